@@ -1,0 +1,79 @@
+//! From vocabulary to wire: events as notifications.
+
+use parlor_vocab::{Event, ProcessId, Stream};
+
+use super::code;
+use super::protocol::{ExecExitedNotification, method};
+use crate::jsonrpc;
+
+pub(super) fn event(event: &Event) -> Vec<u8> {
+    match event {
+        Event::ProcessOutput { process, stream, bytes } => output_delta(process, *stream, bytes),
+        Event::ProcessExited { process, ending } => jsonrpc::notification(
+            method::EXITED,
+            &ExecExitedNotification {
+                process_id: process.as_str().to_owned(),
+                exit_code: code::of_ending(*ending),
+            },
+        ),
+    }
+}
+
+/// Written by hand: this is where the bulk of all bytes passes, and base64 needs no escaping, so
+/// it goes straight into the frame. Through `serde_json` each chunk would be copied twice more.
+fn output_delta(process: &ProcessId, stream: Stream, bytes: &[u8]) -> Vec<u8> {
+    let stream = match stream {
+        Stream::Stdout | Stream::Terminal => "stdout",
+        Stream::Stderr => "stderr",
+    };
+    let id = serde_json::to_string(process.as_str()).expect("a string can be written as JSON");
+    let head = [
+        r#"{"method":""#,
+        method::OUTPUT_DELTA,
+        r#"","params":{"processId":"#,
+        &id,
+        r#","stream":""#,
+        stream,
+        r#"","chunk":""#,
+    ];
+    let tail = br#""}}"#;
+    let encoded = base64_simd::STANDARD.encoded_length(bytes.len());
+    // One byte more than the frame: the driver adds a newline.
+    let size = head.iter().map(|part| part.len()).sum::<usize>() + encoded + tail.len() + 1;
+
+    let mut frame = Vec::with_capacity(size);
+    for part in head {
+        frame.extend_from_slice(part.as_bytes());
+    }
+    base64_simd::STANDARD.encode_append(bytes, &mut frame);
+    frame.extend_from_slice(tail);
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::protocol::{ByteChunk, ExecOutputDeltaNotification, ExecOutputStream};
+    use super::*;
+
+    #[test]
+    fn the_handwritten_frame_is_what_the_type_would_write() {
+        for (id, stream, bytes) in [
+            ("p", Stream::Stdout, &b"hello\n"[..]),
+            ("a \"quoted\"\n\u{1}id \u{e4}", Stream::Stderr, &[0, 255, 7]),
+            ("", Stream::Terminal, b"x"),
+        ] {
+            let wire = match stream {
+                Stream::Stdout | Stream::Terminal => ExecOutputStream::Stdout,
+                Stream::Stderr => ExecOutputStream::Stderr,
+            };
+            let typed = ExecOutputDeltaNotification {
+                process_id: id.to_owned(),
+                stream: wire,
+                chunk: ByteChunk(bytes.to_vec()),
+            };
+            let frame = output_delta(&ProcessId::parse(id).unwrap(), stream, bytes);
+            assert_eq!(frame, jsonrpc::notification(method::OUTPUT_DELTA, &typed));
+            assert!(frame.capacity() > frame.len(), "the newline will not make it grow");
+        }
+    }
+}

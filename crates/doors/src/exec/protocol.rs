@@ -1,0 +1,288 @@
+//! The wire types, named as the protocol's document names them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserializer, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+
+/// What `initialize` answers.
+pub const PROTOCOL_VERSION: &str = "exec-server.v0";
+
+/// How many bytes of each output stream are retained where a request does not say.
+pub const DEFAULT_OUTPUT_BYTES_CAP: u64 = 1 << 20;
+
+/// The method names.
+pub mod method {
+    /// Request: the handshake.
+    pub const INITIALIZE: &str = "initialize";
+    /// Notification from the client: the handshake is complete.
+    pub const INITIALIZED: &str = "initialized";
+    /// Request: start a process.
+    pub const EXEC: &str = "command/exec";
+    /// Request: write to a process.
+    pub const WRITE: &str = "command/exec/write";
+    /// Request: end a process.
+    pub const TERMINATE: &str = "command/exec/terminate";
+    /// Notification from the server: a process wrote something.
+    pub const OUTPUT_DELTA: &str = "command/exec/outputDelta";
+    /// Notification from the server: a process is over.
+    pub const EXITED: &str = "command/exec/exited";
+}
+
+/// Params of `initialize`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InitializeParams {
+    /// Who is calling.
+    pub client_name: String,
+}
+
+/// Result of `initialize`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InitializeResponse {
+    /// Always [`PROTOCOL_VERSION`] when parlor answers.
+    pub protocol_version: Cow<'static, str>,
+}
+
+/// Params of `command/exec`.
+///
+/// ```
+/// use parlor_doors::exec::ExecParams;
+///
+/// let params = ExecParams::new("build", ["make", "test"], "/src").env("PATH", "/usr/bin:/bin");
+/// assert!(!params.tty);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecParams {
+    /// The name under which the client will speak of the process. Unique among the living.
+    pub process_id: String,
+    /// The program and its arguments. Must not be empty.
+    pub argv: Vec<String>,
+    /// The working folder, an absolute path.
+    pub cwd: String,
+    /// The complete environment: nothing is inherited.
+    pub env: BTreeMap<String, String>,
+    /// Whether the process gets a terminal. Without one its stdin is at its end from the start.
+    pub tty: bool,
+    /// How many of the last bytes of each output stream the server retains.
+    #[serde(default = "default_output_bytes_cap")]
+    pub output_bytes_cap: u64,
+    /// What the process sees as `argv[0]`, where it is not to be the program's name.
+    #[serde(default)]
+    pub arg0: Option<String>,
+}
+
+fn default_output_bytes_cap() -> u64 {
+    DEFAULT_OUTPUT_BYTES_CAP
+}
+
+impl ExecParams {
+    /// A process on pipes with an empty environment; set the fields that are to differ.
+    pub fn new<A: Into<String>>(
+        process_id: impl Into<String>,
+        argv: impl IntoIterator<Item = A>,
+        cwd: impl Into<String>,
+    ) -> Self {
+        Self {
+            process_id: process_id.into(),
+            argv: argv.into_iter().map(Into::into).collect(),
+            cwd: cwd.into(),
+            env: BTreeMap::new(),
+            tty: false,
+            output_bytes_cap: DEFAULT_OUTPUT_BYTES_CAP,
+            arg0: None,
+        }
+    }
+
+    /// Adds a variable to the environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Asks for a terminal.
+    #[must_use]
+    pub fn tty(mut self) -> Self {
+        self.tty = true;
+        self
+    }
+}
+
+/// Result of `command/exec`. It comes as soon as the process is started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecResponse {
+    /// The id from the request.
+    pub process_id: String,
+    /// Always true when parlor answers.
+    pub running: bool,
+    /// Always null when parlor answers: the exit is a notification.
+    #[serde(default)]
+    pub exit_code: Option<i32>,
+    /// Always null when parlor answers: output is notifications.
+    #[serde(default)]
+    pub stdout: Option<ByteChunk>,
+    /// Always null when parlor answers: output is notifications.
+    #[serde(default)]
+    pub stderr: Option<ByteChunk>,
+}
+
+/// Params of `command/exec/write`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteParams {
+    /// The process to write to.
+    pub process_id: String,
+    /// What to write.
+    pub chunk: ByteChunk,
+}
+
+/// Result of `command/exec/write`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteResponse {
+    /// Always true: the bytes are queued, if not yet read.
+    pub accepted: bool,
+}
+
+/// Params of `command/exec/terminate`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TerminateParams {
+    /// The process to end.
+    pub process_id: String,
+}
+
+/// Result of `command/exec/terminate`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TerminateResponse {
+    /// Whether the process was alive when the request was served.
+    pub running: bool,
+}
+
+/// Which output a chunk comes from. A terminal's output is all `stdout`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ExecOutputStream {
+    /// Standard output, or a terminal.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Params of `command/exec/outputDelta`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecOutputDeltaNotification {
+    /// The process that wrote.
+    pub process_id: String,
+    /// Where it wrote to.
+    pub stream: ExecOutputStream,
+    /// What it wrote.
+    pub chunk: ByteChunk,
+}
+
+/// Params of `command/exec/exited`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecExitedNotification {
+    /// The process that is over.
+    pub process_id: String,
+    /// Its exit status; 128 and the signal's number if a signal killed it.
+    pub exit_code: i32,
+}
+
+/// Raw bytes, standard base64 with padding on the wire.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ByteChunk(pub Vec<u8>);
+
+impl From<Vec<u8>> for ByteChunk {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+}
+
+impl Serialize for ByteChunk {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&base64_simd::STANDARD.encode_to_string(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteChunk {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ChunkVisitor;
+        impl Visitor<'_> for ChunkVisitor {
+            type Value = ByteChunk;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("standard base64 with padding")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ByteChunk, E> {
+                base64_simd::STANDARD
+                    .decode_to_vec(text)
+                    .map(ByteChunk)
+                    .map_err(|_| E::custom("invalid base64: expected the standard alphabet with padding"))
+            }
+        }
+        deserializer.deserialize_str(ChunkVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decode(text: &str) -> Result<ByteChunk, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn base64_is_standard_and_padded() {
+        assert_eq!(decode(r#""aGVsbG8K""#).unwrap().0, b"hello\n");
+        assert_eq!(decode(r#""""#).unwrap().0, b"");
+        for bad in
+            [r#""aGVsbG8""#, r#""aGVsbG-_""#, r#""aGVs bG8K""#, r#""a""#, r#""aGVsbG8K=""#, "5", "null"]
+        {
+            assert!(decode(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_cap_of_null_is_an_error_and_none_is_the_default() {
+        let params = |cap: &str| {
+            serde_json::from_str::<ExecParams>(&format!(
+                r#"{{"processId":"p","argv":["x"],"cwd":"/","env":{{}},"tty":false{cap}}}"#
+            ))
+        };
+        assert_eq!(params("").unwrap().output_bytes_cap, DEFAULT_OUTPUT_BYTES_CAP);
+        assert_eq!(params(r#","outputBytesCap":0"#).unwrap().output_bytes_cap, 0);
+        assert!(params(r#","outputBytesCap":null"#).is_err());
+        assert!(params(r#","outputBytesCap":-1"#).is_err());
+        assert_eq!(params(r#","arg0":null"#).unwrap().arg0, None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_survive_the_wire(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let text = serde_json::to_string(&ByteChunk(bytes.clone())).unwrap();
+            prop_assert_eq!(decode(&text).unwrap().0, bytes);
+        }
+
+        #[test]
+        fn exec_params_survive_the_wire(
+            process_id in ".*", argv in prop::collection::vec(".*", 0..4), cwd in ".*",
+            env in prop::collection::btree_map(".*", ".*", 0..4), tty: bool, output_bytes_cap: u64,
+            arg0 in prop::option::of(".*"),
+        ) {
+            let params = ExecParams { process_id, argv, cwd, env, tty, output_bytes_cap, arg0 };
+            let text = serde_json::to_string(&params).unwrap();
+            prop_assert_eq!(serde_json::from_str::<ExecParams>(&text).unwrap(), params);
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! JSON-RPC envelopes without the `jsonrpc` member, as the exec dialect writes them.
+//!
+//! Decoding looks at the envelope only. `params` stays raw text, so that a request for an unknown
+//! method costs no more than its length and each method decodes its own.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// A request's id: echoed with its type, so `1` and `"1"` are two ids.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RequestId {
+    /// A signed 64-bit integer.
+    Integer(i64),
+    /// A string.
+    Text(String),
+}
+
+impl RequestId {
+    /// The id of errors that answer no request.
+    pub const NONE: Self = Self::Integer(-1);
+}
+
+impl Serialize for RequestId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Integer(number) => serializer.serialize_i64(*number),
+            Self::Text(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct IdVisitor;
+        impl Visitor<'_> for IdVisitor {
+            type Value = RequestId;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or a signed 64-bit integer as `id`")
+            }
+            fn visit_i64<E>(self, number: i64) -> Result<RequestId, E> {
+                Ok(RequestId::Integer(number))
+            }
+            fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<RequestId, E> {
+                let unexpected = serde::de::Unexpected::Unsigned(number);
+                let number = i64::try_from(number).map_err(|_| E::invalid_value(unexpected, &self))?;
+                Ok(RequestId::Integer(number))
+            }
+            fn visit_str<E>(self, text: &str) -> Result<RequestId, E> {
+                Ok(RequestId::Text(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(IdVisitor)
+    }
+}
+
+/// A decoded envelope.
+#[derive(Debug)]
+pub enum Message<'a> {
+    /// Wants an answer.
+    Request {
+        /// To be echoed in the answer.
+        id: RequestId,
+        /// What is asked for.
+        method: String,
+        /// Its parameters, not decoded yet.
+        params: Option<&'a RawValue>,
+    },
+    /// Wants none.
+    Notification {
+        /// What is told.
+        method: String,
+        /// Its parameters, not decoded yet.
+        params: Option<&'a RawValue>,
+    },
+    /// The answer to a request that the reader sent.
+    Response {
+        /// The request's id.
+        id: RequestId,
+        /// The result, not decoded yet, or the error.
+        outcome: Result<&'a RawValue, ErrorObject>,
+    },
+}
+
+/// Why a frame is not a message. The text says precisely what is wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(String);
+
+impl<'a> Message<'a> {
+    /// Decodes one frame.
+    pub fn decode(frame: &'a [u8]) -> Result<Self, Malformed> {
+        let text =
+            std::str::from_utf8(frame).map_err(|error| Malformed(format!("not valid UTF-8: {error}")))?;
+        let members: Members<'a> =
+            serde_json::from_str(text).map_err(|error| Malformed(error.to_string()))?;
+        members.classify()
+    }
+}
+
+/// The members of an envelope, each at most once, none of them looked at yet.
+#[derive(Default)]
+struct Members<'a> {
+    id: Option<&'a RawValue>,
+    method: Option<&'a RawValue>,
+    params: Option<&'a RawValue>,
+    trace: Option<&'a RawValue>,
+    result: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+}
+
+impl<'a> Members<'a> {
+    fn classify(self) -> Result<Message<'a>, Malformed> {
+        let Some(method) = self.method else { return self.into_response() };
+        let method = part(method, "method")?;
+        let Some(id) = self.id else {
+            return Ok(Message::Notification { method, params: self.params });
+        };
+        let id = part(id, "id")?;
+        if let Some(trace) = self.trace {
+            part::<Option<Trace>>(trace, "trace")?;
+        }
+        Ok(Message::Request { id, method, params: self.params })
+    }
+
+    fn into_response(self) -> Result<Message<'a>, Malformed> {
+        let missing = |what: &str| Malformed(format!("missing member {what}"));
+        let outcome = match (self.result, self.error) {
+            (Some(result), None) => Ok(result),
+            (None, Some(error)) => Err(part(error, "error")?),
+            (Some(_), Some(_)) => return Err(Malformed("both `result` and `error`".to_owned())),
+            (None, None) => return Err(missing("`method`")),
+        };
+        let id = part(self.id.ok_or_else(|| missing("`id`"))?, "id")?;
+        Ok(Message::Response { id, outcome })
+    }
+}
+
+fn part<'a, T: Deserialize<'a>>(raw: &'a RawValue, name: &str) -> Result<T, Malformed> {
+    serde_json::from_str(raw.get()).map_err(|error| Malformed(format!("member `{name}`: {error}")))
+}
+
+/// A W3C trace context. Checked, since a peer that sends a broken one is told so; not used yet.
+#[derive(serde::Deserialize)]
+struct Trace {
+    #[serde(rename = "traceparent")]
+    _traceparent: Option<String>,
+    #[serde(rename = "tracestate")]
+    _tracestate: Option<String>,
+}
+
+/// Written by hand because a derived struct would also accept an array, which is not an envelope.
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct MembersVisitor;
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut members = Members::default();
+                while let Some(name) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+                    let value: &'de RawValue = map.next_value()?;
+                    let (slot, name) = match &*name {
+                        "id" => (&mut members.id, "id"),
+                        "method" => (&mut members.method, "method"),
+                        "params" => (&mut members.params, "params"),
+                        "trace" => (&mut members.trace, "trace"),
+                        "result" => (&mut members.result, "result"),
+                        "error" => (&mut members.error, "error"),
+                        _ => continue,
+                    };
+                    if slot.replace(value).is_some() {
+                        return Err(serde::de::Error::duplicate_field(name));
+                    }
+                }
+                Ok(members)
+            }
+        }
+        deserializer.deserialize_map(MembersVisitor)
+    }
+}
+
+/// The error member of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
+pub struct ErrorObject {
+    /// Which kind of error.
+    pub code: i64,
+    /// What to tell a person.
+    pub message: String,
+}
+
+/// Encodes the request `method`.
+pub fn request(id: &RequestId, method: &str, params: &impl Serialize) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Request<'a, P> {
+        id: &'a RequestId,
+        method: &'a str,
+        params: &'a P,
+    }
+    encode(&Request { id, method, params })
+}
+
+/// Encodes the notification `method`.
+pub fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Notification<'a, P> {
+        method: &'a str,
+        params: &'a P,
+    }
+    encode(&Notification { method, params })
+}
+
+/// Encodes the answer to request `id`.
+pub fn result(id: &RequestId, result: &impl Serialize) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Success<'a, R> {
+        id: &'a RequestId,
+        result: &'a R,
+    }
+    encode(&Success { id, result })
+}
+
+/// Encodes the refusal of request `id`.
+pub fn error(id: &RequestId, error: &ErrorObject) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Failure<'a> {
+        id: &'a RequestId,
+        error: &'a ErrorObject,
+    }
+    encode(&Failure { id, error })
+}
+
+fn encode(message: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(message).expect("wire types have string keys and no failing serializer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flaw(frame: &str) -> String {
+        Message::decode(frame.as_bytes()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_four_kinds_are_told_apart_by_their_members() {
+        let kind = |frame: &str| match Message::decode(frame.as_bytes()).unwrap() {
+            Message::Request { .. } => "request",
+            Message::Notification { .. } => "notification",
+            Message::Response { outcome: Ok(_), .. } => "result",
+            Message::Response { outcome: Err(_), .. } => "error",
+        };
+        assert_eq!(kind(r#"{"id":1,"method":"m"}"#), "request");
+        assert_eq!(kind(r#"{"method":"m","params":[1]}"#), "notification");
+        assert_eq!(kind(r#"{"id":"x","result":null}"#), "result");
+        assert_eq!(kind(r#"{"id":1,"error":{"code":-1,"message":"no"}}"#), "error");
+    }
+
+    #[test]
+    fn the_jsonrpc_member_and_strangers_are_tolerated() {
+        assert!(Message::decode(br#"{"jsonrpc":"2.0","id":1,"method":"m","more":[{}]}"#).is_ok());
+    }
+
+    #[test]
+    fn an_escaped_member_name_is_the_same_name() {
+        assert!(matches!(
+            Message::decode(br#"{"\u0069d":7,"method":"m"}"#),
+            Ok(Message::Request { id: RequestId::Integer(7), .. })
+        ));
+    }
+
+    #[test]
+    fn ids_of_other_kinds_are_refused() {
+        for id in ["null", "1.5", "1.0", "true", "9223372036854775808", "[]", "{}"] {
+            let said = flaw(&format!(r#"{{"id":{id},"method":"m"}}"#));
+            assert!(said.contains("`id`"), "{id}: {said}");
+        }
+        assert!(Message::decode(br#"{"id":-9223372036854775808,"method":"m"}"#).is_ok());
+    }
+
+    #[test]
+    fn a_member_may_stand_only_once() {
+        assert!(flaw(r#"{"id":1,"id":1,"method":"m"}"#).contains("duplicate field `id`"));
+    }
+
+    #[test]
+    fn a_broken_trace_is_refused_and_a_good_one_is_not() {
+        assert!(flaw(r#"{"id":1,"method":"m","trace":{"traceparent":5}}"#).contains("`trace`"));
+        assert!(Message::decode(br#"{"id":1,"method":"m","trace":null}"#).is_ok());
+        assert!(Message::decode(br#"{"id":1,"method":"m","trace":{"traceparent":"00-x"}}"#).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_object_or_no_message_is_refused() {
+        for frame in ["{bad", "[]", "5", "{}", "\"m\"", r#"{"id":1}"#, r#"{"method":5}"#, r#"{"result":1}"#] {
+            flaw(frame);
+        }
+        assert!(Message::decode(b"{\"method\":\"\xff\"}").unwrap_err().to_string().contains("UTF-8"));
+    }
+
+    #[test]
+    fn ten_thousand_brackets_do_not_overflow_the_stack() {
+        let deep = format!(r#"{{"method":"m","params":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
+        assert!(Message::decode(deep.as_bytes()).is_ok());
+    }
+}

@@ -1,0 +1,13 @@
+//! The wire protocols, as pure machines.
+//!
+//! A door turns a peer's frames into [`parlor_vocab`] commands and turns answers and events back
+//! into frames. It opens nothing, spawns nothing, reads no clock and knows no async runtime: the
+//! drivers in `parlor-host` do that, once per transport. Each dialect has a folder with its wire
+//! types, its `decode`, its `encode`, its machine and the one file that spells its error codes.
+
+pub mod exec;
+pub mod jsonrpc;
+pub mod lines;
+mod machine;
+
+pub use machine::{Input, Machine, Output, Ticket};

@@ -1,0 +1,182 @@
+//! Cuts a stream of bytes into lines, holding no more than a limit.
+//!
+//! How the bytes arrive makes no difference: any cut of the same stream gives the same lines. A
+//! line over the limit is reported once, its bytes are dropped as they come, and the line after
+//! its newline is whole again.
+
+/// One piece of the stream.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// A line without its `\n`. A `\r` before it is still there.
+    Whole(&'a [u8]),
+    /// A line longer than the limit was skipped.
+    Oversize,
+}
+
+/// The decoder.
+#[derive(Debug)]
+pub struct Lines {
+    limit: usize,
+    /// Bytes not handed out yet: `buffer[start..]`.
+    buffer: Vec<u8>,
+    start: usize,
+    /// Up to here `buffer` is known to hold no newline, so that slow arrival of a long line does
+    /// not make the search quadratic.
+    searched: usize,
+    /// The line that is arriving was reported as oversize; drop everything up to its newline.
+    skipping: bool,
+}
+
+/// A buffer that grew beyond this for one long line is given back once that line is gone.
+const KEEP_BYTES: usize = 256 * 1024;
+
+impl Lines {
+    /// A decoder of lines of at most `limit` bytes, not counting the newline.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, buffer: Vec::new(), start: 0, searched: 0, skipping: false }
+    }
+
+    /// Takes in the next bytes of the stream.
+    pub fn push(&mut self, mut bytes: &[u8]) {
+        self.discard_handed_out();
+        if self.skipping {
+            let Some(newline) = memchr::memchr(b'\n', bytes) else { return };
+            self.skipping = false;
+            bytes = bytes.get(newline + 1..).unwrap_or_default();
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next line that is complete.
+    pub fn next_line(&mut self) -> Option<Line<'_>> {
+        let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
+        match memchr::memchr(b'\n', unsearched) {
+            Some(offset) => {
+                let (from, to) = (self.start, self.searched + offset);
+                self.start = to + 1;
+                self.searched = self.start;
+                Some(self.judge(from, to))
+            }
+            None => {
+                self.searched = self.buffer.len();
+                if self.buffer.len() - self.start > self.limit {
+                    self.buffer = Vec::new();
+                    self.start = 0;
+                    self.searched = 0;
+                    self.skipping = true;
+                    return Some(Line::Oversize);
+                }
+                None
+            }
+        }
+    }
+
+    /// The last line, if the stream ended without a newline after it.
+    pub fn finish(&mut self) -> Option<Line<'_>> {
+        let (from, to) = (self.start, self.buffer.len());
+        if from == to {
+            return None;
+        }
+        self.start = to;
+        self.searched = to;
+        Some(self.judge(from, to))
+    }
+
+    fn judge(&self, from: usize, to: usize) -> Line<'_> {
+        if to - from > self.limit {
+            return Line::Oversize;
+        }
+        Line::Whole(self.buffer.get(from..to).unwrap_or_default())
+    }
+
+    fn discard_handed_out(&mut self) {
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            self.buffer.shrink_to(KEEP_BYTES);
+        } else if self.start > 0 {
+            self.buffer.drain(..self.start);
+        }
+        self.searched -= self.start;
+        self.start = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMIT: usize = 8;
+
+    fn cut(pieces: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
+        let mut lines = Lines::new(LIMIT);
+        let mut out = Vec::new();
+        let own = |line: Line<'_>| match line {
+            Line::Whole(bytes) => Some(bytes.to_vec()),
+            Line::Oversize => None,
+        };
+        for piece in pieces {
+            lines.push(piece);
+            while let Some(line) = lines.next_line() {
+                out.push(own(line));
+            }
+        }
+        out.extend(lines.finish().map(own));
+        out
+    }
+
+    fn whole(text: &str) -> Option<Vec<u8>> {
+        Some(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn lines_come_out_without_their_newline() {
+        assert_eq!(cut(&[b"one\n\ntwo\r\n"]), [whole("one"), whole(""), whole("two\r")]);
+    }
+
+    #[test]
+    fn the_last_line_needs_no_newline() {
+        assert_eq!(cut(&[b"one\nhalf"]), [whole("one"), whole("half")]);
+    }
+
+    #[test]
+    fn the_limit_itself_is_accepted_and_one_byte_more_is_reported_once() {
+        assert_eq!(cut(&[b"12345678\n123456789\nok\n"]), [whole("12345678"), None, whole("ok")]);
+    }
+
+    #[test]
+    fn an_oversize_line_is_reported_before_its_newline_arrives() {
+        assert_eq!(cut(&[b"123456789", b"more and more", b"\nok\n"]), [None, whole("ok")]);
+    }
+
+    #[test]
+    fn memory_for_a_long_line_is_given_back() {
+        let mut lines = Lines::new(64 << 20);
+        lines.push(&vec![b'x'; 8 << 20]);
+        assert!(lines.next_line().is_none());
+        lines.push(b"\n");
+        assert!(matches!(lines.next_line(), Some(Line::Whole(line)) if line.len() == 8 << 20));
+        lines.push(b"next");
+        assert!(lines.buffer.capacity() <= KEEP_BYTES);
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_gives_the_same_lines(
+            stream in prop::collection::vec(prop_oneof![3 => any::<u8>(), 1 => Just(b'\n')], 0..200),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        ) {
+            let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+            at.sort_unstable();
+            let mut pieces = Vec::new();
+            let mut from = 0;
+            for to in at {
+                pieces.push(&stream[from..to]);
+                from = to;
+            }
+            pieces.push(&stream[from..]);
+            prop_assert_eq!(cut(&pieces), cut(&[&stream]));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Child processes on a terminal or on pipes: start, write, resize, end, and hear of them.
+//!
+//! A process here is a whole process group. Its output is read in large pieces and handed to a
+//! bounded channel, so a consumer that stops receiving slows the child down and costs no memory.
+//! [`News::Exited`] is the last word on a process: all its output came before, and nothing of its
+//! group is left.
+//!
+//! Deliberately absent: names (an [`Instance`] is a number), base64, and any idea of a connection.
+//! Linux only: it relies on pidfds, and on `clone` sharing memory until the program is loaded.
+
+mod error;
+mod launch;
+mod process;
+mod program;
+mod source;
+mod stdin;
+mod supervise;
+mod tail;
+mod terminal;
+mod watched;
+
+use std::time::Duration;
+
+use parlor_vocab::{Ending, Stream};
+
+pub use error::SpawnError;
+pub use process::{Process, spawn};
+pub use stdin::{WriteError, WriteId, Written};
+pub use terminal::Size;
+
+/// How long a process group may take to end after it was asked to, before it is killed.
+pub const TERMINATE_GRACE: Duration = Duration::from_secs(1);
+
+/// Once a child is gone, how long its output may stay silent, if somebody still holds it open.
+pub const DRAIN_SILENCE: Duration = Duration::from_millis(200);
+
+/// Once a child is gone, how long its output is waited for in all, if somebody still holds it open.
+pub const DRAIN_WAIT: Duration = Duration::from_secs(2);
+
+/// Once a child is gone, how much output of those who hold it open is still read. More than any
+/// pipe or terminal of ours buffers, so what the child itself wrote is always part of it.
+pub const DRAIN_BYTES: usize = 4 << 20;
+
+/// How long the exit of a process waits for killed members of its group to be gone.
+pub const GROUP_END_WAIT: Duration = Duration::from_millis(200);
+
+/// The most bytes that are kept of one output stream, whatever is asked for.
+pub const MAX_RETAINED_BYTES: usize = 16 << 20;
+
+/// Writes are accepted at once while fewer bytes than this wait to be read by the process.
+pub const STDIN_QUEUE_BYTES: usize = 1 << 20;
+
+/// The most bytes that may wait to be read by one process. A single larger write is still taken
+/// when nothing else waits.
+pub const STDIN_BACKLOG_BYTES: usize = 32 << 20;
+
+/// The most writes that may wait to be read by one process.
+pub const STDIN_BACKLOG_WRITES: usize = 4096;
+
+/// The largest piece in which output is read.
+pub const OUTPUT_PIECE_BYTES: usize = 64 * 1024;
+
+/// Which process a [`Report`] is about: a number that its starter chose and uses once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Instance(pub u64);
+
+/// What a process has to tell.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Which process.
+    pub instance: Instance,
+    /// What happened.
+    pub news: News,
+}
+
+/// What can happen to a process.
+#[derive(Debug, PartialEq, Eq)]
+pub enum News {
+    /// It wrote something.
+    Output {
+        /// Where to.
+        stream: Stream,
+        /// What. Never empty.
+        bytes: Vec<u8>,
+    },
+    /// A write that had to wait is accepted now.
+    WriteAccepted(WriteId),
+    /// A write that had to wait will never be read: the process has ended.
+    WriteLost(WriteId),
+    /// It is over. Nothing follows.
+    Exited(Ending),
+}

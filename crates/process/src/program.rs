@@ -1,0 +1,103 @@
+//! What is to be executed, as the C strings that the kernel wants. Prepared before the child
+//! exists, because the child may not allocate.
+
+use std::ffi::{CStr, CString, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr;
+
+use parlor_vocab::StartProcess;
+
+use crate::SpawnError;
+
+/// Where programs are looked up when the environment has no `PATH`.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+const SHELL: &CStr = c"/bin/sh";
+
+/// A program with its arguments, environment and working folder.
+pub(crate) struct Program {
+    /// The paths to try, in this order.
+    pub(crate) candidates: Vec<CString>,
+    pub(crate) folder: CString,
+    pub(crate) argv: Words,
+    pub(crate) envp: Words,
+    /// For a file that the kernel does not take for a program: the shell, then a place for the
+    /// file's path, then the arguments.
+    pub(crate) shell_argv: Words,
+}
+
+impl Program {
+    pub(crate) fn new(start: &StartProcess) -> Result<Self, SpawnError> {
+        if !start.folder.is_absolute() {
+            return Err(SpawnError::RelativeFolder(start.folder.clone()));
+        }
+        let folder = c_string(start.folder.as_os_str().as_bytes(), "cwd")?;
+        let args: Vec<CString> =
+            start.args.iter().map(|arg| c_string(arg.as_bytes(), "argv")).collect::<Result<_, _>>()?;
+        let zeroth = c_string(start.arg0.as_ref().unwrap_or(&start.program).as_bytes(), "arg0")?;
+        let env = start
+            .env
+            .iter()
+            .map(|(name, value)| c_string(format!("{name}={value}").as_bytes(), "env"))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            candidates: candidates(start)?,
+            folder,
+            shell_argv: Words::new([SHELL.to_owned(), SHELL.to_owned()].into_iter().chain(args.clone())),
+            argv: Words::new([zeroth].into_iter().chain(args)),
+            envp: Words::new(env),
+        })
+    }
+
+    /// The shell's executable.
+    pub(crate) fn shell(&self) -> &'static CStr {
+        SHELL
+    }
+}
+
+/// A list of C strings with the null-terminated array of pointers to them.
+pub(crate) struct Words {
+    /// Owns what `pointers` points to. A `CString`'s text does not move when the list does.
+    _texts: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl Words {
+    fn new(texts: impl IntoIterator<Item = CString>) -> Self {
+        let texts: Vec<CString> = texts.into_iter().collect();
+        let pointers = texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
+        Self { _texts: texts, pointers }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+
+    /// Puts another text in place of the second. For the shell, which takes the script there.
+    pub(crate) fn set_second(&mut self, text: *const c_char) {
+        if let Some(second) = self.pointers.get_mut(1) {
+            *second = text;
+        }
+    }
+}
+
+fn candidates(start: &StartProcess) -> Result<Vec<CString>, SpawnError> {
+    let program = start.program.as_str();
+    if program.contains('/') {
+        return Ok(vec![c_string(program.as_bytes(), "argv")?]);
+    }
+    if program.is_empty() {
+        return Ok(Vec::new());
+    }
+    let path = start.env.iter().find(|(name, _)| name == "PATH").map_or(DEFAULT_PATH, |(_, path)| path);
+    path.split(':')
+        .map(|folder| {
+            // An empty part of a PATH means the working folder.
+            let folder = if folder.is_empty() { "." } else { folder };
+            c_string(format!("{folder}/{program}").as_bytes(), "argv")
+        })
+        .collect()
+}
+
+fn c_string(bytes: &[u8], what: &'static str) -> Result<CString, SpawnError> {
+    CString::new(bytes).map_err(|_| SpawnError::NulByte(what))
+}

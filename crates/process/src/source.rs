@@ -1,0 +1,94 @@
+//! One output stream of a process, read when there is both something to read and somebody to
+//! take it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use parlor_vocab::Stream;
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use crate::tail::Tail;
+use crate::watched::Watched;
+use crate::{DRAIN_BYTES, DRAIN_SILENCE, DRAIN_WAIT, Instance, News, OUTPUT_PIECE_BYTES, Report};
+
+/// An output stream that is still open.
+pub(crate) struct Source {
+    fd: Watched,
+    stream: Stream,
+    tail: Arc<Mutex<Tail>>,
+    /// How much was read, and how long was waited, since the child is gone.
+    drained: usize,
+    waited: Duration,
+}
+
+/// Whether there can be more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    Open,
+    Ended,
+}
+
+/// What a source is read for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The child lives.
+    Live,
+    /// The child was told to end and is gone; its group has until the end of its grace.
+    Ending,
+    /// The child is gone. Others may hold the stream open for ever, so there are limits.
+    Draining,
+}
+
+impl Source {
+    pub(crate) fn new(fd: Watched, stream: Stream, tail: Arc<Mutex<Tail>>) -> Self {
+        Self { fd, stream, tail, drained: 0, waited: Duration::ZERO }
+    }
+
+    /// Passes on one piece of output. Cancel safe: what was read was sent.
+    pub(crate) async fn pass_on(
+        &mut self,
+        phase: Phase,
+        instance: Instance,
+        to: &mpsc::Sender<Report>,
+    ) -> Flow {
+        loop {
+            let before = Instant::now();
+            let readable = match phase {
+                Phase::Live | Phase::Ending => self.fd.readable().await,
+                Phase::Draining => match timeout(DRAIN_SILENCE, self.fd.readable()).await {
+                    Ok(readable) => readable,
+                    Err(_) => return Flow::Ended,
+                },
+            };
+            let Ok(mut ready) = readable else { return Flow::Ended };
+            if phase == Phase::Draining {
+                self.waited += before.elapsed();
+            }
+            // Room first, bytes second: whoever cannot pass anything on holds no memory.
+            let Ok(room) = to.reserve().await else { return Flow::Ended };
+            let mut bytes = Vec::with_capacity(OUTPUT_PIECE_BYTES);
+            match rustix::io::read(self.fd.get_ref(), spare_capacity(&mut bytes)) {
+                Ok(0) => return Flow::Ended,
+                Ok(count) => {
+                    self.tail.lock().unwrap_or_else(PoisonError::into_inner).push(&bytes);
+                    room.send(Report { instance, news: News::Output { stream: self.stream, bytes } });
+                    return if phase == Phase::Draining { self.drain(count) } else { Flow::Open };
+                }
+                // The runtime would call a closed stream readable for ever.
+                Err(Errno::AGAIN) if ready.ready().is_read_closed() => return Flow::Ended,
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::INTR) => {}
+                // A terminal says EIO when nobody has its other side open any more.
+                Err(_) => return Flow::Ended,
+            }
+        }
+    }
+
+    fn drain(&mut self, count: usize) -> Flow {
+        self.drained += count;
+        if self.drained >= DRAIN_BYTES || self.waited >= DRAIN_WAIT { Flow::Ended } else { Flow::Open }
+    }
+}

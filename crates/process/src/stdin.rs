@@ -1,0 +1,177 @@
+//! What waits to be read by a process.
+//!
+//! A write is accepted once fewer than [`STDIN_QUEUE_BYTES`] are ahead of it. Until then it waits,
+//! and its writer is told later: a process that does not read delays its own writer and nobody
+//! else.
+
+use std::collections::VecDeque;
+
+use crate::{STDIN_BACKLOG_BYTES, STDIN_BACKLOG_WRITES, STDIN_QUEUE_BYTES};
+
+/// One write, by a number that the writer chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WriteId(pub u64);
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Queued.
+    Accepted,
+    /// Too much is ahead of it. A report will tell when it is accepted, or lost.
+    Waiting,
+}
+
+/// Why a write was refused. None of its bytes will be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The process has no input that could be written to.
+    #[error("stdin is closed")]
+    Closed,
+    /// The process has ended.
+    #[error("the process has ended")]
+    Gone,
+    /// [`STDIN_BACKLOG_BYTES`] are waiting.
+    #[error("{STDIN_BACKLOG_BYTES} unread bytes are waiting")]
+    TooManyBytes,
+    /// [`STDIN_BACKLOG_WRITES`] are waiting.
+    #[error("{STDIN_BACKLOG_WRITES} unread writes are waiting")]
+    TooManyWrites,
+}
+
+/// The queue of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    writes: VecDeque<Write>,
+    /// Unwritten bytes in `writes`.
+    bytes: usize,
+    /// How many of `writes`, from the front, are accepted; and their unwritten bytes.
+    accepted: usize,
+    accepted_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Write {
+    id: WriteId,
+    bytes: Vec<u8>,
+    /// How much of it the process has got.
+    done: usize,
+}
+
+impl Write {
+    fn left(&self) -> usize {
+        self.bytes.len() - self.done
+    }
+}
+
+impl Queue {
+    pub(crate) fn push(&mut self, id: WriteId, bytes: Vec<u8>) -> Result<Written, WriteError> {
+        if bytes.is_empty() {
+            return Ok(Written::Accepted);
+        }
+        if self.bytes > 0 && self.bytes + bytes.len() > STDIN_BACKLOG_BYTES {
+            return Err(WriteError::TooManyBytes);
+        }
+        if self.writes.len() >= STDIN_BACKLOG_WRITES {
+            return Err(WriteError::TooManyWrites);
+        }
+        self.bytes += bytes.len();
+        self.writes.push_back(Write { id, bytes, done: 0 });
+        let accepted = self.accept_next().is_some();
+        Ok(if accepted { Written::Accepted } else { Written::Waiting })
+    }
+
+    /// The next bytes to write, if any.
+    pub(crate) fn front(&self) -> Option<&[u8]> {
+        self.writes.front().and_then(|write| write.bytes.get(write.done..))
+    }
+
+    /// Notes that the first `count` bytes of the front were written. Returns the writes that are
+    /// accepted because of it.
+    pub(crate) fn advance(&mut self, count: usize) -> Vec<WriteId> {
+        let Some(front) = self.writes.front_mut() else { return Vec::new() };
+        front.done += count;
+        self.bytes -= count;
+        self.accepted_bytes -= count;
+        if front.left() == 0 {
+            self.writes.pop_front();
+            self.accepted -= 1;
+        }
+        std::iter::from_fn(|| self.accept_next()).collect()
+    }
+
+    /// Empties the queue. Returns the writes that were never accepted.
+    pub(crate) fn abandon(self) -> Vec<WriteId> {
+        self.writes.into_iter().skip(self.accepted).map(|write| write.id).collect()
+    }
+
+    /// Accepts the first write that still waits, if there is room.
+    fn accept_next(&mut self) -> Option<WriteId> {
+        let next = self.writes.get(self.accepted)?;
+        if self.accepted > 0 && self.accepted_bytes >= STDIN_QUEUE_BYTES {
+            return None;
+        }
+        self.accepted += 1;
+        self.accepted_bytes += next.left();
+        Some(next.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(queue: &mut Queue, id: u64, size: usize) -> Result<Written, WriteError> {
+        queue.push(WriteId(id), vec![b'x'; size])
+    }
+
+    #[test]
+    fn writes_wait_when_the_queue_is_full_and_are_accepted_in_order() {
+        let mut queue = Queue::default();
+        assert_eq!(push(&mut queue, 1, STDIN_QUEUE_BYTES), Ok(Written::Accepted));
+        assert_eq!(push(&mut queue, 2, 10), Ok(Written::Waiting));
+        assert_eq!(push(&mut queue, 3, 10), Ok(Written::Waiting));
+        assert_eq!(queue.advance(1), [WriteId(2)]);
+        assert_eq!(queue.advance(10), [WriteId(3)]);
+        assert!(queue.abandon().is_empty());
+    }
+
+    #[test]
+    fn one_large_write_is_taken_alone_and_nothing_after_it() {
+        let mut queue = Queue::default();
+        assert_eq!(push(&mut queue, 1, STDIN_BACKLOG_BYTES + 1), Ok(Written::Accepted));
+        assert_eq!(push(&mut queue, 2, 1), Err(WriteError::TooManyBytes));
+        assert_eq!(push(&mut queue, 3, 0), Ok(Written::Accepted));
+    }
+
+    #[test]
+    fn the_number_of_waiting_writes_is_bounded() {
+        let mut queue = Queue::default();
+        for id in 0..STDIN_BACKLOG_WRITES as u64 {
+            push(&mut queue, id, 1).unwrap();
+        }
+        assert_eq!(push(&mut queue, 0, 1), Err(WriteError::TooManyWrites));
+    }
+
+    #[test]
+    fn what_was_never_accepted_is_named_at_the_end() {
+        let mut queue = Queue::default();
+        push(&mut queue, 1, STDIN_QUEUE_BYTES).unwrap();
+        push(&mut queue, 2, 1).unwrap();
+        push(&mut queue, 3, 1).unwrap();
+        assert_eq!(queue.abandon(), [WriteId(2), WriteId(3)]);
+    }
+
+    #[test]
+    fn bytes_come_out_in_the_order_they_went_in() {
+        let mut queue = Queue::default();
+        queue.push(WriteId(1), b"abc".to_vec()).unwrap();
+        queue.push(WriteId(2), b"de".to_vec()).unwrap();
+        assert_eq!(queue.front(), Some(&b"abc"[..]));
+        queue.advance(2);
+        assert_eq!(queue.front(), Some(&b"c"[..]));
+        queue.advance(1);
+        assert_eq!(queue.front(), Some(&b"de"[..]));
+        queue.advance(2);
+        assert_eq!(queue.front(), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! What the process tests share: a process under test and what it said.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+
+use std::time::Duration;
+
+use parlor_process::{Instance, News, Process, Report, SpawnError, spawn};
+use parlor_vocab::{Ending, ProcessId, StartProcess, Stdio, Stream};
+use tokio::sync::mpsc;
+
+/// How long a test waits for what must come. Nothing here takes as long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A shell script on pipes.
+pub fn script(text: &str) -> StartProcess {
+    StartProcess {
+        process: ProcessId::parse("test").expect("short"),
+        program: "/bin/sh".to_owned(),
+        args: vec!["-c".to_owned(), text.to_owned()],
+        arg0: None,
+        folder: "/".into(),
+        env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+        stdio: Stdio::Pipes,
+        retain: 1 << 20,
+    }
+}
+
+/// A shell script on a terminal.
+pub fn terminal(text: &str) -> StartProcess {
+    StartProcess { stdio: Stdio::Terminal, ..script(text) }
+}
+
+/// A process with all that it has said so far.
+pub struct Watched {
+    pub process: Process,
+    reports: mpsc::Receiver<Report>,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub terminal: Vec<u8>,
+    /// Everything that was neither output nor the exit.
+    pub other: Vec<News>,
+}
+
+impl Watched {
+    pub fn start(start: &StartProcess) -> Result<Self, SpawnError> {
+        let (sender, reports) = mpsc::channel(4);
+        let process = spawn(start, Instance(7), sender)?;
+        let (stdout, stderr, terminal) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { process, reports, stdout, stderr, terminal, other: Vec::new() })
+    }
+
+    /// The next report; `Some` ending if it was the last.
+    pub async fn step(&mut self) -> Option<Ending> {
+        let next = tokio::time::timeout(PATIENCE, self.reports.recv());
+        let report = next.await.expect("a report in time").expect("an exit before the end of reports");
+        assert_eq!(report.instance, Instance(7));
+        match report.news {
+            News::Output { stream, bytes } => {
+                assert!(!bytes.is_empty());
+                match stream {
+                    Stream::Stdout => self.stdout.extend(bytes),
+                    Stream::Stderr => self.stderr.extend(bytes),
+                    Stream::Terminal => self.terminal.extend(bytes),
+                }
+                None
+            }
+            News::Exited(ending) => Some(ending),
+            news @ (News::WriteAccepted(_) | News::WriteLost(_)) => {
+                self.other.push(news);
+                None
+            }
+        }
+    }
+
+    /// Reads on until stdout or the terminal has shown `text`.
+    pub async fn until(&mut self, text: &str) {
+        while !self.shown().contains(text) {
+            assert_eq!(self.step().await, None, "ended before {text:?}; so far: {:?}", self.shown());
+        }
+    }
+
+    /// Reads on to the exit, and checks that nothing comes after it.
+    pub async fn end(&mut self) -> Ending {
+        loop {
+            if let Some(ending) = self.step().await {
+                let after = tokio::time::timeout(PATIENCE, self.reports.recv()).await;
+                assert!(matches!(after, Ok(None)), "something came after the exit: {after:?}");
+                return ending;
+            }
+        }
+    }
+
+    pub fn shown(&self) -> String {
+        String::from_utf8_lossy(&[&self.stdout[..], &self.terminal[..]].concat()).into_owned()
+    }
+
+    /// The number after `name=` in what was shown.
+    pub fn number(&self, name: &str) -> i32 {
+        let shown = self.shown();
+        let after = shown.split(&format!("{name}=")).nth(1).expect("the name was shown");
+        after.split_whitespace().next().expect("a number follows").parse().expect("a number")
+    }
+}
+
+/// Runs to the end.
+pub async fn run(start: &StartProcess) -> (Watched, Ending) {
+    let mut watched = Watched::start(start).expect("it starts");
+    let ending = watched.end().await;
+    (watched, ending)
+}
+
+/// Whether a process of that number exists and is not a zombie.
+pub fn is_running(pid: i32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    !matches!(state, Some('Z' | 'X') | None)
+}

@@ -1,0 +1,112 @@
+//! A connection on standard input and output.
+//!
+//! Each of the two has a thread that blocks, because what stands behind them (a pipe, a socket, a
+//! terminal, a file) is the parent's choice and its flags are shared with the parent: switching
+//! them to non-blocking would change them under whoever else has them open.
+
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use parlor_doors::Machine;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use tokio::sync::mpsc;
+
+use crate::connection::{INCOMING_CHUNKS, SHUTDOWN_WAIT, serve};
+use crate::outgoing::{Outlet, outgoing};
+use crate::signals;
+
+/// The largest piece in which input is read.
+const INPUT_PIECE_BYTES: usize = 64 * 1024;
+
+/// Frames are written together up to this many bytes.
+const WRITE_BYTES: usize = 256 * 1024;
+
+/// Serves `machine` on standard input and output until input ends, output cannot be written, or
+/// the program is asked to end. Everything that was started is gone when this returns.
+pub fn serve_stdio(machine: impl Machine) -> io::Result<()> {
+    let (input, incoming) = mpsc::channel(INCOMING_CHUNKS);
+    let (outgoing, outlet) = outgoing();
+    let (done, flushed) = sync_channel(1);
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || read_input(&input))?;
+    thread::Builder::new().name("stdout".to_owned()).spawn(move || write_output(outlet, &done))?;
+
+    // One thread: the work is moving bytes between descriptors, and children get a signal when
+    // the thread that started them ends, so it must be one that stays.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let stop = signals::asked_to_end()?;
+        serve(machine, incoming, outgoing, stop).await;
+        io::Result::Ok(())
+    })?;
+    wait_for(&flushed);
+    Ok(())
+}
+
+/// Gives the last frames time to be written, if anybody reads them.
+fn wait_for(flushed: &Receiver<()>) {
+    let _ = flushed.recv_timeout(SHUTDOWN_WAIT);
+}
+
+fn read_input(to: &mpsc::Sender<Vec<u8>>) {
+    let stdin = io::stdin();
+    let mut buffer = vec![0; INPUT_PIECE_BYTES];
+    loop {
+        match rustix::io::read(stdin.as_fd(), &mut buffer) {
+            Ok(0) => return,
+            Ok(count) => {
+                let piece = buffer.get(..count).unwrap_or_default().to_vec();
+                if to.blocking_send(piece).is_err() {
+                    return;
+                }
+            }
+            Err(Errno::INTR) => {}
+            // The parent's choice; then waiting is a call of its own.
+            Err(Errno::AGAIN) => wait_until(stdin.as_fd(), PollFlags::IN),
+            Err(_) => return,
+        }
+    }
+}
+
+fn write_output(mut outlet: Outlet, done: &SyncSender<()>) {
+    while let Some(first) = outlet.blocking_next() {
+        let mut bytes = first.len();
+        let mut frames = vec![first];
+        while bytes < WRITE_BYTES
+            && let Some(frame) = outlet.try_next()
+        {
+            bytes += frame.len();
+            frames.push(frame);
+        }
+        if write_all(&frames).is_err() {
+            // Nobody reads any more. Dropping the outlet ends the connection.
+            return;
+        }
+        drop(frames);
+        outlet.written(bytes);
+    }
+    // Nobody waits only if the program is ending without us.
+    let _ = done.send(());
+}
+
+fn write_all(frames: &[Vec<u8>]) -> Result<(), Errno> {
+    let stdout = io::stdout();
+    let mut slices: Vec<IoSlice<'_>> = frames.iter().map(|frame| IoSlice::new(frame)).collect();
+    let mut rest = slices.as_mut_slice();
+    while !rest.is_empty() {
+        match rustix::io::writev(stdout.as_fd(), rest) {
+            Ok(count) => IoSlice::advance_slices(&mut rest, count),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait_until(stdout.as_fd(), PollFlags::OUT),
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+fn wait_until(fd: impl AsFd, what: PollFlags) {
+    // An error is met again, and handled, by the call that follows.
+    let _ = poll(&mut [PollFd::new(&fd, what)], None);
+}

@@ -1,0 +1,6 @@
+//! Clients of parlor's dialects, built on the doors' own wire types.
+//!
+//! A client speaks a dialect to any server of it, parlor or not, and knows nothing of the engine.
+//! One module per dialect.
+
+pub mod exec;

@@ -12,4 +12,4 @@ mod stdio;
 
 pub use connection::{INCOMING_CHUNKS, OUTPUT_BACKLOG_BYTES, REPLY_BACKLOG_BYTES, SHUTDOWN_WAIT, serve};
 pub use outgoing::{OUTGOING_FRAMES, Outgoing, Outlet, outgoing};
-pub use stdio::serve_stdio;
+pub use stdio::{block_on, serve_stdio};

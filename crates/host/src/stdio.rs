@@ -6,13 +6,13 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use parlor_doors::Machine;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 use crate::connection::{INCOMING_CHUNKS, SHUTDOWN_WAIT, serve};
 use crate::outgoing::{Outlet, outgoing};
@@ -26,28 +26,26 @@ const WRITE_BYTES: usize = 256 * 1024;
 
 /// Serves `machine` on standard input and output until input ends, output cannot be written, or
 /// the program is asked to end. Everything that was started is gone when this returns.
-pub fn serve_stdio(machine: impl Machine) -> io::Result<()> {
+///
+/// One thread is the runtime to choose: the work is moving bytes between descriptors, and children
+/// get a signal when the thread that started them ends, so it must be one that stays. [`block_on`]
+/// makes such a runtime.
+pub async fn serve_stdio(machine: impl Machine) -> io::Result<()> {
+    let stop = signals::asked_to_end()?;
     let (input, incoming) = mpsc::channel(INCOMING_CHUNKS);
     let (outgoing, outlet) = outgoing();
-    let (done, flushed) = sync_channel(1);
+    let (done, flushed) = oneshot::channel();
     thread::Builder::new().name("stdin".to_owned()).spawn(move || read_input(&input))?;
-    thread::Builder::new().name("stdout".to_owned()).spawn(move || write_output(outlet, &done))?;
-
-    // One thread: the work is moving bytes between descriptors, and children get a signal when
-    // the thread that started them ends, so it must be one that stays.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let stop = signals::asked_to_end()?;
-        serve(machine, incoming, outgoing, stop).await;
-        io::Result::Ok(())
-    })?;
-    wait_for(&flushed);
+    thread::Builder::new().name("stdout".to_owned()).spawn(move || write_output(outlet, done))?;
+    serve(machine, incoming, outgoing, stop).await;
+    // The last frames get time to be written, if anybody reads them.
+    let _ = timeout(SHUTDOWN_WAIT, flushed).await;
     Ok(())
 }
 
-/// Gives the last frames time to be written, if anybody reads them.
-fn wait_for(flushed: &Receiver<()>) {
-    let _ = flushed.recv_timeout(SHUTDOWN_WAIT);
+/// Runs `future` to its end on this thread.
+pub fn block_on<T>(future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }
 
 fn read_input(to: &mpsc::Sender<Vec<u8>>) {
@@ -70,7 +68,7 @@ fn read_input(to: &mpsc::Sender<Vec<u8>>) {
     }
 }
 
-fn write_output(mut outlet: Outlet, done: &SyncSender<()>) {
+fn write_output(mut outlet: Outlet, done: oneshot::Sender<()>) {
     while let Some(first) = outlet.blocking_next() {
         let mut bytes = first.len();
         let mut frames = vec![first];

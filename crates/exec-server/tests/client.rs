@@ -1,0 +1,89 @@
+//! The client and the real server, over real pipes.
+
+use codex_exec_server::{
+    ExecOutputStream, ExecParams, ExecServerClient, ExecServerError, ExecServerLaunchCommand,
+    OUTPUT_BACKLOG_BYTES,
+};
+
+async fn client() -> ExecServerClient {
+    let server = ExecServerLaunchCommand::new(env!("CARGO_BIN_EXE_codex-exec-server"));
+    ExecServerClient::spawn(server).await.unwrap()
+}
+
+fn shell(id: &str, text: &str) -> ExecParams {
+    ExecParams::new(id, ["/bin/sh", "-c", text], "/").env("PATH", "/usr/bin:/bin")
+}
+
+#[tokio::test]
+async fn both_streams_and_the_exit_code_arrive() {
+    let process = client().await.start_process(shell("p", "echo out; echo err >&2; exit 3")).await.unwrap();
+    let finished = process.output().await.unwrap();
+    assert_eq!((&finished.stdout[..], &finished.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+    assert_eq!(finished.exit_code, 3);
+}
+
+#[tokio::test]
+async fn a_terminal_is_written_to_and_ended() {
+    let mut process = client().await.start_process(shell("p", "echo up; cat").tty()).await.unwrap();
+    let mut shown = String::new();
+    process.write("hello\n").await.unwrap();
+    while !shown.contains("hello\r\nhello\r\n") {
+        let output = process.next_output().await.unwrap().expect("more output");
+        assert_eq!(output.stream, ExecOutputStream::Stdout);
+        shown += &String::from_utf8_lossy(&output.bytes);
+    }
+    assert!(process.terminate().await.unwrap());
+    assert_eq!(process.wait().await.unwrap(), 137);
+    assert!(!process.terminate().await.unwrap());
+}
+
+#[tokio::test]
+async fn output_that_nobody_polled_for_is_not_lost() {
+    let client = client().await;
+    let size = 2 * OUTPUT_BACKLOG_BYTES;
+    let late =
+        client.start_process(shell("late", &format!("head -c {size} /dev/zero; echo end"))).await.unwrap();
+    let finished = late.output().await.unwrap();
+    assert_eq!(finished.stdout.len(), size + 4);
+    assert!(finished.stdout.ends_with(b"\0end\n"));
+}
+
+#[tokio::test]
+async fn twenty_processes_do_not_mix() {
+    let client = client().await;
+    let mut processes = Vec::new();
+    for number in 0..20 {
+        let text = format!("for i in 1 2 3 4 5 6 7 8 9; do echo {number}; done; exit {number}");
+        processes.push(client.start_process(shell(&format!("p{number}"), &text)).await.unwrap());
+    }
+    for (number, process) in processes.into_iter().enumerate() {
+        let finished = process.output().await.unwrap();
+        assert_eq!(String::from_utf8(finished.stdout).unwrap(), format!("{number}\n").repeat(9));
+        assert_eq!(finished.exit_code, i32::try_from(number).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_says_why_and_the_name_stays_free() {
+    let client = client().await;
+    let refused = client.start_process(ExecParams::new("p", ["/no/such"], "/")).await.unwrap_err();
+    let ExecServerError::Refused { code, message } = refused else { panic!("{refused}") };
+    assert_eq!(code, -32603);
+    assert_eq!(message, "cannot run \"/no/such\": No such file or directory (os error 2)");
+    let mut process = client.start_process(shell("p", "exit 0")).await.unwrap();
+    assert_eq!(process.wait().await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_dies_is_an_error_and_not_a_hang() {
+    let client = client().await;
+    // The process kills its parent, which is the server.
+    let text = "stty -echo; echo up; read go; kill -9 $PPID; exec sleep 60";
+    let mut killer = client.start_process(shell("k", text).tty()).await.unwrap();
+    assert_eq!(killer.next_output().await.unwrap().unwrap().bytes, b"up\r\n");
+    killer.write("go\n").await.unwrap();
+    let error = killer.next_output().await.unwrap_err();
+    assert!(matches!(error, ExecServerError::Closed { .. }), "{error}");
+    let later = client.start_process(shell("p", "exit 0")).await.unwrap_err();
+    assert!(matches!(later, ExecServerError::Closed { .. }), "{later}");
+}

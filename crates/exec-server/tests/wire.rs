@@ -1,0 +1,12 @@
+//! The exec door's transcripts against this crate's own binary. Its arguments are ignored.
+
+use std::path::Path;
+
+use parlor_testkit::{Exec, Program, play_folder};
+
+#[test]
+fn exec_over_stdio() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts/exec");
+    let server = env!("CARGO_BIN_EXE_codex-exec-server");
+    play_folder(&folder, &Exec, || Program::start(server, &["--anything", "goes"]));
+}

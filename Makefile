@@ -1,0 +1,51 @@
+# The two commands that matter are `make run` and `make test`; `make help` lists the others.
+
+PROFILE_DIR := target/release
+FUZZ_SECONDS ?= 15
+FUZZ_TARGETS := lines exec
+# cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
+FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
+
+.PHONY: help run test setup check doc deny unit fuzz soak bench
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+run: ## start parlor (for now: the exec door, on this terminal)
+	@cargo build --release --quiet -p parlor
+	@$(PROFILE_DIR)/parlor stdio exec
+
+test: setup check doc deny unit fuzz ## everything that must hold; what CI runs
+
+setup: ## install what the tests need and the machine lacks
+	@scripts/setup.sh
+
+check:
+	cargo fmt --all -- --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
+
+deny:
+	cargo deny --log-level error check bans licenses sources
+
+unit: ## all tests, without the other checks
+	cargo test --workspace --quiet
+
+fuzz: ## fuzz each decoder for FUZZ_SECONDS (15)
+	@fuzz/seed.sh
+	@for target in $(FUZZ_TARGETS); do \
+	  echo "fuzz $$target for $(FUZZ_SECONDS) s"; \
+	  $(FUZZ) run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -verbosity=0 -print_final_stats=1 \
+	    2>fuzz/$$target.log || { cat fuzz/$$target.log; exit 1; }; \
+	  grep number_of_executed_units fuzz/$$target.log; \
+	done
+
+soak: ## the long proofs: 10,000 processes, 1 GiB to a slow reader
+	PARLOR_SOAK=1 cargo test --release -p parlor --test limits -- --nocapture
+
+bench: ## measure beside the peer and the limit; writes bench/RESULTS.md
+	@scripts/peer.sh
+	cargo build --release --quiet -p parlor -p parlor-bench
+	@$(PROFILE_DIR)/parlor-bench $(PROFILE_DIR)/parlor "$$(scripts/peer.sh --path)" bench/RESULTS.md

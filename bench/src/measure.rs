@@ -1,0 +1,133 @@
+//! The measurements.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+
+use crate::PRODUCE;
+use crate::server::{Program, Server};
+
+/// How much output is measured.
+pub(crate) const OUTPUT_BYTES: usize = 256 << 20;
+const OUTPUT_ROUNDS: usize = 7;
+const SPAWN_ROUNDS: usize = 400;
+const START_ROUNDS: usize = 21;
+
+/// One figure: what the machine can do at best, parlor, and the peer.
+pub(crate) struct Figure {
+    pub(crate) limit: Option<f64>,
+    pub(crate) parlor: f64,
+    pub(crate) peer: f64,
+}
+
+/// All figures of one run.
+pub(crate) struct Exec {
+    /// MiB per second.
+    pub(crate) output: Figure,
+    /// Microseconds.
+    pub(crate) spawn: Figure,
+    /// Milliseconds.
+    pub(crate) start: Figure,
+    /// MiB.
+    pub(crate) memory: Figure,
+}
+
+pub(crate) fn exec(parlor: &Program, peer: &Program) -> anyhow::Result<Exec> {
+    let (output, memory) = output(parlor, peer)?;
+    Ok(Exec { output, memory, spawn: spawn(parlor, peer)?, start: start(parlor, peer)? })
+}
+
+fn output(parlor: &Program, peer: &Program) -> anyhow::Result<(Figure, Figure)> {
+    let me = std::env::current_exe()?;
+    let me = me.to_str().context("a path in UTF-8")?;
+    let size = OUTPUT_BYTES.to_string();
+    let argv = [me, PRODUCE, &size];
+    let mut servers = [Server::start(parlor)?, Server::start(peer)?];
+    let mut plain = Vec::new();
+    let mut served = [Vec::new(), Vec::new()];
+    for _ in 0..OUTPUT_ROUNDS {
+        plain.push(rate(|| plain_pipe(&argv))?);
+        for (server, rates) in servers.iter_mut().zip(&mut served) {
+            rates.push(rate(|| server.run(&argv))?);
+        }
+    }
+    let [parlor, peer] = served.map(median);
+    let output = Figure { limit: Some(median(plain)), parlor, peer };
+    let memory = Figure {
+        limit: None,
+        parlor: servers[0].peak_kib()? / 1024.0,
+        peer: servers[1].peak_kib()? / 1024.0,
+    };
+    Ok((output, memory))
+}
+
+/// MiB per second.
+fn rate(mut run: impl FnMut() -> anyhow::Result<usize>) -> anyhow::Result<f64> {
+    let begun = Instant::now();
+    let bytes = run()?;
+    let seconds = begun.elapsed().as_secs_f64();
+    ensure!(bytes == OUTPUT_BYTES, "{bytes} bytes arrived, not {OUTPUT_BYTES}");
+    Ok(mebibytes(bytes) / seconds)
+}
+
+pub(crate) fn mebibytes(bytes: usize) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+fn plain_pipe(argv: &[&str]) -> anyhow::Result<usize> {
+    let mut child =
+        Command::new(argv[0]).args(&argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut output = child.stdout.take().context("stdout is piped")?;
+    let mut buffer = vec![0; 64 * 1024];
+    let mut bytes = 0;
+    loop {
+        match output.read(&mut buffer)? {
+            0 => break,
+            count => bytes += count,
+        }
+    }
+    child.wait()?;
+    Ok(bytes)
+}
+
+fn spawn(parlor: &Program, peer: &Program) -> anyhow::Result<Figure> {
+    let mut servers = [Server::start(parlor)?, Server::start(peer)?];
+    let mut bare = Vec::new();
+    let mut served = [Vec::new(), Vec::new()];
+    for _ in 0..SPAWN_ROUNDS {
+        bare.push(micros(|| {
+            Command::new("/bin/true").env_clear().stdin(Stdio::null()).spawn()?.wait()?;
+            Ok(())
+        })?);
+        for (server, times) in servers.iter_mut().zip(&mut served) {
+            times.push(micros(|| server.run(&["/bin/true"]).map(drop))?);
+        }
+    }
+    let [parlor, peer] = served.map(median);
+    Ok(Figure { limit: Some(median(bare)), parlor, peer })
+}
+
+fn start(parlor: &Program, peer: &Program) -> anyhow::Result<Figure> {
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..START_ROUNDS {
+        for (program, times) in [parlor, peer].into_iter().zip(&mut times) {
+            times.push(micros(|| Server::start(program).map(drop))? / 1000.0);
+        }
+    }
+    let [parlor, peer] = times.map(median);
+    Ok(Figure { limit: None, parlor, peer })
+}
+
+fn micros(mut run: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+    let begun = Instant::now();
+    run()?;
+    let elapsed: Duration = begun.elapsed();
+    Ok(elapsed.as_secs_f64() * 1e6)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

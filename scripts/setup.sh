@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Installs what `make test` needs and this machine lacks. Quiet when there is nothing to do.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+missing=()
+command -v cc >/dev/null && command -v c++ >/dev/null || missing+=(build-essential)
+command -v ps >/dev/null || missing+=(procps)
+command -v bash >/dev/null || missing+=(bash)
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "setup: installing ${missing[*]}"
+  root=()
+  [ "$(id -u)" = 0 ] || root=(sudo)
+  "${root[@]}" apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+for tool in cargo-fuzz@0.13.2 cargo-deny@0.20.2; do
+  name=${tool%@*}
+  if ! command -v "$name" >/dev/null; then
+    echo "setup: installing $name (a few minutes, once)"
+    # An unoptimised build takes a third of the time, and the tool is used for seconds.
+    cargo install --quiet --locked --debug "$tool"
+  fi
+done
+
+if [ ! -d tests/json-suite/node_modules ]; then
+  echo "setup: installing npm packages for tests/json-suite"
+  npm ci --silent --no-audit --no-fund --prefix tests/json-suite
+fi

@@ -1,0 +1,127 @@
+//! Habits as tests: who may depend on whom, and that the documents say what the code does.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Each crate with those of ours that it may depend on, tests aside.
+const ARROWS: [(&str, &[&str]); 9] = [
+    ("vocab", &[]),
+    ("doors", &["vocab"]),
+    ("process", &["vocab"]),
+    ("engine", &["vocab", "process"]),
+    ("host", &["vocab", "doors", "engine"]),
+    ("client", &["vocab", "doors"]),
+    ("exec-server", &["client", "doors", "host"]),
+    ("parlor", &["doors", "host"]),
+    ("testkit", &[]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The names of a manifest's dependencies, without those of tests.
+fn dependencies(krate: &str) -> BTreeSet<String> {
+    let manifest = read(&format!("crates/{krate}/Cargo.toml"));
+    let section = manifest.split("\n[dependencies]\n").nth(1).expect("a list of dependencies");
+    let section = section.split("\n[").next().expect("text before the next section");
+    section
+        .lines()
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn arrows_point_as_the_map_says() {
+    let folders: BTreeSet<String> = fs::read_dir(root().join("crates"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let listed: BTreeSet<String> = ARROWS.iter().map(|(krate, _)| (*krate).to_owned()).collect();
+    assert_eq!(folders, listed, "a crate is missing in this test's list, or gone");
+    for (krate, allowed) in ARROWS {
+        for name in dependencies(krate) {
+            if let Some(ours) = name.strip_prefix("parlor-") {
+                assert!(allowed.contains(&ours), "{krate} may not depend on {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn doors_know_no_runtime_and_inner_types_cannot_be_serialized() {
+    assert!(!dependencies("doors").iter().any(|name| name.starts_with("tokio") || name == "rustix"));
+    for krate in ["vocab", "engine", "process"] {
+        assert!(!dependencies(krate).iter().any(|name| name.starts_with("serde")), "{krate}");
+    }
+}
+
+#[test]
+fn the_exec_page_names_every_method_code_and_limit() {
+    let page = read("docs/protocols/exec.md");
+    let mut names: Vec<String> = Vec::new();
+    for line in read("crates/doors/src/exec/protocol.rs").lines().filter(|line| line.contains("pub const")) {
+        if let Some(method) = line.split('"').nth(1) {
+            names.push(method.to_owned());
+        }
+    }
+    for line in read("crates/doors/src/exec/code.rs").lines().filter(|line| line.starts_with("const ")) {
+        names.push(line.split(['=', ';']).nth(1).unwrap().trim().to_owned());
+    }
+    for source in
+        ["process/src/lib.rs", "engine/src/processes.rs", "host/src/connection.rs", "vocab/src/id.rs"]
+    {
+        for line in read(&format!("crates/{source}")).lines().filter(|line| line.starts_with("pub const ")) {
+            names.push(line.split([' ', ':']).nth(2).unwrap().to_owned());
+        }
+    }
+    // Sizes of pieces are no limits: nothing happens beyond them.
+    names.retain(|name| {
+        !["OUTPUT_PIECE_BYTES", "INCOMING_CHUNKS", "STDIN_QUEUE_BYTES"].contains(&name.as_str())
+    });
+    assert!(names.len() > 20, "the constants are not found any more: {names:?}");
+    for name in names {
+        assert!(page.contains(&name), "docs/protocols/exec.md does not mention {name}");
+    }
+}
+
+#[test]
+fn every_transcript_proves_a_statement_and_every_proof_exists() {
+    let page = read("docs/protocols/exec.md");
+    let table = page.split("## From statement to proof").nth(1).expect("the table");
+    let proofs: BTreeSet<&str> = table.split('`').skip(1).step_by(2).collect();
+    for entry in fs::read_dir(root().join("tests/transcripts/exec")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let case = name.strip_suffix(".txt").expect("transcripts are .txt");
+        assert!(proofs.contains(case), "{name} is not in the table of docs/protocols/exec.md");
+    }
+    for proof in proofs {
+        let is_case = root().join(format!("tests/transcripts/exec/{proof}.txt")).exists();
+        let is_path = proof.contains('/') && root().join(proof).exists();
+        let looks_like_one = proof.ends_with(".rs") || (proof.contains('_') && !proof.contains("run_main"));
+        assert!(is_case || is_path || !looks_like_one, "{proof} does not exist");
+    }
+}
+
+#[test]
+fn source_files_stay_small_enough_to_hold_one_idea() {
+    let mut folders = vec![root().join("crates"), root().join("tests"), root().join("bench/src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("node_modules") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let lines = fs::read_to_string(&path).unwrap().lines().count();
+                assert!(lines <= 600, "{} has {lines} lines: is there a second idea inside?", path.display());
+            }
+        }
+    }
+}

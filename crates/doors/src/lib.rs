@@ -9,5 +9,6 @@ pub mod exec;
 pub mod jsonrpc;
 pub mod lines;
 mod machine;
+pub mod talk;
 
 pub use machine::{Input, Machine, Output, Ticket};

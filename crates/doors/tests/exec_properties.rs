@@ -1,0 +1,129 @@
+//! What holds for the exec door whatever is said, in whatever order and in whatever pieces.
+//!
+//! Most of it is checked by the harness at every step (`parlor_doors::talk`). Here whole
+//! conversations are made up, and what the peer heard is looked at once more from outside.
+
+use std::collections::HashMap;
+
+use parlor_doors::talk::{Dialect, talk};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const HANDSHAKE: &str = concat!(
+    r#"{"id":"hello","method":"initialize","params":{"clientName":"property"}}"#,
+    "\n",
+    r#"{"method":"initialized"}"#,
+    "\n"
+);
+
+/// Names few enough that they meet again and again.
+fn name() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["a", "b", "\u{e4} \"\n"])
+}
+
+/// One call without its id.
+fn call() -> impl Strategy<Value = Value> {
+    let start = |(name, tty)| {
+        json!({"method": "command/exec", "params":
+            {"processId": name, "argv": ["x"], "cwd": "/", "env": {}, "tty": tty}})
+    };
+    let write =
+        |name| json!({"method": "command/exec/write", "params": {"processId": name, "chunk": "eA=="}});
+    let end = |name| json!({"method": "command/exec/terminate", "params": {"processId": name}});
+    prop_oneof![
+        4 => (name(), any::<bool>()).prop_map(start),
+        4 => name().prop_map(write),
+        2 => name().prop_map(end),
+        1 => Just(json!({"method": "command/exec", "params": {}})),
+        1 => Just(json!({"method": "no/such"})),
+    ]
+}
+
+/// Few ids, of both kinds, so that one is often used while another request of that id is open.
+fn id() -> impl Strategy<Value = Value> {
+    prop::sample::select(vec![json!(1), json!("1"), json!(2), json!(-1)])
+}
+
+/// A line of any kind: mostly a call, now and then something that is none.
+fn line() -> impl Strategy<Value = Vec<u8>> {
+    let request = (id(), call()).prop_map(|(id, mut call)| {
+        call["id"] = id;
+        call.to_string().into_bytes()
+    });
+    let stray =
+        prop::sample::select(vec!["", "[]", r#"{"method":"m"}"#, r#"{"id":1,"result":2}"#, "\r", "\u{e4}"]);
+    prop_oneof![
+        12 => request,
+        2 => stray.prop_map(|text| text.as_bytes().to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..40),
+    ]
+}
+
+fn whims() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..200)
+}
+
+fn count<T: std::hash::Hash + Eq>(of: impl IntoIterator<Item = T>) -> HashMap<T, usize> {
+    let mut counts = HashMap::new();
+    for one in of {
+        *counts.entry(one).or_default() += 1;
+    }
+    counts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn each_request_has_one_response_and_each_process_its_order(
+        calls in prop::collection::vec((id(), call()), 0..60), whims in whims(),
+    ) {
+        let mut stream = HANDSHAKE.to_owned();
+        for (id, call) in &calls {
+            let mut request = call.clone();
+            request["id"] = id.clone();
+            stream.push_str(&request.to_string());
+            stream.push('\n');
+        }
+        let heard: Vec<Value> = talk(Dialect::Exec, &[stream], &whims)
+            .iter()
+            .map(|frame| serde_json::from_slice(frame).unwrap())
+            .collect();
+
+        let asked = calls.iter().map(|(id, _)| id.to_string()).chain(["\"hello\"".to_owned()]);
+        let replied = heard.iter().filter_map(|frame| frame.get("id")).map(ToString::to_string);
+        prop_assert_eq!(count(replied), count(asked));
+
+        for name in ["a", "b", "\u{e4} \"\n"] {
+            let of_it = heard.iter().filter_map(|frame| {
+                let about = |part: &str| frame[part]["processId"] == name;
+                match frame["method"].as_str() {
+                    Some("command/exec/outputDelta") if about("params") => Some('o'),
+                    Some("command/exec/exited") if about("params") => Some('e'),
+                    None if about("result") => Some('r'),
+                    _ => None,
+                }
+            });
+            let life: String = of_it.collect();
+            let whole = life.split_inclusive('e').all(|life| {
+                life.starts_with('r') && life.ends_with('e') && life.matches('r').count() == 1
+            });
+            prop_assert!(whole, "{:?} lived {}", name, life);
+        }
+    }
+
+    #[test]
+    fn any_cut_of_the_bytes_gives_the_same_frames(
+        lines in prop::collection::vec(line(), 0..30), greeted: bool, whims in whims(), last_newline: bool,
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+    ) {
+        let mut stream = if greeted { HANDSHAKE.as_bytes().to_vec() } else { Vec::new() };
+        stream.extend(lines.join(&b'\n'));
+        stream.extend(last_newline.then_some(b'\n'));
+        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+        at.extend([0, stream.len()]);
+        at.sort_unstable();
+        let pieces: Vec<&[u8]> = at.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
+        prop_assert_eq!(talk(Dialect::Exec, &pieces, &whims), talk(Dialect::Exec, &[&stream], &whims));
+    }
+}

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Makes the corpora that fuzzing starts from: what clients say in the transcripts of each dialect.
+# A second copy of each has whims for the engine: the byte 0xFF, then any bytes.
+set -eu
+cd "$(dirname "$0")"
+for target in exec lines; do
+    mkdir -p "corpus/$target"
+    for transcript in ../tests/transcripts/exec/*.txt; do
+        seed=corpus/$target/$(basename "$transcript" .txt)
+        sed -n 's/^> //p' "$transcript" | sed 's/b64"[^"]*"/"aGVsbG8K"/g; s/{tmp}/\/tmp/g' > "$seed"
+        { cat "$seed"; printf '\377'; head -c 96 "$transcript"; } > "$seed-moody"
+    done
+done

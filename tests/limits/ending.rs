@@ -1,0 +1,56 @@
+//! The server ends, well or badly, and so does all that it started.
+
+use rustix::process::Signal;
+
+use crate::server::{Server, exec};
+use crate::system::{left_of, signal, until};
+
+/// Starts processes of all kinds. Returns their groups.
+async fn company(server: &mut Server) -> Vec<u32> {
+    let stubborn = "trap '' TERM HUP INT; sleep 300 & sleep 300";
+    vec![
+        server.start_known("plain", "exec sleep 300", false).await,
+        server.start_known("family", "sleep 300 & sleep 300 & wait", false).await,
+        server.start_known("stubborn", stubborn, false).await,
+        server.start_known("terminal", "sleep 300 & cat", true).await,
+        server.start_known("stubborn terminal", stubborn, true).await,
+    ]
+}
+
+#[tokio::test]
+async fn a_server_that_is_asked_to_end_ends_everything_first() {
+    for asked in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let mut server = Server::start().await;
+        let groups = company(&mut server).await;
+        assert_eq!(left_of(&groups), groups);
+        signal(server.pid(), asked);
+        let status = server.end().await;
+        assert!(left_of(&groups).is_empty(), "{asked:?}, groups {groups:?}");
+        assert_eq!(status.code(), Some(0), "{asked:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_killed_server_takes_its_children_along() {
+    let mut server = Server::start().await;
+    let children = [
+        server.start_known("pipes", "exec sleep 300", false).await,
+        server.start_known("terminal", "exec sleep 300", true).await,
+        server.start_known("shell", "while :; do read line; done", true).await,
+    ];
+    signal(server.pid(), Signal::KILL);
+    server.end().await;
+    until("the children are gone", || left_of(&children).is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_client_that_closes_its_reading_side_has_left() {
+    let mut server = Server::start().await;
+    let mut groups = company(&mut server).await;
+    groups.push(server.start_known("silent", "read go; yes", true).await);
+    server.close_stdout();
+    server.request("command/exec", exec("loud", "exec yes", false)).await;
+    let status = server.end().await;
+    assert!(left_of(&groups).is_empty(), "of the groups {groups:?}");
+    assert_eq!(status.code(), Some(0));
+}

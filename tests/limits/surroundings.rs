@@ -1,0 +1,64 @@
+//! The server was started by somebody careless, or on a poor machine.
+
+use serde_json::json;
+
+use crate::server::Server;
+use crate::system::{children_of, descriptors_of, ignores_sigchld, until};
+
+#[tokio::test]
+async fn exit_codes_are_right_where_sigchld_was_ignored() {
+    let mut server = Server::start_after("trap '' CHLD").await;
+    assert!(ignores_sigchld(server.pid()), "or there is nothing to see here");
+    for tty in [false, true] {
+        for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)] {
+            server.start_process("p", script, tty).await;
+            assert_eq!(server.rest_of("p").await.exit_code, code, "{script}, tty: {tty}");
+        }
+        // And the child has what it would have had.
+        server.start_process("p", "(exit 5) & wait $!", tty).await;
+        assert_eq!(server.rest_of("p").await.exit_code, 5);
+    }
+}
+
+#[tokio::test]
+async fn without_descriptors_a_start_is_refused_and_nothing_else_suffers() {
+    // A start needs several. Each limit makes it fail at another one.
+    for limit in 17..=23 {
+        for tty in [false, true] {
+            run_out_of_descriptors(limit, tty).await;
+        }
+    }
+}
+
+async fn run_out_of_descriptors(limit: usize, tty: bool) {
+    let mut server = Server::start_after(&format!("ulimit -n {limit}")).await;
+    let mut running = 0;
+    let (refused, descriptors) = loop {
+        let descriptors = descriptors_of(server.pid());
+        let reply = server.start_process(&running.to_string(), "exec sleep 300", tty).await;
+        if reply["result"]["running"] != true {
+            break (reply, descriptors);
+        }
+        running += 1;
+    };
+    assert!(running > 0);
+    assert_eq!(refused["error"]["code"], -32603, "{refused}");
+    let message = refused["error"]["message"].as_str().expect("a message");
+    assert!(message.to_lowercase().contains("too many open files"), "{message}");
+
+    for _ in 0..20 {
+        let reply = server.start_process("more", "exec sleep 300", tty).await;
+        assert_eq!(reply["error"]["code"], -32603, "{reply}");
+    }
+    assert_eq!(descriptors_of(server.pid()), descriptors, "a refused start leaves nothing open");
+    assert_eq!(children_of(server.pid()).len(), running, "nor anybody running");
+
+    for name in 0..running {
+        assert_eq!(server.terminate(&name.to_string()).await["result"], json!({"running": true}));
+        assert_eq!(server.rest_of(&name.to_string()).await.exit_code, 137);
+    }
+    let pid = server.pid();
+    until("its descriptors are closed", || descriptors_of(pid) < descriptors).await;
+    server.start_process("again", "echo hello", tty).await;
+    assert_eq!(server.rest_of("again").await.exit_code, 0);
+}

@@ -92,7 +92,7 @@ pub(crate) fn launch(program: &mut Program, streams: &Streams<'_>) -> Result<Chi
     let clone_errno = last_errno();
     restore_signals(&mask);
 
-    let Some(pid) = Pid::from_raw(pid).filter(|_| pid > 0) else {
+    let Some(pid) = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw) else {
         return Err(LaunchError { step: Step::Create, errno: clone_errno });
     };
     // SAFETY: clone succeeded with CLONE_PIDFD, so this is a new descriptor that only we know.

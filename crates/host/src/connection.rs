@@ -13,11 +13,11 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::Outgoing;
 
 /// Output of processes is taken while fewer bytes than this wait to be written to the peer.
-pub const OUTPUT_BACKLOG_BYTES: usize = 256 * 1024;
+pub const OUTPUT_BACKLOG_BYTES: usize = 1 << 20;
 
 /// Requests are served while fewer bytes than this wait to be written. More than for output, so
 /// that a peer who is busy sending is heard although it does not read.
-pub const REPLY_BACKLOG_BYTES: usize = 1 << 20;
+pub const REPLY_BACKLOG_BYTES: usize = 2 << 20;
 
 /// How many pieces of input may wait to be looked at.
 pub const INCOMING_CHUNKS: usize = 4;

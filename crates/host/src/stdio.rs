@@ -11,6 +11,7 @@ use std::thread;
 use parlor_doors::Machine;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::pipe::fcntl_setpipe_size;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -23,6 +24,10 @@ const INPUT_PIECE_BYTES: usize = 64 * 1024;
 
 /// Frames are written together up to this many bytes.
 const WRITE_BYTES: usize = 256 * 1024;
+
+/// What a pipe on stdout is made to hold once there is much to write. Not from the start: pipe
+/// memory is the user's.
+const BULK_PIPE_BYTES: usize = 1 << 20;
 
 /// Serves `machine` on standard input and output until input ends, output cannot be written, or
 /// the program is asked to end. Everything that was started is gone when this returns.
@@ -69,6 +74,7 @@ fn read_input(to: &mpsc::Sender<Vec<u8>>) {
 }
 
 fn write_output(mut outlet: Outlet, done: oneshot::Sender<()>) {
+    let mut is_wide = false;
     while let Some(first) = outlet.blocking_next() {
         let mut bytes = first.len();
         let mut frames = vec![first];
@@ -77,6 +83,11 @@ fn write_output(mut outlet: Outlet, done: oneshot::Sender<()>) {
         {
             bytes += frame.len();
             frames.push(frame);
+        }
+        if bytes >= WRITE_BYTES && !is_wide {
+            is_wide = true;
+            // Refused for what is no pipe, or where the user has too much pipe memory already.
+            let _ = fcntl_setpipe_size(io::stdout().as_fd(), BULK_PIPE_BYTES);
         }
         if write_all(&frames).is_err() {
             // Nobody reads any more. Dropping the outlet ends the connection.

@@ -57,8 +57,12 @@ pub const STDIN_BACKLOG_BYTES: usize = 32 << 20;
 /// The most writes that may wait to be read by one process.
 pub const STDIN_BACKLOG_WRITES: usize = 4096;
 
-/// The largest piece in which output is read.
+/// The piece in which output is read at first: what a pipe holds by default.
 pub const OUTPUT_PIECE_BYTES: usize = 64 * 1024;
+
+/// The piece in which the output of a process that writes in bulk is read, and the size that its
+/// pipe is given. Not from the start: pipe memory is the user's, and most processes say little.
+pub const BULK_PIECE_BYTES: usize = 256 * 1024;
 
 /// Which process a [`Report`] is about: a number that its starter chose and uses once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -7,18 +7,23 @@ use std::time::Duration;
 use parlor_vocab::Stream;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
+use rustix::pipe::fcntl_setpipe_size;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use crate::tail::Tail;
 use crate::watched::Watched;
-use crate::{DRAIN_BYTES, DRAIN_SILENCE, DRAIN_WAIT, Instance, News, OUTPUT_PIECE_BYTES, Report};
+use crate::{
+    BULK_PIECE_BYTES, DRAIN_BYTES, DRAIN_SILENCE, DRAIN_WAIT, Instance, News, OUTPUT_PIECE_BYTES, Report,
+};
 
 /// An output stream that is still open.
 pub(crate) struct Source {
     fd: Watched,
     stream: Stream,
     tail: Arc<Mutex<Tail>>,
+    /// How much is read at a time.
+    piece: usize,
     /// How much was read, and how long was waited, since the child is gone.
     drained: usize,
     waited: Duration,
@@ -44,7 +49,7 @@ pub(crate) enum Phase {
 
 impl Source {
     pub(crate) fn new(fd: Watched, stream: Stream, tail: Arc<Mutex<Tail>>) -> Self {
-        Self { fd, stream, tail, drained: 0, waited: Duration::ZERO }
+        Self { fd, stream, tail, piece: OUTPUT_PIECE_BYTES, drained: 0, waited: Duration::ZERO }
     }
 
     /// Passes on one piece of output. Cancel safe: what was read was sent.
@@ -69,10 +74,11 @@ impl Source {
             }
             // Room first, bytes second: whoever cannot pass anything on holds no memory.
             let Ok(room) = to.reserve().await else { return Flow::Ended };
-            let mut bytes = Vec::with_capacity(OUTPUT_PIECE_BYTES);
+            let mut bytes = Vec::with_capacity(self.piece);
             match rustix::io::read(self.fd.get_ref(), spare_capacity(&mut bytes)) {
                 Ok(0) => return Flow::Ended,
                 Ok(count) => {
+                    self.widen_for(count);
                     self.tail.lock().unwrap_or_else(PoisonError::into_inner).push(&bytes);
                     room.send(Report { instance, news: News::Output { stream: self.stream, bytes } });
                     return if phase == Phase::Draining { self.drain(count) } else { Flow::Open };
@@ -84,6 +90,15 @@ impl Source {
                 // A terminal says EIO when nobody has its other side open any more.
                 Err(_) => return Flow::Ended,
             }
+        }
+    }
+
+    /// A full pipe means a process in a hurry: with more room it is woken less often.
+    fn widen_for(&mut self, count: usize) {
+        if count == OUTPUT_PIECE_BYTES && self.piece == OUTPUT_PIECE_BYTES {
+            self.piece = BULK_PIECE_BYTES;
+            // Refused where the user has too much pipe memory already; then it stays as it is.
+            let _ = fcntl_setpipe_size(self.fd.get_ref(), BULK_PIECE_BYTES);
         }
     }
 

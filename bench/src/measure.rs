@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 
 use crate::PRODUCE;
-use crate::server::{Program, Server};
+use crate::server::{Program, READ_BYTES, Server};
 
 /// How much output is measured.
 pub(crate) const OUTPUT_BYTES: usize = 256 << 20;
-const OUTPUT_ROUNDS: usize = 7;
+const OUTPUT_ROUNDS: usize = 15;
 const SPAWN_ROUNDS: usize = 400;
 const START_ROUNDS: usize = 21;
 
@@ -53,8 +53,8 @@ fn output(parlor: &Program, peer: &Program) -> anyhow::Result<(Figure, Figure)> 
             rates.push(rate(|| server.run(&argv))?);
         }
     }
-    let [parlor, peer] = served.map(median);
-    let output = Figure { limit: Some(median(plain)), parlor, peer };
+    let [parlor, peer] = served.map(best);
+    let output = Figure { limit: Some(best(plain)), parlor, peer };
     let memory = Figure {
         limit: None,
         parlor: servers[0].peak_kib()? / 1024.0,
@@ -76,11 +76,14 @@ pub(crate) fn mebibytes(bytes: usize) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
+/// The same program into a pipe that is read as fast as can be: as wide as a pipe may be, so that
+/// reader and writer wake each other seldom.
 fn plain_pipe(argv: &[&str]) -> anyhow::Result<usize> {
     let mut child =
         Command::new(argv[0]).args(&argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let mut output = child.stdout.take().context("stdout is piped")?;
-    let mut buffer = vec![0; 64 * 1024];
+    rustix::pipe::fcntl_setpipe_size(&output, 1 << 20)?;
+    let mut buffer = vec![0; READ_BYTES];
     let mut bytes = 0;
     loop {
         match output.read(&mut buffer)? {
@@ -113,7 +116,10 @@ fn start(parlor: &Program, peer: &Program) -> anyhow::Result<Figure> {
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..START_ROUNDS {
         for (program, times) in [parlor, peer].into_iter().zip(&mut times) {
-            times.push(micros(|| Server::start(program).map(drop))? / 1000.0);
+            let begun = Instant::now();
+            let server = Server::start(program)?;
+            times.push(begun.elapsed().as_secs_f64() * 1e3);
+            drop(server);
         }
     }
     let [parlor, peer] = times.map(median);
@@ -125,6 +131,12 @@ fn micros(mut run: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     run()?;
     let elapsed: Duration = begun.elapsed();
     Ok(elapsed.as_secs_f64() * 1e6)
+}
+
+/// Throughput of programs that hand bytes to each other jumps with where the scheduler puts them;
+/// the best round is what they can do, and what repeats.
+fn best(rates: Vec<f64>) -> f64 {
+    rates.into_iter().fold(0.0, f64::max)
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

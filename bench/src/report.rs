@@ -8,7 +8,7 @@ use crate::measure::{Exec, Figure, OUTPUT_BYTES, mebibytes};
 
 /// The figures as a Markdown table, each with the bounds it is held to.
 pub(crate) fn exec_table(exec: &Exec) -> String {
-    let output = format!("output of a pipe process, {} MiB", mebibytes(OUTPUT_BYTES));
+    let output = format!("output of a pipe process, {} MiB, best of 15", mebibytes(OUTPUT_BYTES));
     let mut table = String::from(
         "| exec door | limit | parlor | peer | parlor : limit | parlor : peer |\n\
          |---|---|---|---|---|---|\n",
@@ -64,7 +64,7 @@ pub(crate) fn page(table: &str) -> anyhow::Result<String> {
         "# Benchmark results\n\n\
          Written by `make bench` on {date} at commit {commit}, on {cores} cores, {kernel}.\n\n\
          Figures depend on the machine and on what else it does; the ratios, taken within one run, are what\n\
-         to compare. The limit of the first row is the same program writing the same bytes into a plain pipe;\n\
+         to compare. The limit of the first row is the same program writing the same bytes into a pipe of 1 MiB that is only read;\n\
          of the second, a loop of spawn and wait in Rust. The peer is `codex exec-server` from the npm package\n\
          `@openai/codex`, on stdio, speaking its own protocol of today.\n\n\
          {table}"

@@ -19,7 +19,7 @@ pub(crate) enum Dialect {
 }
 
 /// The largest piece in which a server's output is read.
-const READ_BYTES: usize = 256 * 1024;
+pub(crate) const READ_BYTES: usize = 256 * 1024;
 
 /// How to start a server.
 pub(crate) struct Program {

@@ -17,7 +17,8 @@ fi
 
 for tool in cargo-fuzz@0.13.2 cargo-deny@0.20.2; do
   name=${tool%@*}
-  if ! command -v "$name" >/dev/null; then
+  # Asked through cargo, which also looks where it installs to; PATH may not have that folder.
+  if ! cargo "${name#cargo-}" --version >/dev/null 2>&1; then
     echo "setup: installing $name (a few minutes, once)"
     # An unoptimised build takes a third of the time, and the tool is used for seconds.
     cargo install --quiet --locked --debug "$tool"

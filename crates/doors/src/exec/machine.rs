@@ -72,8 +72,7 @@ impl Machine for ExecMachine {
 
 impl ExecMachine {
     fn on_frame(&mut self, frame: &[u8]) {
-        let frame = frame.trim_ascii();
-        if frame.is_empty() {
+        if frame.trim_ascii().is_empty() {
             return;
         }
         match Message::decode(frame) {

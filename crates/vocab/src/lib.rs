@@ -3,10 +3,23 @@
 //! Words only. Nothing here does anything, nothing here can be serialized (each door spells an
 //! event in its own way, and so does the log), and nothing of ours is depended on.
 
+mod event;
 mod id;
 mod process;
 mod refusal;
+mod session;
+mod talk;
+mod time;
 
-pub use id::{IdError, MAX_ID_BYTES, ProcessId};
+pub use event::{Draft, Entry, RunEvent, Scope, Seq, SessionEvent, StepKind};
+pub use id::{
+    AgentId, EventId, IdError, MAX_ID_BYTES, MediaId, MessageId, ProcessId, RunId, SessionId, StepId,
+    ToolCallId,
+};
 pub use process::{Command, Ending, Event, Reply, StartProcess, Stdio, Stream};
 pub use refusal::Refusal;
+pub use session::{
+    Birth, Choice, Failure, Fork, Input, Media, Message, Queued, Reasoning, Role, RunEnding, Usage,
+};
+pub use talk::{SessionCommand, SessionReply, WhenBusy};
+pub use time::{Clock, IdSource, Timestamp, UniqueNumber};

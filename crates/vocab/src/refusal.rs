@@ -1,6 +1,6 @@
 //! Why a command was turned down.
 
-use crate::ProcessId;
+use crate::{AgentId, ProcessId, RunId, SessionId};
 
 /// Why the engine turned a command down.
 ///
@@ -44,6 +44,61 @@ pub enum Refusal {
         /// What was attempted, such as `run "/bin/nope"`.
         attempt: String,
         /// What the operating system said.
+        reason: String,
+    },
+    /// There is no such session.
+    #[error("no session {0}")]
+    UnknownSession(SessionId),
+    /// There is a session of that name already.
+    #[error("session {0} exists already")]
+    SessionExists(SessionId),
+    /// Another process has the session open.
+    #[error("session {session} is in use by {holder}; end that first, or open another session")]
+    SessionHeld {
+        /// The session.
+        session: SessionId,
+        /// Who has it, in words for people.
+        holder: String,
+    },
+    /// The caller has as many sessions open as may be.
+    #[error("{limit} sessions are open, which is the limit; close one first")]
+    TooManySessions {
+        /// How many may be open.
+        limit: usize,
+    },
+    /// An input that says nothing.
+    #[error("there is nothing to answer: the input has neither text nor media")]
+    EmptyInput,
+    /// A run is active, and the input was not to wait.
+    #[error("run {active} is active; wait for its end, enqueue the input, or stop the run")]
+    Busy {
+        /// The run that is in the way.
+        active: RunId,
+    },
+    /// Too many inputs wait.
+    #[error("{limit} inputs are waiting, which is the limit; clear the queue or wait")]
+    QueueFull {
+        /// How many may wait.
+        limit: usize,
+    },
+    /// Nothing runs.
+    #[error("no run is active")]
+    NoActiveRun,
+    /// Another run is active than the one that was named.
+    #[error("run {asked} is not the active run {active}")]
+    WrongRun {
+        /// The one that was named.
+        asked: RunId,
+        /// The one that is active.
+        active: RunId,
+    },
+    /// No agent of that name is configured.
+    #[error("no agent {0} is configured")]
+    UnknownAgent(AgentId),
+    /// The log cannot be written or read. Nothing was changed.
+    #[error("the log cannot be used: {reason}")]
+    LogUnavailable {
+        /// What is wrong and what to do.
         reason: String,
     },
 }

@@ -1,0 +1,165 @@
+//! What sessions and runs are made of.
+
+use std::path::PathBuf;
+
+use crate::{AgentId, MediaId, MessageId, RunId};
+
+/// How hard a model is to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reasoning {
+    /// Not at all.
+    Off,
+    /// A little.
+    Low,
+    /// Somewhat.
+    Medium,
+    /// Hard.
+    High,
+    /// As hard as it can.
+    Xhigh,
+    /// As the model sees fit.
+    Adaptive,
+}
+
+/// What answers in a session, and how. `None` leaves the choice to the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// The agent.
+    pub agent: Option<AgentId>,
+    /// The model, by its configured name or the provider's.
+    pub model: Option<String>,
+    /// How hard it is to think.
+    pub reasoning: Option<Reasoning>,
+}
+
+/// What a session was created with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Birth {
+    /// What people call it.
+    pub title: Option<String>,
+    /// The door it came through, such as `supr`; `chat` for the terminal.
+    pub door: String,
+    /// The working folder of its tools.
+    pub folder: PathBuf,
+    /// What answers.
+    pub choice: Choice,
+    /// Instructions that come before everything else.
+    pub system: Option<String>,
+    /// Where its first messages were copied from.
+    pub forked_from: Option<Fork>,
+}
+
+/// The origin of a session that began as a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fork {
+    /// The session that was copied.
+    pub session: crate::SessionId,
+    /// The last message that was copied.
+    pub message: MessageId,
+}
+
+/// What somebody said to a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Input {
+    /// The text; may be empty if there is media.
+    pub text: String,
+    /// Files that came along.
+    pub media: Vec<Media>,
+    /// What is to answer this once, where it differs from the session's own choice.
+    pub choice: Choice,
+    /// Repeated with the same key, an input starts nothing and gives the run it started first.
+    pub key: Option<String>,
+    /// A W3C `traceparent` of the caller.
+    pub traceparent: Option<String>,
+}
+
+/// A stored file with what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Media {
+    /// Its content, by hash.
+    pub id: MediaId,
+    /// The name it was given.
+    pub name: String,
+    /// Its type, from its bytes.
+    pub mime: String,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The person or program that uses the session.
+    User,
+    /// The agent.
+    Assistant,
+    /// Parlor itself, for people to read; agents do not see it.
+    System,
+}
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Unique everywhere.
+    pub id: MessageId,
+    /// Who spoke.
+    pub role: Role,
+    /// What was said.
+    pub text: String,
+    /// Files that came along.
+    pub media: Vec<Media>,
+}
+
+/// What a run consumed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens read, without those below.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// Tokens read from a provider's cache.
+    pub cache_read_tokens: u64,
+    /// Tokens written to a provider's cache.
+    pub cache_write_tokens: u64,
+    /// What it cost, in millionths of a dollar, where prices are known.
+    pub cost_micros: u64,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunEnding {
+    /// It did its work; its last message, if it had any.
+    Completed {
+        /// The answer.
+        message: Option<MessageId>,
+    },
+    /// It could not.
+    Failed(Failure),
+    /// Somebody stopped it.
+    Stopped {
+        /// Why, in words for people.
+        reason: String,
+        /// The message that holds these words.
+        message: MessageId,
+    },
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// A word for programs, such as `RUN_INTERRUPTED`.
+    pub code: String,
+    /// A sentence for people.
+    pub message: String,
+    /// Whether the same again may succeed.
+    pub retryable: bool,
+}
+
+/// An input that waits for the run before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queued {
+    /// The run it will become.
+    pub run: RunId,
+    /// What it says.
+    pub input: Input,
+}

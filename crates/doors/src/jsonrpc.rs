@@ -145,6 +145,7 @@ fn part<'a, T: Deserialize<'a>>(raw: &'a RawValue, name: &str) -> Result<T, Malf
 
 /// A W3C trace context. Checked, since a peer that sends a broken one is told so; not used yet.
 #[derive(serde::Deserialize)]
+#[serde(expecting = "an object with a trace context")]
 struct Trace {
     #[serde(rename = "traceparent")]
     _traceparent: Option<String>,

@@ -2,6 +2,7 @@
 
 use parlor_vocab::{Ending, Refusal};
 
+use super::MAX_REQUEST_ID_BYTES;
 use crate::jsonrpc::ErrorObject;
 
 /// What a peer can do wrong, in a frame or in its place.
@@ -10,6 +11,12 @@ pub(super) enum Flaw {
     /// The frame is no message.
     #[error("failed to parse JSON-RPC message from exec-server stdio: {0}")]
     NoMessage(String),
+    /// The id is longer than is kept for an answer.
+    #[error("an id of {bytes} bytes is longer than the limit of {MAX_REQUEST_ID_BYTES}")]
+    LongId {
+        /// How long it is.
+        bytes: usize,
+    },
     /// Notifications other than `initialized` mean nothing here.
     #[error("unexpected notification method: {0}")]
     UnexpectedNotification(String),
@@ -37,6 +44,7 @@ const INTERNAL_ERROR: i64 = -32603;
 pub(super) fn of_flaw(flaw: &Flaw) -> ErrorObject {
     let code = match flaw {
         Flaw::NoMessage(_)
+        | Flaw::LongId { .. }
         | Flaw::UnexpectedNotification(_)
         | Flaw::UnknownMethod(_)
         | Flaw::NotGreeted
@@ -44,7 +52,7 @@ pub(super) fn of_flaw(flaw: &Flaw) -> ErrorObject {
         | Flaw::AlreadyGreeted => INVALID_REQUEST,
         Flaw::BadParams(_) => INVALID_PARAMS,
     };
-    ErrorObject { code, message: flaw.to_string() }
+    ErrorObject { code, message: clipped(flaw.to_string()) }
 }
 
 pub(super) fn of_refusal(refusal: &Refusal) -> ErrorObject {
@@ -53,10 +61,35 @@ pub(super) fn of_refusal(refusal: &Refusal) -> ErrorObject {
         | Refusal::ProcessExists(_)
         | Refusal::StdinClosed(_)
         | Refusal::TooManyProcesses { .. } => INVALID_REQUEST,
+        // This dialect has no sessions; whoever hears of one all the same asked for what is not here.
+        Refusal::UnknownSession(_)
+        | Refusal::SessionExists(_)
+        | Refusal::SessionHeld { .. }
+        | Refusal::TooManySessions { .. }
+        | Refusal::EmptyInput
+        | Refusal::Busy { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::NoActiveRun
+        | Refusal::WrongRun { .. }
+        | Refusal::UnknownAgent(_) => INVALID_REQUEST,
         Refusal::RelativeFolder(_) => INVALID_PARAMS,
-        Refusal::StdinGone(_) | Refusal::StdinFull { .. } | Refusal::CannotStart { .. } => INTERNAL_ERROR,
+        Refusal::StdinGone(_)
+        | Refusal::StdinFull { .. }
+        | Refusal::CannotStart { .. }
+        | Refusal::LogUnavailable { .. } => INTERNAL_ERROR,
     };
-    ErrorObject { code, message: refusal.to_string() }
+    ErrorObject { code, message: clipped(refusal.to_string()) }
+}
+
+/// Messages quote the peer, who may have sent megabytes.
+const MAX_MESSAGE_BYTES: usize = 1024;
+
+fn clipped(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE_BYTES {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
+        message.push('…');
+    }
+    message
 }
 
 /// A signal is 128 and its number, as shells have it. A process that `terminate` brought down is
@@ -67,5 +100,18 @@ pub(super) fn of_ending(ending: Ending) -> i32 {
         Ending::Signal(signal) => 128 + signal,
         Ending::Terminated => 137,
         Ending::Unknown => -1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_does_not_grow_with_what_it_quotes() {
+        let error = of_flaw(&Flaw::UnknownMethod("ä".repeat(1 << 20)));
+        assert!(error.message.len() < MAX_MESSAGE_BYTES + 8);
+        assert!(error.message.starts_with("unknown method: ä") && error.message.ends_with('…'));
+        assert_eq!(of_flaw(&Flaw::UnknownMethod("x".to_owned())).message, "unknown method: x");
     }
 }

@@ -13,7 +13,7 @@ use super::decode::Request;
 use super::protocol::{
     ExecResponse, InitializeResponse, PROTOCOL_VERSION, TerminateResponse, WriteResponse, method,
 };
-use super::{MAX_LINE_BYTES, encode};
+use super::{MAX_LINE_BYTES, MAX_REQUEST_ID_BYTES, encode};
 use crate::jsonrpc::{self, Message, RequestId};
 use crate::{Input, Machine, Output, Ticket};
 
@@ -76,6 +76,9 @@ impl ExecMachine {
             return;
         }
         match Message::decode(frame) {
+            Ok(Message::Request { id: RequestId::Text(id), .. }) if id.len() > MAX_REQUEST_ID_BYTES => {
+                self.complain(&Flaw::LongId { bytes: id.len() });
+            }
             Ok(Message::Request { id, method, params }) => {
                 if let Err(flaw) =
                     Request::decode(&method, params).and_then(|request| self.on_request(&id, request))

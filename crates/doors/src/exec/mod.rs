@@ -4,6 +4,7 @@
 //! `command/exec`, `command/exec/write` and `command/exec/terminate`, answered by replies and by
 //! the notifications `command/exec/outputDelta` and `command/exec/exited`.
 
+mod bounded;
 mod code;
 mod decode;
 mod encode;
@@ -13,9 +14,12 @@ mod protocol;
 pub use machine::ExecMachine;
 pub use protocol::{
     ByteChunk, DEFAULT_OUTPUT_BYTES_CAP, ExecExitedNotification, ExecOutputDeltaNotification,
-    ExecOutputStream, ExecParams, ExecResponse, InitializeParams, InitializeResponse, PROTOCOL_VERSION,
-    TerminateParams, TerminateResponse, WriteParams, WriteResponse, method,
+    ExecOutputStream, ExecParams, ExecResponse, InitializeParams, InitializeResponse, MAX_ITEMS,
+    PROTOCOL_VERSION, TerminateParams, TerminateResponse, WriteParams, WriteResponse, method,
 };
+
+/// The longest request id that is accepted, in bytes. It is kept until the request is answered.
+pub const MAX_REQUEST_ID_BYTES: usize = 1024;
 
 /// The longest line that is accepted, in bytes, without its newline.
 pub const MAX_LINE_BYTES: usize = 64 << 20;

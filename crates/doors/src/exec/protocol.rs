@@ -7,11 +7,17 @@ use std::fmt;
 use serde::de::{Deserializer, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::bounded;
+
 /// What `initialize` answers.
 pub const PROTOCOL_VERSION: &str = "exec-server.v0";
 
 /// How many bytes of each output stream are retained where a request does not say.
 pub const DEFAULT_OUTPUT_BYTES_CAP: u64 = 1 << 20;
+
+/// How many items a list or a map in params may have. No system takes as many arguments; without a
+/// limit a line of empty texts would cost many times its length.
+pub const MAX_ITEMS: usize = 262_144;
 
 /// The method names.
 pub mod method {
@@ -60,11 +66,13 @@ pub struct InitializeResponse {
 pub struct ExecParams {
     /// The name under which the client will speak of the process. Unique among the living.
     pub process_id: String,
-    /// The program and its arguments. Must not be empty.
+    /// The program and its arguments. Must not be empty; at most [`MAX_ITEMS`].
+    #[serde(deserialize_with = "bounded::list")]
     pub argv: Vec<String>,
     /// The working folder, an absolute path.
     pub cwd: String,
-    /// The complete environment: nothing is inherited.
+    /// The complete environment: nothing is inherited. At most [`MAX_ITEMS`].
+    #[serde(deserialize_with = "bounded::map")]
     pub env: BTreeMap<String, String>,
     /// Whether the process gets a terminal. Without one its stdin is at its end from the start.
     pub tty: bool,

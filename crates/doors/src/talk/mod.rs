@@ -14,7 +14,7 @@ use parlor_vocab::Command;
 use serde_json::Value;
 
 use self::engine::{Engine, Happening};
-use crate::exec::{ExecMachine, method};
+use crate::exec::{ExecMachine, MAX_REQUEST_ID_BYTES, method};
 use crate::jsonrpc::{Message, RequestId};
 use crate::lines::{Line, Lines};
 use crate::{Input, Machine, Output, Ticket};
@@ -209,6 +209,9 @@ impl<'a, M: Machine> Talk<'a, M> {
 fn owed(frame: &[u8]) -> Option<RequestId> {
     match Message::decode(frame) {
         _ if frame.trim_ascii().is_empty() => None,
+        Ok(Message::Request { id: RequestId::Text(id), .. }) if id.len() > MAX_REQUEST_ID_BYTES => {
+            Some(RequestId::NONE)
+        }
         Ok(Message::Request { id, .. }) => Some(id),
         Ok(Message::Notification { method, .. }) if method == method::INITIALIZED => None,
         Ok(Message::Response { .. }) => None,

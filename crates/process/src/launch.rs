@@ -11,14 +11,15 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::Once;
 
 use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::process::{Pid, WaitIdOptions};
 
 use crate::program::Program;
+use crate::supervise::wait;
 
 /// A child that has been started and not reaped.
 pub(crate) struct Child {
@@ -83,28 +84,26 @@ pub(crate) fn launch(program: &mut Program, streams: &Streams<'_>) -> Result<Chi
     let pid = unsafe {
         libc::clone(
             become_program,
-            stack.as_mut_ptr_range().start.add(stack.capacity()).cast(),
+            stack.as_mut_ptr().add(stack.capacity()).cast(),
             libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD,
             ptr::from_mut(&mut order).cast(),
             ptr::from_mut(&mut pidfd),
         )
     };
-    let clone_errno = last_errno();
+    // Before anything else can set another one; after success it says nothing.
+    let refusal = (pid == -1).then(last_errno);
     restore_signals(&mask);
 
-    let Some(pid) = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw) else {
-        return Err(LaunchError { step: Step::Create, errno: clone_errno });
-    };
+    if let Some(errno) = refusal {
+        return Err(LaunchError { step: Step::Create, errno });
+    }
+    let pid = Pid::from_raw(pid).expect("clone gives the parent a positive number or -1");
     // SAFETY: clone succeeded with CLONE_PIDFD, so this is a new descriptor that only we know.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     match order.failure {
         None => Ok(Child { pid, pidfd }),
         Some(failure) => {
-            let reaped = rustix::process::waitid(
-                rustix::process::WaitId::PidFd(pidfd.as_fd()),
-                rustix::process::WaitIdOptions::EXITED,
-            );
-            debug_assert!(reaped.is_ok(), "the child has exited and nobody else reaps it");
+            wait(&pidfd, WaitIdOptions::EXITED);
             Err(failure)
         }
     }
@@ -180,7 +179,7 @@ fn execute(program: &mut Program) -> Errno {
         for candidate in &program.candidates {
             libc::execve(candidate.as_ptr(), program.argv.as_ptr(), program.envp.as_ptr());
             match last_errno() {
-                Errno::NOENT | Errno::NOTDIR => {}
+                Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => {}
                 Errno::ACCESS => denied = true,
                 // A script that does not name its interpreter is the shell's, as it is for execvp.
                 Errno::NOEXEC => {

@@ -1,6 +1,6 @@
 //! Child processes on a terminal or on pipes: start, write, resize, end, and hear of them.
 //!
-//! A process here is a whole process group. Its output is read in large pieces and handed to a
+//! A process here is a whole process group, and when it is told to end, its whole session. Its output is read in large pieces and handed to a
 //! bounded channel, so a consumer that stops receiving slows the child down and costs no memory.
 //! [`News::Exited`] is the last word on a process: all its output came before, and nothing of its
 //! group is left.
@@ -12,6 +12,7 @@ mod error;
 mod launch;
 mod process;
 mod program;
+mod relatives;
 mod source;
 mod stdin;
 mod supervise;
@@ -41,11 +42,18 @@ pub const DRAIN_WAIT: Duration = Duration::from_secs(2);
 /// pipe or terminal of ours buffers, so what the child itself wrote is always part of it.
 pub const DRAIN_BYTES: usize = 4 << 20;
 
+/// Once a group was killed, how long output may stay silent that somebody outside of the group still
+/// holds open, and how long it is waited for in all.
+pub const HURRY_SILENCE: Duration = Duration::from_millis(20);
+
 /// How long the exit of a process waits for killed members of its group to be gone.
 pub const GROUP_END_WAIT: Duration = Duration::from_millis(200);
 
 /// The most bytes that are kept of one output stream, whatever is asked for.
-pub const MAX_RETAINED_BYTES: usize = 16 << 20;
+pub const MAX_RETAINED_BYTES: usize = 1 << 20;
+
+/// The most bytes of arguments and environment, with their pointers: the kernel never takes more.
+pub const MAX_ARGUMENT_BYTES: usize = 6 << 20;
 
 /// Writes are accepted at once while fewer bytes than this wait to be read by the process.
 pub const STDIN_QUEUE_BYTES: usize = 1 << 20;

@@ -56,7 +56,8 @@ pub fn spawn(
             };
             let ours = watch(ours, Interest::READABLE | Interest::WRITABLE)?;
             let child = start_watched(&mut program, &streams, start)?;
-            (child, Some(Arc::clone(&ours)), vec![(ours, Stream::Terminal, tail())])
+            let sources = vec![(Arc::clone(&ours), Stream::Terminal, tail())];
+            (child, Some((ours, theirs)), sources)
         }
         Stdio::Pipes => {
             let (stdout, their_stdout) = output_pipe()?;
@@ -81,12 +82,13 @@ type OpenStream = (Watched, Stream, Arc<Mutex<Tail>>);
 
 fn supervise(
     child: (Pid, Watched),
-    terminal: Option<Watched>,
+    terminal: Option<(Watched, OwnedFd)>,
     streams: Vec<OpenStream>,
     instance: Instance,
     reports: mpsc::Sender<Report>,
 ) -> Process {
     let (pid, pidfd) = child;
+    let (terminal, theirs) = terminal.unzip();
     let input = if terminal.is_some() { Input::Open(Queue::default()) } else { Input::None };
     let shared = Arc::new(Shared {
         state: Mutex::new(State { input, end_by: None, dead: false }),
@@ -99,6 +101,7 @@ fn supervise(
         pid,
         pidfd: Arc::clone(&pidfd),
         terminal: terminal.clone(),
+        theirs,
         first: sources.next(),
         second: sources.next(),
         shared: Arc::clone(&shared),
@@ -124,14 +127,15 @@ impl Process {
     /// process was alive. A shorter grace than before hurries; a longer one changes nothing.
     pub fn terminate(&self, grace: Duration) -> bool {
         let mut state = self.shared.lock();
-        if state.dead || !is_alive(self.pidfd.get_ref()) {
+        if state.dead {
             return false;
         }
+        // Also for a process that is gone: its relatives may still hold its output open.
         let by = Instant::now() + grace;
         state.end_by = Some(state.end_by.map_or(by, |before| before.min(by)));
         drop(state);
         self.shared.wake.notify_one();
-        true
+        is_alive(self.pidfd.get_ref())
     }
 
     /// Gives the terminal of the process another size. Without a terminal nothing happens.

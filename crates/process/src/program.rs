@@ -6,8 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
 use parlor_vocab::StartProcess;
+use rustix::io::Errno;
 
-use crate::SpawnError;
+use crate::{MAX_ARGUMENT_BYTES, SpawnError};
 
 /// Where programs are looked up when the environment has no `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -29,6 +30,9 @@ impl Program {
     pub(crate) fn new(start: &StartProcess) -> Result<Self, SpawnError> {
         if !start.folder.is_absolute() {
             return Err(SpawnError::RelativeFolder(start.folder.clone()));
+        }
+        if size_of_arguments(start) > MAX_ARGUMENT_BYTES {
+            return Err(SpawnError::Program { program: start.program.clone(), errno: Errno::TOOBIG });
         }
         let folder = c_string(start.folder.as_os_str().as_bytes(), "cwd")?;
         let args: Vec<CString> =
@@ -78,6 +82,13 @@ impl Words {
             *second = text;
         }
     }
+}
+
+/// What the kernel counts: each text with its NUL, and a pointer to it.
+fn size_of_arguments(start: &StartProcess) -> usize {
+    let texts = start.args.iter().map(String::len);
+    let variables = start.env.iter().map(|(name, value)| name.len() + 1 + value.len());
+    texts.chain(variables).map(|bytes| bytes + 1 + size_of::<*const c_char>()).sum()
 }
 
 fn candidates(start: &StartProcess) -> Result<Vec<CString>, SpawnError> {

@@ -14,7 +14,8 @@ use tokio::time::{Instant, timeout};
 use crate::tail::Tail;
 use crate::watched::Watched;
 use crate::{
-    BULK_PIECE_BYTES, DRAIN_BYTES, DRAIN_SILENCE, DRAIN_WAIT, Instance, News, OUTPUT_PIECE_BYTES, Report,
+    BULK_PIECE_BYTES, DRAIN_BYTES, DRAIN_SILENCE, DRAIN_WAIT, HURRY_SILENCE, Instance, News,
+    OUTPUT_PIECE_BYTES, Report,
 };
 
 /// An output stream that is still open.
@@ -45,6 +46,20 @@ pub(crate) enum Phase {
     Ending,
     /// The child is gone. Others may hold the stream open for ever, so there are limits.
     Draining,
+    /// The child is gone, and its group was killed: only what the child wrote is still wanted, and
+    /// that is there to be read without waiting.
+    Hurrying,
+}
+
+impl Phase {
+    /// How long a stream may be silent, and how long it is waited for in all.
+    fn patience(self) -> Option<(Duration, Duration)> {
+        match self {
+            Self::Live | Self::Ending => None,
+            Self::Draining => Some((DRAIN_SILENCE, DRAIN_WAIT)),
+            Self::Hurrying => Some((HURRY_SILENCE, HURRY_SILENCE)),
+        }
+    }
 }
 
 impl Source {
@@ -61,15 +76,16 @@ impl Source {
     ) -> Flow {
         loop {
             let before = Instant::now();
-            let readable = match phase {
-                Phase::Live | Phase::Ending => self.fd.readable().await,
-                Phase::Draining => match timeout(DRAIN_SILENCE, self.fd.readable()).await {
+            let patience = phase.patience();
+            let readable = match patience {
+                None => self.fd.readable().await,
+                Some((silence, _)) => match timeout(silence, self.fd.readable()).await {
                     Ok(readable) => readable,
                     Err(_) => return Flow::Ended,
                 },
             };
             let Ok(mut ready) = readable else { return Flow::Ended };
-            if phase == Phase::Draining {
+            if patience.is_some() {
                 self.waited += before.elapsed();
             }
             // Room first, bytes second: whoever cannot pass anything on holds no memory.
@@ -81,7 +97,7 @@ impl Source {
                     self.widen_for(count);
                     self.tail.lock().unwrap_or_else(PoisonError::into_inner).push(&bytes);
                     room.send(Report { instance, news: News::Output { stream: self.stream, bytes } });
-                    return if phase == Phase::Draining { self.drain(count) } else { Flow::Open };
+                    return patience.map_or(Flow::Open, |(_, wait)| self.drain(count, wait));
                 }
                 // The runtime would call a closed stream readable for ever.
                 Err(Errno::AGAIN) if ready.ready().is_read_closed() => return Flow::Ended,
@@ -102,8 +118,8 @@ impl Source {
         }
     }
 
-    fn drain(&mut self, count: usize) -> Flow {
+    fn drain(&mut self, count: usize, wait: Duration) -> Flow {
         self.drained += count;
-        if self.drained >= DRAIN_BYTES || self.waited >= DRAIN_WAIT { Flow::Ended } else { Flow::Open }
+        if self.drained >= DRAIN_BYTES || self.waited >= wait { Flow::Ended } else { Flow::Open }
     }
 }

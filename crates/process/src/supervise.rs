@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::process::Shared;
+use crate::relatives::living_groups;
 use crate::source::{Flow, Phase, Source};
 use crate::stdin::WriteId;
 use crate::watched::Watched;
@@ -29,6 +30,9 @@ pub(crate) struct Supervisor {
     pub(crate) pid: Pid,
     pub(crate) pidfd: Watched,
     pub(crate) terminal: Option<Watched>,
+    /// The child's side of the terminal, held open until the child is gone: a terminal that nobody
+    /// has open is at its end for good, yet the child may close it and open it again.
+    pub(crate) theirs: Option<OwnedFd>,
     pub(crate) first: Option<Source>,
     pub(crate) second: Option<Source>,
     pub(crate) shared: Arc<Shared>,
@@ -45,8 +49,9 @@ impl Supervisor {
         while ending.is_none() || self.first.is_some() || self.second.is_some() || !answers.is_empty() {
             let phase = match (ending, kill_at) {
                 (None, _) => Phase::Live,
-                (Some(_), Some(_)) if !killed => Phase::Ending,
-                (Some(_), _) => Phase::Draining,
+                (Some(_), None) => Phase::Draining,
+                (Some(_), Some(_)) if killed => Phase::Hurrying,
+                (Some(_), Some(_)) => Phase::Ending,
             };
             let terminal = self.terminal.as_deref().filter(|_| self.shared.has_input());
             tokio::select! {
@@ -56,7 +61,10 @@ impl Supervisor {
                     if self.second.is_some() => if flow == Flow::Ended { self.second = None },
                 () = exited(&self.pidfd), if ending.is_none() => {
                     ending = Some(peek_ending(&self.pidfd, kill_at.is_some()));
+                    self.theirs = None;
                     answers.extend(self.shared.close_input().into_iter().map(News::WriteLost));
+                    // Who was told to end and has nobody left needs no grace.
+                    killed |= kill_at.is_some() && living_groups(self.pid).is_empty();
                 }
                 accepted = feed(terminal, &self.shared), if terminal.is_some() => {
                     answers.extend(accepted.into_iter().map(News::WriteAccepted));
@@ -75,24 +83,34 @@ impl Supervisor {
                             self.ask_to_end();
                         }
                         kill_at = Some(kill_at.map_or(by, |before| before.min(by)));
+                        killed |= ending.is_some() && living_groups(self.pid).is_empty();
                     }
                 }
                 () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() && !killed => {
-                    self.signal_group(Signal::KILL);
+                    self.signal_session(Signal::KILL);
                     killed = true;
                 }
             }
         }
-        self.finish(ending.unwrap_or(Ending::Unknown)).await;
+        self.finish(ending.unwrap_or(Ending::Unknown), kill_at.is_some()).await;
     }
 
-    /// The child is gone and read out: ends what is left of its group, reaps it, says so.
-    async fn finish(self, ending: Ending) {
-        // As long as the child is not reaped its number cannot be given to another group.
-        let groups = self.signal_group(Signal::KILL);
+    /// The child is gone and read out: ends what is left of its group, reaps it, says so. As long
+    /// as the child is not reaped its number cannot be given to another group or session.
+    async fn finish(self, ending: Ending, was_told_to_end: bool) {
+        if was_told_to_end {
+            self.signal_session(Signal::KILL);
+            let deadline = Instant::now() + GROUP_END_WAIT;
+            while !living_groups(self.pid).is_empty() && Instant::now() < deadline {
+                sleep(GROUP_END_LOOK).await;
+            }
+        } else {
+            // An error means that nobody is left, which is what the signal is for.
+            let _ = kill_process_group(self.pid, Signal::KILL);
+        }
         reap(&self.pidfd);
         self.shared.mark_dead();
-        wait_for_the_end_of(groups).await;
+        wait_for_the_end_of(self.pid).await;
         let report = Report { instance: self.instance, news: News::Exited(ending) };
         // Nobody to tell is fine: then the consumer has gone and only the work above mattered.
         let _ = self.reports.send(report).await;
@@ -102,35 +120,31 @@ impl Supervisor {
     /// ignore TERM and obey HUP, and who is stopped must go on to hear either.
     fn ask_to_end(&self) {
         if self.terminal.is_some() {
-            self.signal_group(Signal::HUP);
+            self.signal_session(Signal::HUP);
         }
-        self.signal_group(Signal::TERM);
-        self.signal_group(Signal::CONT);
+        self.signal_session(Signal::TERM);
+        self.signal_session(Signal::CONT);
     }
 
-    /// Signals the child's group, and what runs in the foreground of its terminal: an interactive
-    /// shell gives each of its jobs a group of its own. Returns the groups.
-    fn signal_group(&self, signal: Signal) -> [Option<Pid>; 2] {
-        let foreground =
-            self.terminal.as_ref().and_then(|terminal| rustix::termios::tcgetpgrp(terminal.get_ref()).ok());
-        let groups = [Some(self.pid), foreground.filter(|group| *group != self.pid)];
-        for group in groups.into_iter().flatten() {
-            // An error means that nobody is left in the group, which is what a signal is for.
-            let _ = kill_process_group(group, signal);
+    /// Signals all groups of the child's session, its own first.
+    fn signal_session(&self, signal: Signal) {
+        // An error means that nobody is left in the group, which is what a signal is for.
+        let _ = kill_process_group(self.pid, signal);
+        for group in living_groups(self.pid) {
+            if group != self.pid {
+                let _ = kill_process_group(group, signal);
+            }
         }
-        groups
     }
 }
 
 /// A killed process takes a moment to be gone, and it is not ours to wait for if the child was its
 /// parent. Mostly there is none, and the first look tells. Where nobody reaps orphans they stay as
 /// zombies, hence the limit.
-async fn wait_for_the_end_of(groups: [Option<Pid>; 2]) {
+async fn wait_for_the_end_of(group: Pid) {
     let deadline = Instant::now() + GROUP_END_WAIT;
-    for group in groups.into_iter().flatten() {
-        while test_kill_process_group(group).is_ok() && Instant::now() < deadline {
-            sleep(GROUP_END_LOOK).await;
-        }
+    while test_kill_process_group(group).is_ok() && Instant::now() < deadline {
+        sleep(GROUP_END_LOOK).await;
     }
 }
 
@@ -172,7 +186,8 @@ fn reap(pidfd: &AsyncFd<OwnedFd>) {
     wait(pidfd.get_ref(), WaitIdOptions::EXITED);
 }
 
-fn wait(pidfd: &OwnedFd, options: WaitIdOptions) -> Option<WaitIdStatus> {
+/// Waits for a child of ours, whatever signal comes in between.
+pub(crate) fn wait(pidfd: &OwnedFd, options: WaitIdOptions) -> Option<WaitIdStatus> {
     loop {
         match waitid(WaitId::PidFd(pidfd.as_fd()), options) {
             Err(Errno::INTR) => {}
@@ -194,11 +209,9 @@ async fn feed(terminal: Option<&AsyncFd<OwnedFd>>, shared: &Shared) -> Vec<Write
         let Ok(mut ready) = terminal.writable().await else { return std::future::pending().await };
         match shared.write_input(terminal.get_ref()) {
             Ok(accepted) => return accepted,
-            // Nobody has the other side open. The runtime then calls it writable for ever, while a
-            // full terminal still takes nothing; the exit will follow and say what was lost.
-            Err(Errno::AGAIN) if ready.ready().is_write_closed() => return std::future::pending().await,
             Err(Errno::AGAIN) => ready.clear_ready(),
             Err(Errno::INTR) => {}
+            // The other side is closed; the exit will follow and say what was lost.
             Err(_) => return std::future::pending().await,
         }
     }

@@ -131,3 +131,36 @@ async fn a_write_that_waits_is_answered_when_the_process_ends() {
     assert_eq!(watched.other, [News::WriteLost(WriteId(2))]);
     assert_eq!(watched.process.write(WriteId(3), b"late".to_vec()), Err(WriteError::Gone));
 }
+
+#[tokio::test]
+async fn a_stubborn_job_of_a_shell_is_killed_too() {
+    let mut start = terminal("");
+    start.program = "/bin/bash".to_owned();
+    start.args = vec!["--norc".to_owned(), "-i".to_owned()];
+    start.env.push(("PS1".to_owned(), "ready$ ".to_owned()));
+    let mut watched = Watched::start(&start).unwrap();
+    watched.until("ready$ ").await;
+    let line = b"sh -c 'trap \"\" HUP TERM; echo job=$$; while :; do sleep 1; done'\n".to_vec();
+    watched.process.write(WriteId(1), line).unwrap();
+    watched.until("\njob=").await;
+    watched.until("\r\n").await;
+    let shown = watched.shown();
+    let job: i32 = shown.split("\njob=").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
+    assert!(watched.process.terminate(Duration::from_millis(50)));
+    watched.end().await;
+    assert!(!is_running(job), "its shell died first, and it ignores what it was told");
+}
+
+#[tokio::test]
+async fn an_order_reaches_relatives_of_a_process_that_is_gone() {
+    let text = "(trap '' TERM; echo child=$(exec sh -c 'echo $PPID'); while :; do echo x; sleep 0.05; done) & wait -n 2>/dev/null; read line; exit 0";
+    let mut watched = Watched::start(&terminal(text)).unwrap();
+    watched.until("child=").await;
+    watched.until("x").await;
+    let child = watched.number("child");
+    watched.process.write(WriteId(1), b"\n".to_vec()).unwrap();
+    // Whether the shell is gone by now or not: within no grace at all, nobody is left.
+    watched.process.terminate(Duration::ZERO);
+    watched.end().await;
+    assert!(!is_running(child));
+}

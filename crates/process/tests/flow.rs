@@ -69,6 +69,13 @@ async fn a_terminal_has_a_size_an_echo_and_one_stream() {
 }
 
 #[tokio::test]
+async fn a_terminal_that_was_closed_can_be_opened_again() {
+    let text = "exec </dev/null >/dev/null 2>&1; head -c 100000 /dev/zero | tr '\\0' x >/dev/tty; exit 3";
+    let (watched, ending) = run(&terminal(text)).await;
+    assert_eq!((watched.terminal.len(), ending), (100_000, Ending::Code(3)));
+}
+
+#[tokio::test]
 async fn a_terminal_can_be_resized() {
     let mut watched = Watched::start(&terminal("echo up; read line; stty size")).unwrap();
     watched.until("up").await;

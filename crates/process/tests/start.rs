@@ -105,6 +105,8 @@ async fn what_cannot_be_started_says_which_and_why() {
         ));
         assert!(matches!(fails(&inside("relative")), SpawnError::RelativeFolder(_)));
     }
+    let many = StartProcess { args: vec![String::new(); 1_000_000], ..script("") };
+    assert!(matches!(fails(&many), SpawnError::Program { errno: Errno::TOOBIG, .. }));
     let said = fails(&StartProcess { program: "/no/such".to_owned(), ..script("") }).to_string();
     assert_eq!(said, "cannot run \"/no/such\": No such file or directory (os error 2)");
 }

@@ -1,0 +1,50 @@
+//! Who else lives in a child's session.
+//!
+//! An interactive shell gives each of its jobs a process group of its own, so ending its group
+//! alone would leave them. A session's number cannot be given to another as long as its leader,
+//! our child, is not reaped; so whoever is in it belongs to the child.
+
+use std::collections::HashSet;
+use std::fs;
+
+use rustix::process::{Pid, RawPid};
+
+/// The process groups in the session of `leader` that have members which are not dead. Reads
+/// `/proc`, so it is for those who are being ended, not for every exit.
+pub(crate) fn living_groups(leader: Pid) -> HashSet<Pid> {
+    let Ok(processes) = fs::read_dir("/proc") else { return HashSet::new() };
+    processes
+        .flatten()
+        .filter(|entry| entry.file_name().as_encoded_bytes().first().is_some_and(u8::is_ascii_digit))
+        .filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok())
+        .filter_map(|stat| group_in(&stat, leader))
+        .collect()
+}
+
+/// The group of the process that `stat` is about, if it lives and is in the session.
+fn group_in(stat: &str, leader: Pid) -> Option<Pid> {
+    // The name before it is in parentheses and may hold anything.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    let (state, _parent, group, session) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+    let is_dead = matches!(state, "Z" | "X" | "x");
+    let number =
+        |text: &str| text.parse::<RawPid>().ok().filter(|number| *number > 0).and_then(Pid::from_raw);
+    (!is_dead && number(session)? == leader).then(|| number(group)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_forge_fields() {
+        let leader = Pid::from_raw(70).unwrap();
+        let line =
+            |state: &str, session: i32| format!("71 (a) Z 1 (b) ) {state} 70 72 {session} 0 -1 4194304");
+        assert_eq!(group_in(&line("S", 70), leader), Pid::from_raw(72));
+        assert_eq!(group_in(&line("Z", 70), leader), None);
+        assert_eq!(group_in(&line("S", 71), leader), None);
+        assert_eq!(group_in("nonsense", leader), None);
+    }
+}

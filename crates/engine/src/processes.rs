@@ -175,10 +175,9 @@ impl<Q> Processes<Q> {
         let Some(&instance) = self.named.get(name) else { return false };
         let Some((_, process)) = self.living.get(&instance) else { return false };
         let was_running = process.terminate(TERMINATE_GRACE);
-        if was_running {
-            self.named.remove(name);
-            self.ending.insert(name.clone(), instance);
-        }
+        // Its name is free now, also if it was gone already and only its last events are to come.
+        self.named.remove(name);
+        self.ending.insert(name.clone(), instance);
         was_running
     }
 

@@ -6,49 +6,64 @@ use std::time::Duration;
 
 use parlor_doors::lines::{Line, Lines};
 use parlor_doors::{Input, Machine, Output, Ticket};
-use parlor_engine::{Happening, Processes};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use parlor_engine::{Happening, Processes, SHUTDOWN_GRACE};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::Outgoing;
-
-/// Output of processes is taken while fewer bytes than this wait to be written to the peer.
-pub const OUTPUT_BACKLOG_BYTES: usize = 1 << 20;
-
-/// Requests are served while fewer bytes than this wait to be written. More than for output, so
-/// that a peer who is busy sending is heard although it does not read.
-pub const REPLY_BACKLOG_BYTES: usize = 2 << 20;
 
 /// How many pieces of input may wait to be looked at.
 pub const INCOMING_CHUNKS: usize = 4;
 
-/// How long a connection may take to end its processes and to get its last frames written.
-pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
+/// How long a connection may take to end its processes, and how long a peer that has hung up may
+/// leave what was written to it unread.
+pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(1);
+
+/// How long the last frames may take to be written.
+pub const FLUSH_WAIT: Duration = Duration::from_millis(500);
+
+/// The way into a connection.
+#[derive(Debug)]
+pub struct Incoming {
+    /// Bytes as they arrive, cut anywhere. Its closing is the peer's hanging up.
+    pub chunks: mpsc::Receiver<Vec<u8>>,
+    /// Known before `chunks` closes: the peer has hung up, although not all it sent was looked at.
+    /// Its closing means nothing.
+    pub hung_up: oneshot::Receiver<()>,
+}
 
 /// Serves one connection until the peer leaves or `stop` is ready, then ends what it started.
-///
-/// `incoming` carries bytes as they arrive, cut anywhere; its closing is the peer's hanging up.
 pub async fn serve(
     machine: impl Machine,
-    mut incoming: mpsc::Receiver<Vec<u8>>,
+    incoming: Incoming,
     outgoing: Outgoing,
     stop: impl Future<Output = ()>,
 ) {
+    let Incoming { mut chunks, hung_up } = incoming;
     let lines = Lines::new(machine.max_line_bytes());
     let mut connection = Connection { machine, lines, processes: Processes::default(), outgoing };
-    tokio::pin!(stop);
+    let mut has_hung_up = false;
+    let hung_up = async {
+        if hung_up.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::pin!(stop, hung_up);
     loop {
         connection.serve_lines().await;
         let may_receive = connection.may_serve();
-        let may_report = connection.outgoing.has_room(OUTPUT_BACKLOG_BYTES);
+        let may_report = connection.outgoing.has_room_for_output();
         tokio::select! {
-            chunk = incoming.recv(), if may_receive => match chunk {
+            chunk = chunks.recv(), if may_receive => match chunk {
                 Some(chunk) => connection.lines.push(&chunk),
                 None => break connection.serve_last_line().await,
             },
             happening = connection.processes.next(), if may_report => connection.on_happening(happening).await,
             () = connection.outgoing.shrunk(), if !may_receive || !may_report => {}
             () = connection.outgoing.left() => break,
+            () = &mut hung_up, if !has_hung_up => has_hung_up = true,
+            // It has hung up and does not read either: nothing will ever move again.
+            () = sleep(SHUTDOWN_WAIT), if has_hung_up && !may_receive => break,
             () = &mut stop => break,
         }
     }
@@ -64,7 +79,7 @@ struct Connection<M> {
 
 impl<M: Machine> Connection<M> {
     fn may_serve(&self) -> bool {
-        self.machine.wants_frame() && self.outgoing.has_room(REPLY_BACKLOG_BYTES)
+        self.machine.wants_frame() && self.outgoing.has_room_for_replies()
     }
 
     /// Serves the lines that have arrived.
@@ -114,7 +129,7 @@ impl<M: Machine> Connection<M> {
         let deadline = Instant::now() + SHUTDOWN_WAIT;
         self.processes.end_all();
         while !self.processes.is_empty() {
-            let may_report = self.outgoing.has_room(OUTPUT_BACKLOG_BYTES);
+            let may_report = self.outgoing.has_room_for_output();
             tokio::select! {
                 happening = self.processes.next(), if may_report => self.on_happening(happening).await,
                 () = self.outgoing.shrunk(), if !may_report => {}
@@ -122,8 +137,9 @@ impl<M: Machine> Connection<M> {
                 () = sleep_until(deadline) => break,
             }
         }
-        // Past the deadline only a process that the kernel itself cannot end is left.
-        let _ = timeout_at(deadline.max(Instant::now() + SHUTDOWN_WAIT / 2), self.processes.gone()).await;
+        // They were killed long before the deadline; past it only a process that the kernel itself
+        // cannot end is left.
+        let _ = timeout_at(deadline.max(Instant::now() + SHUTDOWN_GRACE), self.processes.gone()).await;
     }
 }
 

@@ -10,6 +10,9 @@ mod outgoing;
 mod signals;
 mod stdio;
 
-pub use connection::{INCOMING_CHUNKS, OUTPUT_BACKLOG_BYTES, REPLY_BACKLOG_BYTES, SHUTDOWN_WAIT, serve};
-pub use outgoing::{OUTGOING_FRAMES, Outgoing, Outlet, outgoing};
+pub use connection::{FLUSH_WAIT, INCOMING_CHUNKS, Incoming, SHUTDOWN_WAIT, serve};
+pub use outgoing::{
+    OUTGOING_FRAMES, OUTPUT_BACKLOG_BYTES, OUTPUT_BACKLOG_FRAMES, Outgoing, Outlet, REPLY_BACKLOG_BYTES,
+    REPLY_BACKLOG_FRAMES, outgoing,
+};
 pub use stdio::{block_on, serve_stdio};

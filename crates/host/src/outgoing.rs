@@ -5,8 +5,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, mpsc};
 
-/// How many frames may wait to be written.
+/// How many frames may wait to be written. Never reached: the limits below are lower.
 pub const OUTGOING_FRAMES: usize = 1024;
+
+/// Output of processes is taken while fewer bytes than this wait to be written to the peer.
+pub const OUTPUT_BACKLOG_BYTES: usize = 1 << 20;
+
+/// Output of processes is taken while fewer frames than this wait to be written.
+pub const OUTPUT_BACKLOG_FRAMES: usize = 256;
+
+/// Requests are served while fewer bytes than this wait to be written.
+pub const REPLY_BACKLOG_BYTES: usize = 2 << 20;
+
+/// Requests are served while fewer frames than this wait to be written.
+pub const REPLY_BACKLOG_FRAMES: usize = 768;
 
 /// Makes the two ends of a way out.
 pub fn outgoing() -> (Outgoing, Outlet) {
@@ -43,9 +55,20 @@ impl Outgoing {
         let _ = self.sender.send(frame).await;
     }
 
-    /// Whether fewer than `limit` bytes are queued, and frames enough that nobody waits.
-    pub(crate) fn has_room(&self, limit: usize) -> bool {
-        self.backlog.bytes.load(Ordering::Relaxed) < limit && self.sender.capacity() > OUTGOING_FRAMES / 2
+    /// Whether there is room for output of processes: a peer that does not read gets no more of it.
+    pub(crate) fn has_room_for_output(&self) -> bool {
+        self.has_room(OUTPUT_BACKLOG_BYTES, OUTPUT_BACKLOG_FRAMES)
+    }
+
+    /// Whether there is room for replies. More than for output, so that a peer who is busy sending
+    /// is heard although it does not read.
+    pub(crate) fn has_room_for_replies(&self) -> bool {
+        self.has_room(REPLY_BACKLOG_BYTES, REPLY_BACKLOG_FRAMES)
+    }
+
+    fn has_room(&self, bytes: usize, frames: usize) -> bool {
+        let queued = OUTGOING_FRAMES - self.sender.capacity();
+        self.backlog.bytes.load(Ordering::Relaxed) < bytes && queued < frames
     }
 
     /// Waits until something was written since the last call.

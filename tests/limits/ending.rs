@@ -31,7 +31,7 @@ async fn a_server_that_is_asked_to_end_ends_everything_first() {
 }
 
 #[tokio::test]
-async fn a_killed_server_takes_its_children_along() {
+async fn a_killed_server_takes_its_direct_children_along() {
     let mut server = Server::start().await;
     let children = [
         server.start_known("pipes", "exec sleep 300", false).await,
@@ -51,6 +51,20 @@ async fn a_client_that_closes_its_reading_side_has_left() {
     server.close_stdout();
     server.request("command/exec", exec("loud", "exec yes", false)).await;
     let status = server.end().await;
+    assert!(left_of(&groups).is_empty(), "of the groups {groups:?}");
+    assert_eq!(status.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_client_that_hangs_up_and_does_not_read_is_not_waited_for() {
+    let mut server = Server::start().await;
+    let groups = [server.start_known("drop by drop", "while :; do echo x; done", false).await];
+    // More requests than there is room for replies: the end of input is behind those not looked at.
+    for _ in 0..3000 {
+        server.request("no/such", serde_json::Value::Null).await;
+    }
+    server.close_stdin();
+    let status = server.end_unread().await;
     assert!(left_of(&groups).is_empty(), "of the groups {groups:?}");
     assert_eq!(status.code(), Some(0));
 }

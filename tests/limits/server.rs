@@ -165,6 +165,11 @@ impl Server {
         self.stdout = None;
     }
 
+    /// Awaits the server's end; what it still says is not read.
+    pub(crate) async fn end_unread(&mut self) -> ExitStatus {
+        soon("the server's end", self.child.wait()).await.expect("the server can be waited for")
+    }
+
     /// Awaits the server's end; what it still says is read.
     pub(crate) async fn end(&mut self) -> ExitStatus {
         if let Some(mut stdout) = self.stdout.take() {

@@ -69,25 +69,40 @@ async fn a_stopped_process_can_be_ended() {
     assert_eq!(watched.end().await, Ending::Terminated);
 }
 
-#[tokio::test]
-async fn an_interactive_shell_and_its_job_are_ended() {
+/// An interactive shell that runs `job` in its foreground, with the job's number.
+async fn shell_with(job: &str) -> (Watched, i32) {
     let mut start = terminal("");
     start.program = "/bin/bash".to_owned();
     start.args = vec!["--norc".to_owned(), "-i".to_owned()];
     start.env.push(("PS1".to_owned(), "ready$ ".to_owned()));
-    let mut watched = Watched::start(&start).unwrap();
+    let mut watched = Watched::start(&start).expect("bash is there");
     watched.until("ready$ ").await;
-    let line = b"sh -c 'echo job=$$; exec sleep 600'\n".to_vec();
+    let line = format!("sh -c '{job}'\n").into_bytes();
     assert_eq!(watched.process.write(WriteId(1), line), Ok(Written::Accepted));
     // The line is echoed first; the job's own line starts with what the echo cannot hold.
     watched.until("\njob=").await;
     watched.until("\r\n").await;
     let shown = watched.shown();
-    let job: i32 = shown.split("\njob=").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
-    assert!(is_running(job));
+    let number = shown.split("\njob=").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let number = number.and_then(|number| number.parse().ok()).expect("the job says its number");
+    assert!(is_running(number));
+    (watched, number)
+}
+
+#[tokio::test]
+async fn an_interactive_shell_and_its_job_are_ended() {
+    let (mut watched, job) = shell_with("echo job=$$; exec sleep 600").await;
     assert!(watched.process.terminate(LONG));
     watched.end().await;
     assert!(!is_running(job), "the job had a group of its own and is gone all the same");
+}
+
+#[tokio::test]
+async fn a_stubborn_job_of_a_shell_is_killed_too() {
+    let (mut watched, job) = shell_with("trap \"\" HUP TERM; echo job=$$; while :; do sleep 1; done").await;
+    assert!(watched.process.terminate(Duration::from_millis(50)));
+    watched.end().await;
+    assert!(!is_running(job), "its shell died first, and it ignores what it was told");
 }
 
 #[tokio::test]
@@ -130,25 +145,6 @@ async fn a_write_that_waits_is_answered_when_the_process_ends() {
     watched.end().await;
     assert_eq!(watched.other, [News::WriteLost(WriteId(2))]);
     assert_eq!(watched.process.write(WriteId(3), b"late".to_vec()), Err(WriteError::Gone));
-}
-
-#[tokio::test]
-async fn a_stubborn_job_of_a_shell_is_killed_too() {
-    let mut start = terminal("");
-    start.program = "/bin/bash".to_owned();
-    start.args = vec!["--norc".to_owned(), "-i".to_owned()];
-    start.env.push(("PS1".to_owned(), "ready$ ".to_owned()));
-    let mut watched = Watched::start(&start).unwrap();
-    watched.until("ready$ ").await;
-    let line = b"sh -c 'trap \"\" HUP TERM; echo job=$$; while :; do sleep 1; done'\n".to_vec();
-    watched.process.write(WriteId(1), line).unwrap();
-    watched.until("\njob=").await;
-    watched.until("\r\n").await;
-    let shown = watched.shown();
-    let job: i32 = shown.split("\njob=").nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap();
-    assert!(watched.process.terminate(Duration::from_millis(50)));
-    watched.end().await;
-    assert!(!is_running(job), "its shell died first, and it ignores what it was told");
 }
 
 #[tokio::test]

@@ -1,0 +1,92 @@
+//! The input of a tool: TOML in the file, JSON on the stage.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::error::Flaw;
+use super::template::{Overfull, Template};
+
+/// A value whose texts are templates. The names of members are taken as they stand.
+#[derive(Debug, PartialEq)]
+pub(super) enum Argument {
+    Text(Template),
+    List(Vec<Argument>),
+    Object(BTreeMap<String, Argument>),
+    Plain(Value),
+}
+
+impl Argument {
+    /// Reads a tool's `args`. A date becomes its text; `nan` and `inf` are flaws.
+    pub(super) fn object(table: toml::Table, highest: usize) -> Result<Self, Flaw> {
+        let members = table.into_iter().map(|(name, value)| Ok((name, Self::parse(value, highest)?)));
+        members.collect::<Result<_, Flaw>>().map(Self::Object)
+    }
+
+    fn parse(value: toml::Value, highest: usize) -> Result<Self, Flaw> {
+        Ok(match value {
+            toml::Value::String(text) => Self::Text(Template::parse(&text, highest)?),
+            toml::Value::Array(values) => Self::List(
+                values.into_iter().map(|value| Self::parse(value, highest)).collect::<Result<_, _>>()?,
+            ),
+            toml::Value::Table(table) => Self::object(table, highest)?,
+            toml::Value::Integer(number) => Self::Plain(number.into()),
+            toml::Value::Boolean(truth) => Self::Plain(truth.into()),
+            toml::Value::Float(number) => {
+                let number = serde_json::Number::from_f64(number).ok_or(Flaw::NotJson)?;
+                Self::Plain(Value::Number(number))
+            }
+            toml::Value::Datetime(time) => Self::Plain(time.to_string().into()),
+        })
+    }
+
+    /// The value with `captures` in their places; see [`Template::fill`].
+    pub(super) fn fill(&self, captures: &[&str], room: &mut usize) -> Result<Value, Overfull> {
+        Ok(match self {
+            Self::Text(template) => Value::String(template.fill(captures, room)?),
+            Self::List(values) => {
+                Value::Array(values.iter().map(|value| value.fill(captures, room)).collect::<Result<_, _>>()?)
+            }
+            Self::Object(members) => {
+                let members =
+                    members.iter().map(|(name, value)| Ok((name.clone(), value.fill(captures, room)?)));
+                Value::Object(members.collect::<Result<_, _>>()?)
+            }
+            Self::Plain(value) => value.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(args: &str) -> Result<Argument, String> {
+        Argument::object(toml::from_str(args).unwrap(), 1).map_err(|flaw| flaw.to_string())
+    }
+
+    #[test]
+    fn every_text_within_is_filled_in_and_stays_one_text() {
+        let argument = parse("a = '$1'\nb = ['x', {c = '<$1>', '$1' = 2}]\nd = 1.5\ne = 2024-01-01").unwrap();
+        let hostile = "\", \"f\": \"";
+        let filled = argument.fill(&["", hostile], &mut 1000).unwrap();
+        let expected = json!({"a": hostile, "b": ["x", {"c": format!("<{hostile}>"), "$1": 2}], "d": 1.5, "e": "2024-01-01"});
+        assert_eq!(filled, expected);
+        assert_eq!(serde_json::from_str::<Value>(&filled.to_string()).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_texts_of_one_call_share_its_room() {
+        let argument = parse("a = 'four'\nb = 'four'").unwrap();
+        assert!(argument.fill(&[""], &mut 8).is_ok());
+        assert_eq!(argument.fill(&[""], &mut 7), Err(Overfull));
+    }
+
+    #[test]
+    fn what_json_cannot_say_is_a_flaw() {
+        assert!(parse("a = [nan]").unwrap_err().starts_with("nan and inf "));
+        assert!(parse("a = {b = '$2'}").unwrap_err().starts_with("`$2` does not exist"));
+    }
+}

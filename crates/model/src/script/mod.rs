@@ -1,0 +1,163 @@
+//! The agent that performs a file: prompts, and the steps that answer them.
+//!
+//! `docs/agents.md` describes the format. The file is read once; [`mod@file`] finds all that is wrong
+//! with it, [`template`] and [`argument`] put captures into texts, and this file performs.
+
+mod argument;
+mod error;
+mod file;
+mod template;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parlor_vocab::Failure;
+use regex::Regex;
+
+use crate::quote::cut;
+use crate::{Agent, Halt, MAX_QUOTE_CHARS, MAX_SCRIPT_BYTES, MAX_STEP_BYTES, Stage, Turn};
+use argument::Argument;
+use template::{Overfull, Template};
+
+pub use error::{Flaw, Place, ScriptError};
+
+/// An agent that answers as a file says.
+#[derive(Debug)]
+pub struct ScriptAgent {
+    name: String,
+    script: Script,
+}
+
+#[derive(Debug)]
+struct Script {
+    /// The first whose pattern matches is performed.
+    cues: Vec<Cue>,
+    otherwise: Option<Vec<Step>>,
+}
+
+#[derive(Debug)]
+struct Cue {
+    pattern: Regex,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+enum Step {
+    Think(Template),
+    Say(Template),
+    Wait(Duration),
+    Tool { name: Template, args: Argument },
+    Subagent { name: Template, task: Template, steps: Vec<Step> },
+    Fail { message: Template, code: Template },
+}
+
+impl ScriptAgent {
+    /// Reads the script in the file at `path`. `name` is for people.
+    pub fn load(path: &Path, name: impl Into<String>) -> Result<Self, ScriptError> {
+        match read(path) {
+            Ok(text) => Self::parse(&text, path, name),
+            Err(flaw) => Err(ScriptError { file: path.to_owned(), place: Place::File, flaw }),
+        }
+    }
+
+    /// Reads a script. `file` is where `text` is from; it is not opened, only named in errors.
+    pub fn parse(text: &str, file: &Path, name: impl Into<String>) -> Result<Self, ScriptError> {
+        match file::parse(text) {
+            Ok(script) => Ok(Self { name: name.into(), script }),
+            Err((place, flaw)) => Err(ScriptError { file: file.to_owned(), place, flaw }),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, Flaw> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(Flaw::Unreadable)?;
+    file.take(MAX_SCRIPT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(Flaw::Unreadable)?;
+    if bytes.len() > MAX_SCRIPT_BYTES {
+        return Err(Flaw::TooLarge);
+    }
+    String::from_utf8(bytes)
+        .map_err(|error| Flaw::Unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))
+}
+
+#[async_trait]
+impl Agent for ScriptAgent {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt> {
+        let prompt = turn.input.text.as_str();
+        let found = self.script.cues.iter().find_map(|cue| Some((cue, cue.pattern.captures(prompt)?)));
+        if let Some((cue, captures)) = found {
+            // A capture that took no part in the match is empty.
+            let captures: Vec<&str> =
+                captures.iter().map(|capture| capture.map_or("", |capture| capture.as_str())).collect();
+            return perform(&cue.steps, &captures, stage).await;
+        }
+        match &self.script.otherwise {
+            Some(steps) => perform(steps, &[prompt], stage).await,
+            None => {
+                let prompt = cut(prompt, MAX_QUOTE_CHARS);
+                let answer =
+                    format!("No [[on]] of this script matches “{prompt}”, and it has no [otherwise].");
+                stage.say(&answer).await
+            }
+        }
+    }
+}
+
+async fn perform(steps: &[Step], captures: &[&str], stage: &mut dyn Stage) -> Result<(), Halt> {
+    for step in steps {
+        let mut room = MAX_STEP_BYTES;
+        let mut fill = |template: &Template| template.fill(captures, &mut room);
+        match step {
+            Step::Think(thought) => stage.think(&fill(thought)?).await?,
+            Step::Say(words) => stage.say(&fill(words)?).await?,
+            Step::Wait(wait) => stage.pause(*wait).await?,
+            Step::Tool { name, args } => {
+                let name = fill(name)?;
+                let input = args.fill(captures, &mut room)?.to_string();
+                // Whoever watches sees what came of it; the script goes on either way.
+                let _ = stage.call(&name, &input).await?;
+            }
+            Step::Subagent { name, task, steps } => {
+                let part = Part { name: fill(name)?, steps, captures };
+                let _ = stage.delegate(&part.name, &fill(task)?, &part).await?;
+            }
+            Step::Fail { message, code } => {
+                let failure = Failure { code: fill(code)?, message: fill(message)?, retryable: false };
+                return Err(Halt::Failed(failure));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A subagent: some steps of a script, with the captures of the prompt that led to them.
+struct Part<'a> {
+    name: String,
+    steps: &'a [Step],
+    captures: &'a [&'a str],
+}
+
+#[async_trait]
+impl Agent for Part<'_> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn answer(&self, _turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt> {
+        perform(self.steps, self.captures, stage).await
+    }
+}
+
+impl From<Overfull> for Halt {
+    fn from(overfull: Overfull) -> Self {
+        let code = "SCRIPT_STEP_TOO_LARGE".to_owned();
+        Self::Failed(Failure { code, message: overfull.to_string(), retryable: false })
+    }
+}

@@ -1,0 +1,158 @@
+//! `grep_files`: lines that match a pattern, in a file or in all files of a folder.
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use ignore::overrides::{Override, OverrideBuilder};
+use parlor_vocab::Failure;
+use regex::bytes::RegexBuilder;
+use rustix::fs::{FileType, OFlags, fstat};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::code::{invalid, system};
+use crate::file::hunt::{Hunt, Wanted};
+use crate::file::open_file;
+use crate::file::search::Search;
+use crate::input::{decode, within};
+use crate::tool::{Context, Output, Tool};
+
+/// How many matching lines are shown if the input does not say.
+pub const GREP_MATCHES: usize = 100;
+/// The most matching lines of one call.
+pub const GREP_MATCHES_MAX: usize = 2000;
+/// The most lines around a match.
+pub const GREP_CONTEXT: usize = 20;
+/// The longest pattern.
+pub const GREP_PATTERN_BYTES: usize = 4096;
+
+/// Searches files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GrepFiles;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrepInput {
+    pattern: String,
+    path: Option<String>,
+    glob: Option<String>,
+    #[serde(default)]
+    ignore_case: bool,
+    context: Option<u64>,
+    limit: Option<u64>,
+    #[serde(default)]
+    include_ignored: bool,
+}
+
+#[async_trait]
+impl Tool for GrepFiles {
+    fn name(&self) -> &'static str {
+        "grep_files"
+    }
+
+    fn description(&self) -> &'static str {
+        "Searches files for lines that match a regular expression. Shows path:line:text. Leaves out what \
+         .gitignore names, .git, binary files and symbolic links."
+    }
+
+    fn schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "pattern": {
+                    "type": "string",
+                    "description": "A regular expression in Rust's syntax, matched against each line."
+                },
+                "path": {
+                    "type": "string", "default": ".",
+                    "description": "A file or folder; the working folder if absent."
+                },
+                "glob": {
+                    "type": "string",
+                    "description": "Only files that fit, such as *.rs or src/**/*.ts; !*.md leaves files out."
+                },
+                "ignore_case": {"type": "boolean", "description": "Take upper and lower case for the same."},
+                "context": {
+                    "type": "integer", "minimum": 0, "maximum": GREP_CONTEXT, "default": 0,
+                    "description": "How many lines to show around each match."
+                },
+                "limit": {
+                    "type": "integer", "minimum": 1, "maximum": GREP_MATCHES_MAX, "default": GREP_MATCHES,
+                    "description": "How many matching lines to show."
+                },
+                "include_ignored": {"type": "boolean", "description": "Search what .gitignore names as well."},
+            },
+            "required": ["pattern"],
+            "additionalProperties": false,
+        })
+    }
+
+    fn is_parallel(&self) -> bool {
+        true
+    }
+
+    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure> {
+        let input: GrepInput = decode(self, input)?;
+        if input.pattern.len() > GREP_PATTERN_BYTES {
+            let bytes = input.pattern.len();
+            return Err(invalid(format!(
+                "a pattern of {bytes} bytes is longer than the limit of {GREP_PATTERN_BYTES}"
+            )));
+        }
+        let around = match input.context {
+            None | Some(0) => 0,
+            given => within("context", given, 0, GREP_CONTEXT)?,
+        };
+        let limit = within("limit", input.limit, GREP_MATCHES, GREP_MATCHES_MAX)?;
+        context.look(move |context| grep(context, &input, around, limit)).await
+    }
+}
+
+fn grep(context: &Context, input: &GrepInput, around: usize, limit: usize) -> Result<Output, Failure> {
+    let pattern = RegexBuilder::new(&input.pattern)
+        .case_insensitive(input.ignore_case)
+        .build()
+        .map_err(|error| invalid(format!("`pattern` is not a regular expression: {error}")))?;
+    let path = input.path.as_deref().unwrap_or(".");
+    let top = context.policy.open(&context.folder, path, OFlags::PATH)?;
+    let stat = fstat(&top.fd).map_err(system("look at", path))?;
+    let wanted = Wanted {
+        search: Search { pattern, context: around },
+        glob: glob(&top.path, input.glob.as_deref())?,
+        use_ignores: !input.include_ignored,
+        limit,
+    };
+    let mut hunt = Hunt::new(context, wanted);
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        let folder = context.policy.open(&context.folder, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let ignores = hunt.rules_above(&folder);
+        // As the agent wrote it, so that it can hand the paths found to other tools.
+        let shown = if path == "." { PathBuf::new() } else { PathBuf::from(path) };
+        hunt.folder(folder.fd, &folder.path, &shown, &ignores, 0)?;
+    } else {
+        let (file, _) = open_file(context, path)?;
+        hunt.file(path, file);
+    }
+    Ok(Output::text(hunt.show()))
+}
+
+fn glob(top: &Path, glob: Option<&str>) -> Result<Override, Failure> {
+    let mut builder = OverrideBuilder::new(top);
+    let added = match glob {
+        Some(glob) => builder.add(glob).map(|_| ()),
+        None => Ok(()),
+    };
+    added
+        .and_then(|()| builder.build())
+        .map_err(|error| invalid(format!("`glob` cannot be understood: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_says_what_the_input_takes() {
+        crate::input::assert_schema_fits::<GrepInput>(&GrepFiles);
+    }
+}

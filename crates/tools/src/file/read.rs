@@ -1,0 +1,147 @@
+//! `read_file`: lines of a text file, or an image.
+
+use std::fs::File;
+use std::io::Read;
+
+use async_trait::async_trait;
+use parlor_vocab::Failure;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::code::{TOO_LARGE, TOOL_ERROR, UNSUPPORTED, failure, invalid};
+use crate::file::kind::{IMAGE_BYTES, Kind, LOOK_BYTES, kind};
+use crate::file::text::{Excerpt, READ_OUTPUT_BYTES, excerpt};
+use crate::file::{open_file, read_all};
+use crate::input::{decode, within};
+use crate::tool::{Context, Image, Output, Tool};
+
+/// How many lines are read if the input does not say.
+pub const READ_LINES: usize = 2000;
+
+/// The most lines of one call.
+pub const READ_LINES_MAX: usize = 10_000;
+
+/// Reads text files and images.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadFile;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadInput {
+    path: String,
+    offset: Option<u64>,
+    limit: Option<u64>,
+}
+
+#[async_trait]
+impl Tool for ReadFile {
+    fn name(&self) -> &'static str {
+        "read_file"
+    }
+
+    fn description(&self) -> &'static str {
+        "Reads a text file as numbered lines, or shows an image (PNG, JPEG, GIF, WebP). \
+         Each line comes as its number, a tab and its text; number and tab are not part of the file."
+    }
+
+    fn schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file; relative paths start in the working folder."},
+                "offset": {"type": "integer", "minimum": 1, "description": "The first line to read, counted from 1."},
+                "limit": {
+                    "type": "integer", "minimum": 1, "maximum": READ_LINES_MAX, "default": READ_LINES,
+                    "description": "How many lines to read."
+                },
+            },
+            "required": ["path"],
+            "additionalProperties": false,
+        })
+    }
+
+    fn is_parallel(&self) -> bool {
+        true
+    }
+
+    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure> {
+        let input: ReadInput = decode(self, input)?;
+        let offset = within("offset", input.offset, 1, usize::MAX)?;
+        let limit = within("limit", input.limit, READ_LINES, READ_LINES_MAX)?;
+        context.look(move |context| read(context, &input.path, offset, limit)).await
+    }
+}
+
+fn read(context: &Context, path: &str, offset: usize, limit: usize) -> Result<Output, Failure> {
+    let (mut file, stat) = open_file(context, path)?;
+    let mut start = Vec::with_capacity(LOOK_BYTES);
+    let looked = (&mut file).take(LOOK_BYTES as u64).read_to_end(&mut start);
+    looked.map_err(|error| failure(TOOL_ERROR, format!("cannot read `{path}`: {error}")))?;
+    match kind(&start) {
+        Kind::Image(mime) => image(path, start, &mut file, mime),
+        Kind::Binary(what) => {
+            let size = stat.st_size;
+            let message = format!("`{path}` is {what} of {size} bytes, which cannot be shown as text");
+            Err(failure(UNSUPPORTED, message))
+        }
+        Kind::Text => {
+            let found = excerpt(start.chain(file), offset, limit, || context.check())?
+                .map_err(|error| failure(TOOL_ERROR, format!("cannot read `{path}`: {error}")))?;
+            show(path, found, offset)
+        }
+    }
+}
+
+fn image(path: &str, mut bytes: Vec<u8>, file: &mut File, mime: &'static str) -> Result<Output, Failure> {
+    let too_large =
+        || failure(TOO_LARGE, format!("`{path}` is larger than the limit of {IMAGE_BYTES} bytes for images"));
+    let rest = read_all(path, file, IMAGE_BYTES - bytes.len().min(IMAGE_BYTES))
+        .map_err(|error| if error.code == TOO_LARGE { too_large() } else { error })?;
+    bytes.extend(rest);
+    let text = format!("`{path}`: {mime}, {} bytes", bytes.len());
+    Ok(Output { text, images: vec![Image { mime, bytes }] })
+}
+
+/// The lines, and below them what is left and how to go on.
+fn show(path: &str, found: Excerpt, offset: usize) -> Result<Output, Failure> {
+    let Excerpt { mut text, shown, lines, cut_lines, more, .. } = found;
+    let count = match (lines, found.complete) {
+        (1, true) => "1 line".to_owned(),
+        (lines, true) => format!("{lines} lines"),
+        (lines, false) => format!("more than {lines} lines"),
+    };
+    if shown == 0 {
+        return match (lines, offset) {
+            (0, 1) => Ok(Output::text(format!("[`{path}` is empty]"))),
+            _ => Err(invalid(format!("`{path}` has {count}; there is no line {offset}"))),
+        };
+    }
+    let last = offset + shown - 1;
+    if cut_lines > 0 {
+        text.push_str(&format!("[{cut_lines} long lines are cut where it says so]\n"));
+    }
+    if found.unreadable {
+        text.push_str("[some bytes are not UTF-8 and are shown as \u{fffd}]\n");
+    }
+    if more {
+        let next = last + 1;
+        let reason =
+            if found.full { format!("{READ_OUTPUT_BYTES} bytes are the limit; ") } else { String::new() };
+        text.push_str(&format!(
+            "[lines {offset} to {last}; `{path}` has {count}; {reason}go on with \"offset\": {next}]\n"
+        ));
+    } else {
+        text.push_str(&format!("[end of `{path}`, {count}]\n"));
+    }
+    Ok(Output::text(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_says_what_the_input_takes() {
+        crate::input::assert_schema_fits::<ReadInput>(&ReadFile);
+    }
+}

@@ -1,0 +1,68 @@
+//! `write_file`: the whole content of a file, at once.
+
+use async_trait::async_trait;
+use parlor_vocab::Failure;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::file::atomic::{Before, replace};
+use crate::input::decode;
+use crate::tool::{Context, Output, Tool};
+
+/// Creates files or replaces their content.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteFile;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WriteInput {
+    path: String,
+    content: String,
+}
+
+#[async_trait]
+impl Tool for WriteFile {
+    fn name(&self) -> &'static str {
+        "write_file"
+    }
+
+    fn description(&self) -> &'static str {
+        "Writes a file: creates it, with the folders above it, or replaces all of its content. \
+         To change a part of a file use edit_file."
+    }
+
+    fn schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file; relative paths start in the working folder."},
+                "content": {"type": "string", "description": "All that the file is to hold."},
+            },
+            "required": ["path", "content"],
+            "additionalProperties": false,
+        })
+    }
+
+    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure> {
+        let WriteInput { path, content } = decode(self, input)?;
+        context
+            .change(move |context| {
+                let what = match replace(context, &path, content.as_bytes(), None)? {
+                    Before::Missing => "new file",
+                    Before::File => "content replaced",
+                };
+                Ok(Output::text(format!("wrote {} bytes to `{path}` ({what})", content.len())))
+            })
+            .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_says_what_the_input_takes() {
+        crate::input::assert_schema_fits::<WriteInput>(&WriteFile);
+    }
+}

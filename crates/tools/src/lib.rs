@@ -1,0 +1,36 @@
+//! What agents can do: files and commands, each behind the same trait and the same path policy.
+//!
+//! A [`Tool`] gets JSON text and a [`Context`] and gives back an [`Output`] or a failure that
+//! tells the agent what would be right. A [`Toolbox`] finds tools by name. File tools reach files
+//! only through a [`Policy`]; commands run through `crates/process` and end, as whole process
+//! groups, before their call returns, unless they were sent to the background, where [`Shells`]
+//! has them.
+//!
+//! Deliberately absent: sessions, events, the log, approval, and any idea of a model. The page for
+//! users is `docs/tools.md`.
+
+pub mod code;
+mod file;
+mod input;
+mod policy;
+mod progress;
+mod shell;
+mod tool;
+mod toolbox;
+
+pub use file::{
+    EDIT_FILE_BYTES, EditFile, GREP_CONTEXT, GREP_DEPTH, GREP_FILE_BYTES, GREP_FILES, GREP_LINE_BYTES,
+    GREP_MATCHES, GREP_MATCHES_MAX, GREP_OUTPUT_BYTES, GREP_PATTERN_BYTES, GrepFiles, IGNORE_FILE_BYTES,
+    IMAGE_BYTES, LIST_DEPTH, LIST_DEPTH_MAX, LIST_ENTRIES, LIST_ENTRIES_MAX, LIST_FOLDER_ENTRIES, ListDir,
+    READ_LINE_BYTES, READ_LINES, READ_LINES_MAX, READ_OUTPUT_BYTES, READ_SCAN_BYTES, ReadFile, WriteFile,
+};
+pub use input::INPUT_BYTES;
+pub use policy::{Opened, PATH_BYTES, PATH_LINKS, PATH_TRIES, Parents, Policy, Spot};
+pub use progress::{PROGRESS_BYTES, Progress, ProgressReader, progress};
+pub use shell::{
+    BACKGROUND_BYTES, BACKGROUND_KEPT, BACKGROUND_READ_BYTES, BACKGROUND_RUNNING, BACKGROUND_WAIT_MAX,
+    COMMAND_BYTES, LIVE_BYTES, Processes, SHELL_OUTPUT_BYTES, SHELL_TIMEOUT, SHELL_TIMEOUT_MAX, Shell,
+    Shells, Status,
+};
+pub use tool::{Context, Image, Output, Tool};
+pub use toolbox::Toolbox;

@@ -1,0 +1,273 @@
+//! Which files tools may touch: those below the allowed folders, and no others.
+//!
+//! A path is first followed as text ([`follow`]): `~`, `..` and symbolic links are replaced by
+//! what they mean, which gives a guess without links. The guess chooses a root, and then the
+//! kernel decides: every file is opened by `openat2` from the root's own descriptor, with no
+//! symbolic link and no `..` allowed on the way. If somebody swaps a link in between, the guess
+//! is wrong and the kernel refuses it, so there is no moment in which a check can be outrun.
+//! Absolute links and links from one root into another work, because they are only text.
+//!
+//! A guard rail for file tools, not a sandbox: a command of the `shell` tool can open any file
+//! that the server's user can. Needs Linux 5.6; without `openat2` there is no policy, hence no
+//! tools, and [`Policy::new`] says so.
+//!
+//! All functions block for a moment: call them on a thread that may.
+
+mod follow;
+
+pub use follow::PATH_LINKS;
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use parlor_vocab::Failure;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
+use rustix::io::Errno;
+
+use crate::code::{self, PATH_CHANGED, PATH_REFUSED, TOOL_ERROR, UNSUPPORTED, failure, invalid, system};
+
+/// The longest path that is looked at, which is what the kernel takes.
+pub const PATH_BYTES: usize = 4095;
+
+/// How often a path is followed anew when its links change meanwhile.
+pub const PATH_TRIES: usize = 32;
+
+/// The allowed folders, held open. One descriptor each: make a policy when a run starts, not one
+/// for each idle session.
+#[derive(Debug)]
+pub struct Policy {
+    roots: Vec<Root>,
+    home: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Root {
+    /// Free of symbolic links.
+    path: PathBuf,
+    folder: OwnedFd,
+}
+
+/// Something below a root that has been opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its descriptor.
+    pub fd: OwnedFd,
+    /// Where it is, free of symbolic links.
+    pub path: PathBuf,
+    /// The allowed folder that it is in.
+    pub root: PathBuf,
+}
+
+/// A name in an open folder: where a file is, or is to be.
+#[derive(Debug)]
+pub struct Spot {
+    /// The folder. Good for `*at` calls, not for reading it.
+    pub folder: OwnedFd,
+    /// The last part of the path. Not followed if it is, by now, a symbolic link.
+    pub name: OsString,
+    /// Where it is, free of symbolic links.
+    pub path: PathBuf,
+}
+
+/// What to do about folders that are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parents {
+    /// They must be there.
+    Present,
+    /// They are made.
+    Made,
+}
+
+impl Policy {
+    /// Allows what is below `roots`, which may be symbolic links themselves. `/` allows everything.
+    pub fn new<P: AsRef<Path>>(roots: impl IntoIterator<Item = P>) -> Result<Self, Failure> {
+        let roots: Vec<Root> =
+            roots.into_iter().map(|root| Root::open(root.as_ref())).collect::<Result<_, _>>()?;
+        if roots.is_empty() {
+            return Err(invalid("no folder is allowed; name at least one"));
+        }
+        Ok(Self { roots, home: None })
+    }
+
+    /// What `~` at the start of a path stands for.
+    #[must_use]
+    pub fn with_home(self, home: impl Into<PathBuf>) -> Self {
+        Self { home: Some(home.into()), ..self }
+    }
+
+    /// The allowed folders, free of symbolic links.
+    pub fn roots(&self) -> impl Iterator<Item = &Path> {
+        self.roots.iter().map(|root| root.path.as_path())
+    }
+
+    /// Opens what `path` means, seen from `folder`. Never creates anything.
+    pub fn open(&self, folder: &Path, path: &str, flags: OFlags) -> Result<Opened, Failure> {
+        self.retry(folder, path, |root, real, inner| {
+            let inner = if inner.as_os_str().is_empty() { Path::new(".") } else { inner };
+            let fd = open_below(&root.folder, inner, flags)?;
+            Ok(Opened { fd, path: real.to_owned(), root: root.path.clone() })
+        })
+    }
+
+    /// The folder and name of what `path` means, seen from `folder`. The file need not exist.
+    pub fn spot(&self, folder: &Path, path: &str, parents: Parents) -> Result<Spot, Failure> {
+        self.retry(folder, path, |root, real, inner| {
+            let name = inner.file_name().ok_or(Errno::ISDIR)?.to_owned();
+            let above = inner.parent().unwrap_or(Path::new(""));
+            let folder = open_folder(&root.folder, above, parents)?;
+            Ok(Spot { folder, name, path: real.to_owned() })
+        })
+    }
+
+    /// Follows `path` and attempts something with it, until the links hold still.
+    fn retry<T>(
+        &self,
+        folder: &Path,
+        path: &str,
+        attempt: impl Fn(&Root, &Path, &Path) -> Result<T, Errno>,
+    ) -> Result<T, Failure> {
+        let wanted = self.expand(folder, path)?;
+        for _ in 0..PATH_TRIES {
+            let real = follow::follow(&wanted)
+                .map_err(|_| failure(TOOL_ERROR, format!("`{path}` has a loop of symbolic links")))?;
+            let (root, inner) = self.root_of(&real).ok_or_else(|| self.refusal(path, &wanted))?;
+            match attempt(root, &real, inner) {
+                // A link where the guess had none: somebody changed it in between.
+                Err(Errno::LOOP | Errno::XDEV | Errno::AGAIN) => {}
+                outcome => return outcome.map_err(system("open", path)),
+            }
+        }
+        Err(failure(PATH_CHANGED, format!("`{path}` keeps changing while it is looked at")))
+    }
+
+    /// The path as text, absolute. Its `..` are still in it: they mean the folder above what a
+    /// link leads to, as they do for programs.
+    fn expand(&self, folder: &Path, path: &str) -> Result<PathBuf, Failure> {
+        if path.is_empty() {
+            return Err(invalid("the path is empty"));
+        }
+        if path.contains('\0') {
+            return Err(invalid("the path holds a NUL byte"));
+        }
+        if path.len() > PATH_BYTES {
+            let message = format!("a path of {} bytes is longer than the limit of {PATH_BYTES}", path.len());
+            return Err(invalid(message));
+        }
+        if !folder.is_absolute() {
+            return Err(invalid(format!("the working folder `{}` is not absolute", folder.display())));
+        }
+        match path.strip_prefix('~') {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+                let home = self.home.as_ref().ok_or_else(|| {
+                    invalid(format!("no home folder is known for `{path}`; use an absolute path"))
+                })?;
+                Ok(home.join(rest.trim_start_matches('/')))
+            }
+            _ => Ok(folder.join(path)),
+        }
+    }
+
+    /// The first root that holds `real`, and the way from there.
+    fn root_of<'a>(&self, real: &'a Path) -> Option<(&Root, &'a Path)> {
+        self.roots.iter().find_map(|root| Some((root, real.strip_prefix(&root.path).ok()?)))
+    }
+
+    fn refusal(&self, path: &str, wanted: &Path) -> Failure {
+        let roots: Vec<String> = self.roots().map(|root| format!("`{}`", root.display())).collect();
+        let folders = if roots.len() == 1 { "folder" } else { "folders" };
+        let plain = wanted.components().all(|part| part != Component::ParentDir);
+        let how = if plain && self.root_of(wanted).is_some() {
+            "leads through a symbolic link to the outside"
+        } else {
+            "is outside"
+        };
+        failure(PATH_REFUSED, format!("`{path}` {how} of the allowed {folders} {}", roots.join(", ")))
+    }
+}
+
+impl Root {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display().to_string();
+        if !path.is_absolute() {
+            return Err(invalid(format!("the allowed folder `{shown}` is not absolute")));
+        }
+        let path = follow::follow(path)
+            .map_err(|_| failure(TOOL_ERROR, format!("`{shown}` has a loop of symbolic links")))?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(CWD, &path, flags, Mode::empty()).map_err(system("open", &shown))?;
+        // Asked once here, so that a kernel without it is met with words and not with a riddle.
+        open_below(&folder, Path::new("."), OFlags::PATH).map_err(|errno| cannot_open(&shown, errno))?;
+        Ok(Self { path, folder })
+    }
+}
+
+/// Why a root cannot be used. A kernel without `openat2` says so; a container may forbid it.
+fn cannot_open(shown: &str, errno: Errno) -> Failure {
+    if [Errno::NOSYS, Errno::PERM].contains(&errno) {
+        let words = code::in_words(errno);
+        let message = format!(
+            "files cannot be opened safely here: openat2 (Linux 5.6) is missing or forbidden: {words}"
+        );
+        return failure(UNSUPPORTED, message);
+    }
+    system("open", shown)(errno)
+}
+
+/// Opens `path` below `folder`, or fails if anything on the way is a symbolic link.
+pub(crate) fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+    loop {
+        match openat2(&folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            Err(Errno::INTR) => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Opens the folder `path` below `root`, making what is missing if that is wanted.
+fn open_folder(root: impl AsFd, path: &Path, parents: Parents) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let whole = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    match open_below(&root, whole, flags) {
+        Err(Errno::NOENT) if parents == Parents::Made => {}
+        outcome => return outcome,
+    }
+    let mut folder = open_below(&root, Path::new("."), flags)?;
+    for part in path {
+        match mkdirat(&folder, part, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        folder = open_below(&folder, Path::new(part), flags)?;
+    }
+    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_cannot_do_it_is_told_apart() {
+        let failure = cannot_open("/x", Errno::NOSYS);
+        assert_eq!(failure.code, UNSUPPORTED);
+        assert!(failure.message.contains("openat2 (Linux 5.6) is missing"), "{}", failure.message);
+        assert_eq!(cannot_open("/x", Errno::ACCESS).code, TOOL_ERROR);
+    }
+
+    #[test]
+    fn links_that_never_hold_still_are_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let policy = Policy::new([folder.path()]).unwrap();
+        let tries = std::cell::Cell::new(0);
+        let failure = policy
+            .retry::<()>(folder.path(), "x", |_, _, _| {
+                tries.set(tries.get() + 1);
+                Err(Errno::LOOP)
+            })
+            .unwrap_err();
+        assert_eq!(tries.get(), PATH_TRIES);
+        assert_eq!((failure.code.as_str(), failure.retryable), (PATH_CHANGED, true));
+    }
+}

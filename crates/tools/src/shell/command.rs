@@ -1,0 +1,206 @@
+//! `shell`: runs a command.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parlor_vocab::{Failure, ProcessId, StartProcess, Stdio};
+use rustix::fs::OFlags;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::code::{TOO_LARGE, failure, invalid};
+use crate::input::{decode, within};
+use crate::shell::foreground;
+use crate::tool::{Context, Output, Tool};
+
+/// How long a command may take if the input does not say.
+pub const SHELL_TIMEOUT: Duration = Duration::from_mins(2);
+/// The longest that a command may take in the foreground.
+pub const SHELL_TIMEOUT_MAX: Duration = Duration::from_mins(20);
+/// The longest command: what the kernel takes as one argument.
+pub const COMMAND_BYTES: usize = 128 * 1024 - 1;
+
+/// Joins both outputs before the command starts, so that they arrive in the order in which they
+/// were written; two pipes would lose it.
+const JOIN_OUTPUTS: &str = r#"exec "$0" -c "$1" 2>&1"#;
+const SH: &str = "/bin/sh";
+
+/// Runs commands through a shell.
+///
+/// [`Tool::call`] must be polled on threads that live as long as the server, such as a runtime's
+/// workers: children get SIGTERM when the thread ends that started them.
+#[derive(Clone, Debug)]
+pub struct Shell {
+    program: String,
+}
+
+impl Default for Shell {
+    fn default() -> Self {
+        Self { program: SH.to_owned() }
+    }
+}
+
+impl Shell {
+    /// Uses another shell that takes `-c`, such as `/bin/bash`.
+    pub fn new(program: impl Into<String>) -> Self {
+        Self { program: program.into() }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShellInput {
+    command: String,
+    cwd: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    tty: bool,
+    #[serde(default)]
+    background: bool,
+}
+
+#[async_trait]
+impl Tool for Shell {
+    fn name(&self) -> &'static str {
+        "shell"
+    }
+
+    fn description(&self) -> &'static str {
+        "Runs a shell command and returns its output, stdout and stderr together, and its exit code. \
+         Everything it started ends with it. For servers and other things that go on, set background: the \
+         call returns at once with an id for the processes tool."
+    }
+
+    fn schema(&self) -> Value {
+        let (timeout, max) = (SHELL_TIMEOUT.as_millis() as u64, SHELL_TIMEOUT_MAX.as_millis() as u64);
+        json!({
+            "type": "object",
+            "properties": {
+                "command": {"type": "string", "description": "The command, as for sh -c. Its standard input is empty."},
+                "cwd": {"type": "string", "default": ".", "description": "The folder to run in; the working folder if absent."},
+                "env": {
+                    "type": "object", "additionalProperties": {"type": "string"},
+                    "description": "Variables to add to the environment."
+                },
+                "timeout_ms": {
+                    "type": "integer", "minimum": 1, "maximum": max, "default": timeout,
+                    "description": "When to end it. Not for background commands."
+                },
+                "tty": {"type": "boolean", "description": "Run it on a terminal, for programs that insist on one."},
+                "background": {"type": "boolean", "description": "Leave it running and return an id at once."},
+            },
+            "required": ["command"],
+            "additionalProperties": false,
+        })
+    }
+
+    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure> {
+        let input: ShellInput = decode(self, input)?;
+        let timeout = timeout(&input)?;
+        if input.command.len() > COMMAND_BYTES {
+            let bytes = input.command.len();
+            let message = format!(
+                "a command of {bytes} bytes is longer than the limit of {COMMAND_BYTES}; write it to a file first"
+            );
+            return Err(failure(TOO_LARGE, message));
+        }
+        check_names(&input.env)?;
+        let cwd = input.cwd.clone().unwrap_or_else(|| ".".to_owned());
+        let folder = context
+            .look(move |context| context.policy.open(&context.folder, &cwd, OFlags::PATH | OFlags::DIRECTORY))
+            .await?;
+        let start = self.start(&input, context, &folder.fd);
+        let shown = folder.path.display().to_string();
+        // `folder` stays open beyond this call, which is when the child enters it.
+        if input.background {
+            let id = context.shells.start(&start, &input.command, &shown)?;
+            let hint = format!("{{\"operation\": \"read\", \"id\": \"{id}\"}}");
+            return Ok(Output::text(format!(
+                "started in the background as `{id}`; processes {hint} shows its output"
+            )));
+        }
+        foreground::run(&start, timeout, context, &shown).await
+    }
+}
+
+impl Shell {
+    fn start(&self, input: &ShellInput, context: &Context, folder: &OwnedFd) -> StartProcess {
+        let mut env: Vec<(String, String)> = context.env.to_vec();
+        env.retain(|(name, _)| !input.env.contains_key(name));
+        env.extend(input.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let (program, args, stdio) = if input.tty {
+            (self.program.clone(), vec!["-c".to_owned(), input.command.clone()], Stdio::Terminal)
+        } else {
+            let args = ["-c", JOIN_OUTPUTS, &self.program, &input.command].map(str::to_owned).to_vec();
+            (SH.to_owned(), args, Stdio::Pipes)
+        };
+        StartProcess {
+            process: ProcessId::parse("shell").expect("a short id"),
+            program,
+            args,
+            arg0: None,
+            // The folder that the policy opened, whatever its path means by now: the child has the
+            // descriptor as well until it becomes the program.
+            folder: PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())),
+            env,
+            stdio,
+            // Output is kept by whoever receives it, in the order of arrival.
+            retain: 0,
+        }
+    }
+}
+
+fn timeout(input: &ShellInput) -> Result<Duration, Failure> {
+    if input.background && input.timeout_ms.is_some() {
+        return Err(invalid("`timeout_ms` is not for background commands; stop them by the processes tool"));
+    }
+    let (default, max) = (SHELL_TIMEOUT.as_millis() as usize, SHELL_TIMEOUT_MAX.as_millis() as usize);
+    Ok(Duration::from_millis(within("timeout_ms", input.timeout_ms, default, max)? as u64))
+}
+
+fn check_names(env: &BTreeMap<String, String>) -> Result<(), Failure> {
+    match env.keys().find(|name| name.is_empty() || name.contains('=')) {
+        Some(name) => Err(invalid(format!("`{name}` cannot be the name of a variable"))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_says_what_the_input_takes() {
+        crate::input::assert_schema_fits::<ShellInput>(&Shell::default());
+    }
+
+    #[test]
+    fn the_timeout_has_a_default_and_a_cap() {
+        let input = |text: &str| serde_json::from_str::<ShellInput>(text).unwrap();
+        assert_eq!(timeout(&input(r#"{"command":""}"#)), Ok(SHELL_TIMEOUT));
+        let max = SHELL_TIMEOUT_MAX.as_millis();
+        assert_eq!(
+            timeout(&input(&format!(r#"{{"command":"","timeout_ms":{max}}}"#))),
+            Ok(SHELL_TIMEOUT_MAX)
+        );
+        let over = max + 1;
+        assert!(timeout(&input(&format!(r#"{{"command":"","timeout_ms":{over}}}"#))).is_err());
+        assert!(timeout(&input(r#"{"command":"","timeout_ms":1,"background":true}"#)).is_err());
+    }
+
+    #[test]
+    fn the_input_adds_to_the_environment_and_wins() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut context = Context::new(folder.path()).unwrap();
+        context.env = [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "2".to_owned())].into();
+        let input: ShellInput = serde_json::from_str(r#"{"command":"","env":{"B":"3"}}"#).unwrap();
+        let fd = OwnedFd::from(std::fs::File::open("/").unwrap());
+        let start = Shell::default().start(&input, &context, &fd);
+        assert_eq!(start.env, [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "3".to_owned())]);
+    }
+}

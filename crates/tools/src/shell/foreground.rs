@@ -1,0 +1,173 @@
+//! A command that the call waits for.
+
+use std::time::Duration;
+
+use parlor_process::{Instance, News, Process, TERMINATE_GRACE, spawn};
+use parlor_vocab::{Ending, Failure, StartProcess, Stdio};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+
+use crate::code::{CANCELLED, TIMEOUT, failure};
+use crate::progress::Progress;
+use crate::shell::capture::Capture;
+use crate::shell::letters::Letters;
+use crate::shell::{REPORTS, ending_in_words, not_started};
+use crate::tool::{Context, Output};
+
+/// How much output of one command is shown live. What follows is in the result, up to its own limit.
+pub const LIVE_BYTES: usize = 1 << 20;
+
+/// Runs a command to its end, to its timeout, or until the call is cancelled. In each case nothing
+/// of its process group is left afterwards.
+pub(super) async fn run(
+    start: &StartProcess,
+    timeout: Duration,
+    context: &Context,
+    folder: &str,
+) -> Result<Output, Failure> {
+    let (sender, mut reports) = mpsc::channel(REPORTS);
+    let process = spawn(start, Instance(0), sender).map_err(|error| not_started(error, folder))?;
+    let process = EndWhenDropped(process);
+    let deadline = Instant::now() + timeout;
+    let mut capture = Capture::default();
+    let mut live = Live::new(context.progress.clone());
+    // Why it was told to end, if it was. From then on it is only read out.
+    let mut told = None;
+
+    let ending = loop {
+        tokio::select! {
+            biased;
+            () = context.cancel.cancelled(), if told.is_none() => {
+                told = Some(Told::Cancelled);
+                process.0.terminate(TERMINATE_GRACE);
+            }
+            () = sleep_until(deadline), if told.is_none() => {
+                told = Some(Told::TimedOut);
+                process.0.terminate(TERMINATE_GRACE);
+            }
+            () = context.progress.room(), if live.waits && told.is_none() => live.waits = false,
+            report = reports.recv(), if !live.waits || told.is_some() => match report.map(|report| report.news) {
+                Some(News::Output { bytes, .. }) => {
+                    capture.push(&bytes);
+                    live.push(&bytes);
+                }
+                Some(News::WriteAccepted(_) | News::WriteLost(_)) => {}
+                Some(News::Exited(ending)) => break ending,
+                None => break Ending::Unknown,
+            }
+        }
+    };
+    live.finish();
+    let mut shown = capture.into_text();
+    if start.stdio == Stdio::Terminal {
+        shown = shown.replace("\r\n", "\n");
+    }
+    result(told, ending, shown, timeout)
+}
+
+/// Why a command was told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Cancelled,
+    TimedOut,
+}
+
+fn result(
+    told: Option<Told>,
+    ending: Ending,
+    mut shown: String,
+    timeout: Duration,
+) -> Result<Output, Failure> {
+    if shown.is_empty() {
+        shown.push_str("[no output]");
+    }
+    if !shown.ends_with('\n') {
+        shown.push('\n');
+    }
+    match told {
+        None => Ok(Output::text(format!("{shown}[{}]", ending_in_words(ending)))),
+        Some(Told::TimedOut) => Err(failure(
+            TIMEOUT,
+            format!(
+                "the command was ended after {} ms, with all it had started; until then:\n{shown}",
+                timeout.as_millis()
+            ),
+        )),
+        Some(Told::Cancelled) => Err(failure(
+            CANCELLED,
+            format!("the command was cancelled and ended, with all it had started; until then:\n{shown}"),
+        )),
+    }
+}
+
+/// A call that is dropped in the middle does not leave its command behind.
+struct EndWhenDropped(Process);
+
+impl Drop for EndWhenDropped {
+    fn drop(&mut self) {
+        self.0.terminate(TERMINATE_GRACE);
+    }
+}
+
+/// Passes output on as it comes, up to [`LIVE_BYTES`].
+struct Live {
+    progress: Progress,
+    letters: Letters,
+    left: usize,
+    /// Whether the watcher should take something before more is read.
+    waits: bool,
+}
+
+impl Live {
+    fn new(progress: Progress) -> Self {
+        Self { progress, letters: Letters::default(), left: LIVE_BYTES, waits: false }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        if self.left == 0 {
+            return;
+        }
+        let now = &bytes[..bytes.len().min(self.left)];
+        self.left -= now.len();
+        self.progress.push(&self.letters.push(now));
+        if self.left == 0 {
+            self.letters = Letters::default();
+            self.progress
+                .push(&format!("\n[{LIVE_BYTES} bytes are shown live; the result will show the end]\n"));
+        }
+        self.waits = true;
+    }
+
+    fn finish(mut self) {
+        self.progress.push(&self.letters.finish());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn live_output_has_a_limit_and_says_so_once() {
+        let (progress, mut reader) = crate::progress::progress();
+        let mut live = Live::new(progress);
+        live.push(&vec![b'x'; LIVE_BYTES - 1]);
+        live.push(b"yz");
+        live.push(b"never shown");
+        live.finish();
+        let shown = reader.next().await.unwrap();
+        assert!(shown.contains("xy\n[1048576 bytes are shown live; the result will show the end]\n"));
+        assert!(!shown.contains('z') && !shown.contains("never"));
+        assert_eq!(reader.next().await, None);
+    }
+
+    #[test]
+    fn the_end_is_told_in_the_last_line() {
+        let ok = |ending, shown: &str| result(None, ending, shown.to_owned(), SECOND).unwrap().text;
+        assert_eq!(ok(Ending::Code(0), "hi\n"), "hi\n[exit code 0]");
+        assert_eq!(ok(Ending::Code(3), "no newline"), "no newline\n[exit code 3]");
+        assert_eq!(ok(Ending::Signal(9), ""), "[no output]\n[killed by signal 9]");
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+}

@@ -1,0 +1,270 @@
+//! Reading, writing and editing real files.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use common::{Desk, names};
+use parlor_tools::{EDIT_FILE_BYTES, IMAGE_BYTES, READ_LINES, READ_LINES_MAX, code};
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+use serde_json::json;
+
+fn fifo(desk: &Desk) {
+    mknodat(CWD, desk.inside("fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), makedev(0, 0))
+        .expect("a FIFO");
+}
+
+#[tokio::test]
+async fn lines_are_numbered_and_the_end_is_told() {
+    let desk = Desk::new();
+    desk.file("a", "one\ntwo\nthree");
+    let text = desk.text("read_file", json!({"path": "a"})).await;
+    assert_eq!(text, "     1\tone\n     2\ttwo\n     3\tthree\n[end of `a`, 3 lines]\n");
+    desk.file("empty", "");
+    assert_eq!(desk.text("read_file", json!({"path": "empty"})).await, "[`empty` is empty]");
+}
+
+#[tokio::test]
+async fn a_range_says_how_to_go_on() {
+    let desk = Desk::new();
+    desk.file("a", "line\n".repeat(10));
+    let text = desk.text("read_file", json!({"path": "a", "offset": 4, "limit": 2})).await;
+    assert_eq!(
+        text,
+        "     4\tline\n     5\tline\n[lines 4 to 5; `a` has 10 lines; go on with \"offset\": 6]\n"
+    );
+    let (code, message) = desk.fail("read_file", json!({"path": "a", "offset": 11})).await;
+    assert_eq!(
+        (code.as_str(), message.as_str()),
+        (code::INVALID_INPUT, "`a` has 10 lines; there is no line 11")
+    );
+}
+
+#[tokio::test]
+async fn the_number_of_lines_has_a_default_and_a_cap() {
+    let desk = Desk::new();
+    desk.file("a", "x\n".repeat(READ_LINES_MAX + 1));
+    let lines = |text: String| text.lines().filter(|line| line.ends_with("\tx")).count();
+    assert_eq!(lines(desk.text("read_file", json!({"path": "a"})).await), READ_LINES);
+    let most = json!({"path": "a", "limit": READ_LINES_MAX});
+    assert_eq!(lines(desk.text("read_file", most).await), READ_LINES_MAX);
+    let (code, message) = desk.fail("read_file", json!({"path": "a", "limit": READ_LINES_MAX + 1})).await;
+    assert_eq!(code, code::INVALID_INPUT);
+    assert_eq!(message, "`limit` must be from 1 to 10000, not 10001");
+}
+
+#[tokio::test]
+async fn other_encodings_are_shown_with_marks() {
+    let desk = Desk::new();
+    desk.file("latin", b"caf\xe9\n");
+    let text = desk.text("read_file", json!({"path": "latin"})).await;
+    assert!(text.starts_with("     1\tcaf\u{fffd}\n[some bytes are not UTF-8"), "{text}");
+}
+
+#[tokio::test]
+async fn images_come_as_they_are_and_have_a_limit() {
+    let desk = Desk::new();
+    let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
+    bytes.resize(IMAGE_BYTES, 7);
+    // The name says nothing; the bytes do.
+    desk.file("picture.txt", &bytes);
+    let output = desk.call("read_file", json!({"path": "picture.txt"})).await.unwrap();
+    assert_eq!(output.text, format!("`picture.txt`: image/png, {IMAGE_BYTES} bytes"));
+    assert_eq!(output.images.len(), 1);
+    assert_eq!((output.images[0].mime, &output.images[0].bytes), ("image/png", &bytes));
+    bytes.push(7);
+    desk.file("picture.txt", &bytes);
+    let (code, message) = desk.fail("read_file", json!({"path": "picture.txt"})).await;
+    assert_eq!(code, code::TOO_LARGE);
+    assert_eq!(message, format!("`picture.txt` is larger than the limit of {IMAGE_BYTES} bytes for images"));
+}
+
+#[tokio::test]
+async fn what_is_no_text_is_refused_by_its_kind_and_nobody_blocks() {
+    let desk = Desk::new();
+    fifo(&desk);
+    desk.file("program", b"\x7fELF\x02\x01\x01\0\0\0");
+    fs::create_dir(desk.inside("folder")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(desk.inside("socket")).unwrap();
+    for (path, words) in [
+        ("program", "`program` is an ELF program or library of 10 bytes, which cannot be shown as text"),
+        ("folder", "`folder` is a folder; list_dir shows what is in it"),
+        ("fifo", "`fifo` is a FIFO, not a file"),
+        ("socket", "`socket` is a socket, not a file"),
+    ] {
+        assert_eq!(
+            desk.fail("read_file", json!({"path": path})).await,
+            (code::UNSUPPORTED.to_owned(), words.to_owned())
+        );
+    }
+    for path in ["fifo", "folder", "socket"] {
+        let write = json!({"path": path, "content": "x"});
+        assert_eq!(desk.fail("write_file", write).await.0, code::UNSUPPORTED, "{path}");
+        let edit = json!({"path": path, "old_text": "x", "new_text": "y"});
+        assert_eq!(desk.fail("edit_file", edit).await.0, code::UNSUPPORTED, "{path}");
+    }
+    let mut context = desk.context.clone();
+    context.policy = std::sync::Arc::new(parlor_tools::Policy::new(["/dev"]).unwrap());
+    let failure = desk.toolbox.call("read_file", r#"{"path":"/dev/zero"}"#, &context).await.unwrap_err();
+    assert_eq!(failure.message, "`/dev/zero` is a device, not a file");
+}
+
+#[tokio::test]
+async fn writing_makes_folders_and_leaves_no_traces() {
+    let desk = Desk::new();
+    let text = desk.text("write_file", json!({"path": "a/b/c.txt", "content": "häh"})).await;
+    assert_eq!(text, "wrote 4 bytes to `a/b/c.txt` (new file)");
+    assert_eq!(desk.content("a/b/c.txt"), "häh");
+    let text = desk.text("write_file", json!({"path": "a/b/c.txt", "content": ""})).await;
+    assert_eq!(text, "wrote 0 bytes to `a/b/c.txt` (content replaced)");
+    assert_eq!(desk.names("a/b"), ["c.txt"]);
+}
+
+#[tokio::test]
+async fn a_file_keeps_its_mode_and_owner_and_a_new_one_gets_the_usual() {
+    let desk = Desk::new();
+    let path = desk.file("script", "old");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o4751)).unwrap();
+    let before = fs::metadata(&path).unwrap();
+    desk.text("write_file", json!({"path": "script", "content": "new"})).await;
+    let after = fs::metadata(&path).unwrap();
+    assert_eq!(after.mode() & 0o7777, 0o4751);
+    assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
+    assert_ne!(after.ino(), before.ino(), "another file took its name");
+
+    desk.file("usual", "");
+    desk.text("write_file", json!({"path": "new", "content": ""})).await;
+    let mode = |name| fs::metadata(desk.inside(name)).unwrap().mode();
+    assert_eq!(mode("new"), mode("usual"));
+}
+
+#[tokio::test]
+async fn readers_see_all_of_the_old_or_all_of_the_new() {
+    let desk = Desk::new();
+    let path = desk.file("a", "old");
+    let mut reader = fs::File::open(&path).unwrap();
+    desk.text("write_file", json!({"path": "a", "content": "entirely new"})).await;
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut reader, &mut text).unwrap();
+    assert_eq!(text, "old");
+    assert_eq!(desk.content("a"), "entirely new");
+}
+
+#[tokio::test]
+async fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
+    let desk = Desk::new();
+    desk.file("a", "old");
+    // A name that leaves no room for anything: the temporary file is made, the rename fails.
+    let name = "n".repeat(256);
+    assert_eq!(desk.fail("write_file", json!({"path": name, "content": "x"})).await.0, code::INVALID_INPUT);
+    assert_eq!(desk.names(""), ["a"]);
+    let (code, message) = desk.fail("write_file", json!({"path": "a/b", "content": "x"})).await;
+    assert_eq!(code, code::NOT_FOUND, "{message}");
+    assert_eq!(desk.content("a"), "old");
+}
+
+#[tokio::test]
+async fn a_cancelled_write_does_not_happen() {
+    let desk = Desk::new();
+    desk.context.cancel.cancel();
+    let (code, _) = desk.fail("write_file", json!({"path": "a", "content": "x"})).await;
+    assert_eq!(code, code::CANCELLED);
+    for (tool, input) in [
+        ("read_file", json!({"path": "a"})),
+        ("list_dir", json!({})),
+        ("grep_files", json!({"pattern": "x"})),
+        ("shell", json!({"command": "touch b"})),
+    ] {
+        assert_eq!(desk.fail(tool, input).await.0, code::CANCELLED, "{tool}");
+    }
+    assert!(desk.names("").is_empty());
+}
+
+#[tokio::test]
+async fn an_edit_replaces_exactly_what_it_names() {
+    let desk = Desk::new();
+    desk.file("a", "one\ntwo\nthree\ntwo\n");
+    let text = desk.text("edit_file", json!({"path": "a", "old_text": "one\ntwo", "new_text": "1\n2"})).await;
+    assert_eq!(text, "replaced 1 match in `a`, at line 1");
+    assert_eq!(desk.content("a"), "1\n2\nthree\ntwo\n");
+    // Nothing in the new text is special, and it may be empty.
+    desk.text("edit_file", json!({"path": "a", "old_text": "three\n", "new_text": "$1\\n\n"})).await;
+    desk.text("edit_file", json!({"path": "a", "old_text": "two\n", "new_text": ""})).await;
+    assert_eq!(desk.content("a"), "1\n2\n$1\\n\n");
+}
+
+#[tokio::test]
+async fn more_than_one_match_needs_a_word_about_it() {
+    let desk = Desk::new();
+    desk.file("a", "x\ny\nx\nx\n");
+    let edit = |more: serde_json::Value| {
+        let mut input = json!({"path": "a", "old_text": "x", "new_text": "z"});
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        input
+    };
+    let (code, message) = desk.fail("edit_file", edit(json!({}))).await;
+    assert_eq!(code, code::EDIT_MISMATCH);
+    assert_eq!(
+        message,
+        "`old_text` is in `a` 3 times, at lines 1, 3, 4; give more of the text around it, or set `count` to 3 \
+         to replace all"
+    );
+    let (_, message) = desk.fail("edit_file", edit(json!({"count": 2}))).await;
+    assert!(message.ends_with("3 times, at lines 1, 3, 4; `count` says 2"), "{message}");
+    assert_eq!(desk.content("a"), "x\ny\nx\nx\n");
+    desk.text("edit_file", edit(json!({"count": 3}))).await;
+    assert_eq!(desk.content("a"), "z\ny\nz\nz\n");
+    desk.file("a", "x x x x");
+    desk.text("edit_file", edit(json!({"replace_all": true}))).await;
+    assert_eq!(desk.content("a"), "z z z z");
+}
+
+#[tokio::test]
+async fn an_edit_that_finds_nothing_says_what_is_there() {
+    let desk = Desk::new();
+    desk.file("a", "fn f() {\n\treturn;\n}\n");
+    let (code, message) = desk
+        .fail("edit_file", json!({"path": "a", "old_text": "fn f() {\n    return;", "new_text": ""}))
+        .await;
+    assert_eq!(code, code::EDIT_MISMATCH);
+    assert_eq!(
+        message,
+        "`old_text` is not in `a`: the text differs in whitespace at line 2, which is \"\\treturn;\""
+    );
+    for (old, new) in [("", "x"), ("same", "same")] {
+        let input = json!({"path": "a", "old_text": old, "new_text": new});
+        assert_eq!(desk.fail("edit_file", input).await.0, code::INVALID_INPUT);
+    }
+    let input = json!({"path": "a", "old_text": "f", "new_text": "g", "count": 0});
+    assert_eq!(desk.fail("edit_file", input).await.0, code::INVALID_INPUT);
+    desk.file("latin", b"caf\xe9");
+    let input = json!({"path": "latin", "old_text": "caf", "new_text": "x"});
+    assert_eq!(desk.fail("edit_file", input).await.0, code::UNSUPPORTED);
+}
+
+#[tokio::test]
+async fn a_file_that_is_too_large_to_edit_is_told_so() {
+    let desk = Desk::new();
+    let file = fs::File::create(desk.inside("large")).unwrap();
+    file.set_len(EDIT_FILE_BYTES as u64 + 1).unwrap();
+    let input = json!({"path": "large", "old_text": "a", "new_text": "b"});
+    assert_eq!(desk.fail("edit_file", input).await.0, code::TOO_LARGE);
+    // Few bytes that would become many.
+    desk.file("bomb", "a".repeat(100_000));
+    let input = json!({"path": "bomb", "old_text": "a", "new_text": "b".repeat(10_000), "replace_all": true});
+    let (code, message) = desk.fail("edit_file", input).await;
+    assert_eq!(code, code::TOO_LARGE, "{message}");
+    assert_eq!(desk.content("bomb").len(), 100_000);
+}
+
+#[tokio::test]
+async fn an_edit_goes_through_a_link_and_keeps_it() {
+    let desk = Desk::new();
+    desk.file("real/a", "old\n");
+    symlink("real/a", desk.inside("link")).unwrap();
+    desk.text("edit_file", json!({"path": "link", "old_text": "old", "new_text": "new"})).await;
+    assert_eq!(desk.content("real/a"), "new\n");
+    assert_eq!(names(&desk.inside("real")), ["a"]);
+    assert!(fs::symlink_metadata(desk.inside("link")).unwrap().is_symlink());
+}

@@ -1,0 +1,92 @@
+//! Where events and session records are kept: one stream of events for each session.
+//!
+//! [`EventLog`] is the contract and [`conformance`] is the contract as tests; [`MemoryLog`] and
+//! [`SqliteLog`] keep it. Readers hold a cursor and read on from the log: nothing is queued for
+//! them, so a slow one is late and never wrong.
+//!
+//! Deliberately absent: what the events mean. The one exception is [`SessionRecord`], a line about
+//! each session that a list can show without reading its events.
+
+pub mod conformance;
+mod error;
+mod heads;
+mod lease;
+mod memory;
+mod record;
+mod row;
+mod sqlite;
+mod system;
+
+use async_trait::async_trait;
+use parlor_vocab::{Draft, Entry, Seq, SessionId};
+use tokio::sync::watch;
+
+pub use error::{Holder, LogError};
+pub use lease::Lease;
+pub use memory::MemoryLog;
+pub use record::{Page, PageCursor, PageRequest, SessionRecord};
+pub use sqlite::{
+    BUSY_WAIT, Counts, FOLLOW_INTERVAL, GATHER_WAIT, MAX_BATCH, READ_CONNECTIONS, SqliteLog, WRITE_QUEUE_JOBS,
+};
+pub use system::{SystemClock, TimeOrderedIds};
+
+/// One answer of [`EventLog::read`] ends after the event that makes it larger than this.
+pub const READ_BYTES: usize = 4 << 20;
+
+/// The most sessions on one [`Page`], whatever is asked for.
+pub const MAX_PAGE: usize = 1000;
+
+/// What happened, one stream for each session. Chosen at start-up, hence used as `dyn`.
+///
+/// - A session is written by whoever holds its [`Lease`], and by nobody else.
+/// - `append` returns when the events are durable, not before.
+/// - `after` is the head the caller saw; if it moved, nothing is written: `Conflict`.
+/// - The first event of a session has [`Seq`] 1, and there are no gaps.
+/// - Reading from any cursor, then following `head`, gives each event once and in order.
+/// - Several processes may use one log at once; each sees what the others have appended.
+///
+/// A future that is dropped before it is done may have had its effect, or have it later.
+#[async_trait]
+pub trait EventLog: Send + Sync {
+    /// Appends `new` to the leased session, all or none, and returns the new head. The first
+    /// append after [`Seq::START`] brings the session into being. The session's record is brought
+    /// up to date in the same step. Nothing to append is an append that changes nothing.
+    ///
+    /// Fails with `Conflict` if the head is not `after`, with `NotHeld` if the lease was lost.
+    async fn append(&self, lease: &Lease, after: Seq, new: &[Draft]) -> Result<Seq, LogError>;
+
+    /// The events that stand after `after`, in order: at most `max`, fewer if they are large (see
+    /// [`READ_BYTES`]), and none only if there are none or `max` is zero.
+    ///
+    /// Events before an unreadable one are returned; the next call then fails with `Unreadable`
+    /// and the event's place, which can be skipped by reading after it.
+    async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError>;
+
+    /// Wakes when there may be more to read, whichever process appended it, and when the session
+    /// is deleted. Only wakes: the value is a head that was seen, and events come from `read`.
+    /// Subscribe first, then read until there is nothing, then wait.
+    fn head(&self, of: &SessionId) -> watch::Receiver<Seq>;
+
+    /// The records of all sessions, the last updated first.
+    ///
+    /// Following the cursors, no session is listed twice; one that is updated meanwhile moves
+    /// before the cursor, where a new list begins.
+    async fn sessions(&self, page: PageRequest) -> Result<Page, LogError>;
+
+    /// The record of one session.
+    async fn session(&self, id: &SessionId) -> Result<SessionRecord, LogError>;
+
+    /// Takes the right to write a session, which need not exist yet.
+    ///
+    /// Fails with `Held` while somebody has it. The lease of a process that is dead is taken over
+    /// at once, that of a living one never.
+    async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError>;
+
+    /// Gives a lease back and returns when others can take it. Dropping it does the same without
+    /// waiting. That the lease was lost before is no error.
+    async fn release(&self, lease: Lease) -> Result<(), LogError>;
+
+    /// Deletes the leased session with its events and its record. The lease is lost with it. The
+    /// id may be used anew; cursors into the old session mean nothing then.
+    async fn delete(&self, lease: &Lease) -> Result<(), LogError>;
+}

@@ -1,0 +1,172 @@
+//! The log without a disk: for tests, and for sessions that shall leave nothing behind.
+//!
+//! Durable here means: as long as the process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use parlor_vocab::{Clock, Draft, Entry, Seq, SessionId};
+use tokio::sync::watch;
+
+use crate::heads::Heads;
+use crate::lease::{Keeper, Token};
+use crate::record::apply;
+use crate::{EventLog, Holder, Lease, LogError, Page, PageCursor, PageRequest, SessionRecord};
+
+/// A log in memory.
+pub struct MemoryLog(Arc<Member>);
+
+/// One of those who share a log, as processes share a database.
+struct Member {
+    shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    heads: Heads,
+}
+
+#[derive(Default)]
+struct State {
+    sessions: HashMap<SessionId, Stream>,
+    leases: HashMap<SessionId, (Token, Holder)>,
+    leases_given: u64,
+}
+
+struct Stream {
+    record: SessionRecord,
+    entries: Vec<Entry>,
+}
+
+impl MemoryLog {
+    /// An empty log. The clock tells since when a lease is held.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self(Arc::new(Member { shared: Arc::default(), clock }))
+    }
+
+    /// The same log as another process would see it: with the same sessions, and leases of its own.
+    pub fn beside(&self) -> Self {
+        let Member { shared, clock } = &*self.0;
+        Self(Arc::new(Member { shared: Arc::clone(shared), clock: Arc::clone(clock) }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state()
+    }
+
+    /// Whether the lease holds, with everything locked so that it goes on to hold.
+    fn fenced(&self, lease: &Lease) -> Result<MutexGuard<'_, State>, LogError> {
+        let state = self.state();
+        let current = state.leases.get(lease.session()).map(|(token, _)| *token);
+        if current == Some(lease.token()) && lease.is_of(&self.0) {
+            Ok(state)
+        } else {
+            Err(LogError::NotHeld { session: lease.session().clone() })
+        }
+    }
+}
+
+impl Member {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing under the lock panics between two changes that belong together.
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Keeper for Member {
+    fn give_back(&self, session: &SessionId, token: Token) {
+        let mut state = self.state();
+        if state.leases.get(session).is_some_and(|(current, _)| *current == token) {
+            state.leases.remove(session);
+        }
+    }
+}
+
+#[async_trait]
+impl EventLog for MemoryLog {
+    async fn append(&self, lease: &Lease, after: Seq, new: &[Draft]) -> Result<Seq, LogError> {
+        let mut state = self.fenced(lease)?;
+        let id = lease.session();
+        let head = state.sessions.get(id).map_or(Seq::START, |stream| stream.record.head);
+        if head != after {
+            return Err(LogError::Conflict { head });
+        }
+        if new.is_empty() {
+            return Ok(head);
+        }
+        let stream = state
+            .sessions
+            .entry(id.clone())
+            .or_insert_with(|| Stream { record: SessionRecord::new(id.clone()), entries: Vec::new() });
+        for draft in new {
+            apply(&mut stream.record, draft);
+            stream.entries.push(draft.clone().at_place(stream.record.head));
+        }
+        let head = stream.record.head;
+        drop(state);
+        self.0.shared.heads.moved(id, head);
+        Ok(head)
+    }
+
+    async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
+        let state = self.state();
+        let stream = state.sessions.get(of).ok_or_else(|| LogError::UnknownSession(of.clone()))?;
+        // Dense from 1: the event after place n is the nth of the list.
+        let first = usize::try_from(after.0).unwrap_or(usize::MAX);
+        Ok(stream.entries.iter().skip(first).take(max).cloned().collect())
+    }
+
+    fn head(&self, of: &SessionId) -> watch::Receiver<Seq> {
+        self.0.shared.heads.subscribe(of)
+    }
+
+    async fn sessions(&self, page: PageRequest) -> Result<Page, LogError> {
+        let state = self.state();
+        let mut records: Vec<_> = state
+            .sessions
+            .values()
+            .map(|stream| &stream.record)
+            .filter(|record| page.after.as_ref().is_none_or(|after| PageCursor::of(record) < *after))
+            .collect();
+        records.sort_by_key(|record| std::cmp::Reverse(PageCursor::of(record)));
+        let limit = page.bounded();
+        Ok(Page::cut(records.into_iter().take(limit + 1).cloned().collect(), limit))
+    }
+
+    async fn session(&self, id: &SessionId) -> Result<SessionRecord, LogError> {
+        let state = self.state();
+        let stream = state.sessions.get(id).ok_or_else(|| LogError::UnknownSession(id.clone()))?;
+        Ok(stream.record.clone())
+    }
+
+    async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError> {
+        let mut state = self.state();
+        if let Some((_, by)) = state.leases.get(session) {
+            return Err(LogError::Held { session: session.clone(), by: *by });
+        }
+        state.leases_given += 1;
+        let token = Token(state.leases_given);
+        let holder = Holder { pid: std::process::id(), since: self.0.clock.now() };
+        state.leases.insert(session.clone(), (token, holder));
+        Ok(Lease::new(session.clone(), token, Arc::<Member>::clone(&self.0)))
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), LogError> {
+        drop(lease);
+        Ok(())
+    }
+
+    async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
+        let mut state = self.fenced(lease)?;
+        if state.sessions.remove(lease.session()).is_none() {
+            return Err(LogError::UnknownSession(lease.session().clone()));
+        }
+        state.leases.remove(lease.session());
+        drop(state);
+        self.0.shared.heads.moved(lease.session(), Seq::START);
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! The stored spelling of an event: JSON with a version number.
+//!
+//! The types under this module are the form on disk and nothing else: `vocab` may rename what it
+//! likes, as long as these say the same. `golden.txt` pins the form. Once released, a version is
+//! only ever read; what cannot be said in it becomes the next version, with its own types.
+
+mod parts;
+mod run;
+#[cfg(test)]
+pub(crate) mod samples;
+mod session;
+
+use parlor_vocab::{IdError, SessionEvent};
+
+use session::EventRow;
+
+/// The version that is written.
+const VERSION: i64 = 1;
+
+/// The stored form of an event.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) version: i64,
+    pub(crate) body: String,
+}
+
+/// Why a stored form is not an event.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RowError {
+    #[error("its version is {0}")]
+    Version(i64),
+    #[error("{0}")]
+    Form(#[from] serde_json::Error),
+    #[error("{0}")]
+    Id(#[from] IdError),
+    #[error("its folder is not written in hexadecimal digits")]
+    Folder,
+}
+
+/// How `event` is stored.
+pub(crate) fn encode(event: &SessionEvent) -> Row {
+    let body = serde_json::to_string(&EventRow::from(event));
+    Row { version: VERSION, body: body.expect("rows have string keys and no failing serializer") }
+}
+
+/// The event that was stored.
+pub(crate) fn decode(version: i64, body: &str) -> Result<SessionEvent, RowError> {
+    match version {
+        VERSION => serde_json::from_str::<EventRow<'_>>(body)?.into_event(),
+        other => Err(RowError::Version(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// One line for each event of [`samples::all`]. A changed line means that databases out there
+    /// cannot be read any more: make a new version instead.
+    const GOLDEN: &str = include_str!("golden.txt");
+
+    #[test]
+    fn the_stored_form_of_every_event_is_pinned() {
+        for (event, line) in samples::all().iter().zip(GOLDEN.lines()) {
+            assert_eq!(encode(event), Row { version: 1, body: line.to_owned() });
+        }
+        assert_eq!(samples::all().len(), GOLDEN.lines().count());
+    }
+
+    #[test]
+    fn every_pinned_form_can_be_read() {
+        let events: Vec<_> = GOLDEN.lines().map(|line| decode(1, line).unwrap()).collect();
+        assert_eq!(events, samples::all());
+    }
+
+    #[test]
+    fn the_samples_hold_every_variant() {
+        let names: std::collections::BTreeSet<_> = samples::all().iter().map(samples::name).collect();
+        assert_eq!(names.len(), samples::VARIANTS, "{names:?}");
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        let good = encode(&SessionEvent::Cleared).body;
+        assert!(matches!(decode(2, &good), Err(RowError::Version(2))));
+        assert!(matches!(decode(1, "{\"born\":{}}"), Err(RowError::Form(_))));
+        assert!(matches!(decode(1, "{\"renamed\":{\"title\":"), Err(RowError::Form(_))));
+        let long = format!("{{\"unqueued\":{{\"runs\":[\"{}\"]}}}}", "x".repeat(2000));
+        assert!(matches!(decode(1, &long), Err(RowError::Id(_))));
+        let folder = "{\"created\":{\"door\":\"d\",\"folder\":{\"hex\":\"2fz\"}}}";
+        assert!(matches!(decode(1, folder), Err(RowError::Folder)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn every_event_comes_back_as_it_was_stored(event in samples::any_event()) {
+            let row = encode(&event);
+            prop_assert_eq!(decode(row.version, &row.body).unwrap(), event);
+        }
+
+        #[test]
+        fn no_text_makes_the_decoder_panic(text in ".{0,64}") {
+            let _ = decode(1, &text);
+        }
+    }
+}

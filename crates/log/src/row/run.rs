@@ -1,0 +1,344 @@
+//! Facts about a run, as they are stored.
+
+use parlor_vocab::{AgentId, MessageId, RunEnding, RunEvent, RunId, Scope, StepId, StepKind, ToolCallId};
+use serde::{Deserialize, Serialize};
+
+use super::RowError;
+use super::parts::{FailureRow, InputRow, MediaRow, Text, UsageRow, all_media, some, text};
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RunRow<'a> {
+    Started {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(borrow)]
+        parent: Option<Text<'a>>,
+        agent: Text<'a>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<Text<'a>>,
+        input: InputRow<'a>,
+        message: Text<'a>,
+    },
+    Steered {
+        text: Text<'a>,
+        message: Text<'a>,
+    },
+    MessageStarted {
+        message: Text<'a>,
+    },
+    MessageCompleted {
+        message: Text<'a>,
+        text: Text<'a>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        media: Vec<MediaRow<'a>>,
+    },
+    StepStarted {
+        step: Text<'a>,
+        kind: KindRow,
+        title: Text<'a>,
+    },
+    StepUpdated {
+        step: Text<'a>,
+        headline: Text<'a>,
+        percent: u8,
+    },
+    StepCompleted {
+        step: Text<'a>,
+        summary: Text<'a>,
+        duration_ms: u64,
+    },
+    StepFailed {
+        step: Text<'a>,
+        failure: FailureRow<'a>,
+        duration_ms: u64,
+    },
+    Reasoned {
+        step: Text<'a>,
+        text: Text<'a>,
+    },
+    ToolCalled {
+        step: Text<'a>,
+        call: Text<'a>,
+        tool: Text<'a>,
+        input: Text<'a>,
+    },
+    ToolProgressed {
+        call: Text<'a>,
+        message: Text<'a>,
+        percent: u8,
+    },
+    ToolCompleted {
+        call: Text<'a>,
+        output: Text<'a>,
+        duration_ms: u64,
+    },
+    ToolFailed {
+        call: Text<'a>,
+        failure: FailureRow<'a>,
+        duration_ms: u64,
+    },
+    SubagentStarted {
+        child: Text<'a>,
+        name: Text<'a>,
+        task: Text<'a>,
+    },
+    SubagentUpdated {
+        child: Text<'a>,
+        status: Text<'a>,
+    },
+    SubagentDone {
+        child: Text<'a>,
+        result: ResultRow<'a>,
+        duration_ms: u64,
+    },
+    ErrorRaised {
+        scope: ScopeRow<'a>,
+        failure: FailureRow<'a>,
+    },
+    Consumed {
+        usage: UsageRow,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<Text<'a>>,
+    },
+    Ended {
+        ending: EndingRow<'a>,
+        duration_ms: u64,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum KindRow {
+    Planning,
+    Reasoning,
+    Tool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ResultRow<'a> {
+    #[serde(borrow)]
+    Found(Text<'a>),
+    Failed(FailureRow<'a>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ScopeRow<'a> {
+    Run,
+    #[serde(borrow)]
+    Tool(Text<'a>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum EndingRow<'a> {
+    Completed {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(borrow)]
+        message: Option<Text<'a>>,
+    },
+    Failed(FailureRow<'a>),
+    Stopped {
+        reason: Text<'a>,
+        message: Text<'a>,
+    },
+}
+
+impl RunRow<'_> {
+    pub(super) fn into_event(self) -> Result<RunEvent, RowError> {
+        let own = Text::into_owned;
+        Ok(match self {
+            Self::Started { parent, agent, model, input, message } => RunEvent::Started {
+                parent: parent.map(|id| RunId::parse(&id)).transpose()?,
+                agent: AgentId::parse(&agent)?,
+                model: model.map(own),
+                input: input.into_input()?,
+                message: MessageId::parse(&message)?,
+            },
+            Self::Steered { text, message } => {
+                RunEvent::Steered { text: own(text), message: MessageId::parse(&message)? }
+            }
+            Self::MessageStarted { message } => {
+                RunEvent::MessageStarted { message: MessageId::parse(&message)? }
+            }
+            Self::MessageCompleted { message, text, media } => RunEvent::MessageCompleted {
+                message: MessageId::parse(&message)?,
+                text: own(text),
+                media: all_media(media)?,
+            },
+            Self::StepStarted { step, kind, title } => {
+                let kind = match kind {
+                    KindRow::Planning => StepKind::Planning,
+                    KindRow::Reasoning => StepKind::Reasoning,
+                    KindRow::Tool => StepKind::Tool,
+                };
+                RunEvent::StepStarted { step: StepId::parse(&step)?, kind, title: own(title) }
+            }
+            Self::StepUpdated { step, headline, percent } => {
+                RunEvent::StepUpdated { step: StepId::parse(&step)?, headline: own(headline), percent }
+            }
+            Self::StepCompleted { step, summary, duration_ms } => {
+                RunEvent::StepCompleted { step: StepId::parse(&step)?, summary: own(summary), duration_ms }
+            }
+            Self::StepFailed { step, failure, duration_ms } => {
+                let failure = failure.into_failure();
+                RunEvent::StepFailed { step: StepId::parse(&step)?, failure, duration_ms }
+            }
+            Self::Reasoned { step, text } => {
+                RunEvent::Reasoned { step: StepId::parse(&step)?, text: own(text) }
+            }
+            Self::ToolCalled { step, call, tool, input } => RunEvent::ToolCalled {
+                step: StepId::parse(&step)?,
+                call: ToolCallId::parse(&call)?,
+                tool: own(tool),
+                input: own(input),
+            },
+            Self::ToolProgressed { call, message, percent } => {
+                RunEvent::ToolProgressed { call: ToolCallId::parse(&call)?, message: own(message), percent }
+            }
+            Self::ToolCompleted { call, output, duration_ms } => {
+                RunEvent::ToolCompleted { call: ToolCallId::parse(&call)?, output: own(output), duration_ms }
+            }
+            Self::ToolFailed { call, failure, duration_ms } => {
+                let failure = failure.into_failure();
+                RunEvent::ToolFailed { call: ToolCallId::parse(&call)?, failure, duration_ms }
+            }
+            Self::SubagentStarted { child, name, task } => {
+                RunEvent::SubagentStarted { child: RunId::parse(&child)?, name: own(name), task: own(task) }
+            }
+            Self::SubagentUpdated { child, status } => {
+                RunEvent::SubagentUpdated { child: RunId::parse(&child)?, status: own(status) }
+            }
+            Self::SubagentDone { child, result, duration_ms } => {
+                let result = match result {
+                    ResultRow::Found(text) => Ok(own(text)),
+                    ResultRow::Failed(failure) => Err(failure.into_failure()),
+                };
+                RunEvent::SubagentDone { child: RunId::parse(&child)?, result, duration_ms }
+            }
+            Self::ErrorRaised { scope, failure } => {
+                let scope = match scope {
+                    ScopeRow::Run => Scope::Run,
+                    ScopeRow::Tool(call) => Scope::Tool(ToolCallId::parse(&call)?),
+                };
+                RunEvent::ErrorRaised { scope, failure: failure.into_failure() }
+            }
+            Self::Consumed { usage, model } => {
+                RunEvent::Consumed { usage: usage.into_usage(), model: model.map(own) }
+            }
+            Self::Ended { ending, duration_ms } => {
+                let ending = match ending {
+                    EndingRow::Completed { message } => {
+                        RunEnding::Completed { message: message.map(|id| MessageId::parse(&id)).transpose()? }
+                    }
+                    EndingRow::Failed(failure) => RunEnding::Failed(failure.into_failure()),
+                    EndingRow::Stopped { reason, message } => {
+                        RunEnding::Stopped { reason: own(reason), message: MessageId::parse(&message)? }
+                    }
+                };
+                RunEvent::Ended { ending, duration_ms }
+            }
+        })
+    }
+}
+
+impl<'a> From<&'a RunEvent> for RunRow<'a> {
+    fn from(event: &'a RunEvent) -> Self {
+        match event {
+            RunEvent::Started { parent, agent, model, input, message } => Self::Started {
+                parent: parent.as_ref().map(|id| text(id.as_str())),
+                agent: text(agent.as_str()),
+                model: some(model),
+                input: input.into(),
+                message: text(message.as_str()),
+            },
+            RunEvent::Steered { text: said, message } => {
+                Self::Steered { text: text(said), message: text(message.as_str()) }
+            }
+            RunEvent::MessageStarted { message } => Self::MessageStarted { message: text(message.as_str()) },
+            RunEvent::MessageCompleted { message, text: said, media } => Self::MessageCompleted {
+                message: text(message.as_str()),
+                text: text(said),
+                media: media.iter().map(MediaRow::from).collect(),
+            },
+            RunEvent::StepStarted { step, kind, title } => {
+                let kind = match kind {
+                    StepKind::Planning => KindRow::Planning,
+                    StepKind::Reasoning => KindRow::Reasoning,
+                    StepKind::Tool => KindRow::Tool,
+                };
+                Self::StepStarted { step: text(step.as_str()), kind, title: text(title) }
+            }
+            RunEvent::StepUpdated { step, headline, percent } => {
+                Self::StepUpdated { step: text(step.as_str()), headline: text(headline), percent: *percent }
+            }
+            RunEvent::StepCompleted { step, summary, duration_ms } => Self::StepCompleted {
+                step: text(step.as_str()),
+                summary: text(summary),
+                duration_ms: *duration_ms,
+            },
+            RunEvent::StepFailed { step, failure, duration_ms } => Self::StepFailed {
+                step: text(step.as_str()),
+                failure: failure.into(),
+                duration_ms: *duration_ms,
+            },
+            RunEvent::Reasoned { step, text: thought } => {
+                Self::Reasoned { step: text(step.as_str()), text: text(thought) }
+            }
+            RunEvent::ToolCalled { step, call, tool, input } => Self::ToolCalled {
+                step: text(step.as_str()),
+                call: text(call.as_str()),
+                tool: text(tool),
+                input: text(input),
+            },
+            RunEvent::ToolProgressed { call, message, percent } => {
+                Self::ToolProgressed { call: text(call.as_str()), message: text(message), percent: *percent }
+            }
+            RunEvent::ToolCompleted { call, output, duration_ms } => Self::ToolCompleted {
+                call: text(call.as_str()),
+                output: text(output),
+                duration_ms: *duration_ms,
+            },
+            RunEvent::ToolFailed { call, failure, duration_ms } => Self::ToolFailed {
+                call: text(call.as_str()),
+                failure: failure.into(),
+                duration_ms: *duration_ms,
+            },
+            RunEvent::SubagentStarted { child, name, task } => {
+                Self::SubagentStarted { child: text(child.as_str()), name: text(name), task: text(task) }
+            }
+            RunEvent::SubagentUpdated { child, status } => {
+                Self::SubagentUpdated { child: text(child.as_str()), status: text(status) }
+            }
+            RunEvent::SubagentDone { child, result, duration_ms } => Self::SubagentDone {
+                child: text(child.as_str()),
+                result: match result {
+                    Ok(found) => ResultRow::Found(text(found)),
+                    Err(failure) => ResultRow::Failed(failure.into()),
+                },
+                duration_ms: *duration_ms,
+            },
+            RunEvent::ErrorRaised { scope, failure } => Self::ErrorRaised {
+                scope: match scope {
+                    Scope::Run => ScopeRow::Run,
+                    Scope::Tool(call) => ScopeRow::Tool(text(call.as_str())),
+                },
+                failure: failure.into(),
+            },
+            RunEvent::Consumed { usage, model } => Self::Consumed { usage: usage.into(), model: some(model) },
+            RunEvent::Ended { ending, duration_ms } => Self::Ended {
+                ending: match ending {
+                    RunEnding::Completed { message } => {
+                        EndingRow::Completed { message: message.as_ref().map(|id| text(id.as_str())) }
+                    }
+                    RunEnding::Failed(failure) => EndingRow::Failed(failure.into()),
+                    RunEnding::Stopped { reason, message } => {
+                        EndingRow::Stopped { reason: text(reason), message: text(message.as_str()) }
+                    }
+                },
+                duration_ms: *duration_ms,
+            },
+        }
+    }
+}

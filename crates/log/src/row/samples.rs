@@ -1,0 +1,307 @@
+//! Events of every kind: the same ones each time, and any.
+
+use std::os::unix::ffi::OsStringExt;
+
+use parlor_vocab::*;
+use proptest::prelude::*;
+
+/// How many kinds of events there are.
+pub(crate) const VARIANTS: usize = 27;
+
+/// At least one of each kind, with optional parts present and absent.
+pub(crate) fn all() -> Vec<SessionEvent> {
+    let t = str::to_owned;
+    let (agent, run, message) =
+        (id(AgentId::parse, "a"), id(RunId::parse, "run_1"), id(MessageId::parse, "msg_1"));
+    let (step, call, child) =
+        (id(StepId::parse, "s1"), id(ToolCallId::parse, "c1"), id(RunId::parse, "run_2"));
+    let failure = Failure { code: t("X"), message: t("went \"wrong\"\n"), retryable: true };
+    let media = Media { id: id(MediaId::parse, "ab"), name: t("n"), mime: t("image/png"), size: u64::MAX };
+    let choice =
+        |reasoning| Choice { agent: Some(agent.clone()), model: Some(t("m")), reasoning: Some(reasoning) };
+    let input = Input {
+        text: t("hi"),
+        media: vec![media.clone()],
+        choice: choice(Reasoning::Xhigh),
+        key: Some(t("k")),
+        traceparent: Some(t("00-1-2-01")),
+    };
+    let said = |role| Message { id: message.clone(), role, text: t("ü"), media: vec![media.clone()] };
+    let birth = Birth {
+        title: Some(t("T")),
+        door: t("supr"),
+        folder: "/w".into(),
+        choice: choice(Reasoning::Adaptive),
+        system: Some(t("be kind")),
+        forked_from: Some(Fork { session: id(SessionId::parse, "old"), message: message.clone() }),
+    };
+    let bare = Birth {
+        title: None,
+        folder: std::ffi::OsString::from_vec(b"/w\xff".to_vec()).into(),
+        choice: Choice::default(),
+        system: None,
+        forked_from: None,
+        ..birth.clone()
+    };
+    let mut events = vec![
+        SessionEvent::Created(birth),
+        SessionEvent::Created(bare),
+        SessionEvent::Renamed { title: t("U") },
+        SessionEvent::Chosen(choice(Reasoning::Off)),
+        SessionEvent::Chosen(choice(Reasoning::Low)),
+        SessionEvent::Chosen(choice(Reasoning::Medium)),
+        SessionEvent::Chosen(choice(Reasoning::High)),
+        SessionEvent::Chosen(Choice::default()),
+        SessionEvent::Queued(Queued { run: run.clone(), input: input.clone() }),
+        SessionEvent::Unqueued { runs: vec![run.clone(), child.clone()] },
+        SessionEvent::Cleared,
+        SessionEvent::Compacted { summary: said(Role::User), kept_from: Some(message.clone()) },
+        SessionEvent::Compacted { summary: said(Role::Assistant), kept_from: None },
+        SessionEvent::MessageAdded(said(Role::System)),
+    ];
+    let usage = Usage {
+        input_tokens: 1,
+        output_tokens: 2,
+        cache_read_tokens: 3,
+        cache_write_tokens: 4,
+        cost_micros: 5,
+    };
+    let started = |parent, model, input| RunEvent::Started {
+        parent,
+        agent: agent.clone(),
+        model,
+        input,
+        message: message.clone(),
+    };
+    let title = t("plan");
+    let duration_ms = 7;
+    let of_run = vec![
+        started(Some(child.clone()), Some(t("m")), input),
+        started(None, None, Input::default()),
+        RunEvent::Steered { text: t("no"), message: message.clone() },
+        RunEvent::MessageStarted { message: message.clone() },
+        RunEvent::MessageCompleted { message: message.clone(), text: t("x"), media: vec![media] },
+        RunEvent::MessageCompleted { message: message.clone(), text: t(""), media: vec![] },
+        RunEvent::StepStarted { step: step.clone(), kind: StepKind::Planning, title: title.clone() },
+        RunEvent::StepStarted { step: step.clone(), kind: StepKind::Reasoning, title: title.clone() },
+        RunEvent::StepStarted { step: step.clone(), kind: StepKind::Tool, title },
+        RunEvent::StepUpdated { step: step.clone(), headline: t("h"), percent: 50 },
+        RunEvent::StepCompleted { step: step.clone(), summary: t("s"), duration_ms },
+        RunEvent::StepFailed { step: step.clone(), failure: failure.clone(), duration_ms },
+        RunEvent::Reasoned { step: step.clone(), text: t("hm") },
+        RunEvent::ToolCalled { step, call: call.clone(), tool: t("shell"), input: t("{\"a\":1}") },
+        RunEvent::ToolProgressed { call: call.clone(), message: t("w"), percent: 255 },
+        RunEvent::ToolCompleted { call: call.clone(), output: t("o"), duration_ms },
+        RunEvent::ToolFailed { call: call.clone(), failure: failure.clone(), duration_ms },
+        RunEvent::SubagentStarted { child: child.clone(), name: t("scout"), task: t("look") },
+        RunEvent::SubagentUpdated { child: child.clone(), status: t("looks") },
+        RunEvent::SubagentDone { child: child.clone(), result: Ok(t("fine")), duration_ms },
+        RunEvent::SubagentDone { child, result: Err(failure.clone()), duration_ms },
+        RunEvent::ErrorRaised { scope: Scope::Run, failure: failure.clone() },
+        RunEvent::ErrorRaised { scope: Scope::Tool(call), failure: failure.clone() },
+        RunEvent::Consumed { usage, model: Some(t("m")) },
+        RunEvent::Consumed { usage, model: None },
+        RunEvent::Ended { ending: RunEnding::Completed { message: Some(message.clone()) }, duration_ms },
+        RunEvent::Ended { ending: RunEnding::Completed { message: None }, duration_ms },
+        RunEvent::Ended { ending: RunEnding::Failed(failure), duration_ms },
+        RunEvent::Ended { ending: RunEnding::Stopped { reason: t("r"), message }, duration_ms },
+    ];
+    let in_run = |(place, event)| SessionEvent::Run { run: run.clone(), sequence: place as u64 + 1, event };
+    events.extend(of_run.into_iter().enumerate().map(in_run));
+    events
+}
+
+/// The kind of an event. No `_` arm: a new kind is missing here, and then in [`all`].
+pub(crate) fn name(event: &SessionEvent) -> &'static str {
+    match event {
+        SessionEvent::Created(_) => "created",
+        SessionEvent::Renamed { .. } => "renamed",
+        SessionEvent::Chosen(_) => "chosen",
+        SessionEvent::Queued(_) => "queued",
+        SessionEvent::Unqueued { .. } => "unqueued",
+        SessionEvent::Cleared => "cleared",
+        SessionEvent::Compacted { .. } => "compacted",
+        SessionEvent::MessageAdded(_) => "message added",
+        SessionEvent::Run { event, .. } => match event {
+            RunEvent::Started { .. } => "started",
+            RunEvent::Steered { .. } => "steered",
+            RunEvent::MessageStarted { .. } => "message started",
+            RunEvent::MessageCompleted { .. } => "message completed",
+            RunEvent::StepStarted { .. } => "step started",
+            RunEvent::StepUpdated { .. } => "step updated",
+            RunEvent::StepCompleted { .. } => "step completed",
+            RunEvent::StepFailed { .. } => "step failed",
+            RunEvent::Reasoned { .. } => "reasoned",
+            RunEvent::ToolCalled { .. } => "tool called",
+            RunEvent::ToolProgressed { .. } => "tool progressed",
+            RunEvent::ToolCompleted { .. } => "tool completed",
+            RunEvent::ToolFailed { .. } => "tool failed",
+            RunEvent::SubagentStarted { .. } => "subagent started",
+            RunEvent::SubagentUpdated { .. } => "subagent updated",
+            RunEvent::SubagentDone { .. } => "subagent done",
+            RunEvent::ErrorRaised { .. } => "error raised",
+            RunEvent::Consumed { .. } => "consumed",
+            RunEvent::Ended { .. } => "ended",
+        },
+    }
+}
+
+/// Any event: the shape of one of [`all`], with any content.
+pub(crate) fn any_event() -> impl Strategy<Value = SessionEvent> {
+    let content = (any::<String>(), any::<u64>(), any::<u8>(), any::<bool>(), any::<Vec<u8>>());
+    (proptest::sample::select(all()), content).prop_map(|(event, (text, number, percent, flag, bytes))| {
+        Refill { text, number, percent, flag, bytes }.event(event)
+    })
+}
+
+/// Content to put into an event in place of what it has.
+struct Refill {
+    text: String,
+    number: u64,
+    percent: u8,
+    flag: bool,
+    bytes: Vec<u8>,
+}
+
+impl Refill {
+    fn text(&self) -> String {
+        self.text.clone()
+    }
+
+    fn id<T>(&self, parse: fn(&str) -> Result<T, IdError>) -> T {
+        // What is too long for an id is not what is tried here.
+        parse(&self.text.chars().take(100).collect::<String>()).unwrap()
+    }
+
+    fn choice(&self, choice: Choice) -> Choice {
+        Choice {
+            agent: choice.agent.map(|_| self.id(AgentId::parse)),
+            model: choice.model.map(|_| self.text()),
+            ..choice
+        }
+    }
+
+    fn media(&self, media: Vec<Media>) -> Vec<Media> {
+        let (name, mime) = (self.text(), self.text());
+        let one = Media { id: self.id(MediaId::parse), name, mime, size: self.number };
+        vec![one; media.len() * (self.number % 3) as usize]
+    }
+
+    fn input(&self, input: Input) -> Input {
+        Input {
+            text: self.text(),
+            media: self.media(input.media),
+            choice: self.choice(input.choice),
+            key: input.key.map(|_| self.text()),
+            traceparent: input.traceparent.map(|_| self.text()),
+        }
+    }
+
+    fn message(&self, message: Message) -> Message {
+        let media = self.media(message.media);
+        Message { id: self.id(MessageId::parse), role: message.role, text: self.text(), media }
+    }
+
+    fn failure(&self) -> Failure {
+        Failure { code: self.text(), message: self.text(), retryable: self.flag }
+    }
+
+    fn event(&self, event: SessionEvent) -> SessionEvent {
+        let message = || self.id(MessageId::parse);
+        match event {
+            SessionEvent::Created(birth) => SessionEvent::Created(Birth {
+                title: birth.title.map(|_| self.text()),
+                door: self.text(),
+                folder: std::ffi::OsString::from_vec(self.bytes.clone()).into(),
+                choice: self.choice(birth.choice),
+                system: birth.system.map(|_| self.text()),
+                forked_from: birth
+                    .forked_from
+                    .map(|_| Fork { session: self.id(SessionId::parse), message: message() }),
+            }),
+            SessionEvent::Renamed { .. } => SessionEvent::Renamed { title: self.text() },
+            SessionEvent::Chosen(choice) => SessionEvent::Chosen(self.choice(choice)),
+            SessionEvent::Queued(queued) => {
+                SessionEvent::Queued(Queued { run: self.id(RunId::parse), input: self.input(queued.input) })
+            }
+            SessionEvent::Unqueued { .. } => {
+                SessionEvent::Unqueued { runs: vec![self.id(RunId::parse); self.percent as usize % 4] }
+            }
+            SessionEvent::Cleared => SessionEvent::Cleared,
+            SessionEvent::Compacted { summary, kept_from } => SessionEvent::Compacted {
+                summary: self.message(summary),
+                kept_from: kept_from.map(|_| message()),
+            },
+            SessionEvent::MessageAdded(said) => SessionEvent::MessageAdded(self.message(said)),
+            SessionEvent::Run { event, .. } => {
+                let (run, sequence) = (self.id(RunId::parse), self.number);
+                SessionEvent::Run { run, sequence, event: self.run(event) }
+            }
+        }
+    }
+
+    fn run(&self, event: RunEvent) -> RunEvent {
+        let message = || self.id(MessageId::parse);
+        let (step, call) = (self.id(StepId::parse), self.id(ToolCallId::parse));
+        let (child, failure) = (self.id(RunId::parse), self.failure());
+        let (duration_ms, percent, text) = (self.number, self.percent, self.text());
+        match event {
+            RunEvent::Started { parent, model, input, .. } => RunEvent::Started {
+                parent: parent.map(|_| child),
+                agent: self.id(AgentId::parse),
+                model: model.map(|_| text),
+                input: self.input(input),
+                message: message(),
+            },
+            RunEvent::Steered { .. } => RunEvent::Steered { text, message: message() },
+            RunEvent::MessageStarted { .. } => RunEvent::MessageStarted { message: message() },
+            RunEvent::MessageCompleted { media, .. } => {
+                RunEvent::MessageCompleted { message: message(), text, media: self.media(media) }
+            }
+            RunEvent::StepStarted { kind, .. } => RunEvent::StepStarted { step, kind, title: text },
+            RunEvent::StepUpdated { .. } => RunEvent::StepUpdated { step, headline: text, percent },
+            RunEvent::StepCompleted { .. } => RunEvent::StepCompleted { step, summary: text, duration_ms },
+            RunEvent::StepFailed { .. } => RunEvent::StepFailed { step, failure, duration_ms },
+            RunEvent::Reasoned { .. } => RunEvent::Reasoned { step, text },
+            RunEvent::ToolCalled { .. } => {
+                RunEvent::ToolCalled { step, call, tool: text.clone(), input: text }
+            }
+            RunEvent::ToolProgressed { .. } => RunEvent::ToolProgressed { call, message: text, percent },
+            RunEvent::ToolCompleted { .. } => RunEvent::ToolCompleted { call, output: text, duration_ms },
+            RunEvent::ToolFailed { .. } => RunEvent::ToolFailed { call, failure, duration_ms },
+            RunEvent::SubagentStarted { .. } => {
+                RunEvent::SubagentStarted { child, name: text.clone(), task: text }
+            }
+            RunEvent::SubagentUpdated { .. } => RunEvent::SubagentUpdated { child, status: text },
+            RunEvent::SubagentDone { result, .. } => {
+                let result = result.map(|_| text).map_err(|_| failure);
+                RunEvent::SubagentDone { child, result, duration_ms }
+            }
+            RunEvent::ErrorRaised { scope: Scope::Run, .. } => {
+                RunEvent::ErrorRaised { scope: Scope::Run, failure }
+            }
+            RunEvent::ErrorRaised { scope: Scope::Tool(_), .. } => {
+                RunEvent::ErrorRaised { scope: Scope::Tool(call), failure }
+            }
+            RunEvent::Consumed { model, .. } => {
+                let usage =
+                    Usage { cost_micros: self.number, output_tokens: !self.number, ..Usage::default() };
+                RunEvent::Consumed { usage, model: model.map(|_| text) }
+            }
+            RunEvent::Ended { ending, .. } => {
+                let ending = match ending {
+                    RunEnding::Completed { message: said } => {
+                        RunEnding::Completed { message: said.map(|_| message()) }
+                    }
+                    RunEnding::Failed(_) => RunEnding::Failed(failure),
+                    RunEnding::Stopped { .. } => RunEnding::Stopped { reason: text, message: message() },
+                };
+                RunEvent::Ended { ending, duration_ms }
+            }
+        }
+    }
+}
+
+fn id<T>(parse: fn(&str) -> Result<T, IdError>, text: &str) -> T {
+    parse(text).unwrap()
+}

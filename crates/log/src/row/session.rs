@@ -1,0 +1,130 @@
+//! Facts about a session, as they are stored.
+
+use parlor_vocab::{Birth, MessageId, Queued, RunId, SessionEvent};
+use serde::{Deserialize, Serialize};
+
+use super::RowError;
+use super::parts::{ChoiceRow, FolderRow, ForkRow, InputRow, MessageRow, Text, some, text};
+use super::run::RunRow;
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum EventRow<'a> {
+    #[serde(borrow)]
+    Created(BirthRow<'a>),
+    Renamed {
+        title: Text<'a>,
+    },
+    Chosen(ChoiceRow<'a>),
+    Queued {
+        run: Text<'a>,
+        input: InputRow<'a>,
+    },
+    Unqueued {
+        runs: Vec<Text<'a>>,
+    },
+    Cleared,
+    Compacted {
+        summary: MessageRow<'a>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept_from: Option<Text<'a>>,
+    },
+    MessageAdded(MessageRow<'a>),
+    Run {
+        run: Text<'a>,
+        sequence: u64,
+        event: RunRow<'a>,
+    },
+}
+
+impl EventRow<'_> {
+    pub(super) fn into_event(self) -> Result<SessionEvent, RowError> {
+        Ok(match self {
+            Self::Created(birth) => SessionEvent::Created(birth.into_birth()?),
+            Self::Renamed { title } => SessionEvent::Renamed { title: title.into_owned() },
+            Self::Chosen(choice) => SessionEvent::Chosen(choice.into_choice()?),
+            Self::Queued { run, input } => {
+                SessionEvent::Queued(Queued { run: RunId::parse(&run)?, input: input.into_input()? })
+            }
+            Self::Unqueued { runs } => {
+                let runs: Result<_, _> = runs.iter().map(|run| RunId::parse(run)).collect();
+                SessionEvent::Unqueued { runs: runs? }
+            }
+            Self::Cleared => SessionEvent::Cleared,
+            Self::Compacted { summary, kept_from } => {
+                let kept_from = kept_from.map(|id| MessageId::parse(&id)).transpose()?;
+                SessionEvent::Compacted { summary: summary.into_message()?, kept_from }
+            }
+            Self::MessageAdded(message) => SessionEvent::MessageAdded(message.into_message()?),
+            Self::Run { run, sequence, event } => {
+                SessionEvent::Run { run: RunId::parse(&run)?, sequence, event: event.into_event()? }
+            }
+        })
+    }
+}
+
+impl<'a> From<&'a SessionEvent> for EventRow<'a> {
+    fn from(event: &'a SessionEvent) -> Self {
+        match event {
+            SessionEvent::Created(birth) => Self::Created(birth.into()),
+            SessionEvent::Renamed { title } => Self::Renamed { title: text(title) },
+            SessionEvent::Chosen(choice) => Self::Chosen(choice.into()),
+            SessionEvent::Queued(Queued { run, input }) => {
+                Self::Queued { run: text(run.as_str()), input: input.into() }
+            }
+            SessionEvent::Unqueued { runs } => {
+                Self::Unqueued { runs: runs.iter().map(|run| text(run.as_str())).collect() }
+            }
+            SessionEvent::Cleared => Self::Cleared,
+            SessionEvent::Compacted { summary, kept_from } => Self::Compacted {
+                summary: summary.into(),
+                kept_from: kept_from.as_ref().map(|id| text(id.as_str())),
+            },
+            SessionEvent::MessageAdded(message) => Self::MessageAdded(message.into()),
+            SessionEvent::Run { run, sequence, event } => {
+                Self::Run { run: text(run.as_str()), sequence: *sequence, event: event.into() }
+            }
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct BirthRow<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow)]
+    title: Option<Text<'a>>,
+    door: Text<'a>,
+    folder: FolderRow<'a>,
+    #[serde(default, skip_serializing_if = "ChoiceRow::is_empty")]
+    choice: ChoiceRow<'a>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    system: Option<Text<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    forked_from: Option<ForkRow<'a>>,
+}
+
+impl BirthRow<'_> {
+    fn into_birth(self) -> Result<Birth, RowError> {
+        Ok(Birth {
+            title: self.title.map(Text::into_owned),
+            door: self.door.into_owned(),
+            folder: self.folder.into_path()?,
+            choice: self.choice.into_choice()?,
+            system: self.system.map(Text::into_owned),
+            forked_from: self.forked_from.map(ForkRow::into_fork).transpose()?,
+        })
+    }
+}
+
+impl<'a> From<&'a Birth> for BirthRow<'a> {
+    fn from(birth: &'a Birth) -> Self {
+        Self {
+            title: some(&birth.title),
+            door: text(&birth.door),
+            folder: birth.folder.as_path().into(),
+            choice: (&birth.choice).into(),
+            system: some(&birth.system),
+            forked_from: birth.forked_from.as_ref().map(ForkRow::from),
+        }
+    }
+}

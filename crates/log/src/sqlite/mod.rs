@@ -1,0 +1,218 @@
+//! The log in an SQLite database, for any number of processes on one machine.
+//!
+//! One thread of each store writes, and it starts with the first thing to write: what waits for it
+//! at the same time shares one transaction, hence one flush of the disk ([`writer`]). Reading
+//! happens on the runtime's blocking threads, on a few connections ([`read`]). An idle store has
+//! one sleeping thread, or none.
+
+mod fault;
+mod holder;
+mod queue;
+mod read;
+mod schema;
+mod work;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parlor_vocab::{Clock, Draft, Entry, Seq, SessionId};
+use rusqlite::Connection;
+use tokio::sync::watch;
+
+use self::queue::Queue;
+use self::read::Readers;
+use self::work::{Done, Work};
+use crate::heads::Heads;
+use crate::lease::{Keeper, Token};
+use crate::{EventLog, Lease, LogError, Page, PageRequest, SessionRecord};
+
+/// How long the database may be kept busy by other processes before one of ours gives up.
+pub const BUSY_WAIT: Duration = Duration::from_secs(10);
+
+/// How many connections read at the same time.
+pub const READ_CONNECTIONS: usize = 2;
+
+/// How many appends and other changes may wait for the writer. Who comes then waits for room.
+pub const WRITE_QUEUE_JOBS: usize = 1024;
+
+/// How many changes share one transaction at most.
+pub const MAX_BATCH: usize = 256;
+
+/// How long a transaction waits for those who took part in the one before: about as long as they
+/// need to come back, and little beside a flush of the disk.
+pub const GATHER_WAIT: Duration = Duration::from_micros(200);
+
+/// How often the appends of other processes are looked for, while somebody waits for any.
+pub const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A log in `parlor.db` of a folder, shared with other processes.
+pub struct SqliteLog(Arc<Shared>);
+
+/// How much a store has written since it was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Appends that are durable.
+    pub appends: u64,
+    /// Transactions that they and other changes took.
+    pub commits: u64,
+}
+
+/// What the handle, its leases and its writer share.
+struct Shared {
+    files: Files,
+    clock: Arc<dyn Clock>,
+    queue: Queue,
+    heads: Heads,
+    readers: Arc<Readers>,
+    appends: AtomicU64,
+    commits: AtomicU64,
+    writer: Mutex<WriterThread>,
+}
+
+/// Where everything is.
+#[derive(Clone)]
+struct Files {
+    database: PathBuf,
+    holders: PathBuf,
+}
+
+enum WriterThread {
+    /// Nothing was to be written yet.
+    Waiting(Connection),
+    Running(JoinHandle<()>),
+    Ended,
+}
+
+impl SqliteLog {
+    /// Opens the log in folder `home`, and makes both if they are missing. Waits for the disk. The
+    /// clock tells since when a lease is held.
+    pub fn open(home: &Path, clock: Arc<dyn Clock>) -> Result<Self, LogError> {
+        let files = Files { database: home.join("parlor.db"), holders: home.join("holders") };
+        let connection = schema::open(home, &files)?;
+        let readers = Arc::new(Readers::new(files.database.clone()));
+        Ok(Self(Arc::new(Shared {
+            files,
+            clock,
+            queue: Queue::default(),
+            heads: Heads::default(),
+            readers,
+            appends: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            writer: Mutex::new(WriterThread::Waiting(connection)),
+        })))
+    }
+
+    /// How much was written through this handle.
+    pub fn counts(&self) -> Counts {
+        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        Counts { appends: count(&self.0.appends), commits: count(&self.0.commits) }
+    }
+
+    /// Has the writer do something, and waits for it.
+    async fn write(&self, work: Work) -> Result<Done, LogError> {
+        self.start_writer()?;
+        let answer = self.0.queue.put(work).await.ok_or(LogError::Closed)?;
+        answer.await.unwrap_or(Err(LogError::Closed))
+    }
+
+    fn start_writer(&self) -> Result<(), LogError> {
+        let mut writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let WriterThread::Waiting(_) = *writer {
+            let WriterThread::Waiting(connection) = std::mem::replace(&mut *writer, WriterThread::Ended)
+            else {
+                unreachable!("it was just looked at")
+            };
+            let shared = Arc::clone(&self.0);
+            let thread = std::thread::Builder::new()
+                .name("parlor-log".to_owned())
+                .spawn(move || writer::run(&shared, &connection))
+                .map_err(LogError::io("start a thread for", &self.0.files.database))?;
+            *writer = WriterThread::Running(thread);
+        }
+        Ok(())
+    }
+
+    fn fenced(&self, lease: &Lease) -> Result<(SessionId, Token), LogError> {
+        if lease.is_of(&self.0) {
+            Ok((lease.session().clone(), lease.token()))
+        } else {
+            Err(LogError::NotHeld { session: lease.session().clone() })
+        }
+    }
+}
+
+impl Drop for SqliteLog {
+    /// What was asked for is done first; leases that are still out are up for others then.
+    fn drop(&mut self) {
+        self.0.queue.close();
+        let mut writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let WriterThread::Running(thread) = std::mem::replace(&mut *writer, WriterThread::Ended) {
+            // It panicked, and has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Keeper for Shared {
+    fn give_back(&self, session: &SessionId, token: Token) {
+        self.queue.put_release(Work::Release { session: session.clone(), token });
+    }
+}
+
+#[async_trait]
+impl EventLog for SqliteLog {
+    async fn append(&self, lease: &Lease, after: Seq, new: &[Draft]) -> Result<Seq, LogError> {
+        let (session, token) = self.fenced(lease)?;
+        match self.write(Work::Append { session, token, after, new: new.to_vec() }).await? {
+            Done::Appended(head) => Ok(head),
+            Done::Leased(_) | Done::Released | Done::Deleted => unreachable!("an append was asked for"),
+        }
+    }
+
+    async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
+        let of = of.clone();
+        self.0.readers.with(move |connection, path| read::entries(connection, path, &of, after, max)).await
+    }
+
+    fn head(&self, of: &SessionId) -> watch::Receiver<Seq> {
+        let receiver = self.0.heads.subscribe(of);
+        // Another process may write it; the writer looks whether there is somebody to ask.
+        if self.start_writer().is_ok() {
+            self.0.queue.look();
+        }
+        receiver
+    }
+
+    async fn sessions(&self, page: PageRequest) -> Result<Page, LogError> {
+        self.0.readers.with(move |connection, path| read::page(connection, path, &page)).await
+    }
+
+    async fn session(&self, id: &SessionId) -> Result<SessionRecord, LogError> {
+        let id = id.clone();
+        self.0.readers.with(move |connection, path| read::record(connection, path, &id)).await
+    }
+
+    async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError> {
+        match self.write(Work::Acquire { session: session.clone() }).await? {
+            Done::Leased(lease) => Ok(lease),
+            Done::Appended(_) | Done::Released | Done::Deleted => unreachable!("a lease was asked for"),
+        }
+    }
+
+    async fn release(&self, lease: Lease) -> Result<(), LogError> {
+        // That of another store goes back where it came from.
+        self.fenced(&lease)?;
+        let (session, token) = lease.into_parts();
+        self.write(Work::Release { session, token }).await.map(|_| ())
+    }
+
+    async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
+        let (session, token) = self.fenced(lease)?;
+        self.write(Work::Delete { session, token }).await.map(|_| ())
+    }
+}

@@ -1,0 +1,242 @@
+//! The thread that writes.
+//!
+//! While it waits for the disk, others queue up; all of them go into its next transaction. It also
+//! looks for what other processes have appended, as long as somebody follows a session that is
+//! not held here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use parlor_vocab::{Seq, SessionId};
+use rusqlite::{Connection, OptionalExtension};
+
+use super::fault::fault;
+use super::holder::Presence;
+use super::queue::Job;
+use super::work::{Asker, Done, Statements, Trouble, Work, Written};
+use super::{FOLLOW_INTERVAL, Shared};
+use crate::LogError;
+use crate::lease::{Lease, Token};
+
+/// Works until the queue is closed and empty.
+pub(super) fn run(shared: &Arc<Shared>, connection: &Connection) {
+    let mut writer = Writer {
+        shared,
+        connection,
+        statements: None,
+        presence: None,
+        tokens: 0,
+        held: HashMap::new(),
+        unreleased: Vec::new(),
+        expected: 0,
+        following: false,
+        looked: Instant::now(),
+        seen: None,
+    };
+    loop {
+        let taken = shared.queue.take(writer.patience(), writer.expected);
+        let lost = !taken.jobs.is_empty() && writer.work_off(taken.jobs);
+        if taken.last {
+            return;
+        }
+        if taken.look || lost || writer.patience() == Some(Duration::ZERO) {
+            writer.look(taken.look);
+        }
+    }
+}
+
+struct Writer<'c> {
+    shared: &'c Arc<Shared>,
+    connection: &'c Connection,
+    /// Parsed with the first work, since that can fail.
+    statements: Option<Statements<'c>>,
+    /// Made with the first lease.
+    presence: Option<Presence>,
+    tokens: u64,
+    /// What nobody else can write.
+    held: HashMap<SessionId, Token>,
+    /// Leases that were dropped when the database could not be written.
+    unreleased: Vec<Job>,
+    /// How many seem to append all the time: those of the last transaction, and those who waited
+    /// for its end.
+    expected: usize,
+    /// Whether somebody follows a session that others can write.
+    following: bool,
+    /// When it was last looked for appends of others.
+    looked: Instant,
+    /// What SQLite calls the state of the database at that time.
+    seen: Option<i64>,
+}
+
+type Attempt = Vec<Result<Written, LogError>>;
+
+impl Writer<'_> {
+    /// How long it may sleep.
+    fn patience(&self) -> Option<Duration> {
+        self.following.then(|| FOLLOW_INTERVAL.saturating_sub(self.looked.elapsed()))
+    }
+
+    /// Does all jobs, in one transaction if possible, and answers them. Returns whether a session
+    /// was given up that others can write from now on.
+    fn work_off(&mut self, new: Vec<Job>) -> bool {
+        let mut jobs = std::mem::take(&mut self.unreleased);
+        jobs.extend(new);
+        let works: Vec<&Work> = jobs.iter().map(|job| &job.work).collect();
+        let outcomes = match self.attempt(&works) {
+            Ok(outcomes) => outcomes,
+            Err(error) if works.len() == 1 => vec![Err(error)],
+            // Who is to blame is found out by trying each alone; the others shall not suffer.
+            Err(_) => works.iter().map(|work| self.attempt(&[work]).and_then(only)).collect(),
+        };
+        self.expected = jobs.len() + self.shared.queue.len();
+        let mut lost = false;
+        for (job, outcome) in jobs.into_iter().zip(outcomes) {
+            lost |= self.settle(job, outcome);
+        }
+        lost
+    }
+
+    /// Tries to do all of `works` in one transaction. Each can be refused without harm to the
+    /// others; an error means that nothing was written.
+    fn attempt(&mut self, works: &[&Work]) -> Result<Attempt, LogError> {
+        let wants_lease = works.iter().any(|work| matches!(work, Work::Acquire { .. }));
+        if wants_lease && self.presence.is_none() {
+            self.presence = Some(Presence::create(&self.shared.files.holders)?);
+        }
+        let failed = |error| fault(&self.shared.files.database, error);
+        let statements = match &mut self.statements {
+            Some(statements) => statements,
+            none => none.insert(Statements::new(self.connection).map_err(failed)?),
+        };
+        let tried = transact(statements, works, |tokens| Asker {
+            holders: &self.shared.files.holders,
+            // Without leases there is no lease to be checked that a name could fit.
+            name: self.presence.as_ref().map_or("", Presence::name),
+            now: self.shared.clock.now(),
+            next_token: Token(self.tokens + tokens + 1),
+        });
+        match tried {
+            Ok(outcomes) => {
+                self.tokens += works.len() as u64;
+                self.shared.commits.fetch_add(1, Ordering::Relaxed);
+                Ok(outcomes)
+            }
+            Err(error) => {
+                // SQLite ends some failed transactions itself, and then there is none to end.
+                if !self.connection.is_autocommit() {
+                    let _ = statements.rollback.execute([]);
+                }
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// The job is durable or refused: tells all who are concerned. Returns whether a lease is gone.
+    fn settle(&mut self, job: Job, outcome: Result<Written, LogError>) -> bool {
+        let session = job.work.session();
+        let mut lost = false;
+        let done = match outcome {
+            Ok(Written::Appended(head)) => {
+                self.shared.appends.fetch_add(1, Ordering::Relaxed);
+                self.shared.heads.moved(session, head);
+                Ok(Done::Appended(head))
+            }
+            Ok(Written::Leased(token)) => {
+                self.held.insert(session.clone(), token);
+                let keeper = Arc::<Shared>::clone(self.shared);
+                // If nobody waits for it any more, dropping it gives it back.
+                Ok(Done::Leased(Lease::new(session.clone(), token, keeper)))
+            }
+            Ok(Written::Released) => {
+                if let Work::Release { token, .. } = &job.work {
+                    lost = self.forget(session, *token);
+                }
+                Ok(Done::Released)
+            }
+            Ok(Written::Deleted) => {
+                lost = self.held.remove(session).is_some();
+                self.shared.heads.moved(session, Seq::START);
+                Ok(Done::Deleted)
+            }
+            Err(error) => {
+                if let (LogError::NotHeld { .. }, Work::Append { token, .. }) = (&error, &job.work) {
+                    lost = self.forget(session, *token);
+                }
+                Err(error)
+            }
+        };
+        match (job.answer, done) {
+            // Whoever dropped the future does not want to know.
+            (Some(answer), done) => drop(answer.send(done)),
+            (None, Err(_)) => self.unreleased.push(Job { work: job.work, answer: None }),
+            (None, Ok(_)) => {}
+        }
+        lost
+    }
+
+    /// Others can write the session from now on.
+    fn forget(&mut self, session: &SessionId, token: Token) -> bool {
+        let ours = self.held.get(session) == Some(&token);
+        if ours {
+            self.held.remove(session);
+        }
+        ours
+    }
+
+    /// Wakes those who follow sessions that others have appended to. `newcomers` have not heard of
+    /// any head yet.
+    fn look(&mut self, newcomers: bool) {
+        let mut foreign = self.shared.heads.followed();
+        foreign.retain(|(session, _)| !self.held.contains_key(session));
+        self.following = !foreign.is_empty();
+        self.looked = Instant::now();
+        if self.following {
+            // Whatever fails here is tried again at the next look.
+            self.seen = self.compare(&foreign, newcomers).unwrap_or(None);
+        }
+    }
+
+    fn compare(&mut self, foreign: &[(SessionId, Seq)], newcomers: bool) -> rusqlite::Result<Option<i64>> {
+        let statements = match &mut self.statements {
+            Some(statements) => statements,
+            none => none.insert(Statements::new(self.connection)?),
+        };
+        // First the state, then the heads: what comes in between is seen as a change next time.
+        let state = statements.data_version.query_row([], |row| row.get(0))?;
+        if newcomers || self.seen != Some(state) {
+            for (session, known) in foreign {
+                let head = statements.head.query_row([session.as_str()], |row| row.get::<_, i64>(0));
+                let head = head.optional()?.map_or(Seq::START, |head| Seq(head as u64));
+                if head != *known {
+                    self.shared.heads.moved(session, head);
+                }
+            }
+        }
+        Ok(Some(state))
+    }
+}
+
+/// One transaction. Not rolled back if it fails.
+fn transact<'a>(
+    statements: &mut Statements<'_>,
+    works: &[&Work],
+    asker: impl Fn(u64) -> Asker<'a>,
+) -> rusqlite::Result<Attempt> {
+    statements.begin.execute([])?;
+    let mut outcomes = Vec::with_capacity(works.len());
+    for (work, number) in works.iter().zip(0..) {
+        outcomes.push(match statements.perform(work, &asker(number)) {
+            Ok(written) => Ok(written),
+            Err(Trouble::Refused(error)) => Err(error),
+            Err(Trouble::Broken(error)) => return Err(error),
+        });
+    }
+    statements.commit.execute([])?;
+    Ok(outcomes)
+}
+
+fn only(mut outcomes: Attempt) -> Result<Written, LogError> {
+    outcomes.pop().expect("one work has one outcome")
+}

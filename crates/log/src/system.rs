@@ -1,0 +1,128 @@
+//! Time and chance as the machine has them: the one place where parlor reads the system clock.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parlor_vocab::{Clock, IdSource, Timestamp, UniqueNumber};
+
+/// The clock of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is where the time that is passed in comes from")]
+    fn now(&self) -> Timestamp {
+        let millis = match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_millis()),
+            Err(before) => i64::try_from(before.duration().as_millis()).map(|millis| -millis),
+        };
+        Timestamp(millis.unwrap_or(i64::MAX))
+    }
+}
+
+/// Numbers in the layout of UUID version 7: a time in milliseconds, then chance.
+///
+/// Strictly increasing within a process, also when the clock is set back; sorted by time across
+/// processes.
+pub struct TimeOrderedIds {
+    clock: Arc<dyn Clock>,
+    last: Mutex<u128>,
+}
+
+impl TimeOrderedIds {
+    /// Numbers by `clock`.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, last: Mutex::new(0) }
+    }
+}
+
+impl IdSource for TimeOrderedIds {
+    fn next(&self) -> UniqueNumber {
+        let millis = u64::try_from(self.clock.now().0).unwrap_or(0);
+        // A plain number is behind the lock, which is right whenever it can be read.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        // Within a millisecond, and while a clock that was set back catches up, the next number
+        // is the last plus one: chance is drawn once a millisecond, and the order is kept.
+        *last = if u128::from(millis) > *last >> 80 { number(millis, chance()) } else { *last + 1 };
+        UniqueNumber(*last)
+    }
+}
+
+/// Time, version and variant where UUID version 7 has them. The highest bit of chance is left
+/// clear as room for the numbers that count on from this one.
+fn number(millis: u64, chance: u128) -> u128 {
+    const VERSION: u128 = 0x7 << 76;
+    const VARIANT: u128 = 0b10 << 62;
+    const LOW: u128 = (1 << 61) - 1;
+    let middle = (chance >> 64 & 0xfff) << 64;
+    (u128::from(millis) & 0xffff_ffff_ffff) << 80 | VERSION | middle | VARIANT | chance & LOW
+}
+
+/// 128 bits that nobody can guess.
+pub(crate) fn chance() -> u128 {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        match rustix::rand::getrandom(&mut bytes[filled..], flags) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("the system gives no random numbers: {error}"),
+        }
+    }
+    u128::from_ne_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use super::*;
+
+    struct Invented(AtomicI64);
+
+    impl Clock for Invented {
+        fn now(&self) -> Timestamp {
+            Timestamp(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn numbers_grow_within_a_millisecond_with_the_clock_and_against_it() {
+        let clock = Arc::new(Invented(AtomicI64::new(1000)));
+        let ids = TimeOrderedIds::new(Arc::<Invented>::clone(&clock));
+        let mut last = UniqueNumber(0);
+        for now in [1000, 1000, 1001, 500, 500, -3, 1001, 1002, 9000] {
+            clock.0.store(now, Ordering::Relaxed);
+            let next = ids.next();
+            assert!(next > last, "at {now}");
+            last = next;
+        }
+        assert_eq!(last.0 >> 80, 9000);
+    }
+
+    #[test]
+    fn numbers_have_the_layout_of_uuid_version_7() {
+        for chance in [0, u128::MAX, 0x1234_5678_9abc_def0 << 40] {
+            let number = number(0x0123_4567_89ab, chance);
+            assert_eq!(number >> 80, 0x0123_4567_89ab);
+            assert_eq!((number >> 76 & 0xf, number >> 62 & 0b11), (7, 0b10));
+        }
+    }
+
+    #[test]
+    fn many_threads_and_two_sources_get_no_number_twice() {
+        let sources = [(); 2].map(|()| TimeOrderedIds::new(Arc::new(SystemClock)));
+        let taken = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|thread| {
+                    let source = &sources[thread % 2];
+                    scope.spawn(|| (0..5_000).map(|_| source.next().0).collect::<Vec<_>>())
+                })
+                .collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(taken.iter().collect::<BTreeSet<_>>().len(), 20_000);
+    }
+}

@@ -1,0 +1,44 @@
+//! What the tests of the SQLite store share.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parlor_log::{EventLog, LogError, SqliteLog, SystemClock};
+use parlor_vocab::{Draft, EventId, Seq, SessionEvent, SessionId, Timestamp};
+use rusqlite::Connection;
+
+pub fn open(home: &Path) -> Result<SqliteLog, LogError> {
+    SqliteLog::open(home, Arc::new(SystemClock))
+}
+
+pub fn session(name: &str) -> SessionId {
+    SessionId::parse(name).unwrap()
+}
+
+pub fn draft(text: impl Into<String>) -> Draft {
+    let event = SessionEvent::Renamed { title: text.into() };
+    Draft { id: EventId::parse("evt").unwrap(), at: Timestamp(1), event }
+}
+
+/// The texts of a session's events.
+pub async fn texts(log: &SqliteLog, name: &str) -> Vec<String> {
+    let entries = log.read(&session(name), Seq::START, usize::MAX).await.unwrap();
+    let places: Vec<u64> = entries.iter().map(|entry| entry.seq.0).collect();
+    assert_eq!(places, (1..=entries.len() as u64).collect::<Vec<_>>(), "dense");
+    let text = |event| {
+        let SessionEvent::Renamed { title } = event else { panic!("{event:?}") };
+        title
+    };
+    entries.into_iter().map(|entry| text(entry.event)).collect()
+}
+
+/// The database, past the store.
+pub fn database(home: &Path) -> Connection {
+    Connection::open(home.join("parlor.db")).unwrap()
+}
+
+pub fn assert_intact(home: &Path) {
+    let found: String = database(home).query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(found, "ok");
+}

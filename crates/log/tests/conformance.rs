@@ -1,0 +1,36 @@
+//! Both stores keep the contract.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+mod memory {
+    use std::sync::Arc;
+
+    use parlor_log::conformance::House;
+    use parlor_log::{EventLog, MemoryLog, SystemClock};
+
+    struct Memory(MemoryLog);
+
+    impl House for Memory {
+        fn enter(&self) -> Arc<dyn EventLog> {
+            Arc::new(self.0.beside())
+        }
+    }
+
+    parlor_log::conformance_tests!(Memory(MemoryLog::new(Arc::new(SystemClock))));
+}
+
+mod sqlite {
+    use std::sync::Arc;
+
+    use parlor_log::conformance::House;
+    use parlor_log::{EventLog, SqliteLog, SystemClock};
+
+    struct Folder(tempfile::TempDir);
+
+    impl House for Folder {
+        fn enter(&self) -> Arc<dyn EventLog> {
+            Arc::new(SqliteLog::open(self.0.path(), Arc::new(SystemClock)).unwrap())
+        }
+    }
+
+    parlor_log::conformance_tests!(Folder(tempfile::tempdir().unwrap()));
+}

@@ -1,0 +1,383 @@
+//! The stage on which an agent performs one run: what it does there is recorded and shown.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parlor_log::LogError;
+use parlor_model::{Agent, Halt, Stage, ToolResult, Turn};
+use parlor_tools::{Context, progress};
+use parlor_vocab::{
+    AgentId, Failure, Input, MessageId, RunEnding, RunEvent, RunId, StepId, StepKind, Timestamp, ToolCallId,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::Means;
+use super::actor::Ask;
+use crate::live::{Live, Subject};
+use crate::session::{Finish, Outcome};
+
+/// How much steering text may wait to be heard.
+const MAX_HEARD: usize = 64;
+/// The code of a run whose facts cannot be recorded.
+const LOG_UNAVAILABLE: &str = "LOG_UNAVAILABLE";
+
+/// How a session reaches the performer of one of its runs.
+pub(super) struct Reins {
+    cancel: CancellationToken,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    heard: Mutex<VecDeque<String>>,
+    reason: Mutex<Option<String>>,
+}
+
+impl Reins {
+    /// Text that joins the turn. What a performer does not listen to in time is dropped, oldest
+    /// first; it is in the log all the same.
+    pub(super) fn hear(&self, text: String) {
+        let mut heard = self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.push_back(text);
+        if heard.len() > MAX_HEARD {
+            heard.pop_front();
+        }
+    }
+
+    /// Why the performance was stopped, if it was.
+    pub(super) fn halted(&self) -> Option<String> {
+        self.shared.reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Stops the performance. A later reason replaces an earlier one.
+    pub(super) fn halt(&self, reason: &str) {
+        *self.shared.reason.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_owned());
+        self.cancel.cancel();
+    }
+}
+
+pub(super) struct Performer {
+    run: RunId,
+    means: Arc<Means>,
+    session: mpsc::Sender<Ask>,
+    live: Arc<Live>,
+    context: Context,
+    shared: Arc<Shared>,
+    begun: Timestamp,
+    /// The step of thinking and speaking that is open, and since when.
+    step: Option<(StepId, Timestamp)>,
+    steps: u32,
+    calls: u32,
+    message: Option<(MessageId, String)>,
+    thought: Option<String>,
+    answer: Option<MessageId>,
+    /// What was said last, for whoever delegated.
+    said: String,
+}
+
+impl Performer {
+    pub(super) fn new(
+        run: RunId,
+        means: Arc<Means>,
+        session: mpsc::Sender<Ask>,
+        live: Arc<Live>,
+        context: &Context,
+    ) -> (Self, Reins) {
+        let shared = Arc::new(Shared::default());
+        let cancel = context.cancel.child_token();
+        let context = Context { cancel: cancel.clone(), ..context.clone() };
+        let reins = Reins { cancel, shared: Arc::clone(&shared) };
+        let begun = means.clock.now();
+        let performer = Self {
+            run,
+            means,
+            session,
+            live,
+            context,
+            shared,
+            begun,
+            step: None,
+            steps: 0,
+            calls: 0,
+            message: None,
+            thought: None,
+            answer: None,
+            said: String::new(),
+        };
+        (performer, reins)
+    }
+
+    /// Performs the run to its end and tells the session.
+    pub(super) async fn perform(mut self, agent: Arc<dyn Agent>, turn: Turn) {
+        let halt = agent.answer(&turn, &mut self).await;
+        let outcome = match halt {
+            Ok(()) => Outcome::Completed,
+            Err(Halt::Failed(failure)) => Outcome::Failed(failure),
+            // The session knows the reason.
+            Err(Halt::Stopped) => Outcome::Stopped(String::new()),
+        };
+        let finish = self.last_report(outcome);
+        let (session, live) = (self.session.clone(), Arc::clone(&self.live));
+        let subjects = [
+            finish.spoken.as_ref().map(|(message, _)| Subject::Message(message.clone())),
+            finish.thought.as_ref().map(|(step, _)| Subject::Thought(step.clone())),
+        ];
+        // The session task outlives its performers; if it is gone, so is whom this is for.
+        let _ = session.send(Ask::Finish(finish)).await;
+        subjects.iter().flatten().for_each(|subject| live.close(subject));
+    }
+
+    fn last_report(&mut self, outcome: Outcome) -> Finish {
+        let thought =
+            self.thought.take().zip(self.step.as_ref()).map(|(text, (step, _))| (step.clone(), text));
+        Finish {
+            run: self.run.clone(),
+            outcome,
+            spoken: self.message.take(),
+            thought,
+            answer: self.answer.clone(),
+            duration_ms: self.since(self.begun),
+        }
+    }
+
+    fn since(&self, begun: Timestamp) -> u64 {
+        u64::try_from(self.means.clock.now().0 - begun.0).unwrap_or(0)
+    }
+
+    /// Records facts about this run; returns when they are durable.
+    async fn record(&self, events: Vec<RunEvent>) -> Result<(), Halt> {
+        if self.context.cancel.is_cancelled() {
+            return Err(Halt::Stopped);
+        }
+        self.record_for(&self.run, events).await
+    }
+
+    async fn record_for(&self, run: &RunId, events: Vec<RunEvent>) -> Result<(), Halt> {
+        let (reply, answer) = oneshot::channel();
+        let gone = |_| Halt::Stopped;
+        self.session.send(Ask::Record(run.clone(), events, reply)).await.map_err(|_| Halt::Stopped)?;
+        answer.await.map_err(gone)?.map_err(|error| Halt::Failed(unrecorded(&error)))
+    }
+
+    fn new_step(&mut self) -> StepId {
+        self.steps += 1;
+        StepId::parse(&format!("step_{:03}", self.steps)).expect("a short text")
+    }
+
+    /// Opens a step for thinking and speaking, if none is open.
+    async fn ensure_step(&mut self) -> Result<StepId, Halt> {
+        if let Some((step, _)) = &self.step {
+            return Ok(step.clone());
+        }
+        let (kind, title) = if self.steps == 0 {
+            (StepKind::Planning, "Answering")
+        } else {
+            (StepKind::Reasoning, "Going on")
+        };
+        let step = self.new_step();
+        self.record(vec![RunEvent::StepStarted { step: step.clone(), kind, title: title.to_owned() }])
+            .await?;
+        self.step = Some((step.clone(), self.means.clock.now()));
+        Ok(step)
+    }
+
+    /// The thought is complete.
+    async fn end_thought(&mut self) -> Result<(), Halt> {
+        let (Some(text), Some((step, _))) = (self.thought.clone(), self.step.clone()) else { return Ok(()) };
+        self.record(vec![RunEvent::Reasoned { step: step.clone(), text }]).await?;
+        self.thought = None;
+        self.live.close(&Subject::Thought(step));
+        Ok(())
+    }
+
+    /// The message is complete.
+    async fn end_message(&mut self) -> Result<(), Halt> {
+        let Some((message, text)) = self.message.clone() else { return Ok(()) };
+        let event = RunEvent::MessageCompleted { message: message.clone(), text, media: Vec::new() };
+        self.record(vec![event]).await?;
+        self.message = None;
+        self.live.close(&Subject::Message(message.clone()));
+        self.answer = Some(message);
+        Ok(())
+    }
+
+    async fn end_step(&mut self) -> Result<(), Halt> {
+        self.end_thought().await?;
+        self.end_message().await?;
+        let Some((step, begun)) = self.step.take() else { return Ok(()) };
+        let duration_ms = self.since(begun);
+        self.record(vec![RunEvent::StepCompleted { step, summary: String::new(), duration_ms }]).await
+    }
+
+    /// Runs a tool and shows what it puts out while it works.
+    async fn run_tool(&self, call: &ToolCallId, tool: &str, input: &str) -> ToolResult {
+        let subject = Subject::Tool(call.clone());
+        self.live.open(&self.run, subject.clone());
+        let (progress, mut pieces) = progress();
+        let context = Context { progress, ..self.context.clone() };
+        let show = async {
+            while let Some(piece) = pieces.next().await {
+                self.live.push(&subject, &piece);
+            }
+        };
+        let work = async move { self.means.tools.call(tool, input, &context).await };
+        let (result, ()) = tokio::join!(work, show);
+        self.live.close(&subject);
+        result.map(|output| output.text)
+    }
+}
+
+#[async_trait]
+impl Stage for Performer {
+    async fn say(&mut self, text: &str) -> Result<(), Halt> {
+        self.ensure_step().await?;
+        self.end_thought().await?;
+        if self.message.is_none() {
+            let message = MessageId::generate(self.means.ids.next());
+            self.live.open(&self.run, Subject::Message(message.clone()));
+            self.record(vec![RunEvent::MessageStarted { message: message.clone() }]).await?;
+            self.message = Some((message, String::new()));
+            self.said.clear();
+        }
+        if self.context.cancel.is_cancelled() {
+            return Err(Halt::Stopped);
+        }
+        if let Some((message, spoken)) = &mut self.message {
+            spoken.push_str(text);
+            self.said.push_str(text);
+            self.live.push(&Subject::Message(message.clone()), text);
+        }
+        Ok(())
+    }
+
+    async fn think(&mut self, text: &str) -> Result<(), Halt> {
+        self.end_message().await?;
+        let step = self.ensure_step().await?;
+        if self.thought.is_none() {
+            self.live.open(&self.run, Subject::Thought(step.clone()));
+        }
+        self.thought.get_or_insert_default().push_str(text);
+        self.live.push(&Subject::Thought(step), text);
+        if self.context.cancel.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) }
+    }
+
+    async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, Halt> {
+        self.end_step().await?;
+        self.calls += 1;
+        let call = ToolCallId::parse(&format!("call_{}", self.calls)).expect("a short text");
+        let (step, begun) = (self.new_step(), self.means.clock.now());
+        let title = format!("Using {tool}");
+        // Durable before it is run: a tool with effects is never run twice in silence.
+        self.record(vec![
+            RunEvent::StepStarted { step: step.clone(), kind: StepKind::Tool, title },
+            RunEvent::ToolCalled {
+                step: step.clone(),
+                call: call.clone(),
+                tool: tool.to_owned(),
+                input: input.to_owned(),
+            },
+        ])
+        .await?;
+        let result = self.run_tool(&call, tool, input).await;
+        let duration_ms = self.since(begun);
+        let events = match &result {
+            Ok(output) => vec![
+                RunEvent::ToolCompleted { call, output: output.clone(), duration_ms },
+                RunEvent::StepCompleted { step, summary: String::new(), duration_ms },
+            ],
+            Err(failure) => vec![
+                RunEvent::ToolFailed { call, failure: failure.clone(), duration_ms },
+                RunEvent::StepFailed { step, failure: failure.clone(), duration_ms },
+            ],
+        };
+        self.record(events).await?;
+        Ok(result)
+    }
+
+    async fn delegate(
+        &mut self,
+        name: &str,
+        task: &str,
+        agent: &dyn Agent,
+    ) -> Result<Result<String, Failure>, Halt> {
+        self.end_step().await?;
+        let child = RunId::generate(self.means.ids.next());
+        let (name, task) = (name.to_owned(), task.to_owned());
+        self.record(vec![RunEvent::SubagentStarted {
+            child: child.clone(),
+            name: name.clone(),
+            task: task.clone(),
+        }])
+        .await?;
+        let begun = self.means.clock.now();
+        let input = Input { text: task, ..Input::default() };
+        let started = RunEvent::Started {
+            parent: Some(self.run.clone()),
+            agent: AgentId::parse(&name).map_err(|error| Halt::Failed(unusable(&error.to_string())))?,
+            model: None,
+            input: input.clone(),
+            message: MessageId::generate(self.means.ids.next()),
+        };
+        self.record_for(&child, vec![started]).await?;
+        let (mut performer, _reins) = Self::new(
+            child.clone(),
+            Arc::clone(&self.means),
+            self.session.clone(),
+            Arc::clone(&self.live),
+            &self.context,
+        );
+        let turn = Turn { run: child.clone(), input, history: Vec::new(), system: None };
+        let ended = agent.answer(&turn, &mut performer).await;
+        let result = performer.end_as_child(ended, begun).await?;
+        let duration_ms = self.since(begun);
+        self.record(vec![RunEvent::SubagentDone { child, result: result.clone(), duration_ms }]).await?;
+        Ok(result)
+    }
+
+    async fn pause(&mut self, duration: Duration) -> Result<(), Halt> {
+        tokio::select! {
+            () = self.context.cancel.cancelled() => Err(Halt::Stopped),
+            () = tokio::time::sleep(duration) => Ok(()),
+        }
+    }
+
+    fn heard(&mut self) -> Vec<String> {
+        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+}
+
+impl Performer {
+    /// Ends a subagent's run, as a part of the run that delegated.
+    async fn end_as_child(
+        &mut self,
+        ended: Result<(), Halt>,
+        begun: Timestamp,
+    ) -> Result<Result<String, Failure>, Halt> {
+        let duration_ms = self.since(begun);
+        let failure = match ended {
+            Ok(()) => {
+                self.end_step().await?;
+                None
+            }
+            Err(Halt::Failed(failure)) => Some(failure),
+            Err(Halt::Stopped) => return Err(Halt::Stopped),
+        };
+        let ending = match &failure {
+            None => RunEnding::Completed { message: self.answer.clone() },
+            Some(failure) => RunEnding::Failed(failure.clone()),
+        };
+        self.record(vec![RunEvent::Ended { ending, duration_ms }]).await?;
+        Ok(failure.map_or_else(|| Ok(self.said.clone()), Err))
+    }
+}
+
+fn unrecorded(error: &LogError) -> Failure {
+    Failure { code: LOG_UNAVAILABLE.to_owned(), message: error.to_string(), retryable: true }
+}
+
+fn unusable(why: &str) -> Failure {
+    Failure { code: "INVALID_INPUT".to_owned(), message: why.to_owned(), retryable: false }
+}

@@ -1,0 +1,162 @@
+//! What a command would change.
+
+use parlor_vocab::{
+    AgentId, Choice, IdSource, Input, MessageId, Queued, Refusal, RunEvent, RunId, SessionCommand,
+    SessionEvent, SessionReply, WhenBusy,
+};
+
+use super::Session;
+
+/// How many inputs may wait in one session.
+pub const MAX_QUEUED_INPUTS: usize = 16;
+
+/// What is said when nobody gives a reason for a stop.
+const DEFAULT_REASON: &str = "Stopped by user.";
+
+/// What follows from an accepted command.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Appended first.
+    pub events: Vec<SessionEvent>,
+    /// Started only when the events are durable.
+    pub effects: Vec<Effect>,
+    /// What the asker is told.
+    pub reply: SessionReply,
+}
+
+/// Something to be done in the world.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Let the agent perform this run, which has started.
+    Perform(RunId),
+    /// Let the performer of this run hear this.
+    Hear(RunId, String),
+    /// Make the performer of this run stop, for this reason.
+    Halt(RunId, String),
+}
+
+impl Session {
+    /// What `command` would change. `agent` is the one that would answer; it is looked up by the
+    /// caller, who knows what is configured.
+    pub fn decide(
+        &self,
+        command: SessionCommand,
+        agent: &AgentId,
+        ids: &dyn IdSource,
+    ) -> Result<Decision, Refusal> {
+        match command {
+            SessionCommand::Send { input, when_busy } => self.send(input, when_busy, agent, ids),
+            SessionCommand::Stop { run, reason } => self.stop(run, reason),
+            SessionCommand::ClearQueue => Ok(self.clear_queue()),
+            SessionCommand::ClearHistory => self.clear_history(),
+            SessionCommand::Rename { title } => Ok(done(SessionEvent::Renamed { title })),
+            SessionCommand::Choose(choice) => Ok(done(SessionEvent::Chosen(choice))),
+        }
+    }
+
+    fn send(
+        &self,
+        input: Input,
+        when_busy: WhenBusy,
+        agent: &AgentId,
+        ids: &dyn IdSource,
+    ) -> Result<Decision, Refusal> {
+        if let Some(run) = input.key.as_ref().and_then(|key| self.keys.get(key)) {
+            return Ok(Decision {
+                events: vec![],
+                effects: vec![],
+                reply: SessionReply::Started(run.clone()),
+            });
+        }
+        if input.text.trim().is_empty() && input.media.is_empty() {
+            return Err(Refusal::EmptyInput);
+        }
+        match (&self.active, when_busy) {
+            (None, WhenBusy::Steer) => Err(Refusal::NoActiveRun),
+            (None, WhenBusy::Refuse | WhenBusy::Enqueue) => {
+                let run = RunId::generate(ids.next());
+                let event = self.started(run.clone(), input, agent.clone(), ids);
+                let effects = vec![Effect::Perform(run.clone())];
+                Ok(Decision { events: vec![event], effects, reply: SessionReply::Started(run) })
+            }
+            (Some(active), WhenBusy::Refuse) => Err(Refusal::Busy { active: active.clone() }),
+            (Some(_), WhenBusy::Enqueue) => self.enqueue(input, ids),
+            (Some(active), WhenBusy::Steer) => {
+                let message = MessageId::generate(ids.next());
+                let event = RunEvent::Steered { text: input.text.clone(), message };
+                Ok(Decision {
+                    events: self.numbered(active, vec![event]),
+                    effects: vec![Effect::Hear(active.clone(), input.text)],
+                    reply: SessionReply::Steered(active.clone()),
+                })
+            }
+        }
+    }
+
+    /// The event that makes `input` a run.
+    pub(super) fn started(
+        &self,
+        run: RunId,
+        input: Input,
+        agent: AgentId,
+        ids: &dyn IdSource,
+    ) -> SessionEvent {
+        let model = input.choice.model.clone().or_else(|| self.choice.model.clone());
+        let message = MessageId::generate(ids.next());
+        let event = RunEvent::Started { parent: None, agent, model, input, message };
+        SessionEvent::Run { run, sequence: 1, event }
+    }
+
+    fn enqueue(&self, input: Input, ids: &dyn IdSource) -> Result<Decision, Refusal> {
+        if self.queue.len() >= MAX_QUEUED_INPUTS {
+            return Err(Refusal::QueueFull { limit: MAX_QUEUED_INPUTS });
+        }
+        let run = RunId::generate(ids.next());
+        let waiting = self.queue.len() + 1;
+        let events = vec![SessionEvent::Queued(Queued { run: run.clone(), input })];
+        Ok(Decision { events, effects: vec![], reply: SessionReply::Queued { run, waiting } })
+    }
+
+    fn stop(&self, asked: Option<RunId>, reason: Option<String>) -> Result<Decision, Refusal> {
+        let active = self.active.clone().ok_or(Refusal::NoActiveRun)?;
+        if let Some(asked) = asked.filter(|asked| *asked != active) {
+            return Err(Refusal::WrongRun { asked, active });
+        }
+        let reason = reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
+        let reason = reason.unwrap_or(DEFAULT_REASON).to_owned();
+        // Recorded when it has come about: until then the run is as active as before.
+        let effects = vec![Effect::Halt(active.clone(), reason)];
+        Ok(Decision { events: vec![], effects, reply: SessionReply::Stopping(active) })
+    }
+
+    fn clear_queue(&self) -> Decision {
+        let queued: Vec<Queued> = self.queue.iter().cloned().collect();
+        let runs: Vec<RunId> = queued.iter().map(|queued| queued.run.clone()).collect();
+        let events = if runs.is_empty() { vec![] } else { vec![SessionEvent::Unqueued { runs }] };
+        Decision { events, effects: vec![], reply: SessionReply::Unqueued(queued) }
+    }
+
+    fn clear_history(&self) -> Result<Decision, Refusal> {
+        match &self.active {
+            Some(active) => Err(Refusal::Busy { active: active.clone() }),
+            None => Ok(done(SessionEvent::Cleared)),
+        }
+    }
+
+    /// The agent that is asked for, if anybody asked for one: for this input, else for the session.
+    pub fn wanted_agent<'a>(&'a self, choice: &'a Choice) -> Option<&'a AgentId> {
+        choice.agent.as_ref().or(self.choice.agent.as_ref())
+    }
+
+    /// Gives each of `events` its number in `run`.
+    pub(super) fn numbered(&self, run: &RunId, events: Vec<RunEvent>) -> Vec<SessionEvent> {
+        let last = self.open.get(run).map_or(0, |open| open.sequence);
+        let numbers = last + 1..;
+        let with_number = numbers.zip(events);
+        with_number.map(|(sequence, event)| SessionEvent::Run { run: run.clone(), sequence, event }).collect()
+    }
+}
+
+fn done(event: SessionEvent) -> Decision {
+    Decision { events: vec![event], effects: vec![], reply: SessionReply::Done }
+}

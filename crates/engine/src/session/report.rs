@@ -1,0 +1,163 @@
+//! What follows from what a performer reports: steps on the way, and the end.
+
+use parlor_vocab::{
+    AgentId, Failure, IdSource, MessageId, RunEnding, RunEvent, RunId, Scope, SessionEvent, StepId,
+};
+
+use super::{Effect, OpenRun, Session};
+
+/// The code of a run that was cut off by the end of the process.
+const RUN_INTERRUPTED: &str = "RUN_INTERRUPTED";
+/// The code of steps and tools that were open when their run was stopped.
+const CANCELLED: &str = "CANCELLED";
+
+/// How a performance ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finish {
+    /// Which run.
+    pub run: RunId,
+    /// How.
+    pub outcome: Outcome,
+    /// The message that was being spoken: its id and all of its text.
+    pub spoken: Option<(MessageId, String)>,
+    /// The thought that was being thought: its step and all of its text.
+    pub thought: Option<(StepId, String)>,
+    /// The answer: the last message that was completed before, if `spoken` is none.
+    pub answer: Option<MessageId>,
+    /// How long the run took.
+    pub duration_ms: u64,
+}
+
+/// The three ways to end.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The agent is done.
+    Completed,
+    /// The agent cannot go on.
+    Failed(Failure),
+    /// It was stopped, for this reason.
+    Stopped(String),
+}
+
+impl Session {
+    /// Records what happened in a run. Nothing if the run is over or was never there: its performer
+    /// is late, and one end is enough.
+    pub fn record(&self, run: &RunId, events: Vec<RunEvent>) -> Vec<SessionEvent> {
+        let starts = matches!(events.first(), Some(RunEvent::Started { .. }));
+        if !starts && !self.open.contains_key(run) {
+            return Vec::new();
+        }
+        self.numbered(run, events)
+    }
+
+    /// Ends a run: closes what is open, says how it ended, and starts the input that waited next.
+    /// `next_agent` answers that one.
+    pub fn finish(
+        &self,
+        finish: Finish,
+        next_agent: &AgentId,
+        ids: &dyn IdSource,
+    ) -> (Vec<SessionEvent>, Vec<Effect>) {
+        let Some(open) = self.open.get(&finish.run) else { return (Vec::new(), Vec::new()) };
+        let Finish { run, outcome, spoken, thought, answer, duration_ms } = finish;
+        let mut events = Vec::new();
+        if let Some((step, text)) = thought {
+            events.push(RunEvent::Reasoned { step, text });
+        }
+        let spoken_id = spoken.as_ref().map(|(message, _)| message.clone());
+        if let Some((message, text)) = spoken {
+            events.push(RunEvent::MessageCompleted { message, text, media: Vec::new() });
+        }
+        let reason = match &outcome {
+            Outcome::Completed => None,
+            Outcome::Failed(failure) => Some(failure.clone()),
+            Outcome::Stopped(reason) => Some(cancelled(reason)),
+        };
+        events.extend(closings(open, reason.as_ref(), duration_ms));
+        let ending = match outcome {
+            Outcome::Completed => RunEnding::Completed { message: spoken_id.or(answer) },
+            Outcome::Failed(failure) => {
+                events.push(RunEvent::ErrorRaised { scope: Scope::Run, failure: failure.clone() });
+                RunEnding::Failed(failure)
+            }
+            Outcome::Stopped(reason) => {
+                let message = MessageId::generate(ids.next());
+                let (text, media) = (reason.clone(), Vec::new());
+                events.push(RunEvent::MessageCompleted { message: message.clone(), text, media });
+                RunEnding::Stopped { reason, message }
+            }
+        };
+        events.push(RunEvent::Ended { ending, duration_ms });
+        let mut events = self.numbered(&run, events);
+        let mut effects = Vec::new();
+        if self.active.as_ref() == Some(&run) {
+            events.splice(0..0, self.end_subagents(&run, duration_ms));
+        }
+        if self.active.as_ref() == Some(&run) {
+            self.start_next(next_agent, ids, &mut events, &mut effects);
+        }
+        (events, effects)
+    }
+
+    /// What a session needs when it is opened again: a run that was alive when its process died is
+    /// ended, and what waited goes on.
+    pub fn recover(&self, next_agent: &AgentId, ids: &dyn IdSource) -> (Vec<SessionEvent>, Vec<Effect>) {
+        let failure = Failure {
+            code: RUN_INTERRUPTED.to_owned(),
+            message: "The run was cut off when its process ended. Send the input again to retry.".to_owned(),
+            retryable: true,
+        };
+        let Some(run) = self.active.clone() else {
+            let (mut events, mut effects) = (Vec::new(), Vec::new());
+            self.start_next(next_agent, ids, &mut events, &mut effects);
+            return (events, effects);
+        };
+        let outcome = Outcome::Failed(failure);
+        let finish = Finish { run, outcome, spoken: None, thought: None, answer: None, duration_ms: 0 };
+        self.finish(finish, next_agent, ids)
+    }
+
+    /// Subagents end before the run that they work for.
+    fn end_subagents(&self, run: &RunId, duration_ms: u64) -> Vec<SessionEvent> {
+        let failure = cancelled("The run that it worked for is over.");
+        let others = self.open.iter().filter(|(other, _)| *other != run);
+        others
+            .flat_map(|(other, open)| {
+                let mut events = closings(open, Some(&failure), duration_ms);
+                events.push(RunEvent::Ended { ending: RunEnding::Failed(failure.clone()), duration_ms });
+                self.numbered(other, events)
+            })
+            .collect()
+    }
+
+    fn start_next(
+        &self,
+        agent: &AgentId,
+        ids: &dyn IdSource,
+        events: &mut Vec<SessionEvent>,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(next) = self.queue.front() {
+            events.push(self.started(next.run.clone(), next.input.clone(), agent.clone(), ids));
+            effects.push(Effect::Perform(next.run.clone()));
+        }
+    }
+}
+
+/// The ends of what a run has open.
+fn closings(open: &OpenRun, reason: Option<&Failure>, duration_ms: u64) -> Vec<RunEvent> {
+    let call_ends = open.calls.iter().map(|call| RunEvent::ToolFailed {
+        call: call.clone(),
+        failure: reason.cloned().unwrap_or_else(|| cancelled("The run is over.")),
+        duration_ms,
+    });
+    let step_ends = open.steps.iter().map(|step| match reason.cloned() {
+        None => RunEvent::StepCompleted { step: step.clone(), summary: String::new(), duration_ms },
+        Some(failure) => RunEvent::StepFailed { step: step.clone(), failure, duration_ms },
+    });
+    call_ends.chain(step_ends).collect()
+}
+
+fn cancelled(reason: &str) -> Failure {
+    Failure { code: CANCELLED.to_owned(), message: reason.to_owned(), retryable: false }
+}

@@ -1,0 +1,152 @@
+//! Watching a session: what has happened from any place in its log on, then what happens.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parlor_log::{EventLog, LogError};
+use parlor_vocab::{Entry, RunEvent, RunId, Seq, SessionEvent, SessionId};
+use tokio::sync::watch;
+
+use crate::live::{Live, Subject};
+
+/// How many events are read at a time.
+const READ_EVENTS: usize = 256;
+
+/// What a watcher sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A fact.
+    Entry(Box<Entry>),
+    /// A piece of a text that is being written. Deltas of one subject, put together, are the text
+    /// that its completing event holds; only a tool's result is told in other words.
+    Delta {
+        /// The run it belongs to.
+        run: RunId,
+        /// What it is a piece of.
+        subject: Subject,
+        /// The piece.
+        text: String,
+    },
+}
+
+/// One who watches. It holds a place in the log and nothing is kept for it.
+pub struct Watcher {
+    log: Arc<dyn EventLog>,
+    session: SessionId,
+    place: Seq,
+    heads: watch::Receiver<Seq>,
+    live: Arc<Live>,
+    changes: watch::Receiver<u64>,
+    read: VecDeque<Entry>,
+    /// Texts that have begun, with how many of their bytes were shown.
+    open: HashMap<Subject, usize>,
+    /// What is to be seen next.
+    due: VecDeque<Seen>,
+}
+
+impl Watcher {
+    pub(crate) fn new(log: Arc<dyn EventLog>, session: SessionId, after: Seq, live: Arc<Live>) -> Self {
+        let heads = log.head(&session);
+        let changes = live.changes();
+        Self {
+            log,
+            session,
+            place: after,
+            heads,
+            live,
+            changes,
+            read: VecDeque::new(),
+            open: HashMap::new(),
+            due: VecDeque::new(),
+        }
+    }
+
+    /// Waits for the next thing to see. Cancel safe.
+    pub async fn next(&mut self) -> Result<Seen, LogError> {
+        loop {
+            if let Some(seen) = self.due.pop_front() {
+                return Ok(seen);
+            }
+            if let Some(entry) = self.read.pop_front() {
+                self.on_entry(entry);
+                continue;
+            }
+            // Marked before looking, so that what comes in between wakes us below.
+            self.heads.mark_unchanged();
+            self.changes.mark_unchanged();
+            self.read = self.log.read(&self.session, self.place, READ_EVENTS).await?.into();
+            if let Some(last) = self.read.back() {
+                self.place = last.seq;
+                continue;
+            }
+            if let Some(delta) = self.delta() {
+                return Ok(delta);
+            }
+            // An error means that the log is gone, and nothing will ever wake us.
+            tokio::select! {
+                changed = self.heads.changed() => if changed.is_err() { std::future::pending().await },
+                changed = self.changes.changed() => if changed.is_err() { std::future::pending().await },
+            }
+        }
+    }
+
+    fn on_entry(&mut self, entry: Entry) {
+        if let SessionEvent::Run { run, event, .. } = &entry.event {
+            match event {
+                RunEvent::MessageStarted { message } => {
+                    self.open.insert(Subject::Message(message.clone()), 0);
+                }
+                RunEvent::MessageCompleted { message, text, .. } => {
+                    self.complete(run, Subject::Message(message.clone()), text);
+                }
+                RunEvent::StepStarted { step, .. } => {
+                    self.open.insert(Subject::Thought(step.clone()), 0);
+                }
+                RunEvent::Reasoned { step, text } => {
+                    let subject = Subject::Thought(step.clone());
+                    self.complete(run, subject.clone(), text);
+                    // The agent may think again in the same step.
+                    self.open.insert(subject, 0);
+                }
+                RunEvent::StepCompleted { step, .. } | RunEvent::StepFailed { step, .. } => {
+                    self.open.remove(&Subject::Thought(step.clone()));
+                }
+                RunEvent::ToolCalled { call, .. } => {
+                    self.open.insert(Subject::Tool(call.clone()), 0);
+                }
+                RunEvent::ToolCompleted { call, .. } | RunEvent::ToolFailed { call, .. } => {
+                    self.open.remove(&Subject::Tool(call.clone()));
+                }
+                RunEvent::Started { .. }
+                | RunEvent::Steered { .. }
+                | RunEvent::StepUpdated { .. }
+                | RunEvent::ToolProgressed { .. }
+                | RunEvent::SubagentStarted { .. }
+                | RunEvent::SubagentUpdated { .. }
+                | RunEvent::SubagentDone { .. }
+                | RunEvent::ErrorRaised { .. }
+                | RunEvent::Consumed { .. }
+                | RunEvent::Ended { .. } => {}
+            }
+        }
+        self.due.push_back(Seen::Entry(Box::new(entry)));
+    }
+
+    /// A text is complete: what was not shown of it comes before its event.
+    fn complete(&mut self, run: &RunId, subject: Subject, text: &str) {
+        let Some(shown) = self.open.remove(&subject) else { return };
+        if let Some(rest) = text.get(shown..).filter(|rest| !rest.is_empty()) {
+            self.due.push_back(Seen::Delta { run: run.clone(), subject, text: rest.to_owned() });
+        }
+    }
+
+    fn delta(&mut self) -> Option<Seen> {
+        for (subject, shown) in &mut self.open {
+            if let Some((run, text)) = self.live.since(subject, *shown) {
+                *shown += text.len();
+                return Some(Seen::Delta { run, subject: subject.clone(), text });
+            }
+        }
+        None
+    }
+}

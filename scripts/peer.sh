@@ -5,7 +5,7 @@ cd "$(dirname "$0")/../bench"
 
 if [ ! -f node_modules/.package-lock.json ]; then
   echo "bench: installing the peer, npm package @openai/codex" >&2
-  npm ci --loglevel=error --no-audit --no-fund
+  npm ci --loglevel=error --no-audit --no-fund >/dev/null
 fi
 program=$(find node_modules/@openai -type f -name codex -perm -u+x -print -quit)
 if [ -z "$program" ]; then

@@ -28,5 +28,5 @@ done
 # npm writes this file last: a folder without it was never finished.
 if [ ! -f tests/json-suite/node_modules/.package-lock.json ]; then
   echo "setup: installing npm packages for tests/json-suite"
-  npm ci --loglevel=error --no-audit --no-fund --prefix tests/json-suite
+  npm ci --loglevel=error --no-audit --no-fund --prefix tests/json-suite >/dev/null
 fi

@@ -7,7 +7,7 @@ use codex_exec_server::{
 
 async fn client() -> ExecServerClient {
     let server = ExecServerLaunchCommand::new(env!("CARGO_BIN_EXE_codex-exec-server"));
-    ExecServerClient::spawn(server).await.unwrap()
+    ExecServerClient::spawn(server).await.expect("the server starts")
 }
 
 fn shell(id: &str, text: &str) -> ExecParams {

@@ -74,7 +74,7 @@ async fn a_full_disk_is_said_to_be_full_and_the_log_goes_on_when_there_is_room()
     assert_eq!(texts(&log, "t").await, ["small"]);
     let again = log.append(&lease, head, &[draft("x".repeat(100_000))]).await;
     assert!(matches!(again, Err(LogError::Full { .. })), "{again:?}");
-    // A lease that is dropped now cannot be given back yet.
+    // Dropped while the disk is full: given back now or later, but not forgotten.
     drop(other);
 
     std::fs::remove_file(&ballast).unwrap();

@@ -59,6 +59,57 @@ async fn a_refused_append_does_not_harm_those_that_share_its_transaction() {
 }
 
 #[tokio::test]
+async fn an_append_that_breaks_the_transaction_does_not_harm_those_that_share_it() {
+    let home = tempfile::tempdir().unwrap();
+    let log = open(home.path()).unwrap();
+    let other = database(home.path());
+    let mut leases = Vec::new();
+    for name in ["before", "poison", "after"] {
+        leases.push(log.acquire(&session(name)).await.unwrap());
+    }
+    // As a full disk does, this ends the whole transaction, not only the statement.
+    let trigger = "CREATE TRIGGER t BEFORE INSERT ON events WHEN new.body LIKE '%poison%'
+                   BEGIN SELECT RAISE(ROLLBACK, 'no'); END; BEGIN IMMEDIATE";
+    other.execute_batch(trigger).unwrap();
+    let new: Vec<_> = leases.iter().map(|lease| [draft(lease.session().as_str())]).collect();
+    let pairs = leases.iter().zip(&new);
+    let mut appends: Vec<_> = pairs.map(|(lease, new)| log.append(lease, Seq::START, new)).collect();
+    // Wherever the writer cuts them in two, the middle one has company.
+    for append in &mut appends {
+        assert!(append.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    other.execute_batch("COMMIT").unwrap();
+    let mut results = Vec::new();
+    for append in appends {
+        results.push(append.await);
+    }
+    assert!(matches!(results[..], [Ok(Seq(1)), Err(LogError::Database { .. }), Ok(Seq(1))]), "{results:?}");
+    for name in ["before", "after"] {
+        assert_eq!(texts(&log, name).await, [name]);
+    }
+    assert!(matches!(log.session(&session("poison")).await, Err(LogError::UnknownSession(_))));
+}
+
+#[tokio::test]
+async fn a_lease_that_could_not_be_given_back_is_given_back_later() {
+    let home = tempfile::tempdir().unwrap();
+    let log = open(home.path()).unwrap();
+    let (dropped, kept) =
+        (log.acquire(&session("s")).await.unwrap(), log.acquire(&session("t")).await.unwrap());
+    let other = database(home.path());
+    let trigger = "CREATE TRIGGER t BEFORE DELETE ON leases BEGIN SELECT RAISE(ABORT, 'no'); END";
+    other.execute_batch(trigger).unwrap();
+    drop(dropped);
+    // Comes after the giving back, and does not suffer from it.
+    log.append(&kept, Seq::START, &[draft("a")]).await.unwrap();
+    let refused = log.acquire(&session("s")).await;
+    assert!(matches!(refused, Err(LogError::Held { .. })), "{refused:?}");
+    other.execute_batch("DROP TRIGGER t").unwrap();
+    log.append(&kept, Seq(1), &[draft("b")]).await.unwrap();
+    open(home.path()).unwrap().acquire(&session("s")).await.unwrap();
+}
+
+#[tokio::test]
 async fn only_the_owner_can_read_the_files() {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("a/b");

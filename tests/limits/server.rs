@@ -127,7 +127,9 @@ impl Server {
     /// Starts a process and returns its pid.
     pub(crate) async fn start_known(&mut self, name: &str, script: &str, tty: bool) -> u32 {
         let line = self.start_ready(name, &format!("echo $$; {script}"), tty).await;
-        line.parse().expect("the pid is a number")
+        // It may go on to talk in the same breath.
+        let first = line.lines().next().unwrap_or_default();
+        first.parse().expect("the pid is a number")
     }
 
     /// The line that the process `name` is saying.

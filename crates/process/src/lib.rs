@@ -1,6 +1,6 @@
 //! Child processes on a terminal or on pipes: start, write, resize, end, and hear of them.
 //!
-//! A process here is a whole process group, and when it is told to end, its whole session. Its output is read in large pieces and handed to a
+//! A process here is a whole process group, on a terminal its whole session when it is told to end. Its output is read in large pieces and handed to a
 //! bounded channel, so a consumer that stops receiving slows the child down and costs no memory.
 //! [`News::Exited`] is the last word on a process: all its output came before, and nothing of its
 //! group is left.

@@ -1,6 +1,7 @@
 //! The life of one process, as one task: it passes output on, feeds standard input, ends the
 //! group when asked, and reports the end after everything else.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +65,7 @@ impl Supervisor {
                     self.theirs = None;
                     answers.extend(self.shared.close_input().into_iter().map(News::WriteLost));
                     // Who was told to end and has nobody left needs no grace.
-                    killed |= kill_at.is_some() && living_groups(self.pid).is_empty();
+                    killed |= kill_at.is_some() && self.is_alone();
                 }
                 accepted = feed(terminal, &self.shared), if terminal.is_some() => {
                     answers.extend(accepted.into_iter().map(News::WriteAccepted));
@@ -83,11 +84,11 @@ impl Supervisor {
                             self.ask_to_end();
                         }
                         kill_at = Some(kill_at.map_or(by, |before| before.min(by)));
-                        killed |= ending.is_some() && living_groups(self.pid).is_empty();
+                        killed |= ending.is_some() && self.is_alone();
                     }
                 }
                 () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() && !killed => {
-                    self.signal_session(Signal::KILL);
+                    self.signal(&[Signal::KILL]);
                     killed = true;
                 }
             }
@@ -99,9 +100,9 @@ impl Supervisor {
     /// as the child is not reaped its number cannot be given to another group or session.
     async fn finish(self, ending: Ending, was_told_to_end: bool) {
         if was_told_to_end {
-            self.signal_session(Signal::KILL);
+            self.signal(&[Signal::KILL]);
             let deadline = Instant::now() + GROUP_END_WAIT;
-            while !living_groups(self.pid).is_empty() && Instant::now() < deadline {
+            while self.terminal.is_some() && !self.is_alone() && Instant::now() < deadline {
                 sleep(GROUP_END_LOOK).await;
             }
         } else {
@@ -120,21 +121,28 @@ impl Supervisor {
     /// ignore TERM and obey HUP, and who is stopped must go on to hear either.
     fn ask_to_end(&self) {
         if self.terminal.is_some() {
-            self.signal_session(Signal::HUP);
+            self.signal(&[Signal::HUP, Signal::TERM, Signal::CONT]);
+        } else {
+            self.signal(&[Signal::TERM, Signal::CONT]);
         }
-        self.signal_session(Signal::TERM);
-        self.signal_session(Signal::CONT);
     }
 
-    /// Signals all groups of the child's session, its own first.
-    fn signal_session(&self, signal: Signal) {
-        // An error means that nobody is left in the group, which is what a signal is for.
-        let _ = kill_process_group(self.pid, signal);
-        for group in living_groups(self.pid) {
-            if group != self.pid {
-                let _ = kill_process_group(group, signal);
+    /// Signals the child's group; on a terminal, where shells give each job a group of its own, all
+    /// groups of its session.
+    fn signal(&self, signals: &[Signal]) {
+        let jobs = if self.terminal.is_some() { living_groups(self.pid) } else { HashSet::new() };
+        for signal in signals {
+            // An error means that nobody is left in the group, which is what a signal is for.
+            let _ = kill_process_group(self.pid, *signal);
+            for job in jobs.iter().filter(|job| **job != self.pid) {
+                let _ = kill_process_group(*job, *signal);
             }
         }
+    }
+
+    /// Whether nobody is left in the session, as far as that is looked at: only on a terminal.
+    fn is_alone(&self) -> bool {
+        self.terminal.is_some() && living_groups(self.pid).is_empty()
     }
 }
 

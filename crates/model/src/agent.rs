@@ -56,7 +56,7 @@ pub trait Stage: Send {
     /// Calls a tool with `input`, which is JSON text, and waits for what it gives back.
     async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, Halt>;
 
-    /// Lets another agent perform `turn` as a subagent named `name`, as a part of this run. Gives
+    /// Lets another agent answer `task` as a subagent named `name`, as a part of this run. Gives
     /// back what it said last.
     async fn delegate(
         &mut self,

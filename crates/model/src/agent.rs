@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, Input, Message, RunId};
+use parlor_vocab::{Failure, Input, Passage, RunId, Usage};
+
+use crate::digest::digest;
 
 /// Something that answers. It is shared by all sessions, so it keeps nothing between turns.
 #[async_trait]
@@ -14,6 +16,12 @@ pub trait Agent: Send + Sync {
     /// Performs one turn. Returning `Ok` completes the run with what was said last;
     /// [`Halt::Failed`] fails it; [`Halt::Stopped`] is passed on from the stage.
     async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt>;
+
+    /// Says in few words what has happened, to stand in the place of `history`. Given up by being
+    /// dropped. An agent that cannot write one itself gets a list of what was said.
+    async fn summarize(&self, history: &[Passage]) -> Result<String, Failure> {
+        Ok(digest(history))
+    }
 }
 
 /// What a turn is about.
@@ -24,9 +32,11 @@ pub struct Turn {
     /// What was said.
     pub input: Input,
     /// What was said before, oldest first, without `input`.
-    pub history: Vec<Message>,
+    pub history: Vec<Passage>,
     /// Instructions that come before everything else.
     pub system: Option<String>,
+    /// The model that was chosen, if any was.
+    pub model: Option<String>,
 }
 
 /// Why a performance ends early.
@@ -64,6 +74,9 @@ pub trait Stage: Send {
         task: &str,
         agent: &dyn Agent,
     ) -> Result<Result<String, Failure>, Halt>;
+
+    /// Notes what a model call consumed, and of which model.
+    async fn consume(&mut self, usage: Usage, model: Option<&str>) -> Result<(), Halt>;
 
     /// Waits.
     async fn pause(&mut self, duration: Duration) -> Result<(), Halt>;

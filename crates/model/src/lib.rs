@@ -7,6 +7,7 @@
 //! `docs/agents.md` describes the agents for those who use them.
 
 mod agent;
+mod digest;
 mod local;
 mod quote;
 mod script;
@@ -26,6 +27,12 @@ pub const TICK: Duration = Duration::from_millis(100);
 
 /// How much of a message is quoted in an answer to it.
 pub const MAX_QUOTE_CHARS: usize = 200;
+
+/// How much of each message is kept in a summary that no model wrote.
+pub const DIGEST_MESSAGE_CHARS: usize = 200;
+
+/// How many messages are kept in such a summary: the last ones.
+pub const DIGEST_MESSAGES: usize = 40;
 
 /// The largest script file.
 pub const MAX_SCRIPT_BYTES: usize = 1 << 20;

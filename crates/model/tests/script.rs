@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Act, Recorder, perform, perform_and_stop_everywhere};
 use parlor_model::{Agent, Halt, MAX_QUOTE_CHARS, MAX_STEP_BYTES, ScriptAgent};
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, Usage};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -98,6 +98,15 @@ fn the_script_of_the_design_is_a_script() {
     assert_eq!(end, Err(Halt::Failed(failed("NOT_FOUND", "no such host"))));
     assert_eq!(stage.acts.len(), 7);
     assert_eq!(stage.acts[4], Act::Call("shell".to_owned(), json!({"command": "echo a b"})));
+}
+
+#[test]
+fn usage_is_reported_with_the_chosen_model() {
+    let agent = script("otherwise.steps = [ { usage = { input = 812, output = 64, cache_read = 3 } } ]");
+    let (stage, end) = perform_and_stop_everywhere(&agent, "x");
+    assert_eq!(end, Ok(()));
+    let usage = Usage { input_tokens: 812, output_tokens: 64, cache_read_tokens: 3, ..Usage::default() };
+    assert_eq!(stage.acts, [Act::Consume(usage, Some("m1".to_owned()))]);
 }
 
 #[test]

@@ -32,8 +32,8 @@ fn wrong_step(step: &str) -> String {
 fn a_step_has_known_members_of_the_right_type() {
     assert_eq!(
         wrong_step("sya = 'x'"),
-        "unknown field `sya`, expected one of `think`, `say`, `wait_ms`, `tool`, `args`, `subagent`, `task`, \
-         `steps`, `fail`, `code`"
+        "unknown field `sya`, expected one of `think`, `say`, `wait_ms`, `usage`, `tool`, `args`, \
+         `subagent`, `task`, `steps`, `fail`, `code`"
     );
     assert_eq!(wrong_step("say = 1"), "invalid type: integer `1`, expected a string");
     assert_eq!(wrong_step("wait_ms = -1"), "invalid value: integer `-1`, expected u64");
@@ -47,8 +47,11 @@ fn a_step_is_of_one_kind() {
         wrong_step("subagent = 'x', task = '', steps = [], fail = ''"),
         "`subagent` and `fail` are two steps"
     );
-    assert_eq!(wrong_step(""), "a step is one of think, say, wait_ms, tool, subagent and fail");
-    assert_eq!(wrong_step("args = {}"), "a step is one of think, say, wait_ms, tool, subagent and fail");
+    assert_eq!(wrong_step(""), "a step is one of think, say, wait_ms, usage, tool, subagent and fail");
+    assert_eq!(
+        wrong_step("args = {}"),
+        "a step is one of think, say, wait_ms, usage, tool, subagent and fail"
+    );
 }
 
 #[test]
@@ -208,7 +211,7 @@ fn the_page_names_every_limit() {
     let source = include_str!("../src/lib.rs");
     let names = source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split(':').next());
     let names: Vec<&str> = names.filter(|name| !["TICK", "MAX_QUOTE_CHARS"].contains(name)).collect();
-    assert_eq!(names.len(), 7, "the constants are not found any more: {names:?}");
+    assert_eq!(names.len(), 9, "the constants are not found any more: {names:?}");
     for name in names {
         assert!(page.contains(&format!("| `{name}` |")), "docs/agents.md does not mention {name}");
     }

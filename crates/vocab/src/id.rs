@@ -100,8 +100,9 @@ id!(
 );
 
 id!(
-    /// One call of a tool, unique within the run.
-    ToolCallId
+    /// One call of a tool, unique everywhere.
+    ToolCallId,
+    "call_"
 );
 
 id!(

@@ -19,7 +19,8 @@ pub use id::{
 pub use process::{Command, Ending, Event, Reply, StartProcess, Stdio, Stream};
 pub use refusal::Refusal;
 pub use session::{
-    Birth, Choice, Failure, Fork, Input, Media, Message, Queued, Reasoning, Role, RunEnding, Usage,
+    Birth, Choice, Failure, Fork, Input, Media, Message, Passage, Queued, Reasoning, Role, RunEnding,
+    ToolUse, Usage,
 };
 pub use talk::{SessionCommand, SessionReply, WhenBusy};
 pub use time::{Clock, IdSource, Timestamp, UniqueNumber};

@@ -1,6 +1,6 @@
 //! Why a command was turned down.
 
-use crate::{AgentId, ProcessId, RunId, SessionId};
+use crate::{AgentId, MessageId, ProcessId, RunId, SessionId};
 
 /// Why the engine turned a command down.
 ///
@@ -92,6 +92,27 @@ pub enum Refusal {
         /// The one that is active.
         active: RunId,
     },
+    /// As many runs are active as may be.
+    #[error("{limit} runs are active, which is the limit; wait for one to end, or stop one")]
+    TooManyRuns {
+        /// How many may be active.
+        limit: usize,
+    },
+    /// The session is being compacted.
+    #[error("the session is being compacted; wait for it, or stop it")]
+    Compacting,
+    /// Processes that the session sent to the background are running.
+    #[error("the session has processes in the background; end them first")]
+    BackgroundProcesses,
+    /// The session could not be compacted, and is as it was.
+    #[error("the session was not compacted: {reason}")]
+    NotCompacted {
+        /// Why.
+        reason: String,
+    },
+    /// The session has no such message.
+    #[error("the session has no message {0}")]
+    UnknownMessage(MessageId),
     /// No agent of that name is configured.
     #[error("no agent {0} is configured")]
     UnknownAgent(AgentId),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{AgentId, MediaId, MessageId, RunId};
+use crate::{AgentId, MediaId, MessageId, RunId, ToolCallId};
 
 /// How hard a model is to think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +110,30 @@ pub struct Message {
     pub media: Vec<Media>,
 }
 
+/// What a session's agent and its people can look back on, piece by piece.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// Somebody spoke.
+    Message(Message),
+    /// The agent used a tool.
+    ToolUse(ToolUse),
+    /// A run ended here before its work was done: it failed or was stopped.
+    BrokenOff(RunEnding),
+}
+
+/// A call of a tool and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolUse {
+    /// The call.
+    pub call: ToolCallId,
+    /// The tool.
+    pub tool: String,
+    /// Its input, as JSON text.
+    pub input: String,
+    /// What it gave back; none while it works.
+    pub result: Option<Result<String, Failure>>,
+}
+
 /// What a run consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -123,6 +147,20 @@ pub struct Usage {
     pub cache_write_tokens: u64,
     /// What it cost, in millionths of a dollar, where prices are known.
     pub cost_micros: u64,
+}
+
+impl Usage {
+    /// This and that together.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(more.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(more.output_tokens),
+            cache_read_tokens: self.cache_read_tokens.saturating_add(more.cache_read_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(more.cache_write_tokens),
+            cost_micros: self.cost_micros.saturating_add(more.cost_micros),
+        }
+    }
 }
 
 /// How a run ended.

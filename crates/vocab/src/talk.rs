@@ -1,6 +1,6 @@
 //! What can be asked of a session, and what it says to that.
 
-use crate::{Choice, Input, Queued, RunId};
+use crate::{Choice, Input, Message, Queued, RunId};
 
 /// Something that a door wants of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,12 @@ pub enum SessionCommand {
     ClearQueue,
     /// Forget all messages. Only while nothing runs.
     ClearHistory,
+    /// Put a summary in the place of older messages. Only while nothing runs; answered when it is
+    /// done, and given up by a stop.
+    Compact {
+        /// How many of the last messages stay as they are.
+        keep: usize,
+    },
     /// Give it another title.
     Rename {
         /// The new one.
@@ -62,6 +68,8 @@ pub enum SessionReply {
     Stopping(RunId),
     /// These inputs will not run.
     Unqueued(Vec<Queued>),
+    /// This stands in the place of older messages.
+    Compacted(Message),
     /// Done.
     Done,
 }

@@ -71,6 +71,11 @@ pub(super) fn of_refusal(refusal: &Refusal) -> ErrorObject {
         | Refusal::QueueFull { .. }
         | Refusal::NoActiveRun
         | Refusal::WrongRun { .. }
+        | Refusal::TooManyRuns { .. }
+        | Refusal::Compacting
+        | Refusal::BackgroundProcesses
+        | Refusal::NotCompacted { .. }
+        | Refusal::UnknownMessage(_)
         | Refusal::UnknownAgent(_) => INVALID_REQUEST,
         Refusal::RelativeFolder(_) => INVALID_PARAMS,
         Refusal::StdinGone(_)

@@ -100,7 +100,7 @@ pub enum Flaw {
     #[error("{0}")]
     Capture(String),
     /// A step does nothing.
-    #[error("a step is one of think, say, wait_ms, tool, subagent and fail")]
+    #[error("a step is one of think, say, wait_ms, usage, tool, subagent and fail")]
     NoKind,
     /// A step does two things.
     #[error("`{0}` and `{1}` are two steps")]

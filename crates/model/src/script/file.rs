@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use parlor_vocab::Usage;
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 
@@ -42,6 +43,7 @@ struct StepText {
     think: Option<String>,
     say: Option<String>,
     wait_ms: Option<u64>,
+    usage: Option<UsageText>,
     tool: Option<String>,
     args: Option<toml::Table>,
     subagent: Option<String>,
@@ -49,6 +51,35 @@ struct StepText {
     steps: Option<Vec<toml::Table>>,
     fail: Option<String>,
     code: Option<String>,
+}
+
+/// What a model call would have consumed.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UsageText {
+    #[serde(default)]
+    input: u64,
+    #[serde(default)]
+    output: u64,
+    #[serde(default)]
+    cache_read: u64,
+    #[serde(default)]
+    cache_write: u64,
+    /// In millionths of a dollar.
+    #[serde(default)]
+    cost_micros: u64,
+}
+
+impl From<UsageText> for Usage {
+    fn from(text: UsageText) -> Self {
+        Self {
+            input_tokens: text.input,
+            output_tokens: text.output,
+            cache_read_tokens: text.cache_read,
+            cache_write_tokens: text.cache_write,
+            cost_micros: text.cost_micros,
+        }
+    }
 }
 
 /// Reads the text of a script.
@@ -137,6 +168,7 @@ impl Reader<'_> {
                 }
                 Step::Wait(wait)
             }
+            StepText { usage: Some(usage), .. } => Step::Consume(usage.into()),
             StepText { tool: Some(name), args, .. } => Step::Tool {
                 name: self.template(&name)?,
                 args: Argument::object(args.unwrap_or_default(), self.highest)?,
@@ -171,6 +203,7 @@ fn kind(step: &StepText) -> Result<&'static str, Flaw> {
         ("think", step.think.is_some()),
         ("say", step.say.is_some()),
         ("wait_ms", step.wait_ms.is_some()),
+        ("usage", step.usage.is_some()),
         ("tool", step.tool.is_some()),
         ("subagent", step.subagent.is_some()),
         ("fail", step.fail.is_some()),

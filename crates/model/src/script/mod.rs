@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, Usage};
 use regex::Regex;
 
 use crate::quote::cut;
@@ -49,6 +49,7 @@ enum Step {
     Think(Template),
     Say(Template),
     Wait(Duration),
+    Consume(Usage),
     Tool { name: Template, args: Argument },
     Subagent { name: Template, task: Template, steps: Vec<Step> },
     Fail { message: Template, code: Template },
@@ -96,10 +97,10 @@ impl Agent for ScriptAgent {
             // A capture that took no part in the match is empty.
             let captures: Vec<&str> =
                 captures.iter().map(|capture| capture.map_or("", |capture| capture.as_str())).collect();
-            return perform(&cue.steps, &captures, stage).await;
+            return perform(&cue.steps, &captures, turn.model.as_deref(), stage).await;
         }
         match &self.script.otherwise {
-            Some(steps) => perform(steps, &[prompt], stage).await,
+            Some(steps) => perform(steps, &[prompt], turn.model.as_deref(), stage).await,
             None => {
                 let prompt = cut(prompt, MAX_QUOTE_CHARS);
                 let answer =
@@ -110,7 +111,12 @@ impl Agent for ScriptAgent {
     }
 }
 
-async fn perform(steps: &[Step], captures: &[&str], stage: &mut dyn Stage) -> Result<(), Halt> {
+async fn perform(
+    steps: &[Step],
+    captures: &[&str],
+    model: Option<&str>,
+    stage: &mut dyn Stage,
+) -> Result<(), Halt> {
     for step in steps {
         let mut room = MAX_STEP_BYTES;
         let mut fill = |template: &Template| template.fill(captures, &mut room);
@@ -118,6 +124,7 @@ async fn perform(steps: &[Step], captures: &[&str], stage: &mut dyn Stage) -> Re
             Step::Think(thought) => stage.think(&fill(thought)?).await?,
             Step::Say(words) => stage.say(&fill(words)?).await?,
             Step::Wait(wait) => stage.pause(*wait).await?,
+            Step::Consume(usage) => stage.consume(*usage, model).await?,
             Step::Tool { name, args } => {
                 let name = fill(name)?;
                 let input = args.fill(captures, &mut room)?.to_string();
@@ -150,8 +157,8 @@ impl Agent for Part<'_> {
         &self.name
     }
 
-    async fn answer(&self, _turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt> {
-        perform(self.steps, self.captures, stage).await
+    async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt> {
+        perform(self.steps, self.captures, turn.model.as_deref(), stage).await
     }
 }
 

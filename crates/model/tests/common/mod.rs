@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parlor_model::{Agent, Halt, Stage, ToolResult, Turn};
-use parlor_vocab::{Failure, Input, RunId};
+use parlor_vocab::{Failure, Input, RunId, Usage};
 use serde_json::Value;
 
 /// What was done on the stage.
@@ -20,6 +20,7 @@ pub(crate) enum Act {
     Call(String, Value),
     Delegate { name: String, agent: String, task: String },
     Pause(Duration),
+    Consume(Usage, Option<String>),
 }
 
 #[derive(Default)]
@@ -52,7 +53,7 @@ impl Recorder {
     fn last_message(&self, since: usize) -> String {
         let spoken = self.acts.iter().skip(since).rev().map_while(|act| match act {
             Act::Say(text) => Some(text.as_str()),
-            Act::Think(_) | Act::Call(..) | Act::Delegate { .. } | Act::Pause(_) => None,
+            Act::Think(_) | Act::Call(..) | Act::Delegate { .. } | Act::Pause(_) | Act::Consume(..) => None,
         });
         spoken.collect::<Vec<_>>().into_iter().rev().collect()
     }
@@ -66,7 +67,7 @@ impl Recorder {
     pub(crate) fn says(&self) -> Vec<&str> {
         let says = self.acts.iter().filter_map(|act| match act {
             Act::Say(text) => Some(text.as_str()),
-            Act::Think(_) | Act::Call(..) | Act::Delegate { .. } | Act::Pause(_) => None,
+            Act::Think(_) | Act::Call(..) | Act::Delegate { .. } | Act::Pause(_) | Act::Consume(..) => None,
         });
         says.collect()
     }
@@ -101,6 +102,10 @@ impl Stage for Recorder {
         Ok(result)
     }
 
+    async fn consume(&mut self, usage: Usage, model: Option<&str>) -> Result<(), Halt> {
+        self.act(Act::Consume(usage, model.map(str::to_owned)))
+    }
+
     async fn pause(&mut self, duration: Duration) -> Result<(), Halt> {
         self.act(Act::Pause(duration))
     }
@@ -120,6 +125,7 @@ pub(crate) fn turn(text: &str) -> Turn {
         input: Input { text: text.to_owned(), ..Input::default() },
         history: Vec::new(),
         system: None,
+        model: Some("m1".to_owned()),
     }
 }
 

@@ -8,7 +8,7 @@ mod processes;
 pub mod session;
 mod watcher;
 
-pub use house::{Agents, House, MAX_OPEN_SESSIONS, Means};
+pub use house::{Agents, House, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, Means};
 pub use live::{LIVE_TOOL_BYTES, Subject};
 pub use processes::{Happening, MAX_PROCESSES, Processes, SHUTDOWN_GRACE};
 pub use watcher::{Seen, Watcher};

@@ -4,9 +4,10 @@
 //! takes what has come since, so a slow watcher gets fewer, longer pieces, and what it saw, put
 //! together, is the text.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use parlor_vocab::{MessageId, RunId, StepId, ToolCallId};
+use parlor_vocab::{MessageId, RunId, SessionId, StepId, ToolCallId};
 use tokio::sync::watch;
 
 /// How much of a tool's output is shown while it works. The rest is in its result.
@@ -81,5 +82,25 @@ impl Live {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Text>> {
         self.texts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The live texts of each session that is open or watched: whoever comes first, the other finds it.
+#[derive(Debug, Default)]
+pub(crate) struct Lives(Mutex<HashMap<SessionId, Weak<Live>>>);
+
+impl Lives {
+    pub(crate) fn of(&self, session: &SessionId) -> Arc<Live> {
+        let mut lives = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(live) = lives.get(session).and_then(Weak::upgrade) {
+            return live;
+        }
+        let live = Arc::<Live>::default();
+        // Looked through only when the map would have to grow, so in the end once for each entry.
+        if lives.len() == lives.capacity() {
+            lives.retain(|_, live| live.strong_count() > 0);
+        }
+        lives.insert(session.clone(), Arc::downgrade(&live));
+        live
     }
 }

@@ -1,112 +1,16 @@
 //! Sessions as their users meet them: through the house, with the local agent and a log in memory.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use parlor_engine::{Agents, House, Means, Seen, Subject, Watcher};
-use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
-use parlor_model::LocalAgent;
-use parlor_tools::{Shell, Toolbox};
+use common::{Talk, birth, house_on, run_event, says, spoken};
+use parlor_engine::Seen;
+use parlor_log::{MemoryLog, SystemClock};
 use parlor_vocab::{
-    AgentId, Birth, Choice, Entry, Input, Refusal, Role, RunEnding, RunEvent, RunId, Seq, SessionCommand,
-    SessionEvent, SessionId, SessionReply, WhenBusy,
+    AgentId, Birth, Choice, Input, Refusal, Role, RunEnding, RunEvent, RunId, Seq, SessionCommand, SessionId,
+    SessionReply, WhenBusy,
 };
-
-/// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn house_on(log: &Arc<MemoryLog>) -> House {
-    let clock = Arc::new(SystemClock);
-    let local = AgentId::parse("local").unwrap();
-    House::new(Means {
-        log: Arc::clone(log) as _,
-        agents: Agents::new(local, Arc::new(LocalAgent::default())),
-        tools: Toolbox::standard(Shell::default()),
-        env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
-        clock: Arc::clone(&clock) as _,
-        ids: Arc::new(TimeOrderedIds::new(clock)),
-    })
-}
-
-fn birth() -> Birth {
-    Birth {
-        title: None,
-        door: "test".to_owned(),
-        folder: "/tmp".into(),
-        choice: Choice::default(),
-        system: None,
-        forked_from: None,
-    }
-}
-
-fn says(text: &str, when_busy: WhenBusy) -> SessionCommand {
-    SessionCommand::Send { input: Input { text: text.to_owned(), ..Input::default() }, when_busy }
-}
-
-struct Talk {
-    house: House,
-    session: SessionId,
-    watcher: Watcher,
-}
-
-impl Talk {
-    async fn begin() -> Self {
-        let house = house_on(&Arc::new(MemoryLog::new(Arc::new(SystemClock))));
-        let session = house.create(None, birth()).await.unwrap();
-        let watcher = house.watch(&session, Seq::START).await;
-        Self { house, session, watcher }
-    }
-
-    async fn say(&self, text: &str) -> RunId {
-        let reply = self.house.ask(&self.session, says(text, WhenBusy::Refuse)).await.unwrap();
-        let SessionReply::Started(run) = reply else { panic!("{reply:?}") };
-        run
-    }
-
-    async fn next(&mut self) -> Seen {
-        tokio::time::timeout(PATIENCE, self.watcher.next()).await.expect("something to see").unwrap()
-    }
-
-    /// Watches until `stop` says so. Returns everything seen.
-    async fn until(&mut self, stop: impl Fn(&Seen) -> bool) -> Vec<Seen> {
-        let mut all = Vec::new();
-        loop {
-            all.push(self.next().await);
-            if stop(all.last().unwrap()) {
-                return all;
-            }
-        }
-    }
-
-    /// Watches to the end of a run. Returns all that was seen, and how it ended.
-    async fn end_of(&mut self, run: &RunId) -> (Vec<Seen>, RunEnding) {
-        let seen = self.until(|seen| ending(seen, run).is_some()).await;
-        let ending = ending(seen.last().unwrap(), run).unwrap();
-        (seen, ending)
-    }
-}
-
-fn run_event<'a>(seen: &'a Seen, of: &RunId) -> Option<(&'a Entry, u64, &'a RunEvent)> {
-    let Seen::Entry(entry) = seen else { return None };
-    let SessionEvent::Run { run, sequence, event } = &entry.event else { return None };
-    (run == of).then_some((&**entry, *sequence, event))
-}
-
-fn ending(seen: &Seen, of: &RunId) -> Option<RunEnding> {
-    let (_, _, event) = run_event(seen, of)?;
-    if let RunEvent::Ended { ending, .. } = event { Some(ending.clone()) } else { None }
-}
-
-/// All message deltas, put together.
-fn spoken(seen: &[Seen]) -> String {
-    let pieces = seen.iter().filter_map(|seen| match seen {
-        Seen::Delta { subject: Subject::Message(_), text, .. } => Some(text.as_str()),
-        Seen::Delta { .. } | Seen::Entry(_) => None,
-    });
-    pieces.collect()
-}
 
 fn completed(seen: &[Seen], run: &RunId) -> Vec<String> {
     let events = seen.iter().filter_map(|seen| run_event(seen, run));
@@ -130,7 +34,7 @@ async fn an_answer_is_its_deltas_and_a_run_counts_its_events() {
     assert_eq!(sequences, (1..=sequences.len() as u64).collect::<Vec<_>>());
 
     let session = talk.house.view(&talk.session).await.unwrap();
-    let roles: Vec<Role> = session.messages().iter().map(|message| message.role).collect();
+    let roles: Vec<Role> = session.messages().map(|message| message.role).collect();
     assert_eq!(roles, [Role::User, Role::Assistant]);
     assert_eq!(session.active(), None);
 }

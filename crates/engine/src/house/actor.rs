@@ -1,184 +1,108 @@
 //! The one task that writes a session: it decides, records, then acts.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_log::{Lease, LogError};
 use parlor_model::Turn;
-use parlor_tools::Context;
+use parlor_tools::{Context, Shells};
 use parlor_vocab::{
-    AgentId, Birth, Draft, Entry, EventId, Refusal, RunEvent, RunId, Seq, SessionCommand, SessionEvent,
-    SessionId, SessionReply,
+    AgentId, Choice, Draft, Entry, EventId, Failure, Refusal, RunEvent, RunId, Seq, SessionCommand,
+    SessionEvent, SessionId, SessionReply,
 };
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
+use super::opened::{Ask, OpenSession};
 use super::performer::{Performer, Reins};
-use super::{Means, refusal_of};
+use super::{MAX_ACTIVE_RUNS, Means, Rooms, refusal_of};
 use crate::live::Live;
 use crate::session::{Effect, Finish, Outcome, Session};
 
 /// How many questions may wait for one session.
 const MAILBOX: usize = 64;
-/// How many events are read at a time when a session is opened.
-const READ_EVENTS: usize = 1024;
 /// How long an end that cannot be recorded waits before it is tried again.
 const RETRY_RECORDING: Duration = Duration::from_secs(1);
+/// The code of a run whose working folder cannot be used.
+const FOLDER_UNUSABLE: &str = "FOLDER_UNUSABLE";
 
-/// What the task is asked.
-pub(super) enum Ask {
-    Command(SessionCommand, oneshot::Sender<Result<SessionReply, Refusal>>),
-    View(oneshot::Sender<Session>),
-    /// From a performer; answered when it is durable.
-    Record(RunId, Vec<RunEvent>, oneshot::Sender<Result<(), LogError>>),
-    Finish(Finish),
-    Close,
-}
-
-/// A session that is open here.
-#[derive(Clone)]
-pub(super) struct OpenSession {
-    asks: mpsc::Sender<Ask>,
-    live: Arc<Live>,
-    id: SessionId,
-    task: Arc<tokio::sync::Mutex<Option<JoinHandle<()>>>>,
-}
-
-impl OpenSession {
-    pub(super) async fn create(means: Arc<Means>, id: SessionId, birth: Birth) -> Result<Self, Refusal> {
-        let lease = means.log.acquire(&id).await.map_err(|error| refusal_of(error, Some(&id)))?;
-        let mut actor = Actor::new(means, id.clone(), lease, &birth)?;
-        match actor.append(vec![SessionEvent::Created(birth)]).await {
-            Ok(()) => Ok(actor.start()),
-            Err(LogError::Conflict { .. }) => Err(Refusal::SessionExists(id)),
-            Err(error) => Err(refusal_of(error, Some(&id))),
-        }
-    }
-
-    pub(super) async fn load(means: Arc<Means>, id: SessionId) -> Result<Self, Refusal> {
-        let refuse = |error| refusal_of(error, Some(&id));
-        means.log.session(&id).await.map_err(refuse)?;
-        let lease = means.log.acquire(&id).await.map_err(refuse)?;
-        let mut session = Session::default();
-        loop {
-            let entries = means.log.read(&id, session.head(), READ_EVENTS).await.map_err(refuse)?;
-            if entries.is_empty() {
-                break;
-            }
-            entries.iter().for_each(|entry| session.apply(entry));
-        }
-        let birth = session.birth().cloned().ok_or_else(|| Refusal::UnknownSession(id.clone()))?;
-        let mut actor = Actor::new(means, id.clone(), lease, &birth)?;
-        actor.session = session;
-        actor.recover().await.map_err(refuse)?;
-        Ok(actor.start())
-    }
-
-    pub(super) fn live(&self) -> Arc<Live> {
-        Arc::clone(&self.live)
-    }
-
-    pub(super) fn is_running(&self) -> bool {
-        !self.asks.is_closed()
-    }
-
-    pub(super) async fn ask(&self, command: SessionCommand) -> Result<SessionReply, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        self.put(Ask::Command(command, reply)).await?;
-        answer.await.map_err(|_| self.gone())?
-    }
-
-    pub(super) async fn view(&self) -> Result<Session, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        self.put(Ask::View(reply)).await?;
-        answer.await.map_err(|_| self.gone())
-    }
-
-    /// Asks the task to stop its runs and end.
-    pub(super) fn begin_close(&self) {
-        let asks = self.asks.clone();
-        tokio::spawn(async move { asks.send(Ask::Close).await });
-    }
-
-    /// Waits for the task's end.
-    pub(super) async fn closed(self) {
-        if let Some(task) = self.task.lock().await.take() {
-            // A task that panicked is as gone as one that ended.
-            let _ = task.await;
-        }
-    }
-
-    async fn put(&self, ask: Ask) -> Result<(), Refusal> {
-        self.asks.send(ask).await.map_err(|_| self.gone())
-    }
-
-    fn gone(&self) -> Refusal {
-        Refusal::LogUnavailable { reason: format!("session {} was closed", self.id) }
-    }
-}
-
-struct Actor {
+pub(super) struct Actor {
     means: Arc<Means>,
     id: SessionId,
     lease: Lease,
     session: Session,
     live: Arc<Live>,
-    context: Context,
+    /// The processes that its tools sent to the background.
+    shells: Shells,
     /// How to reach those who perform.
     reins: HashMap<RunId, Reins>,
+    compaction: Option<Compaction>,
+    /// The house's places for active runs, and the one that is ours.
+    places: Arc<Semaphore>,
+    place: Option<OwnedSemaphorePermit>,
     asks: mpsc::Receiver<Ask>,
     mailbox: mpsc::Sender<Ask>,
     effects: Vec<Effect>,
 }
 
+/// A summary that is being written.
+struct Compaction {
+    keep: usize,
+    cancel: CancellationToken,
+    reply: oneshot::Sender<Result<SessionReply, Refusal>>,
+}
+
 impl Actor {
-    fn new(means: Arc<Means>, id: SessionId, lease: Lease, birth: &Birth) -> Result<Self, Refusal> {
-        let context = means.context(&birth.folder).map_err(|failure| Refusal::CannotStart {
-            attempt: format!("work in {:?}", birth.folder),
-            reason: failure.message,
-        })?;
+    pub(super) fn new(rooms: &Rooms, id: SessionId, lease: Lease) -> Self {
         let (mailbox, asks) = mpsc::channel(MAILBOX);
-        Ok(Self {
-            means,
+        Self {
+            means: Arc::clone(&rooms.means),
+            live: rooms.lives.of(&id),
             id,
             lease,
             session: Session::default(),
-            live: Arc::default(),
-            context,
+            shells: Shells::default(),
             reins: HashMap::new(),
+            compaction: None,
+            places: Arc::clone(&rooms.places),
+            place: None,
             asks,
             mailbox,
             effects: Vec::new(),
-        })
+        }
     }
 
-    fn start(self) -> OpenSession {
-        let (asks, live, id) = (self.mailbox.clone(), Arc::clone(&self.live), self.id.clone());
-        let task = tokio::spawn(self.run());
-        OpenSession { asks, live, id, task: Arc::new(tokio::sync::Mutex::new(Some(task))) }
+    pub(super) fn start(self) -> OpenSession {
+        let (asks, id) = (self.mailbox.clone(), self.id.clone());
+        OpenSession::new(asks, id, tokio::spawn(self.run()))
     }
 
     async fn run(mut self) {
         self.act();
         let mut closing = false;
-        while !(closing && self.reins.is_empty()) {
+        while !(closing && self.reins.is_empty() && self.compaction.is_none()) {
             // We hold a sender, so the channel cannot close.
             let Some(ask) = self.asks.recv().await else { return };
             match ask {
                 Ask::Command(_, reply) if closing => drop(reply.send(Err(self.closing()))),
-                Ask::Command(command, reply) => drop(reply.send(self.on_command(command).await)),
-                Ask::View(reply) => drop(reply.send(self.session.clone())),
+                Ask::Command(command, reply) => self.on_command(*command, reply).await,
+                Ask::View(reply) => drop(reply.send(Box::new(self.session.clone()))),
                 Ask::Record(run, events, reply) => {
                     let events = self.session.record(&run, events);
                     drop(reply.send(self.append(events).await));
                 }
-                Ask::Finish(finish) => self.on_finish(finish, closing).await,
+                Ask::Finish(finish) => self.on_finish(*finish, closing).await,
+                Ask::Summarized(summary) => self.on_summary(*summary).await,
+                Ask::Leave(reply) => {
+                    let leaves = self.may_leave();
+                    closing |= leaves.is_ok();
+                    drop(reply.send(leaves));
+                }
                 Ask::Close => {
                     closing = true;
-                    for reins in self.reins.values() {
-                        reins.halt("The program is ending.");
-                    }
+                    self.halt_all("The program is ending.");
                 }
             }
             if !closing {
@@ -187,7 +111,7 @@ impl Actor {
         }
         self.asks.close();
         // What was sent to the background belongs to the session, and ends with it.
-        self.context.shells.end_all().await;
+        self.shells.end_all().await;
         // Nobody is left to tell; the lease of a process that has ended is free in any case.
         let _ = self.means.log.release(self.lease).await;
     }
@@ -196,22 +120,84 @@ impl Actor {
         Refusal::LogUnavailable { reason: format!("session {} is being closed", self.id) }
     }
 
-    async fn on_command(&mut self, command: SessionCommand) -> Result<SessionReply, Refusal> {
+    /// Whether nothing would be lost by closing the session now.
+    fn may_leave(&self) -> Result<(), Refusal> {
+        if let Some(active) = self.session.active() {
+            return Err(Refusal::Busy { active: active.clone() });
+        }
+        if self.compaction.is_some() {
+            return Err(Refusal::Compacting);
+        }
+        if self.shells.list().iter().any(|shell| shell.ending.is_none()) {
+            return Err(Refusal::BackgroundProcesses);
+        }
+        Ok(())
+    }
+
+    fn halt_all(&self, reason: &str) {
+        self.reins.values().for_each(|reins| reins.halt(reason));
+        if let Some(compaction) = &self.compaction {
+            compaction.cancel.cancel();
+        }
+    }
+
+    async fn on_command(
+        &mut self,
+        command: SessionCommand,
+        reply: oneshot::Sender<Result<SessionReply, Refusal>>,
+    ) {
+        if let SessionCommand::Compact { keep } = command {
+            return self.begin_compaction(keep, reply);
+        }
+        drop(reply.send(self.carry_out(command).await));
+    }
+
+    async fn carry_out(&mut self, command: SessionCommand) -> Result<SessionReply, Refusal> {
         let agent = match &command {
             SessionCommand::Send { input, .. } => self.agent_for(&input.choice)?,
             SessionCommand::Choose(choice) => self.agent_for(choice)?,
             SessionCommand::Stop { .. }
             | SessionCommand::ClearQueue
             | SessionCommand::ClearHistory
+            | SessionCommand::Compact { .. }
             | SessionCommand::Rename { .. } => self.fallback_agent(),
         };
+        if let Some(compaction) = &self.compaction {
+            match &command {
+                SessionCommand::Send { .. } | SessionCommand::ClearHistory => {
+                    return Err(Refusal::Compacting);
+                }
+                SessionCommand::Stop { run: None, .. } => {
+                    compaction.cancel.cancel();
+                    return Ok(SessionReply::Done);
+                }
+                SessionCommand::Stop { run: Some(_), .. }
+                | SessionCommand::Choose(_)
+                | SessionCommand::ClearQueue
+                | SessionCommand::Compact { .. }
+                | SessionCommand::Rename { .. } => {}
+            }
+        }
         let decision = self.session.decide(command, &agent, &*self.means.ids)?;
-        self.append(decision.events).await.map_err(|error| refusal_of(error, Some(&self.id)))?;
+        let performs = decision.effects.iter().any(|effect| matches!(effect, Effect::Perform(_)));
+        if performs && self.place.is_none() {
+            let place = Arc::clone(&self.places).try_acquire_owned();
+            self.place = Some(place.map_err(|_| Refusal::TooManyRuns { limit: MAX_ACTIVE_RUNS })?);
+        }
+        let recorded = self.append(decision.events).await;
+        self.leave_place_if_idle();
+        recorded.map_err(refusal_of)?;
         self.effects.extend(decision.effects);
         Ok(decision.reply)
     }
 
-    fn agent_for(&self, choice: &parlor_vocab::Choice) -> Result<AgentId, Refusal> {
+    fn leave_place_if_idle(&mut self) {
+        if self.session.active().is_none() {
+            self.place = None;
+        }
+    }
+
+    fn agent_for(&self, choice: &Choice) -> Result<AgentId, Refusal> {
         Ok(self.means.agents.find(self.session.wanted_agent(choice))?.0)
     }
 
@@ -227,10 +213,15 @@ impl Actor {
             .unwrap_or_else(|| self.fallback_agent())
     }
 
-    async fn recover(&mut self) -> Result<(), LogError> {
+    /// Takes over what the log tells, and ends what was cut off.
+    pub(super) async fn recover(&mut self, session: Session) -> Result<(), LogError> {
+        self.session = session;
         let (events, effects) = self.session.recover(&self.next_agent(), &*self.means.ids);
         self.append(events).await?;
         self.effects.extend(effects);
+        // What waited was accepted before, so it goes on even where there is no place.
+        self.place = Arc::clone(&self.places).try_acquire_owned().ok();
+        self.leave_place_if_idle();
         Ok(())
     }
 
@@ -251,10 +242,37 @@ impl Actor {
             }
             tokio::time::sleep(RETRY_RECORDING).await;
         }
+        self.leave_place_if_idle();
         self.effects.extend(effects);
     }
 
-    async fn append(&mut self, events: Vec<SessionEvent>) -> Result<(), LogError> {
+    fn begin_compaction(&mut self, keep: usize, reply: oneshot::Sender<Result<SessionReply, Refusal>>) {
+        if self.compaction.is_some() {
+            return drop(reply.send(Err(Refusal::Compacting)));
+        }
+        let command = SessionCommand::Compact { keep };
+        match self.session.decide(command, &self.fallback_agent(), &*self.means.ids) {
+            Err(refusal) => drop(reply.send(Err(refusal))),
+            Ok(decision) => {
+                self.compaction = Some(Compaction { keep, cancel: CancellationToken::new(), reply });
+                self.effects.extend(decision.effects);
+            }
+        }
+    }
+
+    async fn on_summary(&mut self, summary: Result<String, Failure>) {
+        let Some(Compaction { keep, reply, .. }) = self.compaction.take() else { return };
+        let outcome = match summary {
+            Err(failure) => Err(Refusal::NotCompacted { reason: failure.message }),
+            Ok(summary) => {
+                let decision = self.session.compacted(summary, keep, &*self.means.ids);
+                self.append(decision.events).await.map(|()| decision.reply).map_err(refusal_of)
+            }
+        };
+        drop(reply.send(outcome));
+    }
+
+    pub(super) async fn append(&mut self, events: Vec<SessionEvent>) -> Result<(), LogError> {
         let at = self.means.clock.now();
         let draft = |event| Draft { id: EventId::generate(self.means.ids.next()), at, event };
         let drafts: Vec<Draft> = events.into_iter().map(draft).collect();
@@ -281,6 +299,7 @@ impl Actor {
                         reins.halt(&reason);
                     }
                 }
+                Effect::Summarize { keep } => self.summarize(keep),
             }
         }
     }
@@ -289,19 +308,56 @@ impl Actor {
         let Some((agent, input)) = self.session.beginning_of(&run) else { return };
         let agent = self.means.agents.find(Some(&agent)).or_else(|_| self.means.agents.find(None));
         let Ok((_, agent)) = agent else { return };
-        let mut history = self.session.messages().to_vec();
+        let mut history = self.session.history().to_vec();
         history.pop();
-        let system = self.session.birth().and_then(|birth| birth.system.clone());
-        let turn = Turn { run: run.clone(), input, history, system };
-        let (performer, reins) = Performer::new(
-            run.clone(),
-            Arc::clone(&self.means),
-            self.mailbox.clone(),
-            Arc::clone(&self.live),
-            &self.context,
-        );
+        let Some(birth) = self.session.birth() else { return };
+        let model = input.choice.model.clone().or_else(|| self.session.choice().model.clone());
+        let turn = Turn { run: run.clone(), input, history, system: birth.system.clone(), model };
+        let (means, live) = (Arc::clone(&self.means), Arc::clone(&self.live));
+        // Made for each run: it holds the folder open, which an idle session need not.
+        let context = match self.context(birth.folder.clone()) {
+            Ok(context) => context,
+            Err(failure) => {
+                let finish = Finish::failed(run, failure);
+                let mailbox = self.mailbox.clone();
+                drop(tokio::spawn(async move { mailbox.send(Ask::Finish(Box::new(finish))).await }));
+                return;
+            }
+        };
+        let (performer, reins) = Performer::new(run.clone(), means, self.mailbox.clone(), live, &context);
         self.reins.insert(run, reins);
         tokio::spawn(performer.perform(agent, turn));
+    }
+
+    /// What the tools of a run may use.
+    fn context(&self, folder: PathBuf) -> Result<Context, Failure> {
+        let context = Context::new(folder).map_err(|failure| {
+            let message = format!("The working folder cannot be used: {}", failure.message);
+            Failure { code: FOLDER_UNUSABLE.to_owned(), message, ..failure }
+        })?;
+        Ok(Context { env: Arc::clone(&self.means.env), shells: self.shells.clone(), ..context })
+    }
+
+    fn summarize(&mut self, keep: usize) {
+        let Some(compaction) = &self.compaction else { return };
+        let Ok((_, agent)) = self.means.agents.find(self.session.wanted_agent(&Choice::default())) else {
+            return;
+        };
+        let (cancel, mailbox) = (compaction.cancel.clone(), self.mailbox.clone());
+        let history = self.session.passages_before(keep).to_vec();
+        tokio::spawn(async move {
+            let stopped = || Failure {
+                code: "STOPPED".to_owned(),
+                message: "it was stopped".to_owned(),
+                retryable: true,
+            };
+            let summary = tokio::select! {
+                summary = agent.summarize(&history) => summary,
+                () = cancel.cancelled() => Err(stopped()),
+            };
+            // The session task outlives what it waits for.
+            let _ = mailbox.send(Ask::Summarized(Box::new(summary))).await;
+        });
     }
 }
 

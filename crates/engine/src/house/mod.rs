@@ -1,27 +1,35 @@
 //! All sessions: opened when somebody needs them, each with one task that alone writes it.
 
 mod actor;
+mod opened;
 mod performer;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parlor_log::{EventLog, LogError, Page, PageRequest, SessionRecord};
 use parlor_model::Agent;
-use parlor_tools::{Context, Toolbox};
+use parlor_tools::Toolbox;
 use parlor_vocab::{
-    AgentId, Birth, Clock, Failure, IdSource, Refusal, Seq, SessionCommand, SessionId, SessionReply,
+    AgentId, Birth, Clock, Fork, IdSource, Message, MessageId, Refusal, Seq, SessionCommand, SessionId,
+    SessionReply,
 };
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
-use self::actor::OpenSession;
-use crate::live::Live;
+use self::opened::OpenSession;
+use crate::live::Lives;
 use crate::session::Session;
 use crate::watcher::Watcher;
 
 /// How many sessions may be open at a time.
 pub const MAX_OPEN_SESSIONS: usize = 1024;
+
+/// How many runs may be active at a time, in all sessions together.
+pub const MAX_ACTIVE_RUNS: usize = 256;
+
+/// How many sessions are asked to make room before a new one is turned down.
+const LEAVERS_ASKED: usize = 16;
 
 /// The agents by name, and the one that answers where nobody chose.
 pub struct Agents {
@@ -65,38 +73,80 @@ pub struct Means {
     pub ids: Arc<dyn IdSource>,
 }
 
-impl Means {
-    /// What tools may use in a session of this folder.
-    fn context(&self, folder: &Path) -> Result<Context, Failure> {
-        let mut context = Context::new(folder)?;
-        context.env = Arc::clone(&self.env);
-        Ok(context)
-    }
+/// What all sessions share.
+struct Rooms {
+    means: Arc<Means>,
+    lives: Lives,
+    /// One for each run that may be active.
+    places: Arc<Semaphore>,
 }
 
 /// All sessions of one process.
 pub struct House {
-    means: Arc<Means>,
+    rooms: Rooms,
     /// Held while a session is opened, so that it is opened once.
     open: Mutex<HashMap<SessionId, OpenSession>>,
+    /// Counts uses of sessions, to know which was used last.
+    uses: AtomicU64,
 }
 
 impl House {
     /// A house with no session open.
     pub fn new(means: Means) -> Self {
-        Self { means: Arc::new(means), open: Mutex::default() }
+        let places = Arc::new(Semaphore::new(MAX_ACTIVE_RUNS));
+        let rooms = Rooms { means: Arc::new(means), lives: Lives::default(), places };
+        Self { rooms, open: Mutex::default(), uses: AtomicU64::new(0) }
     }
 
     /// Creates a session, under `id` or under a new one, and returns its id once it is durable.
     pub async fn create(&self, id: Option<SessionId>, birth: Birth) -> Result<SessionId, Refusal> {
-        self.means.agents.find(birth.choice.agent.as_ref())?;
-        let id = id.unwrap_or_else(|| SessionId::generate(self.means.ids.next()));
+        self.create_with(id, birth, Vec::new()).await
+    }
+
+    /// Creates a session that begins with the messages of another, up to and with `message`; all of
+    /// them if there is none. What its tools did is not copied. The other need not be open here.
+    pub async fn fork(
+        &self,
+        id: Option<SessionId>,
+        from: &SessionId,
+        message: Option<&MessageId>,
+    ) -> Result<SessionId, Refusal> {
+        let other = self.read(from).await?;
+        let mut messages: Vec<Message> = other.messages().cloned().collect();
+        if let Some(last) = message {
+            let place = messages.iter().position(|message| message.id == *last);
+            let place = place.ok_or_else(|| Refusal::UnknownMessage(last.clone()))?;
+            messages.truncate(place + 1);
+        }
+        let birth = other.birth().cloned().ok_or_else(|| Refusal::UnknownSession(from.clone()))?;
+        let last = messages.last().map(|message| message.id.clone());
+        let birth = Birth {
+            title: other.title().map(str::to_owned),
+            choice: other.choice().clone(),
+            forked_from: last.map(|message| Fork { session: from.clone(), message }),
+            ..birth
+        };
+        for message in &mut messages {
+            message.id = MessageId::generate(self.rooms.means.ids.next());
+        }
+        self.create_with(id, birth, messages).await
+    }
+
+    async fn create_with(
+        &self,
+        id: Option<SessionId>,
+        birth: Birth,
+        messages: Vec<Message>,
+    ) -> Result<SessionId, Refusal> {
+        self.rooms.means.agents.find(birth.choice.agent.as_ref())?;
+        let id = id.unwrap_or_else(|| SessionId::generate(self.rooms.means.ids.next()));
         let mut open = self.open.lock().await;
-        if open.contains_key(&id) {
+        if open.get(&id).is_some_and(OpenSession::is_running) {
             return Err(Refusal::SessionExists(id));
         }
-        self.make_room(&mut open)?;
-        let session = OpenSession::create(Arc::clone(&self.means), id.clone(), birth).await?;
+        self.make_room(&mut open).await?;
+        let session = OpenSession::create(&self.rooms, id.clone(), birth, messages).await?;
+        self.touch(&session);
         open.insert(id.clone(), session);
         Ok(id)
     }
@@ -106,26 +156,56 @@ impl House {
         self.opened(id).await?.ask(command).await
     }
 
-    /// A session as it is now.
+    /// A session as it is now. Opens it if need be: what was cut off is ended, what waited goes on.
     pub async fn view(&self, id: &SessionId) -> Result<Session, Refusal> {
         self.opened(id).await?.view().await
+    }
+
+    /// A session as its log tells it, whether or not anybody has it open.
+    pub async fn read(&self, id: &SessionId) -> Result<Session, Refusal> {
+        opened::read(&self.rooms, id).await
     }
 
     /// Watches a session from a place in its log on. Neither opens nor holds it: what another
     /// process writes can be watched too, only without what is being written at the moment.
     pub async fn watch(&self, id: &SessionId, after: Seq) -> Watcher {
-        let live = self.open.lock().await.get(id).map_or_else(Arc::<Live>::default, OpenSession::live);
-        Watcher::new(Arc::clone(&self.means.log), id.clone(), after, live)
+        Watcher::new(Arc::clone(&self.rooms.means.log), id.clone(), after, self.rooms.lives.of(id))
     }
 
     /// The sessions there are, the last updated first.
     pub async fn list(&self, page: PageRequest) -> Result<Page, Refusal> {
-        self.means.log.sessions(page).await.map_err(|error| refusal_of(error, None))
+        self.rooms.means.log.sessions(page).await.map_err(refusal_of)
     }
 
     /// What is known of a session without opening it.
     pub async fn record(&self, id: &SessionId) -> Result<SessionRecord, Refusal> {
-        self.means.log.session(id).await.map_err(|error| refusal_of(error, Some(id)))
+        self.rooms.means.log.session(id).await.map_err(refusal_of)
+    }
+
+    /// Lets go of a session, so that another process may open it. Refused while it has something to
+    /// do; a session that is not open here needs no letting go.
+    pub async fn leave(&self, id: &SessionId) -> Result<(), Refusal> {
+        let mut open = self.open.lock().await;
+        let Some(session) = open.get(id).filter(|session| session.is_running()).cloned() else {
+            return Ok(());
+        };
+        session.leave().await?;
+        open.remove(id);
+        Ok(())
+    }
+
+    /// Deletes a session with all its events. Refused while it has something to do, here or in
+    /// another process.
+    pub async fn delete(&self, id: &SessionId) -> Result<(), Refusal> {
+        let mut open = self.open.lock().await;
+        if let Some(session) = open.get(id).filter(|session| session.is_running()).cloned() {
+            session.leave().await?;
+            open.remove(id);
+        }
+        let log = &self.rooms.means.log;
+        log.session(id).await.map_err(refusal_of)?;
+        let lease = log.acquire(id).await.map_err(refusal_of)?;
+        log.delete(&lease).await.map_err(refusal_of)
     }
 
     /// Stops all runs, waits for their ends to be recorded, and lets go of all sessions.
@@ -142,16 +222,39 @@ impl House {
     async fn opened(&self, id: &SessionId) -> Result<OpenSession, Refusal> {
         let mut open = self.open.lock().await;
         if let Some(session) = open.get(id).filter(|session| session.is_running()) {
+            self.touch(session);
             return Ok(session.clone());
         }
-        self.make_room(&mut open)?;
-        let session = OpenSession::load(Arc::clone(&self.means), id.clone()).await?;
+        self.make_room(&mut open).await?;
+        let session = OpenSession::load(&self.rooms, id.clone()).await?;
+        self.touch(&session);
         open.insert(id.clone(), session.clone());
         Ok(session)
     }
 
-    fn make_room(&self, open: &mut HashMap<SessionId, OpenSession>) -> Result<(), Refusal> {
+    fn touch(&self, session: &OpenSession) {
+        session.touch(self.uses.fetch_add(1, Ordering::Relaxed));
+    }
+
+    /// Makes room for one more session: the one that was not used for longest leaves, if it has
+    /// nothing to do.
+    async fn make_room(&self, open: &mut HashMap<SessionId, OpenSession>) -> Result<(), Refusal> {
+        if open.len() < MAX_OPEN_SESSIONS {
+            return Ok(());
+        }
         open.retain(|_, session| session.is_running());
+        let mut by_use: Vec<(u64, SessionId)> =
+            open.iter().map(|(id, session)| (session.used(), id.clone())).collect();
+        by_use.sort_unstable_by_key(|(used, _)| *used);
+        for (_, id) in by_use.into_iter().take(LEAVERS_ASKED) {
+            if open.len() < MAX_OPEN_SESSIONS {
+                break;
+            }
+            let Some(session) = open.get(&id).cloned() else { continue };
+            if session.leave().await.is_ok() {
+                open.remove(&id);
+            }
+        }
         if open.len() >= MAX_OPEN_SESSIONS {
             return Err(Refusal::TooManySessions { limit: MAX_OPEN_SESSIONS });
         }
@@ -159,12 +262,21 @@ impl House {
     }
 }
 
-fn refusal_of(error: LogError, session: Option<&SessionId>) -> Refusal {
-    match (error, session) {
-        (LogError::UnknownSession(id), _) => Refusal::UnknownSession(id),
-        (LogError::Held { session, by }, _) => {
+fn refusal_of(error: LogError) -> Refusal {
+    match error {
+        LogError::UnknownSession(id) => Refusal::UnknownSession(id),
+        LogError::Held { session, by } => {
             Refusal::SessionHeld { session, holder: format!("process {}", by.pid) }
         }
-        (error, _) => Refusal::LogUnavailable { reason: error.to_string() },
+        error @ (LogError::Conflict { .. }
+        | LogError::NotHeld { .. }
+        | LogError::Unreadable { .. }
+        | LogError::Full { .. }
+        | LogError::ReadOnly { .. }
+        | LogError::Busy
+        | LogError::Newer { .. }
+        | LogError::Database { .. }
+        | LogError::Io { .. }
+        | LogError::Closed) => Refusal::LogUnavailable { reason: error.to_string() },
     }
 }

@@ -10,12 +10,13 @@ use parlor_model::{Agent, Halt, Stage, ToolResult, Turn};
 use parlor_tools::{Context, progress};
 use parlor_vocab::{
     AgentId, Failure, Input, MessageId, RunEnding, RunEvent, RunId, StepId, StepKind, Timestamp, ToolCallId,
+    Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::Means;
-use super::actor::Ask;
+use super::opened::Ask;
 use crate::live::{Live, Subject};
 use crate::session::{Finish, Outcome};
 
@@ -70,7 +71,6 @@ pub(super) struct Performer {
     /// The step of thinking and speaking that is open, and since when.
     step: Option<(StepId, Timestamp)>,
     steps: u32,
-    calls: u32,
     message: Option<(MessageId, String)>,
     thought: Option<String>,
     answer: Option<MessageId>,
@@ -101,7 +101,6 @@ impl Performer {
             begun,
             step: None,
             steps: 0,
-            calls: 0,
             message: None,
             thought: None,
             answer: None,
@@ -126,7 +125,7 @@ impl Performer {
             finish.thought.as_ref().map(|(step, _)| Subject::Thought(step.clone())),
         ];
         // The session task outlives its performers; if it is gone, so is whom this is for.
-        let _ = session.send(Ask::Finish(finish)).await;
+        let _ = session.send(Ask::Finish(Box::new(finish))).await;
         subjects.iter().flatten().for_each(|subject| live.close(subject));
     }
 
@@ -266,8 +265,7 @@ impl Stage for Performer {
 
     async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, Halt> {
         self.end_step().await?;
-        self.calls += 1;
-        let call = ToolCallId::parse(&format!("call_{}", self.calls)).expect("a short text");
+        let call = ToolCallId::generate(self.means.ids.next());
         let (step, begun) = (self.new_step(), self.means.clock.now());
         let title = format!("Using {tool}");
         // Durable before it is run: a tool with effects is never run twice in silence.
@@ -329,12 +327,16 @@ impl Stage for Performer {
             Arc::clone(&self.live),
             &self.context,
         );
-        let turn = Turn { run: child.clone(), input, history: Vec::new(), system: None };
+        let turn = Turn { run: child.clone(), input, history: Vec::new(), system: None, model: None };
         let ended = agent.answer(&turn, &mut performer).await;
         let result = performer.end_as_child(ended, begun).await?;
         let duration_ms = self.since(begun);
         self.record(vec![RunEvent::SubagentDone { child, result: result.clone(), duration_ms }]).await?;
         Ok(result)
+    }
+
+    async fn consume(&mut self, usage: Usage, model: Option<&str>) -> Result<(), Halt> {
+        self.record(vec![RunEvent::Consumed { usage, model: model.map(str::to_owned) }]).await
     }
 
     async fn pause(&mut self, duration: Duration) -> Result<(), Halt> {

@@ -1,8 +1,8 @@
 //! What a command would change.
 
 use parlor_vocab::{
-    AgentId, Choice, IdSource, Input, MessageId, Queued, Refusal, RunEvent, RunId, SessionCommand,
-    SessionEvent, SessionReply, WhenBusy,
+    AgentId, Choice, IdSource, Input, Message, MessageId, Passage, Queued, Refusal, Role, RunEvent, RunId,
+    SessionCommand, SessionEvent, SessionReply, WhenBusy,
 };
 
 use super::Session;
@@ -33,6 +33,12 @@ pub enum Effect {
     Hear(RunId, String),
     /// Make the performer of this run stop, for this reason.
     Halt(RunId, String),
+    /// Let the agent summarize the history but for this many of its last messages, then report
+    /// [`Session::compacted`].
+    Summarize {
+        /// How many messages stay as they are.
+        keep: usize,
+    },
 }
 
 impl Session {
@@ -49,6 +55,7 @@ impl Session {
             SessionCommand::Stop { run, reason } => self.stop(run, reason),
             SessionCommand::ClearQueue => Ok(self.clear_queue()),
             SessionCommand::ClearHistory => self.clear_history(),
+            SessionCommand::Compact { keep } => self.compact_soon(keep),
             SessionCommand::Rename { title } => Ok(done(SessionEvent::Renamed { title })),
             SessionCommand::Choose(choice) => Ok(done(SessionEvent::Chosen(choice))),
         }
@@ -141,6 +148,39 @@ impl Session {
             Some(active) => Err(Refusal::Busy { active: active.clone() }),
             None => Ok(done(SessionEvent::Cleared)),
         }
+    }
+
+    fn compact_soon(&self, keep: usize) -> Result<Decision, Refusal> {
+        if let Some(active) = &self.active {
+            return Err(Refusal::Busy { active: active.clone() });
+        }
+        if self.passages_before(keep).is_empty() {
+            return Err(Refusal::NotCompacted { reason: "there are no older messages".to_owned() });
+        }
+        Ok(Decision { events: vec![], effects: vec![Effect::Summarize { keep }], reply: SessionReply::Done })
+    }
+
+    /// The history without its last `keep` messages and what belongs to them.
+    pub fn passages_before(&self, keep: usize) -> &[Passage] {
+        let kept = self.first_kept(keep).map(|(place, _)| place);
+        self.history.get(..kept.unwrap_or(self.history.len())).unwrap_or_default()
+    }
+
+    fn first_kept(&self, keep: usize) -> Option<(usize, &MessageId)> {
+        let messages = self.history.iter().enumerate().filter_map(|(place, passage)| match passage {
+            Passage::Message(message) => Some((place, &message.id)),
+            Passage::ToolUse(_) | Passage::BrokenOff(_) => None,
+        });
+        messages.rev().take(keep).last()
+    }
+
+    /// What follows when the history but for its last `keep` messages was summarized.
+    pub fn compacted(&self, summary: String, keep: usize, ids: &dyn IdSource) -> Decision {
+        let id = MessageId::generate(ids.next());
+        let summary = Message { id, role: Role::User, text: summary, media: Vec::new() };
+        let kept_from = self.first_kept(keep).map(|(_, id)| id.clone());
+        let event = SessionEvent::Compacted { summary: summary.clone(), kept_from };
+        Decision { events: vec![event], effects: vec![], reply: SessionReply::Compacted(summary) }
     }
 
     /// The agent that is asked for, if anybody asked for one: for this input, else for the session.

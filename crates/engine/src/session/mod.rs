@@ -12,4 +12,4 @@ mod properties;
 
 pub use decide::{Decision, Effect, MAX_QUEUED_INPUTS};
 pub use report::{Finish, Outcome};
-pub use state::{OpenRun, Session};
+pub use state::{MAX_KEYS, OpenRun, Session};

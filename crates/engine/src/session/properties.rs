@@ -36,6 +36,7 @@ enum Act {
     Stop { named: bool },
     ClearQueue,
     ClearHistory,
+    Compact(u8),
     Step,
     Finish(u8),
     Crash,
@@ -85,6 +86,12 @@ impl World {
                     assert!(self.performing.contains(&run));
                     self.finish(run, Outcome::Stopped(reason));
                 }
+                Effect::Summarize { keep } => {
+                    let before = self.session.messages().count();
+                    let decision = self.session.compacted("summary".to_owned(), keep, &self.ids);
+                    self.append(decision.events);
+                    assert_eq!(self.session.messages().count(), 1 + before.min(keep));
+                }
             }
         }
     }
@@ -110,6 +117,7 @@ impl World {
                 }
             }
             Act::ClearHistory => drop(self.ask(SessionCommand::ClearHistory)),
+            Act::Compact(keep) => drop(self.ask(SessionCommand::Compact { keep: usize::from(*keep) })),
             Act::Step => {
                 if let Some(run) = self.session.active().cloned() {
                     let step = StepId::parse("step").unwrap();
@@ -205,6 +213,7 @@ fn acts() -> impl Strategy<Value = Act> {
         2 => any::<bool>().prop_map(|named| Act::Stop { named }),
         1 => Just(Act::ClearQueue),
         1 => Just(Act::ClearHistory),
+        1 => (0_u8..4).prop_map(Act::Compact),
         2 => Just(Act::Step),
         3 => any::<u8>().prop_map(Act::Finish),
         1 => Just(Act::Crash),
@@ -239,6 +248,8 @@ fn refusals_name_what_is_in_the_way() {
     let active = world.session.active().unwrap().clone();
     assert_eq!(refused(&world, send(WhenBusy::Refuse)), Refusal::Busy { active: active.clone() });
     assert_eq!(refused(&world, SessionCommand::ClearHistory), Refusal::Busy { active: active.clone() });
+    let compact = SessionCommand::Compact { keep: 0 };
+    assert_eq!(refused(&world, compact), Refusal::Busy { active: active.clone() });
     let asked = RunId::parse("other").unwrap();
     assert_eq!(refused(&world, stop(Some(asked.clone()))), Refusal::WrongRun { asked, active });
     for _ in 0..MAX_QUEUED_INPUTS {

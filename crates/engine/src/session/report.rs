@@ -28,6 +28,14 @@ pub struct Finish {
     pub duration_ms: u64,
 }
 
+impl Finish {
+    /// The end of a run that could not be performed at all.
+    pub fn failed(run: RunId, failure: Failure) -> Self {
+        let outcome = Outcome::Failed(failure);
+        Self { run, outcome, spoken: None, thought: None, answer: None, duration_ms: 0 }
+    }
+}
+
 /// The three ways to end.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
@@ -112,9 +120,7 @@ impl Session {
             self.start_next(next_agent, ids, &mut events, &mut effects);
             return (events, effects);
         };
-        let outcome = Outcome::Failed(failure);
-        let finish = Finish { run, outcome, spoken: None, thought: None, answer: None, duration_ms: 0 };
-        self.finish(finish, next_agent, ids)
+        self.finish(Finish::failed(run, failure), next_agent, ids)
     }
 
     /// Subagents end before the run that they work for.

@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use parlor_vocab::{
-    AgentId, Birth, Choice, Entry, Input, Message, Queued, Role, RunEvent, RunId, Seq, SessionEvent, StepId,
-    ToolCallId, Usage,
+    AgentId, Birth, Choice, Entry, Failure, Input, Message, MessageId, Passage, Queued, Role, RunEnding,
+    RunEvent, RunId, Seq, SessionEvent, StepId, ToolCallId, ToolUse, Usage,
 };
+
+/// How many idempotency keys a session remembers: the last ones.
+pub const MAX_KEYS: usize = 4096;
 
 /// A session. Changed only by [`apply`](Session::apply).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,13 +17,15 @@ pub struct Session {
     pub(crate) birth: Option<Birth>,
     pub(crate) title: Option<String>,
     pub(crate) choice: Choice,
-    pub(crate) messages: Vec<Message>,
+    pub(crate) history: Vec<Passage>,
     pub(crate) queue: VecDeque<Queued>,
     /// The run that answers the user, if one does. Its subagents' runs are open as well.
     pub(crate) active: Option<RunId>,
     pub(crate) open: BTreeMap<RunId, OpenRun>,
     /// The run that each idempotency key started.
     pub(crate) keys: HashMap<String, RunId>,
+    /// The same keys, the oldest first.
+    pub(crate) keys_in_order: VecDeque<String>,
     pub(crate) usage: Usage,
 }
 
@@ -58,9 +63,14 @@ impl Session {
         &self.choice
     }
 
+    /// What was said and done, oldest first. Of subagents only what came of them.
+    pub fn history(&self) -> &[Passage] {
+        &self.history
+    }
+
     /// What was said, oldest first.
-    pub fn messages(&self) -> &[Message] {
-        &self.messages
+    pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> {
+        self.history.iter().filter_map(message_of)
     }
 
     /// The inputs that wait, in their order.
@@ -104,17 +114,17 @@ impl Session {
                 self.queue.push_back(queued.clone());
             }
             SessionEvent::Unqueued { runs } => self.queue.retain(|queued| !runs.contains(&queued.run)),
-            SessionEvent::Cleared => self.messages.clear(),
+            SessionEvent::Cleared => self.history.clear(),
             SessionEvent::Compacted { summary, kept_from } => self.compact(summary, kept_from.as_ref()),
-            SessionEvent::MessageAdded(message) => self.messages.push(message.clone()),
+            SessionEvent::MessageAdded(message) => self.history.push(Passage::Message(message.clone())),
             SessionEvent::Run { run, sequence, event } => self.apply_to_run(run, *sequence, event),
         }
     }
 
-    fn compact(&mut self, summary: &Message, kept_from: Option<&parlor_vocab::MessageId>) {
-        let kept = kept_from.and_then(|id| self.messages.iter().position(|message| message.id == *id));
-        let kept = self.messages.split_off(kept.unwrap_or(self.messages.len()));
-        self.messages = std::iter::once(summary.clone()).chain(kept).collect();
+    fn compact(&mut self, summary: &Message, kept_from: Option<&MessageId>) {
+        let kept = kept_from.and_then(|id| self.history.iter().position(|passage| is_message(passage, id)));
+        let kept = self.history.split_off(kept.unwrap_or(self.history.len()));
+        self.history = std::iter::once(Passage::Message(summary.clone())).chain(kept).collect();
     }
 
     fn apply_to_run(&mut self, run: &RunId, sequence: u64, event: &RunEvent) {
@@ -127,24 +137,13 @@ impl Session {
                     self.queue.retain(|queued| queued.run != *run);
                     self.remember(input.key.as_deref(), run);
                     self.active = Some(run.clone());
-                    self.messages.push(Message {
-                        id: message.clone(),
-                        role: Role::User,
-                        text: input.text.clone(),
-                        media: input.media.clone(),
-                    });
+                    let (text, media) = (input.text.clone(), input.media.clone());
+                    self.say(Message { id: message.clone(), role: Role::User, text, media });
                 }
             }
             RunEvent::Steered { text, message } => {
                 let (id, text) = (message.clone(), text.clone());
-                self.messages.push(Message { id, role: Role::User, text, media: Vec::new() });
-            }
-            RunEvent::MessageCompleted { message, text, media } => {
-                // What a subagent says is for the run that asked it.
-                if self.active.as_ref() == Some(run) {
-                    let (id, text, media) = (message.clone(), text.clone(), media.clone());
-                    self.messages.push(Message { id, role: Role::Assistant, text, media });
-                }
+                self.say(Message { id, role: Role::User, text, media: Vec::new() });
             }
             RunEvent::StepStarted { step, .. } => open.steps.push(step.clone()),
             RunEvent::StepCompleted { step, .. } | RunEvent::StepFailed { step, .. } => {
@@ -154,35 +153,103 @@ impl Session {
             RunEvent::ToolCompleted { call, .. } | RunEvent::ToolFailed { call, .. } => {
                 open.calls.retain(|open| open != call);
             }
-            RunEvent::Consumed { usage, .. } => add(&mut self.usage, *usage),
-            RunEvent::Ended { .. } => {
-                self.open.remove(run);
-                if self.active.as_ref() == Some(run) {
-                    self.active = None;
-                }
-            }
+            RunEvent::Consumed { usage, .. } => self.usage = self.usage.plus(*usage),
             RunEvent::MessageStarted { .. }
+            | RunEvent::MessageCompleted { .. }
             | RunEvent::StepUpdated { .. }
             | RunEvent::Reasoned { .. }
             | RunEvent::ToolProgressed { .. }
             | RunEvent::SubagentStarted { .. }
             | RunEvent::SubagentUpdated { .. }
             | RunEvent::SubagentDone { .. }
-            | RunEvent::ErrorRaised { .. } => {}
+            | RunEvent::ErrorRaised { .. }
+            | RunEvent::Ended { .. } => {}
+        }
+        // What a subagent says and does is for the run that asked it.
+        if self.active.as_ref() == Some(run) {
+            self.remember_passage(event);
+        }
+        if matches!(event, RunEvent::Ended { .. }) {
+            self.open.remove(run);
+            self.active.take_if(|active| active == run);
+        }
+    }
+
+    /// What of the active run is there to look back on.
+    fn remember_passage(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::MessageCompleted { message, text, media } => {
+                let (id, text, media) = (message.clone(), text.clone(), media.clone());
+                self.say(Message { id, role: Role::Assistant, text, media });
+            }
+            RunEvent::ToolCalled { call, tool, input, .. } => {
+                let (call, tool, input) = (call.clone(), tool.clone(), input.clone());
+                self.history.push(Passage::ToolUse(ToolUse { call, tool, input, result: None }));
+            }
+            RunEvent::ToolCompleted { call, output, .. } => self.give_back(call, Ok(output.clone())),
+            RunEvent::ToolFailed { call, failure, .. } => self.give_back(call, Err(failure.clone())),
+            RunEvent::Ended { ending, .. } => match ending {
+                RunEnding::Completed { .. } => {}
+                RunEnding::Failed(_) => self.history.push(Passage::BrokenOff(ending.clone())),
+                RunEnding::Stopped { message, .. } => {
+                    // The words about the stop are in the ending; nobody said them.
+                    self.history.retain(|passage| !is_message(passage, message));
+                    self.history.push(Passage::BrokenOff(ending.clone()));
+                }
+            },
+            RunEvent::Started { .. }
+            | RunEvent::Steered { .. }
+            | RunEvent::MessageStarted { .. }
+            | RunEvent::StepStarted { .. }
+            | RunEvent::StepUpdated { .. }
+            | RunEvent::StepCompleted { .. }
+            | RunEvent::StepFailed { .. }
+            | RunEvent::Reasoned { .. }
+            | RunEvent::ToolProgressed { .. }
+            | RunEvent::SubagentStarted { .. }
+            | RunEvent::SubagentUpdated { .. }
+            | RunEvent::SubagentDone { .. }
+            | RunEvent::ErrorRaised { .. }
+            | RunEvent::Consumed { .. } => {}
+        }
+    }
+
+    fn say(&mut self, message: Message) {
+        self.history.push(Passage::Message(message));
+    }
+
+    fn give_back(&mut self, call: &ToolCallId, result: Result<String, Failure>) {
+        // The call is near the end: its run is the active one.
+        let used = self.history.iter_mut().rev().find_map(|passage| match passage {
+            Passage::ToolUse(used) if used.call == *call => Some(used),
+            Passage::ToolUse(_) | Passage::Message(_) | Passage::BrokenOff(_) => None,
+        });
+        if let Some(used) = used {
+            used.result = Some(result);
         }
     }
 
     fn remember(&mut self, key: Option<&str>, run: &RunId) {
-        if let Some(key) = key {
-            self.keys.insert(key.to_owned(), run.clone());
+        let Some(key) = key else { return };
+        // A queued input is remembered when it is queued, and again when it starts.
+        if self.keys.insert(key.to_owned(), run.clone()).is_none() {
+            self.keys_in_order.push_back(key.to_owned());
+        }
+        if self.keys_in_order.len() > MAX_KEYS
+            && let Some(oldest) = self.keys_in_order.pop_front()
+        {
+            self.keys.remove(&oldest);
         }
     }
 }
 
-fn add(total: &mut Usage, more: Usage) {
-    total.input_tokens += more.input_tokens;
-    total.output_tokens += more.output_tokens;
-    total.cache_read_tokens += more.cache_read_tokens;
-    total.cache_write_tokens += more.cache_write_tokens;
-    total.cost_micros += more.cost_micros;
+fn message_of(passage: &Passage) -> Option<&Message> {
+    match passage {
+        Passage::Message(message) => Some(message),
+        Passage::ToolUse(_) | Passage::BrokenOff(_) => None,
+    }
+}
+
+fn is_message(passage: &Passage, id: &MessageId) -> bool {
+    message_of(passage).is_some_and(|message| message.id == *id)
 }

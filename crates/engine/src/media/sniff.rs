@@ -1,0 +1,240 @@
+//! What type a file is of, told from its bytes and never from its name.
+//!
+//! The list is closed. It holds what models and browsers take as a file, under the names that they
+//! know; the rest is [`OTHER`]. Web pages and SVG images are `text/plain` on purpose: what a browser
+//! is given under these types cannot run a script.
+//!
+//! Text is looked at as a whole, because a word can look like the mark of a format, and because a
+//! start that is text says nothing about what follows.
+
+use parlor_tools::image_type;
+
+/// The type of everything else.
+const OTHER: &str = "application/octet-stream";
+
+/// How much of the start of a file is kept to tell its type.
+const HEAD_BYTES: usize = 64;
+
+/// Tells the type of bytes that come piece by piece.
+#[derive(Default)]
+pub(super) struct Sniffer {
+    head: Vec<u8>,
+    text: TextCheck,
+}
+
+impl Sniffer {
+    pub(super) fn take(&mut self, bytes: &[u8]) {
+        let missing = HEAD_BYTES - self.head.len();
+        self.head.extend(bytes.iter().take(missing));
+        self.text.take(bytes);
+    }
+
+    pub(super) fn finish(&self) -> &'static str {
+        // First of all, since a PDF may consist of text alone.
+        if self.head.starts_with(b"%PDF-") {
+            "application/pdf"
+        } else if self.text.is_text() {
+            "text/plain"
+        } else {
+            let known = [image_type, sound, film, archive];
+            known.iter().find_map(|known| known(&self.head)).unwrap_or(OTHER)
+        }
+    }
+}
+
+fn sound(head: &[u8]) -> Option<&'static str> {
+    if head.starts_with(b"RIFF") && head.get(8..12) == Some(b"WAVE") {
+        Some("audio/wav")
+    } else if head.starts_with(b"fLaC") {
+        Some("audio/flac")
+    } else if head.starts_with(b"ID3") || is_mp3_frame(head) {
+        Some("audio/mpeg")
+    } else if is_ogg_sound(head) {
+        Some("audio/ogg")
+    } else if matches!(brand(head), Some(b"M4A " | b"M4B ")) {
+        Some("audio/mp4")
+    } else {
+        None
+    }
+}
+
+fn film(head: &[u8]) -> Option<&'static str> {
+    let is_webm = || {
+        // An EBML header that names its kind of document, in a field with the number 0x4282.
+        let names_it = head.windows(7).any(|field| field.starts_with(b"\x42\x82\x84webm"));
+        head.starts_with(b"\x1a\x45\xdf\xa3") && names_it
+    };
+    match brand(head) {
+        Some(b"M4V " | b"avc1" | b"dash" | b"mmp4" | b"mp41" | b"mp42") => Some("video/mp4"),
+        Some([b'i', b's', b'o', _]) => Some("video/mp4"),
+        _ if is_webm() => Some("video/webm"),
+        _ => None,
+    }
+}
+
+fn archive(head: &[u8]) -> Option<&'static str> {
+    // The second is an archive with nothing in it.
+    let is_zip = head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06");
+    is_zip.then_some("application/zip")
+}
+
+/// The major brand of a file of the MP4 family. Photos and QuickTime films belong to it too.
+fn brand(head: &[u8]) -> Option<&[u8; 4]> {
+    let is_family = head.get(4..8) == Some(b"ftyp");
+    head.get(8..12).filter(|_| is_family).and_then(|brand| brand.try_into().ok())
+}
+
+/// Whether it begins with a frame of MPEG audio, layer III, whose numbers are all possible.
+fn is_mp3_frame(head: &[u8]) -> bool {
+    let Some([0xff, second, third]) = head.get(..3) else { return false };
+    let is_layer_3 = second & 0b1110_0110 == 0b1110_0010;
+    let is_version = second & 0b0001_1000 != 0b0000_1000;
+    is_layer_3 && is_version && third >> 4 != 0b1111 && third & 0b1100 != 0b1100
+}
+
+/// Whether it is an Ogg stream whose first packet, behind a page header of 28 bytes, begins sound.
+fn is_ogg_sound(head: &[u8]) -> bool {
+    const SOUNDS: [&[u8]; 4] = [b"OpusHead", b"\x01vorbis", b"\x7fFLAC", b"Speex   "];
+    let packet = head.get(28..).unwrap_or_default();
+    head.starts_with(b"OggS") && SOUNDS.iter().any(|mark| packet.starts_with(mark))
+}
+
+/// Whether all bytes so far are UTF-8 text without NUL.
+#[derive(Default)]
+struct TextCheck {
+    /// The start of a letter that is not complete.
+    rest: Vec<u8>,
+    is_broken: bool,
+}
+
+impl TextCheck {
+    fn take(&mut self, mut bytes: &[u8]) {
+        self.is_broken = self.is_broken || bytes.contains(&0);
+        while !self.rest.is_empty() && !self.is_broken {
+            let Some((next, behind)) = bytes.split_first() else { return };
+            (self.rest.push(*next), bytes) = ((), behind);
+            match std::str::from_utf8(&self.rest) {
+                Ok(_) => self.rest.clear(),
+                Err(error) => self.is_broken = error.error_len().is_some(),
+            }
+        }
+        if self.is_broken {
+            return;
+        }
+        if let Err(error) = std::str::from_utf8(bytes) {
+            self.is_broken = error.error_len().is_some();
+            self.rest.extend(bytes.get(error.valid_up_to()..).unwrap_or_default());
+        }
+    }
+
+    /// That was all.
+    fn is_text(&self) -> bool {
+        !self.is_broken && self.rest.is_empty()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A start for each type.
+    pub(in crate::media) const SAMPLES: [(&str, &[u8]); 24] = [
+        ("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
+        ("image/jpeg", b"\xff\xd8\xff\xe0\0\x10JFIF"),
+        ("image/gif", b"GIF89a\x01\0\x01\0\0"),
+        ("image/webp", b"RIFF\x10\0\0\0WEBPVP8 "),
+        ("application/pdf", b"%PDF-1.7\n"),
+        ("audio/wav", b"RIFF\x10\0\0\0WAVEfmt "),
+        ("audio/mpeg", b"ID3\x04\0\0\0\0\0\0"),
+        ("audio/mpeg", b"\xff\xfb\x90\x64\0\0"),
+        ("audio/mpeg", b"\xff\xfa\x90\x64\0\0"),
+        ("audio/mpeg", b"\xff\xf3\x40\xc4\0\0"),
+        ("audio/ogg", b"OggS\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x13OpusHead\x01"),
+        ("audio/ogg", b"OggS\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x1e\x01vorbis\0"),
+        ("audio/flac", b"fLaC\0\0\0\x22"),
+        ("audio/mp4", b"\0\0\0\x20ftypM4A \0\0\0\0M4A mp42"),
+        ("video/mp4", b"\0\0\0\x20ftypisom\0\0\x02\0isomiso2avc1"),
+        ("video/mp4", b"\0\0\0\x18ftypmp42\0\0\0\0isommp42"),
+        ("video/webm", b"\x1a\x45\xdf\xa3\x9f\x42\x86\x81\x01\x42\xf7\x81\x01\x42\xf2\x81\x04\x42\xf3\x81\x08\x42\x82\x84webm\x42\x87"),
+        ("application/zip", b"PK\x03\x04\x14\0\0\0"),
+        ("application/zip", b"PK\x05\x06\0\0\0\0"),
+        ("text/plain", b"caf\xc3\xa9"),
+        ("text/plain", b"{\"json\": true}"),
+        ("text/plain", b"<html><script>alert(1)</script>"),
+        ("text/plain", b""),
+        ("application/octet-stream", b"\x7fELF\x02\x01\x01\0"),
+    ];
+
+    fn mime(bytes: &[u8]) -> &'static str {
+        let mut sniffer = Sniffer::default();
+        sniffer.take(bytes);
+        sniffer.finish()
+    }
+
+    #[test]
+    fn each_type_is_known_by_its_bytes() {
+        for (expected, bytes) in SAMPLES {
+            assert_eq!(mime(bytes), expected, "{}", bytes.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn words_that_look_like_marks_are_text() {
+        for text in ["ID3 tags explained", "OggS", "fLaC", "GIF89a is a word", "PK\x03\x04", "BM25 ranking"] {
+            assert_eq!(mime(text.as_bytes()), "text/plain", "{text}");
+        }
+    }
+
+    #[test]
+    fn relatives_of_known_types_are_not_taken_for_them() {
+        let relatives: [(&str, &[u8]); 8] = [
+            ("a HEIC photo", b"\0\0\0\x18ftypheic\0\0\0\0"),
+            ("a QuickTime film", b"\0\0\0\x14ftypqt  \0\0\x02\0"),
+            ("a Matroska film", b"\x1a\x45\xdf\xa3\xa3\x42\x86\x81\x01\x42\x82\x88matroska"),
+            ("an Ogg film", b"OggS\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x2a\x80theora"),
+            ("AAC in ADTS", b"\xff\xf1\x50\x80\0\0"),
+            ("an impossible bitrate", b"\xff\xfb\xf0\x64\0\0"),
+            ("UTF-16", b"\xff\xfea\0b\0"),
+            ("an AVI film", b"RIFF\x10\0\0\0AVI LIST"),
+        ];
+        for (what, bytes) in relatives {
+            assert_eq!(mime(bytes), OTHER, "{what}");
+        }
+    }
+
+    #[test]
+    fn text_must_be_text_to_its_end() {
+        let mut late = vec![b'x'; 100_000];
+        assert_eq!(mime(&late), "text/plain");
+        late.push(0);
+        assert_eq!(mime(&late), OTHER);
+        assert_eq!(mime(b"cut inside a letter \xc3"), OTHER);
+        assert_eq!(mime(b"caf\xe9 au lait"), OTHER, "Latin-1");
+    }
+
+    proptest! {
+        #[test]
+        fn how_bytes_are_cut_makes_no_difference(
+            pieces in prop::collection::vec(
+                prop_oneof![
+                    ".{0,5}".prop_map(String::into_bytes),
+                    prop::collection::vec(any::<u8>(), 0..4),
+                    "[aäß€𝄞]{1,4}".prop_map(|text| text.bytes().take(2).collect()),
+                ],
+                0..6,
+            ),
+            size in 1_usize..4,
+        ) {
+            let whole = pieces.concat();
+            let mut sniffer = Sniffer::default();
+            for piece in whole.chunks(size) {
+                sniffer.take(piece);
+            }
+            prop_assert_eq!(sniffer.finish(), mime(&whole));
+            let is_text = std::str::from_utf8(&whole).is_ok_and(|text| !text.contains('\0'));
+            prop_assert_eq!(is_text && !whole.starts_with(b"%PDF-"), mime(&whole) == "text/plain");
+        }
+    }
+}

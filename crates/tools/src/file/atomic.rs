@@ -3,6 +3,11 @@
 //! The new content goes into a file of its own in the same folder, reaches the disk, and takes the
 //! old one's name. All of it relative to the folder's descriptor, so that nothing that happens to
 //! the path in the meantime can lead it elsewhere.
+//!
+//! Where a change of somebody else must not be lost, the last look at the old file is right before
+//! the new one takes its name. Between the two, a lock on the folder keeps out everybody who
+//! replaces files by this module, in whatever process. Other programs know no such lock: what they
+//! change between these two system calls is lost.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,10 +15,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use parlor_vocab::Failure;
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, openat, renameat, statat, unlinkat,
+    AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, flock, fsync, openat,
+    renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -21,6 +29,12 @@ use crate::code::{PATH_CHANGED, failure, system};
 use crate::file::regular;
 use crate::policy::{PATH_TRIES, Parents, Spot};
 use crate::tool::Context;
+
+/// How long a replacement waits for others in the same folder before it goes on without a lock.
+const FOLDER_WAIT: Duration = Duration::from_secs(2);
+
+/// How long to wait before trying again to lock a folder.
+const FOLDER_STEP: Duration = Duration::from_millis(1);
 
 /// What a replacement found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +68,9 @@ pub(crate) fn replace(
         if old.is_some() {
             check_regular(path, &spot)?;
         }
-        if let Some(seen) = unless_changed
-            && !old.as_ref().is_some_and(|old| is_same(seen, old))
-        {
-            let message = format!("`{path}` was changed by somebody else meanwhile; read it again");
-            return Err(failure(PATH_CHANGED, message));
-        }
-        put(&spot, bytes, old.as_ref())
-            .map_err(|error| system("write", path)(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        // Not the look that counts, but one that saves the writing.
+        check_same(path, unless_changed, old.as_ref())?;
+        put(path, &spot, bytes, old.as_ref(), unless_changed)?;
         return Ok(if old.is_some() { Before::File } else { Before::Missing });
     }
     Err(failure(PATH_CHANGED, format!("`{path}` keeps changing while it is looked at")))
@@ -77,23 +86,68 @@ fn check_regular(path: &str, spot: &Spot) -> Result<(), Failure> {
     }
 }
 
-fn is_same(one: &Stat, other: &Stat) -> bool {
-    let mark = |stat: &Stat| (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
-    mark(one) == mark(other)
+/// Refuses if a file should be the one that had the status `seen`, and is not.
+fn check_same(path: &str, seen: Option<&Stat>, now: Option<&Stat>) -> Result<(), Failure> {
+    // The last two change whenever anything does, and cannot be set at will as those before can.
+    let mark = |stat: &Stat| {
+        let content = (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
+        (stat.st_dev, stat.st_ino, content, stat.st_ctime, stat.st_ctime_nsec)
+    };
+    if seen.is_none() || seen.map(mark) == now.map(mark) {
+        return Ok(());
+    }
+    let message = format!("`{path}` was changed by somebody else meanwhile; read it again");
+    Err(failure(PATH_CHANGED, message))
 }
 
-fn put(spot: &Spot, bytes: &[u8], old: Option<&Stat>) -> io::Result<()> {
-    let (name, fd) = create_beside(spot.folder.as_fd(), old)?;
-    let outcome = fill(fd, bytes, old).and_then(|()| {
-        renameat(&spot.folder, &name, &spot.folder, Path::new(&spot.name)).map_err(io::Error::from)
-    });
+fn put(
+    path: &str,
+    spot: &Spot,
+    bytes: &[u8],
+    old: Option<&Stat>,
+    unless_changed: Option<&Stat>,
+) -> Result<(), Failure> {
+    let failed = |error: io::Error| system("write", path)(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    let (name, fd) = create_beside(spot.folder.as_fd(), old).map_err(failed)?;
+    let filled = fill(fd, bytes, old).map_err(failed);
+    let outcome = filled.and_then(|()| take_name(path, spot, &name, unless_changed));
     if outcome.is_err() {
         // The first failure is the one to tell; this one leaves a file with a telling name.
         let _ = unlinkat(&spot.folder, &name, AtFlags::empty());
     }
-    outcome?;
-    sync_folder(spot.folder.as_fd());
+    outcome
+}
+
+/// Gives the new file the old one's name, and makes that durable.
+fn take_name(path: &str, spot: &Spot, new: &str, unless_changed: Option<&Stat>) -> Result<(), Failure> {
+    let folder = lock(spot.folder.as_fd(), FOLDER_WAIT);
+    let name = Path::new(&spot.name);
+    if unless_changed.is_some() {
+        let now = statat(&spot.folder, name, AtFlags::SYMLINK_NOFOLLOW).ok();
+        check_same(path, unless_changed, now.as_ref())?;
+    }
+    renameat(&spot.folder, new, &spot.folder, name).map_err(system("write", path))?;
+    if let Some(folder) = folder {
+        // Others need not wait for the disk.
+        let _ = flock(&folder, FlockOperation::Unlock);
+        let _ = fsync(&folder);
+    }
     Ok(())
+}
+
+/// Opens the folder to lock and sync it, and locks it until the descriptor is closed. Best effort:
+/// a folder that may be written but not read cannot be opened for it, some file systems know no
+/// locks, and somebody may have locked the folder for reasons of their own.
+fn lock(folder: BorrowedFd<'_>, wait: Duration) -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(folder, ".", flags, Mode::empty()).ok()?;
+    let begun = Instant::now();
+    while let Err(Errno::WOULDBLOCK | Errno::INTR) = flock(&folder, FlockOperation::NonBlockingLockExclusive)
+        && begun.elapsed() < wait
+    {
+        thread::sleep(FOLDER_STEP);
+    }
+    Some(folder)
 }
 
 /// Creates a new file with a name that nobody has.
@@ -124,15 +178,6 @@ fn fill(fd: OwnedFd, bytes: &[u8], old: Option<&Stat>) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Makes the new name durable. Best effort: a folder that may be written but not read cannot be
-/// opened for it, and the content is safe in either case.
-fn sync_folder(folder: BorrowedFd<'_>) {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    if let Ok(folder) = openat(folder, ".", flags, Mode::empty()) {
-        let _ = rustix::fs::fsync(folder);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -146,7 +191,7 @@ mod tests {
         let spot = context.policy.spot(&context.folder, "a", Parents::Made).unwrap();
         // Too late for any check: nothing can take the name of a folder.
         fs::create_dir(folder.path().join("a")).unwrap();
-        assert!(put(&spot, b"text", None).is_err());
+        assert!(put("a", &spot, b"text", None, None).is_err());
         let names: Vec<_> =
             fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["a"]);
@@ -167,5 +212,38 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert_eq!(replace(&context, "a", b"stale", Some(&seen)).unwrap_err().code, PATH_CHANGED);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_change_after_the_first_look_is_noticed_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = Context::new(folder.path()).unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let spot = context.policy.spot(&context.folder, "a", Parents::Made).unwrap();
+        let seen = rustix::fs::stat(&path).unwrap();
+        let time = fs::metadata(&path).unwrap().modified().unwrap();
+        let put = || put("a", &spot, b"mine", Some(&seen), Some(&seen)).map_err(|failure| failure.code);
+        // Of the same size, and with its time set back.
+        let file = File::create(&path).unwrap();
+        (&file).write_all(b"new").unwrap();
+        file.set_modified(time).unwrap();
+        assert_eq!(put(), Err(PATH_CHANGED.to_owned()));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(put(), Err(PATH_CHANGED.to_owned()));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+    }
+
+    #[test]
+    fn a_folder_that_somebody_keeps_locked_is_written_to_all_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = Context::new(folder.path()).unwrap();
+        let spot = context.policy.spot(&context.folder, "a", Parents::Made).unwrap();
+        let held = lock(spot.folder.as_fd(), Duration::ZERO).unwrap();
+        let other = lock(spot.folder.as_fd(), FOLDER_STEP).expect("open, if not locked");
+        assert_eq!(flock(&other, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK));
+        assert_eq!(replace(&context, "a", b"text", None), Ok(Before::Missing));
+        drop(held);
+        assert_eq!(flock(&other, FlockOperation::NonBlockingLockShared), Ok(()));
     }
 }

@@ -94,6 +94,8 @@ fn edit(context: &Context, input: &EditInput) -> Result<Output, Failure> {
     }
     let edited = text.replace(&input.old_text, &input.new_text);
     replace(context, path, edited.as_bytes(), Some(&stat))?;
+    // Open until now, since a new file could get the number of one that is gone.
+    drop(file);
     let matches = if places.len() == 1 { "match" } else { "matches" };
     Ok(Output::text(format!("replaced {} {matches} in `{path}`, {}", places.len(), named(&text, &places))))
 }
@@ -130,6 +132,7 @@ fn named(text: &str, places: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::PATH_CHANGED;
 
     #[test]
     fn the_schema_says_what_the_input_takes() {
@@ -142,5 +145,42 @@ mod tests {
         let places: Vec<usize> = text.match_indices('x').map(|(at, _)| at).collect();
         assert_eq!(named(&text, &places), "at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more");
         assert_eq!(named(&text, &places[..1]), "at line 1");
+    }
+
+    /// Each thread counts on from what it read. A change that is lost makes the sum too small.
+    #[test]
+    fn edits_at_the_same_time_lose_nothing() {
+        const THREADS: usize = 4;
+        const TIMES: usize = 15;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("count");
+        std::fs::write(&path, "1000").unwrap();
+        let count = || std::fs::read_to_string(&path).unwrap().parse::<usize>().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    // Nothing is shared but the folder, as if each were a process.
+                    let context = Context::new(folder.path()).unwrap();
+                    let mut done = 0;
+                    while done < TIMES {
+                        let seen = count();
+                        let input = EditInput {
+                            path: "count".to_owned(),
+                            old_text: seen.to_string(),
+                            new_text: (seen + 1).to_string(),
+                            count: None,
+                            replace_all: false,
+                        };
+                        match edit(&context, &input) {
+                            Ok(_) => done += 1,
+                            Err(failure) => {
+                                assert!([EDIT_MISMATCH, PATH_CHANGED].contains(&failure.code.as_str()))
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(count(), 1000 + THREADS * TIMES);
     }
 }

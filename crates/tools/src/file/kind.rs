@@ -35,7 +35,7 @@ const STARTS: [(&[u8], &str); 13] = [
 
 /// Tells what begins with `start`, which should be [`LOOK_BYTES`] long if the file is.
 pub(crate) fn kind(start: &[u8]) -> Kind {
-    if let Some(mime) = image(start) {
+    if let Some(mime) = image_type(start) {
         return Kind::Image(mime);
     }
     let known = STARTS.iter().find(|(magic, _)| start.starts_with(magic));
@@ -51,7 +51,8 @@ pub(crate) fn kind(start: &[u8]) -> Kind {
     }
 }
 
-fn image(start: &[u8]) -> Option<&'static str> {
+/// The media type of what begins with `start`, if it is an image that agents can see.
+pub fn image_type(start: &[u8]) -> Option<&'static str> {
     if start.starts_with(b"\x89PNG\r\n\x1a\n") {
         Some("image/png")
     } else if start.starts_with(b"\xff\xd8\xff") {

@@ -19,7 +19,7 @@ pub use folder::LIST_FOLDER_ENTRIES;
 pub use grep::{GREP_CONTEXT, GREP_MATCHES, GREP_MATCHES_MAX, GREP_PATTERN_BYTES, GrepFiles};
 pub use hunt::{GREP_DEPTH, GREP_FILES, GREP_OUTPUT_BYTES};
 pub use ignores::IGNORE_FILE_BYTES;
-pub use kind::IMAGE_BYTES;
+pub use kind::{IMAGE_BYTES, image_type};
 pub use list::{LIST_DEPTH, LIST_DEPTH_MAX, LIST_ENTRIES, LIST_ENTRIES_MAX, ListDir};
 pub use read::{READ_LINES, READ_LINES_MAX, ReadFile};
 pub use search::{GREP_FILE_BYTES, GREP_LINE_BYTES};

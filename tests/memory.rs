@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use parlor_doors::exec::ExecMachine;
 use parlor_doors::lines::{Line, Lines};
+use parlor_engine::Processes;
 use parlor_host::{INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
 use parlor_testkit::{Exec, Peer, play_folder};
 use tokio::sync::{mpsc, oneshot};
@@ -32,7 +33,8 @@ impl Memory {
         let incoming = Incoming { chunks, hung_up: oneshot::channel().1 };
         let (outgoing, outlet) = outgoing();
         let never = std::future::pending();
-        let task = tokio::spawn(serve(ExecMachine::default(), incoming, outgoing, never));
+        let task =
+            tokio::spawn(serve(ExecMachine::default(), Processes::default(), incoming, outgoing, never));
         Self { input: Some(input), outlet, task }
     }
 }

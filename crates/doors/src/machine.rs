@@ -1,6 +1,8 @@
 //! What every door's machine has in common: what goes in and what comes out.
 
-use parlor_vocab::{Command, Event, Refusal, Reply};
+use std::time::Instant;
+
+use parlor_vocab::Refusal;
 
 /// One question to the engine. Its answer comes back under the same ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -8,7 +10,7 @@ pub struct Ticket(pub u64);
 
 /// All that can happen to one connection.
 #[derive(Debug)]
-pub enum Input<'a> {
+pub enum Input<'a, R, E> {
     /// A line, without its newline.
     Frame(&'a [u8]),
     /// A line that was longer than this limit. Its bytes are gone; the next frame is whole again.
@@ -17,29 +19,43 @@ pub enum Input<'a> {
         limit: usize,
     },
     /// What the engine says to a question.
-    Answer(Ticket, Result<Reply, Refusal>),
+    Answer(Ticket, Result<R, Refusal>),
     /// Something that happened.
-    Event(&'a Event),
+    Event(&'a E),
+    /// The moment has come that was asked for with [`Output::WakeAt`].
+    Deadline,
 }
 
 /// All that one connection can want.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum Output<A> {
     /// Send this frame to the peer. It holds no newline and ends without one.
     Send(Vec<u8>),
     /// Put this question to the engine.
-    Ask(Ticket, Command),
+    Ask(Ticket, A),
+    /// Hand over a [`Input::Deadline`] at this moment. Replaces an earlier wish.
+    WakeAt(Instant),
+    /// End the connection: what was sent still goes out, nothing more is read.
+    Close,
 }
 
 /// One connection of one dialect.
 pub trait Machine {
-    /// Takes in one thing that happened.
-    fn handle(&mut self, input: Input<'_>);
+    /// What it asks of the engine.
+    type Ask;
+    /// What it is answered.
+    type Reply;
+    /// What it hears of.
+    type Event;
 
-    /// The next thing that the machine wants, if any. Drain this before the next [`handle`].
+    /// Takes in one thing that happened at `now`.
+    fn handle(&mut self, now: Instant, input: Input<'_, Self::Reply, Self::Event>);
+
+    /// The next thing that the machine wants, if any. Drain this before the first and after every
+    /// [`handle`].
     ///
     /// [`handle`]: Machine::handle
-    fn poll(&mut self) -> Option<Output>;
+    fn poll(&mut self) -> Option<Output<Self::Ask>>;
 
     /// Whether the next frame may come. A machine that serves requests one after another says no
     /// while an answer is outstanding; answers and events are always welcome.

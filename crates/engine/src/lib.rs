@@ -2,13 +2,19 @@
 //!
 //! Knows no envelope, no socket and no door: a new dialect leaves this crate untouched.
 
+mod files;
+mod guest;
 mod house;
 mod live;
+pub mod media;
 mod processes;
 pub mod session;
 mod watcher;
 
+pub use guest::{Guest, MAX_QUESTIONS, MAX_WATCHED, Standing, Word};
 pub use house::{Agents, House, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, Means};
-pub use live::{LIVE_TOOL_BYTES, Subject};
+pub use live::LIVE_TOOL_BYTES;
+pub use media::{MediaError, MediaStore};
+pub use parlor_vocab::{Seen, Subject};
 pub use processes::{Happening, MAX_PROCESSES, Processes, SHUTDOWN_GRACE};
-pub use watcher::{Seen, Watcher};
+pub use watcher::Watcher;

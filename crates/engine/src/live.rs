@@ -7,22 +7,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use parlor_vocab::{MessageId, RunId, SessionId, StepId, ToolCallId};
+use parlor_vocab::{RunId, SessionId, Subject};
 use tokio::sync::watch;
 
 /// How much of a tool's output is shown while it works. The rest is in its result.
 pub const LIVE_TOOL_BYTES: usize = 1 << 20;
-
-/// What a text is.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Subject {
-    /// What the agent says.
-    Message(MessageId),
-    /// What it thinks in a step.
-    Thought(StepId),
-    /// What a tool puts out.
-    Tool(ToolCallId),
-}
 
 /// The texts of one session that are being written.
 #[derive(Debug)]

@@ -39,6 +39,7 @@ pub struct Processes<Q> {
     /// Writes that wait for room.
     writes: HashMap<WriteId, (Q, ProcessId)>,
     next_number: u64,
+    is_ending: bool,
     reports: mpsc::Receiver<Report>,
     reporter: mpsc::Sender<Report>,
 }
@@ -63,6 +64,7 @@ impl<Q> Default for Processes<Q> {
             released: None,
             writes: HashMap::new(),
             next_number: 0,
+            is_ending: false,
             reports,
             reporter,
         }
@@ -85,30 +87,29 @@ impl<Q> Processes<Q> {
         }
     }
 
-    /// Waits for the next thing to happen. Cancel safe.
-    pub async fn next(&mut self) -> Happening<Q> {
+    /// Waits for the next thing to happen; none when, after [`end_all`], every process is over and
+    /// reported. Cancel safe.
+    ///
+    /// [`end_all`]: Processes::end_all
+    pub async fn next(&mut self) -> Option<Happening<Q>> {
         if let Some((question, start)) = self.released.take() {
-            return Happening::Answer(question, self.spawn(start));
+            return Some(Happening::Answer(question, self.spawn(start)));
         }
-        loop {
+        while !(self.is_ending && self.living.is_empty()) {
             // The channel cannot close: we hold a sender.
-            let Some(report) = self.reports.recv().await else { return std::future::pending().await };
+            let report = self.reports.recv().await?;
             if let Some(happening) = self.on_report(report) {
-                return happening;
+                return Some(happening);
             }
         }
+        None
     }
 
-    /// Whether every process is over and reported.
-    pub fn is_empty(&self) -> bool {
-        self.living.is_empty() && self.released.is_none()
-    }
-
-    /// Begins to end all processes. [`next`] goes on to report until [`is_empty`].
+    /// Begins to end all processes. [`next`] goes on to report.
     ///
     /// [`next`]: Processes::next
-    /// [`is_empty`]: Processes::is_empty
     pub fn end_all(&mut self) {
+        self.is_ending = true;
         self.held.clear();
         self.released = None;
         for (_, process) in self.living.values() {

@@ -4,30 +4,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use parlor_log::{EventLog, LogError};
-use parlor_vocab::{Entry, RunEvent, RunId, Seq, SessionEvent, SessionId};
+use parlor_vocab::{Entry, RunEvent, RunId, Seen, Seq, SessionEvent, SessionId, Subject};
 use tokio::sync::watch;
 
-use crate::live::{Live, Subject};
+use crate::live::Live;
 
 /// How many events are read at a time.
 const READ_EVENTS: usize = 256;
-
-/// What a watcher sees.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// A fact.
-    Entry(Box<Entry>),
-    /// A piece of a text that is being written. Deltas of one subject, put together, are the text
-    /// that its completing event holds; only a tool's result is told in other words.
-    Delta {
-        /// The run it belongs to.
-        run: RunId,
-        /// What it is a piece of.
-        subject: Subject,
-        /// The piece.
-        text: String,
-    },
-}
 
 /// One who watches. It holds a place in the log and nothing is kept for it.
 pub struct Watcher {
@@ -64,28 +47,34 @@ impl Watcher {
     /// Waits for the next thing to see. Cancel safe.
     pub async fn next(&mut self) -> Result<Seen, LogError> {
         loop {
-            if let Some(seen) = self.due.pop_front() {
-                return Ok(seen);
-            }
-            if let Some(entry) = self.read.pop_front() {
-                self.on_entry(entry);
-                continue;
-            }
             // Marked before looking, so that what comes in between wakes us below.
             self.heads.mark_unchanged();
             self.changes.mark_unchanged();
-            self.read = self.log.read(&self.session, self.place, READ_EVENTS).await?.into();
-            if let Some(last) = self.read.back() {
-                self.place = last.seq;
-                continue;
-            }
-            if let Some(delta) = self.delta() {
-                return Ok(delta);
+            if let Some(seen) = self.look().await? {
+                return Ok(seen);
             }
             // An error means that the log is gone, and nothing will ever wake us.
             tokio::select! {
                 changed = self.heads.changed() => if changed.is_err() { std::future::pending().await },
                 changed = self.changes.changed() => if changed.is_err() { std::future::pending().await },
+            }
+        }
+    }
+
+    /// The next thing to see, if it is there already. Cancel safe.
+    pub async fn look(&mut self) -> Result<Option<Seen>, LogError> {
+        loop {
+            if let Some(seen) = self.due.pop_front() {
+                return Ok(Some(seen));
+            }
+            if let Some(entry) = self.read.pop_front() {
+                self.on_entry(entry);
+                continue;
+            }
+            self.read = self.log.read(&self.session, self.place, READ_EVENTS).await?.into();
+            match self.read.back() {
+                Some(last) => self.place = last.seq,
+                None => return Ok(self.delta()),
             }
         }
     }

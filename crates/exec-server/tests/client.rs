@@ -2,7 +2,7 @@
 
 use codex_exec_server::{
     ExecOutputStream, ExecParams, ExecServerClient, ExecServerError, ExecServerLaunchCommand,
-    OUTPUT_BACKLOG_BYTES,
+    ExecServerProcess, OUTPUT_BACKLOG_BYTES,
 };
 
 async fn client() -> ExecServerClient {
@@ -22,16 +22,23 @@ async fn both_streams_and_the_exit_code_arrive() {
     assert_eq!(finished.exit_code, 3);
 }
 
-#[tokio::test]
-async fn a_terminal_is_written_to_and_ended() {
-    let mut process = client().await.start_process(shell("p", "echo up; cat").tty()).await.unwrap();
+/// Reads until `end` was shown; how output is cut into pieces is chance.
+async fn read_until(process: &mut ExecServerProcess, end: &str) {
     let mut shown = String::new();
-    process.write("hello\n").await.unwrap();
-    while !shown.contains("hello\r\nhello\r\n") {
+    while !shown.ends_with(end) {
         let output = process.next_output().await.unwrap().expect("more output");
         assert_eq!(output.stream, ExecOutputStream::Stdout);
         shown += &String::from_utf8_lossy(&output.bytes);
     }
+}
+
+#[tokio::test]
+async fn a_terminal_is_written_to_and_ended() {
+    let mut process = client().await.start_process(shell("p", "echo up; cat").tty()).await.unwrap();
+    // What is typed is echoed at once, so wait for the program before typing.
+    read_until(&mut process, "up\r\n").await;
+    process.write("hello\n").await.unwrap();
+    read_until(&mut process, "hello\r\nhello\r\n").await;
     assert!(process.terminate().await.unwrap());
     assert_eq!(process.wait().await.unwrap(), 137);
     assert!(!process.terminate().await.unwrap());
@@ -80,7 +87,7 @@ async fn a_server_that_dies_is_an_error_and_not_a_hang() {
     // The process kills its parent, which is the server.
     let text = "stty -echo; echo up; read go; kill -9 $PPID; exec sleep 60";
     let mut killer = client.start_process(shell("k", text).tty()).await.unwrap();
-    assert_eq!(killer.next_output().await.unwrap().unwrap().bytes, b"up\r\n");
+    read_until(&mut killer, "up\r\n").await;
     killer.write("go\n").await.unwrap();
     let error = killer.next_output().await.unwrap_err();
     assert!(matches!(error, ExecServerError::Closed { .. }), "{error}");

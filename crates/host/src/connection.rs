@@ -5,19 +5,21 @@ use std::future::Future;
 use std::time::Duration;
 
 use parlor_doors::lines::{Line, Lines};
-use parlor_doors::{Input, Machine, Output, Ticket};
-use parlor_engine::{Happening, Processes, SHUTDOWN_GRACE};
+use parlor_doors::{Input, Machine, Output};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use crate::Outgoing;
+use crate::{Engine, News, Outgoing};
 
 /// How many pieces of input may wait to be looked at.
 pub const INCOMING_CHUNKS: usize = 4;
 
-/// How long a connection may take to end its processes, and how long a peer that has hung up may
-/// leave what was written to it unread.
+/// How long the last words of a connection may take, and how long a peer that has hung up may leave
+/// what was written to it unread.
 pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(1);
+
+/// How long what a connection started may take to be gone after that.
+pub const GONE_WAIT: Duration = Duration::from_millis(500);
 
 /// How long the last frames may take to be written.
 pub const FLUSH_WAIT: Duration = Duration::from_millis(500);
@@ -32,16 +34,21 @@ pub struct Incoming {
     pub hung_up: oneshot::Receiver<()>,
 }
 
-/// Serves one connection until the peer leaves or `stop` is ready, then ends what it started.
-pub async fn serve(
-    machine: impl Machine,
+/// Serves one connection until the peer leaves, the machine closes it or `stop` is ready; then ends
+/// what it started.
+pub async fn serve<M, E>(
+    machine: M,
+    engine: E,
     incoming: Incoming,
     outgoing: Outgoing,
     stop: impl Future<Output = ()>,
-) {
+) where
+    M: Machine,
+    E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event>,
+{
     let Incoming { mut chunks, hung_up } = incoming;
     let lines = Lines::new(machine.max_line_bytes());
-    let mut connection = Connection { machine, lines, processes: Processes::default(), outgoing };
+    let mut connection = Connection { machine, engine, lines, outgoing, wake_at: None, is_closed: false };
     let mut has_hung_up = false;
     let hung_up = async {
         if hung_up.await.is_err() {
@@ -49,35 +56,49 @@ pub async fn serve(
         }
     };
     tokio::pin!(stop, hung_up);
-    loop {
+    connection.do_what_it_wants().await;
+    while !connection.is_closed {
         connection.serve_lines().await;
         let may_receive = connection.may_serve();
         let may_report = connection.outgoing.has_room_for_output();
+        let wake_at = connection.wake_at;
         tokio::select! {
             chunk = chunks.recv(), if may_receive => match chunk {
                 Some(chunk) => connection.lines.push(&chunk),
-                None => break connection.serve_last_line().await,
+                None => {
+                    connection.serve_last_line().await;
+                    break;
+                }
             },
-            happening = connection.processes.next(), if may_report => connection.on_happening(happening).await,
+            Some(news) = connection.engine.next(), if may_report => connection.on_news(news).await,
             () = connection.outgoing.shrunk(), if !may_receive || !may_report => {}
             () = connection.outgoing.left() => break,
             () = &mut hung_up, if !has_hung_up => has_hung_up = true,
             // It has hung up and does not read either: nothing will ever move again.
             () = sleep(SHUTDOWN_WAIT), if has_hung_up && !may_receive => break,
+            () = sleep_until(wake_at.unwrap_or_else(Instant::now)), if wake_at.is_some() => {
+                connection.on_deadline().await;
+            }
             () = &mut stop => break,
         }
     }
     connection.shut_down().await;
 }
 
-struct Connection<M> {
+struct Connection<M, E> {
     machine: M,
+    engine: E,
     lines: Lines,
-    processes: Processes<Ticket>,
     outgoing: Outgoing,
+    wake_at: Option<Instant>,
+    is_closed: bool,
 }
 
-impl<M: Machine> Connection<M> {
+impl<M, E> Connection<M, E>
+where
+    M: Machine,
+    E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event>,
+{
     fn may_serve(&self) -> bool {
         self.machine.wants_frame() && self.outgoing.has_room_for_replies()
     }
@@ -99,11 +120,18 @@ impl<M: Machine> Connection<M> {
         }
     }
 
-    async fn on_happening(&mut self, happening: Happening<Ticket>) {
-        match happening {
-            Happening::Answer(ticket, answer) => self.machine.handle(Input::Answer(ticket, answer)),
-            Happening::Event(event) => self.machine.handle(Input::Event(&event)),
+    async fn on_news(&mut self, news: News<M::Reply, M::Event>) {
+        let now = now();
+        match news {
+            News::Answer(ticket, answer) => self.machine.handle(now, Input::Answer(ticket, answer)),
+            News::Event(event) => self.machine.handle(now, Input::Event(&event)),
         }
+        self.do_what_it_wants().await;
+    }
+
+    async fn on_deadline(&mut self) {
+        self.wake_at = None;
+        self.machine.handle(now(), Input::Deadline);
         self.do_what_it_wants().await;
     }
 
@@ -114,39 +142,52 @@ impl<M: Machine> Connection<M> {
                     frame.push(b'\n');
                     self.outgoing.send(frame).await;
                 }
-                Output::Ask(ticket, command) => {
-                    if let Some((ticket, answer)) = self.processes.perform(ticket, command) {
-                        self.machine.handle(Input::Answer(ticket, answer));
+                Output::Ask(ticket, ask) => {
+                    if let Some((ticket, answer)) = self.engine.ask(ticket, ask) {
+                        self.machine.handle(now(), Input::Answer(ticket, answer));
                     }
                 }
+                Output::WakeAt(moment) => self.wake_at = Some(moment.into()),
+                Output::Close => self.is_closed = true,
             }
         }
     }
 
-    /// Ends all processes. A peer that still reads hears of each end; one that does not is not
+    /// Ends what was started. A peer that still reads hears of each end; one that does not is not
     /// waited for.
     async fn shut_down(mut self) {
         let deadline = Instant::now() + SHUTDOWN_WAIT;
-        self.processes.end_all();
-        while !self.processes.is_empty() {
+        self.engine.begin_end();
+        loop {
             let may_report = self.outgoing.has_room_for_output();
             tokio::select! {
-                happening = self.processes.next(), if may_report => self.on_happening(happening).await,
+                news = self.engine.next(), if may_report => match news {
+                    Some(news) => self.on_news(news).await,
+                    None => break,
+                },
                 () = self.outgoing.shrunk(), if !may_report => {}
                 () = self.outgoing.left() => break,
                 () = sleep_until(deadline) => break,
             }
         }
-        // They were killed long before the deadline; past it only a process that the kernel itself
-        // cannot end is left.
-        let _ = timeout_at(deadline.max(Instant::now() + SHUTDOWN_GRACE), self.processes.gone()).await;
+        // It was told to end long before the deadline; past it only what the kernel itself cannot
+        // end is left.
+        let _ = timeout_at(deadline.max(Instant::now()) + GONE_WAIT, self.engine.gone()).await;
     }
+}
+
+/// The time, as the runtime has it: tests bring their own.
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
 }
 
 fn hand_over(machine: &mut impl Machine, line: Line<'_>) {
     let limit = machine.max_line_bytes();
-    machine.handle(match line {
-        Line::Whole(frame) => Input::Frame(frame),
-        Line::Oversize => Input::Oversize { limit },
-    });
+    machine.handle(
+        now(),
+        match line {
+            Line::Whole(frame) => Input::Frame(frame),
+            Line::Oversize => Input::Oversize { limit },
+        },
+    );
 }

@@ -6,11 +6,13 @@
 //! read; nothing is kept for it and nobody else waits.
 
 mod connection;
+mod engine;
 mod outgoing;
 mod signals;
 mod stdio;
 
-pub use connection::{FLUSH_WAIT, INCOMING_CHUNKS, Incoming, SHUTDOWN_WAIT, serve};
+pub use connection::{FLUSH_WAIT, GONE_WAIT, INCOMING_CHUNKS, Incoming, SHUTDOWN_WAIT, serve};
+pub use engine::{Engine, News};
 pub use outgoing::{
     OUTGOING_FRAMES, OUTPUT_BACKLOG_BYTES, OUTPUT_BACKLOG_FRAMES, Outgoing, Outlet, REPLY_BACKLOG_BYTES,
     REPLY_BACKLOG_FRAMES, outgoing,

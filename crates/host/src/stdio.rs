@@ -16,6 +16,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::Engine;
 use crate::connection::{FLUSH_WAIT, INCOMING_CHUNKS, Incoming, serve};
 use crate::outgoing::{Outlet, outgoing};
 use crate::signals;
@@ -33,13 +34,17 @@ const WRITE_BYTES: usize = 256 * 1024;
 /// memory is the user's.
 const BULK_PIPE_BYTES: usize = 1 << 20;
 
-/// Serves `machine` on standard input and output until input ends, output cannot be written, or
+/// Serves `machine` in front of `engine` on standard input and output until input ends, output cannot be written, or
 /// the program is asked to end. Everything that was started is gone when this returns.
 ///
 /// One thread is the runtime to choose: the work is moving bytes between descriptors, and children
 /// get a signal when the thread that started them ends, so it must be one that stays. [`block_on`]
 /// makes such a runtime.
-pub async fn serve_stdio(machine: impl Machine) -> io::Result<()> {
+pub async fn serve_stdio<M, E>(machine: M, engine: E) -> io::Result<()>
+where
+    M: Machine,
+    E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event>,
+{
     let stop = signals::asked_to_end()?;
     let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
     let (hang_up, hung_up) = oneshot::channel();
@@ -48,7 +53,7 @@ pub async fn serve_stdio(machine: impl Machine) -> io::Result<()> {
     let (done, flushed) = oneshot::channel();
     thread::Builder::new().name("stdin".to_owned()).spawn(move || read_input(&input, hang_up))?;
     thread::Builder::new().name("stdout".to_owned()).spawn(move || write_output(outlet, done))?;
-    serve(machine, incoming, outgoing, stop).await;
+    serve(machine, engine, incoming, outgoing, stop).await;
     // The last frames get time to be written, if anybody reads them.
     let _ = timeout(FLUSH_WAIT, flushed).await;
     Ok(())

@@ -4,23 +4,27 @@
 //! event in its own way, and so does the log), and nothing of ours is depended on.
 
 mod event;
+mod house;
 mod id;
 mod process;
 mod refusal;
+mod seen;
 mod session;
 mod talk;
 mod time;
 
 pub use event::{Draft, Entry, RunEvent, Scope, Seq, SessionEvent, StepKind};
+pub use house::{File, FileFlaw, HouseCommand, HouseEvent, HouseReply, Overview};
 pub use id::{
     AgentId, EventId, IdError, MAX_ID_BYTES, MediaId, MessageId, ProcessId, RunId, SessionId, StepId,
     ToolCallId,
 };
 pub use process::{Command, Ending, Event, Reply, StartProcess, Stdio, Stream};
 pub use refusal::Refusal;
+pub use seen::{Seen, Subject};
 pub use session::{
     Birth, Choice, Failure, Fork, Input, Media, Message, Passage, Queued, Reasoning, Role, RunEnding,
     ToolUse, Usage,
 };
-pub use talk::{SessionCommand, SessionReply, WhenBusy};
+pub use talk::{PROGRAM_ENDS, SessionCommand, SessionReply, WhenBusy};
 pub use time::{Clock, IdSource, Timestamp, UniqueNumber};

@@ -116,6 +116,24 @@ pub enum Refusal {
     /// No agent of that name is configured.
     #[error("no agent {0} is configured")]
     UnknownAgent(AgentId),
+    /// Too many questions wait for an answer.
+    #[error("{limit} questions are waiting for an answer, which is the limit; wait for one")]
+    TooManyQuestions {
+        /// How many may wait.
+        limit: usize,
+    },
+    /// Too many sessions are watched.
+    #[error("{limit} sessions are being watched, which is the limit")]
+    TooManyWatched {
+        /// How many may be watched.
+        limit: usize,
+    },
+    /// A file could not be kept or read.
+    #[error("the file cannot be kept: {reason}")]
+    MediaUnavailable {
+        /// What is wrong and what to do.
+        reason: String,
+    },
     /// The log cannot be written or read. Nothing was changed.
     #[error("the log cannot be used: {reason}")]
     LogUnavailable {

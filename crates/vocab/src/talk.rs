@@ -2,6 +2,9 @@
 
 use crate::{Choice, Input, Message, Queued, RunId};
 
+/// The reason of a stop that is nobody's wish: the program ends.
+pub const PROGRAM_ENDS: &str = "The program is ending.";
+
 /// Something that a door wants of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionCommand {

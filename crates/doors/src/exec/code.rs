@@ -74,6 +74,8 @@ pub(super) fn of_refusal(refusal: &Refusal) -> ErrorObject {
         | Refusal::TooManyRuns { .. }
         | Refusal::Compacting
         | Refusal::BackgroundProcesses
+        | Refusal::TooManyQuestions { .. }
+        | Refusal::TooManyWatched { .. }
         | Refusal::NotCompacted { .. }
         | Refusal::UnknownMessage(_)
         | Refusal::UnknownAgent(_) => INVALID_REQUEST,
@@ -81,6 +83,7 @@ pub(super) fn of_refusal(refusal: &Refusal) -> ErrorObject {
         Refusal::StdinGone(_)
         | Refusal::StdinFull { .. }
         | Refusal::CannotStart { .. }
+        | Refusal::MediaUnavailable { .. }
         | Refusal::LogUnavailable { .. } => INTERNAL_ERROR,
     };
     ErrorObject { code, message: clipped(refusal.to_string()) }

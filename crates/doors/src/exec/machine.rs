@@ -5,8 +5,9 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
 
-use parlor_vocab::{Command, ProcessId, Refusal, Reply};
+use parlor_vocab::{Command, Event, ProcessId, Refusal, Reply};
 
 use super::code::{self, Flaw};
 use super::decode::Request;
@@ -26,7 +27,7 @@ pub struct ExecMachine {
     /// The one question that must be answered before the next frame is looked at.
     awaiting: Option<Ticket>,
     next_ticket: u64,
-    outbox: VecDeque<Output>,
+    outbox: VecDeque<Output<Command>>,
 }
 
 /// How far the handshake has come.
@@ -46,7 +47,11 @@ struct Asked {
 }
 
 impl Machine for ExecMachine {
-    fn handle(&mut self, input: Input<'_>) {
+    type Ask = Command;
+    type Reply = Reply;
+    type Event = Event;
+
+    fn handle(&mut self, _now: Instant, input: Input<'_, Reply, Event>) {
         match input {
             Input::Frame(frame) => self.on_frame(frame),
             Input::Oversize { limit } => {
@@ -54,10 +59,12 @@ impl Machine for ExecMachine {
             }
             Input::Answer(ticket, answer) => self.on_answer(ticket, answer),
             Input::Event(event) => self.send(encode::event(event)),
+            // It never asks to be woken.
+            Input::Deadline => {}
         }
     }
 
-    fn poll(&mut self) -> Option<Output> {
+    fn poll(&mut self) -> Option<Output<Command>> {
         self.outbox.pop_front()
     }
 

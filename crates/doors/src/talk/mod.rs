@@ -9,8 +9,9 @@
 mod engine;
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Instant;
 
-use parlor_vocab::Command;
+use parlor_vocab::{Command, Event, Reply};
 use serde_json::Value;
 
 use self::engine::{Engine, Happening};
@@ -90,6 +91,7 @@ pub fn check_lines<C: AsRef<[u8]>>(chunks: &[C]) {
 struct Talk<'a, M> {
     machine: M,
     engine: Engine<'a>,
+    now: Instant,
     /// Whose answer the engine owes.
     asked: HashMap<Ticket, RequestId>,
     /// The processes that the peer was told of and that it may hear more of.
@@ -97,10 +99,13 @@ struct Talk<'a, M> {
     heard: Vec<Vec<u8>>,
 }
 
-impl<'a, M: Machine> Talk<'a, M> {
+impl<'a, M: Machine<Ask = Command, Reply = Reply, Event = Event>> Talk<'a, M> {
     fn new(machine: M, whims: &'a [u8]) -> Self {
         let engine = Engine::new(whims);
-        Self { machine, engine, asked: HashMap::new(), running: BTreeSet::new(), heard: Vec::new() }
+        // Only a place to count from: no machine here asks for the time.
+        let now = Instant::now();
+        let (asked, running, heard) = (HashMap::new(), BTreeSet::new(), Vec::new());
+        Self { machine, engine, now, asked, running, heard }
     }
 
     fn play<C: AsRef<[u8]>>(mut self, chunks: &[C]) -> Vec<Vec<u8>> {
@@ -166,8 +171,8 @@ impl<'a, M: Machine> Talk<'a, M> {
         }
     }
 
-    fn hand_over(&mut self, input: Input<'_>) -> Vec<Output> {
-        self.machine.handle(input);
+    fn hand_over(&mut self, input: Input<'_, Reply, Event>) -> Vec<Output<Command>> {
+        self.machine.handle(self.now, input);
         std::iter::from_fn(|| self.machine.poll()).collect()
     }
 

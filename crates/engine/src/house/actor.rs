@@ -9,8 +9,8 @@ use parlor_log::{Lease, LogError};
 use parlor_model::Turn;
 use parlor_tools::{Context, Shells};
 use parlor_vocab::{
-    AgentId, Choice, Draft, Entry, EventId, Failure, Refusal, RunEvent, RunId, Seq, SessionCommand,
-    SessionEvent, SessionId, SessionReply,
+    AgentId, Choice, Draft, Entry, EventId, Failure, PROGRAM_ENDS, Refusal, RunEvent, RunId, Seq,
+    SessionCommand, SessionEvent, SessionId, SessionReply,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -102,7 +102,7 @@ impl Actor {
                 }
                 Ask::Close => {
                     closing = true;
-                    self.halt_all("The program is ending.");
+                    self.halt_all(PROGRAM_ENDS);
                 }
             }
             if !closing {

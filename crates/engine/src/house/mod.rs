@@ -12,13 +12,14 @@ use parlor_log::{EventLog, LogError, Page, PageRequest, SessionRecord};
 use parlor_model::Agent;
 use parlor_tools::Toolbox;
 use parlor_vocab::{
-    AgentId, Birth, Clock, Fork, IdSource, Message, MessageId, Refusal, Seq, SessionCommand, SessionId,
-    SessionReply,
+    AgentId, Birth, Clock, File, Fork, IdSource, Media, MediaId, Message, MessageId, Refusal, Seq,
+    SessionCommand, SessionId, SessionReply,
 };
 use tokio::sync::{Mutex, Semaphore};
 
 use self::opened::OpenSession;
 use crate::live::Lives;
+use crate::media::{MAX_MEDIA_BYTES, MediaStore};
 use crate::session::Session;
 use crate::watcher::Watcher;
 
@@ -65,6 +66,8 @@ pub struct Means {
     pub agents: Agents,
     /// What agents can do.
     pub tools: Toolbox,
+    /// Where files that come along with messages are kept.
+    pub media: MediaStore,
     /// The complete environment of commands.
     pub env: Arc<[(String, String)]>,
     /// The time.
@@ -153,7 +156,17 @@ impl House {
 
     /// Does what `command` says to a session, and opens it if need be.
     pub async fn ask(&self, id: &SessionId, command: SessionCommand) -> Result<SessionReply, Refusal> {
-        self.opened(id).await?.ask(command).await
+        self.submit(id, command).await?.await
+    }
+
+    /// Hands `command` to a session; the answer comes later. Commands that are handed over one after
+    /// another are carried out in this order.
+    pub async fn submit(
+        &self,
+        id: &SessionId,
+        command: SessionCommand,
+    ) -> Result<impl Future<Output = Result<SessionReply, Refusal>> + Send + use<>, Refusal> {
+        self.opened(id).await?.submit(command).await
     }
 
     /// A session as it is now. Opens it if need be: what was cut off is ended, what waited goes on.
@@ -180,6 +193,28 @@ impl House {
     /// What is known of a session without opening it.
     pub async fn record(&self, id: &SessionId) -> Result<SessionRecord, Refusal> {
         self.rooms.means.log.session(id).await.map_err(refusal_of)
+    }
+
+    /// Keeps files that will come along with an input, all or none of which are then referred to.
+    pub async fn store_media(&self, new: Vec<File>) -> Result<Vec<Media>, Refusal> {
+        let mut stored = Vec::with_capacity(new.len());
+        for File { name, bytes } in new {
+            let kept = self.rooms.means.media.put(&name, bytes, MAX_MEDIA_BYTES).await;
+            stored.push(kept.map_err(|error| Refusal::MediaUnavailable { reason: error.to_string() })?);
+        }
+        Ok(stored)
+    }
+
+    /// The contents of kept files, up to `max_bytes` in all. None where one is gone, does not hold
+    /// what it should, or has no room left.
+    pub async fn read_media(&self, ids: &[MediaId], max_bytes: u64) -> Vec<Option<Vec<u8>>> {
+        let (mut contents, mut room) = (Vec::with_capacity(ids.len()), max_bytes);
+        for id in ids {
+            let content = self.rooms.means.media.read(id, room).await.ok();
+            room -= content.as_ref().map_or(0, |content| content.len() as u64);
+            contents.push(content);
+        }
+        contents
     }
 
     /// Lets go of a session, so that another process may open it. Refused while it has something to

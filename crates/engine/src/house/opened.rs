@@ -86,10 +86,13 @@ impl OpenSession {
         self.used.load(Ordering::Relaxed)
     }
 
-    pub(super) async fn ask(&self, command: SessionCommand) -> Result<SessionReply, Refusal> {
+    pub(super) async fn submit(
+        self,
+        command: SessionCommand,
+    ) -> Result<impl Future<Output = Result<SessionReply, Refusal>> + Send, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.put(Ask::Command(Box::new(command), reply)).await?;
-        answer.await.map_err(|_| self.gone())?
+        Ok(async move { answer.await.map_err(|_| self.gone())? })
     }
 
     pub(super) async fn view(&self) -> Result<Session, Refusal> {

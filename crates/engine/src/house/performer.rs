@@ -9,15 +9,15 @@ use parlor_log::LogError;
 use parlor_model::{Agent, Halt, Stage, ToolResult, Turn};
 use parlor_tools::{Context, progress};
 use parlor_vocab::{
-    AgentId, Failure, Input, MessageId, RunEnding, RunEvent, RunId, StepId, StepKind, Timestamp, ToolCallId,
-    Usage,
+    AgentId, Failure, Input, MessageId, RunEnding, RunEvent, RunId, StepId, StepKind, Subject, Timestamp,
+    ToolCallId, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::Means;
 use super::opened::Ask;
-use crate::live::{Live, Subject};
+use crate::live::Live;
 use crate::session::{Finish, Outcome};
 
 /// How much steering text may wait to be heard.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use parlor_vocab::{Media, MediaId};
 use rustix::fs::{
     FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, flock, fstat, fsync,
-    futimens, openat,
+    futimens, open, openat,
 };
 use rustix::io::Errno;
 
@@ -56,15 +56,11 @@ impl Place {
 
     /// The folder, if it was made.
     pub(super) fn existing(&self) -> Result<Option<Folder>, MediaError> {
-        match File::open(&self.path) {
-            Ok(handle) if handle.metadata().is_ok_and(|meta| meta.is_dir()) => {
-                Ok(Some(Folder { handle, path: self.path.clone() }))
-            }
-            Ok(_) => {
-                Err(MediaError::io("use as a folder", &self.path)(io::Error::from(Errno::NOTDIR)))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(MediaError::io("open", &self.path)(error)),
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match open(&self.path, flags, Mode::empty()) {
+            Ok(fd) => Ok(Some(Folder { handle: File::from(fd), path: self.path.clone() })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(MediaError::io("open the folder", &self.path)(errno)),
         }
     }
 
@@ -81,7 +77,7 @@ impl Place {
         let synced = File::open(&self.home).and_then(|home| home.sync_all());
         synced.map_err(MediaError::io("sync", &self.home))?;
         self.is_durable.store(true, Ordering::Relaxed);
-        let gone = || MediaError::io("open", &self.path)(io::Error::from(Errno::NOENT));
+        let gone = || MediaError::io("open the folder", &self.path)(Errno::NOENT);
         self.existing()?.ok_or_else(gone)
     }
 }

@@ -20,13 +20,16 @@ impl Gauge {
         Self { limit, size: 0, digest: Sha256::new(), sniffer: Sniffer::default() }
     }
 
+    /// Fails if `more` bytes would be too many.
+    pub(super) fn check(&self, more: usize) -> Result<(), MediaError> {
+        let fits = self.size.saturating_add(more as u64) <= self.limit;
+        if fits { Ok(()) } else { Err(MediaError::TooLarge { limit: self.limit }) }
+    }
+
     /// Takes the next bytes, or says that there are too many.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), MediaError> {
-        let size = self.size.saturating_add(bytes.len() as u64);
-        if size > self.limit {
-            return Err(MediaError::TooLarge { limit: self.limit });
-        }
-        self.size = size;
+        self.check(bytes.len())?;
+        self.size += bytes.len() as u64;
         self.digest.update(bytes);
         self.sniffer.take(bytes);
         Ok(())

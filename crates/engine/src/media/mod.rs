@@ -36,6 +36,7 @@ pub use upload::Upload;
 
 use folder::{Folder, Place, is_id};
 use gauge::{Gauge, id_of};
+use sweep::{Rule, sweep};
 use temp::Temp;
 
 /// The largest file that doors take, unless they are told otherwise: 25 MiB.
@@ -141,8 +142,9 @@ impl MediaStore {
         now: Timestamp,
         dry_run: bool,
     ) -> Result<Swept, MediaError> {
+        let rule = Rule { grace, now, dry_run };
         self.work(move |place| match place.existing()? {
-            Some(folder) => sweep::sweep(&folder, &referenced, grace, now, dry_run),
+            Some(folder) => sweep(&folder, &referenced, rule),
             None => Ok(Swept::default()),
         })
         .await

@@ -20,7 +20,8 @@ pub fn clean_name(name: &str) -> String {
 }
 
 fn is_hidden(letter: char) -> bool {
-    let is_mark = matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}');
+    let is_mark =
+        matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}');
     letter.is_control() || is_mark || letter == '\u{feff}'
 }
 

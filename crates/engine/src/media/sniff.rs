@@ -112,7 +112,8 @@ impl TextCheck {
         self.is_broken = self.is_broken || bytes.contains(&0);
         while !self.rest.is_empty() && !self.is_broken {
             let Some((next, behind)) = bytes.split_first() else { return };
-            (self.rest.push(*next), bytes) = ((), behind);
+            self.rest.push(*next);
+            bytes = behind;
             match std::str::from_utf8(&self.rest) {
                 Ok(_) => self.rest.clear(),
                 Err(error) => self.is_broken = error.error_len().is_some(),
@@ -189,13 +190,15 @@ pub(super) mod tests {
 
     #[test]
     fn relatives_of_known_types_are_not_taken_for_them() {
-        let relatives: [(&str, &[u8]); 8] = [
+        let relatives: [(&str, &[u8]); 10] = [
             ("a HEIC photo", b"\0\0\0\x18ftypheic\0\0\0\0"),
             ("a QuickTime film", b"\0\0\0\x14ftypqt  \0\0\x02\0"),
             ("a Matroska film", b"\x1a\x45\xdf\xa3\xa3\x42\x86\x81\x01\x42\x82\x88matroska"),
             ("an Ogg film", b"OggS\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x2a\x80theora"),
             ("AAC in ADTS", b"\xff\xf1\x50\x80\0\0"),
             ("an impossible bitrate", b"\xff\xfb\xf0\x64\0\0"),
+            ("an impossible sample rate", b"\xff\xfb\x9c\x64\0\0"),
+            ("an impossible version", b"\xff\xeb\x90\x64\0\0"),
             ("UTF-16", b"\xff\xfea\0b\0"),
             ("an AVI film", b"RIFF\x10\0\0\0AVI LIST"),
         ];

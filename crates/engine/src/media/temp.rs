@@ -8,7 +8,7 @@ use std::io::{self, Seek, Write};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parlor_vocab::MediaId;
+use parlor_vocab::{Media, MediaId};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
@@ -22,7 +22,9 @@ const SUFFIX: &str = ".tmp";
 pub(super) fn is_temp(name: &str) -> bool {
     let middle = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    middle.and_then(|middle| middle.split_once('-')).is_some_and(|(pid, number)| is_number(pid) && is_number(number))
+    middle
+        .and_then(|middle| middle.split_once('-'))
+        .is_some_and(|(pid, number)| is_number(pid) && is_number(number))
 }
 
 /// Whether the writer of this file is dead.
@@ -42,56 +44,41 @@ pub(super) struct Temp {
 impl Temp {
     /// An empty file with a name that nobody has.
     pub(super) fn create(folder: Folder) -> Result<Self, MediaError> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // No sweep sees it before it is locked.
-        let guard = folder.lock(Access::Add, LOCK_WAIT)?;
-        loop {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let name = format!("{PREFIX}{}-{number}{SUFFIX}", process::id());
-            match openat(&folder.handle, &name, flags, Mode::RUSR | Mode::WUSR) {
-                Ok(fd) => {
-                    drop(guard);
-                    let temp = Self { folder, file: File::from(fd), name: Some(name) };
-                    let locked = flock(&temp.file, FlockOperation::NonBlockingLockExclusive);
-                    locked.map_err(|errno| temp.failed("lock")(errno))?;
-                    return Ok(temp);
-                }
-                // Left behind by a process that had our number.
-                Err(Errno::EXIST | Errno::INTR) => {}
-                Err(errno) => return Err(MediaError::io("write to", &folder.path)(errno)),
-            }
-        }
+        let (file, name) = create_locked(&folder)?;
+        Ok(Self { folder, file, name: Some(name) })
     }
 
     /// Appends.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), MediaError> {
-        self.file.write_all(bytes).map_err(|error| self.failed("write to")(error))
+        self.file.write_all(bytes).map_err(|error| self.failed("write a file in")(error))
     }
 
-    /// The folder it is in.
-    pub(super) fn folder(&self) -> &Folder {
-        &self.folder
-    }
-
-    /// All that was written, from its start.
-    pub(super) fn content(&mut self) -> Result<&File, MediaError> {
-        self.file.rewind().map_err(|error| self.failed("read")(error))?;
-        Ok(&self.file)
+    /// Whether its content is stored already.
+    pub(super) fn is_stored_as(&mut self, media: &Media) -> Result<bool, MediaError> {
+        self.file.rewind().map_err(|error| self.failed("read a file in")(error))?;
+        self.folder.has(media, &self.file)
     }
 
     /// Gives it its lasting name. Returns when content and name are on the disk.
     pub(super) fn settle(mut self, id: &MediaId) -> Result<(), MediaError> {
-        self.file.sync_all().map_err(|error| self.failed("sync")(error))?;
-        self.rename(id).map_err(|error| self.failed("store in")(error))?;
+        self.file.sync_all().map_err(|error| self.failed("sync a file in")(error))?;
+        self.rename(id)?;
         self.folder.sync()
     }
 
-    fn rename(&mut self, id: &MediaId) -> io::Result<()> {
-        todo!()
+    fn rename(&mut self, id: &MediaId) -> Result<(), MediaError> {
+        let Some(name) = &self.name else { return Ok(()) };
+        let folder = &self.folder;
+        let _guard = folder.lock(Access::Add, LOCK_WAIT)?;
+        // The last piece may have come long ago.
+        let renamed = make_new(&self.file)
+            .and_then(|()| renameat(&folder.handle, name.as_str(), &folder.handle, id.as_str()));
+        renamed.map_err(|errno| self.failed("store a file in")(errno))?;
+        self.name = None;
+        Ok(())
     }
 
-    fn failed<E: Into<io::Error>>(&self, attempt: &'static str) -> impl FnOnce(E) -> MediaError + use<E> {
+    fn failed<E: Into<io::Error>>(&self, attempt: &'static str) -> impl FnOnce(E) -> MediaError {
         MediaError::io(attempt, &self.folder.path)
     }
 }
@@ -101,6 +88,42 @@ impl Drop for Temp {
         if let Some(name) = &self.name {
             // If it fails, a sweep takes it away.
             let _ = unlinkat(&self.folder.handle, name.as_str(), AtFlags::empty());
+        }
+    }
+}
+
+/// Creates a file and locks it before any sweep can see it.
+fn create_locked(folder: &Folder) -> Result<(File, String), MediaError> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let _guard = folder.lock(Access::Add, LOCK_WAIT)?;
+    loop {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}-{number}{SUFFIX}", process::id());
+        match openat(&folder.handle, &name, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(fd) => {
+                let locked = flock(&fd, FlockOperation::NonBlockingLockExclusive);
+                locked.map_err(MediaError::io("lock a file in", &folder.path))?;
+                return Ok((File::from(fd), name));
+            }
+            // Left behind by a process that had our number.
+            Err(Errno::EXIST | Errno::INTR) => {}
+            Err(errno) => return Err(MediaError::io("make a file in", &folder.path)(errno)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_names_are_ours() {
+        assert!(is_temp(".upload-12-0.tmp"));
+        for foreign in
+            ["upload-1-2.tmp", ".upload-1.tmp", ".upload-a-1.tmp", ".upload-1-.tmp", ".upload-1-2.tmp~"]
+        {
+            assert!(!is_temp(foreign), "{foreign}");
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parlor_engine::media::MediaStore;
 use parlor_engine::{Agents, House, Means, Seen, Subject, Watcher};
 use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent};
@@ -28,6 +29,7 @@ pub(crate) fn house_with(log: &Arc<MemoryLog>, agent: Arc<dyn Agent>) -> House {
         log: Arc::clone(log) as _,
         agents: Agents::new(local, agent),
         tools: Toolbox::standard(Shell::default()),
+        media: MediaStore::open(&std::env::temp_dir().join("parlor-none")).unwrap(),
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
         clock: Arc::clone(&clock) as _,
         ids: Arc::new(TimeOrderedIds::new(clock)),

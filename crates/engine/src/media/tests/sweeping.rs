@@ -1,0 +1,112 @@
+//! Taking away what nobody refers to.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, SystemTime};
+
+use parlor_vocab::Timestamp;
+
+use super::{changed_at, empty, names, nobody};
+use crate::media::{MAX_MEDIA_BYTES, PIECE_BYTES, SWEEP_GRACE, Swept};
+
+/// Later than every file of a test by far.
+const LATER: Timestamp = Timestamp(i64::MAX);
+
+#[tokio::test]
+async fn a_store_without_a_folder_has_nothing_to_sweep() {
+    let (home, store) = empty();
+    assert_eq!(store.sweep(BTreeSet::new(), SWEEP_GRACE, LATER, false).await.unwrap(), Swept::default());
+    assert!(!home.path().join("media").exists());
+}
+
+#[tokio::test]
+async fn what_is_referenced_stays_and_the_rest_goes_when_it_is_old() {
+    let (home, store) = empty();
+    let kept = store.put("", b"kept", MAX_MEDIA_BYTES).await.unwrap();
+    let orphan = store.put("", b"orphan", MAX_MEDIA_BYTES).await.unwrap();
+    let referenced = BTreeSet::from([kept.id.clone(), nobody()]);
+    let stored = changed_at(&store.path_of(&orphan.id).unwrap());
+    let grace = i64::try_from(SWEEP_GRACE.as_millis()).unwrap();
+    let sweep =
+        |age, dry_run| store.sweep(referenced.clone(), SWEEP_GRACE, Timestamp(stored.0 + age), dry_run);
+    assert_eq!(sweep(grace - 1, false).await.unwrap(), Swept::default(), "too young");
+    assert_eq!(sweep(-grace, false).await.unwrap(), Swept::default(), "the clock was set back");
+    let expected = Swept { files: 1, bytes: 6 };
+    assert_eq!(sweep(grace, true).await.unwrap(), expected);
+    assert_eq!(names(home.path()).len(), 2, "a dry run takes nothing");
+    assert_eq!(sweep(grace, false).await.unwrap(), expected);
+    assert_eq!(names(home.path()), [kept.id.as_str()]);
+}
+
+#[tokio::test]
+async fn foreign_files_links_and_folders_are_left_alone() {
+    let (home, store) = empty();
+    store.put("", b"x", MAX_MEDIA_BYTES).await.unwrap();
+    let media = home.path().join("media");
+    fs::write(home.path().join("outside"), "outside").unwrap();
+    let (link, folder) = ("1".repeat(64), "2".repeat(64));
+    symlink(home.path().join("outside"), media.join(&link)).unwrap();
+    fs::create_dir(media.join(&folder)).unwrap();
+    fs::write(media.join("README"), "mine").unwrap();
+    fs::write(media.join(".upload-me.tmp"), "mine").unwrap();
+    symlink(home.path().join("outside"), media.join(".upload-1-1.tmp")).unwrap();
+    let swept = store.sweep(BTreeSet::new(), Duration::ZERO, LATER, false).await.unwrap();
+    assert_eq!(swept, Swept { files: 1, bytes: 1 });
+    assert_eq!(names(home.path()), [".upload-1-1.tmp", ".upload-me.tmp", &link, &folder, "README"]);
+    assert_eq!(fs::read(home.path().join("outside")).unwrap(), b"outside");
+}
+
+#[tokio::test]
+async fn uploads_under_way_stay_and_those_left_behind_go() {
+    let (home, store) = empty();
+    let mut upload = store.begin(MAX_MEDIA_BYTES).await.unwrap();
+    upload.write(b"slow").await.unwrap();
+    fs::write(home.path().join("media/.upload-1-1.tmp"), "of a dead process").unwrap();
+    let sweep = |grace, now| store.sweep(BTreeSet::new(), grace, now, false);
+    assert_eq!(sweep(SWEEP_GRACE, Timestamp(0)).await.unwrap(), Swept::default(), "too young");
+    let dry = store.sweep(BTreeSet::new(), Duration::ZERO, LATER, true).await.unwrap();
+    assert_eq!(sweep(Duration::ZERO, LATER).await.unwrap(), Swept { files: 1, bytes: 17 });
+    assert_eq!(dry, Swept { files: 1, bytes: 17 });
+    let media = upload.finish("slow").await.unwrap();
+    assert_eq!(store.read(&media.id, 10).await.unwrap(), b"slow");
+}
+
+#[tokio::test]
+async fn a_file_is_as_old_as_its_last_storing_and_not_its_first_byte() {
+    let (home, store) = empty();
+    let mut upload = store.begin(MAX_MEDIA_BYTES).await.unwrap();
+    // As much as is written at once, so that nothing is left for the end.
+    upload.write(&[1; PIECE_BYTES]).await.unwrap();
+    let [temp] = names(home.path()).try_into().unwrap();
+    let file = fs::File::options().write(true).open(home.path().join("media").join(temp)).unwrap();
+    file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    let media = upload.finish("").await.unwrap();
+    assert!(changed_at(&store.path_of(&media.id).unwrap()).0 > 0);
+}
+
+/// Content is stored again and again while sweeps take away all that looks old: what `put` said is
+/// stored is there, unless it looked old once more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_never_takes_what_was_just_stored() {
+    let (_home, store) = empty();
+    let media = store.put("", b"content", MAX_MEDIA_BYTES).await.unwrap();
+    let path = store.path_of(&media.id).unwrap();
+    let now = changed_at(&path);
+    let sweeper = {
+        let store = store.clone();
+        tokio::spawn(async move {
+            loop {
+                store.sweep(BTreeSet::new(), SWEEP_GRACE, now, false).await.unwrap();
+            }
+        })
+    };
+    for _ in 0..300 {
+        if let Ok(file) = fs::File::options().write(true).open(&path) {
+            file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        }
+        store.put("", b"content", MAX_MEDIA_BYTES).await.unwrap();
+        assert_eq!(store.read(&media.id, 10).await.unwrap(), b"content");
+    }
+    sweeper.abort();
+}

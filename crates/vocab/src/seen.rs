@@ -1,0 +1,31 @@
+//! What somebody who watches a session gets to see.
+
+use crate::{Entry, MessageId, RunId, StepId, ToolCallId};
+
+/// What is seen of a session, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// An event.
+    Entry(Box<Entry>),
+    /// A piece of text that is being written. The pieces of one subject, put together, are the text
+    /// that its completing event holds; only a tool's result is told in other words.
+    Delta {
+        /// The run it belongs to.
+        run: RunId,
+        /// What it is a piece of.
+        subject: Subject,
+        /// The piece.
+        text: String,
+    },
+}
+
+/// What a text is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// What the agent says.
+    Message(MessageId),
+    /// What it thinks in a step.
+    Thought(StepId),
+    /// What a tool puts out.
+    Tool(ToolCallId),
+}

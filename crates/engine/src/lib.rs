@@ -8,6 +8,7 @@ mod house;
 mod live;
 pub mod media;
 mod processes;
+pub mod retention;
 pub mod session;
 mod watcher;
 

@@ -1,15 +1,22 @@
 //! What can be done with whole sessions: copying, compacting, letting go, deleting; and how many
 //! there may be.
 
+#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use common::{Talk, birth, house_on, says, spoken};
-use parlor_engine::{MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS};
+use parlor_engine::retention::{RECENT, Reason, Retention};
+use parlor_engine::{House, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS};
 use parlor_log::{MemoryLog, PageRequest, SystemClock};
+use parlor_model::LocalAgent;
 use parlor_vocab::{
-    Birth, Message, MessageId, Passage, Refusal, RunEnding, Seq, SessionCommand, SessionReply, WhenBusy,
+    Birth, Clock, Message, MessageId, Passage, Refusal, RunEnding, Seq, SessionCommand, SessionReply,
+    Timestamp, WhenBusy,
 };
 
 fn memory() -> Arc<MemoryLog> {
@@ -18,6 +25,26 @@ fn memory() -> Arc<MemoryLog> {
 
 fn texts<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<&'a str> {
     messages.map(|message| message.text.as_str()).collect()
+}
+
+/// A clock that goes on when it is told to.
+#[derive(Default)]
+struct Hands(AtomicI64);
+
+impl Hands {
+    fn advance(&self, by: Duration) {
+        self.0.fetch_add(i64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+}
+
+impl Clock for Hands {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Relaxed))
+    }
+}
+
+fn house_at(log: &Arc<MemoryLog>, clock: &Arc<Hands>) -> House {
+    common::house_of(log, Arc::new(LocalAgent::default()), Arc::clone(clock) as _)
 }
 
 async fn talked() -> Talk {
@@ -220,4 +247,34 @@ async fn a_session_whose_folder_is_gone_can_be_read_and_its_runs_fail_clearly() 
     let RunEnding::Failed(failure) = ending else { panic!("{ending:?}") };
     assert_eq!(failure.code, "FOLDER_UNUSABLE");
     assert!(failure.message.starts_with("The working folder cannot be used"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn a_collection_deletes_what_is_old_and_nobody_uses() {
+    let log = memory();
+    let clock = Arc::new(Hands::default());
+    let house = house_at(&log, &clock);
+    let old = house.create(None, birth()).await.unwrap();
+    let held = house.create(None, birth()).await.unwrap();
+    house.leave(&old).await.unwrap();
+    house.leave(&held).await.unwrap();
+    let other = house_at(&log, &clock);
+    other.view(&held).await.unwrap();
+    clock.advance(RECENT * 3);
+    let new = house.create(None, birth()).await.unwrap();
+
+    let retention = Retention { max_age: Some(RECENT * 2), max_bytes: None };
+    let mut told = Vec::new();
+    let dry = house.collect(retention, true, |deleted| told.push(deleted.clone())).await.unwrap();
+    assert_eq!((dry.looked_at, dry.deleted, dry.in_use), (3, 1, 1));
+    assert_eq!(
+        told.iter().map(|deleted| (&deleted.id, deleted.reason)).collect::<Vec<_>>(),
+        [(&old, Reason::Age)]
+    );
+    assert_eq!(house.list(PageRequest::first(9)).await.unwrap().records.len(), 3, "nothing was done");
+
+    let done = house.collect(retention, false, |_| {}).await.unwrap();
+    assert_eq!((done.deleted, done.in_use), (1, 1));
+    let left: Vec<_> = house.list(PageRequest::first(9)).await.unwrap().records;
+    assert_eq!(left.iter().map(|record| &record.id).collect::<Vec<_>>(), [&new, &held]);
 }

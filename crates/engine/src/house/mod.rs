@@ -1,6 +1,7 @@
 //! All sessions: opened when somebody needs them, each with one task that alone writes it.
 
 mod actor;
+mod collect;
 mod opened;
 mod performer;
 

@@ -11,8 +11,8 @@ use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent};
 use parlor_tools::{Shell, Toolbox};
 use parlor_vocab::{
-    AgentId, Birth, Choice, Entry, Input, RunEnding, RunEvent, RunId, Seq, SessionCommand, SessionEvent,
-    SessionId, SessionReply, WhenBusy,
+    AgentId, Birth, Choice, Clock, Entry, Input, RunEnding, RunEvent, RunId, Seq, SessionCommand,
+    SessionEvent, SessionId, SessionReply, WhenBusy,
 };
 
 /// How long a test waits for what must come.
@@ -23,7 +23,10 @@ pub(crate) fn house_on(log: &Arc<MemoryLog>) -> House {
 }
 
 pub(crate) fn house_with(log: &Arc<MemoryLog>, agent: Arc<dyn Agent>) -> House {
-    let clock = Arc::new(SystemClock);
+    house_of(log, agent, Arc::new(SystemClock))
+}
+
+pub(crate) fn house_of(log: &Arc<MemoryLog>, agent: Arc<dyn Agent>, clock: Arc<dyn Clock>) -> House {
     let local = AgentId::parse("local").unwrap();
     House::new(Means {
         log: Arc::clone(log) as _,

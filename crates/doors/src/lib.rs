@@ -9,6 +9,7 @@ pub mod exec;
 pub mod jsonrpc;
 pub mod lines;
 mod machine;
+pub mod synaps;
 pub mod talk;
 
 pub use machine::{Input, Machine, Output, Ticket};

@@ -171,9 +171,12 @@ impl<Q: Send + 'static> Desk<Q> {
                 return Ok(Carried::Watch(session, after));
             }
             HouseCommand::Unwatch(id) => {
-                if let Some(watch) = self.watched.remove(&id) {
-                    watch.cancel();
-                }
+                self.unwatch(&id);
+                HouseReply::Done
+            }
+            HouseCommand::Leave(id) => {
+                self.unwatch(&id);
+                self.house.leave(&id).await?;
                 HouseReply::Done
             }
             HouseCommand::Delete(id) => {
@@ -189,6 +192,12 @@ impl<Q: Send + 'static> Desk<Q> {
             }
         };
         Ok(Carried::Out(reply))
+    }
+
+    fn unwatch(&mut self, id: &SessionId) {
+        if let Some(watch) = self.watched.remove(id) {
+            watch.cancel();
+        }
     }
 
     async fn watch(&mut self, session: SessionId, after: Seq) {

@@ -39,6 +39,8 @@ pub enum HouseCommand {
     },
     /// Tell no more of a session.
     Unwatch(SessionId),
+    /// Tell no more of a session, and let it go if it has nothing to do.
+    Leave(SessionId),
     /// Delete a session.
     Delete(SessionId),
     /// Read files of this machine that a peer named.

@@ -66,9 +66,6 @@ pub enum Refusal {
         /// How many may be open.
         limit: usize,
     },
-    /// An input that says nothing.
-    #[error("there is nothing to answer: the input has neither text nor media")]
-    EmptyInput,
     /// A run is active, and the input was not to wait.
     #[error("run {active} is active; wait for its end, enqueue the input, or stop the run")]
     Busy {

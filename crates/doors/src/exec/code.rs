@@ -66,7 +66,6 @@ pub(super) fn of_refusal(refusal: &Refusal) -> ErrorObject {
         | Refusal::SessionExists(_)
         | Refusal::SessionHeld { .. }
         | Refusal::TooManySessions { .. }
-        | Refusal::EmptyInput
         | Refusal::Busy { .. }
         | Refusal::QueueFull { .. }
         | Refusal::NoActiveRun

@@ -75,9 +75,6 @@ impl Session {
                 reply: SessionReply::Started(run.clone()),
             });
         }
-        if input.text.trim().is_empty() && input.media.is_empty() {
-            return Err(Refusal::EmptyInput);
-        }
         match (&self.active, when_busy) {
             (None, WhenBusy::Steer) => Err(Refusal::NoActiveRun),
             (None, WhenBusy::Refuse | WhenBusy::Enqueue) => {

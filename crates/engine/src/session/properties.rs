@@ -241,8 +241,6 @@ fn refusals_name_what_is_in_the_way() {
     let stop = |run| SessionCommand::Stop { run, reason: None };
     assert_eq!(refused(&world, stop(None)), Refusal::NoActiveRun);
     assert_eq!(refused(&world, send(WhenBusy::Steer)), Refusal::NoActiveRun);
-    let empty = SessionCommand::Send { input: Input::default(), when_busy: WhenBusy::Refuse };
-    assert_eq!(refused(&world, empty), Refusal::EmptyInput);
 
     world.act(&Act::Send(WhenBusy::Refuse, None));
     let active = world.session.active().unwrap().clone();

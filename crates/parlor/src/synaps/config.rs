@@ -1,0 +1,51 @@
+//! The other program's configuration, of which one line matters: which model is used.
+
+use std::path::Path;
+
+/// A configuration larger than this is not read.
+const CONFIG_BYTES: u64 = 1 << 20;
+
+/// The model that is configured in `base`: for the profile, else for all.
+pub(super) fn model(base: &Path, profile: Option<&str>) -> Option<String> {
+    // A profile is a name, not a way out of the folder.
+    let profile = profile.filter(|name| !name.is_empty() && *name != ".." && !name.contains('/'));
+    let of_profile = profile.map(|profile| base.join(profile).join("config"));
+    of_profile.into_iter().chain([base.join("config")]).find_map(|file| {
+        let is_small =
+            std::fs::metadata(&file).is_ok_and(|about| about.is_file() && about.len() <= CONFIG_BYTES);
+        let text = is_small.then(|| std::fs::read_to_string(&file).ok()).flatten()?;
+        value(&text, "model")
+    })
+}
+
+/// The value of `key` in lines of `key = value`. The last one counts.
+fn value(text: &str, key: &str) -> Option<String> {
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let values = lines.filter_map(|line| line.split_once('=')).filter(|(name, _)| name.trim() == key);
+    let value = values.map(|(_, value)| value.trim().trim_matches('"')).next_back()?;
+    Some(value.to_owned()).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_comes_first_and_stays_in_its_folder() {
+        let base = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = base.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        assert_eq!(model(base.path(), None), None);
+        write("config", "# model = no\nmodel = general\nevents.auto_turn = false\n");
+        write("work/config", "model=\"special\"");
+        write("empty/config", "theme = dark");
+        assert_eq!(model(base.path(), None).as_deref(), Some("general"));
+        assert_eq!(model(base.path(), Some("work")).as_deref(), Some("special"));
+        assert_eq!(model(base.path(), Some("empty")).as_deref(), Some("general"));
+        assert_eq!(model(base.path(), Some("missing")).as_deref(), Some("general"));
+        assert_eq!(model(&base.path().join("work"), Some("..")).as_deref(), Some("special"));
+    }
+}

@@ -6,7 +6,7 @@ FUZZ_TARGETS := lines exec
 # cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
 FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 
-.PHONY: help run test setup check doc deny unit fuzz soak bench
+.PHONY: help run test setup check doc deny unit fuzz soak peers bench
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -42,8 +42,13 @@ fuzz: ## fuzz each decoder for FUZZ_SECONDS (15)
 	  grep number_of_executed_units fuzz/$$target.log; \
 	done
 
-soak: ## the long proofs: 10,000 processes, 1 GiB to a slow reader
+soak: ## the long proofs: 10,000 processes, 1 GiB to a slow reader, 200 kills of a busy engine
 	PARLOR_SOAK=1 cargo test --release -p parlor --test limits -- --nocapture
+	PARLOR_SOAK=1 cargo test --release -p parlor-log --test crash
+	PARLOR_SOAK=1 cargo test --release -p parlor-engine --test crash
+
+peers: ## install the published programs that transcripts are compared with (long, once)
+	@scripts/peers.sh
 
 bench: ## measure beside the peer and the limit; writes bench/RESULTS.md
 	@scripts/peer.sh

@@ -1,0 +1,219 @@
+//! Eight busy sessions in a process that is killed, again and again: nothing that was acknowledged is
+//! missing afterwards, nothing has a gap, and no run is left open.
+//!
+//! The process is this test program once more, told by its environment to be the child.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests start processes and are told what to do by their environment"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::Arc;
+
+use parlor_engine::{Agents, House, Means, MediaStore, Seen};
+use parlor_log::{EventLog, SqliteLog, SystemClock, TimeOrderedIds};
+use parlor_model::LocalAgent;
+use parlor_tools::{Shell, Toolbox};
+use parlor_vocab::{
+    AgentId, Birth, Choice, Entry, Input, Refusal, RunEvent, RunId, Seq, SessionCommand, SessionEvent,
+    SessionId, SessionReply, WhenBusy,
+};
+
+/// Where the child finds the state folder.
+const HOME: &str = "PARLOR_ENGINE_TEST_HOME";
+
+/// How many sessions are busy at the same time.
+const SESSIONS: usize = 8;
+
+fn session(number: usize) -> SessionId {
+    SessionId::parse(&format!("s{number}")).unwrap()
+}
+
+fn open(home: &Path) -> (Arc<SqliteLog>, House) {
+    let clock = Arc::new(SystemClock);
+    let log = Arc::new(SqliteLog::open(home, Arc::clone(&clock) as _).unwrap());
+    let means = Means {
+        log: Arc::clone(&log) as _,
+        agents: Agents::new(AgentId::parse("local").unwrap(), Arc::new(LocalAgent::default())),
+        tools: Toolbox::standard(Shell::default()),
+        media: MediaStore::open(home).unwrap(),
+        env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
+        clock: Arc::clone(&clock) as _,
+        ids: Arc::new(TimeOrderedIds::new(clock)),
+    };
+    (log, House::new(means))
+}
+
+/// The child: keeps its sessions busy until it is killed, and says on standard error what it was
+/// told to be accepted.
+#[test]
+#[ignore = "started by the other test"]
+fn child() {
+    let home = std::env::var_os(HOME).expect("the parent says where");
+    // One thread, as the program has: children get a signal when the thread that started them ends.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let house: &'static House = Box::leak(Box::new(open(Path::new(&home)).1));
+        let mut tasks = tokio::task::JoinSet::new();
+        for number in 0..SESSIONS {
+            tasks.spawn(keep_busy(house, number));
+        }
+        tasks.join_all().await;
+    });
+}
+
+async fn keep_busy(house: &House, number: usize) {
+    let id = session(number);
+    let birth = Birth {
+        title: None,
+        door: "test".to_owned(),
+        folder: "/tmp".into(),
+        choice: Choice::default(),
+        system: None,
+        forked_from: None,
+    };
+    match house.create(Some(id.clone()), birth).await {
+        Ok(_) | Err(Refusal::SessionExists(_)) => {}
+        Err(error) => panic!("{error}"),
+    }
+    for turn in 0_usize.. {
+        let text =
+            ["/say one two three", "!echo done", "/think a while", "/fail on purpose"][(turn + number) % 4];
+        let head = house.view(&id).await.unwrap().head();
+        let mut watcher = house.watch(&id, head).await;
+        let input = Input { text: text.to_owned(), ..Input::default() };
+        let send = SessionCommand::Send { input, when_busy: WhenBusy::Enqueue };
+        let run = match house.ask(&id, send).await.unwrap() {
+            SessionReply::Started(run) | SessionReply::Queued { run, .. } => run,
+            other => panic!("{other:?}"),
+        };
+        // One write for each line: a kill cuts between lines, or the last line short.
+        let _ = std::io::stderr().write_all(format!("s{number} {run}\n").as_bytes());
+        while !is_end_of(&watcher.next().await.unwrap(), &run) {}
+    }
+}
+
+fn is_end_of(seen: &Seen, of: &RunId) -> bool {
+    let Seen::Entry(entry) = seen else { return false };
+    matches!(&entry.event, SessionEvent::Run { run, event: RunEvent::Ended { .. }, .. } if run == of)
+}
+
+struct Victim {
+    child: Child,
+    output: BufReader<ChildStderr>,
+}
+
+impl Victim {
+    fn start(home: &Path) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "child", "--nocapture"])
+            .env(HOME, home)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stderr.take().unwrap());
+        Self { child, output }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the child has ended");
+        line
+    }
+
+    /// SIGKILL, and what it had still said.
+    fn kill(mut self) -> String {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        rest
+    }
+}
+
+#[tokio::test]
+async fn eight_busy_sessions_survive_sigkill() {
+    let rounds = if std::env::var_os("PARLOR_SOAK").is_some() { 200 } else { 15 };
+    let home = tempfile::tempdir().unwrap();
+    let mut acknowledged: BTreeMap<usize, BTreeSet<RunId>> = BTreeMap::new();
+    for round in 0..rounds {
+        let mut victim = Victim::start(home.path());
+        // A different moment each time, measured in its own progress.
+        let mut said: String = (0..1 + round * 13 % 60).map(|_| victim.line()).collect();
+        said.push_str(&victim.kill());
+        let complete = said.rsplit_once('\n').map_or("", |(complete, _)| complete);
+        for line in complete.lines() {
+            let (name, run) = line.split_once(' ').unwrap_or_else(|| panic!("the child says: {line}"));
+            let number = name.strip_prefix('s').and_then(|number| number.parse().ok()).unwrap();
+            acknowledged.entry(number).or_default().insert(RunId::parse(run).unwrap());
+        }
+        let (log, house) = open(home.path());
+        for number in 0..SESSIONS {
+            // Ends what was cut off; what waited goes on, and ends below.
+            match house.view(&session(number)).await {
+                Ok(_) => {}
+                Err(Refusal::UnknownSession(_)) => assert!(!acknowledged.contains_key(&number)),
+                Err(error) => panic!("a dead process holds nothing: {error}"),
+            }
+        }
+        house.close().await;
+        for (number, runs) in &acknowledged {
+            check(&read_all(&*log, &session(*number)).await, runs);
+        }
+        drop((log, house));
+        let database = rusqlite::Connection::open(home.path().join("parlor.db")).unwrap();
+        let verdict: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(verdict, "ok");
+    }
+    assert_eq!(acknowledged.len(), SESSIONS, "every session had its turn");
+}
+
+async fn read_all(log: &dyn EventLog, of: &SessionId) -> Vec<Entry> {
+    let mut all: Vec<Entry> = Vec::new();
+    loop {
+        let after = all.last().map_or(Seq::START, |entry| entry.seq);
+        let more = log.read(of, after, 1024).await.unwrap();
+        if more.is_empty() {
+            return all;
+        }
+        all.extend(more);
+    }
+}
+
+/// What must hold of a session's log when nothing is running.
+fn check(entries: &[Entry], acknowledged: &BTreeSet<RunId>) {
+    assert!(entries.iter().zip(1..).all(|(entry, place)| entry.seq == Seq(place)), "no gap in the log");
+    let (mut last, mut ended, mut waiting) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+    for entry in entries {
+        match &entry.event {
+            SessionEvent::Queued(queued) => drop(waiting.insert(queued.run.clone())),
+            SessionEvent::Run { run, sequence, event } => {
+                let before = last.insert(run.clone(), *sequence).unwrap_or(0);
+                assert_eq!(*sequence, before + 1, "{run} counts without a gap");
+                assert!(!ended.contains(run), "nothing follows the end of {run}");
+                waiting.remove(run);
+                if matches!(event, RunEvent::Ended { .. }) {
+                    ended.insert(run.clone());
+                }
+            }
+            SessionEvent::Created(_)
+            | SessionEvent::Renamed { .. }
+            | SessionEvent::Chosen(_)
+            | SessionEvent::Unqueued { .. }
+            | SessionEvent::Cleared
+            | SessionEvent::Compacted { .. }
+            | SessionEvent::MessageAdded(_) => {}
+        }
+    }
+    let started: BTreeSet<RunId> = last.into_keys().collect();
+    assert_eq!(started, ended, "no run is left open");
+    for run in acknowledged {
+        assert!(ended.contains(run) || waiting.contains(run), "{run} was acknowledged and is missing");
+    }
+}

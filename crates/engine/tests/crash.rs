@@ -87,9 +87,9 @@ async fn keep_busy(house: &House, number: usize) {
         let mut watcher = house.watch(&id, head).await;
         let input = Input { text: text.to_owned(), ..Input::default() };
         let send = SessionCommand::Send { input, when_busy: WhenBusy::Enqueue };
-        let run = match house.ask(&id, send).await.unwrap() {
-            SessionReply::Started(run) | SessionReply::Queued { run, .. } => run,
-            other => panic!("{other:?}"),
+        let reply = house.ask(&id, send).await.unwrap();
+        let (SessionReply::Started(run) | SessionReply::Queued { run, .. }) = reply else {
+            panic!("{reply:?}")
         };
         // One write for each line: a kill cuts between lines, or the last line short.
         let _ = std::io::stderr().write_all(format!("s{number} {run}\n").as_bytes());

@@ -1,7 +1,5 @@
 //! A house with the local agent and a log in memory, and somebody who talks to it.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,8 +25,12 @@ pub(crate) fn house_with(log: &Arc<MemoryLog>, agent: Arc<dyn Agent>) -> House {
 }
 
 pub(crate) fn house_of(log: &Arc<MemoryLog>, agent: Arc<dyn Agent>, clock: Arc<dyn Clock>) -> House {
+    House::new(means(log, agent, clock))
+}
+
+pub(crate) fn means(log: &Arc<MemoryLog>, agent: Arc<dyn Agent>, clock: Arc<dyn Clock>) -> Means {
     let local = AgentId::parse("local").unwrap();
-    House::new(Means {
+    Means {
         log: Arc::clone(log) as _,
         agents: Agents::new(local, agent),
         tools: Toolbox::standard(Shell::default()),
@@ -36,7 +38,7 @@ pub(crate) fn house_of(log: &Arc<MemoryLog>, agent: Arc<dyn Agent>, clock: Arc<d
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
         clock: Arc::clone(&clock) as _,
         ids: Arc::new(TimeOrderedIds::new(clock)),
-    })
+    }
 }
 
 pub(crate) fn birth() -> Birth {

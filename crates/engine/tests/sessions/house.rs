@@ -1,10 +1,8 @@
-//! Sessions as their users meet them: through the house, with the local agent and a log in memory.
-
-mod common;
+//! What is said to a session, and what comes back.
 
 use std::sync::Arc;
 
-use common::{Talk, birth, house_on, run_event, says, spoken};
+use crate::common::{Talk, birth, house_on, run_event, says, spoken};
 use parlor_engine::Seen;
 use parlor_log::{MemoryLog, SystemClock};
 use parlor_vocab::{

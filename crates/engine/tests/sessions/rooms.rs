@@ -1,15 +1,11 @@
 //! What can be done with whole sessions: copying, compacting, letting go, deleting; and how many
 //! there may be.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
-
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use common::{Talk, birth, house_on, says, spoken};
+use crate::common::{Talk, birth, house_on, says, spoken};
 use parlor_engine::retention::{RECENT, Reason, Retention};
 use parlor_engine::{House, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS};
 use parlor_log::{MemoryLog, PageRequest, SystemClock};
@@ -44,7 +40,7 @@ impl Clock for Hands {
 }
 
 fn house_at(log: &Arc<MemoryLog>, clock: &Arc<Hands>) -> House {
-    common::house_of(log, Arc::new(LocalAgent::default()), Arc::clone(clock) as _)
+    crate::common::house_of(log, Arc::new(LocalAgent::default()), Arc::clone(clock) as _)
 }
 
 async fn talked() -> Talk {
@@ -160,7 +156,7 @@ async fn a_session_with_a_process_in_the_background_is_not_let_go() {
     let call = r#"{ tool = "shell", args = { command = "exec sleep 300", background = true } }"#;
     let text = format!("otherwise.steps = [ {call} ]");
     let script = parlor_model::ScriptAgent::parse(&text, folder.path(), "Script").unwrap();
-    talk.house = common::house_with(&memory(), Arc::new(script));
+    talk.house = crate::common::house_with(&memory(), Arc::new(script));
     talk.session = talk.house.create(None, birth()).await.unwrap();
     talk.watcher = talk.house.watch(&talk.session, Seq::START).await;
     let run = talk.say("go").await;

@@ -10,6 +10,9 @@ use super::Session;
 /// How many inputs may wait in one session.
 pub const MAX_QUEUED_INPUTS: usize = 16;
 
+/// A session that nobody named is called by the first words of what is said first: so many letters.
+pub const TITLE_CHARS: usize = 60;
+
 /// What is said when nobody gives a reason for a stop.
 const DEFAULT_REASON: &str = "Stopped by user.";
 
@@ -79,9 +82,12 @@ impl Session {
             (None, WhenBusy::Steer) => Err(Refusal::NoActiveRun),
             (None, WhenBusy::Refuse | WhenBusy::Enqueue) => {
                 let run = RunId::generate(ids.next());
+                let title = if self.title.is_none() { title_of(&input.text) } else { None };
+                let renamed = title.map(|title| SessionEvent::Renamed { title });
                 let event = self.started(run.clone(), input, agent.clone(), ids);
+                let events = renamed.into_iter().chain([event]).collect();
                 let effects = vec![Effect::Perform(run.clone())];
-                Ok(Decision { events: vec![event], effects, reply: SessionReply::Started(run) })
+                Ok(Decision { events, effects, reply: SessionReply::Started(run) })
             }
             (Some(active), WhenBusy::Refuse) => Err(Refusal::Busy { active: active.clone() }),
             (Some(_), WhenBusy::Enqueue) => self.enqueue(input, ids),
@@ -194,6 +200,32 @@ impl Session {
     }
 }
 
+/// The first words of `text`, if there are any.
+fn title_of(text: &str) -> Option<String> {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let mut title: String = line.chars().take(TITLE_CHARS).collect();
+    if title.len() < line.len() {
+        title.pop();
+        title.push('…');
+    }
+    Some(title)
+}
+
 fn done(event: SessionEvent) -> Decision {
     Decision { events: vec![event], effects: vec![], reply: SessionReply::Done }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_the_first_line_that_says_something_cut_short() {
+        assert_eq!(title_of(" \n  hello there \nmore"), Some("hello there".to_owned()));
+        assert_eq!(title_of(" \n\t"), None);
+        let long = title_of(&"\u{e4}".repeat(100)).unwrap();
+        assert_eq!(long.chars().count(), TITLE_CHARS);
+        assert!(long.ends_with('…'));
+        assert_eq!(title_of(&"x".repeat(TITLE_CHARS)).unwrap(), "x".repeat(TITLE_CHARS));
+    }
 }

@@ -10,6 +10,6 @@ mod state;
 #[cfg(test)]
 mod properties;
 
-pub use decide::{Decision, Effect, MAX_QUEUED_INPUTS};
+pub use decide::{Decision, Effect, MAX_QUEUED_INPUTS, TITLE_CHARS};
 pub use report::{Finish, Outcome};
 pub use state::{MAX_KEYS, OpenRun, Session};

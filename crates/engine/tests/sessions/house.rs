@@ -35,6 +35,7 @@ async fn an_answer_is_its_deltas_and_a_run_counts_its_events() {
     let roles: Vec<Role> = session.messages().map(|message| message.role).collect();
     assert_eq!(roles, [Role::User, Role::Assistant]);
     assert_eq!(session.active(), None);
+    assert_eq!(session.title(), Some("/say one two three"), "nobody named it, so its first words do");
 }
 
 #[tokio::test]

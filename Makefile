@@ -42,10 +42,11 @@ fuzz: ## fuzz each decoder for FUZZ_SECONDS (15)
 	  grep number_of_executed_units fuzz/$$target.log; \
 	done
 
-soak: ## the long proofs: 10,000 processes, 1 GiB to a slow reader, 200 kills of a busy engine
+soak: ## the long proofs: 10,000 processes, 1 GiB to a slow reader, hundreds of kills of a busy engine and a busy Ruby
 	PARLOR_SOAK=1 cargo test --release -p parlor --test limits -- --nocapture
 	PARLOR_SOAK=1 cargo test --release -p parlor-log --test crash
 	PARLOR_SOAK=1 cargo test --release -p parlor-engine --test crash
+	PARLOR_SOAK=1 cargo test --release -p parlor-ruby --test storm
 
 peers: ## install the published programs that transcripts are compared with (long, once)
 	@scripts/peers.sh

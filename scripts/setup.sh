@@ -7,6 +7,7 @@ missing=()
 command -v cc >/dev/null && command -v c++ >/dev/null || missing+=(build-essential)
 command -v ps >/dev/null || missing+=(procps)
 command -v bash >/dev/null || missing+=(bash)
+command -v ruby >/dev/null || missing+=(ruby)
 if [ ${#missing[@]} -gt 0 ]; then
   echo "setup: installing ${missing[*]}"
   root=()

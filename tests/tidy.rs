@@ -5,17 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each crate with those of ours that it may depend on, tests aside.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("vocab", &[]),
     ("doors", &["vocab"]),
     ("process", &["vocab"]),
     ("model", &["vocab"]),
     ("log", &["vocab"]),
     ("tools", &["vocab", "process"]),
+    ("ruby", &["vocab", "process"]),
     ("engine", &["vocab", "process", "log", "model", "tools"]),
     ("host", &["vocab", "doors", "engine"]),
     ("client", &["vocab", "doors"]),
-    ("exec-server", &["client", "doors", "host"]),
+    ("exec-server", &["client", "doors", "engine", "host"]),
     ("parlor", &["vocab", "doors", "engine", "host", "log", "model", "tools"]),
     ("testkit", &[]),
 ];

@@ -1,0 +1,152 @@
+//! The way to a worker that is up: requests go in, what came of them comes out.
+//!
+//! Two pipes and not one socket: a socket wakes its writer when what was written is read, and with
+//! that a call took twice as long.
+
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
+
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::AsyncReadExt;
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe::{Receiver, Sender};
+
+use crate::frame::Decoder;
+use crate::{RubyError, Source, reply};
+
+/// How much is read at a time.
+const READ_BYTES: usize = 64 * 1024;
+
+/// A value, or why there is none.
+pub(crate) type Outcome = Result<String, RubyError>;
+
+/// Why a worker can answer no more.
+#[derive(Debug)]
+pub(crate) enum Lost {
+    /// It is gone.
+    Exited,
+    /// It may be there, but does not listen.
+    HungUp,
+    /// It says what no worker says, or nothing where it should.
+    Nonsense(String),
+}
+
+/// The host's ends of the pipes.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    requests: Sender,
+    replies: Receiver,
+    decoder: Decoder,
+    buffer: Vec<u8>,
+    /// What the pipes were sent over. The worker takes its end for the host's.
+    socket: Option<UnixStream>,
+}
+
+impl Channel {
+    /// Pipes, with the ends that the worker is to get: requests, then replies.
+    pub(crate) fn new() -> std::io::Result<(Self, [OwnedFd; 2])> {
+        let (their_requests, requests) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (replies, their_replies) = pipe_with(PipeFlags::CLOEXEC)?;
+        let channel = Self {
+            requests: Sender::from_owned_fd(requests)?,
+            replies: Receiver::from_owned_fd(replies)?,
+            decoder: Decoder::default(),
+            buffer: vec![0; READ_BYTES],
+            socket: None,
+        };
+        Ok((channel, [their_requests, their_replies]))
+    }
+
+    /// Whether the worker was there to get its ends.
+    pub(crate) fn is_open(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    /// Opens the channel to a worker that got its ends over `socket`, with some first words.
+    pub(crate) fn open(&mut self, socket: UnixStream, hello: &[u8]) -> Result<(), Lost> {
+        self.socket = Some(socket);
+        // A new pipe takes this whole; where it does not, the worker has gone.
+        self.requests.try_write(hello).map(|_| ()).map_err(|_| Lost::HungUp)
+    }
+
+    /// Writes of `unwritten` what is taken, until something comes back: what came of `source` if that
+    /// is complete. Cancel safe.
+    pub(crate) async fn exchange(
+        &mut self,
+        unwritten: &mut &[u8],
+        source: &Source,
+    ) -> Result<Option<Outcome>, Lost> {
+        loop {
+            self.write(unwritten);
+            tokio::select! {
+                count = self.replies.read(&mut self.buffer) => {
+                    return self.take(count.unwrap_or(0), source);
+                }
+                writable = self.requests.writable(), if !unwritten.is_empty() => {
+                    writable.map_err(|_| Lost::HungUp)?;
+                }
+            }
+        }
+    }
+
+    /// Writes what is taken at once.
+    fn write(&self, unwritten: &mut &[u8]) {
+        while !unwritten.is_empty() {
+            match self.requests.try_write(unwritten) {
+                Ok(count) => *unwritten = unwritten.get(count..).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                // A worker that does not read any more has said so, or will by its exit.
+                Err(_) => *unwritten = &[],
+            }
+        }
+    }
+
+    /// What a worker that is gone has still said about `source`.
+    pub(crate) fn last_words(&mut self, source: &Source) -> Option<Outcome> {
+        loop {
+            // Past the runtime, which may not have looked at the pipe yet.
+            let count = rustix::io::read(&self.replies, &mut self.buffer).ok()?;
+            if let Some(outcome) = self.take(count, source).ok()? {
+                return Some(outcome);
+            }
+        }
+    }
+
+    /// Takes so many bytes out of the buffer; none means that the worker has hung up.
+    fn take(&mut self, count: usize, source: &Source) -> Result<Option<Outcome>, Lost> {
+        if count == 0 {
+            return Err(Lost::HungUp);
+        }
+        self.decoder.push(self.buffer.get(..count).unwrap_or_default());
+        let reply = self.decoder.next().map_err(|oversized| Lost::Nonsense(oversized.to_string()))?;
+        let Some(fields) = reply else { return Ok(None) };
+        let outcome = reply::read(&fields, source);
+        outcome.map(Some).ok_or_else(|| Lost::Nonsense("it sent a reply without meaning".to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reply_of_one_who_is_gone_counts_once_it_is_in_the_pipe() {
+        let source = Source::Snippet { code: String::new() };
+        let (mut channel, [_requests, replies]) = Channel::new().unwrap();
+        rustix::io::write(&replies, b"\0\0\0\x02\0\0\0\x05\0\0\0\x01val").unwrap();
+        rustix::io::write(&replies, b"ue7").unwrap();
+        drop(replies);
+        assert_eq!(channel.last_words(&source), Some(Ok("7".to_owned())));
+        assert_eq!(channel.last_words(&source), None);
+    }
+
+    #[tokio::test]
+    async fn one_who_hangs_up_or_talks_nonsense_is_lost() {
+        let source = Source::Snippet { code: String::new() };
+        let (mut channel, [requests, replies]) = Channel::new().unwrap();
+        rustix::io::write(&replies, b"\0\0\0\x01\0\0\0\x02hm").unwrap();
+        assert!(matches!(channel.exchange(&mut &b"x"[..], &source).await, Err(Lost::Nonsense(_))));
+        drop((requests, replies));
+        assert!(matches!(channel.exchange(&mut &b"x"[..], &source).await, Err(Lost::HungUp)));
+    }
+}

@@ -1,0 +1,135 @@
+//! What passes through the pipes to and from a worker. Numbers have 32 bits, the big end first.
+//!
+//! A request is a letter, the sizes of a path and of code, then both. A reply is the number of its
+//! fields, their sizes, then the fields. No JSON: Ruby would have to load it into the namespace of
+//! evaluated code.
+
+use crate::{MAX_BACKTRACE_LINES, MAX_MESSAGE_BYTES, MAX_VALUE_BYTES};
+
+/// The most fields of a reply: kind, class, message, file, line, and a backtrace.
+const MAX_FIELDS: usize = 5 + MAX_BACKTRACE_LINES;
+
+/// The most bytes of a reply: a value, or an exception with all texts cut and a note in each.
+const MAX_BYTES: usize = max(MAX_VALUE_BYTES + 64, MAX_FIELDS * (MAX_MESSAGE_BYTES + 128));
+
+/// The bytes of a number.
+const NUMBER: usize = size_of::<u32>();
+
+/// A request.
+pub(crate) fn request(letter: u8, path: &[u8], code: &[u8]) -> Vec<u8> {
+    let size =
+        |text: &[u8]| u32::try_from(text.len()).expect("requests are limited to far less").to_be_bytes();
+    [&[letter], &size(path)[..], &size(code)[..], path, code].concat()
+}
+
+/// Puts replies together from bytes as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    bytes: Vec<u8>,
+}
+
+/// What no worker of ours would send.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it sent a frame of {fields} fields and {bytes} bytes")]
+pub(crate) struct Oversized {
+    fields: usize,
+    bytes: usize,
+}
+
+impl Decoder {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+    }
+
+    /// The fields of the next reply, if all of it is there.
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, Oversized> {
+        let Some(count) = self.number(0) else { return Ok(None) };
+        if count > MAX_FIELDS {
+            return Err(Oversized { fields: count, bytes: 0 });
+        }
+        let Some(sizes) = (1..=count).map(|place| self.number(place)).collect::<Option<Vec<usize>>>() else {
+            return Ok(None);
+        };
+        let (head, body) = (NUMBER * (1 + count), sizes.iter().sum::<usize>());
+        if body > MAX_BYTES {
+            return Err(Oversized { fields: count, bytes: body });
+        }
+        if self.bytes.len() < head + body {
+            return Ok(None);
+        }
+        let frame: Vec<u8> = self.bytes.drain(..head + body).collect();
+        let mut rest = frame.get(head..).unwrap_or_default();
+        let fields = sizes.into_iter().map(|size| {
+            let (field, after) = rest.split_at(size);
+            rest = after;
+            field.to_vec()
+        });
+        Ok(Some(fields.collect()))
+    }
+
+    fn number(&self, place: usize) -> Option<usize> {
+        let bytes = self.bytes.get(NUMBER * place..NUMBER * (place + 1))?;
+        let number = u32::from_be_bytes(bytes.try_into().expect("four bytes were asked for"));
+        Some(number as usize)
+    }
+}
+
+const fn max(one: usize, other: usize) -> usize {
+    if one > other { one } else { other }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a worker would send.
+    fn encode(fields: &[Vec<u8>]) -> Vec<u8> {
+        let sizes = fields.iter().map(Vec::len);
+        let numbers =
+            std::iter::once(fields.len()).chain(sizes).flat_map(|number| (number as u32).to_be_bytes());
+        numbers.chain(fields.concat()).collect()
+    }
+
+    #[test]
+    fn a_request_has_its_sizes_in_front() {
+        assert_eq!(request(b's', b"ab", b"cde"), b"s\0\0\0\x02\0\0\0\x03abcde");
+    }
+
+    proptest! {
+        #[test]
+        fn replies_come_out_as_they_went_in_however_they_are_cut(
+            frames in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..5), 0..5),
+            piece in 1usize..12,
+        ) {
+            let bytes: Vec<u8> = frames.iter().flat_map(|fields| encode(fields)).collect();
+            let (mut decoder, mut decoded) = (Decoder::default(), Vec::new());
+            for piece in bytes.chunks(piece) {
+                decoder.push(piece);
+                while let Some(frame) = decoder.next().unwrap() {
+                    decoded.push(frame);
+                }
+            }
+            prop_assert_eq!(decoded, frames);
+        }
+    }
+
+    #[test]
+    fn what_no_worker_sends_is_refused_before_it_is_held() {
+        let mut decoder = Decoder::default();
+        decoder.push(&encode(&vec![Vec::new(); MAX_FIELDS]));
+        assert_eq!(decoder.next().unwrap().unwrap().len(), MAX_FIELDS);
+        decoder.push(&u32::MAX.to_be_bytes());
+        assert_eq!(decoder.next(), Err(Oversized { fields: u32::MAX as usize, bytes: 0 }));
+
+        let mut decoder = Decoder::default();
+        decoder.push(&1u32.to_be_bytes());
+        decoder.push(&(MAX_BYTES as u32).to_be_bytes());
+        assert_eq!(decoder.next(), Ok(None));
+        let mut decoder = Decoder::default();
+        decoder.push(&1u32.to_be_bytes());
+        decoder.push(&(MAX_BYTES as u32 + 1).to_be_bytes());
+        assert_eq!(decoder.next(), Err(Oversized { fields: 1, bytes: MAX_BYTES + 1 }));
+    }
+}

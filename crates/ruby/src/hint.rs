@@ -1,0 +1,73 @@
+//! What to tell people about exceptions that this place makes likely.
+
+use crate::Source;
+
+/// What the loss of a worker means.
+pub(crate) const LOST_STATE: &str = "the Ruby worker was replaced: variables, methods, constants and loaded files of earlier evaluations are lost";
+
+const NO_SKETCHUP: &str = "this Ruby runs outside of SketchUp: of its API only Sketchup.version and Sketchup.active_model (nil) exist";
+const OWN_SCOPE: &str = "local variables last for one eval_ruby call; globals ($name), instance variables (@name), constants and methods stay";
+const EXIT: &str =
+    "the worker goes on: `exit` and `abort` only end the evaluation, and at_exit handlers do not run";
+const MISSING_LIBRARY: &str = "is the file there, or the gem installed for the Ruby that runs the worker? See `RUBY_VERSION` and `Gem.path`";
+const RECURSION: &str = "does a method call itself without end?";
+const MEMORY: &str = "the worker's memory is limited; what it holds in globals and constants stays in memory";
+
+/// The modules of the SketchUp API at the top level.
+const SKETCHUP_NAMES: [&str; 6] = ["Sketchup", "UI", "Geom", "Layout", "Length", "SketchupExtension"];
+
+/// A hint for an exception of this class and message, raised by `source`.
+pub(crate) fn for_exception(class: &str, message: &str, source: &Source) -> Option<String> {
+    let is_snippet = matches!(source, Source::Snippet { .. });
+    let text = match class {
+        "SystemExit" => EXIT,
+        "LoadError" => MISSING_LIBRARY,
+        "SystemStackError" => RECURSION,
+        "NoMemoryError" => MEMORY,
+        "NameError" | "NoMethodError" if is_about_sketchup(message) => NO_SKETCHUP,
+        "NameError" if is_snippet && message.starts_with("undefined local variable") => OWN_SCOPE,
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+fn is_about_sketchup(message: &str) -> bool {
+    let names_constant = message.strip_prefix("uninitialized constant ").is_some_and(|constant| {
+        constant
+            .split_whitespace()
+            .next()
+            .is_some_and(|path| path.split("::").any(|name| SKETCHUP_NAMES.contains(&name)))
+    });
+    names_constant || message.ends_with("for Sketchup:Module") || message.ends_with("for module Sketchup")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(class: &str, message: &str) -> Option<String> {
+        for_exception(class, message, &Source::Snippet { code: String::new() })
+    }
+
+    #[test]
+    fn the_missing_api_is_explained_and_other_constants_are_not() {
+        for message in [
+            "uninitialized constant SupexRuntime::BridgeServer::UI",
+            "uninitialized constant Geom",
+            "uninitialized constant Sketchup::Color",
+            "undefined method `find_support_file' for Sketchup:Module",
+        ] {
+            assert_eq!(hint("NameError", message).as_deref(), Some(NO_SKETCHUP), "{message}");
+        }
+        assert_eq!(hint("NameError", "uninitialized constant GUI"), None);
+        assert_eq!(hint("ArgumentError", "uninitialized constant UI"), None);
+    }
+
+    #[test]
+    fn the_end_of_local_variables_is_explained_where_they_end() {
+        let message = "undefined local variable or method `x' for main:Object";
+        assert_eq!(hint("NameError", message).as_deref(), Some(OWN_SCOPE));
+        let console = Source::Console { path: "0001.rb".into(), code: String::new() };
+        assert_eq!(for_exception("NameError", message, &console), None);
+    }
+}

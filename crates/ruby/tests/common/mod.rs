@@ -1,0 +1,93 @@
+//! What the tests of the host share.
+#![allow(dead_code, reason = "each test file uses some of it")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use parlor_ruby::{Answer, Evaluation, Raised, RubyError, RubyHost, Settings, Source};
+use tokio::io::AsyncReadExt;
+use tokio::net::{UnixListener, UnixStream};
+
+/// What programs need to be found.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+pub(crate) fn settings() -> Settings {
+    Settings::new(PathBuf::from("/tmp"), vec![("PATH".to_owned(), PATH.to_owned())])
+}
+
+pub(crate) fn host() -> RubyHost {
+    RubyHost::new(settings())
+}
+
+/// A host that does not wait long for endless code, yet long enough for other code on a busy machine.
+pub(crate) fn hasty_host() -> RubyHost {
+    RubyHost::new(Settings { time_limit: Duration::from_secs(2), ..settings() })
+}
+
+pub(crate) fn snippet(code: &str) -> Evaluation {
+    Evaluation::new(Source::Snippet { code: code.to_owned() })
+}
+
+pub(crate) async fn answer(host: &RubyHost, code: &str) -> Answer {
+    host.evaluate(snippet(code)).await
+}
+
+pub(crate) async fn value(host: &RubyHost, code: &str) -> String {
+    answer(host, code).await.outcome.unwrap_or_else(|error| panic!("{code}: {error:?}"))
+}
+
+pub(crate) async fn error(host: &RubyHost, code: &str) -> RubyError {
+    answer(host, code).await.outcome.expect_err(code)
+}
+
+pub(crate) async fn raised(host: &RubyHost, code: &str) -> Raised {
+    let error = error(host, code).await;
+    let RubyError::Raised(raised) = error else { panic!("{code}: {error:?}") };
+    *raised
+}
+
+pub(crate) async fn file(host: &RubyHost, path: &Path, content: impl AsRef<[u8]>) -> Answer {
+    let source = Source::File { path: path.to_owned(), content: content.as_ref().to_vec() };
+    host.evaluate(Evaluation::new(source)).await
+}
+
+pub(crate) async fn console(host: &RubyHost, code: &str) -> Answer {
+    let source = Source::Console { path: PathBuf::from("/tmp/s1/0001.rb"), code: code.to_owned() };
+    host.evaluate(Evaluation::new(source)).await
+}
+
+/// Asks a future once. Says whether it waits for something.
+pub(crate) async fn waits<F: Future + Unpin>(future: &mut F) -> bool {
+    std::future::poll_fn(|context| {
+        std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())
+    })
+    .await
+}
+
+/// Code that says when it runs, and runs until it is let go.
+pub(crate) struct Gate {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl Gate {
+    pub(crate) fn new(folder: &Path) -> Self {
+        let path = folder.join("gate");
+        let listener = UnixListener::bind(&path).expect("a new socket");
+        Self { path, listener }
+    }
+
+    pub(crate) fn code(&self) -> String {
+        format!(
+            "UNIXSocket.open('{}') {{ |gate| gate.write('x'); gate.read }}; 'opened'",
+            self.path.display()
+        )
+    }
+
+    /// Waits until the code runs. It runs until what this returns is dropped.
+    pub(crate) async fn entered(&self) -> UnixStream {
+        let (mut stream, _) = self.listener.accept().await.expect("the code connects");
+        stream.read_u8().await.expect("the code has sent a byte");
+        stream
+    }
+}

@@ -1,52 +1,10 @@
 //! `parlor chat`, `parlor sessions` and `parlor replay`, as they are used from a shell.
-#![expect(clippy::disallowed_methods, reason = "these tests start the program as a shell would")]
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+mod home;
 
-const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
+use std::process::Stdio;
 
-/// A state folder of its own.
-struct Home(tempfile::TempDir);
-
-impl Home {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(PARLOR);
-        command.args(args).env("PARLOR_HOME", self.0.path().join("state")).current_dir(self.0.path());
-        command.stdin(Stdio::null()).env("SOME_API_KEY", "s3cret");
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
-    fn prints(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// The id of the session that was used last.
-    fn last_session(&self) -> String {
-        let list = self.prints(&["sessions"]);
-        list.lines().nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
-    }
-
-    /// Starts a run and waits until it has said something.
-    fn start_waiting(&self, text: &str) -> Child {
-        let mut child = self.command(&["chat", text]).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
-        assert!(!said.fill_buf().unwrap().is_empty());
-        child.stdout = Some(said.into_inner());
-        child
-    }
-}
+use home::Home;
 
 #[test]
 fn a_message_is_answered_once_on_stdout() {
@@ -137,19 +95,94 @@ fn a_run_that_was_cut_off_is_ended_at_the_next_start() {
 }
 
 #[test]
+fn a_terminated_chat_ends_its_run_in_good_order() {
+    let home = Home::new();
+    let child = home.start_waiting("/wait 60");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    let replay = home.prints(&["replay", &home.last_session()]);
+    assert!(replay.trim_end().ends_with("stopped: Stopped by user."), "{replay}");
+}
+
+#[test]
+fn a_subagent_neither_answers_nor_ends_the_run() {
+    let home = Home::new();
+    home.configure(
+        "parlor.toml",
+        "default_agent = \"demo\"\nagents.demo.kind = \"script\"\nagents.demo.file = \"demo.toml\"\n",
+    );
+    let steps = "[otherwise]\nsteps = [ { subagent = \"scout\", task = \"look\", \
+                 steps = [ { say = \"beside\" } ] }, { say = \"the answer\" } ]\n";
+    home.configure("demo.toml", steps);
+    assert_eq!(home.prints(&["chat", "go"]), "the answer\n");
+}
+
+#[test]
+fn a_message_on_stdin_has_a_limit() {
+    let home = Home::new();
+    let long = home.folder().join("long");
+    std::fs::write(&long, vec![b'x'; (16 << 20) + 1]).unwrap();
+    let output = home.command(&["chat"]).stdin(std::fs::File::open(&long).unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("longer than 16777216 bytes"), "{said}");
+}
+
+#[test]
+fn everything_that_happens_can_be_had_as_json() {
+    let home = Home::new();
+    let lines = home.json(&["chat", "--json", "!echo hi"]);
+    let session = home.last_session();
+    let events: Vec<&serde_json::Value> = lines.iter().filter(|line| line["type"] != "delta").collect();
+    for (line, seq) in events.iter().zip(1..) {
+        assert_eq!((&line["seq"], &line["session"]), (&seq.into(), &session.as_str().into()), "{line}");
+    }
+    assert_eq!(events[0]["type"], "session.created");
+    let last = events.last().unwrap();
+    assert_eq!((&last["type"], &last["ending"]), (&"run.ended".into(), &"completed".into()));
+    // What was written piece by piece is what was completed.
+    let completed = lines.iter().find(|line| line["type"] == "message.completed").unwrap();
+    let pieces =
+        lines.iter().filter(|line| line["type"] == "delta" && line["message"] == completed["message"]);
+    let joined: String = pieces.map(|line| line["text"].as_str().unwrap()).collect();
+    assert_eq!(joined, completed["text"].as_str().unwrap());
+    // A replay has the same events.
+    let replayed = home.json(&["replay", &session, "--json"]);
+    assert_eq!(replayed.iter().collect::<Vec<_>>(), events);
+
+    let failed = home.run(&["chat", "--json", "/fail x"]);
+    assert_eq!(failed.status.code(), Some(1));
+    let last = String::from_utf8(failed.stdout).unwrap().lines().last().unwrap().to_owned();
+    let last: serde_json::Value = serde_json::from_str(&last).unwrap();
+    assert_eq!((&last["ending"], &last["failure"]["code"]), (&"failed".into(), &"FAILED".into()));
+}
+
+#[test]
+fn what_is_wrong_before_the_run_goes_to_stderr_alone() {
+    let home = Home::new();
+    for args in
+        [&["chat", "--json", "--agent", "nobody", "hi"][..], &["chat", "--json", "--session", "x", "hi"]]
+    {
+        let output = home.run(args);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(output.stdout.is_empty() && output.stderr.starts_with(b"Error: "), "{output:?}");
+        assert_eq!(output.stderr.iter().filter(|byte| **byte == b'\n').count(), 1, "{output:?}");
+    }
+}
+
+#[test]
 fn settings_that_are_wrong_say_where_and_what() {
     let home = Home::new();
-    let state = home.0.path().join("state");
-    std::fs::create_dir(&state).unwrap();
-    std::fs::write(state.join("parlor.toml"), "default_agent = \"demo\"\n").unwrap();
-    let said = String::from_utf8(home.run(&["chat", "hi"]).stderr).unwrap();
+    home.configure("parlor.toml", "default_agent = \"demo\"\n");
+    let said = home.refuses(&["chat", "hi"]);
     assert!(said.contains("default_agent is \"demo\", which is not configured; there are: local"), "{said}");
 
     let script = "[otherwise]\nsteps = [ { say = \"from the script\" } ]\n";
-    std::fs::write(state.join("demo.toml"), script).unwrap();
+    home.configure("demo.toml", script);
     let settings =
         "default_agent = \"demo\"\n[agents.demo]\nname = \"Demo\"\nkind = \"script\"\nfile = \"demo.toml\"\n";
-    std::fs::write(state.join("parlor.toml"), settings).unwrap();
+    home.configure("parlor.toml", settings);
     assert_eq!(home.prints(&["chat", "hi"]), "from the script\n");
     assert_eq!(home.prints(&["chat", "--agent", "local", "/say mine"]), "mine\n");
 }

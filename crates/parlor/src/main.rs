@@ -1,26 +1,55 @@
 //! The `parlor` command.
 
+mod called_as;
 mod chat;
+mod console;
+mod doctor;
+mod environment;
+mod gc;
 mod home;
+mod json;
+mod link;
+mod replay;
 mod sessions;
-mod show;
+mod settings;
+mod stdio;
+mod synaps;
+mod text;
+mod time;
 
-use std::io::{IsTerminal, stdin, stdout};
+use std::ffi::OsString;
+use std::io::stdout;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
-use parlor_doors::exec::ExecMachine;
-use parlor_vocab::SessionId;
+use clap::{Parser, Subcommand};
+use parlor_engine::House;
 
+use crate::console::Console;
+use crate::environment::Environment;
 use crate::home::Home;
+
+/// How long the runs that are under way may take to end when the program ends. Longer than their
+/// processes are given; what is not recorded by then is ended when the session is opened again.
+const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
 /// One agent runtime with many doors.
 #[derive(Parser)]
-#[command(version, about, propagate_version = true)]
+#[command(version, about, propagate_version = true, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  parlor chat                    talk; the built-in agent needs no key and no network
+  parlor chat '!uname -s'        ask one thing
+  parlor sessions                what there is to go on with
+  parlor doctor                  what is ready and what is missing
+
+State is kept in $PARLOR_HOME, or ~/.parlor.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -28,30 +57,43 @@ enum Command {
     ///
     /// With MESSAGE, or with text on stdin that is no terminal, it answers once on stdout and exits
     /// with 0 if the run completed, 1 if it failed, 130 if it was stopped. Otherwise it talks until
-    /// Ctrl-D; Ctrl-C stops the answer that is being given. Sessions are kept in $PARLOR_HOME
-    /// (~/.parlor).
-    Chat {
-        /// What to say
-        message: Option<String>,
-        /// Go on with this session instead of starting one
-        #[arg(long, value_name = "SESSION")]
-        session: Option<String>,
-        /// Let this agent answer; agents are named in $PARLOR_HOME/parlor.toml
-        #[arg(long, value_name = "NAME")]
-        agent: Option<String>,
-    },
-    /// List the sessions, the last used first
-    Sessions,
+    /// Ctrl-D or /quit; Ctrl-C stops the answer that is being given, and pressed twice it leaves.
+    #[command(after_help = CHAT_EXAMPLES)]
+    Chat(chat::Options),
+    /// List the sessions, the last used first; rename and delete them
+    #[command(after_help = SESSIONS_EXAMPLES)]
+    Sessions(sessions::Options),
     /// Print what happened in a session
-    Replay {
-        /// Which one; `parlor sessions` lists them
-        session: String,
-        /// Begin with this event
-        #[arg(long, value_name = "N", default_value_t = 1)]
-        from: u64,
-        /// Go on printing what happens, until Ctrl-C
+    ///
+    /// One event a line, cut to fit; --json prints all of each. A session that another process uses
+    /// can be followed as well.
+    #[command(after_help = REPLAY_EXAMPLES)]
+    Replay(replay::Options),
+    /// Delete old sessions and what nothing refers to any more, and give the space back
+    ///
+    /// Sessions go by the time since their last use, and by their size in all, those not used for
+    /// longest first. What runs, what another process uses and what was used within a day stays.
+    #[command(after_help = GC_EXAMPLES)]
+    Gc(gc::Options),
+    /// Say what is ready and what is missing, with the fix for each
+    ///
+    /// Looks at the state folder, parlor.toml, the database, Ruby, the keys of models, the ports and
+    /// the links, and changes none of them. Exits with 0 if nothing is a problem, else with 1.
+    Doctor(doctor::Options),
+    /// Print every setting with its value and what it is for
+    Settings(settings::show::Options),
+    /// Write links under which programs find parlor in the place of another program
+    ///
+    /// The links are codex-exec-server, loaf and synaps. Called by one of these names, parlor
+    /// behaves as that program. What is not such a link is never overwritten without --force.
+    #[command(after_help = LINK_EXAMPLES)]
+    Link {
+        /// The folder for the links, best one that is early in PATH
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+        /// Replace files and links of other programs
         #[arg(long)]
-        follow: bool,
+        force: bool,
     },
     /// Open one door on standard input and output
     ///
@@ -60,58 +102,111 @@ enum Command {
     /// everything it started ends with it.
     Stdio {
         /// Which protocol to speak
-        door: Door,
+        #[command(subcommand)]
+        door: stdio::Door,
     },
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Door {
-    /// codex exec-server v0: start, feed and end processes on terminals and pipes
-    Exec,
+const CHAT_EXAMPLES: &str = "\
+Examples:
+  parlor chat
+  parlor chat '/say hello'
+  git diff | parlor chat --agent reviewer
+  parlor chat --session 019a8f2e 'and now?'
+  parlor chat --json '!make' | jq -r 'select(.type == \"tool.completed\").output'";
+
+const SESSIONS_EXAMPLES: &str = "\
+Examples:
+  parlor sessions --limit 10
+  parlor sessions rename 019a8f2e 'The deployment'
+  parlor sessions delete 019a8f2e
+  parlor sessions --json | jq -r 'select(.messages < 3).session'
+
+SESSION is an id, or as much of its beginning as no other session shares.";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  parlor replay 019a8f2e
+  parlor replay 019a8f2e --from 20 --follow
+  parlor replay 019a8f2e --json | jq -r 'select(.type == \"message.completed\").text'";
+
+const GC_EXAMPLES: &str = "\
+Examples:
+  parlor gc --dry-run                           what would go by the settings
+  parlor gc --older-than 30 --keep-bytes 2GiB
+  parlor gc --older-than never --keep-bytes unlimited      only give space back
+
+The limits are set in parlor.toml: [retention] days and max_size.";
+
+const LINK_EXAMPLES: &str = "\
+Example:
+  mkdir -p ~/bin && parlor link ~/bin";
+
+fn main() -> ExitCode {
+    let environment = Environment::read();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let done =
+        called_as::serve(&arguments, &environment).unwrap_or_else(|| run(Cli::parse().command, &environment));
+    done.unwrap_or_else(|error| report(&error))
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    let command = Cli::parse().command;
-    if let Command::Stdio { door: Door::Exec } = command {
-        if stdin().is_terminal() {
-            eprintln!("{EXEC_HINT}");
+fn run(command: Command, environment: &Environment) -> anyhow::Result<ExitCode> {
+    let console = Console::look(environment);
+    match command {
+        Command::Stdio { door } => stdio::serve(door, environment),
+        Command::Link { folder, force } => {
+            link::link(environment, &folder, force, &mut stdout()).map(|()| ExitCode::SUCCESS)
         }
-        parlor_host::block_on(parlor_host::serve_stdio(ExecMachine::default()))?;
-        return Ok(ExitCode::SUCCESS);
+        Command::Doctor(options) => doctor::doctor(environment, &options, console, &mut stdout()),
+        Command::Settings(options) => {
+            settings::show::show(environment, &options, &mut stdout()).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Chat(options) => {
+            in_house(environment, async |home, house| chat::chat(home, house, options, console).await)
+        }
+        Command::Sessions(options) => in_house(environment, async |_, house| {
+            sessions::sessions(house, options, console, &mut stdout()).await.map(|()| ExitCode::SUCCESS)
+        }),
+        Command::Gc(options) => in_house(environment, async |home, house| {
+            gc::gc(house, home.config(), &options, console, &mut stdout()).await.map(|()| ExitCode::SUCCESS)
+        }),
+        Command::Replay(options) => in_house(environment, async |_, house| {
+            replay::replay(house, options, console, &mut stdout()).await.map(|()| ExitCode::SUCCESS)
+        }),
     }
+}
+
+/// Does something with the sessions of the state folder, and leaves them in order.
+fn in_house(
+    environment: &Environment,
+    work: impl AsyncFnOnce(&Home, &House) -> anyhow::Result<ExitCode>,
+) -> anyhow::Result<ExitCode> {
     // One thread: children get a signal when the thread that started them ends.
-    let done =
-        tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(with_house(command));
-    match done {
-        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::FAILURE),
-        done => done,
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(async {
+        let home = Home::open(environment)?;
+        let house = home.house(environment)?;
+        // Said before the rest is put in order, which may take its time if the disk is the trouble.
+        let done = work(&home, &house).await.unwrap_or_else(|error| report(&error));
+        if tokio::time::timeout(CLOSE_WAIT, house.close()).await.is_err() {
+            eprintln!("parlor: not all that happened could be recorded; it is put right when the session is used again");
+        }
+        Ok(done)
+    });
+    // What still waits for a disk or a terminal is not waited for.
+    runtime.shutdown_background();
+    done
+}
+
+/// Says what went wrong, to whoever still listens.
+fn report(error: &anyhow::Error) -> ExitCode {
+    if !is_broken_pipe(error) {
+        eprintln!("Error: {error:#}");
     }
+    ExitCode::FAILURE
 }
 
 /// Whoever read our output has enough of it, as `head` has; that needs no words.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
-
-async fn with_house(command: Command) -> anyhow::Result<ExitCode> {
-    let house = Home::find()?.house()?;
-    let done = match command {
-        Command::Chat { message, session, agent } => {
-            chat::chat(&house, chat::Options { message, session, agent }).await
-        }
-        Command::Sessions => sessions::list(&house, &mut stdout()).await.map(|()| ExitCode::SUCCESS),
-        Command::Replay { session, from, follow } => {
-            let session = SessionId::parse(&session)?;
-            sessions::replay(&house, &session, from, follow, &mut stdout()).await.map(|()| ExitCode::SUCCESS)
-        }
-        Command::Stdio { .. } => Ok(ExitCode::SUCCESS),
-    };
-    house.close().await;
-    done
-}
-
-/// For a person who started a door by hand; programs have a pipe on stdin and never see it.
-const EXEC_HINT: &str = r#"parlor: the exec door is open. It reads one JSON message a line; Ctrl-D ends it. Try these three lines:
-  {"id":1,"method":"initialize","params":{"clientName":"me"}}
-  {"method":"initialized"}
-  {"id":2,"method":"command/exec","params":{"processId":"p","argv":["uname","-a"],"cwd":"/","env":{},"tty":false}}"#;

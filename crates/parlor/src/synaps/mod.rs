@@ -36,7 +36,8 @@ pub(crate) struct Options {
     #[arg(long = "continue", value_name = "SESSION")]
     resume: Option<String>,
     /// Instructions that come before everything else: a text, or a file that holds it
-    #[arg(long, short, value_name = "TEXT_OR_FILE")]
+    // A text may begin with a dash, as a list does.
+    #[arg(long, short, value_name = "TEXT_OR_FILE", allow_hyphen_values = true)]
     system: Option<String>,
     /// The model, or the agent, that answers; beats that of the session and of the configuration
     #[arg(long, short, value_name = "MODEL")]

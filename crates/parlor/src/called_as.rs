@@ -1,0 +1,33 @@
+//! The program under other names: a link called like another program behaves as that program.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::environment::Environment;
+use crate::stdio::{self, Door};
+use crate::synaps;
+
+/// The names that mean something. `parlor link` makes them.
+pub(crate) const NAMES: [&str; 3] = ["codex-exec-server", "loaf", "synaps"];
+
+/// The exit status of a name whose door is not there.
+const NOT_OPEN: u8 = 2;
+
+/// Behaves as the program that the first of `arguments` names, if it is one of [`NAMES`].
+pub(crate) fn serve(arguments: &[OsString], environment: &Environment) -> Option<anyhow::Result<ExitCode>> {
+    let name = Path::new(arguments.first()?).file_name().and_then(OsStr::to_str)?;
+    match name {
+        // The program of this name takes no arguments and ignores any.
+        "codex-exec-server" => Some(stdio::serve(Door::Exec, environment)),
+        "synaps" => Some(synaps::serve_as_synaps(arguments, environment)),
+        "loaf" => {
+            eprintln!(
+                "{name}: this is parlor {}, whose {name} door is not open yet. A later version answers here.",
+                env!("CARGO_PKG_VERSION")
+            );
+            Some(Ok(ExitCode::from(NOT_OPEN)))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,119 @@
+//! `parlor chat`: talk to an agent from the terminal.
+
+mod editor;
+mod exchange;
+mod interrupts;
+mod talk;
+mod view;
+
+use std::io::{Read, stderr, stdin, stdout};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use parlor_engine::House;
+use parlor_vocab::{AgentId, Choice};
+
+use self::exchange::{Conversation, Ended};
+use self::interrupts::Interrupts;
+use self::view::{Json, Plain, View};
+use crate::console::Console;
+use crate::home::Home;
+use crate::sessions::pick::pick;
+use crate::settings::{AgentConfig, Config};
+
+/// The longest message that is read from a pipe.
+pub(crate) const PIPED_BYTES: u64 = 16 << 20;
+
+/// The exit status of a run that was stopped: that of a program that Ctrl-C ended.
+const STOPPED: u8 = 130;
+
+/// What to say, where, and to whom.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// What to say
+    message: Option<String>,
+    /// Go on with this session instead of starting one: its id, or the beginning of it
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+    /// Let this agent answer; agents are named in $PARLOR_HOME/parlor.toml
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Answer once, with all events as JSON objects, one a line (docs/events.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Answers once if there is a message or a pipe, else talks until the user leaves.
+pub(crate) async fn chat(
+    home: &Home,
+    house: &House,
+    options: Options,
+    console: Console,
+) -> anyhow::Result<ExitCode> {
+    if options.json && options.message.is_none() && console.input {
+        bail!("--json answers once: say what to answer, as in parlor chat --json '/say hi'");
+    }
+    let message = match options.message {
+        Some(message) => Some(message),
+        None if console.input => None,
+        None => Some(piped()?),
+    };
+    let mut interrupts = Interrupts::new()?;
+    let record = match &options.session {
+        Some(text) => Some(pick(house, text).await?),
+        None => None,
+    };
+    let chosen = record.as_ref().and_then(|record| record.agent.as_ref()).map(AgentId::as_str);
+    let agent = agent(home.config(), options.agent.as_deref().or(chosen))?;
+    let session = record.map(|record| record.id);
+    let choice =
+        Choice { agent: options.agent.as_deref().map(AgentId::parse).transpose()?, ..Choice::default() };
+    let mut conversation = Conversation { house, session, choice };
+    let Some(message) = message else {
+        talk::talk(&mut conversation, agent, home.path(), console, &mut interrupts).await?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (mut out, mut aside) = (stdout(), stderr());
+    let mut plain;
+    let mut json;
+    let view: &mut dyn View = if options.json {
+        json = Json { out: &mut out, aside: &mut aside };
+        &mut json
+    } else {
+        plain = Plain::new(&mut out, &mut aside, console.output);
+        &mut plain
+    };
+    let outcome = conversation.exchange(message, view, &mut interrupts).await?;
+    Ok(match outcome.ended {
+        Ended::Completed => ExitCode::SUCCESS,
+        Ended::Failed => ExitCode::FAILURE,
+        Ended::Stopped => ExitCode::from(STOPPED),
+    })
+}
+
+/// Who answers, if it is `wanted`.
+fn agent<'a>(config: &'a Config, wanted: Option<&str>) -> anyhow::Result<&'a AgentConfig> {
+    let name = wanted.unwrap_or(&config.default_agent);
+    match config.agents.get(name) {
+        Some(agent) => Ok(agent),
+        None => {
+            let known: Vec<&str> = config.agents.keys().map(String::as_str).collect();
+            bail!("no agent {name:?} is configured; there are: {}", known.join(", "))
+        }
+    }
+}
+
+/// The message that comes through a pipe, to its end.
+fn piped() -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    stdin()
+        .lock()
+        .take(PIPED_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .context("cannot read the message from stdin")?;
+    if bytes.len() as u64 > PIPED_BYTES {
+        bail!("the message on stdin is longer than {PIPED_BYTES} bytes; put it into a file and name that");
+    }
+    String::from_utf8(bytes).context("the message on stdin is no text in UTF-8")
+}

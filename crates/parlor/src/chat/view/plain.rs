@@ -1,0 +1,77 @@
+//! The answer and nothing else, for pipes and for those who asked one thing.
+
+use std::io::{self, Write};
+
+use parlor_vocab::{RunEnding, RunEvent, RunId, Seen, SessionEvent, SessionId, Subject};
+
+use super::{View, ending};
+use crate::text::Clean;
+
+/// Prints what the agent says as it comes. Why there is no answer goes to `aside`.
+pub(in crate::chat) struct Plain<'a> {
+    out: &'a mut dyn Write,
+    aside: &'a mut dyn Write,
+    /// For terminals; a pipe gets every byte.
+    clean: Option<Clean>,
+    /// Whether the last thing written did not end its line.
+    unfinished: bool,
+}
+
+impl<'a> Plain<'a> {
+    /// Prints to `out`, which is a terminal or not.
+    pub(in crate::chat) fn new(out: &'a mut dyn Write, aside: &'a mut dyn Write, terminal: bool) -> Self {
+        Self { out, aside, clean: terminal.then(Clean::default), unfinished: false }
+    }
+
+    fn say(&mut self, text: &str) -> io::Result<()> {
+        let cleaned = self.clean.as_mut().map(|clean| clean.text(text));
+        let text = cleaned.as_deref().unwrap_or(text);
+        self.out.write_all(text.as_bytes())?;
+        if !text.is_empty() {
+            self.unfinished = !text.ends_with('\n');
+        }
+        self.out.flush()
+    }
+
+    fn end_line(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.unfinished) {
+            self.out.write_all(b"\n")?;
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+}
+
+impl View for Plain<'_> {
+    fn see(&mut self, _session: &SessionId, run: &RunId, seen: &Seen) -> io::Result<()> {
+        match seen {
+            Seen::Delta { run: of, subject: Subject::Message(_), text } if of == run => self.say(text)?,
+            Seen::Delta { .. } => {}
+            Seen::Entry(entry) => {
+                if let SessionEvent::Run { run: of, event: RunEvent::MessageCompleted { .. }, .. } =
+                    &entry.event
+                    && of == run
+                {
+                    self.end_line()?;
+                }
+            }
+        }
+        match ending(run, seen) {
+            Some(RunEnding::Failed(failure)) => {
+                self.end_line()?;
+                writeln!(self.aside, "failed: {} ({})", failure.message, failure.code)
+            }
+            Some(RunEnding::Stopped { reason, .. }) => {
+                self.end_line()?;
+                writeln!(self.aside, "stopped: {reason}")
+            }
+            Some(RunEnding::Completed { .. }) => self.end_line(),
+            None => Ok(()),
+        }
+    }
+
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        self.end_line()?;
+        writeln!(self.aside, "{text}")
+    }
+}

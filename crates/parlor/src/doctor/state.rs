@@ -1,0 +1,140 @@
+//! The state folder and what is configured in it.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::fs::{Access, access, statvfs};
+
+use super::Finding;
+use crate::home::agents;
+use crate::settings::{AgentKind, Config, FILE, size};
+
+/// With less room than this, sessions soon cannot be kept.
+const LITTLE_ROOM: u64 = 1 << 30;
+/// With less room than this, nothing can be kept.
+const NO_ROOM: u64 = 4 << 20;
+
+/// Looks at the folder, at the room in it and at its settings.
+pub(super) fn look(home: &Path) -> Vec<Finding> {
+    vec![folder(home), room(home), settings(home)]
+}
+
+fn folder(home: &Path) -> Finding {
+    const CHECK: &str = "state folder";
+    let shown = home.display();
+    let found = match fs::metadata(home) {
+        Ok(found) => found,
+        Err(error) if error.kind() == ErrorKind::NotFound => return not_there(home),
+        Err(error) => {
+            return Finding::problem(CHECK, format!("{shown}: {error}"), "choose another with PARLOR_HOME");
+        }
+    };
+    if !found.is_dir() {
+        return Finding::problem(
+            CHECK,
+            format!("{shown} is not a folder"),
+            "move it away, or set PARLOR_HOME",
+        );
+    }
+    if let Err(error) = access(home, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
+        let fix = format!(
+            "make it yours: chown {} {shown} && chmod 700 {shown}",
+            rustix::process::getuid().as_raw()
+        );
+        return Finding::problem(CHECK, format!("{shown} cannot be written: {error}"), fix);
+    }
+    let mode = found.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let said = format!("{shown} has mode {mode:04o}: others can look into it");
+        return Finding::warning(CHECK, said, format!("chmod 700 {shown}"));
+    }
+    if found.uid() != rustix::process::getuid().as_raw() {
+        let said = format!("{shown} belongs to user {}", found.uid());
+        return Finding::warning(CHECK, said, "set PARLOR_HOME to a folder of your own");
+    }
+    Finding::ok(CHECK, format!("{shown}, mode {mode:04o}, can be written"))
+}
+
+fn not_there(home: &Path) -> Finding {
+    const CHECK: &str = "state folder";
+    let above = nearest(home);
+    if access(above, Access::WRITE_OK | Access::EXEC_OK).is_ok() {
+        return Finding::ok(
+            CHECK,
+            format!("{} is not there yet; the first command makes it", home.display()),
+        );
+    }
+    let said = format!("{} cannot be made: {} cannot be written", home.display(), above.display());
+    Finding::problem(CHECK, said, "set PARLOR_HOME to a folder of your own")
+}
+
+/// The folder itself, or the one above it that is there.
+fn nearest(home: &Path) -> &Path {
+    home.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"))
+}
+
+fn room(home: &Path) -> Finding {
+    const CHECK: &str = "disk space";
+    let stats = match statvfs(nearest(home)) {
+        Ok(stats) => stats,
+        Err(error) => return Finding::warning(CHECK, format!("not known: {error}"), "look with df"),
+    };
+    let free = stats.f_bavail.saturating_mul(stats.f_frsize);
+    let said = format!("{} free", size::show(free));
+    if free < NO_ROOM {
+        Finding::problem(
+            CHECK,
+            said,
+            "free some, for example with parlor gc, or move PARLOR_HOME to another disk",
+        )
+    } else if free < LITTLE_ROOM {
+        Finding::warning(CHECK, said, "parlor gc deletes old sessions")
+    } else {
+        Finding::ok(CHECK, said)
+    }
+}
+
+fn settings(home: &Path) -> Finding {
+    const CHECK: &str = "parlor.toml";
+    // What is configured must also work: a script is loaded and checked.
+    let config = match Config::load(home).and_then(|config| agents(&config).map(|_| config)) {
+        Ok(config) => config,
+        Err(error) => {
+            return Finding::problem(CHECK, format!("{error:#}"), "docs/settings.md says what can be set");
+        }
+    };
+    let listed: Vec<String> = config
+        .agents
+        .iter()
+        .map(|(id, agent)| {
+            let kind = match agent.kind {
+                AgentKind::Local => "local",
+                AgentKind::Script(_) => "script",
+            };
+            let mark = if *id == config.default_agent { ", the default" } else { "" };
+            format!("{id} ({kind}{mark})")
+        })
+        .collect();
+    let there = if home.join(FILE).exists() { "right" } else { "not there, which is fine" };
+    Finding::ok(CHECK, format!("{there}; agents: {}", listed.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Health;
+    use super::*;
+
+    #[test]
+    fn a_folder_that_others_can_read_is_a_warning() {
+        let home = tempfile::tempdir().unwrap();
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(folder(home.path()).state, Health::Warning);
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(folder(home.path()).state, Health::Ok);
+        assert_eq!(folder(&home.path().join("a/b")).state, Health::Ok, "it can be made");
+        fs::write(home.path().join("file"), "").unwrap();
+        assert_eq!(folder(&home.path().join("file")).state, Health::Problem);
+    }
+}

@@ -1,0 +1,114 @@
+//! The environment, read once. Nothing else in this crate looks at it.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+/// The variables that hold the keys of model providers.
+pub(crate) const MODEL_KEYS: [&str; 4] =
+    ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"];
+
+/// Commands do not get a variable if one of these stands in its name.
+const SECRET_NAMES: [&str; 10] =
+    ["KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "COOKIE", "WEBHOOK", "DSN"];
+
+/// Variables that mean something to parlor, and what commands are given.
+pub(crate) struct Environment {
+    /// `PARLOR_HOME`.
+    home: Option<OsString>,
+    /// `HOME`.
+    pub(crate) user_home: Option<OsString>,
+    /// `PATH`.
+    path: Option<OsString>,
+    /// `PARLOR_RUBY`.
+    pub(crate) ruby: Option<OsString>,
+    /// `SYNAPS_BASE_DIR`.
+    pub(crate) synaps_base: Option<OsString>,
+    /// `SYNAPS_PROFILE`.
+    pub(crate) synaps_profile: Option<String>,
+    /// Whether `NO_COLOR` asks for no colours.
+    pub(crate) no_color: bool,
+    /// Whether `TERM` says that the terminal can only print.
+    pub(crate) dumb: bool,
+    /// Whether the locale can print more than ASCII.
+    pub(crate) unicode: bool,
+    /// Those of [`MODEL_KEYS`] that are set. Never their values.
+    pub(crate) model_keys: Vec<&'static str>,
+    /// What commands get.
+    pub(crate) for_commands: Vec<(String, String)>,
+}
+
+impl Environment {
+    /// Reads it.
+    pub(crate) fn read() -> Self {
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default();
+        let locale = locale.to_string_lossy().to_ascii_uppercase();
+        Self {
+            home: variable("PARLOR_HOME"),
+            user_home: variable("HOME"),
+            path: variable("PATH"),
+            ruby: variable("PARLOR_RUBY"),
+            synaps_base: variable("SYNAPS_BASE_DIR"),
+            synaps_profile: variable("SYNAPS_PROFILE").and_then(|profile| profile.into_string().ok()),
+            no_color: variable("NO_COLOR").is_some(),
+            dumb: variable("TERM").is_none_or(|term| term == "dumb"),
+            unicode: locale.contains("UTF-8") || locale.contains("UTF8"),
+            model_keys: MODEL_KEYS.into_iter().filter(|name| variable(name).is_some()).collect(),
+            for_commands: for_commands(),
+        }
+    }
+
+    /// The state folder: `$PARLOR_HOME`, or `.parlor` in the user's home folder.
+    pub(crate) fn state_folder(&self) -> anyhow::Result<PathBuf> {
+        let path = match (&self.home, &self.user_home) {
+            (Some(path), _) => PathBuf::from(path),
+            (None, Some(home)) => Path::new(home).join(".parlor"),
+            (None, None) => {
+                bail!("neither PARLOR_HOME nor HOME is set: say where to keep state with PARLOR_HOME=FOLDER")
+            }
+        };
+        Ok(std::path::absolute(&path)?)
+    }
+
+    /// Whether it is said where to keep state.
+    pub(crate) fn has_state_folder(&self) -> bool {
+        self.home.is_some()
+    }
+
+    /// The folders in which programs are looked for.
+    pub(crate) fn program_folders(&self) -> Vec<PathBuf> {
+        self.path.iter().flat_map(std::env::split_paths).collect()
+    }
+}
+
+/// A variable that is set to something.
+#[expect(clippy::disallowed_methods, reason = "the environment is read here and passed on")]
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// Ours, without what looks like a secret.
+fn for_commands() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| !looks_like_a_secret(name))
+        .collect()
+}
+
+fn looks_like_a_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    SECRET_NAMES.iter().any(|secret| name.contains(secret))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_models_look_like_secrets() {
+        assert!(MODEL_KEYS.into_iter().all(looks_like_a_secret));
+        assert!(looks_like_a_secret("my_password"));
+        assert!(!looks_like_a_secret("PATH"));
+    }
+}

@@ -1,0 +1,292 @@
+//! Events as JSON lines: the spelling that `--json` prints, and `docs/events.md` describes.
+//!
+//! A promise to the programs that read it, hence kept apart from the words inside (`vocab`, which
+//! cannot be serialized) and from the rows of the log. Members are added, never renamed;
+//! `golden.txt` pins them.
+
+mod parts;
+mod run;
+#[cfg(test)]
+mod samples;
+
+use std::io::{self, Write};
+
+use parlor_log::SessionRecord;
+use parlor_vocab::{Entry, Seen, SessionEvent, SessionId, Subject};
+use serde::Serialize;
+
+use self::parts::{Choice, Fork, Input, Message};
+use crate::time::rfc3339;
+
+/// Writes `value` as one line, and sees to it that it arrives.
+pub(crate) fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// Writes what was seen of a session as one line.
+pub(crate) fn write_seen(out: &mut dyn Write, session: &SessionId, seen: &Seen) -> io::Result<()> {
+    match seen {
+        Seen::Entry(entry) => write_line(out, &event(session, entry)),
+        Seen::Delta { run, subject, text } => {
+            let (message, step, call) = match subject {
+                Subject::Message(message) => (Some(message.as_str()), None, None),
+                Subject::Thought(step) => (None, Some(step.as_str()), None),
+                Subject::Tool(call) => (None, None, Some(call.as_str())),
+            };
+            let (session, run) = (session.as_str(), run.as_str());
+            write_line(out, &Delta { kind: "delta", session, run, message, step, call, text })
+        }
+    }
+}
+
+/// A session in a list.
+#[derive(Serialize)]
+pub(crate) struct Record<'a> {
+    session: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    door: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a str>,
+    created: String,
+    updated: String,
+    events: u64,
+    messages: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    running: Option<&'a str>,
+}
+
+impl<'a> From<&'a SessionRecord> for Record<'a> {
+    fn from(record: &'a SessionRecord) -> Self {
+        Self {
+            session: record.id.as_str(),
+            title: record.title.as_deref(),
+            door: &record.door,
+            agent: record.agent.as_ref().map(|agent| agent.as_str()),
+            created: rfc3339(record.created),
+            updated: rfc3339(record.updated),
+            events: record.head.0,
+            messages: record.messages,
+            running: record.running.as_ref().map(|run| run.as_str()),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Delta<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    session: &'a str,
+    run: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    call: Option<&'a str>,
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    session: &'a str,
+    seq: u64,
+    id: &'a str,
+    at: String,
+    #[serde(flatten)]
+    body: Body<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Body<'a> {
+    Created {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<&'a str>,
+        door: &'a str,
+        folder: String,
+        choice: Choice<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        system: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        forked_from: Option<Fork<'a>>,
+    },
+    Renamed {
+        title: &'a str,
+    },
+    Chosen {
+        choice: Choice<'a>,
+    },
+    Queued {
+        run: &'a str,
+        input: Input<'a>,
+    },
+    Unqueued {
+        runs: Vec<&'a str>,
+    },
+    Cleared {},
+    Compacted {
+        summary: Message<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kept_from: Option<&'a str>,
+    },
+    MessageAdded {
+        message: Message<'a>,
+    },
+    Run(run::Line<'a>),
+}
+
+fn event<'a>(session: &'a SessionId, entry: &'a Entry) -> Line<'a> {
+    let (kind, body) = match &entry.event {
+        SessionEvent::Created(birth) => (
+            "session.created",
+            Body::Created {
+                title: birth.title.as_deref(),
+                door: &birth.door,
+                folder: birth.folder.to_string_lossy().into_owned(),
+                choice: Choice::from(&birth.choice),
+                system: birth.system.as_deref(),
+                forked_from: birth.forked_from.as_ref().map(Fork::from),
+            },
+        ),
+        SessionEvent::Renamed { title } => ("session.renamed", Body::Renamed { title }),
+        SessionEvent::Chosen(choice) => ("session.chosen", Body::Chosen { choice: choice.into() }),
+        SessionEvent::Queued(queued) => {
+            ("input.queued", Body::Queued { run: queued.run.as_str(), input: (&queued.input).into() })
+        }
+        SessionEvent::Unqueued { runs } => {
+            ("input.unqueued", Body::Unqueued { runs: runs.iter().map(|run| run.as_str()).collect() })
+        }
+        SessionEvent::Cleared => ("session.cleared", Body::Cleared {}),
+        SessionEvent::Compacted { summary, kept_from } => (
+            "session.compacted",
+            Body::Compacted {
+                summary: summary.into(),
+                kept_from: kept_from.as_ref().map(|message| message.as_str()),
+            },
+        ),
+        SessionEvent::MessageAdded(message) => {
+            ("message.added", Body::MessageAdded { message: message.into() })
+        }
+        SessionEvent::Run { run, sequence, event } => {
+            let (kind, body) = run::body(event);
+            (kind, Body::Run(run::Line { run: run.as_str(), sequence: *sequence, body }))
+        }
+    };
+    let (seq, at) = (entry.seq.0, rfc3339(entry.at));
+    Line { kind, session: session.as_str(), seq, id: entry.id.as_str(), at, body }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "whether to rewrite the lines is asked by a variable")]
+
+    use std::collections::BTreeSet;
+
+    use parlor_vocab::{EventId, MessageId, RunId, Seq, StepId, Timestamp, ToolCallId};
+
+    use super::*;
+
+    const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/json/golden.txt");
+    const PAGE: &str = include_str!("../../../../docs/events.md");
+
+    fn session() -> SessionId {
+        SessionId::parse("s").unwrap()
+    }
+
+    fn lines() -> String {
+        let mut out = Vec::new();
+        for (event, seq) in samples::all().into_iter().zip(1..) {
+            let id = EventId::parse(&format!("evt_{seq}")).unwrap();
+            let entry = Entry { seq: Seq(seq), id, at: Timestamp(951_826_209_007), event };
+            write_seen(&mut out, &session(), &Seen::Entry(Box::new(entry))).unwrap();
+        }
+        for subject in [
+            Subject::Message(MessageId::parse("msg_1").unwrap()),
+            Subject::Thought(StepId::parse("s1").unwrap()),
+            Subject::Tool(ToolCallId::parse("c1").unwrap()),
+        ] {
+            let run = RunId::parse("run_1").unwrap();
+            let delta = Seen::Delta { run, subject, text: "two\nlines".to_owned() };
+            write_seen(&mut out, &session(), &delta).unwrap();
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_event_is_spelled_as_it_always_was() {
+        let lines = lines();
+        if std::env::var_os("GOLDEN").is_some_and(|golden| golden == "write") {
+            std::fs::write(GOLDEN, &lines).unwrap();
+        }
+        let golden = std::fs::read_to_string(GOLDEN).unwrap_or_default();
+        for (line, golden) in lines.lines().zip(golden.lines()) {
+            assert_eq!(line, golden);
+        }
+        assert_eq!(lines.lines().count(), golden.lines().count());
+    }
+
+    #[test]
+    fn every_line_is_an_object_with_the_common_members() {
+        for line in lines().lines() {
+            let object: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(object["session"], "s", "{line}");
+            if object["type"] != "delta" {
+                assert!(object["seq"].is_u64() && object["id"].is_string(), "{line}");
+                assert_eq!(object["at"], "2000-02-29T12:10:09.007Z");
+            }
+        }
+    }
+
+    /// A new kind of event has to be written down here before it compiles; this sees to it that it
+    /// is also pinned.
+    #[test]
+    fn every_type_has_a_sample() {
+        let lines = lines();
+        let sources =
+            [include_str!("mod.rs"), include_str!("run.rs")].map(|source| source.split("mod tests").next());
+        let texts = sources.into_iter().flatten().flat_map(|source| source.split('"').skip(1).step_by(2));
+        let types: BTreeSet<&str> = texts
+            .filter(|text| {
+                text.split('.').count() == 2 && text.chars().all(|c| c == '.' || c.is_ascii_lowercase())
+            })
+            .collect();
+        assert_eq!(types.len(), 27, "{types:?}");
+        for name in types {
+            assert!(lines.contains(&format!("{{\"type\":\"{name}\",")), "{name} has no sample");
+        }
+    }
+
+    #[test]
+    fn the_page_names_every_type_and_member() {
+        let mut names = BTreeSet::new();
+        for line in lines().lines() {
+            let object: serde_json::Value = serde_json::from_str(line).unwrap();
+            names.insert(object["type"].as_str().unwrap().to_owned());
+            collect(&object, &mut names);
+        }
+        assert!(names.len() > 50, "{names:?}");
+        for name in names {
+            assert!(PAGE.contains(&format!("`{name}`")), "docs/events.md does not mention `{name}`");
+        }
+    }
+
+    fn collect(value: &serde_json::Value, names: &mut BTreeSet<String>) {
+        if let Some(object) = value.as_object() {
+            for (name, value) in object {
+                names.insert(name.clone());
+                // What a tool is given is the tool's own affair.
+                if object.get("tool").is_none() || name != "input" {
+                    collect(value, names);
+                }
+            }
+        }
+        for item in value.as_array().into_iter().flatten() {
+            collect(item, names);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Renaming and deleting sessions.
+
+use std::io::{BufRead, Write, stdin};
+
+use anyhow::bail;
+use parlor_engine::House;
+use parlor_vocab::SessionCommand;
+
+use super::pick::pick;
+use crate::console::Console;
+use crate::text::cut;
+
+/// The longest title, in characters: it is shown on one line.
+const MAX_TITLE_CHARS: usize = 200;
+/// How much of a title is shown in a question.
+const ASKED_COLUMNS: usize = 60;
+
+/// Gives a session another title.
+pub(super) async fn rename(
+    house: &House,
+    session: &str,
+    title: &str,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let title = checked(title)?;
+    let record = pick(house, session).await?;
+    house.ask(&record.id, SessionCommand::Rename { title: title.clone() }).await?;
+    writeln!(out, "Session {} is called {title:?} now.", record.id)?;
+    Ok(())
+}
+
+/// Deletes sessions, all that are named or none that cannot be told.
+pub(super) async fn delete(
+    house: &House,
+    sessions: &[String],
+    yes: bool,
+    console: Console,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let mut records = Vec::new();
+    for session in sessions {
+        let record = pick(house, session).await?;
+        if !records.contains(&record) {
+            records.push(record);
+        }
+    }
+    if !yes {
+        if !console.input {
+            bail!("nothing was deleted: nobody can be asked here, so say --yes");
+        }
+        for record in &records {
+            let title = cut(record.title.as_deref().unwrap_or("-"), ASKED_COLUMNS);
+            writeln!(out, "{}  {} messages  {title}", record.id, record.messages)?;
+        }
+        write!(out, "Delete this for good? [y/N] ")?;
+        out.flush()?;
+        let mut answer = String::new();
+        stdin().lock().read_line(&mut answer)?;
+        if !matches!(answer.trim(), "y" | "Y" | "yes") {
+            bail!("nothing was deleted");
+        }
+    }
+    for record in records {
+        house.delete(&record.id).await?;
+        writeln!(out, "Session {} is deleted.", record.id)?;
+    }
+    Ok(())
+}
+
+fn checked(title: &str) -> anyhow::Result<String> {
+    let title = cut(title.trim(), usize::MAX);
+    if title.is_empty() {
+        bail!("a title needs at least a letter");
+    }
+    let count = title.chars().count();
+    if count > MAX_TITLE_CHARS {
+        bail!("a title of {count} characters is longer than the limit of {MAX_TITLE_CHARS}");
+    }
+    Ok(title)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_one_short_line() {
+        assert_eq!(checked(" two\nlines\x1b[31m ").unwrap(), "two lines");
+        assert!(checked(" \x07").is_err());
+        assert!(checked(&"x".repeat(MAX_TITLE_CHARS)).is_ok());
+        assert!(checked(&"x".repeat(MAX_TITLE_CHARS + 1)).is_err());
+    }
+}

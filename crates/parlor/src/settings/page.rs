@@ -1,0 +1,100 @@
+//! `docs/settings.md`, made from the table of settings.
+
+use super::table::SETTINGS;
+
+const HEAD: &str = "\
+# Settings
+
+<!-- Made by parlor settings --markdown from crates/parlor/src/settings/table.rs. -->
+
+Parlor needs no settings. Those there are stand in `parlor.toml` in the state folder, which is `$PARLOR_HOME` or
+`~/.parlor`. The file is read once, at the start of each command. A name that does not exist and a value of the wrong
+kind are errors that say the line and what would be right. `parlor settings` prints what holds, and `parlor doctor`
+checks the file.
+
+```toml
+default_agent = \"demo\"
+
+[agents.demo]
+kind = \"script\"
+name = \"Demo\"
+file = \"demo.toml\"
+
+[retention]
+days = 30
+max_size = \"2GiB\"
+```
+
+";
+
+const TAIL: &str = "
+`*` stands for a name that you choose. The file has at most 1 MiB (`SETTINGS_BYTES`).
+
+## Environment
+
+| variable | default | |
+|---|---|---|
+| `PARLOR_HOME` | `~/.parlor` | The state folder. It is made, with mode 0700, if it is missing. |
+| `PARLOR_RUBY` | `ruby` in `PATH` | The Ruby interpreter that `parlor doctor` looks for. |
+| `NO_COLOR` | not set | If it is set to anything, nothing is coloured or dimmed. |
+| `TERM` | | `dumb` means a terminal that can only print: no colours, and lines are read without editing. |
+| `LC_ALL`, `LC_CTYPE`, `LANG` | | The first that is set says whether marks beyond ASCII can be printed. |
+
+Commands that agents run get the environment of `parlor` without the variables whose names contain `KEY`, `SECRET`,
+`TOKEN` or `PASSWORD`.
+";
+
+/// The page.
+pub(super) fn render() -> String {
+    let mut page = HEAD.to_owned();
+    page.push_str("| setting | takes | default | |\n|---|---|---|---|\n");
+    for setting in SETTINGS {
+        let (name, takes) = (setting.name, setting.kind.in_words());
+        page.push_str(&format!("| `{name}` | {takes} | {} | {} |\n", setting.default, setting.doc));
+    }
+    page + TAIL
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "whether to rewrite the page is asked by a variable")]
+
+    use super::*;
+    use crate::settings::Config;
+
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+
+    #[test]
+    fn the_page_is_what_the_table_says() {
+        let page = render();
+        if std::env::var_os("GOLDEN").is_some_and(|golden| golden == "write") {
+            std::fs::write(PAGE, &page).unwrap();
+        }
+        let written = std::fs::read_to_string(PAGE).unwrap_or_default();
+        assert_eq!(
+            written, page,
+            "docs/settings.md is stale; GOLDEN=write cargo test -p parlor settings rewrites it"
+        );
+    }
+
+    #[test]
+    fn the_sample_on_the_page_is_right_and_sets_what_can_be_set() {
+        let sample = HEAD.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        Config::parse(std::path::Path::new("/"), sample).unwrap();
+        for setting in SETTINGS {
+            let member = setting.name.rsplit('.').next().unwrap();
+            assert!(sample.contains(&format!("{member} = ")), "{} is missing in the sample", setting.name);
+        }
+    }
+
+    #[test]
+    fn the_defaults_on_the_page_are_the_real_ones() {
+        let text: String = SETTINGS
+            .iter()
+            .filter(|setting| setting.name.starts_with("retention."))
+            .map(|setting| format!("{} = {}\n", setting.name, setting.default.replace('`', "")))
+            .collect();
+        let config = Config::parse(std::path::Path::new("/"), &text).unwrap();
+        assert_eq!(config, Config::default());
+    }
+}

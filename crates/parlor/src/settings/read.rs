@@ -1,0 +1,184 @@
+//! From the text of `parlor.toml` to checked values, by the table of settings.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use toml::de::{DeTable, DeValue};
+
+use super::table::{self, Kind, MAX_DAYS, NEVER, UNLIMITED};
+use super::{Flaw, size};
+
+/// A name is close enough to be meant by another if it is so much like it, from 0 to 1.
+const ALIKE: f64 = 0.7;
+
+/// A value with the path it stands under.
+#[derive(Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) path: Vec<String>,
+    pub(super) value: Value,
+    pub(super) line: usize,
+}
+
+/// What a setting is set to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Text(String),
+    File(PathBuf),
+    /// `None` is never.
+    Days(Option<u64>),
+    /// `None` is unlimited.
+    Size(Option<u64>),
+}
+
+/// All values of a file, each checked for itself.
+pub(super) fn read(text: &str) -> Result<Vec<Found>, Flaw> {
+    let file = DeTable::parse(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_of(text, &span));
+        Flaw { line: Some(line), what: error.message().trim_end().to_owned() }
+    })?;
+    let mut found = Vec::new();
+    Reader { text, found: &mut found }.table(&[], file.get_ref())?;
+    Ok(found)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    found: &'a mut Vec<Found>,
+}
+
+impl Reader<'_> {
+    fn table(&mut self, path: &[&str], table: &DeTable<'_>) -> Result<(), Flaw> {
+        let members = table::members(path).unwrap_or_default();
+        for (name, value) in table {
+            let line = line_of(self.text, &name.span());
+            let name: &str = name.get_ref();
+            let flaw = |what: String| Flaw { line: Some(line), what };
+            if !members.contains(&name) && !members.contains(&"*") {
+                return Err(flaw(unknown(path, name, &members)));
+            }
+            let path: Vec<&str> = path.iter().copied().chain([name]).collect();
+            match (table::find(&path), value.get_ref()) {
+                (Some(setting), value) => {
+                    let value = check(setting.kind, value)
+                        .map_err(|why| flaw(format!("{} {why}", path.join("."))))?;
+                    let path = path.iter().map(|name| (*name).to_owned()).collect();
+                    self.found.push(Found { path, value, line });
+                }
+                (None, DeValue::Table(inner)) => self.table(&path, inner)?,
+                (None, other) => {
+                    return Err(flaw(format!("{} is a table, not {}", path.join("."), article(other))));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
+    let wrong = || format!("takes {}, not {}", kind.in_words().replace('`', ""), article(value));
+    let text = || value.as_str().ok_or_else(wrong);
+    match kind {
+        Kind::Text => Ok(Value::Text(text()?.to_owned())),
+        Kind::File => Ok(Value::File(PathBuf::from(text()?))),
+        Kind::Word(words) => {
+            let word = text()?;
+            if words.contains(&word) { Ok(Value::Text(word.to_owned())) } else { Err(wrong()) }
+        }
+        Kind::Days => {
+            if value.as_str() == Some(NEVER) {
+                return Ok(Value::Days(None));
+            }
+            let number = value.as_integer().ok_or_else(wrong)?;
+            let days = u64::from_str_radix(number.as_str(), number.radix()).map_err(|_| wrong())?;
+            if (1..=MAX_DAYS).contains(&days) { Ok(Value::Days(Some(days))) } else { Err(wrong()) }
+        }
+        Kind::Size => match text()? {
+            UNLIMITED => Ok(Value::Size(None)),
+            text => {
+                size::parse(text).map(Some).map(Value::Size).map_err(|why| format!("is not right: {why}"))
+            }
+        },
+    }
+}
+
+/// What a value is, in words.
+fn article(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("{text:?}"),
+        DeValue::Integer(number) => number.as_str().to_owned(),
+        DeValue::Float(_) => "a number with decimals".to_owned(),
+        DeValue::Boolean(_) => "true or false".to_owned(),
+        DeValue::Datetime(_) => "a date".to_owned(),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+fn unknown(path: &[&str], name: &str, members: &[&'static str]) -> String {
+    let within = if path.is_empty() { String::new() } else { format!(" in [{}]", path.join(".")) };
+    let likeness = |member: &&&str| (strsim::jaro_winkler(name, member) * 1000.0) as u64;
+    let nearest =
+        members.iter().max_by_key(likeness).filter(|member| likeness(member) as f64 >= ALIKE * 1000.0);
+    match nearest {
+        Some(nearest) => format!("there is no setting {name:?}{within}; did you mean {nearest:?}?"),
+        None => format!("there is no setting {name:?}{within}; there are: {}", members.join(", ")),
+    }
+}
+
+/// The line on which a span begins, counted from 1.
+fn line_of(text: &str, span: &Range<usize>) -> usize {
+    text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flaw(text: &str) -> String {
+        read(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn values_are_found_with_their_place() {
+        let found = read("\n[retention]\ndays = 7\nmax_size = \"unlimited\"").unwrap();
+        let path = |name: &str| vec!["retention".to_owned(), name.to_owned()];
+        assert_eq!(found[0], Found { path: path("days"), value: Value::Days(Some(7)), line: 3 });
+        assert_eq!(found[1], Found { path: path("max_size"), value: Value::Size(None), line: 4 });
+    }
+
+    #[test]
+    fn a_mistyped_name_is_answered_with_the_nearest() {
+        assert_eq!(
+            flaw("default_agnet = 1"),
+            "line 1: there is no setting \"default_agnet\"; did you mean \"default_agent\"?"
+        );
+        assert_eq!(
+            flaw("[agents.a]\nkind = \"local\"\nnmae = \"x\""),
+            "line 3: there is no setting \"nmae\" in [agents.a]; did you mean \"name\"?"
+        );
+        assert_eq!(
+            flaw("[zzz]\n"),
+            "line 1: there is no setting \"zzz\"; there are: default_agent, agents, retention"
+        );
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_kind_is_answered_with_the_right_one() {
+        let days = "takes a whole number from 1 to 36500, or \"never\", not";
+        assert_eq!(flaw("retention.days = 0"), format!("line 1: retention.days {days} 0"));
+        assert_eq!(flaw("retention.days = -3"), format!("line 1: retention.days {days} -3"));
+        assert_eq!(flaw("retention.days = true"), format!("line 1: retention.days {days} true or false"));
+        assert_eq!(flaw("default_agent = [1]"), "line 1: default_agent takes text, not a list");
+        assert_eq!(flaw("agents = 3"), "line 1: agents is a table, not 3");
+        assert_eq!(
+            flaw("agents.a.kind = \"modle\""),
+            "line 1: agents.a.kind takes \"local\" or \"script\", not \"modle\""
+        );
+        assert!(flaw("retention.max_size = \"much\"").contains("10GiB"));
+    }
+
+    #[test]
+    fn what_is_no_toml_says_where() {
+        assert!(flaw("a = 1\nb = ").starts_with("line 2: "), "{}", flaw("a = 1\nb = "));
+    }
+}

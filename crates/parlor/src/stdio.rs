@@ -1,0 +1,49 @@
+//! `parlor stdio`: one door on standard input and output.
+
+use std::io::{IsTerminal, stdin};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use parlor_doors::exec::ExecMachine;
+use parlor_engine::Processes;
+
+use crate::environment::Environment;
+use crate::synaps;
+
+/// The doors that can be opened so.
+#[derive(Subcommand)]
+pub(crate) enum Door {
+    /// codex exec-server v0: start, feed and end processes on terminals and pipes
+    Exec,
+    /// synaps-bridge: the child of a chat thread, with the flags of `synaps rpc`
+    Synaps(synaps::Options),
+}
+
+/// Opens a door and serves it to its end.
+pub(crate) fn serve(door: Door, environment: &Environment) -> anyhow::Result<ExitCode> {
+    match door {
+        Door::Exec => {
+            if stdin().is_terminal() {
+                eprintln!("{EXEC_HINT}");
+            }
+            parlor_host::block_on(parlor_host::serve_stdio(ExecMachine::default(), Processes::default()))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Door::Synaps(options) => {
+            if stdin().is_terminal() {
+                eprintln!("{SYNAPS_HINT}");
+            }
+            synaps::serve(options, environment)
+        }
+    }
+}
+
+/// For a person who started a door by hand; programs have a pipe on stdin and never see it.
+const EXEC_HINT: &str = r#"parlor: the exec door is open. It reads one JSON message a line; Ctrl-D ends it. Try these three lines:
+  {"id":1,"method":"initialize","params":{"clientName":"me"}}
+  {"method":"initialized"}
+  {"id":2,"method":"command/exec","params":{"processId":"p","argv":["uname","-a"],"cwd":"/","env":{},"tty":false}}"#;
+
+const SYNAPS_HINT: &str = r#"parlor: the synaps door is open. It reads one JSON command a line; Ctrl-D ends it. Try these two lines:
+  {"type":"prompt","id":"1","message":"!uname -a"}
+  {"type":"get_messages","id":"2"}"#;

@@ -1,0 +1,87 @@
+//! A state folder of its own for a test, and the program on it.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+#![expect(clippy::disallowed_methods, reason = "these tests start the program as a shell would")]
+#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+pub const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
+
+/// A folder to work in, with the state folder `state` inside.
+pub struct Home(tempfile::TempDir);
+
+impl Home {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// The working folder.
+    pub fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The state folder, which the program makes.
+    pub fn state(&self) -> PathBuf {
+        self.0.path().join("state")
+    }
+
+    /// Writes a file into the state folder.
+    pub fn configure(&self, file: &str, text: &str) {
+        std::fs::create_dir_all(self.state()).unwrap();
+        std::fs::write(self.state().join(file), text).unwrap();
+    }
+
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(PARLOR);
+        command.args(args).env("PARLOR_HOME", self.state()).current_dir(self.folder());
+        command.stdin(Stdio::null()).env("SOME_API_KEY", "s3cret").env_remove("NO_COLOR");
+        command
+    }
+
+    pub fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// What it prints when all goes well.
+    pub fn prints(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What it says when it fails.
+    pub fn refuses(&self, args: &[&str]) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// The lines of JSON that it prints.
+    pub fn json(&self, args: &[&str]) -> Vec<serde_json::Value> {
+        self.prints(args).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The id of the session that was used last.
+    pub fn last_session(&self) -> String {
+        self.json(&["sessions", "--json", "--limit", "1"])[0]["session"].as_str().unwrap().to_owned()
+    }
+
+    /// Makes a session look as if it was used last so many days ago.
+    pub fn age(&self, session: &str, days: i64) {
+        let database = rusqlite::Connection::open(self.state().join("parlor.db")).unwrap();
+        database.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
+        let change = "UPDATE sessions SET updated = updated - ?1 WHERE id = ?2";
+        assert_eq!(database.execute(change, (days * 24 * 60 * 60 * 1000, session)).unwrap(), 1);
+    }
+
+    /// Starts a run and waits until it has said something.
+    pub fn start_waiting(&self, text: &str) -> Child {
+        let mut child = self.command(&["chat", text]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        assert!(!said.fill_buf().unwrap().is_empty());
+        child.stdout = Some(said.into_inner());
+        child
+    }
+}

@@ -225,25 +225,34 @@ impl Actor {
         Ok(())
     }
 
-    /// Records the end of a run. It has happened, so it is tried until it is recorded.
+    /// Records the end of a run. It has happened, so it is tried until it is recorded; meanwhile the
+    /// session answers, and the run counts as active.
     async fn on_finish(&mut self, mut finish: Finish, closing: bool) {
         // A stop that was accepted holds, even if the agent was done at the same moment.
         if let Some(reason) = self.reins.remove(&finish.run).and_then(|reins| reins.halted()) {
             finish.outcome = Outcome::Stopped(reason);
         }
-        let (mut events, effects) = self.session.finish(finish, &self.next_agent(), &*self.means.ids);
+        let (mut events, effects) = self.session.finish(finish.clone(), &self.next_agent(), &*self.means.ids);
         if closing {
             // What waits is started when the session is opened again.
             events.retain(|event| !starts_a_run(event));
         }
-        while let Err(error) = self.append(events.clone()).await {
-            if matches!(error, LogError::NotHeld { .. } | LogError::Conflict { .. }) || closing {
-                return; // Another process has the session now, and has ended the run itself.
+        match self.append(events).await {
+            Ok(()) => {
+                self.leave_place_if_idle();
+                self.effects.extend(effects);
             }
-            tokio::time::sleep(RETRY_RECORDING).await;
+            // Another process has the session now, and has ended the run itself.
+            Err(LogError::NotHeld { .. } | LogError::Conflict { .. }) => {}
+            Err(_) if closing => {}
+            Err(_) => {
+                let mailbox = self.mailbox.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(RETRY_RECORDING).await;
+                    mailbox.send(Ask::Finish(Box::new(finish))).await
+                });
+            }
         }
-        self.leave_place_if_idle();
-        self.effects.extend(effects);
     }
 
     fn begin_compaction(&mut self, keep: usize, reply: oneshot::Sender<Result<SessionReply, Refusal>>) {
@@ -273,6 +282,10 @@ impl Actor {
     }
 
     pub(super) async fn append(&mut self, events: Vec<SessionEvent>) -> Result<(), LogError> {
+        // What changes nothing needs no disk: a run can be stopped when it is full.
+        if events.is_empty() {
+            return Ok(());
+        }
         let at = self.means.clock.now();
         let draft = |event| Draft { id: EventId::generate(self.means.ids.next()), at, event };
         let drafts: Vec<Draft> = events.into_iter().map(draft).collect();

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
 mod common;
+mod disk;
 mod guest;
 mod house;
 mod rooms;

@@ -11,7 +11,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("process", &["vocab"]),
     ("model", &["vocab"]),
     ("log", &["vocab"]),
-    ("tools", &["vocab", "process"]),
+    ("tools", &["vocab", "process", "ruby"]),
     ("ruby", &["vocab", "process"]),
     ("engine", &["vocab", "process", "log", "model", "tools"]),
     ("host", &["vocab", "doors", "engine"]),

@@ -7,7 +7,7 @@ use anyhow::Context;
 use parlor_engine::{Agents, House, Means, MediaStore};
 use parlor_log::{SqliteLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
-use parlor_tools::{Shell, Toolbox};
+use parlor_tools::{Ruby, Shell, Toolbox};
 use parlor_vocab::AgentId;
 
 use crate::environment::Environment;
@@ -51,12 +51,18 @@ impl Home {
             log: Arc::new(log),
             agents,
             media: MediaStore::open(&self.path)?,
-            tools: Toolbox::standard(Shell::default()),
+            tools: tools(environment),
             env: environment.for_commands.clone().into(),
             clock: Arc::clone(&clock) as _,
             ids: Arc::new(TimeOrderedIds::new(clock)),
         }))
     }
+}
+
+/// The tools that agents have.
+pub(crate) fn tools(environment: &Environment) -> Toolbox {
+    let ruby = environment.ruby.as_ref().and_then(|ruby| ruby.to_str()).unwrap_or("ruby");
+    Toolbox::standard(Shell::default()).with(Ruby::new(ruby))
 }
 
 /// The agents that are configured, ready to answer.

@@ -14,6 +14,7 @@ mod file;
 mod input;
 mod policy;
 mod progress;
+mod ruby;
 mod shell;
 mod tool;
 mod toolbox;
@@ -28,6 +29,7 @@ pub use file::{
 pub use input::INPUT_BYTES;
 pub use policy::{Opened, PATH_BYTES, PATH_LINKS, PATH_TRIES, Parents, Policy, Spot};
 pub use progress::{PROGRESS_BYTES, Progress, ProgressReader, progress};
+pub use ruby::{Interpreter, RUBY_TEXT_BYTES, Ruby};
 pub use shell::{
     BACKGROUND_BYTES, BACKGROUND_KEPT, BACKGROUND_READ_BYTES, BACKGROUND_RUNNING, BACKGROUND_WAIT_MAX,
     COMMAND_BYTES, LIVE_BYTES, Processes, SHELL_OUTPUT_BYTES, SHELL_TIMEOUT, SHELL_TIMEOUT_MAX, Shell,

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::code;
 use crate::policy::Policy;
 use crate::progress::Progress;
+use crate::ruby::Interpreter;
 use crate::shell::Shells;
 
 /// A named capability of an agent. Chosen by name at run time, hence used as `dyn`.
@@ -79,6 +80,8 @@ pub struct Context {
     pub progress: Progress,
     /// The background processes of this session.
     pub shells: Shells,
+    /// The Ruby interpreter of this session.
+    pub ruby: Interpreter,
 }
 
 impl Context {
@@ -93,6 +96,7 @@ impl Context {
             cancel: CancellationToken::new(),
             progress: Progress::unwatched(),
             shells: Shells::default(),
+            ruby: Interpreter::default(),
         })
     }
 

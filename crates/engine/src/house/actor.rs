@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parlor_log::{Lease, LogError};
 use parlor_model::Turn;
-use parlor_tools::{Context, Shells};
+use parlor_tools::{Context, Interpreter, Shells};
 use parlor_vocab::{
     AgentId, Choice, Draft, Entry, EventId, Failure, PROGRAM_ENDS, Refusal, RunEvent, RunId, Seq,
     SessionCommand, SessionEvent, SessionId, SessionReply,
@@ -36,6 +36,8 @@ pub(super) struct Actor {
     live: Arc<Live>,
     /// The processes that its tools sent to the background.
     shells: Shells,
+    /// The Ruby that its tools evaluate in.
+    ruby: Interpreter,
     /// How to reach those who perform.
     reins: HashMap<RunId, Reins>,
     compaction: Option<Compaction>,
@@ -64,6 +66,7 @@ impl Actor {
             lease,
             session: Session::default(),
             shells: Shells::default(),
+            ruby: Interpreter::default(),
             reins: HashMap::new(),
             compaction: None,
             places: Arc::clone(&rooms.places),
@@ -112,6 +115,7 @@ impl Actor {
         self.asks.close();
         // What was sent to the background belongs to the session, and ends with it.
         self.shells.end_all().await;
+        self.ruby.end().await;
         // Nobody is left to tell; the lease of a process that has ended is free in any case.
         let _ = self.means.log.release(self.lease).await;
     }
@@ -348,7 +352,8 @@ impl Actor {
             let message = format!("The working folder cannot be used: {}", failure.message);
             Failure { code: FOLDER_UNUSABLE.to_owned(), message, ..failure }
         })?;
-        Ok(Context { env: Arc::clone(&self.means.env), shells: self.shells.clone(), ..context })
+        let (env, shells, ruby) = (Arc::clone(&self.means.env), self.shells.clone(), self.ruby.clone());
+        Ok(Context { env, shells, ruby, ..context })
     }
 
     fn summarize(&mut self, keep: usize) {

@@ -13,11 +13,10 @@ use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use parlor_doors::synaps::{Child, Model, SynapsMachine, Tool};
 use parlor_engine::{Guest, House, Standing};
-use parlor_tools::{Shell, Toolbox};
 use parlor_vocab::{Birth, Choice, Seq, SessionCommand};
 
 use crate::environment::Environment;
-use crate::home::Home;
+use crate::home::{self, Home};
 
 /// The door's name in session lists.
 const DOOR: &str = "synaps";
@@ -80,7 +79,7 @@ pub(crate) fn serve_as_synaps(arguments: &[OsString], environment: &Environment)
             serve(Options { profile, ..options }, environment)
         }
         SynapsCommand::ToolsList { json: _ } => {
-            let tools: Vec<_> = tools().iter().map(Tool::to_json).collect();
+            let tools: Vec<_> = tools(environment).iter().map(Tool::to_json).collect();
             crate::json::write_line(&mut std::io::stdout(), &tools)?;
             Ok(ExitCode::SUCCESS)
         }
@@ -165,7 +164,7 @@ async fn begin(
         },
         default_model: config.default_agent.clone(),
         models: models.collect(),
-        tools: tools(),
+        tools: tools(environment),
     };
     match &options.resume {
         None => {
@@ -189,8 +188,8 @@ async fn begin(
     Ok(child)
 }
 
-fn tools() -> Vec<Tool> {
-    let tools = Toolbox::standard(Shell::default());
+fn tools(environment: &Environment) -> Vec<Tool> {
+    let tools = home::tools(environment);
     let tools = tools.iter().map(|tool| Tool {
         name: tool.name().to_owned(),
         description: tool.description().to_owned(),

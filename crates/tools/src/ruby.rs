@@ -1,0 +1,139 @@
+//! `ruby`: evaluates Ruby code in an interpreter that the session keeps.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use parlor_ruby::{Answer, Evaluation, RubyHost, Settings, Source};
+use parlor_vocab::Failure;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::code::{CANCELLED, TOOL_ERROR, failure};
+use crate::input::decode;
+use crate::tool::{Context, Output, Tool};
+
+/// How much of what an evaluation printed and gave back is handed to the agent: the start and the
+/// end, with a note of what is missing in between.
+pub const RUBY_TEXT_BYTES: usize = 64 << 10;
+
+/// Evaluates Ruby code.
+#[derive(Clone, Debug)]
+pub struct Ruby {
+    program: String,
+}
+
+impl Ruby {
+    /// The tool, with the interpreter that is called `program`: a path, or a name in the `PATH` of
+    /// commands.
+    pub fn new(program: impl Into<String>) -> Self {
+        Self { program: program.into() }
+    }
+}
+
+/// The interpreter of one session. Started when it is first needed; what it has defined stays until
+/// the session is closed. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Interpreter {
+    host: Arc<Mutex<Option<RubyHost>>>,
+}
+
+impl Interpreter {
+    fn host(&self, settings: impl FnOnce() -> Settings) -> RubyHost {
+        let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
+        host.get_or_insert_with(|| RubyHost::new(settings())).clone()
+    }
+
+    /// Ends it, if it was started.
+    pub async fn end(&self) {
+        let host = self.host.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(host) = host {
+            host.stop().await;
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RubyInput {
+    code: String,
+}
+
+#[async_trait]
+impl Tool for Ruby {
+    fn name(&self) -> &'static str {
+        "ruby"
+    }
+
+    fn description(&self) -> &'static str {
+        "Evaluates Ruby code and gives back what it printed and its value. Methods, constants, globals and \
+         instance variables stay for later calls; local variables do not."
+    }
+
+    fn schema(&self) -> Value {
+        json!({
+            "type": "object",
+            "properties": {"code": {"type": "string", "description": "The code."}},
+            "required": ["code"],
+            "additionalProperties": false,
+        })
+    }
+
+    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure> {
+        let RubyInput { code } = decode(self, input)?;
+        let host = context.ruby.host(|| {
+            let settings = Settings::new(context.folder.clone(), context.env.to_vec());
+            Settings { program: self.program.clone(), ..settings }
+        });
+        let evaluation = Evaluation { source: Source::Snippet { code }, cancel: context.cancel.clone() };
+        let Answer { outcome, output, lost_before } = host.evaluate(evaluation).await;
+        let mut text = output.text();
+        if let Some(lost) = lost_before {
+            text.insert_str(0, &format!("[{lost}]\n"));
+        }
+        match outcome {
+            Ok(value) => {
+                if !text.is_empty() && !text.ends_with('\n') {
+                    text.push('\n');
+                }
+                Ok(Output::text(shortened(&format!("{text}=> {value}"))))
+            }
+            Err(error) => {
+                let code = if context.cancel.is_cancelled() { CANCELLED } else { TOOL_ERROR };
+                let hint = error.hint().map(|hint| format!("\n{hint}")).unwrap_or_default();
+                Err(failure(code, shortened(&format!("{text}{error}{hint}"))))
+            }
+        }
+    }
+}
+
+/// The start and the end of a long text.
+fn shortened(text: &str) -> String {
+    if text.len() <= RUBY_TEXT_BYTES {
+        return text.to_owned();
+    }
+    let start = text.floor_char_boundary(RUBY_TEXT_BYTES / 2);
+    let end = text.ceil_char_boundary(text.len() - RUBY_TEXT_BYTES / 2);
+    let (first, rest) = text.split_at(start);
+    let (middle, last) = rest.split_at(end - start);
+    format!("{first}\n[… {} bytes are left out …]\n{last}", middle.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::assert_schema_fits;
+
+    #[test]
+    fn the_schema_says_what_is_taken() {
+        assert_schema_fits::<RubyInput>(&Ruby::new("ruby"));
+    }
+
+    #[test]
+    fn a_long_text_keeps_its_start_and_its_end() {
+        let text = format!("a{}z", "\u{e4}".repeat(RUBY_TEXT_BYTES));
+        let short = shortened(&text);
+        assert!(short.starts_with('a') && short.ends_with('z') && short.contains("bytes are left out"));
+        assert!(short.len() < RUBY_TEXT_BYTES + 100);
+        assert_eq!(shortened("short"), "short");
+    }
+}

@@ -1,0 +1,51 @@
+//! The `ruby` tool with a real interpreter.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parlor_tools::{Context, Ruby, Tool};
+
+fn context(folder: &Path) -> Context {
+    let mut context = Context::new(folder).expect("the folder is there");
+    context.env = Arc::new([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]);
+    context
+}
+
+async fn ruby(code: &str, context: &Context) -> Result<String, parlor_vocab::Failure> {
+    let input = serde_json::json!({ "code": code }).to_string();
+    Ruby::new("ruby").call(&input, context).await.map(|output| output.text)
+}
+
+#[tokio::test]
+async fn what_is_printed_comes_before_the_value_and_definitions_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context(folder.path());
+    assert_eq!(ruby("1 + 1", &context).await.unwrap(), "=> 2");
+    assert_eq!(ruby("print 'hi'; $kept = 7", &context).await.unwrap(), "hi\n=> 7");
+    assert_eq!(ruby("$kept", &context).await.unwrap(), "=> 7");
+    let error = ruby("raise ArgumentError, 'no'", &context).await.unwrap_err();
+    assert!(error.message.contains("no"), "{}", error.message);
+    context.ruby.end().await;
+    assert_eq!(ruby("$kept.inspect", &context).await.unwrap(), "=> nil", "a new one knows nothing");
+    context.ruby.end().await;
+}
+
+#[tokio::test]
+async fn a_stopped_run_ends_the_evaluation() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context(folder.path());
+    ruby("1", &context).await.unwrap();
+    let cancel = context.cancel.clone();
+    let endless = ruby("loop {}", &context);
+    let (error, ()) = tokio::join!(endless, async { cancel.cancel() });
+    assert_eq!(error.unwrap_err().code, "CANCELLED");
+    context.ruby.end().await;
+}
+
+#[tokio::test]
+async fn a_machine_without_ruby_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = context(folder.path());
+    let error = Ruby::new("/no/such/ruby").call(r#"{"code":"1"}"#, &context).await.unwrap_err();
+    assert!(error.message.contains("/no/such/ruby"), "{}", error.message);
+}

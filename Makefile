@@ -2,7 +2,7 @@
 
 PROFILE_DIR := target/release
 FUZZ_SECONDS ?= 15
-FUZZ_TARGETS := lines exec
+FUZZ_TARGETS := lines exec synaps supex
 # cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
 FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 
@@ -43,15 +43,17 @@ fuzz: ## fuzz each decoder for FUZZ_SECONDS (15)
 	done
 
 soak: ## the long proofs: 10,000 processes, 1 GiB to a slow reader, hundreds of kills of a busy engine and a busy Ruby
-	PARLOR_SOAK=1 cargo test --release -p parlor --test limits -- --nocapture
+	PARLOR_SOAK=1 cargo test --release -p parlor --test limits --test synaps --test supex -- --nocapture
 	PARLOR_SOAK=1 cargo test --release -p parlor-log --test crash
 	PARLOR_SOAK=1 cargo test --release -p parlor-engine --test crash
 	PARLOR_SOAK=1 cargo test --release -p parlor-ruby --test storm
 
-peers: ## install the published programs that transcripts are compared with (long, once)
+peers: ## install the published programs (long, once) and play the same scripts to them and to parlor
 	@scripts/peers.sh
+	cargo test -p parlor --test peers -- --include-ignored --nocapture
 
-bench: ## measure beside the peer and the limit; writes bench/RESULTS.md
+bench: ## measure beside the peers and the limit; writes bench/RESULTS.md
 	@scripts/peer.sh
+	@scripts/peers.sh
 	cargo build --release --quiet -p parlor -p parlor-bench
-	@$(PROFILE_DIR)/parlor-bench $(PROFILE_DIR)/parlor "$$(scripts/peer.sh --path)" bench/RESULTS.md
+	@$(PROFILE_DIR)/parlor-bench $(PROFILE_DIR)/parlor "$$(scripts/peer.sh --path)" target/peers/bin/synaps bench/RESULTS.md

@@ -3,9 +3,11 @@
 # A second copy of each has whims for the engine: the byte 0xFF, then any bytes.
 set -eu
 cd "$(dirname "$0")"
-for target in exec lines; do
+# The target, and the dialect whose transcripts it begins with.
+for pair in exec:exec lines:exec synaps:synaps supex:supex; do
+    target=${pair%:*}
     mkdir -p "corpus/$target"
-    for transcript in ../tests/transcripts/exec/*.txt; do
+    for transcript in ../tests/transcripts/"${pair#*:}"/*.txt; do
         seed=corpus/$target/$(basename "$transcript" .txt)
         sed -n 's/^> //p' "$transcript" | sed 's/b64"[^"]*"/"aGVsbG8K"/g; s/{tmp}/\/tmp/g' > "$seed"
         { cat "$seed"; printf '\377'; head -c 96 "$transcript"; } > "$seed-moody"

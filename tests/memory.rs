@@ -1,13 +1,17 @@
 //! Every transcript on the machine in memory: the driver's loop and the engine, but no transport
 //! and no second process.
 
-use std::path::{Path, PathBuf};
+mod house_in_memory;
 
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use parlor_doors::Machine;
 use parlor_doors::exec::ExecMachine;
 use parlor_doors::lines::{Line, Lines};
 use parlor_engine::Processes;
-use parlor_host::{INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
-use parlor_testkit::{Exec, Peer, play_folder};
+use parlor_host::{Engine, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
+use parlor_testkit::{Exec, Peer, Place, Synaps, let_time_pass, play_cases};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -17,7 +21,17 @@ fn transcripts(door: &str) -> PathBuf {
 
 #[test]
 fn exec_in_memory() {
-    play_folder(&transcripts("exec"), &Exec, || Ok(Memory::start()));
+    play_cases(&transcripts("exec"), &Exec, Place::Memory, |_| {
+        Ok(Memory::start(async { (ExecMachine::default(), Processes::default()) }))
+    });
+}
+
+#[test]
+fn synaps_in_memory() {
+    play_cases(&transcripts("synaps"), &Synaps, Place::Memory, |case| {
+        let house = house_in_memory::House::of(case)?;
+        Ok(Memory::start(house.child()))
+    });
 }
 
 /// A connection whose two directions are channels.
@@ -28,13 +42,19 @@ struct Memory {
 }
 
 impl Memory {
-    fn start() -> Self {
+    /// Serves the machine and the engine that `made` gives.
+    fn start<M, E>(made: impl Future<Output = (M, E)> + Send + 'static) -> Self
+    where
+        M: Machine<Ask: Send, Reply: Send, Event: Send> + Send + 'static,
+        E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event> + Send + 'static,
+    {
         let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
         let incoming = Incoming { chunks, hung_up: oneshot::channel().1 };
         let (outgoing, outlet) = outgoing();
-        let never = std::future::pending();
-        let task =
-            tokio::spawn(serve(ExecMachine::default(), Processes::default(), incoming, outgoing, never));
+        let task = tokio::spawn(async {
+            let (machine, engine) = made.await;
+            serve(machine, engine, incoming, outgoing, std::future::pending()).await;
+        });
         Self { input: Some(input), outlet, task }
     }
 }
@@ -59,6 +79,11 @@ impl Peer for Memory {
             Some(Line::Whole(frame)) => Some(frame.to_vec()),
             Some(Line::Oversize) | None => panic!("not one line: {bytes:?}"),
         }
+    }
+
+    async fn pass(&mut self, time: Duration) -> Result<(), String> {
+        let_time_pass(time).await;
+        Ok(())
     }
 
     async fn finish(&mut self) -> Result<(), String> {

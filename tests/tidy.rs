@@ -13,11 +13,11 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("log", &["vocab"]),
     ("tools", &["vocab", "process", "ruby"]),
     ("ruby", &["vocab", "process"]),
-    ("engine", &["vocab", "process", "log", "model", "tools"]),
+    ("engine", &["vocab", "process", "log", "model", "tools", "ruby"]),
     ("host", &["vocab", "doors", "engine"]),
     ("client", &["vocab", "doors"]),
     ("exec-server", &["client", "doors", "engine", "host"]),
-    ("parlor", &["vocab", "doors", "engine", "host", "log", "model", "tools"]),
+    ("parlor", &["vocab", "client", "doors", "engine", "host", "log", "model", "tools"]),
     ("testkit", &[]),
 ];
 
@@ -94,22 +94,87 @@ fn the_exec_page_names_every_method_code_and_limit() {
     }
 }
 
+/// The names of the public constants in a source file.
+fn constants(source: &str) -> Vec<String> {
+    let source = read(&format!("crates/{source}"));
+    let lines = source.lines().filter_map(|line| line.strip_prefix("pub const "));
+    lines.filter_map(|line| line.split(':').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_synaps_page_names_every_frame_error_and_limit() {
+    let page = read("docs/protocols/synaps.md");
+    // The round trips there have one frame of each kind, or the door's own tests fail.
+    let frames = read("crates/doors/src/synaps/protocol.rs");
+    let mut names: BTreeSet<String> = frames
+        .split(r#""type":""#)
+        .skip(1)
+        .map(|text| format!("`{}`", text.split('"').next().unwrap()))
+        .collect();
+    assert!(names.len() > 24, "the frames are not found any more: {names:?}");
+    let code = read("crates/doors/src/synaps/code.rs");
+    let texts: Vec<&str> = code
+        .lines()
+        .filter(|line| line.contains("const ") || line.contains("=> Some("))
+        .filter_map(|line| line.split('"').nth(1))
+        .collect();
+    assert!(texts.len() > 8, "the texts are not found any more: {texts:?}");
+    names.extend(texts.into_iter().map(|text| format!("`{text}`")));
+    let mut limits = constants("doors/src/synaps/protocol.rs");
+    for source in
+        ["doors/src/synaps/mod.rs", "engine/src/guest.rs", "host/src/connection.rs", "host/src/outgoing.rs"]
+    {
+        limits.extend(constants(source));
+    }
+    assert!(limits.len() > 20, "the constants are not found any more: {limits:?}");
+    names.extend(limits.into_iter().map(|name| format!("`{name}`")));
+    let environment = read("crates/parlor/src/environment.rs");
+    let secrets = environment.split("const SECRET_NAMES").nth(1).and_then(|text| text.split(';').nth(1));
+    let secrets = secrets.expect("the list of secret names");
+    names.extend(secrets.split('"').skip(1).step_by(2).map(|name| format!("`{name}`")));
+    for name in names {
+        assert!(page.contains(&name), "docs/protocols/synaps.md does not mention {name}");
+    }
+}
+
 #[test]
 fn every_transcript_proves_a_statement_and_every_proof_exists() {
-    let page = read("docs/protocols/exec.md");
-    let table = page.split("## From statement to proof").nth(1).expect("the table");
-    let proofs: BTreeSet<&str> = table.split('`').skip(1).step_by(2).collect();
-    for entry in fs::read_dir(root().join("tests/transcripts/exec")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        let case = name.strip_suffix(".txt").expect("transcripts are .txt");
-        assert!(proofs.contains(case), "{name} is not in the table of docs/protocols/exec.md");
+    for door in ["exec", "synaps"] {
+        let page = read(&format!("docs/protocols/{door}.md"));
+        let table = page.split("## From statement to proof").nth(1).expect("the table");
+        let proofs: BTreeSet<&str> = table.split('`').skip(1).step_by(2).collect();
+        for entry in fs::read_dir(root().join("tests/transcripts").join(door)).unwrap() {
+            let path = entry.unwrap().path();
+            // What transcripts need is beside them, in folders.
+            if path.is_dir() {
+                continue;
+            }
+            let name = path.file_name().unwrap().to_str().unwrap();
+            let case = name.strip_suffix(".txt").expect("transcripts are .txt");
+            assert!(proofs.contains(case), "{name} is not in the table of docs/protocols/{door}.md");
+        }
+        for proof in proofs {
+            let is_case = root().join(format!("tests/transcripts/{door}/{proof}.txt")).exists();
+            let is_path = proof.contains('/') && root().join(proof).exists();
+            let looks_like_one =
+                proof.ends_with(".rs") || (proof.contains('_') && !proof.contains("run_main"));
+            assert!(is_case || is_path || !looks_like_one, "{door}: {proof} does not exist");
+        }
     }
-    for proof in proofs {
-        let is_case = root().join(format!("tests/transcripts/exec/{proof}.txt")).exists();
-        let is_path = proof.contains('/') && root().join(proof).exists();
-        let looks_like_one = proof.ends_with(".rs") || (proof.contains('_') && !proof.contains("run_main"));
-        assert!(is_case || is_path || !looks_like_one, "{proof} does not exist");
-    }
+}
+
+#[test]
+fn every_edge_of_the_synaps_door_is_accounted_for() {
+    let page = read("docs/protocols/synaps.md");
+    let table = page.split("| edge | proof |").nth(1).expect("the table of edges");
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| "));
+    let numbers: Vec<u32> = rows
+        .flat_map(|row| {
+            row.split([' ', ',']).map_while(|word| if word.is_empty() { Some(0) } else { word.parse().ok() })
+        })
+        .filter(|number| *number > 0)
+        .collect();
+    assert_eq!(numbers, (1..=51).collect::<Vec<_>>());
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use parlor_testkit::{Exec, Program, play_folder};
+use parlor_testkit::{Case, Exec, Launch, Place, Program, Synaps, play_cases, play_folder};
 
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
@@ -16,4 +16,30 @@ fn transcripts(door: &str) -> PathBuf {
 #[test]
 fn exec_over_stdio() {
     play_folder(&transcripts("exec"), &Exec, || Program::start(PARLOR, &["stdio", "exec"]));
+}
+
+#[test]
+fn synaps_over_stdio() {
+    play_cases(&transcripts("synaps"), &Synaps, Place::Wire, |case| {
+        at_home(Launch::new(PARLOR, &["stdio", "synaps"]), case).start()
+    });
+}
+
+#[test]
+fn synaps_under_its_own_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("synaps");
+    std::os::unix::fs::symlink(PARLOR, &link).unwrap();
+    play_cases(&transcripts("synaps"), &Synaps, Place::Wire, |case| {
+        at_home(Launch::new(&link, &["rpc"]), case).start()
+    });
+}
+
+/// `launch` in the case's own surroundings, with none of ours.
+fn at_home(launch: Launch, case: &Case) -> Launch {
+    let launch = launch.args(&case.args).folder(&case.tmp).env("PARLOR_HOME", Some(&case.home));
+    let launch = ["SYNAPS_BASE_DIR", "SYNAPS_PROFILE"]
+        .into_iter()
+        .fold(launch, |launch, name| launch.env(name, None::<&str>));
+    case.env.iter().fold(launch, |launch, (name, value)| launch.env(name, value.as_ref()))
 }

@@ -9,6 +9,7 @@ pub mod exec;
 pub mod jsonrpc;
 pub mod lines;
 mod machine;
+pub mod supex;
 pub mod synaps;
 pub mod talk;
 

@@ -71,10 +71,14 @@ impl<Q: Send + 'static> Guest<Q> {
 
     /// Puts a question. The answer comes from [`next`](Guest::next), unless there is no room for it.
     pub fn ask(&mut self, question: Q, command: HouseCommand) -> Option<(Q, Result<HouseReply, Refusal>)> {
-        let refused = Err(Refusal::TooManyQuestions { limit: MAX_QUESTIONS });
-        let Some(questions) = self.questions.as_ref().filter(|_| self.waiting < MAX_QUESTIONS) else {
-            return Some((question, refused));
+        let Some(questions) = &self.questions else {
+            let reason = "the connection is ending".to_owned();
+            return Some((question, Err(Refusal::LogUnavailable { reason })));
         };
+        let refused = Err(Refusal::TooManyQuestions { limit: MAX_QUESTIONS });
+        if self.waiting >= MAX_QUESTIONS {
+            return Some((question, refused));
+        }
         match questions.try_send((question, command)) {
             Ok(()) => {
                 self.waiting += 1;

@@ -11,11 +11,17 @@ mod processes;
 pub mod retention;
 pub mod session;
 mod watcher;
+mod workshop;
 
 pub use guest::{Guest, MAX_QUESTIONS, MAX_WATCHED, Standing, Word};
 pub use house::{Agents, House, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, Means};
 pub use live::LIVE_TOOL_BYTES;
 pub use media::{MediaError, MediaStore};
+pub use parlor_ruby::Settings as RubySettings;
 pub use parlor_vocab::{Seen, Subject};
 pub use processes::{Happening, MAX_PROCESSES, Processes, SHUTDOWN_GRACE};
 pub use watcher::Watcher;
+pub use workshop::{
+    CONSOLE_LOG_BYTES, Evaluates, KEEP_ANSWER, KEPT_BYTES, KEPT_SESSIONS, KEPT_SNIPPETS, MAX_CALLS,
+    MAX_TOOL_CALLS, Reach, Receipt, Said, SketchUp, Workbench, Workshop, WorkshopMeans,
+};

@@ -49,7 +49,7 @@ pub async fn serve<M, E>(
     let Incoming { mut chunks, hung_up } = incoming;
     let lines = Lines::new(machine.max_line_bytes());
     let mut connection = Connection { machine, engine, lines, outgoing, wake_at: None, is_closed: false };
-    let mut has_hung_up = false;
+    let (mut has_hung_up, mut has_ended) = (false, false);
     let hung_up = async {
         if hung_up.await.is_err() {
             std::future::pending::<()>().await;
@@ -57,17 +57,18 @@ pub async fn serve<M, E>(
     };
     tokio::pin!(stop, hung_up);
     connection.do_what_it_wants().await;
-    while !connection.is_closed {
+    // What was said last is answered, if nothing but the answer is waited for.
+    while !connection.is_closed && !(has_ended && connection.machine.wants_frame()) {
         connection.serve_lines().await;
         let may_receive = connection.may_serve();
         let may_report = connection.outgoing.has_room_for_output();
         let wake_at = connection.wake_at;
         tokio::select! {
-            chunk = chunks.recv(), if may_receive => match chunk {
+            chunk = chunks.recv(), if may_receive && !has_ended => match chunk {
                 Some(chunk) => connection.lines.push(&chunk),
                 None => {
                     connection.serve_last_line().await;
-                    break;
+                    has_ended = true;
                 }
             },
             Some(news) = connection.engine.next(), if may_report => connection.on_news(news).await,

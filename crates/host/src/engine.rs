@@ -1,8 +1,12 @@
 //! What a driver needs of whatever is behind a door.
 
+use std::sync::Arc;
+
 use parlor_doors::Ticket;
-use parlor_engine::{Guest, Happening, Processes, Word};
-use parlor_vocab::{Command, Event, HouseCommand, HouseEvent, HouseReply, Refusal, Reply};
+use parlor_engine::{Guest, Happening, Processes, Word, Workbench};
+use parlor_vocab::{
+    Command, Event, HouseCommand, HouseEvent, HouseReply, Refusal, Reply, WorkshopCommand, WorkshopReply,
+};
 
 /// What comes back from an engine.
 #[derive(Debug)]
@@ -89,4 +93,30 @@ impl Engine for Guest<Ticket> {
     async fn gone(self) {
         self.gone().await;
     }
+}
+
+impl Engine for Workbench<Ticket> {
+    type Ask = WorkshopCommand;
+    type Reply = Arc<WorkshopReply>;
+    type Event = ();
+
+    fn ask(
+        &mut self,
+        ticket: Ticket,
+        command: WorkshopCommand,
+    ) -> Option<(Ticket, Result<Arc<WorkshopReply>, Refusal>)> {
+        self.ask(ticket, command)
+    }
+
+    async fn next(&mut self) -> Option<News<Arc<WorkshopReply>, ()>> {
+        let (ticket, answer) = self.next().await?;
+        Some(News::Answer(ticket, answer))
+    }
+
+    fn begin_end(&mut self) {
+        self.leave();
+    }
+
+    // A call goes on without whoever made it: it belongs to all.
+    async fn gone(self) {}
 }

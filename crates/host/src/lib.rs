@@ -10,6 +10,9 @@ mod engine;
 mod outgoing;
 mod signals;
 mod stdio;
+mod tcp;
+mod traced;
+mod upstream;
 
 pub use connection::{FLUSH_WAIT, GONE_WAIT, INCOMING_CHUNKS, Incoming, SHUTDOWN_WAIT, serve};
 pub use engine::{Engine, News};
@@ -17,4 +20,10 @@ pub use outgoing::{
     OUTGOING_FRAMES, OUTPUT_BACKLOG_BYTES, OUTPUT_BACKLOG_FRAMES, Outgoing, Outlet, REPLY_BACKLOG_BYTES,
     REPLY_BACKLOG_FRAMES, outgoing,
 };
+pub use signals::asked_to_end;
 pub use stdio::{block_on, serve_stdio};
+pub use tcp::{
+    ACCEPT_PAUSE, MAX_CONNECTIONS, PARTING_BYTES, PARTING_WAIT, STOP_WAIT, Service, listen, serve_tcp,
+};
+pub use traced::Traced;
+pub use upstream::{UPSTREAM_CALL_WAIT, UPSTREAM_HELLO_WAIT, Upstream};

@@ -36,6 +36,24 @@ impl Door for Exec {
     }
 }
 
+/// The synaps dialect: what is said and thought, and a tool's input, may be cut anywhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Synaps;
+
+impl Door for Synaps {
+    fn join(&self, held: &Value, next: &Value) -> Option<Value> {
+        const DELTA: &str = "/event/delta";
+        let text = |frame: &Value| Some(frame.pointer(DELTA)?.as_str()?.to_owned());
+        let joined = Value::from(text(held)? + &text(next)?);
+
+        // Equal but for their texts: of the same kind, and of the same tool.
+        let (mut frame, mut other) = (held.clone(), next.clone());
+        *frame.pointer_mut(DELTA)? = joined.clone();
+        *other.pointer_mut(DELTA)? = joined;
+        (frame == other).then_some(frame)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -73,5 +91,19 @@ mod tests {
             assert_eq!(Exec.join(&held, &next), None, "{next}");
         }
         assert_eq!(Exec.join(&exited, &exited), None);
+    }
+
+    #[test]
+    fn pieces_of_what_is_said_are_joined_and_nothing_else() {
+        let piece = |kind: &str, delta: &str| json!({"type": "message_update", "event": {"type": kind, "delta": delta}});
+        let joined = Synaps.join(&piece("text_delta", "a "), &piece("text_delta", "b"));
+        assert_eq!(joined, Some(piece("text_delta", "a b")));
+        let held = piece("text_delta", "a");
+        let mut of_a_tool = held.clone();
+        of_a_tool["event"]["tool_id"] = json!("t");
+        for next in [piece("thinking_delta", "b"), of_a_tool, json!({"type": "agent_end", "usage": {}})] {
+            assert_eq!(Synaps.join(&held, &next), None, "{next}");
+            assert_eq!(Synaps.join(&next, &held), None, "{next}");
+        }
     }
 }

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::case::Headers;
 use crate::play::{Golden, play, rewritten};
 use crate::transcript::parse;
-use crate::{Door, Peer};
+use crate::{Case, Door, Peer, Place};
 
 /// How many cases are played at a time. They mostly wait, but their children need a core each.
 const CONCURRENT: usize = 2;
@@ -21,23 +22,40 @@ pub struct Report {
     pub passed: usize,
     /// Those that failed as `known.txt` says they do, with its reasons.
     pub known: Vec<(String, String)>,
+    /// Those that are for another place, with the reasons they give.
+    pub skipped: Vec<(String, String)>,
     /// Those whose lines were rewritten because `GOLDEN=write` asked for it.
     pub rewritten: Vec<String>,
     /// Those that failed, with all there is to say about it.
     pub failed: Vec<(String, String)>,
 }
 
-/// Plays every `*.txt` in `folder`, each against a peer of its own from `make_peer`, which is
-/// called within a runtime.
+/// Plays every `*.txt` in `folder` over the wire, each against a peer of its own from `make_peer`,
+/// which needs to know nothing of the case. See [`play_cases`].
+///
+/// # Panics
+///
+/// As [`play_cases`] does.
+pub fn play_folder<P: Peer>(
+    folder: &Path,
+    door: &dyn Door,
+    make_peer: impl Fn() -> Result<P, String> + Sync,
+) -> Report {
+    play_cases(folder, door, Place::Wire, |_| make_peer())
+}
+
+/// Plays every `*.txt` in `folder` that is for `place`, each against a peer of its own from
+/// `make_peer`, which is called within a runtime.
 ///
 /// # Panics
 ///
 /// If a case fails that is not in `known.txt`, if one passes that is, if `known.txt` names a case
 /// that is not there, or if there is no case at all.
-pub fn play_folder<P: Peer>(
+pub fn play_cases<P: Peer>(
     folder: &Path,
     door: &dyn Door,
-    make_peer: impl Fn() -> Result<P, String> + Sync,
+    place: Place,
+    make_peer: impl Fn(&Case) -> Result<P, String> + Sync,
 ) -> Report {
     #[expect(
         clippy::disallowed_methods,
@@ -47,7 +65,10 @@ pub fn play_folder<P: Peer>(
         Some(word) if word == "write" => Golden::Write,
         _ => Golden::Check,
     };
-    let report = play_all(folder, door, &make_peer, golden);
+    let report = play_all(folder, &Stage { door, place, make_peer: &make_peer, golden });
+    for (name, reason) in &report.skipped {
+        eprintln!("{name}: not for this place: {reason}");
+    }
     for (name, reason) in &report.known {
         eprintln!("{name}: fails, which is known: {reason}");
     }
@@ -62,11 +83,17 @@ pub fn play_folder<P: Peer>(
     report
 }
 
-fn play_all<P: Peer>(
-    folder: &Path,
-    door: &dyn Door,
-    make_peer: &(impl Fn() -> Result<P, String> + Sync),
+/// What all plays of a folder have in common.
+struct Stage<'a, M> {
+    door: &'a dyn Door,
+    place: Place,
+    make_peer: &'a M,
     golden: Golden,
+}
+
+fn play_all<P: Peer, M: Fn(&Case) -> Result<P, String> + Sync>(
+    folder: &Path,
+    stage: &Stage<'_, M>,
 ) -> Report {
     let (files, mut known) = match find(folder) {
         Ok(found) => found,
@@ -81,7 +108,7 @@ fn play_all<P: Peer>(
             scope.spawn(|| {
                 while let Some((name, file)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
                     // A machine that panics fails its case, and the others are still played.
-                    let play = AssertUnwindSafe(|| play_file(file, door, make_peer, golden));
+                    let play = AssertUnwindSafe(|| play_file(file, stage));
                     let outcome = catch_unwind(play).unwrap_or_else(|_| Err("panicked".to_owned()));
                     outcomes.lock().expect("no holder panics").insert(name, outcome);
                 }
@@ -97,6 +124,7 @@ fn play_all<P: Peer>(
             (Ok(Played::Passed), Some(_)) => {
                 report.failed.push((name, "it passes now: remove it from known.txt".to_owned()));
             }
+            (Ok(Played::Skipped(reason)), _) => report.skipped.push((name, reason)),
             (Ok(Played::Rewritten), _) => report.rewritten.push(name),
             (Err(_), Some(reason)) => report.known.push((name, reason)),
             (Err(flaw), None) => report.failed.push((name, flaw)),
@@ -111,24 +139,29 @@ fn play_all<P: Peer>(
 enum Played {
     Passed,
     Rewritten,
+    /// For this reason.
+    Skipped(String),
 }
 
-fn play_file<P: Peer>(
+fn play_file<P: Peer, M: Fn(&Case) -> Result<P, String>>(
     file: &Path,
-    door: &dyn Door,
-    make_peer: &impl Fn() -> Result<P, String>,
-    golden: Golden,
+    stage: &Stage<'_, M>,
 ) -> Result<Played, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("cannot be read: {error}"))?;
-    let tmp = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
-    let steps = parse(&text, tmp.path())?;
+    let headers = Headers::parse(&text)?;
+    if let Some(reason) = headers.skipped_at(stage.place) {
+        return Ok(Played::Skipped(reason.to_owned()));
+    }
+    let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
+    let case = headers.into_case(file.parent().unwrap_or(file), folder.path())?;
+    let steps = parse(&text, &case.tmp)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("no runtime: {error}"))?;
     let rewrites = runtime.block_on(async {
-        let mut peer = make_peer()?;
-        play(&steps, &mut peer, door, golden).await
+        let mut peer = (stage.make_peer)(&case)?;
+        play(&steps, &mut peer, stage.door, stage.golden).await
     });
     // A peer that left a thread hanging has failed its case by now and must not hold up the rest.
     runtime.shutdown_background();
@@ -136,7 +169,7 @@ fn play_file<P: Peer>(
     if rewrites.is_empty() {
         return Ok(Played::Passed);
     }
-    fs::write(file, rewritten(&text, &rewrites, tmp.path()))
+    fs::write(file, rewritten(&text, &rewrites, &case.tmp))
         .map_err(|error| format!("cannot be rewritten: {error}"))?;
     Ok(Played::Rewritten)
 }
@@ -217,7 +250,15 @@ mod tests {
     }
 
     fn played(folder: &Path, golden: Golden) -> Report {
-        play_all(folder, &Exec, &|| Ok(Echo::default()), golden)
+        played_by(folder, golden, &|_: &Case| Ok(Echo::default()))
+    }
+
+    fn played_by<P: Peer>(
+        folder: &Path,
+        golden: Golden,
+        make_peer: &(impl Fn(&Case) -> Result<P, String> + Sync),
+    ) -> Report {
+        play_all(folder, &Stage { door: &Exec, place: Place::Wire, make_peer, golden })
     }
 
     const GOOD: &str = "# good\n> 1\n< 1\n";
@@ -251,7 +292,8 @@ mod tests {
     #[test]
     fn a_peer_that_cannot_be_made_fails_the_case() {
         let (_doors, folder) = folder(&[("a.txt", GOOD)]);
-        let report = play_all(&folder, &Exec, &|| Err::<Echo, _>("no such thing".to_owned()), Golden::Check);
+        let report =
+            played_by(&folder, Golden::Check, &|_: &Case| Err::<Echo, _>("no such thing".to_owned()));
         assert_eq!(report.failed, [("echo/a.txt".to_owned(), "no such thing".to_owned())]);
     }
 
@@ -259,11 +301,11 @@ mod tests {
     fn a_panic_fails_the_case_and_not_the_others() {
         let (_doors, folder) = folder(&[("a.txt", GOOD), ("b.txt", GOOD)]);
         let first = AtomicUsize::new(0);
-        let make_peer = || match first.fetch_add(1, Ordering::Relaxed) {
+        let make_peer = |_: &Case| match first.fetch_add(1, Ordering::Relaxed) {
             0 => panic!("on purpose"),
             _ => Ok(Echo::default()),
         };
-        let report = play_all(&folder, &Exec, &make_peer, Golden::Check);
+        let report = played_by(&folder, Golden::Check, &make_peer);
         assert_eq!((report.passed, report.failed.len()), (1, 1));
     }
 
@@ -285,6 +327,15 @@ mod tests {
         assert_eq!(report.failed[0].0, "echo/gone.txt");
 
         assert!(known("echo/b.txt\n").failed[0].1.contains("no reason"));
+    }
+
+    #[test]
+    fn a_case_for_another_place_is_skipped_with_its_reason() {
+        let text = format!("# far\n#! only memory: years pass\n{BAD}");
+        let (_doors, folder) = folder(&[("a.txt", GOOD), ("b.txt", &text)]);
+        let report = played(&folder, Golden::Check);
+        assert_eq!((report.passed, report.failed.len()), (1, 0));
+        assert_eq!(report.skipped, [("echo/b.txt".to_owned(), "years pass".to_owned())]);
     }
 
     #[test]

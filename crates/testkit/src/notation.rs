@@ -11,7 +11,7 @@ pub(crate) const MARK: char = '\0';
 pub(crate) fn pattern_to_json(pattern: &str) -> String {
     replace_words(pattern, |word, text| match (word, text) {
         ("_", None) => Some(r#"{"\u0000_":""}"#.to_owned()),
-        ("has" | "b64" | "size", Some(text)) => Some(format!(r#"{{"\u0000{word}":{text}}}"#)),
+        ("has" | "b64" | "size" | "as" | "not", Some(text)) => Some(format!(r#"{{"\u0000{word}":{text}}}"#)),
         _ => None,
     })
 }

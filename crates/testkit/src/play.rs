@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use tokio::time::timeout;
 
+use crate::pattern::Names;
 use crate::transcript::{Expected, Step};
 use crate::{Door, PATIENCE, Peer};
 
@@ -30,8 +31,9 @@ pub(crate) async fn play<P: Peer>(
     door: &dyn Door,
     golden: Golden,
 ) -> Result<Rewrites, String> {
-    let mut play =
-        Play { peer, door, golden, put_back: VecDeque::new(), seen: Vec::new(), rewrites: Rewrites::new() };
+    let (put_back, seen) = (VecDeque::new(), Vec::new());
+    let (names, rewrites) = (Names::new(), Rewrites::new());
+    let mut play = Play { peer, door, golden, put_back, seen, names, rewrites };
     match play.steps(steps).await {
         Ok(()) => Ok(play.rewrites),
         Err(flaw) => Err(format!("{flaw}\n{}", play.seen())),
@@ -46,6 +48,7 @@ struct Play<'a, P> {
     put_back: VecDeque<Frame>,
     /// All that arrived, for the report.
     seen: Vec<String>,
+    names: Names,
     rewrites: Rewrites,
 }
 
@@ -61,19 +64,49 @@ impl<P: Peer> Play<'_, P> {
         let mut closed = false;
         for step in steps {
             match step {
-                Step::Send(bytes) => patiently("take what was sent", self.peer.send(bytes)).await??,
+                Step::Send(bytes) => {
+                    let bytes = self.spelled(bytes);
+                    patiently("take what was sent", self.peer.send(&bytes)).await??;
+                }
+                Step::Pass(time) => self.peer.pass(*time).await?,
+                Step::Again(args) => {
+                    if !closed {
+                        patiently("close", self.peer.close()).await??;
+                    }
+                    closed = false;
+                    self.end().await?;
+                    let args: Vec<String> = args.iter().map(|arg| named(arg, &self.names)).collect();
+                    patiently("begin", self.peer.again(&args)).await??;
+                }
                 Step::Close => {
                     closed = true;
                     patiently("close", self.peer.close()).await??;
                 }
                 Step::Expect(set) => self.expect(set).await?,
                 Step::End => return self.end().await,
+                Step::Fail(why) => {
+                    return match self.end().await {
+                        Ok(()) => {
+                            Err(format!("at the end: expected to fail with {why:?}, but it ended well"))
+                        }
+                        Err(told) if told.contains(why) => Ok(()),
+                        Err(told) => Err(format!("at the end: expected to fail with {why:?}, but {told}")),
+                    };
+                }
             }
         }
         if !closed {
             patiently("close", self.peer.close()).await??;
         }
         self.end().await
+    }
+
+    /// `bytes` with the names in it spelled out, if it is text.
+    fn spelled(&self, bytes: &[u8]) -> Vec<u8> {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => named(text, &self.names).into_bytes(),
+            Err(_) => bytes.to_vec(),
+        }
     }
 
     async fn end(&mut self) -> Result<(), String> {
@@ -109,7 +142,8 @@ impl<P: Peer> Play<'_, P> {
                 }
                 Err(stranger) => stranger,
             };
-            if let Some(at) = open.iter().position(|expected| expected.pattern.matches(&frame.value)) {
+            let names = &mut self.names;
+            if let Some(at) = open.iter().position(|expected| expected.pattern.matches(&frame.value, names)) {
                 open.remove(at);
             } else {
                 let may_grow = self.door.join(&frame.value, &frame.value).is_some();
@@ -177,6 +211,11 @@ impl<P: Peer> Play<'_, P> {
 
 async fn patiently<T>(what: &str, future: impl Future<Output = T>) -> Result<T, String> {
     timeout(PATIENCE, future).await.map_err(|_| format!("parlor did not {what} within {PATIENCE:?}"))
+}
+
+/// `text` with each `{name}` replaced by what is called so.
+fn named(text: &str, names: &Names) -> String {
+    names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
 }
 
 fn shortened(text: &str) -> String {

@@ -1,6 +1,7 @@
 //! A real program over real pipes, as a [`Peer`].
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -17,10 +18,60 @@ const READ_AHEAD: usize = 1024;
 /// How much of stderr is kept for the report.
 const KEEP_STDERR_BYTES: u64 = 16 * 1024;
 
+/// How a program is started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    program: OsString,
+    args: Vec<OsString>,
+    env: Vec<(OsString, Option<OsString>)>,
+    folder: Option<PathBuf>,
+}
+
+impl Launch {
+    /// `program` with `args`, in the surroundings of the test.
+    pub fn new(program: impl AsRef<OsStr>, args: &[&str]) -> Self {
+        let args = args.iter().map(OsString::from).collect();
+        Self { program: program.as_ref().to_owned(), args, env: Vec::new(), folder: None }
+    }
+
+    /// With more arguments.
+    #[must_use]
+    pub fn args(mut self, args: &[String]) -> Self {
+        self.args.extend(args.iter().map(OsString::from));
+        self
+    }
+
+    /// With this variable, or without it. The last word counts.
+    #[must_use]
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: Option<impl AsRef<OsStr>>) -> Self {
+        self.env.push((name.as_ref().to_owned(), value.map(|value| value.as_ref().to_owned())));
+        self
+    }
+
+    /// In this working folder.
+    #[must_use]
+    pub fn folder(mut self, folder: &Path) -> Self {
+        self.folder = Some(folder.to_owned());
+        self
+    }
+
+    /// Starts it. To be called in a runtime, as [`crate::play_cases`] does.
+    pub fn start(self) -> Result<Program, String> {
+        let pipes = Pipes::open(&self, &[])?;
+        Ok(Program { launch: self, pipes })
+    }
+}
+
 /// A running program. Its stdin and stdout are the connection; a frame is a line. It is killed
 /// when this is dropped.
 #[derive(Debug)]
 pub struct Program {
+    launch: Launch,
+    pipes: Pipes,
+}
+
+#[derive(Debug)]
+struct Pipes {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: mpsc::Receiver<Vec<u8>>,
@@ -30,15 +81,31 @@ pub struct Program {
 impl Program {
     /// Starts `program` with `args`. To be called in a runtime, as [`crate::play_folder`] does.
     pub fn start(program: impl AsRef<OsStr>, args: &[&str]) -> Result<Self, String> {
-        let program = program.as_ref();
-        let mut child = Command::new(program)
-            .args(args)
+        Launch::new(program, args).start()
+    }
+}
+
+impl Pipes {
+    fn open(launch: &Launch, more: &[String]) -> Result<Self, String> {
+        let mut command = Command::new(&launch.program);
+        command
+            .args(&launch.args)
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+            .kill_on_drop(true);
+        for (name, value) in &launch.env {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(folder) = &launch.folder {
+            command.current_dir(folder);
+        }
+        let mut child =
+            command.spawn().map_err(|error| format!("cannot start {}: {error}", launch.program.display()))?;
         let (sender, lines) = mpsc::channel(READ_AHEAD);
         tokio::spawn(read_lines(child.stdout.take().expect("stdout was asked for"), sender));
         let stderr = tokio::spawn(read_some(child.stderr.take().expect("stderr was asked for")));
@@ -48,26 +115,31 @@ impl Program {
 
 impl Peer for Program {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let stdin = self.stdin.as_mut().ok_or("the sending side is closed already")?;
+        let stdin = self.pipes.stdin.as_mut().ok_or("the sending side is closed already")?;
         stdin.write_all(bytes).await.map_err(|error| format!("cannot write to the program: {error}"))
     }
 
     async fn close(&mut self) -> Result<(), String> {
-        self.stdin = None;
+        self.pipes.stdin = None;
         Ok(())
     }
 
     async fn frame(&mut self) -> Option<Vec<u8>> {
-        self.lines.recv().await
+        self.pipes.lines.recv().await
+    }
+
+    async fn again(&mut self, args: &[String]) -> Result<(), String> {
+        self.pipes = Pipes::open(&self.launch, args)?;
+        Ok(())
     }
 
     async fn finish(&mut self) -> Result<(), String> {
         let status =
-            self.child.wait().await.map_err(|error| format!("cannot wait for the program: {error}"))?;
+            self.pipes.child.wait().await.map_err(|error| format!("cannot wait for the program: {error}"))?;
         if status.success() {
             return Ok(());
         }
-        let stderr = (&mut self.stderr).await.unwrap_or_default();
+        let stderr = (&mut self.pipes.stderr).await.unwrap_or_default();
         Err(format!(
             "the program ended with {status}; stderr: {}",
             String::from_utf8_lossy(&stderr).trim_end()
@@ -120,6 +192,26 @@ mod tests {
         assert_eq!(cat.frame().await.unwrap(), b"half");
         assert_eq!(cat.frame().await, None);
         cat.finish().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn it_can_begin_again_in_the_same_surroundings() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let mut program = Launch::new("/bin/sh", &["-c", "pwd; echo $A$HOME; echo $#", "sh"])
+            .args(&["one".to_owned()])
+            .env("A", Some("a"))
+            .env("HOME", None::<&str>)
+            .folder(&folder)
+            .start()
+            .unwrap();
+        for count in ["1", "2"] {
+            assert_eq!(program.frame().await.unwrap(), folder.to_str().unwrap().as_bytes());
+            assert_eq!(program.frame().await.unwrap(), b"a");
+            assert_eq!(program.frame().await.unwrap(), count.as_bytes());
+            program.finish().await.unwrap();
+            program.again(&["two".to_owned()]).await.unwrap();
+        }
     }
 
     #[tokio::test]

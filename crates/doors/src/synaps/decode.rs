@@ -1,6 +1,7 @@
 //! What a line says, or what is wrong with it.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::protocol::RpcCommand;
 
@@ -22,17 +23,21 @@ pub(super) fn command(line: &[u8]) -> Result<Option<RpcCommand>, Flaw> {
     if *first == b'[' {
         return Err(Flaw { id: None, message: "invalid type: sequence, expected a JSON object".to_owned() });
     }
-    serde_json::from_slice(line).map(Some).map_err(|error| Flaw { id: id(line), message: error.to_string() })
+    serde_json::from_slice(line).map(Some).map_err(|error| flaw(line, &error))
 }
 
-/// The id of a line that is an object, if it has one.
-fn id(line: &[u8]) -> Option<String> {
+/// What is wrong with a line that is no command for this reason.
+fn flaw(line: &[u8], error: &serde_json::Error) -> Flaw {
     #[derive(Deserialize)]
     struct Id {
         id: String,
     }
-    let Id { id } = serde_json::from_slice(line).ok()?;
-    Some(id).filter(|id| !id.is_empty())
+    // What is skipped is not looked at closely, and a line that is no JSON has no id.
+    if let Err(error) = serde_json::from_slice::<Value>(line) {
+        return Flaw { id: None, message: error.to_string() };
+    }
+    let id = serde_json::from_slice(line).ok().map(|Id { id }| id).filter(|id| !id.is_empty());
+    Flaw { id, message: error.to_string() }
 }
 
 #[cfg(test)]
@@ -60,6 +65,8 @@ mod tests {
             r#"{"type":"get_state","id":"a","id":"b"}"#,
             r#"{"type":"get_state","id":"a"}{"type":"get_state","id":"b"}"#,
             "\u{feff}{\"type\":\"shutdown\"}",
+            r#"{"type":"bogus","id":"q","x":"\ud800"}"#,
+            "{\"type\":\"bogus\",\"id\":\"q\",\"x\":\"\u{1}\"}",
         ] {
             assert_eq!(flaw(line).id, None, "{line}");
             assert!(!flaw(line).message.is_empty());
@@ -80,8 +87,13 @@ mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_an_error() {
-        let line = format!(r#"{{"type":"get_state","id":"a","x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
-        assert!(flaw(&line).message.contains("recursion limit"));
+    fn deep_nesting_and_bad_utf_8_are_errors_of_nobody() {
+        for kind in ["get_state", "bogus"] {
+            let (open, close) = ("[".repeat(200), "]".repeat(200));
+            let deep = flaw(&format!(r#"{{"type":"{kind}","id":"a","x":{open}{close}}}"#));
+            assert!(deep.message.contains("recursion limit") && deep.id.is_none(), "{deep:?}");
+            let line = [br#"{"type":""#, kind.as_bytes(), b"\",\"id\":\"a\",\"x\":\"\xff\"}"].concat();
+            assert_eq!(command(&line).unwrap_err().id, None);
+        }
     }
 }

@@ -101,8 +101,8 @@ pub struct SynapsMachine {
 /// What to do when the house has answered.
 #[derive(Debug)]
 enum Pending {
-    Files { id: String, message: String, paths: Vec<PathBuf> },
-    Stored { id: String, message: String },
+    Files { prompt: Prompt, paths: Vec<PathBuf> },
+    Stored { prompt: Prompt },
     Sent,
     Stopping,
     Created { id: String },
@@ -111,6 +111,14 @@ enum Pending {
     Model { id: String, choice: Choice },
     Stats { id: String },
     State { id: String },
+}
+
+/// A prompt whose files are not at hand yet.
+#[derive(Debug)]
+struct Prompt {
+    id: String,
+    message: String,
+    came: Instant,
 }
 
 impl SynapsMachine {
@@ -145,7 +153,7 @@ impl Machine for SynapsMachine {
         match input {
             Input::Frame(line) => self.on_line(now, line),
             Input::Oversize { .. } => self.fail(None, code::OVERSIZE),
-            Input::Answer(ticket, answer) => self.on_answer(now, ticket, answer),
+            Input::Answer(ticket, answer) => self.on_answer(ticket, answer),
             Input::Event(event) => self.on_event(now, event),
             Input::Deadline => self.outbox.push_back(Output::Close),
         }
@@ -218,14 +226,14 @@ impl SynapsMachine {
             Ok(paths) => {
                 let command =
                     HouseCommand::ReadFiles { paths: paths.clone(), max_bytes: MAX_ATTACHMENT_BYTES };
-                self.ask(command, Pending::Files { id, message, paths });
+                self.ask(command, Pending::Files { prompt: Prompt { id, message, came: now }, paths });
             }
         }
     }
 
-    fn begin_turn(&mut self, now: Instant, id: String, input: Words) {
+    fn begin_turn(&mut self, came: Instant, id: String, input: Words) {
         // Set before the house is asked: what happens may be told before the answer.
-        self.turn = Some(Turn::new(id, now));
+        self.turn = Some(Turn::new(id, came));
         self.ask_session(SessionCommand::Send { input, when_busy: WhenBusy::Refuse }, Pending::Sent);
     }
 
@@ -290,9 +298,9 @@ impl SynapsMachine {
         }
     }
 
-    fn on_answer(&mut self, now: Instant, ticket: Ticket, answer: Result<HouseReply, Refusal>) {
+    fn on_answer(&mut self, ticket: Ticket, answer: Result<HouseReply, Refusal>) {
         if let Some((_, pending)) = self.pending.take_if(|(waiting, _)| *waiting == ticket) {
-            return self.go_on(now, pending, answer);
+            return self.go_on(pending, answer);
         }
         if let Some((_, id, aborts)) = self.compacting.take_if(|(waiting, ..)| *waiting == ticket) {
             match answer {
@@ -310,26 +318,27 @@ impl SynapsMachine {
     }
 
     /// Goes on with a command, now that the house has answered.
-    fn go_on(&mut self, now: Instant, pending: Pending, answer: Result<HouseReply, Refusal>) {
+    fn go_on(&mut self, pending: Pending, answer: Result<HouseReply, Refusal>) {
         let reply = match answer {
             Ok(reply) => reply,
             Err(refusal) => return self.on_refusal(pending, &refusal),
         };
         match (pending, reply) {
-            (Pending::Files { id, message, paths }, HouseReply::Files(read)) => {
+            (Pending::Files { prompt: Prompt { id, message, came }, paths }, HouseReply::Files(read)) => {
                 match attachment::judge(&paths, read) {
                     Err(refused) => self.fail(Some(id), refused),
                     Ok(judged) => {
                         let message = attachment::with_names(&judged.named, message);
                         if judged.files.is_empty() {
-                            return self.begin_turn(now, id, Words { text: message, ..Words::default() });
+                            return self.begin_turn(came, id, Words { text: message, ..Words::default() });
                         }
-                        self.ask(HouseCommand::StoreMedia(judged.files), Pending::Stored { id, message });
+                        let prompt = Prompt { id, message, came };
+                        self.ask(HouseCommand::StoreMedia(judged.files), Pending::Stored { prompt });
                     }
                 }
             }
-            (Pending::Stored { id, message }, HouseReply::Stored(media)) => {
-                self.begin_turn(now, id, Words { text: message, media, ..Words::default() });
+            (Pending::Stored { prompt: Prompt { id, message, came } }, HouseReply::Stored(media)) => {
+                self.begin_turn(came, id, Words { text: message, media, ..Words::default() });
             }
             (Pending::Created { id }, HouseReply::Created(session)) => {
                 let old = std::mem::replace(&mut self.child.session, session);
@@ -363,8 +372,8 @@ impl SynapsMachine {
             // The turn tells the rest.
             (Pending::Sent | Pending::Stopping, _) => {}
             (
-                Pending::Files { id, .. }
-                | Pending::Stored { id, .. }
+                Pending::Files { prompt: Prompt { id, .. }, .. }
+                | Pending::Stored { prompt: Prompt { id, .. } }
                 | Pending::Created { id }
                 | Pending::Messages { id }
                 | Pending::Contents { id, .. }
@@ -377,8 +386,8 @@ impl SynapsMachine {
 
     fn on_refusal(&mut self, pending: Pending, refusal: &Refusal) {
         let id = match pending {
-            Pending::Files { id, .. }
-            | Pending::Stored { id, .. }
+            Pending::Files { prompt: Prompt { id, .. }, .. }
+            | Pending::Stored { prompt: Prompt { id, .. } }
             | Pending::Created { id }
             | Pending::Messages { id }
             | Pending::Contents { id, .. }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use parlor_vocab::{Command, Ending, Event, ProcessId, Refusal, Reply, Stream};
 
+use super::whims::Whims;
 use crate::Ticket;
 
 pub(super) enum Happening {
@@ -12,7 +13,7 @@ pub(super) enum Happening {
 }
 
 pub(super) struct Engine<'a> {
-    whims: std::slice::Iter<'a, u8>,
+    whims: Whims<'a>,
     /// Who has not exited, and whether it was told to end.
     living: BTreeMap<ProcessId, bool>,
     questions: Vec<(Ticket, Command)>,
@@ -20,21 +21,20 @@ pub(super) struct Engine<'a> {
 
 impl<'a> Engine<'a> {
     pub(super) fn new(whims: &'a [u8]) -> Self {
-        Self { whims: whims.iter(), living: BTreeMap::new(), questions: Vec::new() }
+        Self { whims: Whims::new(whims), living: BTreeMap::new(), questions: Vec::new() }
     }
 
     pub(super) fn ask(&mut self, ticket: Ticket, command: Command) {
         self.questions.push((ticket, command));
     }
 
-    /// The next whim; without any left, the plainest of all.
     fn whim(&mut self) -> u8 {
-        self.whims.next().copied().unwrap_or(0)
+        self.whims.next()
     }
 
     /// How many things are to happen before the next frame.
     pub(super) fn zeal(&mut self) -> u8 {
-        [1, 0, 2, 5][usize::from(self.whim() % 4)]
+        self.whims.zeal()
     }
 
     pub(super) fn act(&mut self) -> Option<Happening> {

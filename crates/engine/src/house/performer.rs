@@ -186,9 +186,10 @@ impl Performer {
     /// The thought is complete.
     async fn end_thought(&mut self) -> Result<(), Halt> {
         let (Some(text), Some((step, _))) = (self.thought.clone(), self.step.clone()) else { return Ok(()) };
-        self.record(vec![RunEvent::Reasoned { step: step.clone(), text }]).await?;
+        // Closed first: whoever has read the event takes what is open then as the step's next thought.
+        self.live.close(&Subject::Thought(step.clone()));
+        self.record(vec![RunEvent::Reasoned { step, text }]).await?;
         self.thought = None;
-        self.live.close(&Subject::Thought(step));
         Ok(())
     }
 

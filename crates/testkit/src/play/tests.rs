@@ -1,6 +1,7 @@
 //! Plays against a peer that says what the test tells it to.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::*;
 use crate::transcript::parse;
@@ -26,6 +27,8 @@ struct Scripted {
     ends_badly: bool,
     heard: Vec<u8>,
     closed: bool,
+    passed: Duration,
+    begun_again: Vec<String>,
 }
 
 impl Peer for Scripted {
@@ -43,6 +46,15 @@ impl Peer for Scripted {
             None if self.hangs => std::future::pending().await,
             None => None,
         }
+    }
+    async fn pass(&mut self, time: Duration) -> Result<(), String> {
+        self.passed += time;
+        Ok(())
+    }
+    async fn again(&mut self, args: &[String]) -> Result<(), String> {
+        self.begun_again = args.to_vec();
+        self.says = ["\"again\""].into();
+        Ok(())
     }
     async fn finish(&mut self) -> Result<(), String> {
         if self.ends_badly { Err("exit status 9".to_owned()) } else { Ok(()) }
@@ -143,6 +155,28 @@ fn a_bad_end_fails_at_the_end_and_explains_a_missing_frame() {
         let said = play_with(lines, &mut peer, Golden::Check).unwrap_err();
         assert!(said.contains("exit status 9"), "{said}");
     }
+}
+
+#[test]
+fn a_bad_end_can_be_expected() {
+    let fails = |lines: &str, ends_badly| {
+        play_with(lines, &mut Scripted { ends_badly, ..Scripted::default() }, Golden::Check)
+    };
+    assert!(fails("<fail status 9\n", true).is_ok());
+    assert!(fails("<fail status 8\n", true).is_err());
+    assert!(fails("<fail status 9\n", false).is_err());
+    assert!(!passes("<fail status 9\n", &["1"]), "a frame is no end");
+}
+
+#[test]
+fn names_are_spelled_out_in_what_follows() {
+    let mut peer = saying(&[r#"{"s":"x-1"}"#]);
+    let lines = "< {\"s\":as\"s\"}\n> see {s}, {t}\n~ 60s\n>again --continue {s}\n< \"again\"\n";
+    play_with(lines, &mut peer, Golden::Check).unwrap();
+    assert_eq!(peer.heard, b"see x-1, {t}\n");
+    assert_eq!(peer.passed, Duration::from_secs(60));
+    assert_eq!(peer.begun_again, ["--continue", "x-1"]);
+    assert!(!passes("< 1\n>again\n< \"again\"\n", &["1", "2"]), "nothing may be left before it");
 }
 
 #[test]

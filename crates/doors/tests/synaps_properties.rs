@@ -1,0 +1,130 @@
+//! What holds for the synaps door whatever is said, in whatever order and in whatever pieces.
+//!
+//! Most of it is checked by the harness at every step (`parlor_doors::talk`). Here whole
+//! conversations are made up, and what the parent heard is looked at once more from outside.
+
+use std::collections::HashMap;
+
+use parlor_doors::talk::{Dialect, talk};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Few ids, so that one is often used while another command of that id is open.
+fn id() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["a", "b", "auto:1", "", "\u{e4} \"\n"])
+}
+
+/// One command without its id.
+fn command() -> impl Strategy<Value = Value> {
+    let path = prop::sample::select(vec!["/f", "relative", "/a/../b"]);
+    let prompt = prop::collection::vec(path, 0..3).prop_map(|paths| {
+        let files: Vec<Value> = paths.iter().map(|path| json!({"path": path})).collect();
+        json!({"type": "prompt", "message": "\u{e4}", "attachments": files})
+    });
+    let plain = prop::sample::select(vec![
+        "abort",
+        "compact",
+        "new_session",
+        "get_messages",
+        "get_state",
+        "get_session_stats",
+        "get_available_models",
+        "tools_list",
+    ]);
+    prop_oneof![
+        5 => prompt,
+        2 => Just(json!({"type": "follow_up", "message": "m"})),
+        8 => plain.prop_map(|kind| json!({"type": kind})),
+        1 => Just(json!({"type": "set_model", "model": "m\u{e4}"})),
+    ]
+}
+
+/// A line of any kind: mostly a command, now and then something that is none.
+fn line() -> impl Strategy<Value = Vec<u8>> {
+    let whole = (id(), command()).prop_map(|(id, mut command)| {
+        command["id"] = json!(id);
+        command.to_string().into_bytes()
+    });
+    let stray = prop::sample::select(vec![
+        "",
+        "[]",
+        "\r",
+        "\u{feff}{}",
+        r#"{"type":"bogus","id":"q"}"#,
+        r#"{"type":"tools_list"}"#,
+        r#"{"type":"prompt","id":7,"message":"x"}"#,
+        r#"{"type":"shutdown"}"#,
+    ]);
+    prop_oneof![
+        20 => whole,
+        2 => stray.prop_map(|text| text.as_bytes().to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..40),
+    ]
+}
+
+fn whims() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..300)
+}
+
+fn heard(stream: String, whims: &[u8]) -> Vec<Value> {
+    talk(Dialect::Synaps, &[stream], whims)
+        .iter()
+        .map(|frame| serde_json::from_slice(frame).expect("a frame is JSON"))
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn each_command_is_settled_once_and_each_turn_ends_once(
+        commands in prop::collection::vec((id(), command()), 0..60), whims in whims(),
+    ) {
+        let mut stream = String::new();
+        let mut owed: HashMap<&str, usize> = HashMap::new();
+        for (id, command) in &commands {
+            let mut command = command.clone();
+            command["id"] = json!(id);
+            stream.push_str(&command.to_string());
+            stream.push('\n');
+            *owed.entry(*id).or_default() += 1;
+        }
+        let heard = heard(stream, &whims);
+
+        // An error settles, unless it is the beginning of the end of a turn, whose response repeats it.
+        let mut settled: HashMap<&str, usize> = HashMap::new();
+        let (mut ends, mut turns) = (0, 0);
+        for (at, frame) in heard.iter().enumerate() {
+            let after = |places: usize| heard.get(at + places).unwrap_or(&Value::Null);
+            match frame["type"].as_str() {
+                Some("error") if after(1)["type"] == "agent_end" && after(2)["error"] == frame["message"] => {}
+                Some("response" | "error") => *settled.entry(frame["id"].as_str().unwrap()).or_default() += 1,
+                Some("agent_end") => {
+                    ends += 1;
+                    prop_assert_eq!(&after(1)["type"], "response");
+                    prop_assert_eq!(&after(1)["command"], "prompt");
+                }
+                _ => {}
+            }
+            turns += usize::from(frame["type"] == "response" && frame["command"] == "prompt");
+        }
+        prop_assert_eq!(settled, owed);
+        prop_assert_eq!(ends, turns);
+        prop_assert_eq!(heard.iter().filter(|frame| frame["type"] == "ready").count(), 1);
+    }
+
+    #[test]
+    fn any_cut_of_the_bytes_gives_the_same_frames(
+        lines in prop::collection::vec(line(), 0..30), whims in whims(), last_newline: bool,
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+    ) {
+        let mut stream = lines.join(&b'\n');
+        stream.extend(last_newline.then_some(b'\n'));
+        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+        at.extend([0, stream.len()]);
+        at.sort_unstable();
+        let pieces: Vec<&[u8]> = at.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
+        let (cut, whole) = (talk(Dialect::Synaps, &pieces, &whims), talk(Dialect::Synaps, &[&stream], &whims));
+        prop_assert_eq!(cut, whole);
+    }
+}

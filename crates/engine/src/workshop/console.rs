@@ -1,0 +1,170 @@
+//! The console log: a file with all that evaluated code prints, and marks for where it did so.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parlor_vocab::{Clock, ConsoleLog, Stream, Timestamp, WorkshopReply};
+
+use super::CONSOLE_LOG_BYTES;
+
+/// Its name in the state folder.
+const NAME: &str = "console.log";
+
+/// How wide the lines around the mark of a session are.
+const RULE: usize = 50;
+
+pub(super) struct Console {
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    spell: fn(Timestamp) -> String,
+    log: Mutex<Log>,
+}
+
+struct Log {
+    file: File,
+    bytes: u64,
+    /// The file cannot be written, so nobody is told that it holds anything.
+    is_broken: bool,
+}
+
+impl Console {
+    pub(super) fn open(
+        state: &Path,
+        clock: Arc<dyn Clock>,
+        spell: fn(Timestamp) -> String,
+    ) -> io::Result<Self> {
+        std::fs::create_dir_all(state)?;
+        let path = state.join(NAME);
+        let log = Mutex::new(Log::open(&path)?);
+        let console = Self { path, clock, spell, log };
+        console.mark_session("Session Started");
+        Ok(console)
+    }
+
+    /// Where it is.
+    pub(super) fn status(&self) -> WorkshopReply {
+        let file = (!self.lock().is_broken).then(|| self.path.clone());
+        WorkshopReply::Console(ConsoleLog { file })
+    }
+
+    /// Marks where something begins or ends.
+    pub(super) fn mark(&self, what: &str) {
+        self.write(&[('D', &format!("Supex: --- {what} ---"))]);
+    }
+
+    /// Keeps what was printed.
+    pub(super) fn print(&self, printed: &[(Stream, String)], cut: u64) {
+        let letter = |stream: &Stream| match stream {
+            Stream::Stdout | Stream::Terminal => 'I',
+            Stream::Stderr => 'E',
+        };
+        let mut pieces: Vec<(char, &str)> =
+            printed.iter().map(|(stream, text)| (letter(stream), text.as_str())).collect();
+        let note = format!("[… {cut} more bytes were printed …]");
+        if cut > 0 {
+            pieces.push(('D', &note));
+        }
+        if !pieces.is_empty() {
+            self.write(&pieces);
+        }
+    }
+
+    /// The server ends.
+    pub(super) fn end(&self) {
+        self.mark_session("Session Ended");
+    }
+
+    fn mark_session(&self, what: &str) {
+        let rule = "=".repeat(RULE);
+        self.write(&[('D', &rule), ('D', what), ('D', &rule)]);
+    }
+
+    fn write(&self, pieces: &[(char, &str)]) {
+        let moment = (self.spell)(self.clock.now());
+        // Of `2026-03-04T12:00:00.123Z` the time of day.
+        let time = moment.split('T').nth(1).unwrap_or_default().trim_end_matches('Z');
+        let mut text = String::new();
+        for (letter, piece) in pieces {
+            for line in piece.lines() {
+                text.push_str(&format!("{time}|{letter}|SketchUp|{line}\n"));
+            }
+        }
+        let mut log = self.lock();
+        log.bytes += text.len() as u64;
+        log.is_broken = log.file.write_all(text.as_bytes()).is_err();
+        if log.bytes > CONSOLE_LOG_BYTES
+            && let Ok(fresh) = Log::open(&self.path)
+        {
+            *log = fresh;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Log {
+    /// Opens the file to go on with it; one that is too long is put aside first.
+    fn open(path: &Path) -> io::Result<Self> {
+        if std::fs::metadata(path).is_ok_and(|about| about.len() > CONSOLE_LOG_BYTES) {
+            std::fs::rename(path, path.with_extension("log.old"))?;
+        }
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let bytes = file.metadata()?.len();
+        Ok(Self { file, bytes, is_broken: false })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Noon;
+
+    impl Clock for Noon {
+        fn now(&self) -> Timestamp {
+            Timestamp(0)
+        }
+    }
+
+    fn open(folder: &Path) -> Console {
+        Console::open(folder, Arc::new(Noon), |_| "2026-03-04T12:00:00.123Z".to_owned()).unwrap()
+    }
+
+    #[test]
+    fn lines_have_a_time_and_a_stream() {
+        let folder = tempfile::tempdir().unwrap();
+        let console = open(folder.path());
+        console.mark("EVAL_RUBY START");
+        console.print(&[(Stream::Stdout, "a\nb".to_owned()), (Stream::Stderr, "c\n".to_owned())], 7);
+        let text = std::fs::read_to_string(folder.path().join(NAME)).unwrap();
+        let lines: Vec<&str> = text.lines().skip(3).collect();
+        assert_eq!(
+            lines,
+            [
+                "12:00:00.123|D|SketchUp|Supex: --- EVAL_RUBY START ---",
+                "12:00:00.123|I|SketchUp|a",
+                "12:00:00.123|I|SketchUp|b",
+                "12:00:00.123|E|SketchUp|c",
+                "12:00:00.123|D|SketchUp|[… 7 more bytes were printed …]",
+            ]
+        );
+        assert!(text.starts_with(&format!("12:00:00.123|D|SketchUp|{}\n", "=".repeat(50))));
+    }
+
+    #[test]
+    fn a_log_that_is_full_is_put_aside_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let console = open(folder.path());
+        let line = "x".repeat(1 << 20);
+        for _ in 0..6 {
+            console.print(&[(Stream::Stdout, line.clone())], 0);
+        }
+        let size = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().len();
+        assert!(size("console.log.old") > CONSOLE_LOG_BYTES && size(NAME) < 2 << 20);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+}

@@ -1,0 +1,254 @@
+//! Connections over TCP: a bounded number of them, each with a task of its own.
+//!
+//! A task does everything for its connection: it reads, serves and writes in this order, so that a
+//! request that has arrived is answered without waiting for anybody else. Who stops reading stops
+//! being served, and holds up nobody.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parlor_doors::Machine;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::Engine;
+use crate::connection::{INCOMING_CHUNKS, Incoming, serve};
+use crate::outgoing::{Outlet, outgoing};
+
+/// How many connections one door serves at a time. More are closed as soon as they are made.
+pub const MAX_CONNECTIONS: usize = 384;
+
+/// How long to wait before accepting again after the system refused, for want of descriptors.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a peer whose connection ends may leave unread what was written to it.
+pub const PARTING_WAIT: Duration = Duration::from_secs(5);
+
+/// How much of what a peer still sends when its connection ends is read and dropped, so that the last
+/// words reach it.
+pub const PARTING_BYTES: usize = 16 << 20;
+
+/// How long connections may take to end when the server ends.
+pub const STOP_WAIT: Duration = Duration::from_secs(3);
+
+/// How long it is waited for a peer on another machine that has hung up to object to its last answer.
+const OBJECTION_WAIT: Duration = Duration::from_millis(300);
+
+/// The largest piece in which input is read.
+const INPUT_PIECE_BYTES: usize = 64 * 1024;
+
+/// Frames are written together up to this many bytes.
+const WRITE_BYTES: usize = 256 * 1024;
+
+/// What serves one connection.
+pub struct Service<M, E> {
+    /// What speaks with the peer.
+    pub machine: M,
+    /// What stands behind it.
+    pub engine: E,
+    /// Is called when all that was sent has arrived, as far as can be known.
+    pub arrived: Box<dyn Fn() + Send + Sync>,
+    /// How long to rest after something was written. For debugging clients.
+    pub rest: Duration,
+}
+
+/// Accepts connections and serves each with what `make` gives, until `stop` is cancelled. All
+/// connections are over when this returns.
+pub async fn serve_tcp<M, E>(
+    listener: TcpListener,
+    make: impl Fn(SocketAddr) -> Service<M, E>,
+    stop: CancellationToken,
+) where
+    M: Machine + Send + 'static,
+    E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event> + Send + 'static,
+    M::Ask: Send,
+    M::Reply: Send,
+    M::Event: Send + Sync,
+{
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+                let (service, stop) = (make(peer), stop.clone());
+                connections.spawn(async move {
+                    serve_stream(stream, service, stop).await;
+                    drop(place);
+                });
+            }
+            Err(_) => sleep(ACCEPT_PAUSE).await,
+        }
+    }
+    drop(listener);
+    let all = async { while connections.join_next().await.is_some() {} };
+    // What has not ended by then is dropped.
+    let _ = timeout(STOP_WAIT, all).await;
+}
+
+/// Listens at `address`.
+pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}
+
+async fn serve_stream<M, E>(mut stream: TcpStream, service: Service<M, E>, stop: CancellationToken)
+where
+    M: Machine,
+    E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event>,
+{
+    // A request and its reply are one packet each; waiting for more would only be slow. A peer that
+    // vanished without a word is found out sooner or later.
+    let _ = stream.set_nodelay(true);
+    let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
+    let Service { machine, engine, arrived, rest } = service;
+    let (has_hung_up, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
+    // That the peer has hung up is seen behind all that it sent: who closes one side still wants answers.
+    let incoming = Incoming { chunks, hung_up: oneshot::channel().1 };
+    let (outgoing, outlet) = outgoing();
+    let is_written = {
+        let (from_peer, to_peer) = stream.split();
+        let mut reading = pin!(read(from_peer, input, &has_hung_up));
+        let mut writing = pin!(write(to_peer, outlet, rest, &written, || {
+            if !has_hung_up.load(Ordering::Relaxed) {
+                arrived();
+            }
+        }));
+        let mut serving = pin!(serve(machine, engine, incoming, outgoing, stop.cancelled()));
+        let (mut is_read, mut is_written) = (false, None);
+        loop {
+            // In this order, so that one waking is enough for a request and its reply.
+            tokio::select! {
+                biased;
+                () = &mut reading, if !is_read => is_read = true,
+                () = &mut serving => break,
+                done = &mut writing, if is_written.is_none() => is_written = Some(done),
+            }
+        }
+        while is_written.is_none() {
+            let before = written.load(Ordering::Relaxed);
+            match timeout(PARTING_WAIT, &mut writing).await {
+                Ok(done) => is_written = Some(done),
+                Err(_) if written.load(Ordering::Relaxed) > before => {}
+                Err(_) => is_written = Some(false),
+            }
+        }
+        is_written == Some(true)
+    };
+    if is_written {
+        part(stream, &has_hung_up, &arrived).await;
+    }
+}
+
+/// Passes on what arrives until the peer hangs up. A last line gets the newline it lacks.
+async fn read(mut from: ReadHalf<'_>, to: mpsc::Sender<Vec<u8>>, has_hung_up: &AtomicBool) {
+    let mut buffer = vec![0; INPUT_PIECE_BYTES];
+    let mut is_in_line = false;
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        let piece = buffer.get(..count).unwrap_or_default();
+        is_in_line = piece.last() != Some(&b'\n');
+        if to.send(piece.to_vec()).await.is_err() {
+            return;
+        }
+    }
+    has_hung_up.store(true, Ordering::Relaxed);
+    if is_in_line {
+        // Nobody is there to take it only if the connection is over.
+        let _ = to.send(b"\n".to_vec()).await;
+    }
+}
+
+/// Writes what is to be sent, and calls `on_empty` whenever all of it is gone. Tells whether it came to the
+/// end.
+async fn write(
+    mut to: WriteHalf<'_>,
+    mut outlet: Outlet,
+    rest: Duration,
+    written: &AtomicU64,
+    on_empty: impl Fn(),
+) -> bool {
+    while let Some(mut bytes) = outlet.next().await {
+        let mut is_all = false;
+        while bytes.len() < WRITE_BYTES {
+            let Some(frame) = outlet.try_next() else {
+                is_all = true;
+                break;
+            };
+            bytes.extend_from_slice(&frame);
+        }
+        let size = bytes.len();
+        if write_all(&mut to, &bytes, written).await.is_err() {
+            return false;
+        }
+        drop(bytes);
+        outlet.written(size);
+        // A peer that is gone has said so by now, if it is on this machine.
+        if is_all && to.as_ref().take_error().is_ok_and(|error| error.is_none()) {
+            on_empty();
+        }
+        if !rest.is_zero() {
+            sleep(rest).await;
+        }
+    }
+    true
+}
+
+async fn write_all(to: &mut WriteHalf<'_>, mut bytes: &[u8], written: &AtomicU64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let count = to.write(bytes).await?;
+        written.fetch_add(count as u64, Ordering::Relaxed);
+        bytes = bytes.get(count..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Says goodbye such that the last words arrive: a connection that is closed while something unread is in it
+/// takes them back.
+async fn part(mut stream: TcpStream, has_hung_up: &AtomicBool, arrived: &(dyn Fn() + Send + Sync)) {
+    if has_hung_up.load(Ordering::Relaxed) {
+        await_objection(&stream).await;
+        if stream.take_error().is_ok_and(|error| error.is_none()) {
+            arrived();
+        }
+        let _ = stream.shutdown().await;
+        return;
+    }
+    if stream.shutdown().await.is_err() {
+        return;
+    }
+    let mut buffer = vec![0; INPUT_PIECE_BYTES];
+    let drop_the_rest = async {
+        let mut dropped = 0;
+        while dropped < PARTING_BYTES
+            && let Ok(count @ 1..) = stream.read(&mut buffer).await
+        {
+            dropped += count;
+        }
+    };
+    let _ = timeout(PARTING_WAIT, drop_the_rest).await;
+}
+
+/// Gives a peer that has hung up the time to say that it takes nothing any more. Who only has no more to say
+/// looks just the same until something is sent to it.
+async fn await_objection(stream: &TcpStream) {
+    match stream.peer_addr() {
+        // The kernel has passed it on while we wrote.
+        Ok(peer) if peer.ip().is_loopback() => tokio::task::yield_now().await,
+        Ok(_) | Err(_) => sleep(OBJECTION_WAIT).await,
+    }
+}

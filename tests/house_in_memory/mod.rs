@@ -1,0 +1,112 @@
+//! A whole house for one play: a log in memory, the agents of the case's `parlor.toml`, and real
+//! tools. What the program itself decides (flags, folders, who goes on with which session) is left
+//! to the plays over the wire.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parlor_doors::Ticket;
+use parlor_doors::synaps::{Child, Model, SynapsMachine, Tool};
+use parlor_engine::{Agents, Guest, Means, MediaStore, Standing};
+use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
+use parlor_model::{Agent, LocalAgent, ScriptAgent};
+use parlor_testkit::Case;
+use parlor_tools::{Shell, Toolbox};
+use parlor_vocab::{AgentId, Birth, Choice, Seq, SessionId};
+
+/// A house, and what a child in it begins with.
+pub(crate) struct House {
+    house: Arc<parlor_engine::House>,
+    child: Child,
+}
+
+impl House {
+    /// The house that `case` asks for.
+    pub(crate) fn of(case: &Case) -> Result<Self, String> {
+        let configured = Configured::read(&case.home)?;
+        let clock = Arc::new(SystemClock);
+        let tools = Toolbox::standard(Shell::default());
+        let told = |tool: &dyn parlor_tools::Tool| Tool {
+            name: tool.name().to_owned(),
+            description: tool.description().to_owned(),
+            schema: tool.schema(),
+        };
+        let mut child = Child {
+            session: SessionId::parse("").map_err(|error| error.to_string())?,
+            head: Seq::START,
+            birth: Birth {
+                title: None,
+                door: "synaps".to_owned(),
+                folder: case.tmp.clone(),
+                choice: Choice::default(),
+                system: None,
+                forked_from: None,
+            },
+            default_model: configured.default.to_string(),
+            models: configured.models,
+            tools: tools.iter().map(|tool| told(&**tool)).collect(),
+        };
+        match case.args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            [] => {}
+            ["--model", model] => child.birth.choice = child.choice(model),
+            other => return Err(format!("only the program knows {other:?}: say `#! only wire`")),
+        }
+        let means = Means {
+            log: Arc::new(MemoryLog::new(Arc::clone(&clock) as _)),
+            agents: configured.agents,
+            media: MediaStore::open(&case.home).map_err(|error| error.to_string())?,
+            tools,
+            env: Arc::new([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+            clock: Arc::clone(&clock) as _,
+            ids: Arc::new(TimeOrderedIds::new(clock)),
+        };
+        Ok(Self { house: Arc::new(parlor_engine::House::new(means)), child })
+    }
+
+    /// A child with a session of its own, in front of the house.
+    pub(crate) async fn child(mut self) -> (SynapsMachine, Guest<Ticket>) {
+        self.child.session =
+            self.house.create(None, self.child.birth.clone()).await.expect("memory has room for a session");
+        self.child.head = Seq(1);
+        (SynapsMachine::new(self.child), Guest::new(self.house, Standing::Owner))
+    }
+}
+
+/// The agents of a `parlor.toml`, or the local one.
+struct Configured {
+    default: AgentId,
+    agents: Agents,
+    models: Vec<Model>,
+}
+
+impl Configured {
+    fn read(home: &Path) -> Result<Self, String> {
+        let file = home.join("parlor.toml");
+        let text = if file.exists() { std::fs::read_to_string(&file) } else { Ok(String::new()) };
+        let table: toml::Table =
+            toml::from_str(&text.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
+        let id = |name: &str| AgentId::parse(name).map_err(|error| error.to_string());
+        let default = id(table.get("default_agent").and_then(toml::Value::as_str).unwrap_or("local"))?;
+        let mut agents: Vec<(AgentId, Arc<dyn Agent>)> =
+            vec![(id("local")?, Arc::new(LocalAgent::default()))];
+        for (name, about) in table.get("agents").and_then(toml::Value::as_table).into_iter().flatten() {
+            let file = about.get("file").and_then(toml::Value::as_str).ok_or("an agent here has a file")?;
+            let shown = about.get("name").and_then(toml::Value::as_str).unwrap_or(name);
+            let agent = ScriptAgent::load(&home.join(file), shown).map_err(|error| error.to_string())?;
+            agents.push((id(name)?, Arc::new(agent)));
+        }
+        let model = |(id, agent): &(AgentId, Arc<dyn Agent>)| Model {
+            provider: "parlor".to_owned(),
+            id: id.to_string(),
+            name: agent.name().to_owned(),
+            agent: Some(id.clone()),
+        };
+        let mut models: Vec<Model> = agents.iter().map(model).collect();
+        models.sort_by(|a, b| a.id.cmp(&b.id));
+        let chosen = agents.iter().find(|(id, _)| *id == default).ok_or("no such default agent")?.1.clone();
+        let all = agents
+            .into_iter()
+            .fold(Agents::new(default.clone(), chosen), |all, (id, agent)| all.with(id, agent));
+        Ok(Self { default, agents: all, models })
+    }
+}

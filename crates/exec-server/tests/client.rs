@@ -26,7 +26,7 @@ async fn both_streams_and_the_exit_code_arrive() {
 async fn read_until(process: &mut ExecServerProcess, end: &str) {
     let mut shown = String::new();
     while !shown.ends_with(end) {
-        let output = process.next_output().await.unwrap().expect("more output");
+        let output = process.next_output().await.expect("the server lives").expect("more output");
         assert_eq!(output.stream, ExecOutputStream::Stdout);
         shown += &String::from_utf8_lossy(&output.bytes);
     }

@@ -57,8 +57,11 @@ pub async fn serve<M, E>(
     };
     tokio::pin!(stop, hung_up);
     connection.do_what_it_wants().await;
-    // What was said last is answered, if nothing but the answer is waited for.
-    while !connection.is_closed && !(has_ended && connection.machine.wants_frame()) {
+    while !connection.is_closed {
+        // What was said last is answered first, if nothing but the answer is waited for.
+        if has_ended && connection.machine.wants_frame() {
+            break;
+        }
         connection.serve_lines().await;
         let may_receive = connection.may_serve();
         let may_report = connection.outgoing.has_room_for_output();

@@ -11,14 +11,17 @@ pub mod conformance;
 mod error;
 mod heads;
 mod lease;
+mod media;
 mod memory;
 mod record;
 mod row;
 mod sqlite;
 mod system;
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
-use parlor_vocab::{Draft, Entry, Seq, SessionId};
+use parlor_vocab::{Draft, Entry, MediaId, Seq, SessionId};
 use tokio::sync::watch;
 
 pub use error::{Holder, LogError};
@@ -26,7 +29,8 @@ pub use lease::Lease;
 pub use memory::MemoryLog;
 pub use record::{Page, PageCursor, PageRequest, SessionRecord};
 pub use sqlite::{
-    BUSY_WAIT, Counts, FOLLOW_INTERVAL, GATHER_WAIT, MAX_BATCH, READ_CONNECTIONS, SqliteLog, WRITE_QUEUE_JOBS,
+    BUSY_WAIT, Counts, FOLLOW_INTERVAL, FRESH_BYTES, FRESH_EVENTS, GATHER_WAIT, MAX_BATCH, READ_CONNECTIONS,
+    RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT, SqliteLog, WRITE_QUEUE_JOBS,
 };
 pub use system::{SystemClock, TimeOrderedIds};
 
@@ -88,5 +92,24 @@ pub trait EventLog: Send + Sync {
 
     /// Deletes the leased session with its events and its record. The lease is lost with it. The
     /// id may be used anew; cursors into the old session mean nothing then.
+    ///
+    /// Its space is used by what is appended later; [`reclaim`](Self::reclaim) makes the store smaller.
     async fn delete(&self, lease: &Lease) -> Result<(), LogError>;
+
+    /// The stored files that any event of any session speaks of.
+    async fn referenced_media(&self) -> Result<BTreeSet<MediaId>, LogError>;
+
+    /// How many bytes the store takes on the disk. None, if it is not on a disk.
+    async fn size(&self) -> Result<u64, LogError>;
+
+    /// Gives the space of what was deleted back to the file system. Others append meanwhile.
+    async fn reclaim(&self) -> Result<Reclaimed, LogError>;
+}
+
+/// What [`EventLog::reclaim`] has given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reclaimed {
+    /// By how much the store became smaller. While somebody reads an older state of it, its files
+    /// are as large as before; they shrink when others write after that.
+    pub bytes: u64,
 }

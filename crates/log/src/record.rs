@@ -22,6 +22,8 @@ pub struct SessionRecord {
     /// How many messages its people and its agent have exchanged since the start or the last
     /// clearing. Compacting forgets none of them, and those of subagents are not among them.
     pub messages: u64,
+    /// How much its events take: the bytes of their ids and of what is stored of them.
+    pub bytes: u64,
     /// The run that is under way, as far as the log knows. Subagents run within it.
     pub running: Option<RunId>,
 }
@@ -38,18 +40,20 @@ impl SessionRecord {
             updated: Timestamp::default(),
             head: Seq::START,
             messages: 0,
+            bytes: 0,
             running: None,
         }
     }
 }
 
-/// What `record` becomes by its session's next event.
-pub(crate) fn apply(record: &mut SessionRecord, next: &Draft) {
+/// What `record` becomes by its session's next event, of which `stored` bytes are kept beside its id.
+pub(crate) fn apply(record: &mut SessionRecord, next: &Draft, stored: usize) {
     if record.head == Seq::START {
         record.created = next.at;
     }
     record.head = Seq(record.head.0 + 1);
     record.updated = next.at;
+    record.bytes += (next.id.as_str().len() + stored) as u64;
     match &next.event {
         SessionEvent::Created(birth) => {
             record.title.clone_from(&birth.title);
@@ -202,7 +206,7 @@ mod tests {
     fn after(events: Vec<SessionEvent>) -> SessionRecord {
         let mut record = SessionRecord::new(SessionId::parse("s").unwrap());
         for (event, at) in events.into_iter().zip(101..) {
-            apply(&mut record, &Draft { id: EventId::parse("e").unwrap(), at: Timestamp(at), event });
+            apply(&mut record, &Draft { id: EventId::parse("e").unwrap(), at: Timestamp(at), event }, 9);
         }
         record
     }
@@ -264,10 +268,11 @@ mod tests {
     }
 
     #[test]
-    fn every_event_moves_the_head_and_the_time() {
+    fn every_event_moves_the_head_and_the_time_and_adds_its_bytes() {
         let events = samples::all();
         let (count, record) = (events.len() as u64, after(events));
         assert_eq!((record.head, record.updated), (Seq(count), Timestamp(100 + count as i64)));
+        assert_eq!(record.bytes, 10 * count);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod append;
 mod follow;
 mod lease;
 mod records;
+mod space;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub use append::*;
 pub use follow::*;
 pub use lease::*;
 pub use records::*;
+pub use space::*;
 
 /// How long a case may take. None takes as long; it is there to end one that hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -57,6 +59,9 @@ macro_rules! conformance_tests {
             paging_lists_each_session_once
             paging_goes_on_while_sessions_are_updated
             a_deleted_session_is_gone_and_its_id_is_free
+            a_record_tells_how_much_the_events_take
+            media_is_referenced_as_long_as_a_session_speaks_of_it
+            reclaiming_takes_nothing_that_is_there
         }
     };
     ($house:expr; $($case:ident)*) => {

@@ -17,6 +17,7 @@ pub async fn a_record_tells_what_the_events_say(house: &dyn House) {
         created: Timestamp(10),
         updated: Timestamp(12),
         head: Seq(3),
+        bytes: 114,
         ..SessionRecord::new(session("s"))
     };
     for log in [&log, &other] {

@@ -10,7 +10,7 @@ mod run;
 pub(crate) mod samples;
 mod session;
 
-use parlor_vocab::{IdError, SessionEvent};
+use parlor_vocab::{IdError, RunId, SessionEvent};
 
 use session::EventRow;
 
@@ -44,10 +44,32 @@ pub(crate) fn encode(event: &SessionEvent) -> Row {
 }
 
 /// The event that was stored.
+#[cfg(test)]
 pub(crate) fn decode(version: i64, body: &str) -> Result<SessionEvent, RowError> {
-    match version {
-        VERSION => serde_json::from_str::<EventRow<'_>>(body)?.into_event(),
-        other => Err(RowError::Version(other)),
+    Decoder::default().decode(version, body)
+}
+
+/// Reads stored forms, one after another. Events of one run mostly stand together, and share its id.
+#[derive(Default)]
+pub(crate) struct Decoder {
+    run: Option<RunId>,
+}
+
+impl Decoder {
+    /// The event that was stored.
+    pub(crate) fn decode(&mut self, version: i64, body: &str) -> Result<SessionEvent, RowError> {
+        match version {
+            VERSION => serde_json::from_str::<EventRow<'_>>(body)?.into_event(self),
+            other => Err(RowError::Version(other)),
+        }
+    }
+
+    /// The id of the run that an event is about.
+    fn run(&mut self, id: &str) -> Result<RunId, IdError> {
+        if let Some(run) = self.run.as_ref().filter(|run| run.as_str() == id) {
+            return Ok(run.clone());
+        }
+        Ok(self.run.insert(RunId::parse(id)?).clone())
     }
 }
 

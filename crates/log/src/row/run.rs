@@ -16,7 +16,7 @@ pub(super) enum RunRow<'a> {
         agent: Text<'a>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<Text<'a>>,
-        input: InputRow<'a>,
+        input: Box<InputRow<'a>>,
         message: Text<'a>,
     },
     Steered {
@@ -250,7 +250,7 @@ impl<'a> From<&'a RunEvent> for RunRow<'a> {
                 parent: parent.as_ref().map(|id| text(id.as_str())),
                 agent: text(agent.as_str()),
                 model: some(model),
-                input: input.into(),
+                input: Box::new(input.into()),
                 message: text(message.as_str()),
             },
             RunEvent::Steered { text: said, message } => {

@@ -3,33 +3,34 @@
 use parlor_vocab::{Birth, MessageId, Queued, RunId, SessionEvent};
 use serde::{Deserialize, Serialize};
 
-use super::RowError;
 use super::parts::{ChoiceRow, FolderRow, ForkRow, InputRow, MessageRow, Text, some, text};
 use super::run::RunRow;
+use super::{Decoder, RowError};
 
+/// What is rare and large is boxed: a row is moved several times on its way, and most are small.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum EventRow<'a> {
     #[serde(borrow)]
-    Created(BirthRow<'a>),
+    Created(Box<BirthRow<'a>>),
     Renamed {
         title: Text<'a>,
     },
-    Chosen(ChoiceRow<'a>),
+    Chosen(Box<ChoiceRow<'a>>),
     Queued {
         run: Text<'a>,
-        input: InputRow<'a>,
+        input: Box<InputRow<'a>>,
     },
     Unqueued {
         runs: Vec<Text<'a>>,
     },
     Cleared,
     Compacted {
-        summary: MessageRow<'a>,
+        summary: Box<MessageRow<'a>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept_from: Option<Text<'a>>,
     },
-    MessageAdded(MessageRow<'a>),
+    MessageAdded(Box<MessageRow<'a>>),
     Run {
         run: Text<'a>,
         sequence: u64,
@@ -38,7 +39,7 @@ pub(super) enum EventRow<'a> {
 }
 
 impl EventRow<'_> {
-    pub(super) fn into_event(self) -> Result<SessionEvent, RowError> {
+    pub(super) fn into_event(self, decoder: &mut Decoder) -> Result<SessionEvent, RowError> {
         Ok(match self {
             Self::Created(birth) => SessionEvent::Created(birth.into_birth()?),
             Self::Renamed { title } => SessionEvent::Renamed { title: title.into_owned() },
@@ -57,7 +58,7 @@ impl EventRow<'_> {
             }
             Self::MessageAdded(message) => SessionEvent::MessageAdded(message.into_message()?),
             Self::Run { run, sequence, event } => {
-                SessionEvent::Run { run: RunId::parse(&run)?, sequence, event: event.into_event()? }
+                SessionEvent::Run { run: decoder.run(&run)?, sequence, event: event.into_event()? }
             }
         })
     }
@@ -66,21 +67,21 @@ impl EventRow<'_> {
 impl<'a> From<&'a SessionEvent> for EventRow<'a> {
     fn from(event: &'a SessionEvent) -> Self {
         match event {
-            SessionEvent::Created(birth) => Self::Created(birth.into()),
+            SessionEvent::Created(birth) => Self::Created(Box::new(birth.into())),
             SessionEvent::Renamed { title } => Self::Renamed { title: text(title) },
-            SessionEvent::Chosen(choice) => Self::Chosen(choice.into()),
+            SessionEvent::Chosen(choice) => Self::Chosen(Box::new(choice.into())),
             SessionEvent::Queued(Queued { run, input }) => {
-                Self::Queued { run: text(run.as_str()), input: input.into() }
+                Self::Queued { run: text(run.as_str()), input: Box::new(input.into()) }
             }
             SessionEvent::Unqueued { runs } => {
                 Self::Unqueued { runs: runs.iter().map(|run| text(run.as_str())).collect() }
             }
             SessionEvent::Cleared => Self::Cleared,
             SessionEvent::Compacted { summary, kept_from } => Self::Compacted {
-                summary: summary.into(),
+                summary: Box::new(summary.into()),
                 kept_from: kept_from.as_ref().map(|id| text(id.as_str())),
             },
-            SessionEvent::MessageAdded(message) => Self::MessageAdded(message.into()),
+            SessionEvent::MessageAdded(message) => Self::MessageAdded(Box::new(message.into())),
             SessionEvent::Run { run, sequence, event } => {
                 Self::Run { run: text(run.as_str()), sequence: *sequence, event: event.into() }
             }

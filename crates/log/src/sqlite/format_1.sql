@@ -9,6 +9,7 @@ CREATE TABLE sessions (
     updated INTEGER NOT NULL,
     head INTEGER NOT NULL,
     messages INTEGER NOT NULL,
+    bytes INTEGER NOT NULL,
     running TEXT
 ) STRICT;
 CREATE INDEX sessions_by_update ON sessions (updated, id);
@@ -22,6 +23,24 @@ CREATE TABLE events (
     version INTEGER NOT NULL,
     body TEXT NOT NULL
 ) STRICT;
+
+-- The latest events of all sessions, in the order in which they came; see fresh.rs. What a session
+-- has here comes after all that it has in events.
+CREATE TABLE fresh (
+    number INTEGER PRIMARY KEY,
+    place INTEGER NOT NULL UNIQUE,
+    id TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+
+-- Which stored files the events of a session speak of.
+CREATE TABLE media (
+    session INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    PRIMARY KEY (session, id)
+) STRICT, WITHOUT ROWID;
 
 -- Who may write which session. The holder is a file in holders/; pid and since are for people.
 CREATE TABLE leases (

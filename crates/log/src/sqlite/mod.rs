@@ -6,13 +6,19 @@
 //! one sleeping thread, or none.
 
 mod fault;
+mod fresh;
 mod holder;
+mod ledger;
 mod queue;
 mod read;
+mod reclaim;
+mod replay;
 mod schema;
+mod statements;
 mod work;
 mod writer;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,16 +26,19 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::{Clock, Draft, Entry, Seq, SessionId};
+use parlor_vocab::{Clock, Draft, Entry, MediaId, Seq, SessionId};
 use rusqlite::Connection;
 use tokio::sync::watch;
 
 use self::queue::Queue;
 use self::read::Readers;
-use self::work::{Done, Work};
+use self::work::{Done, NewEvent, Work};
 use crate::heads::Heads;
 use crate::lease::{Keeper, Token};
-use crate::{EventLog, Lease, LogError, Page, PageRequest, SessionRecord};
+use crate::{EventLog, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord};
+
+pub use self::fresh::{FRESH_BYTES, FRESH_EVENTS};
+pub use self::reclaim::{RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT};
 
 /// How long the database may be kept busy by other processes before one of ours gives up.
 pub const BUSY_WAIT: Duration = Duration::from_secs(10);
@@ -168,15 +177,21 @@ impl Keeper for Shared {
 impl EventLog for SqliteLog {
     async fn append(&self, lease: &Lease, after: Seq, new: &[Draft]) -> Result<Seq, LogError> {
         let (session, token) = self.fenced(lease)?;
-        match self.write(Work::Append { session, token, after, new: new.to_vec() }).await? {
+        let new = new.iter().map(NewEvent::of).collect();
+        match self.write(Work::Append { session, token, after, new }).await? {
             Done::Appended(head) => Ok(head),
-            Done::Leased(_) | Done::Released | Done::Deleted => unreachable!("an append was asked for"),
+            Done::Leased(_) | Done::Released | Done::Deleted | Done::Reclaimed(_) => {
+                unreachable!("an append was asked for")
+            }
         }
     }
 
     async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
-        let of = of.clone();
-        self.0.readers.with(move |connection, path| read::entries(connection, path, &of, after, max)).await
+        let (of, readers) = (of.clone(), Arc::clone(&self.0.readers));
+        let read = move |connection: &Connection, path: &Path| {
+            replay::entries(&readers, connection, path, &of, after, max)
+        };
+        self.0.readers.with(read).await
     }
 
     fn head(&self, of: &SessionId) -> watch::Receiver<Seq> {
@@ -200,7 +215,9 @@ impl EventLog for SqliteLog {
     async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError> {
         match self.write(Work::Acquire { session: session.clone() }).await? {
             Done::Leased(lease) => Ok(lease),
-            Done::Appended(_) | Done::Released | Done::Deleted => unreachable!("a lease was asked for"),
+            Done::Appended(_) | Done::Released | Done::Deleted | Done::Reclaimed(_) => {
+                unreachable!("a lease was asked for")
+            }
         }
     }
 
@@ -214,5 +231,29 @@ impl EventLog for SqliteLog {
     async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
         let (session, token) = self.fenced(lease)?;
         self.write(Work::Delete { session, token }).await.map(|_| ())
+    }
+    async fn referenced_media(&self) -> Result<BTreeSet<MediaId>, LogError> {
+        self.0.readers.with(read::media).await
+    }
+
+    async fn size(&self) -> Result<u64, LogError> {
+        self.0.readers.with(|_, path| reclaim::size(path)).await
+    }
+
+    async fn reclaim(&self) -> Result<Reclaimed, LogError> {
+        let mut reclaimed = Reclaimed::default();
+        // One after another through the queue: appends come in between.
+        while let Done::Reclaimed(freed) = self.write(Work::Reclaim).await? {
+            reclaimed.bytes += freed.bytes;
+            if !freed.more {
+                break;
+            }
+        }
+        for _ in 0..SHRINK_TRIES {
+            if self.0.readers.with(|_, path| reclaim::shrink(path)).await? {
+                break;
+            }
+        }
+        Ok(reclaimed)
     }
 }

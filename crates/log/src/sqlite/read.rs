@@ -1,17 +1,20 @@
 //! Reading, on connections of its own: readers and the writer do not wait for each other.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use parlor_vocab::{Entry, EventId, Seq, SessionId, Timestamp};
-use rusqlite::{Connection, OptionalExtension, params};
+use parlor_vocab::{MediaId, SessionId};
+use rusqlite::types::Type;
+use rusqlite::{Connection, Error, OptionalExtension, params};
 use tokio::sync::Semaphore;
 
 use super::READ_CONNECTIONS;
 use super::fault::fault;
 use super::schema::connect;
 use super::work::{RECORD, record_from};
-use crate::{LogError, Page, PageRequest, READ_BYTES, SessionRecord, row};
+use crate::{LogError, Page, PageRequest, SessionRecord};
 
 /// The connections that read. Opened when they are needed, then kept.
 pub(super) struct Readers {
@@ -48,6 +51,25 @@ impl Readers {
         }
     }
 
+    /// Has `job` read on another thread and connection meanwhile, if there is one to spare.
+    pub(super) fn lend<T: Send + 'static>(
+        self: &Arc<Self>,
+        job: impl FnOnce(&Connection) -> T + Send + 'static,
+    ) -> Option<Receiver<T>> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok()?;
+        let readers = Arc::clone(self);
+        let (answer, receiver) = sync_channel(1);
+        tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            if let Ok(connection) = readers.connection() {
+                // Nobody waits for it who has done without.
+                let _ = answer.send(job(&connection));
+                readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            }
+        });
+        Some(receiver)
+    }
+
     fn connection(&self) -> Result<Connection, LogError> {
         if let Some(connection) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(connection);
@@ -59,56 +81,17 @@ impl Readers {
     }
 }
 
-/// Events of a session. See [`EventLog::read`](crate::EventLog::read).
-pub(super) fn entries(
-    connection: &Connection,
-    path: &Path,
-    of: &SessionId,
-    after: Seq,
-    max: usize,
-) -> Result<Vec<Entry>, LogError> {
-    let failed = |error| fault(path, error);
-    let after = i64::from(u32::try_from(after.0).unwrap_or(u32::MAX));
-    let limit = i64::try_from(max).unwrap_or(i64::MAX);
-    // One statement, hence one moment: a key that is looked up first could be another session's
-    // by the time it is used.
-    let mut statement = connection
-        .prepare(
-            "SELECT e.place & 0xffffffff, e.id, e.at, e.version, e.body FROM sessions AS s
-             JOIN events AS e ON e.place > (s.key << 32) + ?2 AND e.place < (s.key + 1) << 32
-             WHERE s.id = ?1 ORDER BY e.place LIMIT ?3",
-        )
-        .map_err(failed)?;
-    let mut rows = statement.query(params![of.as_str(), after, limit]).map_err(failed)?;
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut bytes = 0;
-    while let Some(row) = rows.next().map_err(failed)? {
-        let text = |index| row.get_ref(index).and_then(|value| Ok(value.as_str()?));
-        let seq = Seq(row.get::<_, i64>(0).map_err(failed)? as u64);
-        let body = text(4).map_err(failed)?;
-        let event = row::decode(row.get(3).map_err(failed)?, body);
-        let id = EventId::parse(text(1).map_err(failed)?).map_err(row::RowError::from);
-        match event.and_then(|event| Ok((event, id?))) {
-            Ok((event, id)) => {
-                let at = Timestamp(row.get(2).map_err(failed)?);
-                entries.push(Entry { seq, id, at, event });
-            }
-            // What stands before it is worth having; the next call meets it first.
-            Err(_) if !entries.is_empty() => return Ok(entries),
-            Err(error) => {
-                let (session, reason) = (of.clone(), error.to_string());
-                return Err(LogError::Unreadable { session, seq, reason });
-            }
-        }
-        bytes += body.len();
-        if bytes > READ_BYTES {
-            return Ok(entries);
-        }
-    }
-    if entries.is_empty() {
-        record(connection, path, of)?;
-    }
-    Ok(entries)
+/// The stored files that any session speaks of.
+pub(super) fn media(connection: &Connection, path: &Path) -> Result<BTreeSet<MediaId>, LogError> {
+    let read = || {
+        let mut statement = connection.prepare("SELECT DISTINCT id FROM media")?;
+        let ids = statement.query_map([], |row| {
+            let id = MediaId::parse(row.get_ref(0)?.as_str()?);
+            id.map_err(|error| Error::FromSqlConversionFailure(0, Type::Text, Box::new(error)))
+        })?;
+        ids.collect::<rusqlite::Result<_>>()
+    };
+    read().map_err(|error| fault(path, error))
 }
 
 /// The record of a session.

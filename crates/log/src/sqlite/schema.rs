@@ -70,8 +70,11 @@ fn private(database: &Path) -> io::Result<()> {
 }
 
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
-    // Only has an effect before the first table: space of deleted sessions can be given back.
-    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    // Only has an effect on a new database, where space of deleted sessions can be given back then. On
+    // any other it would be a write, for which a full disk has no room.
+    if connection.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0))? == 0 {
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES)

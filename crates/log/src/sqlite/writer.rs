@@ -10,12 +10,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parlor_vocab::{Seq, SessionId};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 
 use super::fault::fault;
 use super::holder::Presence;
+use super::ledger::{Ledger, Outcomes};
 use super::queue::Job;
-use super::work::{Asker, Done, Statements, Trouble, Work, Written};
+use super::work::{Asker, Done, Work, Written};
 use super::{FOLLOW_INTERVAL, Shared};
 use crate::LogError;
 use crate::lease::{Lease, Token};
@@ -25,7 +26,7 @@ pub(super) fn run(shared: &Arc<Shared>, connection: &Connection) {
     let mut writer = Writer {
         shared,
         connection,
-        statements: None,
+        ledger: None,
         presence: None,
         tokens: 0,
         held: HashMap::new(),
@@ -50,8 +51,8 @@ pub(super) fn run(shared: &Arc<Shared>, connection: &Connection) {
 struct Writer<'c> {
     shared: &'c Arc<Shared>,
     connection: &'c Connection,
-    /// Parsed with the first work, since that can fail.
-    statements: Option<Statements<'c>>,
+    /// Made with the first work, since that can fail.
+    ledger: Option<Ledger<'c>>,
     /// Made with the first lease.
     presence: Option<Presence>,
     tokens: u64,
@@ -69,8 +70,6 @@ struct Writer<'c> {
     /// What SQLite calls the state of the database at that time.
     seen: Option<i64>,
 }
-
-type Attempt = Vec<Result<Written, LogError>>;
 
 impl Writer<'_> {
     /// How long it may sleep.
@@ -95,73 +94,63 @@ impl Writer<'_> {
         for (job, outcome) in jobs.into_iter().zip(outcomes) {
             lost |= self.settle(job, outcome);
         }
+        // Nobody waits for this; what fails is tried again after the next work.
+        let _ = self.ledger.as_mut().map(Ledger::tidy);
         lost
     }
 
     /// Tries to do all of `works` in one transaction. Each can be refused without harm to the
     /// others; an error means that nothing was written.
-    fn attempt(&mut self, works: &[&Work]) -> Result<Attempt, LogError> {
+    fn attempt(&mut self, works: &[&Work]) -> Result<Outcomes, LogError> {
         let wants_lease = works.iter().any(|work| matches!(work, Work::Acquire { .. }));
         if wants_lease && self.presence.is_none() {
             self.presence = Some(Presence::create(&self.shared.files.holders)?);
         }
         let failed = |error| fault(&self.shared.files.database, error);
-        let statements = match &mut self.statements {
-            Some(statements) => statements,
-            none => none.insert(Statements::new(self.connection).map_err(failed)?),
+        let ledger = match &mut self.ledger {
+            Some(ledger) => ledger,
+            none => none.insert(Ledger::new(self.connection).map_err(failed)?),
         };
-        let tried = transact(statements, works, |tokens| Asker {
+        let outcomes = ledger.transact(works, |number| Asker {
             holders: &self.shared.files.holders,
             // Without leases there is no lease to be checked that a name could fit.
             name: self.presence.as_ref().map_or("", Presence::name),
             now: self.shared.clock.now(),
-            next_token: Token(self.tokens + tokens + 1),
+            next_token: Token(self.tokens + number + 1),
         });
-        match tried {
-            Ok(outcomes) => {
-                self.tokens += works.len() as u64;
-                self.shared.commits.fetch_add(1, Ordering::Relaxed);
-                Ok(outcomes)
-            }
-            Err(error) => {
-                // SQLite ends some failed transactions itself, and then there is none to end.
-                if !self.connection.is_autocommit() {
-                    let _ = statements.rollback.execute([]);
-                }
-                Err(failed(error))
-            }
-        }
+        let outcomes = outcomes.map_err(failed)?;
+        self.tokens += works.len() as u64;
+        self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(outcomes)
     }
 
     /// The job is durable or refused: tells all who are concerned. Returns whether a lease is gone.
     fn settle(&mut self, job: Job, outcome: Result<Written, LogError>) -> bool {
-        let session = job.work.session();
         let mut lost = false;
         let done = match outcome {
-            Ok(Written::Appended(head)) => {
+            Ok(Written::Appended(session, head)) => {
                 self.shared.appends.fetch_add(1, Ordering::Relaxed);
-                self.shared.heads.moved(session, head);
+                self.shared.heads.moved(&session, head);
                 Ok(Done::Appended(head))
             }
-            Ok(Written::Leased(token)) => {
+            Ok(Written::Leased(session, token)) => {
                 self.held.insert(session.clone(), token);
                 let keeper = Arc::<Shared>::clone(self.shared);
                 // If nobody waits for it any more, dropping it gives it back.
-                Ok(Done::Leased(Lease::new(session.clone(), token, keeper)))
+                Ok(Done::Leased(Lease::new(session, token, keeper)))
             }
-            Ok(Written::Released) => {
-                if let Work::Release { token, .. } = &job.work {
-                    lost = self.forget(session, *token);
-                }
+            Ok(Written::Released(session, token)) => {
+                lost = self.forget(&session, token);
                 Ok(Done::Released)
             }
-            Ok(Written::Deleted) => {
-                lost = self.held.remove(session).is_some();
-                self.shared.heads.moved(session, Seq::START);
+            Ok(Written::Deleted(session)) => {
+                lost = self.held.remove(&session).is_some();
+                self.shared.heads.moved(&session, Seq::START);
                 Ok(Done::Deleted)
             }
+            Ok(Written::Reclaimed(freed)) => Ok(Done::Reclaimed(freed)),
             Err(error) => {
-                if let (LogError::NotHeld { .. }, Work::Append { token, .. }) = (&error, &job.work) {
+                if let (LogError::NotHeld { session }, Work::Append { token, .. }) = (&error, &job.work) {
                     lost = self.forget(session, *token);
                 }
                 Err(error)
@@ -199,16 +188,15 @@ impl Writer<'_> {
     }
 
     fn compare(&mut self, foreign: &[(SessionId, Seq)], newcomers: bool) -> rusqlite::Result<Option<i64>> {
-        let statements = match &mut self.statements {
-            Some(statements) => statements,
-            none => none.insert(Statements::new(self.connection)?),
+        let ledger = match &mut self.ledger {
+            Some(ledger) => ledger,
+            none => none.insert(Ledger::new(self.connection)?),
         };
         // First the state, then the heads: what comes in between is seen as a change next time.
-        let state = statements.data_version.query_row([], |row| row.get(0))?;
+        let state = ledger.data_version()?;
         if newcomers || self.seen != Some(state) {
             for (session, known) in foreign {
-                let head = statements.head.query_row([session.as_str()], |row| row.get::<_, i64>(0));
-                let head = head.optional()?.map_or(Seq::START, |head| Seq(head as u64));
+                let head = ledger.head(session)?;
                 if head != *known {
                     self.shared.heads.moved(session, head);
                 }
@@ -218,25 +206,6 @@ impl Writer<'_> {
     }
 }
 
-/// One transaction. Not rolled back if it fails.
-fn transact<'a>(
-    statements: &mut Statements<'_>,
-    works: &[&Work],
-    asker: impl Fn(u64) -> Asker<'a>,
-) -> rusqlite::Result<Attempt> {
-    statements.begin.execute([])?;
-    let mut outcomes = Vec::with_capacity(works.len());
-    for (work, number) in works.iter().zip(0..) {
-        outcomes.push(match statements.perform(work, &asker(number)) {
-            Ok(written) => Ok(written),
-            Err(Trouble::Refused(error)) => Err(error),
-            Err(Trouble::Broken(error)) => return Err(error),
-        });
-    }
-    statements.commit.execute([])?;
-    Ok(outcomes)
-}
-
-fn only(mut outcomes: Attempt) -> Result<Written, LogError> {
+fn only(mut outcomes: Outcomes) -> Result<Written, LogError> {
     outcomes.pop().expect("one work has one outcome")
 }

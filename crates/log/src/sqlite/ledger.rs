@@ -1,0 +1,242 @@
+//! The database as the writer uses it: how each work is done within a transaction.
+//!
+//! Whatever is refused is refused before anything of it is written, so a refusal needs no
+//! rollback and leaves the others in the transaction alone.
+
+use std::collections::HashMap;
+
+use parlor_vocab::{AgentId, RunId, Seq, SessionId, Timestamp};
+use rusqlite::{Connection, Error, OptionalExtension, params};
+
+use super::fresh::{self, FRESH_EVENTS};
+use super::statements::Statements;
+use super::work::{Asker, NewEvent, SPAN, Trouble, Work, Written, record_from};
+use super::{holder, reclaim};
+use crate::lease::Token;
+use crate::media::media_of;
+use crate::record::apply;
+use crate::{Holder, LogError, SessionRecord};
+
+/// What came of each work of a transaction.
+pub(super) type Outcomes = Vec<Result<Written, LogError>>;
+
+/// The writer's connection, with its statements and what it knows without asking.
+pub(super) struct Ledger<'c> {
+    connection: &'c Connection,
+    statements: Statements<'c>,
+    /// Sessions that are held here and were appended to, as they stand in the database. True until
+    /// another connection writes, of which SQLite tells, or a transaction fails.
+    known: HashMap<SessionId, Known>,
+    /// What SQLite calls the state of the database in which this was true.
+    known_at: Option<i64>,
+    /// How many events are fresh, at most.
+    fresh: usize,
+}
+
+/// A session that is held here.
+struct Known {
+    token: Token,
+    record: SessionRecord,
+    /// Absent until its first event.
+    key: Option<i64>,
+}
+
+impl<'c> Ledger<'c> {
+    pub(super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+        let statements = Statements::new(connection)?;
+        Ok(Self { connection, statements, known: HashMap::new(), known_at: None, fresh: 0 })
+    }
+
+    /// Does all works in one transaction. Each can be refused without harm to the others; an error
+    /// means that nothing was written. The asker depends on the number of a work, from zero on.
+    pub(super) fn transact<'a>(
+        &mut self,
+        works: &[&Work],
+        asker: impl Fn(u64) -> Asker<'a>,
+    ) -> rusqlite::Result<Outcomes> {
+        self.begun(|ledger| {
+            let perform = |(work, number): (&&Work, u64)| match ledger.perform(work, &asker(number)) {
+                Ok(written) => Ok(Ok(written)),
+                Err(Trouble::Refused(error)) => Ok(Err(error)),
+                Err(Trouble::Broken(error)) => Err(error),
+            };
+            works.iter().zip(0..).map(perform).collect()
+        })
+    }
+
+    /// Moves fresh events to their places, if there are many.
+    pub(super) fn tidy(&mut self) -> rusqlite::Result<()> {
+        if self.fresh < FRESH_EVENTS {
+            return Ok(());
+        }
+        self.begun(|ledger| fresh::settle_all(&mut ledger.statements))?;
+        self.fresh = 0;
+        Ok(())
+    }
+
+    /// What SQLite calls the state of the database: another number if others have written.
+    pub(super) fn data_version(&mut self) -> rusqlite::Result<i64> {
+        self.statements.data_version.query_row([], |row| row.get(0))
+    }
+
+    /// Where a session stands.
+    pub(super) fn head(&mut self, session: &SessionId) -> rusqlite::Result<Seq> {
+        let head = self.statements.head.query_row([session.as_str()], |row| row.get::<_, i64>(0));
+        Ok(head.optional()?.map_or(Seq::START, |head| Seq(head as u64)))
+    }
+
+    /// One transaction, all or none.
+    fn begun<T>(&mut self, work: impl FnOnce(&mut Self) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        let done = self.statements.begin.execute([]).and_then(|_| {
+            let state = self.data_version()?;
+            if self.known_at != Some(state) {
+                self.known.clear();
+                self.known_at = Some(state);
+            }
+            let done = work(self)?;
+            self.statements.commit.execute([])?;
+            Ok(done)
+        });
+        if done.is_err() {
+            self.known.clear();
+            // SQLite ends some failed transactions itself, and then there is none to end.
+            if !self.connection.is_autocommit() {
+                let _ = self.statements.rollback.execute([]);
+            }
+        }
+        done
+    }
+
+    fn perform(&mut self, work: &Work, asker: &Asker<'_>) -> Result<Written, Trouble> {
+        match work {
+            Work::Append { session, token, after, new } => self.append(session, *token, *after, new, asker),
+            Work::Acquire { session } => self.acquire(session, asker),
+            Work::Release { session, token } => {
+                if self.known.get(session).is_some_and(|known| known.token == *token) {
+                    self.known.remove(session);
+                }
+                let lease = params![session.as_str(), asker.name, token.0 as i64];
+                self.statements.delete_lease.execute(lease)?;
+                Ok(Written::Released(session.clone(), *token))
+            }
+            Work::Delete { session, token } => self.delete(session, *token, asker),
+            Work::Reclaim => Ok(Written::Reclaimed(reclaim::step(self.connection)?)),
+        }
+    }
+
+    fn append(
+        &mut self,
+        session: &SessionId,
+        token: Token,
+        after: Seq,
+        new: &[NewEvent],
+        asker: &Asker<'_>,
+    ) -> Result<Written, Trouble> {
+        self.learn(session, token, asker)?;
+        let Self { statements, known, fresh, .. } = self;
+        let Known { record, key, .. } = known.get_mut(session).expect("it was just learnt");
+        if record.head != after {
+            return Err(Trouble::Refused(LogError::Conflict { head: record.head }));
+        }
+        if new.is_empty() {
+            return Ok(Written::Appended(session.clone(), after));
+        }
+        if record.head.0 + new.len() as u64 >= SPAN as u64 {
+            return Err(Trouble::Broken(Error::IntegralValueOutOfRange(0, SPAN)));
+        }
+        // From here on a failure is the transaction's, and then nothing is known any more.
+        for NewEvent { draft, row } in new {
+            apply(record, draft, row.body.len());
+        }
+        let key = *key.insert(put_record(statements, record, *key)?);
+        let number = fresh::insert(statements, key, after.0 as i64 + 1, new)?;
+        *fresh = number.unwrap_or(*fresh);
+        for id in new.iter().flat_map(|event| media_of(&event.draft.event)) {
+            statements.insert_media.execute(params![key, id.as_str()])?;
+        }
+        Ok(Written::Appended(session.clone(), record.head))
+    }
+
+    /// Makes sure that the session is known. Refused if the lease does not hold.
+    fn learn(&mut self, session: &SessionId, token: Token, asker: &Asker<'_>) -> Result<(), Trouble> {
+        if self.known.get(session).is_some_and(|known| known.token == token) {
+            return Ok(());
+        }
+        let Statements { holds, record, .. } = &mut self.statements;
+        if !holds.exists(params![session.as_str(), asker.name, token.0 as i64])? {
+            return Err(Trouble::Refused(LogError::NotHeld { session: session.clone() }));
+        }
+        let found = record.query_row([session.as_str()], |row| Ok((record_from(row)?, row.get("key")?)));
+        let (record, key) = match found.optional()? {
+            Some((record, key)) => (record, Some(key)),
+            None => (SessionRecord::new(session.clone()), None),
+        };
+        self.known.insert(session.clone(), Known { token, record, key });
+        Ok(())
+    }
+
+    fn acquire(&mut self, session: &SessionId, asker: &Asker<'_>) -> Result<Written, Trouble> {
+        let found = self
+            .statements
+            .lease
+            .query_row([session.as_str()], |row| {
+                let holder: String = row.get(0)?;
+                Ok((holder, Holder { pid: row.get(1)?, since: Timestamp(row.get(2)?) }))
+            })
+            .optional()?;
+        if let Some((holder, by)) = found {
+            let alive =
+                holder == asker.name || holder::lives(asker.holders, &holder).map_err(Trouble::Refused)?;
+            if alive {
+                return Err(Trouble::Refused(LogError::Held { session: session.clone(), by }));
+            }
+        }
+        let token = asker.next_token;
+        let pid = std::process::id();
+        let values = params![session.as_str(), asker.name, token.0 as i64, pid, asker.now.0];
+        self.statements.insert_lease.execute(values)?;
+        Ok(Written::Leased(session.clone(), token))
+    }
+
+    fn delete(&mut self, session: &SessionId, token: Token, asker: &Asker<'_>) -> Result<Written, Trouble> {
+        self.learn(session, token, asker)?;
+        let known = self.known.remove(session).expect("it was just learnt");
+        let Some(key) = known.key else {
+            return Err(Trouble::Refused(LogError::UnknownSession(session.clone())));
+        };
+        let statements = &mut self.statements;
+        let places = [key * SPAN, (key + 1) * SPAN];
+        statements.delete_events.execute(places)?;
+        statements.delete_fresh.execute(places)?;
+        statements.delete_media.execute([key])?;
+        statements.delete_record.execute([key])?;
+        statements.delete_lease.execute(params![session.as_str(), asker.name, token.0 as i64])?;
+        Ok(Written::Deleted(session.clone()))
+    }
+}
+
+/// Writes a session's record, the first time without a key. Returns its key.
+fn put_record(
+    statements: &mut Statements<'_>,
+    record: &SessionRecord,
+    key: Option<i64>,
+) -> rusqlite::Result<i64> {
+    let statement = if key.is_some() { &mut statements.update_record } else { &mut statements.insert_record };
+    let values = params![
+        key,
+        record.id.as_str(),
+        record.title,
+        record.door,
+        record.agent.as_ref().map(AgentId::as_str),
+        record.created.0,
+        record.updated.0,
+        record.head.0 as i64,
+        record.messages as i64,
+        record.bytes as i64,
+        record.running.as_ref().map(RunId::as_str),
+    ];
+    match key {
+        Some(key) => statement.execute(values).map(|_| key),
+        None => statement.insert(values),
+    }
+}

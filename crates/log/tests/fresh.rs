@@ -1,0 +1,142 @@
+//! Events that are not at their places yet: bounded, in order, and not to be told from others.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parlor_log::{EventLog, FRESH_BYTES, FRESH_EVENTS, MAX_BATCH, SqliteLog};
+use parlor_vocab::Seq;
+
+use common::{database, draft, open, session, texts};
+
+fn count(home: &Path, table: &str) -> usize {
+    let sql = format!("SELECT count(*) FROM {table}");
+    database(home).query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap() as usize
+}
+
+fn numbered(range: std::ops::Range<usize>) -> Vec<parlor_vocab::Draft> {
+    range.map(|number| draft(number.to_string())).collect()
+}
+
+/// Appends events in small portions, up to `end`.
+async fn grow(log: &SqliteLog, name: &str, portion: usize, end: usize) {
+    let lease = log.acquire(&session(name)).await.unwrap();
+    let mut head = 0;
+    while head < end {
+        let next = (head + portion).min(end);
+        log.append(&lease, Seq(head as u64), &numbered(head..next)).await.unwrap();
+        head = next;
+    }
+    log.release(lease).await.unwrap();
+}
+
+#[tokio::test]
+async fn fresh_events_are_moved_when_there_are_many() {
+    let home = tempfile::tempdir().unwrap();
+    let log = Arc::new(open(home.path()).unwrap());
+    let mut tasks = tokio::task::JoinSet::new();
+    let (sessions, each) = (8, FRESH_EVENTS / 2);
+    for number in 0..sessions {
+        let log = Arc::clone(&log);
+        tasks.spawn(async move { grow(&log, &format!("s{number}"), 16, each).await });
+    }
+    tasks.join_all().await;
+    // The last to be moved were moved after the last answer; this comes after that.
+    log.acquire(&session("after")).await.unwrap();
+    let fresh = count(home.path(), "fresh");
+    assert!(fresh < FRESH_EVENTS + 16 * MAX_BATCH, "{fresh}");
+    assert_eq!(fresh + count(home.path(), "events"), sessions * each);
+    assert!(count(home.path(), "events") >= sessions * each - FRESH_EVENTS - 16 * MAX_BATCH);
+    for number in 0..sessions {
+        let texts = texts(&log, &format!("s{number}")).await;
+        assert!(texts.iter().zip(0..each).all(|(text, number)| *text == number.to_string()));
+        assert_eq!(texts.len(), each);
+    }
+}
+
+#[tokio::test]
+async fn a_large_append_goes_to_its_place_behind_what_was_there() {
+    let home = tempfile::tempdir().unwrap();
+    let log = open(home.path()).unwrap();
+    let (s, t) = (log.acquire(&session("s")).await.unwrap(), log.acquire(&session("t")).await.unwrap());
+    let large = draft("x".repeat(FRESH_BYTES));
+    for (lease, after, new, at_their_places) in [
+        (&s, 0, draft("a"), 0),
+        (&t, 0, draft("b"), 0),
+        (&s, 1, large.clone(), 2),
+        (&s, 2, draft("c"), 2),
+        (&t, 1, draft("d"), 2),
+        (&s, 3, large.clone(), 4),
+    ] {
+        log.append(lease, Seq(after), &[new]).await.unwrap();
+        assert_eq!(count(home.path(), "events"), at_their_places);
+    }
+    let lengths = |texts: Vec<String>| texts.iter().map(String::len).collect::<Vec<_>>();
+    assert_eq!(lengths(texts(&log, "s").await), [1, FRESH_BYTES, 1, FRESH_BYTES]);
+    assert_eq!(texts(&log, "t").await, ["b", "d"]);
+}
+
+#[tokio::test]
+async fn a_reading_goes_from_one_table_to_the_other_at_any_place() {
+    let home = tempfile::tempdir().unwrap();
+    let log = open(home.path()).unwrap();
+    let lease = log.acquire(&session("s")).await.unwrap();
+    log.append(&lease, Seq::START, &[draft("x".repeat(FRESH_BYTES)), draft("b")]).await.unwrap();
+    log.append(&lease, Seq(2), &numbered(2..5)).await.unwrap();
+    assert_eq!((count(home.path(), "events"), count(home.path(), "fresh")), (2, 3));
+    for after in 0..7 {
+        for max in 0..7 {
+            let read = log.read(&session("s"), Seq(after), max).await.unwrap();
+            let places: Vec<u64> = read.iter().map(|entry| entry.seq.0).collect();
+            assert_eq!(places, (after + 1..=5).take(max).collect::<Vec<_>>());
+        }
+    }
+    log.delete(&lease).await.unwrap();
+    assert_eq!((count(home.path(), "events"), count(home.path(), "fresh")), (0, 0));
+}
+
+/// Long enough for two to read it, in pages of all sizes, while a third reads something else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_session_is_read_whole_and_in_order() {
+    let home = tempfile::tempdir().unwrap();
+    let log = Arc::new(open(home.path()).unwrap());
+    let end = 3 * FRESH_EVENTS + 77;
+    grow(&log, "long", 999, end).await;
+    grow(&log, "other", 7, 70).await;
+    for page in [1000, 1024, 1025, 5000, usize::MAX] {
+        let other = Arc::clone(&log);
+        let beside = tokio::spawn(async move { texts(&other, "other").await.len() });
+        let (mut cursor, mut read) = (Seq::START, Vec::new());
+        loop {
+            let entries = log.read(&session("long"), cursor, page).await.unwrap();
+            let Some(last) = entries.last() else { break };
+            assert!(entries.len() <= page);
+            cursor = last.seq;
+            read.extend(entries.into_iter().map(|entry| (entry.seq.0 as usize, entry.event)));
+        }
+        let expected: Vec<_> = numbered(0..end).into_iter().map(|draft| draft.event).zip(1..).collect();
+        assert!(read.into_iter().eq(expected.into_iter().map(|(event, seq)| (seq, event))), "{page}");
+        assert_eq!(beside.await.unwrap(), 70);
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_ends_a_long_reading_there() {
+    let home = tempfile::tempdir().unwrap();
+    let log = open(home.path()).unwrap();
+    let end = 3 * FRESH_EVENTS;
+    grow(&log, "long", end, end).await;
+    let bad = 2 * FRESH_EVENTS as u64;
+    let sql = format!("UPDATE events SET version = 9 WHERE place & 0xffffffff = {bad}");
+    assert_eq!(database(home.path()).execute(&sql, []).unwrap(), 1);
+    let entries = log.read(&session("long"), Seq::START, usize::MAX).await.unwrap();
+    assert_eq!(entries.last().unwrap().seq, Seq(bad - 1));
+    assert_eq!(entries.len() as u64, bad - 1);
+    assert!(log.read(&session("long"), Seq(bad - 1), usize::MAX).await.is_err());
+    assert_eq!(
+        log.read(&session("long"), Seq(bad), usize::MAX).await.unwrap().len() as u64,
+        end as u64 - bad
+    );
+}

@@ -1,0 +1,100 @@
+//! Frames without what differs from run to run and from machine to machine.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+/// Remembers which names stand for what.
+pub(crate) struct Plain {
+    /// In the order in which they were seen.
+    sessions: Vec<String>,
+    /// The message that makes a turn fail.
+    failing: String,
+    folder: String,
+    /// The model that is used if none is chosen.
+    model: Option<String>,
+}
+
+impl Plain {
+    pub(crate) fn new(failing: &str, folder: &Path) -> Self {
+        let folder = folder.display().to_string();
+        Self { sessions: Vec::new(), failing: failing.to_owned(), folder, model: None }
+    }
+
+    /// The session that was seen first.
+    pub(crate) fn first_session(&self) -> &str {
+        self.sessions.first().map_or("", String::as_str)
+    }
+
+    /// `frame` as one line, its members in alphabetical order.
+    pub(crate) fn frame(&mut self, mut frame: Value) -> String {
+        if frame["type"] == "ready" && self.model.is_none() {
+            self.model = frame["model"].as_str().map(str::to_owned);
+        }
+        self.value("", &mut frame);
+        frame.to_string()
+    }
+
+    fn value(&mut self, name: &str, value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                members.iter_mut().for_each(|(name, value)| self.value(name, value));
+                // What failed a turn has names that are made up on the spot.
+                if name == "outcome" && members.contains_key("correlation_id") {
+                    members.insert("correlation_id".to_owned(), json!("CORRELATION"));
+                    members.insert("code".to_owned(), json!("CODE"));
+                }
+            }
+            Value::Array(items) if ["models", "tools"].contains(&name) => *value = shape(items),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.value(name, item)),
+            Value::String(text) => *value = Value::String(self.text(name, text)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn text(&mut self, name: &str, text: &str) -> String {
+        if name == "session_id" {
+            let at = self.sessions.iter().position(|known| known == text).unwrap_or_else(|| {
+                self.sessions.push(text.to_owned());
+                self.sessions.len() - 1
+            });
+            return format!("SESSION {}", at + 1);
+        }
+        if name == "model" && self.model.as_deref() == Some(text) {
+            return "MODEL".to_owned();
+        }
+        if name == "delta" {
+            return "DELTA".to_owned();
+        }
+        if text == self.failing {
+            return "PROMPT".to_owned();
+        }
+        if text == "no luck" || text.starts_with("Auth error") {
+            return "FAILURE".to_owned();
+        }
+        text.replace(&self.folder, "DIR")
+    }
+}
+
+/// Of a list whose entries are each program's own, which members the entries have.
+fn shape(items: &[Value]) -> Value {
+    let mut names: Vec<&String> = items.iter().filter_map(Value::as_object).flat_map(Map::keys).collect();
+    names.sort();
+    names.dedup();
+    json!(names)
+}
+
+#[test]
+fn what_is_made_up_has_a_name() {
+    let mut plain = Plain::new("/fail no luck", Path::new("/tmp/x"));
+    let ready = json!({"type": "ready", "session_id": "a", "model": "m", "protocol_version": 1});
+    let line = r#"{"model":"MODEL","protocol_version":1,"session_id":"SESSION 1","type":"ready"}"#;
+    assert_eq!(plain.frame(ready), line);
+    let other = json!({"session_id": "b", "model": "other", "messages": [{"content": "/fail no luck"}],
+        "message": "in /tmp/x/y", "error": "no luck"});
+    let line = r#"{"error":"FAILURE","message":"in DIR/y","messages":[{"content":"PROMPT"}],"model":"other","session_id":"SESSION 2"}"#;
+    assert_eq!(plain.frame(other), line);
+    assert_eq!(plain.frame(json!({"tools": [{"b": 1, "a": 2}, {"c": 3}]})), r#"{"tools":["a","b","c"]}"#);
+    assert_eq!(plain.frame(json!({"delta": "anything"})), r#"{"delta":"DELTA"}"#);
+    assert_eq!(plain.first_session(), "a");
+}

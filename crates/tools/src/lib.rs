@@ -32,8 +32,8 @@ pub use progress::{PROGRESS_BYTES, Progress, ProgressReader, progress};
 pub use ruby::{Interpreter, RUBY_TEXT_BYTES, Ruby};
 pub use shell::{
     BACKGROUND_BYTES, BACKGROUND_KEPT, BACKGROUND_READ_BYTES, BACKGROUND_RUNNING, BACKGROUND_WAIT_MAX,
-    COMMAND_BYTES, LIVE_BYTES, Processes, SHELL_OUTPUT_BYTES, SHELL_TIMEOUT, SHELL_TIMEOUT_MAX, Shell,
-    Shells, Status,
+    COMMAND_BYTES, LIVE_BYTES, Processes, SHELL_OUTPUT_BYTES, SHELL_TIMEOUT, SHELL_TIMEOUT_MAX, STOP_GRACE,
+    Shell, Shells, Status,
 };
 pub use tool::{Context, Image, Output, Tool};
 pub use toolbox::Toolbox;

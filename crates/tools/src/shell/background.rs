@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use parlor_process::{Instance, News, Process, Report, TERMINATE_GRACE, WriteId, Written, spawn};
+use parlor_process::{Instance, News, Process, Report, WriteId, Written, spawn};
 use parlor_vocab::{Ending, Failure, StartProcess, Stdio};
 use tokio::sync::{mpsc, watch};
 
 use crate::code::{LIMIT_REACHED, NOT_FOUND, TOOL_ERROR, failure};
 use crate::shell::journal::{Journal, Page};
-use crate::shell::{REPORTS, not_started};
+use crate::shell::{REPORTS, STOP_GRACE, not_started};
 
 /// How many background processes of one session may run at once.
 pub const BACKGROUND_RUNNING: usize = 16;
@@ -69,11 +69,11 @@ impl Shells {
     }
 
     /// Ends all processes with all that they have started, and waits until they are gone: at most a
-    /// little longer than [`TERMINATE_GRACE`], as for one.
+    /// little longer than [`STOP_GRACE`], as for one.
     pub async fn end_all(&self) {
         let entries: Vec<Arc<Entry>> = self.inner.lock().entries.values().cloned().collect();
         for entry in &entries {
-            entry.process.terminate(TERMINATE_GRACE);
+            entry.process.terminate(STOP_GRACE);
         }
         for entry in entries {
             entry.ended().await;
@@ -130,7 +130,7 @@ impl State {
 impl Drop for Inner {
     fn drop(&mut self) {
         for entry in self.lock().entries.values() {
-            entry.process.terminate(TERMINATE_GRACE);
+            entry.process.terminate(STOP_GRACE);
         }
     }
 }
@@ -203,7 +203,7 @@ impl Entry {
 
     /// Ends the process with all that it has started. Says whether it was alive, and how it ended.
     pub(super) async fn stop(&self) -> (bool, Option<Ending>) {
-        let was_running = self.process.terminate(TERMINATE_GRACE);
+        let was_running = self.process.terminate(STOP_GRACE);
         (was_running, self.ended().await)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parlor_process::{Instance, News, Process, TERMINATE_GRACE, spawn};
+use parlor_process::{Instance, News, Process, spawn};
 use parlor_vocab::{Ending, Failure, StartProcess, Stdio};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -11,7 +11,7 @@ use crate::code::{CANCELLED, TIMEOUT, failure};
 use crate::progress::Progress;
 use crate::shell::capture::Capture;
 use crate::shell::letters::Letters;
-use crate::shell::{REPORTS, ending_in_words, not_started};
+use crate::shell::{REPORTS, STOP_GRACE, ending_in_words, not_started};
 use crate::tool::{Context, Output};
 
 /// How much output of one command is shown live. What follows is in the result, up to its own limit.
@@ -39,11 +39,11 @@ pub(super) async fn run(
             biased;
             () = context.cancel.cancelled(), if told.is_none() => {
                 told = Some(Told::Cancelled);
-                process.0.terminate(TERMINATE_GRACE);
+                process.0.terminate(STOP_GRACE);
             }
             () = sleep_until(deadline), if told.is_none() => {
                 told = Some(Told::TimedOut);
-                process.0.terminate(TERMINATE_GRACE);
+                process.0.terminate(STOP_GRACE);
             }
             () = context.progress.room(), if live.waits && told.is_none() => live.waits = false,
             report = reports.recv(), if !live.waits || told.is_some() => match report.map(|report| report.news) {
@@ -105,7 +105,7 @@ struct EndWhenDropped(Process);
 
 impl Drop for EndWhenDropped {
     fn drop(&mut self) {
-        self.0.terminate(TERMINATE_GRACE);
+        self.0.terminate(STOP_GRACE);
     }
 }
 

@@ -15,10 +15,16 @@ pub use foreground::LIVE_BYTES;
 pub use journal::{BACKGROUND_BYTES, BACKGROUND_READ_BYTES};
 pub use processes::{BACKGROUND_WAIT_MAX, Processes};
 
+use std::time::Duration;
+
 use parlor_process::SpawnError;
 use parlor_vocab::{Ending, Failure};
 
 use crate::code::{LIMIT_REACHED, NOT_FOUND, TOOL_ERROR, failure, in_words, invalid};
+
+/// How long a command that is stopped, or whose session ends, may take before it is killed. Short
+/// enough that a program which is told to end is gone within a second, commands and all.
+pub const STOP_GRACE: Duration = Duration::from_millis(500);
 
 /// How many reports of a process may wait. A few pieces: the process waits when they are full.
 const REPORTS: usize = 4;

@@ -1,16 +1,20 @@
-//! Measures parlor beside its peer and beside the limit of the machine, in one run.
+//! Measures parlor beside its peers and beside the limit of the machine, in one run.
 //!
-//! `make bench` builds everything, installs the peer and calls this with the two programs. The
-//! figures of one table come from one run, alternating between the three, so that what else the
-//! machine does meets all of them.
+//! `make bench` builds everything, installs the peers and calls this with the programs. The
+//! figures of one table come from one run, alternating between those that are compared, so that what
+//! else the machine does meets all of them.
 #![expect(clippy::disallowed_methods, reason = "a benchmark starts programs and reads the clock itself")]
 
+mod house;
+mod log;
 mod measure;
 mod report;
 mod server;
+mod supex;
+mod synaps;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
@@ -19,22 +23,57 @@ use crate::server::{Dialect, Program};
 /// The argument under which this program is its own child and writes bytes.
 const PRODUCE: &str = "produce";
 
+/// The argument under which only the Supex door is measured, which needs no peer.
+const SUPEX: &str = "supex";
+
+/// The argument under which only sessions and their log are measured, which need no peer.
+const LOG: &str = "log";
+
+/// The argument under which this program is its own child and holds idle sessions.
+const IDLE: &str = "idle";
+
+/// Where databases are made: beside the programs, on a disk like that of a user.
+const PLACE: &str = "target/bench";
+
 fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
-    match (args.next().as_deref(), args.next(), args.next()) {
-        (Some(PRODUCE), Some(bytes), None) => produce(bytes.parse()?),
-        (Some(parlor), Some(peer), Some(results)) => {
+    match (args.next().as_deref(), args.next(), args.next(), args.next()) {
+        (Some(PRODUCE), Some(bytes), None, None) => produce(bytes.parse()?),
+        (Some(SUPEX), Some(parlor), None, None) => {
+            print(&supex::table(&supex::measure(&absolute(&parlor)?)?));
+            Ok(())
+        }
+        (Some(IDLE), Some(folder), None, None) => {
+            print(&house::idle(&PathBuf::from(folder))?.to_string());
+            Ok(())
+        }
+        (Some(LOG), Some(parlor), None, None) => {
+            print(&sessions(&absolute(&parlor)?)?);
+            Ok(())
+        }
+        (Some(parlor), Some(peer), Some(synaps), Some(results)) => {
+            let children = synaps::measure(&absolute(parlor)?, &absolute(&synaps)?)?;
             let parlor = Program { path: absolute(parlor)?, args: &["stdio", "exec"], dialect: Dialect::V0 };
             let peer = Program {
                 path: absolute(&peer)?,
                 args: &["exec-server", "--listen", "stdio"],
                 dialect: Dialect::Today,
             };
-            let table = report::exec_table(&measure::exec(&parlor, &peer)?);
-            print_and_keep(&table, &PathBuf::from(results))
+            let exec = report::exec_table(&measure::exec(&parlor, &peer)?);
+            let workshop = supex::table(&supex::measure(&parlor.path)?);
+            let sessions = sessions(&parlor.path)?;
+            let tables = format!("{exec}\n{sessions}\n{}\n{workshop}", synaps::table(&children));
+            print_and_keep(&tables, &PathBuf::from(results))
         }
-        _ => bail!("usage: parlor-bench PARLOR PEER RESULTS.md"),
+        _ => bail!("usage: parlor-bench PARLOR CODEX SYNAPS RESULTS.md, or parlor-bench log|supex PARLOR"),
     }
+}
+
+/// The tables of sessions and their log.
+fn sessions(parlor: &Path) -> anyhow::Result<String> {
+    let place = Path::new(PLACE);
+    let (log, costs) = (log::measure(place)?, house::measure(parlor, IDLE, place)?);
+    Ok(format!("{}\n{}", log::table(&log), house::table(&costs)))
 }
 
 fn absolute(path: &str) -> anyhow::Result<PathBuf> {
@@ -42,9 +81,13 @@ fn absolute(path: &str) -> anyhow::Result<PathBuf> {
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what this program is for")]
-fn print_and_keep(table: &str, results: &std::path::Path) -> anyhow::Result<()> {
-    println!("{table}");
-    std::fs::write(results, report::page(table)?)
+fn print(tables: &str) {
+    println!("{tables}");
+}
+
+fn print_and_keep(tables: &str, results: &std::path::Path) -> anyhow::Result<()> {
+    print(tables);
+    std::fs::write(results, report::page(tables)?)
         .with_context(|| format!("cannot write {}", results.display()))
 }
 

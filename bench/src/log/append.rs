@@ -1,0 +1,118 @@
+//! Durable appends per second.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::slice;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parlor_log::{EventLog, Lease, SqliteLog, SystemClock};
+use parlor_vocab::{Draft, Seq, SessionId};
+use tokio::task::JoinSet;
+
+use super::bare::{self, Row};
+use super::{answer, median, runtime};
+
+/// How many sessions append at the same time, each one event after another.
+pub(crate) const APPENDERS: [usize; 3] = [1, 8, 64];
+
+/// How often each is measured.
+const ROUNDS: usize = 15;
+
+/// How many rows one at a time write in a round.
+const ROWS: usize = 120;
+
+/// How many events each session appends in a round, for as many sessions as [`APPENDERS`] has.
+const EVENTS: [u64; 3] = [120, 60, 60];
+
+/// Rows or events per second, the medians of all rounds.
+pub(crate) struct Appends {
+    /// A row's bytes into a file, then a flush of the disk.
+    pub(crate) disk: f64,
+    /// A row into SQLite, then a commit.
+    pub(crate) bare: f64,
+    /// The log, for as many sessions as [`APPENDERS`] has.
+    pub(crate) parlor: [f64; 3],
+}
+
+pub(super) fn measure(folder: &Path) -> anyhow::Result<Appends> {
+    let home = folder.join("append");
+    let runtime = runtime()?;
+    let log = Arc::new(SqliteLog::open(&home, Arc::new(SystemClock))?);
+    let most = APPENDERS.into_iter().max().unwrap_or(1);
+    let mut sessions = runtime.block_on(open(&log, most))?;
+    let rows = bare::stored(&home.join("parlor.db"), ROWS)?;
+    let bare = bare::open(&folder.join("bare.db"))?;
+    let mut file = File::create(folder.join("flushed"))?;
+
+    let (mut disk, mut singly, mut parlor) = (Vec::new(), Vec::new(), [const { Vec::new() }; 3]);
+    for round in 0..ROUNDS {
+        disk.push(rate(ROWS, || flush_each(&mut file, &rows))?);
+        let first = i64::try_from(round * ROWS)?;
+        singly.push(rate(ROWS, || bare::write(&bare, first, &rows))?);
+        for ((appenders, events), rates) in APPENDERS.into_iter().zip(EVENTS).zip(&mut parlor) {
+            let total = appenders * usize::try_from(events)?;
+            let new: Arc<[Draft]> = (0..events).map(answer).collect();
+            let appending = append(&log, &mut sessions, appenders, new);
+            rates.push(rate(total, || runtime.block_on(appending))?);
+        }
+    }
+    Ok(Appends { disk: median(disk), bare: median(singly), parlor: parlor.map(median) })
+}
+
+/// A session that is written, with its head.
+struct Session {
+    lease: Lease,
+    head: Seq,
+}
+
+/// Each with the events that the rows of the others are copied from.
+async fn open(log: &SqliteLog, count: usize) -> anyhow::Result<Vec<Session>> {
+    let mut sessions = Vec::new();
+    for number in 0..count {
+        let lease = log.acquire(&SessionId::parse(&format!("session {number}"))?).await?;
+        let new: Vec<_> = (0..ROWS as u64).map(answer).collect();
+        let head = log.append(&lease, Seq::START, &new).await?;
+        sessions.push(Session { lease, head });
+    }
+    Ok(sessions)
+}
+
+/// As actors do it: each session is a task, which waits for its own event before the next.
+async fn append(
+    log: &Arc<SqliteLog>,
+    sessions: &mut Vec<Session>,
+    count: usize,
+    new: Arc<[Draft]>,
+) -> anyhow::Result<()> {
+    let mut tasks = JoinSet::new();
+    for mut session in sessions.drain(..count) {
+        let (log, new) = (Arc::clone(log), Arc::clone(&new));
+        tasks.spawn(async move {
+            for event in &*new {
+                session.head = log.append(&session.lease, session.head, slice::from_ref(event)).await?;
+            }
+            anyhow::Ok(session)
+        });
+    }
+    while let Some(session) = tasks.join_next().await {
+        sessions.push(session??);
+    }
+    Ok(())
+}
+
+fn flush_each(file: &mut File, rows: &[Row]) -> anyhow::Result<()> {
+    for row in rows {
+        file.write_all(row.body.as_bytes())?;
+        file.sync_data()?;
+    }
+    Ok(())
+}
+
+/// How many of `count` things were done in a second.
+fn rate(count: usize, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
+    let begun = Instant::now();
+    work()?;
+    Ok(count as f64 / begun.elapsed().as_secs_f64())
+}

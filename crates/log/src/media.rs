@@ -21,10 +21,9 @@ pub(crate) fn media_of(event: &SessionEvent) -> impl Iterator<Item = &MediaId> {
 
 fn of_run(event: &RunEvent) -> &[Media] {
     match event {
-        RunEvent::Started { input, .. } => &input.media,
+        RunEvent::Started { input, .. } | RunEvent::Steered { input, .. } => &input.media,
         RunEvent::MessageCompleted { media, .. } => media,
-        RunEvent::Steered { .. }
-        | RunEvent::MessageStarted { .. }
+        RunEvent::MessageStarted { .. }
         | RunEvent::StepStarted { .. }
         | RunEvent::StepUpdated { .. }
         | RunEvent::StepCompleted { .. }

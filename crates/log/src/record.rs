@@ -1,6 +1,6 @@
 //! A line about each session: what a list shows of it. Follows from the events alone.
 
-use parlor_vocab::{AgentId, Draft, RunEnding, RunEvent, RunId, Seq, SessionEvent, SessionId, Timestamp};
+use parlor_vocab::{AgentId, Draft, RunEvent, RunId, Seq, SessionEvent, SessionId, Timestamp};
 
 /// What is known of a session without reading its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,10 +84,7 @@ fn apply_run(record: &mut SessionRecord, run: &RunId, event: &RunEvent) {
     }
     match event {
         RunEvent::Steered { .. } | RunEvent::MessageCompleted { .. } => record.messages += 1,
-        RunEvent::Ended { ending, .. } => {
-            record.running = None;
-            record.messages += u64::from(matches!(ending, RunEnding::Stopped { .. }));
-        }
+        RunEvent::Ended { .. } => record.running = None,
         RunEvent::Started { .. }
         | RunEvent::MessageStarted { .. }
         | RunEvent::StepStarted { .. }
@@ -176,7 +173,7 @@ impl std::fmt::Display for PageCursor {
 mod tests {
     use super::*;
     use crate::row::samples;
-    use parlor_vocab::{Birth, Choice, EventId, Failure, Input, MessageId};
+    use parlor_vocab::{Birth, Choice, EventId, Failure, Input, MessageId, RunEnding};
 
     fn run(name: &str) -> RunId {
         RunId::parse(name).unwrap()
@@ -258,11 +255,11 @@ mod tests {
 
     #[test]
     fn what_people_and_agent_say_is_counted_until_it_is_cleared() {
-        let steered = RunEvent::Steered { text: String::new(), message: message("m") };
+        let steered = RunEvent::Steered { input: Input::default(), message: message("m") };
         let stopped = RunEnding::Stopped { reason: String::new(), message: message("m") };
         let mut events =
             vec![of("r", started(None)), of("r", steered), of("r", said()), of("r", ended(stopped))];
-        assert_eq!(after(events.clone()).messages, 4);
+        assert_eq!(after(events.clone()).messages, 3);
         events.push(SessionEvent::Cleared);
         assert_eq!(after(events).messages, 0);
     }

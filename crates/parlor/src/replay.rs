@@ -111,7 +111,7 @@ fn chosen(choice: &Choice) -> String {
 fn run_line(event: &RunEvent) -> String {
     match event {
         RunEvent::Started { agent, input, .. } => format!("run of {agent}: {}", input.text),
-        RunEvent::Steered { text, .. } => format!("steered: {text}"),
+        RunEvent::Steered { input, .. } => format!("steered: {}", input.text),
         RunEvent::MessageStarted { .. } => "message begins".to_owned(),
         RunEvent::MessageCompleted { text, .. } => format!("message: {text}"),
         RunEvent::StepStarted { step, title, .. } => format!("{step} begins: {title}"),

@@ -105,7 +105,7 @@ pub enum RunEvent {
     /// Text joined the running turn.
     Steered {
         /// What was said.
-        text: String,
+        input: Input,
         /// The message that holds it.
         message: MessageId,
     },

@@ -93,10 +93,11 @@ impl Session {
             (Some(_), WhenBusy::Enqueue) => self.enqueue(input, ids),
             (Some(active), WhenBusy::Steer) => {
                 let message = MessageId::generate(ids.next());
-                let event = RunEvent::Steered { text: input.text.clone(), message };
+                let text = input.text.clone();
+                let event = RunEvent::Steered { input, message };
                 Ok(Decision {
                     events: self.numbered(active, vec![event]),
-                    effects: vec![Effect::Hear(active.clone(), input.text)],
+                    effects: vec![Effect::Hear(active.clone(), text)],
                     reply: SessionReply::Steered(active.clone()),
                 })
             }

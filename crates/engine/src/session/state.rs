@@ -141,9 +141,10 @@ impl Session {
                     self.say(Message { id: message.clone(), role: Role::User, text, media });
                 }
             }
-            RunEvent::Steered { text, message } => {
-                let (id, text) = (message.clone(), text.clone());
-                self.say(Message { id, role: Role::User, text, media: Vec::new() });
+            RunEvent::Steered { input, message } => {
+                self.remember(input.key.as_deref(), run);
+                let (id, text, media) = (message.clone(), input.text.clone(), input.media.clone());
+                self.say(Message { id, role: Role::User, text, media });
             }
             RunEvent::StepStarted { step, .. } => open.steps.push(step.clone()),
             RunEvent::StepCompleted { step, .. } | RunEvent::StepFailed { step, .. } => {

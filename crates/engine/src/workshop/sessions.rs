@@ -106,10 +106,9 @@ mod tests {
     }
 
     fn begin(sessions: &Sessions, pid: Option<u64>) -> String {
-        match sessions.begin(pid) {
-            WorkshopReply::ConsoleOpened { session } => session,
-            other => panic!("{other:?}"),
-        }
+        let reply = sessions.begin(pid);
+        let WorkshopReply::ConsoleOpened { session } = reply else { panic!("{reply:?}") };
+        session
     }
 
     #[test]

@@ -80,6 +80,14 @@ async fn inputs_wait_join_or_are_turned_down() {
     let steered = talk.house.ask(&talk.session, says("left please", WhenBusy::Steer)).await;
     assert_eq!(steered, Ok(SessionReply::Steered(first.clone())));
     talk.until(|seen| matches!(seen, Seen::Delta { text, .. } if text.contains("left please"))).await;
+    let keyed = Input { text: "once".to_owned(), key: Some("k".to_owned()), ..Input::default() };
+    let keyed = SessionCommand::Send { input: keyed, when_busy: WhenBusy::Steer };
+    let steered = talk.house.ask(&talk.session, keyed.clone()).await;
+    assert_eq!(steered, Ok(SessionReply::Steered(first.clone())));
+    let head = talk.house.view(&talk.session).await.unwrap().head();
+    let again = talk.house.ask(&talk.session, keyed).await;
+    assert_eq!(again, Ok(SessionReply::Started(first.clone())), "a known key gives its run");
+    assert_eq!(talk.house.view(&talk.session).await.unwrap().head(), head, "and says nothing twice");
     talk.house.ask(&talk.session, SessionCommand::Stop { run: None, reason: None }).await.unwrap();
     let (_, ended) = talk.end_of(&first).await;
     assert!(matches!(ended, RunEnding::Stopped { .. }));

@@ -20,7 +20,7 @@ pub(super) enum RunRow<'a> {
         message: Text<'a>,
     },
     Steered {
-        text: Text<'a>,
+        input: Box<InputRow<'a>>,
         message: Text<'a>,
     },
     MessageStarted {
@@ -156,8 +156,8 @@ impl RunRow<'_> {
                 input: input.into_input()?,
                 message: MessageId::parse(&message)?,
             },
-            Self::Steered { text, message } => {
-                RunEvent::Steered { text: own(text), message: MessageId::parse(&message)? }
+            Self::Steered { input, message } => {
+                RunEvent::Steered { input: input.into_input()?, message: MessageId::parse(&message)? }
             }
             Self::MessageStarted { message } => {
                 RunEvent::MessageStarted { message: MessageId::parse(&message)? }
@@ -253,8 +253,8 @@ impl<'a> From<&'a RunEvent> for RunRow<'a> {
                 input: Box::new(input.into()),
                 message: text(message.as_str()),
             },
-            RunEvent::Steered { text: said, message } => {
-                Self::Steered { text: text(said), message: text(message.as_str()) }
+            RunEvent::Steered { input, message } => {
+                Self::Steered { input: Box::new(input.into()), message: text(message.as_str()) }
             }
             RunEvent::MessageStarted { message } => Self::MessageStarted { message: text(message.as_str()) },
             RunEvent::MessageCompleted { message, text: said, media } => Self::MessageCompleted {

@@ -78,7 +78,7 @@ pub(crate) fn all() -> Vec<SessionEvent> {
     let of_run = vec![
         started(Some(child.clone()), Some(t("m")), input),
         started(None, None, Input::default()),
-        RunEvent::Steered { text: t("no"), message: message.clone() },
+        RunEvent::Steered { input: Input { text: t("no"), ..Input::default() }, message: message.clone() },
         RunEvent::MessageStarted { message: message.clone() },
         RunEvent::MessageCompleted { message: message.clone(), text: t("x"), media: vec![media] },
         RunEvent::MessageCompleted { message: message.clone(), text: t(""), media: vec![] },
@@ -253,7 +253,9 @@ impl Refill {
                 input: self.input(input),
                 message: message(),
             },
-            RunEvent::Steered { .. } => RunEvent::Steered { text, message: message() },
+            RunEvent::Steered { input, .. } => {
+                RunEvent::Steered { input: self.input(input), message: message() }
+            }
             RunEvent::MessageStarted { .. } => RunEvent::MessageStarted { message: message() },
             RunEvent::MessageCompleted { media, .. } => {
                 RunEvent::MessageCompleted { message: message(), text, media: self.media(media) }

@@ -45,7 +45,8 @@ pub(super) fn entries(
         origin: if shared { view.origin().map_err(failed)? } else { None },
         after: i64::from(u32::try_from(after.0).unwrap_or(u32::MAX)),
         count,
-        taken: AtomicUsize::new(0),
+        // The first is ours: without it, the others are worth nothing.
+        taken: AtomicUsize::new(1),
         bytes: AtomicUsize::new(0),
     });
     let second = if shared {
@@ -54,7 +55,7 @@ pub(super) fn entries(
     } else {
         None
     };
-    let mut parts = reading.work(&view).map_err(failed)?;
+    let mut parts = reading.work(0, &view).map_err(failed)?;
     if parts.len() < reading.begun()
         && let Some(second) = second
     {
@@ -133,25 +134,32 @@ impl Reading {
         self.taken.load(Ordering::Acquire).min(self.parts())
     }
 
-    /// Reads parts until there are none left, or enough was read.
-    fn work(&self, view: &View<'_>) -> rusqlite::Result<Vec<Part>> {
+    /// The number of a part that nobody has, if there is one.
+    fn take(&self) -> usize {
+        self.taken.fetch_add(1, Ordering::AcqRel)
+    }
+
+    /// Reads parts from the one of that number on, until there are none left or enough was read.
+    fn work(&self, mut number: usize, view: &View<'_>) -> rusqlite::Result<Vec<Part>> {
         let mut parts = Vec::new();
         let mut decoder = Decoder::default();
-        while self.bytes.load(Ordering::Relaxed) <= READ_BYTES {
-            let number = self.taken.fetch_add(1, Ordering::AcqRel);
-            if number >= self.parts() {
+        while number < self.parts() {
+            let part = self.part(number, view, &mut decoder)?;
+            let whole = matches!(part.end, End::Whole);
+            parts.push(part);
+            if !whole {
                 break;
             }
-            parts.push(self.part(number, view, &mut decoder)?);
+            number = self.take();
         }
         Ok(parts)
     }
 
-    /// Does the same from another connection; nothing, if another session is to be seen from there.
+    /// Does the same from another connection, for what is left; nothing, if another session is to be seen from there.
     fn help(&self, connection: &Connection) -> Vec<Part> {
         let work = || {
             let Some(view) = View::open(connection, &self.session)? else { return Ok(Vec::new()) };
-            if view.origin()? == self.origin { self.work(&view) } else { Ok(Vec::new()) }
+            if view.origin()? == self.origin { self.work(self.take(), &view) } else { Ok(Vec::new()) }
         };
         work().unwrap_or_else(|_: rusqlite::Error| Vec::new())
     }

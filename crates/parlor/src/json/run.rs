@@ -27,7 +27,7 @@ pub(super) enum Body<'a> {
         message: &'a str,
     },
     Steered {
-        text: &'a str,
+        input: Input<'a>,
         message: &'a str,
     },
     MessageStarted {
@@ -136,8 +136,8 @@ pub(super) fn body(event: &RunEvent) -> (&'static str, Body<'_>) {
                 message: message.as_str(),
             },
         ),
-        RunEvent::Steered { text, message } => {
-            ("run.steered", Body::Steered { text, message: message.as_str() })
+        RunEvent::Steered { input, message } => {
+            ("run.steered", Body::Steered { input: input.into(), message: message.as_str() })
         }
         RunEvent::MessageStarted { message } => {
             ("message.started", Body::MessageStarted { message: message.as_str() })

@@ -85,7 +85,7 @@ fn of_run(
     vec![
         started(Some(child.clone()), Some(t("m")), input),
         started(None, None, Input::default()),
-        RunEvent::Steered { text: t("no"), message: message() },
+        RunEvent::Steered { input: Input { text: t("no"), ..Input::default() }, message: message() },
         RunEvent::MessageStarted { message: message() },
         RunEvent::MessageCompleted { message: message(), text: t("two\nlines"), media: vec![media] },
         RunEvent::MessageCompleted { message: message(), text: t(""), media: vec![] },

@@ -39,6 +39,7 @@ fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
     match (args.next().as_deref(), args.next(), args.next(), args.next()) {
         (Some(PRODUCE), Some(bytes), None, None) => produce(bytes.parse()?),
+        (Some(supex::ECHO), None, None, None) => supex::echo(),
         (Some(SUPEX), Some(parlor), None, None) => {
             print(&supex::table(&supex::measure(&absolute(&parlor)?)?));
             Ok(())

@@ -1,7 +1,8 @@
 //! The Supex bridge beside the least that could be there: a line echo for `ping`, a Ruby on a pipe for
 //! `eval_ruby`.
 //!
-//! Both of a pair take turns in batches, so that what else the machine does meets both.
+//! Both of a pair take turns in batches, so that what else the machine does meets both. All processes share
+//! one core: whether two that talk happen to be on the same one is chance, and makes a difference of five times.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,11 +11,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
 const BATCHES: usize = 41;
 const PINGS: u32 = 1000;
 const EVALS: u32 = 200;
+
+/// The argument under which this program is the echo.
+pub(crate) const ECHO: &str = "echo";
 
 /// How long to wait for the server to be there.
 const START_WAIT: Duration = Duration::from_secs(20);
@@ -38,11 +43,23 @@ pub(crate) struct Supex {
 
 /// Measures `parlor serve` in a new folder.
 pub(crate) fn measure(parlor: &Path) -> anyhow::Result<Supex> {
+    let mut core = CpuSet::new();
+    core.set(0);
+    let everywhere = sched_getaffinity(None)?;
+    sched_setaffinity(None, &core)?;
+    let figures = measure_here(parlor);
+    sched_setaffinity(None, &everywhere)?;
+    figures
+}
+
+/// Measures wherever this thread is; what it starts is there too.
+fn measure_here(parlor: &Path) -> anyhow::Result<Supex> {
     let folder = tempfile::tempdir()?;
     let server = Server::start(parlor, folder.path())?;
     let mut bridge = Wire::to(server.address)?;
     bridge.ask(HELLO)?;
-    let mut echo = Wire::to(start_echo()?)?;
+    let echo_server = Echo::start()?;
+    let mut echo = Wire::to(echo_server.address)?;
     let mut ruby = Pipe::start()?;
     let (mut pings, mut echoes, mut evals, mut pipes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..BATCHES {
@@ -145,28 +162,45 @@ impl Wire {
     }
 }
 
-/// A line echo as tokio's own examples would write it, on a thread of its own.
-fn start_echo() -> anyhow::Result<SocketAddr> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?;
-    listener.set_nonblocking(true)?;
-    std::thread::spawn(move || -> anyhow::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            let (mut stream, _) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            let (from, mut to) = stream.split();
-            let mut from = tokio::io::BufReader::new(from);
-            let mut line = Vec::new();
-            while from.read_until(b'\n', &mut line).await? > 0 {
-                to.write_all(&line).await?;
-                line.clear();
-            }
-            Ok(())
-        })
-    });
-    Ok(address)
+/// The echo in a process of its own, as parlor is; killed when dropped.
+struct Echo {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Echo {
+    fn start() -> anyhow::Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?).arg(ECHO).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("stdout was asked for")?).read_line(&mut line)?;
+        Ok(Self { child, address: line.trim().parse()? })
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Says where it listens, and sends the lines of one connection back: the least that tokio can do.
+pub(crate) fn echo() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
+        let (mut stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let (from, mut to) = stream.split();
+        let mut from = tokio::io::BufReader::new(from);
+        let mut line = Vec::new();
+        while from.read_until(b'\n', &mut line).await? > 0 {
+            to.write_all(&line).await?;
+            line.clear();
+        }
+        Ok(())
+    })
 }
 
 /// A Ruby that evaluates lines from a pipe, killed when dropped.

@@ -14,7 +14,7 @@ use super::{answer, bare, median, runtime};
 pub(crate) const EVENTS: usize = 1_000_000;
 
 /// How many events the engine asks for at a time when it opens a session.
-const PAGE: usize = 1024;
+const PAGE: usize = 16 * 1024;
 
 /// How often each is measured.
 const ROUNDS: usize = 5;

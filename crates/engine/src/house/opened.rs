@@ -14,8 +14,9 @@ use super::actor::Actor;
 use super::{Rooms, refusal_of};
 use crate::session::{Finish, Session};
 
-/// How many events are read at a time when a session is opened.
-const READ_EVENTS: usize = 1024;
+/// How many events are read at a time when a session is opened. Many: a long reading is shared by two
+/// threads, and its bytes are bounded by the log.
+const READ_EVENTS: usize = 16 * 1024;
 
 /// What the task is asked. Large parts are boxed: room for many of these is kept for each session.
 pub(super) enum Ask {

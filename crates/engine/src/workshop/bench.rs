@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use parlor_vocab::{Refusal, WorkshopCommand, WorkshopReply};
 
 use super::calls::{Answer, Entered, Place};
-use super::{KEEP_ANSWER, MAX_CALLS, Shop, perform};
+use super::{MAX_CALLS, Shop, perform};
 
 /// An answer with the caller's name for its question.
 pub type Said<Q> = (Q, Result<Arc<WorkshopReply>, Refusal>);
@@ -76,11 +76,6 @@ impl<Q> Workbench<Q> {
                         shop.calls.keep(place, perform::size(&reply));
                         // The one that asked may be gone; the next one that asks gets it.
                         sender.send_replace(Some(Arc::new(reply)));
-                        tokio::select! {
-                            () = sender.closed() => {}
-                            () = tokio::time::sleep(KEEP_ANSWER) => {}
-                        }
-                        shop.calls.forget(place);
                     });
                     self.waiting = Some((question, place, answer));
                     None

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parlor_vocab::{CallKey, WorkshopReply};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::{KEPT_BYTES, MAX_CALLS};
+use super::{KEEP_ANSWER, KEPT_BYTES, MAX_CALLS};
 
 /// What will be, or is, the answer to a call.
 pub(super) type Answer = watch::Receiver<Option<Arc<WorkshopReply>>>;
@@ -23,8 +24,8 @@ pub(super) struct Calls {
 #[derive(Debug, Default)]
 struct Known {
     calls: HashMap<CallKey, Call>,
-    /// Those that are answered, the oldest first. Some may be forgotten by now.
-    kept: VecDeque<Place>,
+    /// Those that are answered, the oldest first, and until when. Some may be forgotten by now.
+    kept: VecDeque<(Instant, Place)>,
     kept_bytes: usize,
     next_number: u64,
 }
@@ -58,6 +59,7 @@ impl Calls {
     /// Enters a request.
     pub(super) fn enter(&self, key: CallKey) -> Entered {
         let mut known = self.lock();
+        known.drop_expired();
         if let Some(call) = known.calls.get(&key) {
             return Entered::Known(Place { key, number: call.number }, call.answer.clone());
         }
@@ -74,12 +76,13 @@ impl Calls {
     /// Notes that a call has an answer of so many bytes, which is kept from now on.
     pub(super) fn keep(&self, place: Place, bytes: usize) {
         let mut known = self.lock();
+        known.drop_expired();
         let Some(call) = known.calls.get_mut(&place.key).filter(|call| call.number == place.number) else {
             return;
         };
         call.bytes = Some(bytes);
         known.kept_bytes += bytes;
-        known.kept.push_back(place);
+        known.kept.push_back((Instant::now() + KEEP_ANSWER, place));
         while known.kept_bytes > KEPT_BYTES && known.drop_oldest() {}
     }
 
@@ -112,19 +115,29 @@ impl Known {
         self.calls.remove(&place.key);
         self.kept_bytes -= bytes;
         // Mostly it is the oldest, and the list stays short.
-        while self
-            .kept
-            .front()
-            .is_some_and(|oldest| self.calls.get(&oldest.key).is_none_or(|call| call.number != oldest.number))
+        while let Some((_, oldest)) = self.kept.front()
+            && self.calls.get(&oldest.key).is_none_or(|call| call.number != oldest.number)
         {
             self.kept.pop_front();
         }
         true
     }
 
+    /// Forgets what was kept for long enough. Looked at with each call: a timer would cost each of them more
+    /// than what little is kept between two.
+    fn drop_expired(&mut self) {
+        let now = Instant::now();
+        while let Some((until, place)) = self.kept.front().copied()
+            && until <= now
+        {
+            self.kept.pop_front();
+            self.forget(place);
+        }
+    }
+
     /// Forgets the answer that was kept for longest, if there is one.
     fn drop_oldest(&mut self) -> bool {
-        while let Some(oldest) = self.kept.pop_front() {
+        while let Some((_, oldest)) = self.kept.pop_front() {
             if self.forget(oldest) {
                 return true;
             }
@@ -168,6 +181,20 @@ mod tests {
         calls.keep(again, 10);
         calls.forget(place);
         assert!(is_known(&calls, 1), "a late word about the call before means nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_kept_for_a_while() {
+        let calls = Calls::default();
+        let place = enter_new(&calls, 1);
+        tokio::time::advance(2 * KEEP_ANSWER).await;
+        assert!(matches!(calls.enter(key(1)), Entered::Known(..)), "it is still running");
+        calls.keep(place, 10);
+        tokio::time::advance(KEEP_ANSWER - std::time::Duration::from_secs(1)).await;
+        assert!(matches!(calls.enter(key(1)), Entered::Known(..)));
+        tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        enter_new(&calls, 1);
+        assert_eq!(calls.lock().kept_bytes, 0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ FUZZ_TARGETS := lines exec synaps supex
 # cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
 FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 
-.PHONY: help run test setup check doc deny unit fuzz soak peers bench
+.PHONY: help run test setup check doc deny unit fuzz soak peers mcp bench
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -51,6 +51,10 @@ soak: ## the long proofs: 10,000 processes, 1 GiB to a slow reader, hundreds of 
 peers: ## install the published programs (long, once) and play the same scripts to them and to parlor
 	@scripts/peers.sh
 	cargo test -p parlor --test peers -- --include-ignored --nocapture
+
+mcp: ## drive the supex door through the MCP package of PyPI (installs it, once)
+	cargo build --quiet -p parlor
+	@tests/supex/mcp/run.sh target/debug/parlor
 
 bench: ## measure beside the peers and the limit; writes bench/RESULTS.md
 	@scripts/peer.sh

@@ -4,3 +4,5 @@
 //! One module per dialect.
 
 pub mod exec;
+pub mod supex;
+pub mod synaps;

@@ -252,3 +252,105 @@ async fn await_objection(stream: &TcpStream) {
         Ok(_) | Err(_) => sleep(OBJECTION_WAIT).await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use parlor_doors::{Input, Output, Ticket};
+    use parlor_vocab::Refusal;
+
+    use super::*;
+    use crate::News;
+
+    /// Answers the first line with so many bytes, and closes.
+    struct Talker {
+        bytes: usize,
+        wants: Vec<Output<()>>,
+    }
+
+    impl Machine for Talker {
+        type Ask = ();
+        type Reply = ();
+        type Event = ();
+
+        fn handle(&mut self, _now: Instant, input: Input<'_, (), ()>) {
+            if matches!(input, Input::Frame(_) | Input::Oversize { .. }) {
+                self.wants = vec![Output::Close, Output::Send(vec![b'x'; self.bytes])];
+            }
+        }
+
+        fn poll(&mut self) -> Option<Output<()>> {
+            self.wants.pop()
+        }
+
+        fn wants_frame(&self) -> bool {
+            true
+        }
+
+        fn max_line_bytes(&self) -> usize {
+            1024
+        }
+    }
+
+    struct Nothing;
+
+    impl Engine for Nothing {
+        type Ask = ();
+        type Reply = ();
+        type Event = ();
+
+        fn ask(&mut self, ticket: Ticket, (): ()) -> Option<(Ticket, Result<(), Refusal>)> {
+            Some((ticket, Ok(())))
+        }
+
+        async fn next(&mut self) -> Option<News<(), ()>> {
+            None
+        }
+
+        fn begin_end(&mut self) {}
+
+        async fn gone(self) {}
+    }
+
+    /// A connection that `bytes` are said to, served by a task, and the other end of it.
+    async fn served(bytes: usize) -> (tokio::task::JoinHandle<()>, TcpStream) {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let machine = Talker { bytes, wants: Vec::new() };
+        let service = Service { machine, engine: Nothing, arrived: Box::new(|| {}), rest: Duration::ZERO };
+        (tokio::spawn(serve_stream(stream, service, CancellationToken::new())), client)
+    }
+
+    #[tokio::test]
+    async fn last_words_arrive_although_the_peer_still_speaks() {
+        let (task, mut client) = served(100).await;
+        let sent = tokio::spawn(async move {
+            client.write_all(&vec![b'y'; PARTING_BYTES / 2]).await.unwrap();
+            let mut heard = Vec::new();
+            client.read_to_end(&mut heard).await.unwrap();
+            heard
+        });
+        assert_eq!(sent.await.unwrap().len(), 101);
+        task.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_stop_speaking_is_cut_off() {
+        let (task, mut client) = served(100).await;
+        let endless = tokio::spawn(async move { while client.write_all(&[b'y'; 65536]).await.is_ok() {} });
+        task.await.unwrap();
+        endless.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_read_is_not_waited_for_in_the_end() {
+        let (task, mut client) = served(64 << 20).await;
+        client.write_all(b"go\n").await.unwrap();
+        // Time stands still for sockets and flies for whoever waits.
+        client.readable().await.unwrap();
+        tokio::time::pause();
+        task.await.unwrap();
+    }
+}

@@ -27,6 +27,8 @@ pub(crate) struct Environment {
     pub(crate) synaps_base: Option<OsString>,
     /// `SYNAPS_PROFILE`.
     pub(crate) synaps_profile: Option<String>,
+    /// The variables of Supex.
+    pub(crate) supex: SupexVariables,
     /// Whether `NO_COLOR` asks for no colours.
     pub(crate) no_color: bool,
     /// Whether `TERM` says that the terminal can only print.
@@ -51,6 +53,7 @@ impl Environment {
             ruby: variable("PARLOR_RUBY"),
             synaps_base: variable("SYNAPS_BASE_DIR"),
             synaps_profile: variable("SYNAPS_PROFILE").and_then(|profile| profile.into_string().ok()),
+            supex: SupexVariables::read(),
             no_color: variable("NO_COLOR").is_some(),
             dumb: variable("TERM").is_none_or(|term| term == "dumb"),
             unicode: locale.contains("UTF-8") || locale.contains("UTF8"),
@@ -79,6 +82,71 @@ impl Environment {
     /// The folders in which programs are looked for.
     pub(crate) fn program_folders(&self) -> Vec<PathBuf> {
         self.path.iter().flat_map(std::env::split_paths).collect()
+    }
+}
+
+/// The `SUPEX_…` variables. An empty one is as good as none.
+#[derive(Default)]
+pub(crate) struct SupexVariables {
+    /// `SUPEX_HOST`.
+    pub(crate) host: Option<String>,
+    /// `SUPEX_PORT`.
+    pub(crate) port: Option<String>,
+    /// `SUPEX_REPL_HOST`.
+    pub(crate) repl_host: Option<String>,
+    /// `SUPEX_REPL_PORT`.
+    pub(crate) repl_port: Option<String>,
+    /// `SUPEX_AUTH_TOKEN`. Never shown.
+    pub(crate) token: Option<String>,
+    /// `SUPEX_TIMEOUT`.
+    pub(crate) timeout: Option<String>,
+    /// `SUPEX_RETRIES`.
+    pub(crate) retries: Option<String>,
+    /// `SUPEX_IDLE_TIMEOUT`.
+    pub(crate) idle_timeout: Option<String>,
+    /// `SUPEX_MAX_RESPONSE`.
+    pub(crate) max_response: Option<String>,
+    /// `SUPEX_AGENT`.
+    pub(crate) agent: Option<String>,
+    /// `SUPEX_ALLOWED_ROOTS`.
+    pub(crate) allowed_roots: Option<String>,
+    /// `SUPEX_PROJECT_ROOT`.
+    pub(crate) project_root: Option<String>,
+    /// `SUPEX_RESPONSE_DELAY`.
+    pub(crate) response_delay: Option<String>,
+    /// Whether `SUPEX_ALLOW_REMOTE` is `1`.
+    pub(crate) allow_remote: bool,
+    /// Whether `SUPEX_VERBOSE` is `1`.
+    pub(crate) verbose: bool,
+    /// Whether `SUPEX_NO_AUTOSTART` is `1`.
+    pub(crate) no_autostart: bool,
+    /// Whether `SUPEX_REPL_DISABLED` is `1`.
+    pub(crate) repl_disabled: bool,
+}
+
+impl SupexVariables {
+    fn read() -> Self {
+        let text = |name: &str| variable(name).map(|value| value.to_string_lossy().into_owned());
+        let flag = |name: &str| variable(name).is_some_and(|value| value == "1");
+        Self {
+            host: text("SUPEX_HOST"),
+            port: text("SUPEX_PORT"),
+            repl_host: text("SUPEX_REPL_HOST"),
+            repl_port: text("SUPEX_REPL_PORT"),
+            token: text("SUPEX_AUTH_TOKEN"),
+            timeout: text("SUPEX_TIMEOUT"),
+            retries: text("SUPEX_RETRIES"),
+            idle_timeout: text("SUPEX_IDLE_TIMEOUT"),
+            max_response: text("SUPEX_MAX_RESPONSE"),
+            agent: text("SUPEX_AGENT"),
+            allowed_roots: text("SUPEX_ALLOWED_ROOTS"),
+            project_root: text("SUPEX_PROJECT_ROOT"),
+            response_delay: text("SUPEX_RESPONSE_DELAY"),
+            allow_remote: flag("SUPEX_ALLOW_REMOTE"),
+            verbose: flag("SUPEX_VERBOSE"),
+            no_autostart: flag("SUPEX_NO_AUTOSTART"),
+            repl_disabled: flag("SUPEX_REPL_DISABLED"),
+        }
     }
 }
 

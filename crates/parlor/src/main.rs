@@ -10,9 +10,11 @@ mod home;
 mod json;
 mod link;
 mod replay;
+mod serve;
 mod sessions;
 mod settings;
 mod stdio;
+mod supex_client;
 mod synaps;
 mod text;
 mod time;
@@ -75,6 +77,13 @@ enum Command {
     /// longest first. What runs, what another process uses and what was used within a day stays.
     #[command(after_help = GC_EXAMPLES)]
     Gc(gc::Options),
+    /// Open the doors on the network: for now the Supex bridge and its REPL
+    ///
+    /// Serves until SIGTERM, SIGINT or SIGHUP. While it does, serve.json in the state folder names the
+    /// process and the addresses. Nothing listens beyond this machine unless SUPEX_ALLOW_REMOTE=1 says so
+    /// and a token is set.
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(serve::Options),
     /// Say what is ready and what is missing, with the fix for each
     ///
     /// Looks at the state folder, parlor.toml, the database, Ruby, the keys of models, the ports and
@@ -95,6 +104,12 @@ enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Talk to a Supex bridge: ask for its status, run Ruby, call tools
+    ///
+    /// Speaks to the bridge of `parlor serve`, or to any other one. The token, if it wants one, is taken
+    /// from SUPEX_AUTH_TOKEN.
+    #[command(after_help = SUPEX_EXAMPLES)]
+    Supex(supex_client::Options),
     /// Open one door on standard input and output
     ///
     /// Frames go in on stdin and come out on stdout, one JSON message a line; nothing else is ever
@@ -138,6 +153,26 @@ Examples:
 
 The limits are set in parlor.toml: [retention] days and max_size.";
 
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  parlor serve
+  parlor serve --supex 127.0.0.1:0 --supex-repl 127.0.0.1:0    on free ports; see serve.json
+  SUPEX_AUTH_TOKEN=secret parlor serve
+
+The settings are [channels.supex] in parlor.toml and the SUPEX_... variables.";
+
+const SUPEX_EXAMPLES: &str = "\
+Examples:
+  parlor supex status
+  parlor supex eval '1 + 1'
+  parlor supex eval < script.rb
+  parlor supex call console_capture_status
+  SUPEX_AUTH_TOKEN=secret parlor supex status --host 192.168.1.20
+
+Variables: SUPEX_HOST, SUPEX_PORT and SUPEX_TIMEOUT, as the flags; SUPEX_AUTH_TOKEN; SUPEX_AGENT, the name
+to be known by [user]; SUPEX_RETRIES [2]; SUPEX_MAX_RESPONSE, in bytes [10485760]; SUPEX_IDLE_TIMEOUT, in
+seconds [300].";
+
 const LINK_EXAMPLES: &str = "\
 Example:
   mkdir -p ~/bin && parlor link ~/bin";
@@ -157,6 +192,8 @@ fn run(command: Command, environment: &Environment) -> anyhow::Result<ExitCode> 
         Command::Link { folder, force } => {
             link::link(environment, &folder, force, &mut stdout()).map(|()| ExitCode::SUCCESS)
         }
+        Command::Serve(options) => serve::serve(environment, &options, console, &mut stdout()),
+        Command::Supex(options) => supex_client::run(environment, &options, console, &mut stdout()),
         Command::Doctor(options) => doctor::doctor(environment, &options, console, &mut stdout()),
         Command::Settings(options) => {
             settings::show::show(environment, &options, &mut stdout()).map(|()| ExitCode::SUCCESS)

@@ -12,6 +12,7 @@ mod seen;
 mod session;
 mod talk;
 mod time;
+mod workshop;
 
 pub use event::{Draft, Entry, RunEvent, Scope, Seq, SessionEvent, StepKind};
 pub use house::{File, FileFlaw, HouseCommand, HouseEvent, HouseReply, Overview};
@@ -28,3 +29,7 @@ pub use session::{
 };
 pub use talk::{PROGRAM_ENDS, SessionCommand, SessionReply, WhenBusy};
 pub use time::{Clock, IdSource, Timestamp, UniqueNumber};
+pub use workshop::{
+    CallKey, Caller, ConsoleLog, Evaluated, ModelCall, ModelFailure, RubyFailure, RubyFailureKind, ToolEntry,
+    ToolOutput, Work, WorkshopCommand, WorkshopReply,
+};

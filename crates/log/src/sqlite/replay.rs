@@ -155,7 +155,8 @@ impl Reading {
         Ok(parts)
     }
 
-    /// Does the same from another connection, for what is left; nothing, if another session is to be seen from there.
+    /// Does the same from another connection, for what is left. Does nothing if another session is to
+    /// be seen from there.
     fn help(&self, connection: &Connection) -> Vec<Part> {
         let work = || {
             let Some(view) = View::open(connection, &self.session)? else { return Ok(Vec::new()) };

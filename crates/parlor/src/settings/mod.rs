@@ -7,6 +7,7 @@ mod page;
 mod read;
 pub(crate) mod show;
 pub(crate) mod size;
+pub(crate) mod supex;
 pub(crate) mod table;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use self::read::{Found, Value};
+use self::supex::SupexConfig;
 use self::table::SETTINGS_BYTES;
 
 /// The agent that is always there.
@@ -34,6 +36,8 @@ pub(crate) struct Config {
     pub(crate) agents: BTreeMap<String, AgentConfig>,
     /// What `parlor gc` keeps.
     pub(crate) retention: Retention,
+    /// How the Supex doors are opened.
+    pub(crate) supex: SupexConfig,
 }
 
 /// One agent.
@@ -70,6 +74,7 @@ impl Default for Config {
             default_agent: LOCAL.to_owned(),
             agents: BTreeMap::from([(LOCAL.to_owned(), local)]),
             retention: Retention { days: Some(90), max_size: Some(10 << 30) },
+            supex: SupexConfig::default(),
         }
     }
 }
@@ -100,6 +105,7 @@ impl Config {
                 (["agents", id, member], value) => {
                     agents.entry((*id).to_owned()).or_insert_with(|| Draft::at(line)).set(member, value);
                 }
+                (["channels", "supex", member], value) => config.supex.set(member, value),
                 (["retention", _], Value::Days(days)) => config.retention.days = days,
                 (["retention", _], Value::Size(size)) => config.retention.max_size = size,
                 (path, _) => unreachable!("{path:?} is in the table of settings and nobody takes it"),

@@ -20,6 +20,17 @@ kind = \"script\"
 name = \"Demo\"
 file = \"demo.toml\"
 
+[channels.supex]
+listen = \"127.0.0.1:9876\"
+repl_listen = \"127.0.0.1:4433\"
+token = \"a long secret\"
+allowed_roots = \"/home/me/models:/srv/scripts\"
+eval_timeout = 60
+memory_limit = \"1GiB\"
+upstream = \"127.0.0.1:9877\"
+upstream_token = \"another secret\"
+eval = \"upstream\"
+
 [retention]
 days = 30
 max_size = \"2GiB\"
@@ -36,6 +47,7 @@ const TAIL: &str = "
 |---|---|---|
 | `PARLOR_HOME` | `~/.parlor` | The state folder. It is made, with mode 0700, if it is missing. |
 | `PARLOR_RUBY` | `ruby` in `PATH` | The Ruby interpreter that `parlor doctor` looks for. |
+| `SUPEX_…` | | Those of the Supex doors: see [protocols/supex.md](protocols/supex.md#settings). |
 | `NO_COLOR` | not set | If it is set to anything, nothing is coloured or dimmed. |
 | `TERM` | | `dumb` means a terminal that can only print: no colours, and lines are read without editing. |
 | `LC_ALL`, `LC_CTYPE`, `LANG` | | The first that is set says whether marks beyond ASCII can be printed. |

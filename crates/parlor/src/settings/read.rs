@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use toml::de::{DeTable, DeValue};
 
-use super::table::{self, Kind, MAX_DAYS, NEVER, UNLIMITED};
+use super::table::{self, Kind, MAX_DAYS, MAX_SECONDS, NEVER, UNLIMITED};
 use super::{Flaw, size};
 
 /// A name is close enough to be meant by another if it is so much like it, from 0 to 1.
@@ -28,6 +28,7 @@ pub(super) enum Value {
     Days(Option<u64>),
     /// `None` is unlimited.
     Size(Option<u64>),
+    Seconds(u64),
 }
 
 /// All values of a file, each checked for itself.
@@ -77,6 +78,11 @@ impl Reader<'_> {
 fn check(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
     let wrong = || format!("takes {}, not {}", kind.in_words().replace('`', ""), article(value));
     let text = || value.as_str().ok_or_else(wrong);
+    let whole = |most: u64| {
+        let number = value.as_integer().ok_or_else(wrong)?;
+        let number = u64::from_str_radix(number.as_str(), number.radix()).map_err(|_| wrong())?;
+        if (1..=most).contains(&number) { Ok(number) } else { Err(wrong()) }
+    };
     match kind {
         Kind::Text => Ok(Value::Text(text()?.to_owned())),
         Kind::File => Ok(Value::File(PathBuf::from(text()?))),
@@ -84,14 +90,9 @@ fn check(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
             let word = text()?;
             if words.contains(&word) { Ok(Value::Text(word.to_owned())) } else { Err(wrong()) }
         }
-        Kind::Days => {
-            if value.as_str() == Some(NEVER) {
-                return Ok(Value::Days(None));
-            }
-            let number = value.as_integer().ok_or_else(wrong)?;
-            let days = u64::from_str_radix(number.as_str(), number.radix()).map_err(|_| wrong())?;
-            if (1..=MAX_DAYS).contains(&days) { Ok(Value::Days(Some(days))) } else { Err(wrong()) }
-        }
+        Kind::Days if value.as_str() == Some(NEVER) => Ok(Value::Days(None)),
+        Kind::Days => Ok(Value::Days(Some(whole(MAX_DAYS)?))),
+        Kind::Seconds => Ok(Value::Seconds(whole(MAX_SECONDS)?)),
         Kind::Size => match text()? {
             UNLIMITED => Ok(Value::Size(None)),
             text => {
@@ -158,7 +159,7 @@ mod tests {
         );
         assert_eq!(
             flaw("[zzz]\n"),
-            "line 1: there is no setting \"zzz\"; there are: default_agent, agents, retention"
+            "line 1: there is no setting \"zzz\"; there are: default_agent, agents, channels, retention"
         );
     }
 
@@ -168,6 +169,10 @@ mod tests {
         assert_eq!(flaw("retention.days = 0"), format!("line 1: retention.days {days} 0"));
         assert_eq!(flaw("retention.days = -3"), format!("line 1: retention.days {days} -3"));
         assert_eq!(flaw("retention.days = true"), format!("line 1: retention.days {days} true or false"));
+        assert_eq!(
+            flaw("channels.supex.eval_timeout = 86401"),
+            "line 1: channels.supex.eval_timeout takes a whole number from 1 to 86400, not 86401"
+        );
         assert_eq!(flaw("default_agent = [1]"), "line 1: default_agent takes text, not a list");
         assert_eq!(flaw("agents = 3"), "line 1: agents is a table, not 3");
         assert_eq!(

@@ -65,7 +65,10 @@ fn values(name: &str, config: &Config) -> Vec<(String, String)> {
         "retention.max_size" => {
             one(format!("{:?}", config.retention.max_size.map_or(UNLIMITED.to_owned(), size::exact)))
         }
-        _ => Vec::new(),
+        _ => match name.strip_prefix("channels.supex.").and_then(|member| config.supex.value(member)) {
+            Some(value) => one(value),
+            None => Vec::new(),
+        },
     }
 }
 

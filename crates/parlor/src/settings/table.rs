@@ -25,10 +25,14 @@ pub(crate) enum Kind {
     Days,
     /// A size such as `"10GiB"`, or `"unlimited"`.
     Size,
+    /// A number of seconds from 1 to [`MAX_SECONDS`].
+    Seconds,
 }
 
 /// The most days that can be asked for: a hundred years.
 pub(crate) const MAX_DAYS: u64 = 36_500;
+/// The most seconds that can be asked for: a day.
+pub(crate) const MAX_SECONDS: u64 = 86_400;
 /// The word for no limit of days.
 pub(crate) const NEVER: &str = "never";
 /// The word for no limit of size.
@@ -64,6 +68,60 @@ pub(crate) const SETTINGS: &[Setting] = &[
         doc: "The script. Only for `kind = \"script\"`.",
     },
     Setting {
+        name: "channels.supex.listen",
+        kind: Kind::Text,
+        default: "`\"127.0.0.1:9876\"`",
+        doc: "Where `parlor serve` opens the Supex bridge: a host and a port. `--supex`, `SUPEX_HOST` and `SUPEX_PORT` go before.",
+    },
+    Setting {
+        name: "channels.supex.repl_listen",
+        kind: Kind::Text,
+        default: "`\"127.0.0.1:4433\"`",
+        doc: "Where it opens the Supex REPL. `--supex-repl`, `SUPEX_REPL_HOST` and `SUPEX_REPL_PORT` go before.",
+    },
+    Setting {
+        name: "channels.supex.token",
+        kind: Kind::Text,
+        default: "none",
+        doc: "The secret that Supex clients must send. With it they can use parlor's own tools. `SUPEX_AUTH_TOKEN` goes before.",
+    },
+    Setting {
+        name: "channels.supex.allowed_roots",
+        kind: Kind::Text,
+        default: "none",
+        doc: "Folders, separated by colons, whose files Supex clients may name; `*` is everything. `SUPEX_ALLOWED_ROOTS` goes before.",
+    },
+    Setting {
+        name: "channels.supex.eval_timeout",
+        kind: Kind::Seconds,
+        default: "`60`",
+        doc: "How many seconds one evaluation of Ruby may take.",
+    },
+    Setting {
+        name: "channels.supex.memory_limit",
+        kind: Kind::Size,
+        default: "`\"1GiB\"`",
+        doc: "How much memory Ruby may use.",
+    },
+    Setting {
+        name: "channels.supex.upstream",
+        kind: Kind::Text,
+        default: "none",
+        doc: "A SketchUp runtime, as host and port, that tools which need SketchUp are forwarded to.",
+    },
+    Setting {
+        name: "channels.supex.upstream_token",
+        kind: Kind::Text,
+        default: "none",
+        doc: "The secret that this runtime asks for.",
+    },
+    Setting {
+        name: "channels.supex.eval",
+        kind: Kind::Word(&["upstream", "here"]),
+        default: "`\"upstream\"`",
+        doc: "Where Ruby is evaluated if there is an `upstream`: in that runtime, or in parlor's own Ruby. Consoles always use the latter.",
+    },
+    Setting {
         name: "retention.days",
         kind: Kind::Days,
         default: "`90`",
@@ -87,6 +145,7 @@ impl Kind {
             }
             Self::File => "a file, relative to `parlor.toml`".to_owned(),
             Self::Days => format!("a whole number from 1 to {MAX_DAYS}, or `\"{NEVER}\"`"),
+            Self::Seconds => format!("a whole number from 1 to {MAX_SECONDS}"),
             Self::Size => format!("a size such as `\"500MB\"` or `\"10GiB\"`, or `\"{UNLIMITED}\"`"),
         }
     }
@@ -128,7 +187,7 @@ mod tests {
 
     #[test]
     fn tables_know_their_members() {
-        assert_eq!(members(&[]), Some(vec!["default_agent", "agents", "retention"]));
+        assert_eq!(members(&[]), Some(vec!["default_agent", "agents", "channels", "retention"]));
         assert_eq!(members(&["agents"]), Some(vec!["*"]));
         assert_eq!(members(&["agents", "x"]), Some(vec!["kind", "name", "file"]));
         assert_eq!(members(&["nothing"]), None);

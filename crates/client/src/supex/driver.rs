@@ -1,0 +1,156 @@
+//! The driver of a bridge: tools by name, and the common ones by method.
+
+use std::fmt;
+
+use parlor_doors::supex::{FEATURE_ATTACH, HelloParams, method};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::channel::{Channel, Repeat};
+use super::dial::{Dial, Tcp};
+use super::settings::Identity;
+use super::wire::{self, Id};
+use super::{Answer, DriverError, FileEvaluation, Pong, Server, Settings};
+
+/// The tools that only read, so that calling one twice does no harm. A call of any other is sent again
+/// only if it cannot run twice.
+pub const READING_TOOLS: [&str; 8] = [
+    "ping",
+    "console_capture_status",
+    "get_model_info",
+    "list_entities",
+    "get_selection",
+    "get_layers",
+    "get_materials",
+    "get_camera_info",
+];
+
+/// A driver of a bridge. One connection, opened when it is first needed.
+///
+/// Calls may be made from several tasks at once; they take turns. At most
+/// [`MAX_WAITING_CALLS`](super::MAX_WAITING_CALLS) are taken on.
+///
+/// Needs a tokio runtime with I/O and time enabled.
+///
+/// ```no_run
+/// use parlor_client::supex::{Driver, DriverError, Settings};
+///
+/// # async fn example() -> Result<(), DriverError> {
+/// let driver = Driver::new(Settings::bridge());
+/// assert_eq!(driver.eval("1 + 1").await?, "2");
+/// match driver.eval("raise 'no'").await {
+///     Err(DriverError::Remote { message, .. }) => assert_eq!(message, "Ruby evaluation error: no"),
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Driver {
+    channel: Channel,
+}
+
+impl Driver {
+    /// A driver of the bridge at the address of the settings. Nothing is opened yet.
+    pub fn new(settings: Settings) -> Self {
+        let tcp = Tcp { host: settings.host.clone(), port: settings.port };
+        Self::over(tcp.to_string(), Box::new(tcp), settings)
+    }
+
+    /// A driver of a bridge that is reached in another way, such as a tunnel. `address` is what errors
+    /// call it; that of the settings is not used.
+    pub fn over(address: impl Into<String>, dial: Box<dyn Dial>, settings: Settings) -> Self {
+        let hello = hello(&settings, &[FEATURE_ATTACH]);
+        Self { channel: Channel::new(dial, address.into(), settings, hello) }
+    }
+
+    /// Where the bridge is.
+    pub fn address(&self) -> &str {
+        self.channel.address()
+    }
+
+    /// What the bridge says of itself. Connects, if there is no connection that is any good.
+    pub async fn server(&self) -> Result<Server, DriverError> {
+        self.channel.welcome().await.map(|(server, _)| server)
+    }
+
+    /// Asks whether the bridge answers. It does so while code is being run.
+    pub async fn ping(&self) -> Result<Pong, DriverError> {
+        self.typed("ping", &json!({})).await
+    }
+
+    /// Runs Ruby and returns the value of its last expression, by `to_s`. What it prints is not part of
+    /// that.
+    pub async fn eval(&self, code: &str) -> Result<String, DriverError> {
+        #[derive(serde::Deserialize)]
+        struct Evaluation {
+            result: String,
+        }
+        let Evaluation { result } = self.typed("eval_ruby", &json!({"code": code})).await?;
+        Ok(result)
+    }
+
+    /// Runs a Ruby file that the server can read. Give an absolute path: the server's folder is not
+    /// ours.
+    pub async fn eval_file(&self, path: &str) -> Result<FileEvaluation, DriverError> {
+        self.typed("eval_ruby_file", &json!({"file_path": path})).await
+    }
+
+    /// Calls any tool. `arguments` is to be a JSON object.
+    ///
+    /// Some tools report failures in the result, which is an `Ok` here: see [`Answer::failure`].
+    pub async fn call(&self, tool: &str, arguments: &impl Serialize) -> Result<Answer, DriverError> {
+        #[derive(Serialize)]
+        struct Call<'a> {
+            name: &'a str,
+            arguments: Box<RawValue>,
+        }
+        let arguments = to_raw_value(arguments).map_err(|flaw| DriverError::Arguments(flaw.to_string()))?;
+        let repeat = if READING_TOOLS.contains(&tool) { Repeat::Harmless } else { Repeat::RunsAgain };
+        self.channel.call(method::TOOLS_CALL, &Call { name: tool, arguments }, repeat).await
+    }
+
+    async fn typed<T: DeserializeOwned>(
+        &self,
+        tool: &str,
+        arguments: &impl Serialize,
+    ) -> Result<T, DriverError> {
+        let answer = self.call(tool, arguments).await?;
+        if let Some(message) = answer.failure() {
+            return Err(DriverError::Failed { tool: tool.to_owned(), message });
+        }
+        decode(self.address(), tool, &answer)
+    }
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver").field("address", &self.address()).finish_non_exhaustive()
+    }
+}
+
+/// What a client says first on each connection, as a line.
+///
+/// `features` is what it asks for beyond the protocol. Servers that do not know it take no notice.
+pub(super) fn hello(settings: &Settings, features: &[&str]) -> Vec<u8> {
+    let Identity { name, version, agent, pid } = settings.identity.clone();
+    let params = HelloParams {
+        name,
+        version,
+        agent,
+        pid: pid.into(),
+        token: settings.token.as_ref().map(|token| token.reveal().to_owned()),
+        workspace: None,
+        features: features.iter().map(|&feature| feature.to_owned()).collect(),
+    };
+    wire::request(Id::Hello, method::HELLO, &params)
+}
+
+pub(super) fn decode<T: DeserializeOwned>(
+    address: &str,
+    what: &str,
+    answer: &Answer,
+) -> Result<T, DriverError> {
+    answer.decode().map_err(|flaw| DriverError::protocol(address, &format!("result of `{what}`: {flaw}")))
+}

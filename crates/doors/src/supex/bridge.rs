@@ -1,0 +1,480 @@
+//! One connection to the bridge: `hello`, then requests one after another.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parlor_vocab::{Evaluated, Refusal, RubyFailure, ToolOutput, Work, WorkshopCommand, WorkshopReply};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::catalogue::Catalogue;
+use super::code::{self, Fault, Flaw, Side};
+use super::envelope::{self, NULL, Request, Unreadable};
+use super::identity::{Identity, Members, Token};
+use super::protocol::{HelloResult, ServerInfo, method};
+use super::tool::{self, Kind, Tool};
+use super::{HELLO_WAIT, IDLE_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, render};
+use crate::{Input, Machine, Output, Ticket};
+
+/// The server's side of one connection to the bridge.
+#[derive(Debug)]
+pub struct BridgeMachine {
+    token: Option<Arc<Token>>,
+    stage: Stage,
+    /// The request that is being carried out; the next one waits for its reply.
+    pending: Option<Pending>,
+    last_active: Instant,
+    is_closed: bool,
+    next_ticket: u64,
+    outbox: VecDeque<Output<WorkshopCommand>>,
+}
+
+/// How far the handshake has come.
+#[derive(Debug)]
+enum Stage {
+    New,
+    Identified(Identity),
+}
+
+#[derive(Debug)]
+struct Pending {
+    ticket: Ticket,
+    id: String,
+    asked: Asked,
+}
+
+/// What was asked for, as far as its reply depends on it.
+#[derive(Debug)]
+enum Asked {
+    Snippet,
+    File { tool: &'static Tool, path: String },
+    Reload,
+    Console,
+    Model(&'static Tool),
+    Resources,
+    OwnTool,
+    Tools,
+}
+
+impl BridgeMachine {
+    /// A connection that was made at `now`, to a server that asks for `token`. Without a token parlor's own
+    /// tools are not offered.
+    pub fn new(token: Option<Arc<Token>>, now: Instant) -> Self {
+        Self {
+            token,
+            stage: Stage::New,
+            pending: None,
+            last_active: now,
+            is_closed: false,
+            next_ticket: 0,
+            outbox: VecDeque::from([Output::WakeAt(now + HELLO_WAIT)]),
+        }
+    }
+}
+
+impl Machine for BridgeMachine {
+    type Ask = WorkshopCommand;
+    type Reply = Arc<WorkshopReply>;
+    type Event = ();
+
+    fn handle(&mut self, now: Instant, input: Input<'_, Arc<WorkshopReply>, ()>) {
+        match input {
+            Input::Frame(line) => {
+                self.last_active = now;
+                self.on_line(now, line);
+            }
+            Input::Oversize { .. } => {
+                self.fail(NULL, Flaw::Oversize);
+                self.close();
+            }
+            Input::Answer(ticket, answer) => {
+                self.last_active = now;
+                self.on_answer(ticket, answer);
+            }
+            Input::Event(()) => {}
+            Input::Deadline => self.on_deadline(now),
+        }
+    }
+
+    fn poll(&mut self) -> Option<Output<WorkshopCommand>> {
+        self.outbox.pop_front()
+    }
+
+    fn wants_frame(&self) -> bool {
+        self.pending.is_none() && !self.is_closed
+    }
+
+    fn max_line_bytes(&self) -> usize {
+        MAX_REQUEST_BYTES - 1
+    }
+}
+
+impl BridgeMachine {
+    fn on_line(&mut self, now: Instant, line: &[u8]) {
+        let request = match Request::read(line) {
+            Ok(request) => request,
+            Err(unreadable) => {
+                let flaw = match unreadable {
+                    Unreadable::NoJson(detail) => Flaw::NoJson(detail),
+                    Unreadable::NoObject => Flaw::NoObject,
+                };
+                return self.fail_stranger(NULL, flaw);
+            }
+        };
+        let (id, method) = (request.id(), request.method());
+        let is_new = matches!(self.stage, Stage::New);
+        let done = match (method.as_deref(), &self.stage) {
+            (Some(method::HELLO), Stage::New) => return self.hello(now, id, request.params),
+            (_, Stage::New) => Err(Flaw::NotIdentified),
+            (method, Stage::Identified(_)) => match request.command.filter(|raw| envelope::is_truthy(raw)) {
+                Some(command) => self.call_tool(id, Some(command), request.parameters),
+                None => match method {
+                    Some(method::HELLO) => return self.hello(now, id, request.params),
+                    Some(method) => self.on_method(id, method, request.params),
+                    None => Err(Flaw::NoMethod),
+                },
+            },
+        };
+        match done {
+            Ok(()) => {}
+            Err(flaw) if is_new => self.fail_stranger(id, flaw),
+            Err(flaw) => self.fail(id, flaw),
+        }
+    }
+
+    fn hello(&mut self, now: Instant, id: &str, params: Option<&RawValue>) {
+        match Identity::of_bridge(params, self.token.as_deref()) {
+            Ok(identity) => {
+                let attach = identity.wants_attach.then_some(true);
+                self.stage = Stage::Identified(identity);
+                self.outbox.push_back(Output::WakeAt(now + IDLE_WAIT));
+                let server = ServerInfo {
+                    name: "supex-runtime".to_owned(),
+                    version: RUNTIME_VERSION.to_owned(),
+                    attach,
+                };
+                let message = "Client identified".to_owned();
+                self.succeed(id, &HelloResult { success: true, message, server });
+            }
+            // Whoever was let in before stays.
+            Err(Flaw::BadToken) if matches!(self.stage, Stage::New) => {
+                self.fail(id, Flaw::BadToken);
+                self.close();
+            }
+            Err(flaw) => self.fail(id, flaw),
+        }
+    }
+
+    fn on_method(&mut self, id: &str, name: &str, params: Option<&RawValue>) -> Result<(), Flaw> {
+        match name {
+            method::PING => self.succeed(id, &render::PONG),
+            method::TOOLS_CALL => {
+                let params = params.map(RawValue::get).filter(|text| text.starts_with('{'));
+                let not_an_object = || Flaw::BadParams("Invalid params: params must be an object".to_owned());
+                let members: Members<'_> =
+                    params.and_then(|text| serde_json::from_str(text).ok()).ok_or_else(not_an_object)?;
+                let member = |name: &str| members.get(name).copied();
+                return self.call_tool(id, member("name"), member("arguments"));
+            }
+            method::RESOURCES_LIST => self.call(id, name, "", Work::ListResources, Asked::Resources),
+            method::TOOLS_LIST if self.token.is_some() => {
+                self.ask(id, WorkshopCommand::ListTools, Asked::Tools);
+            }
+            _ => return Err(Flaw::UnknownMethod(name.to_owned())),
+        }
+        Ok(())
+    }
+
+    fn call_tool(
+        &mut self,
+        id: &str,
+        name: Option<&RawValue>,
+        arguments: Option<&RawValue>,
+    ) -> Result<(), Flaw> {
+        let Some(name) = name else {
+            return Err(Flaw::BadParams("Invalid params: name is required".to_owned()));
+        };
+        let Some(name) = envelope::string(name) else {
+            return Err(Flaw::UnknownTool(name.get().to_owned()));
+        };
+        let arguments = tool::arguments_text(arguments)?;
+        let Some(tool) = tool::find(&name) else {
+            if self.token.is_none() {
+                return Err(Flaw::UnknownTool(name));
+            }
+            let work = Work::Tool { name: name.clone(), input: arguments.to_owned() };
+            self.call(id, &name, arguments, work, Asked::OwnTool);
+            return Ok(());
+        };
+        match tool.work(arguments) {
+            Ok(Some(work)) => {
+                let asked = match (&work, tool.kind) {
+                    (Work::File { path }, _) => Asked::File { tool, path: path.clone() },
+                    (_, Kind::Model) => Asked::Model(tool),
+                    (_, Kind::Reload) => Asked::Reload,
+                    (_, Kind::Snippet | Kind::File | Kind::Ping | Kind::Console) => Asked::Snippet,
+                };
+                self.call(id, &name, arguments, work, asked);
+            }
+            Ok(None) if tool.kind == Kind::Console => {
+                self.ask(id, WorkshopCommand::LookAtConsole, Asked::Console);
+            }
+            Ok(None) => self.succeed(id, &TOOL_PING),
+            Err(fault) => self.send_fault(id, &fault),
+        }
+        Ok(())
+    }
+
+    /// Asks for work. A repeat of the request, on whichever connection, gets the same answer.
+    fn call(&mut self, id: &str, what: &str, arguments: &str, work: Work, asked: Asked) {
+        let Stage::Identified(identity) = &self.stage else { return };
+        let key = identity.key(id, what, arguments);
+        let caller = identity.caller.clone();
+        self.ask(id, WorkshopCommand::Call { key, caller, work: Box::new(work) }, asked);
+    }
+
+    fn ask(&mut self, id: &str, command: WorkshopCommand, asked: Asked) {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        self.pending = Some(Pending { ticket, id: id.to_owned(), asked });
+        self.outbox.push_back(Output::Ask(ticket, command));
+    }
+
+    fn on_answer(&mut self, ticket: Ticket, answer: Result<Arc<WorkshopReply>, Refusal>) {
+        let Some(Pending { id, asked, .. }) = self.pending.take_if(|pending| pending.ticket == ticket) else {
+            return;
+        };
+        match answer {
+            Ok(reply) => self.on_reply(&id, &asked, &reply),
+            Err(refusal) => self.send_fault(&id, &code::of_refusal(&refusal)),
+        }
+    }
+
+    fn on_reply(&mut self, id: &str, asked: &Asked, reply: &WorkshopReply) {
+        let fault = match (asked, reply) {
+            (Asked::Snippet, WorkshopReply::Evaluated(evaluated)) => {
+                return self.evaluated(id, evaluated, None);
+            }
+            (Asked::File { path, .. }, WorkshopReply::Evaluated(evaluated)) => {
+                return self.evaluated(id, evaluated, Some(path));
+            }
+            (Asked::Reload, WorkshopReply::RubyReplaced(outcome)) => {
+                return self.succeed(id, &Reloaded::of(outcome));
+            }
+            (Asked::Console, WorkshopReply::Console(log)) => {
+                let file = log.file.as_ref().map(|file| file.to_string_lossy());
+                return self.succeed(id, &ConsoleStatus::of(file.as_deref()));
+            }
+            (Asked::Tools, WorkshopReply::Tools(own)) => return self.succeed(id, &Catalogue::new(own)),
+            (Asked::OwnTool, WorkshopReply::Tool(Ok(output))) => {
+                return self.succeed(id, &own_result(output));
+            }
+            (Asked::OwnTool, WorkshopReply::Tool(Err(failure))) => code::of_tool(failure),
+            (Asked::OwnTool, WorkshopReply::UnknownTool { name }) => {
+                return self.fail(id, Flaw::UnknownTool(name.clone()));
+            }
+            (Asked::Resources, WorkshopReply::NoSketchUp) => {
+                return self.succeed(id, &Resources { resources: [], success: true });
+            }
+            (_, WorkshopReply::Model(Ok(result))) => {
+                return match serde_json::from_str::<&RawValue>(result) {
+                    Ok(result) => self.succeed(id, result),
+                    Err(error) => {
+                        self.send_fault(id, &code::internal(format!("SketchUp gave no JSON: {error}")))
+                    }
+                };
+            }
+            (asked, WorkshopReply::Model(Err(failure))) => code::of_model(failure, asked.prefix()),
+            (Asked::Model(tool), WorkshopReply::NoSketchUp) => code::no_sketchup(tool.prefix),
+            (Asked::Model(tool) | Asked::File { tool, .. }, WorkshopReply::PathRefused { path }) => {
+                code::path_refused(tool, path)
+            }
+            (Asked::Model(tool) | Asked::File { tool, .. }, WorkshopReply::PathInvalid { reason }) => {
+                code::path_invalid(tool, reason)
+            }
+            (Asked::File { .. }, WorkshopReply::FileMissing { path }) => code::file_missing(path),
+            (Asked::File { .. }, WorkshopReply::FileUnreadable { path, reason }) => {
+                code::file_unreadable(path, reason)
+            }
+            (_, _) => code::internal("the workshop gave another answer"),
+        };
+        self.send_fault(id, &fault);
+    }
+
+    fn evaluated(&mut self, id: &str, evaluated: &Evaluated, path: Option<&String>) {
+        let wants_output = matches!(&self.stage, Stage::Identified(identity) if identity.wants_output);
+        let output = wants_output.then(|| printed_text(evaluated));
+        match (&evaluated.outcome, path) {
+            (Ok(value), None) => self.succeed(id, &EvalResult { success: true, result: value, output }),
+            (Ok(value), Some(path)) => {
+                let (file_path, file_name) = (path, code::base_name(path));
+                let result = FileResult { success: true, result: value, file_path, file_name, output };
+                self.succeed(id, &result);
+            }
+            (Err(failure), None) => self.send_fault(id, &code::of_snippet(failure, output)),
+            (Err(failure), Some(path)) => self.send_fault(id, &code::of_file(failure, path, output)),
+        }
+    }
+
+    fn on_deadline(&mut self, now: Instant) {
+        let until = match self.stage {
+            Stage::New => self.last_active + HELLO_WAIT,
+            Stage::Identified(_) if self.pending.is_some() => now + IDLE_WAIT,
+            Stage::Identified(_) => self.last_active + IDLE_WAIT,
+        };
+        if now < until {
+            self.outbox.push_back(Output::WakeAt(until));
+        } else {
+            self.close();
+        }
+    }
+
+    /// Who has not said `hello` gets no second chance, unless it is at `hello` itself.
+    fn fail_stranger(&mut self, id: &str, flaw: Flaw) {
+        self.fail(id, flaw);
+        if matches!(self.stage, Stage::New) {
+            self.close();
+        }
+    }
+
+    fn fail(&mut self, id: &str, flaw: Flaw) {
+        self.send_fault(id, &code::of_flaw(flaw, Side::Bridge));
+    }
+
+    fn send_fault(&mut self, id: &str, fault: &Fault) {
+        self.outbox.push_back(Output::Send(render::failure(Side::Bridge, id, fault)));
+    }
+
+    fn succeed(&mut self, id: &str, result: &(impl Serialize + ?Sized)) {
+        self.outbox.push_back(Output::Send(render::success(Side::Bridge, id, &result)));
+    }
+
+    fn close(&mut self) {
+        self.is_closed = true;
+        self.outbox.push_back(Output::Close);
+    }
+}
+
+impl Asked {
+    fn prefix(&self) -> &'static str {
+        match self {
+            Self::Model(tool) => tool.prefix,
+            Self::Snippet
+            | Self::File { .. }
+            | Self::Reload
+            | Self::Console
+            | Self::Resources
+            | Self::OwnTool
+            | Self::Tools => "",
+        }
+    }
+}
+
+/// What was printed, as one text.
+pub(super) fn printed_text(evaluated: &Evaluated) -> String {
+    let mut text: String = evaluated.printed.iter().map(|(_, text)| text.as_str()).collect();
+    if evaluated.cut > 0 {
+        text.push_str(&format!("\n[… {} more bytes were printed …]\n", evaluated.cut));
+    }
+    text
+}
+
+#[derive(Serialize)]
+struct ToolPing {
+    success: bool,
+    status: &'static str,
+    message: &'static str,
+    version: &'static str,
+    sketchup_version: Option<&'static str>,
+}
+
+const TOOL_PING: ToolPing = ToolPing {
+    success: true,
+    status: "connected",
+    message: "SketchUp extension is running",
+    version: RUNTIME_VERSION,
+    sketchup_version: None,
+};
+
+#[derive(Serialize)]
+struct EvalResult<'a> {
+    success: bool,
+    result: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<String>,
+}
+
+#[derive(Serialize)]
+struct FileResult<'a> {
+    success: bool,
+    result: &'a str,
+    file_path: &'a str,
+    file_name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Resources {
+    resources: [(); 0],
+    success: bool,
+}
+
+#[derive(Serialize)]
+struct Reloaded {
+    success: bool,
+    message: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Reloaded {
+    fn of(outcome: &Result<(), RubyFailure>) -> Self {
+        match outcome {
+            Ok(()) => Self { success: true, message: "Extension reloaded successfully", error: None },
+            Err(failure) => {
+                let error = Some(failure.message.clone());
+                Self { success: false, message: "Extension reload failed", error }
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ConsoleStatus<'a> {
+    success: bool,
+    capturing: bool,
+    log_file: Option<&'a str>,
+    message: &'static str,
+}
+
+impl<'a> ConsoleStatus<'a> {
+    fn of(file: Option<&'a str>) -> Self {
+        let message =
+            if file.is_some() { "Console capture is active" } else { "Console capture is inactive" };
+        Self { success: true, capturing: file.is_some(), log_file: file, message }
+    }
+}
+
+#[derive(Serialize)]
+struct OwnResult<'a> {
+    success: bool,
+    result: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    images: Vec<OwnImage<'a>>,
+}
+
+#[derive(Serialize)]
+struct OwnImage<'a> {
+    mime: &'a str,
+    data: String,
+}
+
+fn own_result(output: &ToolOutput) -> OwnResult<'_> {
+    let images = output
+        .images
+        .iter()
+        .map(|(mime, bytes)| OwnImage { mime, data: base64_simd::STANDARD.encode_to_string(bytes) });
+    OwnResult { success: true, result: &output.text, images: images.collect() }
+}

@@ -1,0 +1,83 @@
+//! `tools/list`: the tools with what they take, as other protocols list theirs.
+
+use std::borrow::Cow;
+
+use parlor_vocab::ToolEntry;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::tool::{TOOLS, Takes, Tool};
+
+/// Result of `tools/list`.
+#[derive(Serialize)]
+pub(super) struct Catalogue<'a> {
+    tools: Vec<Entry<'a>>,
+    success: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry<'a> {
+    name: Cow<'a, str>,
+    description: Cow<'a, str>,
+    input_schema: Box<RawValue>,
+}
+
+impl<'a> Catalogue<'a> {
+    /// The tools of the bridge, then parlor's own.
+    pub(super) fn new(own: &'a [ToolEntry]) -> Self {
+        let of_bridge = TOOLS.iter().map(|tool| Entry {
+            name: tool.name.into(),
+            description: tool.description.into(),
+            input_schema: raw(schema(tool).to_string()),
+        });
+        let own = own.iter().map(|tool| Entry {
+            name: tool.name.as_str().into(),
+            description: tool.description.as_str().into(),
+            input_schema: raw(tool.schema.clone()),
+        });
+        Self { tools: of_bridge.chain(own).collect(), success: true }
+    }
+}
+
+fn raw(json: String) -> Box<RawValue> {
+    RawValue::from_string(json).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+fn schema(tool: &Tool) -> Value {
+    let kind = |takes: Takes| match takes {
+        Takes::Text | Takes::Path | Takes::Name => "string",
+        Takes::Number => "integer",
+        Takes::Flag => "boolean",
+        Takes::List => "array",
+    };
+    let properties: Map<String, Value> = tool
+        .arguments
+        .iter()
+        .map(|argument| (argument.name.to_owned(), json!({"type": kind(argument.takes)})))
+        .collect();
+    let required: Vec<&str> =
+        tool.arguments.iter().filter(|argument| argument.is_required).map(|argument| argument.name).collect();
+    json!({"type": "object", "properties": properties, "required": required})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_is_listed_with_a_schema() {
+        let own = [ToolEntry {
+            name: "shell".to_owned(),
+            description: "Runs.".to_owned(),
+            schema: r#"{"type":"object"}"#.to_owned(),
+        }];
+        let list = serde_json::to_value(Catalogue::new(&own)).unwrap();
+        let tools = list["tools"].as_array().unwrap();
+        assert_eq!(tools.len(), TOOLS.len() + 1);
+        assert!(tools.iter().all(|tool| tool["inputSchema"]["type"] == "object"));
+        assert!(tools.iter().all(|tool| tool["description"].as_str().unwrap().ends_with('.')));
+        assert_eq!(tools[1]["inputSchema"]["required"], json!(["code"]));
+    }
+}

@@ -1,0 +1,233 @@
+//! One connection to the console: `hello` begins a session, `eval` evaluates in the scope that all
+//! consoles share.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parlor_vocab::{Evaluated, Refusal, RubyFailure, Work, WorkshopCommand, WorkshopReply};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::bridge::printed_text;
+use super::code::{self, Fault, Flaw, Side};
+use super::envelope::{self, NULL, Request, Unreadable};
+use super::identity::{Identity, Members, Token};
+use super::protocol::{ReplHelloResult, ServerInfo, method};
+use super::{CONSOLE_BACKTRACE_LINES, MAX_REQUEST_BYTES, RUNTIME_VERSION, render};
+use crate::{Input, Machine, Output, Ticket};
+
+/// The server's side of one connection to the console. It is never closed for its silence: a person
+/// may be thinking.
+#[derive(Debug)]
+pub struct ReplMachine {
+    token: Option<Arc<Token>>,
+    session: Option<Session>,
+    /// How many snippets there were, in all sessions of this connection.
+    snippets: u64,
+    pending: Option<Pending>,
+    is_closed: bool,
+    next_ticket: u64,
+    outbox: VecDeque<Output<WorkshopCommand>>,
+}
+
+#[derive(Debug)]
+struct Session {
+    name: String,
+    identity: Identity,
+}
+
+#[derive(Debug)]
+struct Pending {
+    ticket: Ticket,
+    id: String,
+    asked: Asked,
+}
+
+#[derive(Debug)]
+enum Asked {
+    Session(Identity),
+    Eval,
+}
+
+impl ReplMachine {
+    /// A connection to a server that asks for `token`.
+    pub fn new(token: Option<Arc<Token>>) -> Self {
+        Self {
+            token,
+            session: None,
+            snippets: 0,
+            pending: None,
+            is_closed: false,
+            next_ticket: 0,
+            outbox: VecDeque::new(),
+        }
+    }
+}
+
+impl Machine for ReplMachine {
+    type Ask = WorkshopCommand;
+    type Reply = Arc<WorkshopReply>;
+    type Event = ();
+
+    fn handle(&mut self, _now: Instant, input: Input<'_, Arc<WorkshopReply>, ()>) {
+        match input {
+            Input::Frame(line) => self.on_line(line),
+            Input::Oversize { .. } => {
+                self.fail(NULL, Flaw::Oversize);
+                self.close();
+            }
+            Input::Answer(ticket, answer) => self.on_answer(ticket, answer),
+            // It hears of nothing and never asks to be woken.
+            Input::Event(()) | Input::Deadline => {}
+        }
+    }
+
+    fn poll(&mut self) -> Option<Output<WorkshopCommand>> {
+        self.outbox.pop_front()
+    }
+
+    fn wants_frame(&self) -> bool {
+        self.pending.is_none() && !self.is_closed
+    }
+
+    fn max_line_bytes(&self) -> usize {
+        MAX_REQUEST_BYTES - 1
+    }
+}
+
+impl ReplMachine {
+    fn on_line(&mut self, line: &[u8]) {
+        let request = match Request::read(line) {
+            Ok(request) => request,
+            Err(Unreadable::NoJson(detail)) => return self.fail(NULL, Flaw::NoJson(detail)),
+            Err(Unreadable::NoObject) => return self.fail(NULL, Flaw::NoObject),
+        };
+        let id = request.id();
+        let done = match request.method().as_deref() {
+            Some(method::HELLO) => self.hello(id, request.params),
+            Some(method::EVAL | method::PING) if self.session.is_none() => Err(Flaw::NotIdentified),
+            Some(method::EVAL) => self.eval(id, request.params),
+            Some(method::PING) => {
+                self.succeed(id, &render::PONG);
+                Ok(())
+            }
+            Some(other) => Err(Flaw::UnknownMethod(other.to_owned())),
+            None => Err(Flaw::NoMethod),
+        };
+        if let Err(flaw) = done {
+            let shuts_out = flaw == Flaw::BadToken && self.session.is_none();
+            self.fail(id, flaw);
+            if shuts_out {
+                self.close();
+            }
+        }
+    }
+
+    fn hello(&mut self, id: &str, params: Option<&RawValue>) -> Result<(), Flaw> {
+        let (identity, pid) = Identity::of_console(params, self.token.as_deref())?;
+        self.ask(id, WorkshopCommand::OpenConsole { pid }, Asked::Session(identity));
+        Ok(())
+    }
+
+    fn eval(&mut self, id: &str, params: Option<&RawValue>) -> Result<(), Flaw> {
+        let missing = || Flaw::BadParams("Missing code parameter".to_owned());
+        let Some(Session { name, identity }) = &self.session else { return Err(Flaw::NotIdentified) };
+        let params = params.filter(|raw| envelope::is_truthy(raw)).ok_or_else(missing)?.get();
+        let members: Members<'_> = serde_json::from_str(params)
+            .map_err(|_| Flaw::BadParams("Invalid params: params must be an object".to_owned()))?;
+        let code = members.get("code").filter(|raw| envelope::is_truthy(raw)).ok_or_else(missing)?;
+        let code = envelope::string(code)
+            .ok_or_else(|| Flaw::BadParams("Invalid params: code must be a string".to_owned()))?;
+        self.snippets += 1;
+        let key = identity.key(id, method::EVAL, params);
+        let caller = identity.caller.clone();
+        let work = Box::new(Work::Line { session: name.clone(), number: self.snippets, code });
+        self.ask(id, WorkshopCommand::Call { key, caller, work }, Asked::Eval);
+        Ok(())
+    }
+
+    fn ask(&mut self, id: &str, command: WorkshopCommand, asked: Asked) {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        self.pending = Some(Pending { ticket, id: id.to_owned(), asked });
+        self.outbox.push_back(Output::Ask(ticket, command));
+    }
+
+    fn on_answer(&mut self, ticket: Ticket, answer: Result<Arc<WorkshopReply>, Refusal>) {
+        let Some(Pending { id, asked, .. }) = self.pending.take_if(|pending| pending.ticket == ticket) else {
+            return;
+        };
+        let reply = match answer {
+            Ok(reply) => reply,
+            Err(refusal) => return self.send_fault(&id, &code::of_refusal(&refusal)),
+        };
+        match (asked, &*reply) {
+            (Asked::Session(identity), WorkshopReply::ConsoleOpened { session }) => {
+                self.session = Some(Session { name: session.clone(), identity });
+                let version = RUNTIME_VERSION.to_owned();
+                let server = ServerInfo { name: "supex-repl".to_owned(), version, attach: None };
+                self.succeed(&id, &ReplHelloResult { success: true, session: session.clone(), server });
+            }
+            (Asked::Session(_), WorkshopReply::ConsoleRefused { reason }) => {
+                self.send_fault(&id, &code::internal(reason));
+            }
+            (Asked::Eval, WorkshopReply::Evaluated(evaluated)) => {
+                self.succeed(&id, &EvalResult { output: output(evaluated), success: true });
+            }
+            (Asked::Session(_) | Asked::Eval, _) => {
+                self.send_fault(&id, &code::internal("the workshop gave another answer"));
+            }
+        }
+    }
+
+    fn fail(&mut self, id: &str, flaw: Flaw) {
+        self.send_fault(id, &code::of_flaw(flaw, Side::Repl));
+    }
+
+    fn send_fault(&mut self, id: &str, fault: &Fault) {
+        self.outbox.push_back(Output::Send(render::failure(Side::Repl, id, fault)));
+    }
+
+    fn succeed(&mut self, id: &str, result: &impl Serialize) {
+        self.outbox.push_back(Output::Send(render::success(Side::Repl, id, result)));
+    }
+
+    fn close(&mut self) {
+        self.is_closed = true;
+        self.outbox.push_back(Output::Close);
+    }
+}
+
+#[derive(Serialize)]
+struct EvalResult {
+    output: String,
+    success: bool,
+}
+
+/// What a console shows: what was printed, then the value or the exception.
+fn output(evaluated: &Evaluated) -> String {
+    let mut text = printed_text(evaluated);
+    match &evaluated.outcome {
+        Ok(value) => text.push_str(&format!("=> {value}\n")),
+        Err(failure) => show_failure(&mut text, failure),
+    }
+    text
+}
+
+fn show_failure(text: &mut String, failure: &RubyFailure) {
+    match &failure.class {
+        Some(class) => text.push_str(&format!("#<{class}: {}>\n", failure.message)),
+        // No exception: the hint is all that there is to read besides.
+        None => {
+            text.push_str(&format!("{}\n", failure.message));
+            if let Some(hint) = &failure.hint {
+                text.push_str(&format!("{hint}\n"));
+            }
+        }
+    }
+    for frame in failure.backtrace.iter().take(CONSOLE_BACKTRACE_LINES) {
+        text.push_str(frame);
+        text.push('\n');
+    }
+}

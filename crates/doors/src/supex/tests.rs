@@ -1,0 +1,110 @@
+//! Both machines, driven by hand: what cannot be seen over a wire, above all time.
+
+use std::time::{Duration, Instant};
+
+use parlor_vocab::{WorkshopCommand, WorkshopReply};
+
+use super::*;
+use crate::{Input, Machine, Output, Ticket};
+
+const HELLO: &[u8] =
+    br#"{"method":"hello","params":{"name":"n","version":"v","agent":"a","pid":1},"id":"hello"}"#;
+const EVAL: &[u8] =
+    br#"{"method":"tools/call","params":{"name":"eval_ruby","arguments":{"code":"1"}},"id":2}"#;
+
+fn drain<M: Machine>(machine: &mut M) -> Vec<Output<M::Ask>> {
+    std::iter::from_fn(|| machine.poll()).collect()
+}
+
+/// A bridge that was greeted at the moment that comes with it.
+fn bridge() -> (BridgeMachine, Instant) {
+    let now = Instant::now();
+    let mut machine = BridgeMachine::new(None, now);
+    drain(&mut machine);
+    machine.handle(now, Input::Frame(HELLO));
+    let outputs = drain(&mut machine);
+    assert!(matches!(outputs.as_slice(), [Output::WakeAt(_), Output::Send(_)]), "{outputs:?}");
+    (machine, now)
+}
+
+fn closes(outputs: &[Output<WorkshopCommand>]) -> bool {
+    outputs.iter().any(|output| matches!(output, Output::Close))
+}
+
+#[test]
+fn who_says_no_hello_is_shown_out_in_silence() {
+    let now = Instant::now();
+    let mut machine = BridgeMachine::new(None, now);
+    assert!(matches!(drain(&mut machine).as_slice(), [Output::WakeAt(at)] if *at == now + HELLO_WAIT));
+    machine.handle(now + HELLO_WAIT, Input::Deadline);
+    assert!(matches!(drain(&mut machine).as_slice(), [Output::Close]));
+}
+
+#[test]
+fn a_failed_hello_gives_as_much_time_again() {
+    let now = Instant::now();
+    let mut machine = BridgeMachine::new(None, now);
+    drain(&mut machine);
+    let later = now + HELLO_WAIT / 2;
+    machine.handle(later, Input::Frame(br#"{"method":"hello","params":{}}"#));
+    drain(&mut machine);
+    machine.handle(now + HELLO_WAIT, Input::Deadline);
+    assert!(matches!(drain(&mut machine).as_slice(), [Output::WakeAt(at)] if *at == later + HELLO_WAIT));
+}
+
+#[test]
+fn a_greeted_client_may_be_silent_for_long_and_not_for_ever() {
+    let (mut machine, now) = bridge();
+    let active = now + Duration::from_secs(100);
+    machine.handle(active, Input::Frame(br#"{"method":"ping"}"#));
+    drain(&mut machine);
+    machine.handle(now + IDLE_WAIT, Input::Deadline);
+    assert!(matches!(drain(&mut machine).as_slice(), [Output::WakeAt(at)] if *at == active + IDLE_WAIT));
+    machine.handle(active + IDLE_WAIT, Input::Deadline);
+    assert!(closes(&drain(&mut machine)));
+    assert!(IDLE_WAIT >= Duration::from_secs(600));
+}
+
+#[test]
+fn who_waits_for_an_answer_is_not_idle() {
+    let (mut machine, now) = bridge();
+    machine.handle(now, Input::Frame(EVAL));
+    assert!(matches!(drain(&mut machine).as_slice(), [Output::Ask(..)]));
+    machine.handle(now + 2 * IDLE_WAIT, Input::Deadline);
+    assert!(!closes(&drain(&mut machine)));
+}
+
+#[test]
+fn a_console_never_asks_to_be_woken() {
+    let mut machine = ReplMachine::new(None);
+    assert!(drain(&mut machine).is_empty());
+    machine.handle(Instant::now(), Input::Frame(br#"{"method":"hello"}"#));
+    let [Output::Ask(ticket, _)] = drain(&mut machine)[..] else { panic!("a session is asked for") };
+    let opened = WorkshopReply::ConsoleOpened { session: "s1".to_owned() };
+    machine.handle(Instant::now(), Input::Answer(ticket, Ok(opened.into())));
+    assert!(matches!(drain(&mut machine).as_slice(), [Output::Send(_)]));
+}
+
+#[test]
+fn the_next_request_waits_for_the_reply_before_it() {
+    let (mut machine, now) = bridge();
+    machine.handle(now, Input::Frame(EVAL));
+    let [Output::Ask(ticket, _)] = drain(&mut machine)[..] else { panic!("a call is asked for") };
+    assert!(!machine.wants_frame());
+    machine.handle(now, Input::Answer(Ticket(ticket.0 + 1), Ok(WorkshopReply::NoSketchUp.into())));
+    assert!(drain(&mut machine).is_empty() && !machine.wants_frame(), "that was another one's answer");
+    machine.handle(now, Input::Answer(ticket, Ok(WorkshopReply::NoSketchUp.into())));
+    assert!(matches!(drain(&mut machine).as_slice(), [Output::Send(_)]));
+    assert!(machine.wants_frame());
+}
+
+#[test]
+fn a_line_that_is_too_long_costs_the_connection() {
+    let (mut machine, now) = bridge();
+    machine.handle(now, Input::Oversize { limit: machine.max_line_bytes() });
+    let outputs = drain(&mut machine);
+    let [Output::Send(frame), Output::Close] = outputs.as_slice() else { panic!("{outputs:?}") };
+    let frame = String::from_utf8_lossy(frame);
+    assert!(frame.contains("Message exceeds maximum size (1048576 bytes)"), "{frame}");
+    assert!(!machine.wants_frame());
+}

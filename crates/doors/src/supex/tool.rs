@@ -1,0 +1,319 @@
+//! The tools of the bridge: which there are, what they take, and what a call of one asks for.
+
+use parlor_vocab::{ModelCall, Work};
+use serde_json::value::RawValue;
+
+use super::code::{Fault, Flaw, Side, of_flaw, path_refused};
+use super::envelope::{is_truthy, string};
+use super::identity::Members;
+
+/// A tool.
+#[derive(Debug)]
+pub(super) struct Tool {
+    pub(super) name: &'static str,
+    /// What it does, for `tools/list`.
+    pub(super) description: &'static str,
+    pub(super) kind: Kind,
+    /// What its errors begin with.
+    pub(super) prefix: &'static str,
+    pub(super) arguments: &'static [Argument],
+}
+
+/// What stands behind a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Ping,
+    Snippet,
+    File,
+    Reload,
+    Console,
+    Model,
+}
+
+/// An argument of a tool.
+#[derive(Debug)]
+pub(super) struct Argument {
+    pub(super) name: &'static str,
+    pub(super) takes: Takes,
+    pub(super) is_required: bool,
+}
+
+/// What an argument takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    Text,
+    /// A text that is a path.
+    Path,
+    /// A text that becomes a part of a file's name.
+    Name,
+    Number,
+    Flag,
+    List,
+}
+
+const fn optional(name: &'static str, takes: Takes) -> Argument {
+    Argument { name, takes, is_required: false }
+}
+
+const fn required(name: &'static str, takes: Takes) -> Argument {
+    Argument { name, takes, is_required: true }
+}
+
+const fn reading(name: &'static str, description: &'static str, prefix: &'static str) -> Tool {
+    Tool { name, description, kind: Kind::Model, prefix, arguments: &[] }
+}
+
+/// All of them.
+pub(super) const TOOLS: &[Tool] = &[
+    Tool {
+        name: "ping",
+        description: "Says that the server is there, and its version.",
+        kind: Kind::Ping,
+        prefix: "",
+        arguments: &[],
+    },
+    Tool {
+        name: "eval_ruby",
+        description: "Evaluates Ruby code and gives the value as text. Local variables end with the call; globals, constants, methods and instance variables stay.",
+        kind: Kind::Snippet,
+        prefix: "",
+        arguments: &[required("code", Takes::Text)],
+    },
+    Tool {
+        name: "eval_ruby_file",
+        description: "Evaluates a Ruby file at the top level and gives the value as text.",
+        kind: Kind::File,
+        prefix: "",
+        arguments: &[required("file_path", Takes::Path)],
+    },
+    Tool {
+        name: "reload_extension",
+        description: "Begins with a fresh Ruby: all that was defined is gone.",
+        kind: Kind::Reload,
+        prefix: "",
+        arguments: &[],
+    },
+    Tool {
+        name: "console_capture_status",
+        description: "Says which file has what evaluated code prints.",
+        kind: Kind::Console,
+        prefix: "",
+        arguments: &[],
+    },
+    reading("get_model_info", "Tells the model's title, units and counts.", "Failed to get model info: "),
+    Tool {
+        name: "list_entities",
+        description: "Lists the model's entities: all, faces, edges, groups or components.",
+        kind: Kind::Model,
+        prefix: "Failed to list entities: ",
+        arguments: &[optional("entity_type", Takes::Text)],
+    },
+    reading("get_selection", "Lists what is selected.", "Failed to get selection: "),
+    reading("get_layers", "Lists the layers.", "Failed to get layers: "),
+    reading("get_materials", "Lists the materials.", "Failed to get materials: "),
+    reading("get_camera_info", "Tells where the camera is.", "Failed to get camera info: "),
+    Tool {
+        name: "take_screenshot",
+        description: "Writes what the camera sees into a file.",
+        kind: Kind::Model,
+        prefix: "Failed to take screenshot: ",
+        arguments: &[
+            optional("width", Takes::Number),
+            optional("height", Takes::Number),
+            optional("transparent", Takes::Flag),
+            optional("output_path", Takes::Path),
+        ],
+    },
+    Tool {
+        name: "take_batch_screenshots",
+        description: "Writes several views of the model into files.",
+        kind: Kind::Model,
+        prefix: "Failed to take batch screenshots: ",
+        arguments: &[
+            optional("shots", Takes::List),
+            optional("output_dir", Takes::Path),
+            optional("base_name", Takes::Name),
+            optional("width", Takes::Number),
+            optional("height", Takes::Number),
+            optional("transparent", Takes::Flag),
+            optional("restore_camera", Takes::Flag),
+        ],
+    },
+    Tool {
+        name: "open_model",
+        description: "Opens a model file.",
+        kind: Kind::Model,
+        prefix: "Failed to open model: ",
+        arguments: &[required("path", Takes::Path)],
+    },
+    Tool {
+        name: "save_model",
+        description: "Saves the model, to another file if a path is given.",
+        kind: Kind::Model,
+        prefix: "Failed to save model: ",
+        arguments: &[optional("path", Takes::Path)],
+    },
+    Tool {
+        name: "export_scene",
+        description: "Exports the model as skp, obj, stl, png, jpg or jpeg.",
+        kind: Kind::Model,
+        prefix: "",
+        arguments: &[
+            optional("format", Takes::Text),
+            optional("width", Takes::Number),
+            optional("height", Takes::Number),
+        ],
+    },
+];
+
+/// The formats of `export_scene`, in lower case.
+const EXPORT_FORMATS: [&str; 6] = ["skp", "obj", "stl", "png", "jpg", "jpeg"];
+
+/// The tool of that name.
+pub(super) fn find(name: &str) -> Option<&'static Tool> {
+    TOOLS.iter().find(|tool| tool.name == name)
+}
+
+/// The arguments of a call as text: `{}` where there are none.
+pub(super) fn arguments_text(raw: Option<&RawValue>) -> Result<&str, Flaw> {
+    match raw.map(RawValue::get) {
+        None | Some("null") => Ok("{}"),
+        Some(text) if text.starts_with('{') => Ok(text),
+        Some(_) => Err(Flaw::BadParams("Invalid params: arguments must be an object".to_owned())),
+    }
+}
+
+impl Tool {
+    /// What a call with these arguments wants done. None for what is answered without work.
+    pub(super) fn work(&'static self, arguments: &str) -> Result<Option<Work>, Fault> {
+        let bad = |what: String| of_flaw(Flaw::BadParams(what), Side::Bridge);
+        let members: Members<'_> =
+            serde_json::from_str(arguments).map_err(|error| bad(format!("Invalid params: {error}")))?;
+        for argument in self.arguments {
+            let given = members.get(argument.name).filter(|value| value.get() != "null");
+            match given {
+                Some(value) if argument.takes.fits(value) => {}
+                Some(_) if argument.name != "code" => {
+                    let (name, kind) = (argument.name, argument.takes.in_words());
+                    return Err(bad(format!("Invalid params: {name} must be {kind}")));
+                }
+                None if !argument.is_required => {}
+                Some(_) | None => return Err(bad(format!("Missing {} parameter", argument.name))),
+            }
+        }
+        let text = |name: &str| members.get(name).and_then(|value| string(value)).unwrap_or_default();
+        Ok(Some(match self.kind {
+            Kind::Ping | Kind::Console => return Ok(None),
+            Kind::Snippet => Work::Snippet { code: text("code") },
+            Kind::File => Work::File { path: text("file_path") },
+            Kind::Reload => Work::ReplaceRuby,
+            Kind::Model => {
+                self.check_format(&members).map_err(bad)?;
+                self.check_names(&members)?;
+                let paths = self.arguments.iter().filter(|argument| argument.takes == Takes::Path);
+                let paths =
+                    paths.filter_map(|argument| members.get(argument.name).and_then(|raw| string(raw)));
+                let arguments = arguments.to_owned();
+                Work::Model(ModelCall { tool: self.name, arguments, paths: paths.collect() })
+            }
+        }))
+    }
+
+    fn check_format(&self, members: &Members<'_>) -> Result<(), String> {
+        let Some(format) = members.get("format").and_then(|raw| string(raw)) else { return Ok(()) };
+        let is_known = EXPORT_FORMATS.contains(&format.to_ascii_lowercase().as_str());
+        if self.name != "export_scene" || is_known {
+            return Ok(());
+        }
+        Err(format!("Unsupported export format: {format}"))
+    }
+
+    /// Names become parts of files in a folder that was checked, so none may lead out of it.
+    fn check_names(&'static self, members: &Members<'_>) -> Result<(), Fault> {
+        let of_shots = members.get("shots").map_or_else(Vec::new, |shots| {
+            let shots: Vec<&RawValue> = serde_json::from_str(shots.get()).unwrap_or_default();
+            let name = |shot: &RawValue| {
+                let members: Members<'_> = serde_json::from_str(shot.get()).ok()?;
+                Some(members.get("name").filter(|name| is_truthy(name))?.get().to_owned())
+            };
+            shots.into_iter().filter_map(name).collect()
+        });
+        let base = members.get("base_name").map(|name| name.get().to_owned());
+        for name in base.into_iter().chain(of_shots) {
+            // A name that is no text is written as one.
+            let name = serde_json::from_str(&name).unwrap_or(name);
+            if name.contains(['/', '\\', '\0']) {
+                return Err(path_refused(self, &name));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Takes {
+    fn fits(self, raw: &RawValue) -> bool {
+        let first = raw.get().bytes().next().unwrap_or_default();
+        match self {
+            Self::Text | Self::Path | Self::Name => first == b'"',
+            Self::Number => first == b'-' || first.is_ascii_digit(),
+            Self::Flag => matches!(first, b't' | b'f'),
+            Self::List => first == b'[',
+        }
+    }
+
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::Text | Self::Path | Self::Name => "a string",
+            Self::Number => "a number",
+            Self::Flag => "true or false",
+            Self::List => "an array",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(name: &str, arguments: &str) -> (i64, String) {
+        let fault = find(name).unwrap().work(arguments).unwrap_err();
+        (fault.code, fault.message)
+    }
+
+    #[test]
+    fn arguments_are_checked_for_what_they_are() {
+        assert_eq!(fault("eval_ruby", "{}"), (-32602, "Missing code parameter".to_owned()));
+        assert_eq!(fault("eval_ruby", r#"{"code":5}"#).1, "Missing code parameter");
+        assert_eq!(fault("eval_ruby_file", "{}").1, "Missing file_path parameter");
+        assert_eq!(fault("take_screenshot", r#"{"width":"x"}"#).1, "Invalid params: width must be a number");
+        assert_eq!(fault("save_model", r#"{"path":5}"#).1, "Invalid params: path must be a string");
+        assert_eq!(fault("open_model", r#"{"path":null}"#).1, "Missing path parameter");
+        assert_eq!(fault("export_scene", r#"{"format":"dae"}"#).1, "Unsupported export format: dae");
+        assert!(find("export_scene").unwrap().work(r#"{"format":"JPG"}"#).is_ok());
+        assert!(find("take_screenshot").unwrap().work(r#"{"output_path":null,"else":1}"#).is_ok());
+    }
+
+    #[test]
+    fn paths_are_found_and_arguments_stay_as_they_were_written() {
+        let work = find("take_batch_screenshots").unwrap().work(r#"{"output_dir":"/a", "shots":[ ]}"#);
+        let call = ModelCall {
+            tool: "take_batch_screenshots",
+            arguments: r#"{"output_dir":"/a", "shots":[ ]}"#.to_owned(),
+            paths: vec!["/a".to_owned()],
+        };
+        assert_eq!(work.unwrap(), Some(Work::Model(call)));
+    }
+
+    #[test]
+    fn names_of_shots_stay_in_their_folder() {
+        for arguments in [
+            r#"{"base_name":"../../x"}"#,
+            r#"{"shots":[{"name":"a"},{"name":"../b"}]}"#,
+            r#"{"shots":[{"name":"\u002e\u002e/b"}]}"#,
+        ] {
+            assert_eq!(fault("take_batch_screenshots", arguments).0, -32002, "{arguments}");
+        }
+        let plain = r#"{"base_name":"shot","shots":[{"name":"top"},{},5]}"#;
+        assert!(find("take_batch_screenshots").unwrap().work(plain).is_ok());
+    }
+}

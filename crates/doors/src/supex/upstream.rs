@@ -1,0 +1,112 @@
+//! The other side of the bridge: what parlor says to a SketchUp runtime on behalf of its own clients.
+//!
+//! Pure, as the machines are. The runtime serves one call a connection: a `hello`, its reply, then one
+//! call and its reply.
+
+use parlor_vocab::{Caller, ModelFailure, Work};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::protocol::{HelloParams, Reply, method, request};
+use super::{MAX_REQUEST_BYTES, RUNTIME_VERSION};
+
+/// The line that introduces us, with its newline.
+pub fn hello(caller: &Caller, token: Option<&str>, pid: u64) -> Vec<u8> {
+    let params = HelloParams {
+        name: "parlor".to_owned(),
+        version: RUNTIME_VERSION.to_owned(),
+        agent: if caller.agent.is_empty() { "unknown".to_owned() } else { caller.agent.clone() },
+        pid,
+        token: token.map(str::to_owned),
+        workspace: caller.workspace.clone(),
+        features: Vec::new(),
+    };
+    line(request(&"hello", method::HELLO, &params))
+}
+
+/// The line that asks for `work`, with its newline. None if it cannot be asked for, or is longer than
+/// the runtime takes.
+pub fn call(work: &Work) -> Option<Vec<u8>> {
+    let tool = |name: &str, arguments: Value| {
+        request(&1, method::TOOLS_CALL, &json!({"name": name, "arguments": arguments}))
+    };
+    let frame = match work {
+        Work::Snippet { code } => tool("eval_ruby", json!({"code": code})),
+        Work::File { path } => tool("eval_ruby_file", json!({"file_path": path})),
+        Work::ReplaceRuby => tool("reload_extension", json!({})),
+        Work::ListResources => request(&1, method::RESOURCES_LIST, &json!({})),
+        Work::Model(model) => {
+            #[derive(serde::Serialize)]
+            struct Params<'a> {
+                name: &'a str,
+                arguments: &'a RawValue,
+            }
+            let arguments = serde_json::from_str(&model.arguments).ok()?;
+            request(&1, method::TOOLS_CALL, &Params { name: model.tool, arguments })
+        }
+        Work::Line { .. } | Work::Tool { .. } => return None,
+    };
+    let line = line(frame);
+    (line.len() <= MAX_REQUEST_BYTES).then_some(line)
+}
+
+/// What a line of the runtime says: the result as it was written, or its error.
+pub fn reply(line: &[u8]) -> Result<String, ModelFailure> {
+    let unanswered = |reason: String| ModelFailure::Unanswered { reason };
+    let reply: Reply<'_> = serde_json::from_slice(line)
+        .map_err(|error| unanswered(format!("its reply is no reply: {error}")))?;
+    match (reply.error, reply.result) {
+        (Some(error), _) => {
+            let data = error.data.map(|data| data.get().to_owned()).filter(|data| data.starts_with('{'));
+            Err(ModelFailure::Refused { code: error.code, message: error.message, data })
+        }
+        (None, Some(result)) if result.get().starts_with('{') => Ok(result.get().to_owned()),
+        (None, _) => Err(unanswered("its reply has no result".to_owned())),
+    }
+}
+
+/// Whether a refusal may be due to the runtime's reading of half a line: then nothing was done.
+pub fn was_misread(failure: &ModelFailure) -> bool {
+    matches!(failure, ModelFailure::Refused { code, .. } if *code == super::code::MISREAD)
+}
+
+fn line(mut frame: Vec<u8>) -> Vec<u8> {
+    frame.push(b'\n');
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use parlor_vocab::ModelCall;
+
+    use super::*;
+
+    #[test]
+    fn arguments_and_results_pass_as_they_were_written() {
+        let arguments = r#"{"width": 1920.0,"shots":[1e3]}"#.to_owned();
+        let work = Work::Model(ModelCall { tool: "take_screenshot", arguments, paths: Vec::new() });
+        let line = String::from_utf8(call(&work).unwrap()).unwrap();
+        assert!(line.contains(r#""arguments":{"width": 1920.0,"shots":[1e3]}"#), "{line}");
+        assert_eq!(
+            reply(br#"{"jsonrpc":"2.0","result":{"area": 1.50},"id":1}"#).unwrap(),
+            r#"{"area": 1.50}"#
+        );
+    }
+
+    #[test]
+    fn what_the_runtime_does_not_take_is_not_sent() {
+        let around = call(&Work::Snippet { code: String::new() }).unwrap().len();
+        let code = |size: usize| Work::Snippet { code: "x".repeat(size) };
+        assert!(call(&code(MAX_REQUEST_BYTES - around)).is_some());
+        assert!(call(&code(MAX_REQUEST_BYTES - around + 1)).is_none());
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told_as_that() {
+        for line in ["", "{}", "[]", r#"{"result":null}"#, r#"{"result":5}"#] {
+            assert!(matches!(reply(line.as_bytes()), Err(ModelFailure::Unanswered { .. })), "{line}");
+        }
+        let refused = reply(br#"{"error":{"code":-32700,"message":"Parse error"},"id":null}"#).unwrap_err();
+        assert!(was_misread(&refused));
+    }
+}

@@ -1,0 +1,221 @@
+//! The two Supex doors: where they are, what stands behind them, and serving them.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use parlor_doors::Ticket;
+use parlor_doors::supex::{BridgeMachine, ReplMachine, Token, redacted};
+use parlor_engine::{Evaluates, Reach, RubySettings, SketchUp, Workbench, Workshop, WorkshopMeans};
+use parlor_host::{Service, Traced, Upstream, listen, serve_tcp};
+use parlor_log::SystemClock;
+use parlor_tools::{Context as ToolContext, Shell, Toolbox};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::address;
+use crate::environment::{Environment, SupexVariables};
+use crate::settings::supex::SupexConfig;
+use crate::time;
+
+/// The folder for what the doors keep, in the state folder.
+const FOLDER: &str = "supex";
+
+/// The longest rest after a reply that can be asked for.
+const MAX_RESPONSE_DELAY: f64 = 60.0;
+
+/// Which doors are to be opened, and how.
+#[derive(Default)]
+pub(super) struct Plan {
+    bridge: Option<SocketAddr>,
+    repl: Option<SocketAddr>,
+    token: Option<String>,
+    rest: Duration,
+    is_verbose: bool,
+}
+
+impl Plan {
+    pub(super) fn is_empty(&self) -> bool {
+        self.bridge.is_none() && self.repl.is_none()
+    }
+}
+
+/// Puts flags, variables and settings together: the first one that says something counts.
+pub(super) fn plan(
+    bridge: Option<&str>,
+    repl: Option<&str>,
+    config: &SupexConfig,
+    variables: &SupexVariables,
+) -> anyhow::Result<Plan> {
+    let pick =
+        |flag: Option<&str>, host: &Option<String>, port: &Option<String>, set: &Option<String>, default| {
+            let default = set.as_deref().map_or(Ok(default), address::parse)?;
+            match flag {
+                Some(flag) => address::parse(flag),
+                None => address::join(host.as_deref(), port.as_deref(), default),
+            }
+        };
+    let near = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+    let opens_bridge = bridge.is_some() || !variables.no_autostart;
+    let opens_repl = repl.is_some() || !(variables.no_autostart || variables.repl_disabled);
+    let plan = Plan {
+        bridge: opens_bridge
+            .then(|| pick(bridge, &variables.host, &variables.port, &config.listen, near(9876)))
+            .transpose()?,
+        repl: opens_repl
+            .then(|| pick(repl, &variables.repl_host, &variables.repl_port, &config.repl_listen, near(4433)))
+            .transpose()?,
+        token: variables.token.clone().or_else(|| config.token.clone()),
+        rest: rest(variables.response_delay.as_deref())?,
+        is_verbose: variables.verbose,
+    };
+    for address in [plan.bridge, plan.repl].into_iter().flatten() {
+        address::check(address, variables.allow_remote, plan.token.is_some())?;
+    }
+    Ok(plan)
+}
+
+fn rest(seconds: Option<&str>) -> anyhow::Result<Duration> {
+    let Some(text) = seconds else { return Ok(Duration::ZERO) };
+    match text.trim().parse::<f64>() {
+        Ok(seconds) if (0.0..=MAX_RESPONSE_DELAY).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Ok(_) | Err(_) => {
+            bail!("SUPEX_RESPONSE_DELAY is {text:?}; it takes 0 to {MAX_RESPONSE_DELAY} seconds")
+        }
+    }
+}
+
+/// The doors, open, and the workshop behind them.
+pub(super) struct Doors {
+    bridge: Option<(TcpListener, SocketAddr)>,
+    repl: Option<(TcpListener, SocketAddr)>,
+    workshop: Workshop,
+    token: Option<Arc<Token>>,
+    rest: Duration,
+    show: Option<fn(&[u8]) -> String>,
+}
+
+/// Opens the doors. Nobody is served yet.
+pub(super) async fn open(
+    plan: &Plan,
+    home: &Path,
+    config: &SupexConfig,
+    environment: &Environment,
+) -> anyhow::Result<Doors> {
+    let bridge = bind(plan.bridge, "--supex").await?;
+    let repl = bind(plan.repl, "--supex-repl").await?;
+    let state = home.join(FOLDER);
+    let workshop = Workshop::open(means(plan, &state, config, environment)?)
+        .with_context(|| format!("cannot keep the console log in {}", state.display()))?;
+    let token = plan.token.as_deref().and_then(Token::new).map(Arc::new);
+    let show = plan.is_verbose.then_some(redacted as fn(&[u8]) -> String);
+    Ok(Doors { bridge, repl, workshop, token, rest: plan.rest, show })
+}
+
+async fn bind(address: Option<SocketAddr>, flag: &str) -> anyhow::Result<Option<(TcpListener, SocketAddr)>> {
+    let Some(address) = address else { return Ok(None) };
+    let listener = match listen(address).await {
+        Ok(listener) => listener,
+        Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
+            "{address} is in use: is SketchUp running, or another parlor? Choose another port with {flag} ADDR"
+        ),
+        Err(error) => return Err(error).with_context(|| format!("cannot listen at {address} ({flag})")),
+    };
+    let bound = listener.local_addr()?;
+    Ok(Some((listener, bound)))
+}
+
+fn means(
+    plan: &Plan,
+    state: &Path,
+    config: &SupexConfig,
+    environment: &Environment,
+) -> anyhow::Result<WorkshopMeans> {
+    let folder = std::env::current_dir().context("the working folder is gone")?;
+    let user_home = environment.user_home.as_ref().map(Into::into);
+    let variables = &environment.supex;
+    let mut reach = Reach::new(folder.clone(), user_home);
+    let listed = variables.allowed_roots.as_deref().or(config.allowed_roots.as_deref()).unwrap_or_default();
+    for root in listed.split(':').chain(variables.project_root.as_deref()).filter(|root| !root.is_empty()) {
+        reach = reach.with(root);
+    }
+    let env = environment.for_commands.clone();
+    let mut ruby = RubySettings::new(folder.clone(), env.clone());
+    if let Some(program) = &environment.ruby {
+        ruby.program = program.to_string_lossy().into_owned();
+    }
+    ruby.time_limit = config.eval_timeout;
+    ruby.memory_limit = config.memory_limit.unwrap_or(u64::MAX);
+    let sketchup = config.upstream.clone().map(|address| {
+        let upstream: Arc<dyn SketchUp> = Arc::new(Upstream::new(address, config.upstream_token.clone()));
+        (upstream, if config.evaluates_upstream { Evaluates::There } else { Evaluates::Here })
+    });
+    // Whoever knows no secret gets Ruby and nothing else: that is what clients of this protocol expect.
+    let tools = match plan.token {
+        Some(_) => {
+            let context = ToolContext::new(folder).map_err(|failure| anyhow::anyhow!(failure.message))?;
+            Some((Toolbox::standard(Shell::default()), ToolContext { env: env.into(), ..context }))
+        }
+        None => None,
+    };
+    Ok(WorkshopMeans {
+        ruby,
+        state: state.to_owned(),
+        reach,
+        sketchup,
+        tools,
+        clock: Arc::new(SystemClock),
+        spell: time::rfc3339,
+    })
+}
+
+impl Doors {
+    pub(super) fn bridge_address(&self) -> Option<SocketAddr> {
+        self.bridge.as_ref().map(|(_, address)| *address)
+    }
+
+    pub(super) fn repl_address(&self) -> Option<SocketAddr> {
+        self.repl.as_ref().map(|(_, address)| *address)
+    }
+
+    /// Serves whoever comes until `stop` is cancelled, then closes everything.
+    pub(super) async fn serve(self, stop: CancellationToken) {
+        let Self { bridge, repl, workshop, token, rest, show } = self;
+        let bridge = async {
+            let Some((listener, _)) = bridge else { return };
+            let make = |_| {
+                let machine = BridgeMachine::new(token.clone(), Instant::now());
+                service(Traced::new(machine, "supex", show), workshop.bench(), rest)
+            };
+            serve_tcp(listener, make, stop.clone()).await;
+        };
+        let repl = async {
+            let Some((listener, _)) = repl else { return };
+            let make = |_| {
+                let machine = ReplMachine::new(token.clone());
+                service(Traced::new(machine, "supex-repl", show), workshop.bench(), rest)
+            };
+            serve_tcp(listener, make, stop.clone()).await;
+        };
+        let closing = async {
+            stop.cancelled().await;
+            workshop.close().await;
+        };
+        tokio::join!(bridge, repl, closing);
+    }
+}
+
+fn service<M>(machine: M, bench: Workbench<Ticket>, rest: Duration) -> Service<M, Workbench<Ticket>> {
+    let receipt = bench.receipt();
+    Service { machine, engine: bench, arrived: Box::new(move || receipt.arrived()), rest }
+}
+
+/// A command line that asks the bridge something.
+pub(super) fn sample(address: SocketAddr) -> String {
+    let hello = r#"{"jsonrpc":"2.0","method":"hello","params":{"name":"me","version":"1","agent":"me","pid":1},"id":1}"#;
+    let call = r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"eval_ruby","arguments":{"code":"1 + 1"}},"id":2}"#;
+    format!("printf '%s\\n' '{hello}' '{call}' | nc -N {} {}", address.ip(), address.port())
+}

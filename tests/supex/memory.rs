@@ -1,0 +1,144 @@
+//! A connection in memory: the machine, the driver's loop and the workshop, with time that can be
+//! invented.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parlor_doors::lines::{Line, Lines};
+use parlor_doors::supex::{BridgeMachine, ReplMachine, Token};
+use parlor_engine::{Reach, RubySettings, Workshop, WorkshopMeans};
+use parlor_host::{INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
+use parlor_log::SystemClock;
+use parlor_testkit::{Case, Peer, let_time_pass};
+use parlor_tools::{Context, Shell, Toolbox};
+use parlor_vocab::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+pub(crate) struct Memory {
+    workshop: Workshop,
+    token: Option<Arc<Token>>,
+    connection: Connection,
+}
+
+struct Connection {
+    input: Option<mpsc::Sender<Vec<u8>>>,
+    is_in_line: bool,
+    outlet: Outlet,
+    /// Frames that came together with the last one.
+    frames: Lines,
+    task: JoinHandle<()>,
+}
+
+impl Memory {
+    pub(crate) fn start(case: &Case) -> Result<Self, String> {
+        let variable = |wanted: &str| {
+            let found = case.env.iter().find(|(name, _)| name == wanted);
+            found.and_then(|(_, value)| value.clone()).filter(|value| !value.is_empty())
+        };
+        let token = variable("SUPEX_AUTH_TOKEN").as_deref().and_then(Token::new).map(Arc::new);
+        let workshop =
+            Workshop::open(means(case, &variable, token.is_some())?).map_err(|error| error.to_string())?;
+        let connection = Connection::open(&workshop, token.clone(), &case.args);
+        Ok(Self { workshop, token, connection })
+    }
+}
+
+fn means(
+    case: &Case,
+    variable: &dyn Fn(&str) -> Option<String>,
+    has_tools: bool,
+) -> Result<WorkshopMeans, String> {
+    let env: Vec<(String, String)> = std::env::vars().collect();
+    let mut ruby = RubySettings::new(case.tmp.clone(), env.clone());
+    if let Some(program) = variable("PARLOR_RUBY") {
+        ruby.program = program;
+    }
+    let mut reach = Reach::new(case.tmp.clone(), None::<PathBuf>);
+    let roots = variable("SUPEX_ALLOWED_ROOTS").unwrap_or_default();
+    for root in roots.split(':').map(str::to_owned).chain(variable("SUPEX_PROJECT_ROOT")) {
+        if !root.is_empty() {
+            reach = reach.with(root);
+        }
+    }
+    let context = || Context::new(&case.tmp).map_err(|failure| failure.message);
+    let tools = match has_tools {
+        true => Some((Toolbox::standard(Shell::default()), Context { env: env.into(), ..context()? })),
+        false => None,
+    };
+    Ok(WorkshopMeans {
+        ruby,
+        state: case.home.join("supex"),
+        reach,
+        sketchup: None,
+        tools,
+        clock: Arc::new(SystemClock),
+        // Only seconds matter here: they keep the names of sessions apart.
+        spell: |at: Timestamp| {
+            format!("2026-03-14T09:{:02}:{:02}.000Z", at.0 / 60_000 % 60, at.0 / 1000 % 60)
+        },
+    })
+}
+
+impl Connection {
+    fn open(workshop: &Workshop, token: Option<Arc<Token>>, args: &[String]) -> Self {
+        let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
+        let incoming = Incoming { chunks, hung_up: oneshot::channel().1 };
+        let (outgoing, outlet) = outgoing();
+        let (bench, never) = (workshop.bench(), std::future::pending());
+        let task = if args.iter().any(|arg| arg == "repl") {
+            tokio::spawn(serve(ReplMachine::new(token), bench, incoming, outgoing, never))
+        } else {
+            let machine = BridgeMachine::new(token, Instant::now().into_std());
+            tokio::spawn(serve(machine, bench, incoming, outgoing, never))
+        };
+        Self { input: Some(input), is_in_line: false, outlet, frames: Lines::new(usize::MAX), task }
+    }
+}
+
+impl Peer for Memory {
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.connection.is_in_line = bytes.last() != Some(&b'\n');
+        let input = self.connection.input.as_ref().ok_or("sent after the end")?;
+        // One that has closed the connection needs no more.
+        let _ = input.send(bytes.to_vec()).await;
+        Ok(())
+    }
+
+    async fn close(&mut self) -> Result<(), String> {
+        // As the driver of sockets does for a line that was left open.
+        if self.connection.is_in_line {
+            self.send(b"\n").await?;
+        }
+        self.connection.input = None;
+        Ok(())
+    }
+
+    async fn frame(&mut self) -> Option<Vec<u8>> {
+        loop {
+            match self.connection.frames.next_line() {
+                Some(Line::Whole(frame)) => return Some(frame.to_vec()),
+                Some(Line::Oversize) => unreachable!("no line is too long"),
+                None => {}
+            }
+            let bytes = self.connection.outlet.next().await?;
+            self.connection.outlet.written(bytes.len());
+            self.connection.frames.push(&bytes);
+        }
+    }
+
+    async fn pass(&mut self, time: std::time::Duration) -> Result<(), String> {
+        let_time_pass(time).await;
+        Ok(())
+    }
+
+    async fn again(&mut self, args: &[String]) -> Result<(), String> {
+        self.connection = Connection::open(&self.workshop, self.token.clone(), args);
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<(), String> {
+        (&mut self.connection.task).await.map_err(|error| error.to_string())
+    }
+}

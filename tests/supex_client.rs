@@ -1,0 +1,339 @@
+//! `parlor supex` and the Rust driver, against `parlor serve` and against servers of a few lines.
+#![expect(clippy::disallowed_methods, reason = "the program is started as a shell would")]
+#![allow(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+
+#[allow(dead_code, reason = "the driver is tried here, so plain connections are not needed")]
+#[path = "supex/server.rs"]
+mod server;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parlor_client::supex::{Driver, DriverError, Fate, ReplClient, Settings, Token};
+use serde_json::{Value, json};
+use server::{PARLOR, Server};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+
+/// `parlor supex` with a state folder, and without variables of ours.
+fn supex(home: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(PARLOR);
+    command.arg("supex").args(args).env("PARLOR_HOME", home).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SUPEX_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn said(output: &Output) -> (i32, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+fn run(home: &Path, args: &[&str]) -> (i32, String, String) {
+    said(&supex(home, args).output().unwrap())
+}
+
+/// What it prints when all goes well.
+fn prints(home: &Path, args: &[&str]) -> String {
+    let (code, out, err) = run(home, args);
+    assert_eq!((code, err.as_str()), (0, ""), "{args:?}: {out}");
+    out
+}
+
+fn run_with_input(home: &Path, args: &[&str], input: &[u8]) -> (i32, String, String) {
+    let mut child = supex(home, args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may refuse before it has read all.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    said(&child.wait_with_output().unwrap())
+}
+
+#[test]
+fn the_command_finds_the_server_of_its_home() {
+    let server = Server::start();
+    let home = server.home.as_path();
+    let status = prints(home, &["status"]);
+    for line in [&format!("address   {}", server.supex), "server    supex-runtime", "version   0.2.0"] {
+        assert!(status.contains(line), "{status}");
+    }
+    let status: Value = serde_json::from_str(&prints(home, &["status", "--json"])).unwrap();
+    assert_eq!((&status["version"], &status["attach"]), (&json!("0.2.0"), &json!(true)));
+    assert!(status["latency_ms"].as_f64().unwrap() > 0.0, "{status}");
+
+    assert_eq!(prints(home, &["eval", "1 + 1"]), "2\n");
+    assert_eq!(prints(home, &["eval", "nil"]), "\n");
+    assert_eq!(prints(home, &["eval", "-1"]), "-1\n");
+    assert_eq!(
+        prints(home, &["eval", "--json", "\"P\u{159}íliš\""]),
+        "{\"success\":true,\"result\":\"Příliš\"}\n"
+    );
+    for args in [&["eval"][..], &["eval", "-"]] {
+        let piped = run_with_input(home, args, b"x = 20\nx * 2 + 2\n");
+        assert_eq!(piped, (0, "42\n".to_owned(), String::new()));
+    }
+    let capture = prints(home, &["call", "console_capture_status"]);
+    assert!(capture.contains("\"capturing\":true"), "{capture}");
+    let piped = run_with_input(home, &["call", "eval_ruby", "-"], b"{\"code\":\"3\"}");
+    assert_eq!(piped.1, "{\"success\":true,\"result\":\"3\"}\n");
+}
+
+#[test]
+fn failures_say_where_and_what_helps() {
+    let server = Server::with(|command, home| {
+        command.env("SUPEX_ALLOWED_ROOTS", home.join("scripts"));
+    });
+    let home = server.home.as_path();
+    let (code, out, err) = run(home, &["eval", "raise ArgumentError, \"no\\nway\""]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.starts_with("Error: Ruby evaluation error: no\nway\nFile: (eval"), "{err}");
+    assert!(err.contains("\nLine: 1\n"), "{err}");
+
+    std::fs::create_dir(home.join("scripts")).unwrap();
+    let script = home.join("scripts/t.rb");
+    std::fs::write(&script, "a = 1\nb = 2\nraise 'bad'\n").unwrap();
+    let arguments = json!({"file_path": script}).to_string();
+    let (code, _, err) = run(home, &["call", "eval_ruby_file", &arguments]);
+    assert_eq!(code, 1);
+    assert!(err.starts_with("Error: Error in t.rb: bad\nFile: "), "{err}");
+    assert_eq!(err.matches("File: ").count(), 1, "{err}");
+    assert_eq!(err.matches("Line: 3").count(), 1, "{err}");
+
+    let (code, _, err) = run(home, &["call", "get_layers"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("SketchUp is not available\nHint: "), "{err}");
+    for (args, hint) in [
+        (&["call", "ping", "[]"][..], "are a JSON object, such as"),
+        (&["call", "ping", "{"], "are a JSON object, such as"),
+        (&["eval", "--timeout", "0", "1"], "--timeout is \"0\"; it takes a number of seconds"),
+    ] {
+        let (code, _, err) = run(home, args);
+        assert!(code == 1 && err.contains(hint), "{args:?}: {err}");
+    }
+    let (code, _, err) = run_with_input(home, &["eval"], &vec![b' '; (1 << 20) + 1]);
+    assert!(code == 1 && err.contains("longer than 1048576 bytes"), "{err}");
+    let (code, _, err) = run_with_input(home, &["eval"], b"\xff");
+    assert!(code == 1 && err.contains("no text in UTF-8"), "{err}");
+}
+
+#[test]
+fn a_token_is_taken_from_the_environment_and_shown_nowhere() {
+    let server = Server::with(|command, _| {
+        command.env("SUPEX_AUTH_TOKEN", "s3cret");
+    });
+    let home = server.home.as_path();
+    let (code, out, err) = run(home, &["status"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("Hint: set SUPEX_AUTH_TOKEN to the token"), "{err}");
+    let with = |token: &str, args: &[&str]| {
+        said(&supex(home, args).env("SUPEX_AUTH_TOKEN", token).output().unwrap())
+    };
+    assert_eq!(with("s3cret", &["eval", "1"]), (0, "1\n".to_owned(), String::new()));
+    let (code, _, err) = with("wr0ng", &["eval", "1"]);
+    assert_eq!(code, 1);
+    assert!(!err.contains("wr0ng") && !err.contains("s3cret"), "{err}");
+}
+
+/// A port of loopback on which nobody listens.
+fn unused_port() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+}
+
+#[test]
+fn where_nobody_listens_there_is_a_hint() {
+    let home = tempfile::tempdir().unwrap();
+    let port = unused_port();
+    let (code, out, err) = run(home.path(), &["status", "--port", &port]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.starts_with(&format!("Error: cannot connect to localhost:{port}: ")), "{err}");
+    assert!(err.contains("\nHint: start a bridge with `parlor serve`"), "{err}");
+    let output =
+        supex(home.path(), &["eval", "1"]).env("SUPEX_PORT", &port).env("SUPEX_RETRIES", "0").output();
+    assert!(said(&output.unwrap()).2.contains(&format!("localhost:{port}")));
+    for (name, value) in [("SUPEX_PORT", "x"), ("SUPEX_TIMEOUT", "soon"), ("SUPEX_MAX_RESPONSE", "0")] {
+        let (code, _, err) = said(&supex(home.path(), &["status"]).env(name, value).output().unwrap());
+        assert!(code == 1 && err.contains(&format!("{name} is {value:?}")), "{err}");
+    }
+    assert!(!home.path().join("parlor.db").exists(), "asking a bridge needs no state");
+}
+
+/// A server of a few lines: says hello and answers one call with `result`. Returns what it was told.
+fn answer_once(listener: &TcpListener, result: &str) -> (Value, Value) {
+    let stream = listener.accept().unwrap().0;
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    let mut heard = |result: &str, mut stream: &TcpStream| -> Value {
+        let request: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        writeln!(stream, "{{\"jsonrpc\":\"2.0\",\"result\":{result},\"id\":{}}}", request["id"]).unwrap();
+        request
+    };
+    (heard("{}", &stream), heard(result, &stream))
+}
+
+#[test]
+fn other_servers_are_spoken_to_as_the_variables_say() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let home = tempfile::tempdir().unwrap();
+    // It names another server, which does not count once a port is named.
+    std::fs::write(home.path().join("serve.json"), "{\"pid\":1,\"supex\":\"127.0.0.1:1\"}").unwrap();
+    let mut command = supex(home.path(), &["call", "save_model", "{\"path\":\"/x\"}"]);
+    command.env("SUPEX_HOST", "localhost").env("SUPEX_PORT", &port).env("SUPEX_AGENT", "robot");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let soft = "{ \"success\": false, \"error\": \"No active\\u001b[2J model\", \"n\": 1.0 }";
+    let (hello, call) = answer_once(&listener, soft);
+    assert_eq!((&hello["params"]["agent"], &hello["params"]["name"]), (&json!("robot"), &json!("parlor")));
+    assert_eq!((&hello["id"], hello["params"]["token"].is_null()), (&json!("hello"), true));
+    assert_eq!(call["params"], json!({"name": "save_model", "arguments": {"path": "/x"}}));
+    let (code, out, err) = said(&child.wait_with_output().unwrap());
+    // A program gets what the server wrote; a person is shown nothing that steers the terminal.
+    assert_eq!((code, out), (1, format!("{soft}\n")));
+    assert_eq!(err, "Error: save_model failed: No active model\n");
+
+    let mut command = supex(home.path(), &["eval", "1", "--host", "127.0.0.1", "--port", &port]);
+    let child = command.env("SUPEX_MAX_RESPONSE", "100").stderr(Stdio::piped()).spawn().unwrap();
+    answer_once(&listener, &format!("{{\"result\":\"{}\"}}", "x".repeat(100)));
+    let (code, _, err) = said(&child.wait_with_output().unwrap());
+    assert!(code == 1 && err.contains("longer than 100 bytes"), "{err}");
+    assert!(err.contains("Hint: SUPEX_MAX_RESPONSE"), "{err}");
+}
+
+fn driver(server: &Server) -> Driver {
+    Driver::new(Settings {
+        port: server.supex.port(),
+        timeout: Duration::from_secs(60),
+        ..Settings::bridge()
+    })
+}
+
+#[tokio::test]
+async fn the_driver_keeps_one_connection_through_errors() {
+    let server = Server::start();
+    let driver = driver(&server);
+    let told = driver.server().await.unwrap();
+    assert!(told.name == "supex-runtime" && told.attach, "{told:?}");
+    for number in 0..20 {
+        assert_eq!(driver.eval(&format!("{number} + 1")).await.unwrap(), (number + 1).to_string());
+        let error = driver.eval("raise 'no'").await.unwrap_err();
+        assert!(matches!(error, DriverError::Remote { code: -32000, .. }), "{error:?}");
+    }
+    assert_eq!(driver.ping().await.unwrap().version.as_deref(), Some("0.2.0"));
+    let file = server.home.join("f.rb");
+    std::fs::write(&file, "6 * 7").unwrap();
+    let error = driver.eval_file(file.to_str().unwrap()).await.unwrap_err();
+    assert!(matches!(error, DriverError::Remote { code: -32002, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn many_tasks_share_a_driver() {
+    let server = Server::start();
+    let driver = Arc::new(driver(&server));
+    let callers: Vec<_> = (0..50)
+        .map(|number| {
+            let driver = Arc::clone(&driver);
+            tokio::spawn(async move { (number, driver.eval(&format!("{number} * 2")).await) })
+        })
+        .collect();
+    for caller in callers {
+        let (number, result) = caller.await.unwrap();
+        assert_eq!(result.unwrap(), (number * 2).to_string());
+    }
+}
+
+#[tokio::test]
+async fn an_evaluation_longer_than_the_time_out_runs_once() {
+    let server = Server::start();
+    // The worker is started first, so that all of the time is that of the evaluation.
+    driver(&server).eval("$n = 0").await.unwrap();
+    let short = Settings { port: server.supex.port(), timeout: Duration::from_secs(1), ..Settings::bridge() };
+    let short = Driver::new(Settings { retries: 20, ..short });
+    assert_eq!(short.eval("$n += 1; sleep 2.5; $n").await.unwrap(), "1");
+    assert_eq!(driver(&server).eval("$n").await.unwrap(), "1");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_in_mid_call_costs_no_second_run() {
+    let server = Server::start();
+    let relay = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = relay.local_addr().unwrap().port();
+    let behind = server.supex;
+    let cuts = tokio::spawn(async move {
+        for round in 0.. {
+            let (client, _) = relay.accept().await.unwrap();
+            let (from, mut to) = client.into_split();
+            let (mut back, mut forth) = tokio::net::TcpStream::connect(behind).await.unwrap().into_split();
+            let mut from = tokio::io::BufReader::new(from);
+            let mut line = Vec::new();
+            from.read_until(b'\n', &mut line).await.unwrap();
+            forth.write_all(&line).await.unwrap();
+            let mut welcome = vec![0; 1024];
+            let count = back.read(&mut welcome).await.unwrap();
+            to.write_all(&welcome[..count]).await.unwrap();
+            line.clear();
+            from.read_until(b'\n', &mut line).await.unwrap();
+            forth.write_all(&line).await.unwrap();
+            // Twice the call has arrived at the server and its answer does not come back.
+            if round >= 2 {
+                tokio::io::copy(&mut back, &mut to).await.unwrap();
+            }
+        }
+    });
+    let cut = Driver::new(Settings { port, timeout: Duration::from_secs(60), ..Settings::bridge() });
+    assert_eq!(cut.eval("$n = ($n || 0) + 1; sleep 0.2; $n").await.unwrap(), "1");
+    cuts.abort();
+    assert_eq!(driver(&server).eval("$n").await.unwrap(), "1");
+}
+
+#[tokio::test]
+async fn a_server_that_dies_in_mid_call_is_told_apart_from_one_that_never_heard() {
+    let mut server = Server::start();
+    let driver = Driver::new(Settings {
+        port: server.supex.port(),
+        timeout: Duration::from_secs(60),
+        retries: 1,
+        ..Settings::bridge()
+    });
+    driver.eval("1").await.unwrap();
+    let flag = server.home.join("begun");
+    let code = format!("File.write({:?}, ''); sleep 60", flag.to_str().unwrap());
+    let killer = tokio::task::spawn_blocking(move || {
+        while !flag.exists() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        server.end();
+    });
+    let error = driver.eval(&code).await.unwrap_err();
+    killer.await.unwrap();
+    // A server that ends in order may still answer that it does.
+    assert_eq!(error.fate(), Fate::Unknown, "{error:?}");
+    let error = driver.eval("2").await.unwrap_err();
+    assert!(matches!(error, DriverError::Connect { .. }), "{error:?}");
+    assert_eq!(error.fate(), Fate::NotRun);
+}
+
+#[tokio::test]
+async fn a_console_shares_its_variables_and_shows_exceptions() {
+    let server = Server::with(|command, _| {
+        command.env("SUPEX_AUTH_TOKEN", "s3cret");
+    });
+    let settings =
+        Settings { port: server.repl.port(), token: Some(Token::new("s3cret")), ..Settings::repl() };
+    let (one, other) = (ReplClient::new(settings.clone()), ReplClient::new(settings));
+    let session = one.session().await.unwrap();
+    assert!(session.ends_with(&format!("-{}", std::process::id())), "{session}");
+    assert_eq!(one.eval("puts 'hi'; x = 5").await.unwrap().output, "hi\n=> 5\n");
+    assert_eq!(other.eval("x").await.unwrap().output, "=> 5\n");
+    assert!(one.eval("raise 'e'").await.unwrap().output.starts_with("#<RuntimeError: e>\n"));
+    other.ping().await.unwrap();
+    let stranger = ReplClient::new(Settings { port: server.repl.port(), ..Settings::repl() });
+    let refused = stranger.eval("1").await.unwrap_err();
+    assert!(matches!(refused, DriverError::Unauthorized { .. }), "{refused:?}");
+}

@@ -11,9 +11,9 @@ FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-run: ## start parlor (for now: the exec door, on this terminal)
+run: ## build parlor and start parlor serve
 	@cargo build --release --quiet -p parlor
-	@$(PROFILE_DIR)/parlor stdio exec
+	@$(PROFILE_DIR)/parlor serve
 
 test: setup check doc deny unit fuzz ## everything that must hold; what CI runs
 

@@ -69,6 +69,9 @@ fn read_input(to: &mpsc::Sender<Vec<u8>>, hang_up: oneshot::Sender<()>) {
     let mut hang_up = Some(hang_up);
     let mut buffer = vec![0; INPUT_PIECE_BYTES];
     loop {
+        if !wait_for_input() {
+            return;
+        }
         match rustix::io::read(stdin.as_fd(), &mut buffer) {
             Ok(0) => return,
             Ok(count) => {
@@ -83,6 +86,17 @@ fn read_input(to: &mpsc::Sender<Vec<u8>>, hang_up: oneshot::Sender<()>) {
             Err(_) => return,
         }
     }
+}
+
+/// Waits until there is something to read. False if nobody will ever read what we write: a parent that
+/// has closed our output has left, whether or not we have something to say.
+fn wait_for_input() -> bool {
+    let (stdin, stdout) = (io::stdin(), io::stdout());
+    let mut looked_at = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&stdout, PollFlags::empty())];
+    // An error is met again, and handled, by the call that follows.
+    let _ = poll(&mut looked_at, None);
+    let [_, output] = looked_at;
+    !output.revents().contains(PollFlags::ERR)
 }
 
 /// Waits for room. While there is none the end of input would not be seen behind what is still to be

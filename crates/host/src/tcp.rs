@@ -266,6 +266,7 @@ mod tests {
     /// Answers the first line with so many bytes, and closes.
     struct Talker {
         bytes: usize,
+        has_spoken: bool,
         wants: Vec<Output<()>>,
     }
 
@@ -276,6 +277,7 @@ mod tests {
 
         fn handle(&mut self, _now: Instant, input: Input<'_, (), ()>) {
             if matches!(input, Input::Frame(_) | Input::Oversize { .. }) {
+                self.has_spoken = true;
                 self.wants = vec![Output::Close, Output::Send(vec![b'x'; self.bytes])];
             }
         }
@@ -285,7 +287,7 @@ mod tests {
         }
 
         fn wants_frame(&self) -> bool {
-            true
+            !self.has_spoken
         }
 
         fn max_line_bytes(&self) -> usize {
@@ -313,19 +315,19 @@ mod tests {
         async fn gone(self) {}
     }
 
-    /// A connection that `bytes` are said to, served by a task, and the other end of it.
-    async fn served(bytes: usize) -> (tokio::task::JoinHandle<()>, TcpStream) {
+    /// A connection that `bytes` are said to, served by a task until `stop`, and the other end of it.
+    async fn served(bytes: usize, stop: &CancellationToken) -> (tokio::task::JoinHandle<()>, TcpStream) {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        let machine = Talker { bytes, wants: Vec::new() };
+        let machine = Talker { bytes, has_spoken: false, wants: Vec::new() };
         let service = Service { machine, engine: Nothing, arrived: Box::new(|| {}), rest: Duration::ZERO };
-        (tokio::spawn(serve_stream(stream, service, CancellationToken::new())), client)
+        (tokio::spawn(serve_stream(stream, service, stop.clone())), client)
     }
 
     #[tokio::test]
     async fn last_words_arrive_although_the_peer_still_speaks() {
-        let (task, mut client) = served(100).await;
+        let (task, mut client) = served(100, &CancellationToken::new()).await;
         let sent = tokio::spawn(async move {
             client.write_all(&vec![b'y'; PARTING_BYTES / 2]).await.unwrap();
             let mut heard = Vec::new();
@@ -338,7 +340,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_does_not_stop_speaking_is_cut_off() {
-        let (task, mut client) = served(100).await;
+        let (task, mut client) = served(100, &CancellationToken::new()).await;
         let endless = tokio::spawn(async move { while client.write_all(&[b'y'; 65536]).await.is_ok() {} });
         task.await.unwrap();
         endless.await.unwrap();
@@ -346,10 +348,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_peer_that_does_not_read_is_not_waited_for_in_the_end() {
-        let (task, mut client) = served(64 << 20).await;
+        let stop = CancellationToken::new();
+        let (task, mut client) = served(64 << 20, &stop).await;
         client.write_all(b"go\n").await.unwrap();
-        // Time stands still for sockets and flies for whoever waits.
         client.readable().await.unwrap();
+        stop.cancel();
+        // From here on whoever waits for nothing but time does not wait.
         tokio::time::pause();
         task.await.unwrap();
     }

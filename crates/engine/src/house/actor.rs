@@ -44,6 +44,8 @@ pub(super) struct Actor {
     /// The house's places for active runs, and the one that is ours.
     places: Arc<Semaphore>,
     place: Option<OwnedSemaphorePermit>,
+    /// Why the end of a run cannot be recorded.
+    trouble: Option<String>,
     asks: mpsc::Receiver<Ask>,
     mailbox: mpsc::Sender<Ask>,
     effects: Vec<Effect>,
@@ -71,6 +73,7 @@ impl Actor {
             compaction: None,
             places: Arc::clone(&rooms.places),
             place: None,
+            trouble: None,
             asks,
             mailbox,
             effects: Vec::new(),
@@ -92,6 +95,7 @@ impl Actor {
                 Ask::Command(_, reply) if closing => drop(reply.send(Err(self.closing()))),
                 Ask::Command(command, reply) => self.on_command(*command, reply).await,
                 Ask::View(reply) => drop(reply.send(Box::new(self.session.clone()))),
+                Ask::Trouble(reply) => drop(reply.send(self.trouble.clone())),
                 Ask::Record(run, events, reply) => {
                     let events = self.session.record(&run, events);
                     drop(reply.send(self.append(events).await));
@@ -220,7 +224,8 @@ impl Actor {
     /// Takes over what the log tells, and ends what was cut off.
     pub(super) async fn recover(&mut self, session: Session) -> Result<(), LogError> {
         self.session = session;
-        let (events, effects) = self.session.recover(&self.next_agent(), &*self.means.ids);
+        let (events, effects) =
+            self.session.recover(&self.next_agent(), &*self.means.ids, self.means.clock.now());
         self.append(events).await?;
         self.effects.extend(effects);
         // What waited was accepted before, so it goes on even where there is no place.
@@ -243,13 +248,15 @@ impl Actor {
         }
         match self.append(events).await {
             Ok(()) => {
+                self.trouble = None;
                 self.leave_place_if_idle();
                 self.effects.extend(effects);
             }
             // Another process has the session now, and has ended the run itself.
             Err(LogError::NotHeld { .. } | LogError::Conflict { .. }) => {}
             Err(_) if closing => {}
-            Err(_) => {
+            Err(error) => {
+                self.trouble = Some(error.to_string());
                 let mailbox = self.mailbox.clone();
                 tokio::spawn(async move {
                     tokio::time::sleep(RETRY_RECORDING).await;
@@ -335,7 +342,7 @@ impl Actor {
         let context = match self.context(birth.folder.clone()) {
             Ok(context) => context,
             Err(failure) => {
-                let finish = Finish::failed(run, failure);
+                let finish = Finish::failed(run, failure, self.means.clock.now());
                 let mailbox = self.mailbox.clone();
                 drop(tokio::spawn(async move { mailbox.send(Ask::Finish(Box::new(finish))).await }));
                 return;

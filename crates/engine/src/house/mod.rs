@@ -175,6 +175,12 @@ impl House {
         self.opened(id).await?.view().await
     }
 
+    /// Why a run of the session has ended without this being recorded, if that is so. It is tried again
+    /// until it succeeds; whoever watches sees nothing of it.
+    pub async fn trouble(&self, id: &SessionId) -> Result<Option<String>, Refusal> {
+        self.opened(id).await?.trouble().await
+    }
+
     /// A session as its log tells it, whether or not anybody has it open.
     pub async fn read(&self, id: &SessionId) -> Result<Session, Refusal> {
         opened::read(&self.rooms, id).await
@@ -194,6 +200,19 @@ impl House {
     /// What is known of a session without opening it.
     pub async fn record(&self, id: &SessionId) -> Result<SessionRecord, Refusal> {
         self.rooms.means.log.session(id).await.map_err(refusal_of)
+    }
+
+    /// Whether the log says that the session runs although the process that ran it is gone. Its run is
+    /// ended when the session is opened.
+    pub async fn is_cut_off(&self, record: &SessionRecord) -> bool {
+        if record.running.is_none() || self.open.lock().await.contains_key(&record.id) {
+            return false;
+        }
+        let log = &self.rooms.means.log;
+        match log.acquire(&record.id).await {
+            Ok(lease) => log.release(lease).await.is_ok(),
+            Err(_) => false,
+        }
     }
 
     /// Keeps files that will come along with an input, all or none of which are then referred to.

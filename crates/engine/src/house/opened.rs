@@ -22,6 +22,8 @@ const READ_EVENTS: usize = 16 * 1024;
 pub(super) enum Ask {
     Command(Box<SessionCommand>, oneshot::Sender<Result<SessionReply, Refusal>>),
     View(oneshot::Sender<Box<Session>>),
+    /// Why the end of a run cannot be recorded, if that is so.
+    Trouble(oneshot::Sender<Option<String>>),
     /// From a performer; answered when it is durable.
     Record(RunId, Vec<RunEvent>, oneshot::Sender<Result<(), LogError>>),
     Finish(Box<Finish>),
@@ -100,6 +102,12 @@ impl OpenSession {
         let (reply, answer) = oneshot::channel();
         self.put(Ask::View(reply)).await?;
         answer.await.map(|session| *session).map_err(|_| self.gone())
+    }
+
+    pub(super) async fn trouble(&self) -> Result<Option<String>, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.put(Ask::Trouble(reply)).await?;
+        answer.await.map_err(|_| self.gone())
     }
 
     /// Ends the task if the session has nothing to do, and waits for its end.

@@ -139,6 +139,7 @@ impl Performer {
             thought,
             answer: self.answer.clone(),
             duration_ms: self.since(self.begun),
+            at: self.means.clock.now(),
         }
     }
 

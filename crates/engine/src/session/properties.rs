@@ -98,7 +98,15 @@ impl World {
 
     fn finish(&mut self, run: RunId, outcome: Outcome) {
         self.performing.remove(&run);
-        let finish = Finish { run, outcome, spoken: None, thought: None, answer: None, duration_ms: 0 };
+        let finish = Finish {
+            run,
+            outcome,
+            spoken: None,
+            thought: None,
+            answer: None,
+            duration_ms: 0,
+            at: Timestamp(0),
+        };
         let (events, effects) = self.session.finish(finish, &self.agent, &self.ids);
         self.append(events);
         self.perform(effects);
@@ -136,7 +144,7 @@ impl World {
             Act::Crash => {
                 self.performing.clear();
                 self.session = replay(&self.log);
-                let (events, effects) = self.session.recover(&self.agent, &self.ids);
+                let (events, effects) = self.session.recover(&self.agent, &self.ids, Timestamp(0));
                 self.append(events);
                 self.perform(effects);
             }

@@ -1,7 +1,7 @@
 //! What follows from what a performer reports: steps on the way, and the end.
 
 use parlor_vocab::{
-    AgentId, Failure, IdSource, MessageId, RunEnding, RunEvent, RunId, Scope, SessionEvent, StepId,
+    AgentId, Failure, IdSource, MessageId, RunEnding, RunEvent, RunId, Scope, SessionEvent, StepId, Timestamp,
 };
 
 use super::{Effect, OpenRun, Session};
@@ -26,13 +26,15 @@ pub struct Finish {
     pub answer: Option<MessageId>,
     /// How long the run took.
     pub duration_ms: u64,
+    /// When it ended.
+    pub at: Timestamp,
 }
 
 impl Finish {
-    /// The end of a run that could not be performed at all.
-    pub fn failed(run: RunId, failure: Failure) -> Self {
+    /// The end of a run that nobody performs, known at this moment.
+    pub fn failed(run: RunId, failure: Failure, at: Timestamp) -> Self {
         let outcome = Outcome::Failed(failure);
-        Self { run, outcome, spoken: None, thought: None, answer: None, duration_ms: 0 }
+        Self { run, outcome, spoken: None, thought: None, answer: None, duration_ms: 0, at }
     }
 }
 
@@ -67,7 +69,7 @@ impl Session {
         ids: &dyn IdSource,
     ) -> (Vec<SessionEvent>, Vec<Effect>) {
         let Some(open) = self.open.get(&finish.run) else { return (Vec::new(), Vec::new()) };
-        let Finish { run, outcome, spoken, thought, answer, duration_ms } = finish;
+        let Finish { run, outcome, spoken, thought, answer, duration_ms, at } = finish;
         let mut events = Vec::new();
         if let Some((step, text)) = thought {
             events.push(RunEvent::Reasoned { step, text });
@@ -81,7 +83,7 @@ impl Session {
             Outcome::Failed(failure) => Some(failure.clone()),
             Outcome::Stopped(reason) => Some(cancelled(reason)),
         };
-        events.extend(closings(open, reason.as_ref(), duration_ms));
+        events.extend(closings(open, reason.as_ref(), at));
         let ending = match outcome {
             Outcome::Completed => RunEnding::Completed { message: spoken_id.or(answer) },
             Outcome::Failed(failure) => {
@@ -99,7 +101,7 @@ impl Session {
         let mut events = self.numbered(&run, events);
         let mut effects = Vec::new();
         if self.active.as_ref() == Some(&run) {
-            events.splice(0..0, self.end_subagents(&run, duration_ms));
+            events.splice(0..0, self.end_subagents(&run, duration_ms, at));
         }
         if self.active.as_ref() == Some(&run) {
             self.start_next(next_agent, ids, &mut events, &mut effects);
@@ -109,7 +111,12 @@ impl Session {
 
     /// What a session needs when it is opened again: a run that was alive when its process died is
     /// ended, and what waited goes on.
-    pub fn recover(&self, next_agent: &AgentId, ids: &dyn IdSource) -> (Vec<SessionEvent>, Vec<Effect>) {
+    pub fn recover(
+        &self,
+        next_agent: &AgentId,
+        ids: &dyn IdSource,
+        at: Timestamp,
+    ) -> (Vec<SessionEvent>, Vec<Effect>) {
         let failure = Failure {
             code: RUN_INTERRUPTED.to_owned(),
             message: "The run was cut off when its process ended. Send the input again to retry.".to_owned(),
@@ -120,16 +127,16 @@ impl Session {
             self.start_next(next_agent, ids, &mut events, &mut effects);
             return (events, effects);
         };
-        self.finish(Finish::failed(run, failure), next_agent, ids)
+        self.finish(Finish::failed(run, failure, at), next_agent, ids)
     }
 
     /// Subagents end before the run that they work for.
-    fn end_subagents(&self, run: &RunId, duration_ms: u64) -> Vec<SessionEvent> {
+    fn end_subagents(&self, run: &RunId, duration_ms: u64, at: Timestamp) -> Vec<SessionEvent> {
         let failure = cancelled("The run that it worked for is over.");
         let others = self.open.iter().filter(|(other, _)| *other != run);
         others
             .flat_map(|(other, open)| {
-                let mut events = closings(open, Some(&failure), duration_ms);
+                let mut events = closings(open, Some(&failure), at);
                 events.push(RunEvent::Ended { ending: RunEnding::Failed(failure.clone()), duration_ms });
                 self.numbered(other, events)
             })
@@ -150,16 +157,20 @@ impl Session {
     }
 }
 
-/// The ends of what a run has open.
-fn closings(open: &OpenRun, reason: Option<&Failure>, duration_ms: u64) -> Vec<RunEvent> {
-    let call_ends = open.calls.iter().map(|call| RunEvent::ToolFailed {
+/// The ends of what a run has open, at a moment.
+fn closings(open: &OpenRun, reason: Option<&Failure>, at: Timestamp) -> Vec<RunEvent> {
+    let since = |begun: Timestamp| u64::try_from(at.0 - begun.0).unwrap_or(0);
+    let call_ends = open.calls.iter().map(|(call, begun)| RunEvent::ToolFailed {
         call: call.clone(),
         failure: reason.cloned().unwrap_or_else(|| cancelled("The run is over.")),
-        duration_ms,
+        duration_ms: since(*begun),
     });
-    let step_ends = open.steps.iter().map(|step| match reason.cloned() {
-        None => RunEvent::StepCompleted { step: step.clone(), summary: String::new(), duration_ms },
-        Some(failure) => RunEvent::StepFailed { step: step.clone(), failure, duration_ms },
+    let step_ends = open.steps.iter().map(|(step, begun)| {
+        let (step, duration_ms) = (step.clone(), since(*begun));
+        match reason.cloned() {
+            None => RunEvent::StepCompleted { step, summary: String::new(), duration_ms },
+            Some(failure) => RunEvent::StepFailed { step, failure, duration_ms },
+        }
     });
     call_ends.chain(step_ends).collect()
 }

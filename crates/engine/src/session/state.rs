@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use parlor_vocab::{
     AgentId, Birth, Choice, Entry, Failure, Input, Message, MessageId, Passage, Queued, Role, RunEnding,
-    RunEvent, RunId, Seq, SessionEvent, StepId, ToolCallId, ToolUse, Usage,
+    RunEvent, RunId, Seq, SessionEvent, StepId, Timestamp, ToolCallId, ToolUse, Usage,
 };
 
 /// How many idempotency keys a session remembers: the last ones.
@@ -36,10 +36,10 @@ pub struct OpenRun {
     pub(crate) beginning: Option<(AgentId, Input)>,
     /// How many events it has had.
     pub(crate) sequence: u64,
-    /// Steps that have begun and not ended.
-    pub(crate) steps: Vec<StepId>,
-    /// Tool calls that have begun and not ended.
-    pub(crate) calls: Vec<ToolCallId>,
+    /// Steps that have begun and not ended, and when they began.
+    pub(crate) steps: Vec<(StepId, Timestamp)>,
+    /// Tool calls that have begun and not ended, and when they began.
+    pub(crate) calls: Vec<(ToolCallId, Timestamp)>,
 }
 
 impl Session {
@@ -117,7 +117,7 @@ impl Session {
             SessionEvent::Cleared => self.history.clear(),
             SessionEvent::Compacted { summary, kept_from } => self.compact(summary, kept_from.as_ref()),
             SessionEvent::MessageAdded(message) => self.history.push(Passage::Message(message.clone())),
-            SessionEvent::Run { run, sequence, event } => self.apply_to_run(run, *sequence, event),
+            SessionEvent::Run { run, sequence, event } => self.apply_to_run(entry.at, run, *sequence, event),
         }
     }
 
@@ -127,7 +127,7 @@ impl Session {
         self.history = std::iter::once(Passage::Message(summary.clone())).chain(kept).collect();
     }
 
-    fn apply_to_run(&mut self, run: &RunId, sequence: u64, event: &RunEvent) {
+    fn apply_to_run(&mut self, at: Timestamp, run: &RunId, sequence: u64, event: &RunEvent) {
         let open = self.open.entry(run.clone()).or_default();
         open.sequence = sequence;
         match event {
@@ -146,13 +146,13 @@ impl Session {
                 let (id, text, media) = (message.clone(), input.text.clone(), input.media.clone());
                 self.say(Message { id, role: Role::User, text, media });
             }
-            RunEvent::StepStarted { step, .. } => open.steps.push(step.clone()),
+            RunEvent::StepStarted { step, .. } => open.steps.push((step.clone(), at)),
             RunEvent::StepCompleted { step, .. } | RunEvent::StepFailed { step, .. } => {
-                open.steps.retain(|open| open != step);
+                open.steps.retain(|(open, _)| open != step);
             }
-            RunEvent::ToolCalled { call, .. } => open.calls.push(call.clone()),
+            RunEvent::ToolCalled { call, .. } => open.calls.push((call.clone(), at)),
             RunEvent::ToolCompleted { call, .. } | RunEvent::ToolFailed { call, .. } => {
-                open.calls.retain(|open| open != call);
+                open.calls.retain(|(open, _)| open != call);
             }
             RunEvent::Consumed { usage, .. } => self.usage = self.usage.plus(*usage),
             RunEvent::MessageStarted { .. }

@@ -91,10 +91,12 @@ async fn an_end_that_cannot_be_recorded_is_tried_again_and_the_session_answers_m
     assert_eq!(refused, Err(Refusal::Busy { active: run.clone() }));
     let refused = talk.house.ask(&talk.session, SessionCommand::Rename { title: "x".to_owned() }).await;
     assert!(matches!(refused, Err(Refusal::LogUnavailable { .. })), "{refused:?}");
+    assert!(talk.house.trouble(&talk.session).await.unwrap().is_some(), "who asks is told why");
 
     disk.is_full.store(false, Ordering::Relaxed);
     let (_, ending) = talk.end_of(&run).await;
     assert!(matches!(ending, RunEnding::Stopped { .. }));
+    assert_eq!(talk.house.trouble(&talk.session).await, Ok(None));
     let run = talk.say("/say back again").await;
     talk.end_of(&run).await;
 }

@@ -240,3 +240,38 @@ fn put_record(
         None => statement.insert(values),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use parlor_vocab::{Draft, EventId, SessionEvent};
+
+    use super::super::{Files, schema};
+    use super::*;
+
+    #[test]
+    fn nothing_is_known_of_sessions_that_are_not_held_any_more() {
+        let home = tempfile::tempdir().unwrap();
+        let files = Files { database: home.path().join("parlor.db"), holders: home.path().join("holders") };
+        let connection = schema::open(home.path(), &files).unwrap();
+        let mut ledger = Ledger::new(&connection).unwrap();
+        let event = SessionEvent::Cleared;
+        let draft = Draft { id: EventId::parse("e").unwrap(), at: Timestamp(1), event };
+        let (session, token) = (SessionId::parse("s").unwrap(), Token(1));
+        let mut known_after = |work: Work| {
+            let asker =
+                |_| Asker { holders: &files.holders, name: "me", now: Timestamp(1), next_token: token };
+            ledger.transact(&[&work], asker).unwrap().pop().unwrap().unwrap();
+            ledger.known.len()
+        };
+        for end in [
+            Work::Release { session: session.clone(), token },
+            Work::Delete { session: session.clone(), token },
+        ] {
+            assert_eq!(known_after(Work::Acquire { session: session.clone() }), 0);
+            let after = if matches!(end, Work::Release { .. }) { Seq::START } else { Seq(1) };
+            let new = vec![NewEvent::of(&draft)];
+            assert_eq!(known_after(Work::Append { session: session.clone(), token, after, new }), 1);
+            assert_eq!(known_after(end), 0);
+        }
+    }
+}

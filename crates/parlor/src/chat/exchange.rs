@@ -96,10 +96,10 @@ impl Conversation<'_> {
                     noted = true;
                     view.note("Stopping: what was started is being ended.")?;
                 }
-                answers = self.answers(&id) => if !answers {
+                trouble = self.trouble(&id) => if let Some(trouble) = trouble {
                     bail!(
-                        "what happens cannot be recorded, so nothing more is shown; \
-                         is there room on the disk that holds the state? parlor doctor says more"
+                        "what happens cannot be recorded, so nothing more is shown: {trouble}; \
+                         parlor doctor says more"
                     );
                 },
             }
@@ -113,10 +113,14 @@ impl Conversation<'_> {
         let _ = timeout(SILENCE, self.house.ask(id, stop)).await;
     }
 
-    /// After a while, whether the session answers.
-    async fn answers(&self, id: &SessionId) -> bool {
+    /// After a while, why nothing is to be seen, if something is wrong.
+    async fn trouble(&self, id: &SessionId) -> Option<String> {
         sleep(SILENCE).await;
-        timeout(ANSWER_WAIT, self.house.view(id)).await.is_ok()
+        match timeout(ANSWER_WAIT, self.house.trouble(id)).await {
+            Ok(Ok(trouble)) => trouble,
+            Ok(Err(refusal)) => Some(refusal.to_string()),
+            Err(_) => Some("the session does not answer".to_owned()),
+        }
     }
 }
 

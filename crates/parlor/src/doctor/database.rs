@@ -35,6 +35,11 @@ pub(super) fn look(home: &Path) -> Finding {
     let restore = "restore it from a backup; docs/operations.md says how";
     let intact = match quick_check(&file) {
         Ok(intact) => intact,
+        // Not the database is at fault, but the folder, of which the line above tells.
+        Err(error) if is_closed(&error) => {
+            let fix = "mend the state folder first, as its line says";
+            return Finding::problem(CHECK, format!("cannot be looked at: {error}"), fix);
+        }
         Err(error) => {
             return Finding::problem(CHECK, format!("{} cannot be read: {error}", file.display()), restore);
         }
@@ -60,6 +65,12 @@ pub(super) fn look(home: &Path) -> Finding {
         }
         Intact::Yes | Intact::No(_) => Finding::ok(CHECK, format!("{said}, intact")),
     }
+}
+
+/// Whether the file could not even be opened for work, which says nothing of what is in it.
+fn is_closed(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(code, Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied))
 }
 
 fn quick_check(file: &Path) -> rusqlite::Result<Intact> {

@@ -56,10 +56,14 @@ pub(crate) struct Record<'a> {
     messages: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     running: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut_off: Option<&'a str>,
 }
 
-impl<'a> From<&'a SessionRecord> for Record<'a> {
-    fn from(record: &'a SessionRecord) -> Self {
+impl<'a> Record<'a> {
+    /// Of a session whose run is under way, or was cut off with its process.
+    pub(crate) fn new(record: &'a SessionRecord, is_cut_off: bool) -> Self {
+        let run = record.running.as_ref().map(|run| run.as_str());
         Self {
             session: record.id.as_str(),
             title: record.title.as_deref(),
@@ -69,7 +73,8 @@ impl<'a> From<&'a SessionRecord> for Record<'a> {
             updated: rfc3339(record.updated),
             events: record.head.0,
             messages: record.messages,
-            running: record.running.as_ref().map(|run| run.as_str()),
+            running: run.filter(|_| !is_cut_off),
+            cut_off: run.filter(|_| is_cut_off),
         }
     }
 }

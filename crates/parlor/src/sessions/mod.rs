@@ -88,15 +88,16 @@ async fn list(
     while left > 0 {
         let page = house.list(PageRequest { after, limit: left.min(MAX_PAGE) }).await?;
         for record in &page.records {
+            let is_cut_off = house.is_cut_off(record).await;
             if json {
-                json::write_line(out, &json::Record::from(record))?;
+                json::write_line(out, &json::Record::new(record, is_cut_off))?;
                 continue;
             }
             if !any {
                 writeln!(out, "{}", layout.head())?;
                 any = true;
             }
-            writeln!(out, "{}", layout.line(record))?;
+            writeln!(out, "{}", layout.line(record, is_cut_off))?;
         }
         left -= page.records.len();
         rest = page.next.is_some();
@@ -154,8 +155,12 @@ impl Layout {
         }
     }
 
-    fn line(&self, record: &SessionRecord) -> String {
-        let state = if record.running.is_some() { "running" } else { "idle" };
+    fn line(&self, record: &SessionRecord, is_cut_off: bool) -> String {
+        let state = match (&record.running, is_cut_off) {
+            (Some(_), true) => "cut off",
+            (Some(_), false) => "running",
+            (None, _) => "idle",
+        };
         let title = record.title.as_deref().unwrap_or("-");
         match self {
             Self::Wide => {
@@ -190,10 +195,10 @@ mod tests {
             SessionRecord::new(SessionId::parse("01234567-89ab-7cde-8f01-23456789abcd").unwrap());
         record.title = Some("a title of many words ".repeat(20));
         for columns in [60, 80, 200] {
-            let line = Layout::Fitting { columns }.line(&record);
+            let line = Layout::Fitting { columns }.line(&record, false);
             assert_eq!(line.chars().count(), columns, "{line}");
         }
-        assert_eq!(Layout::Narrow { columns: 40 }.line(&record).chars().count(), 40);
-        assert!(Layout::Narrow { columns: 20 }.line(&record).ends_with("  a title o…"));
+        assert_eq!(Layout::Narrow { columns: 40 }.line(&record, false).chars().count(), 40);
+        assert!(Layout::Narrow { columns: 20 }.line(&record, false).ends_with("  a title o…"));
     }
 }

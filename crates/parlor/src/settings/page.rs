@@ -53,7 +53,7 @@ const TAIL: &str = "
 | `LC_ALL`, `LC_CTYPE`, `LANG` | | The first that is set says whether marks beyond ASCII can be printed. |
 
 Commands that agents run get the environment of `parlor` without the variables whose names contain `KEY`, `SECRET`,
-`TOKEN` or `PASSWORD`.
+`TOKEN`, `PASSWORD`, `PASSWD`, `PASSPHRASE`, `CREDENTIAL`, `COOKIE`, `WEBHOOK` or `DSN`.
 ";
 
 /// The page.

@@ -72,7 +72,7 @@ impl Tool for Shell {
 
     fn description(&self) -> &'static str {
         "Runs a shell command and returns its output, stdout and stderr together, and its exit code. \
-         Everything it started ends with it. For servers and other things that go on, set background: the \
+         What it started in its process group ends with it. For servers and other things that go on, set background: the \
          call returns at once with an id for the processes tool."
     }
 

@@ -90,11 +90,14 @@ async fn serve_doors(
 fn say_hello(out: &mut dyn Write, addresses: &Addresses) -> anyhow::Result<()> {
     writeln!(out, "parlor is serving; Ctrl-C ends it.")?;
     if let Some(address) = addresses.supex {
-        writeln!(out, "  Supex bridge  {address}    try: supex -p {} eval '1 + 1'", address.port())?;
-        writeln!(out, "                or: {}", supex::sample(address))?;
+        writeln!(out, "  Supex bridge  {address}")?;
     }
     if let Some(address) = addresses.supex_repl {
         writeln!(out, "  Supex REPL    {address}")?;
+    }
+    if addresses.supex.is_some() {
+        writeln!(out, "In another terminal:  parlor supex eval '1 + 1'    or  parlor supex status")?;
+        writeln!(out, "What it speaks:       docs/protocols/supex.md")?;
     }
     out.flush()?;
     Ok(())

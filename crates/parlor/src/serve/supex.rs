@@ -212,10 +212,3 @@ fn service<M>(machine: M, bench: Workbench<Ticket>, rest: Duration) -> Service<M
     let receipt = bench.receipt();
     Service { machine, engine: bench, arrived: Box::new(move || receipt.arrived()), rest }
 }
-
-/// A command line that asks the bridge something.
-pub(super) fn sample(address: SocketAddr) -> String {
-    let hello = r#"{"jsonrpc":"2.0","method":"hello","params":{"name":"me","version":"1","agent":"me","pid":1},"id":1}"#;
-    let call = r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"eval_ruby","arguments":{"code":"1 + 1"}},"id":2}"#;
-    format!("printf '%s\\n' '{hello}' '{call}' | nc -N {} {}", address.ip(), address.port())
-}

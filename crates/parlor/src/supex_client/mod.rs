@@ -83,7 +83,7 @@ Examples:
 const CALL_EXAMPLES: &str = "\
 Examples:
   parlor supex call ping
-  parlor supex call eval_ruby_file '{\"file_path\":\"/work/model.rb\"}'
+  parlor supex call eval_ruby_file '{\"file_path\":\"/home/me/model.rb\"}'
   parlor supex call list_entities '{\"entity_type\":\"faces\"}' | jq '.entities | length'";
 
 /// Does it.

@@ -24,7 +24,6 @@ pub(crate) struct Memory {
 
 struct Connection {
     input: Option<mpsc::Sender<Vec<u8>>>,
-    is_in_line: bool,
     outlet: Outlet,
     /// Frames that came together with the last one.
     frames: Lines,
@@ -93,13 +92,12 @@ impl Connection {
             let machine = BridgeMachine::new(token, Instant::now().into_std());
             tokio::spawn(serve(machine, bench, incoming, outgoing, never))
         };
-        Self { input: Some(input), is_in_line: false, outlet, frames: Lines::new(usize::MAX), task }
+        Self { input: Some(input), outlet, frames: Lines::new(usize::MAX), task }
     }
 }
 
 impl Peer for Memory {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.connection.is_in_line = bytes.last() != Some(&b'\n');
         let input = self.connection.input.as_ref().ok_or("sent after the end")?;
         // One that has closed the connection needs no more.
         let _ = input.send(bytes.to_vec()).await;
@@ -107,10 +105,6 @@ impl Peer for Memory {
     }
 
     async fn close(&mut self) -> Result<(), String> {
-        // As the driver of sockets does for a line that was left open.
-        if self.connection.is_in_line {
-            self.send(b"\n").await?;
-        }
         self.connection.input = None;
         Ok(())
     }

@@ -63,8 +63,8 @@ fn a_result_that_did_not_arrive_is_kept_for_the_next_try() {
     until_begun(&server, 1);
     drop(first);
     release(&server, "go");
-    // Its turn is over before the next one's begins.
-    assert_eq!(server.greeted(2).eval(1, "$runs"), Ok("1".to_owned()));
+    // Its turn is over before the next one's begins, and there is time to forget it by mistake.
+    assert_eq!(server.greeted(2).eval(1, "sleep 0.5; $runs"), Ok("1".to_owned()));
     assert_eq!(server.greeted(1).eval(7, &code), Ok("1".to_owned()));
     assert_eq!(server.greeted(2).eval(2, "$runs"), Ok("1".to_owned()));
 }

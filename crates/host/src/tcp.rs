@@ -155,22 +155,16 @@ where
     }
 }
 
-/// Passes on what arrives until the peer hangs up. A last line gets the newline it lacks.
+/// Passes on what arrives until the peer hangs up.
 async fn read(mut from: ReadHalf<'_>, to: mpsc::Sender<Vec<u8>>, has_hung_up: &AtomicBool) {
     let mut buffer = vec![0; INPUT_PIECE_BYTES];
-    let mut is_in_line = false;
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         let piece = buffer.get(..count).unwrap_or_default();
-        is_in_line = piece.last() != Some(&b'\n');
         if to.send(piece.to_vec()).await.is_err() {
             return;
         }
     }
     has_hung_up.store(true, Ordering::Relaxed);
-    if is_in_line {
-        // Nobody is there to take it only if the connection is over.
-        let _ = to.send(b"\n".to_vec()).await;
-    }
 }
 
 /// Writes what is to be sent, and calls `on_empty` whenever all of it is gone. Tells whether it came to the
@@ -198,7 +192,10 @@ async fn write(
         drop(bytes);
         outlet.written(size);
         // A peer that is gone has said so by now, if it is on this machine.
-        if is_all && to.as_ref().take_error().is_ok_and(|error| error.is_none()) {
+        if !matches!(to.as_ref().take_error(), Ok(None)) {
+            return false;
+        }
+        if is_all {
             on_empty();
         }
         if !rest.is_zero() {
@@ -221,8 +218,7 @@ async fn write_all(to: &mut WriteHalf<'_>, mut bytes: &[u8], written: &AtomicU64
 /// takes them back.
 async fn part(mut stream: TcpStream, has_hung_up: &AtomicBool, arrived: &(dyn Fn() + Send + Sync)) {
     if has_hung_up.load(Ordering::Relaxed) {
-        await_objection(&stream).await;
-        if stream.take_error().is_ok_and(|error| error.is_none()) {
+        if !objects(&stream).await {
             arrived();
         }
         let _ = stream.shutdown().await;
@@ -243,13 +239,17 @@ async fn part(mut stream: TcpStream, has_hung_up: &AtomicBool, arrived: &(dyn Fn
     let _ = timeout(PARTING_WAIT, drop_the_rest).await;
 }
 
-/// Gives a peer that has hung up the time to say that it takes nothing any more. Who only has no more to say
-/// looks just the same until something is sent to it.
-async fn await_objection(stream: &TcpStream) {
+/// Whether a peer that has hung up says that it takes nothing any more. One that only has no more to say looks
+/// just the same until something is sent to it.
+async fn objects(stream: &TcpStream) -> bool {
     match stream.peer_addr() {
-        // The kernel has passed it on while we wrote.
-        Ok(peer) if peer.ip().is_loopback() => tokio::task::yield_now().await,
-        Ok(_) | Err(_) => sleep(OBJECTION_WAIT).await,
+        // It would have done so while we wrote.
+        Ok(peer) if peer.ip().is_loopback() => false,
+        Ok(_) => {
+            sleep(OBJECTION_WAIT).await;
+            !matches!(stream.take_error(), Ok(None))
+        }
+        Err(_) => true,
     }
 }
 

@@ -63,6 +63,9 @@ pub async fn serve<M, E>(
             break;
         }
         connection.serve_lines().await;
+        if connection.is_closed {
+            break;
+        }
         let may_receive = connection.may_serve();
         let may_report = connection.outgoing.has_room_for_output();
         let wake_at = connection.wake_at;

@@ -157,3 +157,6 @@ impl fmt::Debug for Workshop {
         f.write_str("Workshop(…)")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,7 @@ mod system;
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use parlor_vocab::{Draft, Entry, MediaId, Seq, SessionId};
+use parlor_vocab::{Draft, Entry, EventId, MediaId, Seq, SessionId};
 use tokio::sync::watch;
 
 pub use error::{Holder, LogError};
@@ -65,6 +65,10 @@ pub trait EventLog: Send + Sync {
     /// Events before an unreadable one are returned; the next call then fails with `Unreadable`
     /// and the event's place, which can be skipped by reading after it.
     async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError>;
+
+    /// Where in the session the event of this id stands; none if it is not there. Fast for late events, slow
+    /// for early ones of a long session.
+    async fn find(&self, of: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError>;
 
     /// Wakes when there may be more to read, whichever process appended it, and when the session
     /// is deleted. Only wakes: the value is a head that was seen, and events come from `read`.

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use parlor_vocab::{Clock, Draft, Entry, MediaId, Seq, SessionId};
+use parlor_vocab::{Clock, Draft, Entry, EventId, MediaId, Seq, SessionId};
 use tokio::sync::watch;
 
 use crate::heads::Heads;
@@ -120,6 +120,12 @@ impl EventLog for MemoryLog {
         // Dense from 1: the event after place n is the nth of the list.
         let first = usize::try_from(after.0).unwrap_or(usize::MAX);
         Ok(stream.entries.iter().skip(first).take(max).cloned().collect())
+    }
+
+    async fn find(&self, of: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError> {
+        let state = self.state();
+        let entries = state.sessions.get(of).map_or(&[][..], |stream| stream.entries.as_slice());
+        Ok(entries.iter().rfind(|entry| entry.id == *event).map(|entry| entry.seq))
     }
 
     fn head(&self, of: &SessionId) -> watch::Receiver<Seq> {

@@ -86,6 +86,21 @@ pub async fn reading_begins_at_any_cursor_and_ends_at_the_maximum(house: &dyn Ho
     }
 }
 
+/// Those that were just appended, those of long ago, large ones; and none of another session.
+pub async fn an_event_is_found_by_its_id(house: &dyn House) {
+    let log = house.enter();
+    let mut new = drafts(1..=30);
+    new[4] = draft(5, "x".repeat(100_000));
+    written(&*log, "s", &new).await;
+    written(&*log, "t", &drafts(40..=41)).await;
+    for (draft, seq) in new.iter().zip(1..) {
+        let found = log.find(&session("s"), &draft.id).await.expect("a log");
+        assert_eq!(found, Some(Seq(seq)));
+        assert_eq!(log.find(&session("t"), &draft.id).await.expect("a log"), None);
+        assert_eq!(log.find(&session("unborn"), &draft.id).await.expect("a log"), None);
+    }
+}
+
 /// No events is something else than no session.
 pub async fn reading_an_unknown_session_says_so(house: &dyn House) {
     let log = house.enter();

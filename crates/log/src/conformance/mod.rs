@@ -42,6 +42,7 @@ macro_rules! conformance_tests {
             an_append_of_nothing_changes_nothing
             an_append_is_seen_by_all_when_it_returns
             reading_begins_at_any_cursor_and_ends_at_the_maximum
+            an_event_is_found_by_its_id
             reading_an_unknown_session_says_so
             sessions_do_not_mix
             many_appenders_at_once_all_succeed

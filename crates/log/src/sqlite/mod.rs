@@ -26,7 +26,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::{Clock, Draft, Entry, MediaId, Seq, SessionId};
+use parlor_vocab::{Clock, Draft, Entry, EventId, MediaId, Seq, SessionId};
 use rusqlite::Connection;
 use tokio::sync::watch;
 
@@ -192,6 +192,11 @@ impl EventLog for SqliteLog {
             replay::entries(&readers, connection, path, &of, after, max)
         };
         self.0.readers.with(read).await
+    }
+
+    async fn find(&self, of: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError> {
+        let (of, event) = (of.clone(), event.clone());
+        self.0.readers.with(move |connection, path| read::find(connection, path, &of, &event)).await
     }
 
     fn head(&self, of: &SessionId) -> watch::Receiver<Seq> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use parlor_vocab::{MediaId, SessionId};
+use parlor_vocab::{EventId, MediaId, Seq, SessionId};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Error, OptionalExtension, params};
 use tokio::sync::Semaphore;
@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::READ_CONNECTIONS;
 use super::fault::fault;
 use super::schema::connect;
-use super::work::{RECORD, record_from};
+use super::work::{RECORD, SPAN, record_from};
 use crate::{LogError, Page, PageRequest, SessionRecord};
 
 /// The connections that read. Opened when they are needed, then kept.
@@ -90,6 +90,36 @@ pub(super) fn media(connection: &Connection, path: &Path) -> Result<BTreeSet<Med
             id.map_err(|error| Error::FromSqlConversionFailure(0, Type::Text, Box::new(error)))
         })?;
         ids.collect::<rusqlite::Result<_>>()
+    };
+    read().map_err(|error| fault(path, error))
+}
+
+/// Where an event of a session stands. See [`EventLog::find`](crate::EventLog::find).
+pub(super) fn find(
+    connection: &Connection,
+    path: &Path,
+    of: &SessionId,
+    event: &EventId,
+) -> Result<Option<Seq>, LogError> {
+    let read = || {
+        // Both tables as they are at one moment: an event that is moved in between is in neither.
+        let _moment = connection.unchecked_transaction()?;
+        let sql = "SELECT key FROM sessions WHERE id = ?1";
+        let Some(key) = connection.query_row(sql, [of.as_str()], |row| row.get::<_, i64>(0)).optional()?
+        else {
+            return Ok(None);
+        };
+        for table in ["fresh", "events"] {
+            // From the end: who looks for an event has mostly seen all but the last.
+            let range = "place BETWEEN ?1 AND ?2 AND id = ?3 ORDER BY place DESC LIMIT 1";
+            let sql = format!("SELECT place FROM {table} WHERE {range}");
+            let values = params![key * SPAN, (key + 1) * SPAN - 1, event.as_str()];
+            let place = connection.query_row(&sql, values, |row| row.get::<_, i64>(0)).optional()?;
+            if let Some(place) = place {
+                return Ok(Some(Seq(u64::try_from(place - key * SPAN).unwrap_or(0))));
+            }
+        }
+        Ok(None)
     };
     read().map_err(|error| fault(path, error))
 }

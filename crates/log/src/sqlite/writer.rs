@@ -127,10 +127,11 @@ impl Writer<'_> {
     /// The job is durable or refused: tells all who are concerned. Returns whether a lease is gone.
     fn settle(&mut self, job: Job, outcome: Result<Written, LogError>) -> bool {
         let mut lost = false;
+        let mut moved = None;
         let done = match outcome {
             Ok(Written::Appended(session, head)) => {
                 self.shared.appends.fetch_add(1, Ordering::Relaxed);
-                self.shared.heads.moved(&session, head);
+                moved = Some((session, head));
                 Ok(Done::Appended(head))
             }
             Ok(Written::Leased(session, token)) => {
@@ -145,7 +146,7 @@ impl Writer<'_> {
             }
             Ok(Written::Deleted(session)) => {
                 lost = self.held.remove(&session).is_some();
-                self.shared.heads.moved(&session, Seq::START);
+                moved = Some((session, Seq::START));
                 Ok(Done::Deleted)
             }
             Ok(Written::Reclaimed(freed)) => Ok(Done::Reclaimed(freed)),
@@ -161,6 +162,10 @@ impl Writer<'_> {
             (Some(answer), done) => drop(answer.send(done)),
             (None, Err(_)) => self.unreleased.push(Job { work: job.work, answer: None }),
             (None, Ok(_)) => {}
+        }
+        // Whoever wrote it knows first: it has at hand what those who wait would have to read.
+        if let Some((session, head)) = moved {
+            self.shared.heads.moved(&session, head);
         }
         lost
     }

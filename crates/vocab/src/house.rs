@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use crate::{
-    Birth, Choice, Media, MediaId, MessageId, Passage, Queued, RunId, Seen, Seq, SessionCommand, SessionId,
-    SessionReply, Usage,
+    Birth, Choice, EventId, Media, MediaId, MessageId, Passage, Queued, RunId, Seen, Seq, SessionCommand,
+    SessionId, SessionReply, Usage,
 };
 
 /// Something that a door wants of the house.
@@ -30,12 +30,12 @@ pub enum HouseCommand {
     Session(SessionId, SessionCommand),
     /// Look at a session as it is now.
     Look(SessionId),
-    /// Tell what happens in a session, from a place in its log on.
+    /// Tell what happens in a session, from a place in its log on. One that is not there is waited for.
     Watch {
         /// Which one.
         session: SessionId,
         /// What was seen already.
-        after: Seq,
+        after: Place,
     },
     /// Tell no more of a session.
     Unwatch(SessionId),
@@ -50,6 +50,13 @@ pub enum HouseCommand {
         /// The largest file.
         max_bytes: u64,
     },
+    /// Read a file that a peer says is at this address of the network.
+    Fetch {
+        /// Where it is.
+        url: String,
+        /// The largest file.
+        max_bytes: u64,
+    },
     /// Keep files that will come along with an input.
     StoreMedia(Vec<File>),
     /// The contents of kept files.
@@ -59,6 +66,19 @@ pub enum HouseCommand {
         /// How much to read in all; what comes after that is left out.
         max_bytes: u64,
     },
+}
+
+/// Up to where a watcher has seen what happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Up to this place. What it has seen of the run that is under way there is not told again.
+    At(Seq),
+    /// All there is. The run that is under way is told from its start, so that what follows makes sense;
+    /// [`HouseReply::Watching`] says where the new begins.
+    Now,
+    /// Up to this event, and from the start of the run it belongs to as before; nothing, if the session has
+    /// no such event.
+    Event(EventId),
 }
 
 /// A file with its content.
@@ -73,7 +93,8 @@ pub struct File {
 /// Why a file that a peer named was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFlaw {
-    /// It cannot be opened: it is not there, is not ours to read, or its name is a symbolic link.
+    /// It cannot be opened: it is not there, is not ours to read, is at a place where nothing is read, or
+    /// its name is a symbolic link.
     Closed,
     /// It is a folder, a pipe or something else that is not a file.
     NotRegular,
@@ -93,7 +114,12 @@ pub enum HouseReply {
     /// The session as it is.
     Overview(Box<Overview>),
     /// It is being watched: events follow.
-    Watching,
+    Watching {
+        /// What stands up to here was seen before; where it is told, it is told as a background.
+        seen: Seq,
+        /// What stands up to here happened before the watch began.
+        head: Seq,
+    },
     /// Done.
     Done,
     /// The files, or why there is none, in the order of the question.

@@ -1,12 +1,14 @@
 //! What somebody who watches a session gets to see.
 
+use std::sync::Arc;
+
 use crate::{Entry, MessageId, RunId, StepId, ToolCallId};
 
 /// What is seen of a session, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// An event.
-    Entry(Box<Entry>),
+    /// An event. Shared by all who see it.
+    Entry(Arc<Entry>),
     /// A piece of text that is being written. The pieces of one subject, put together, are the text
     /// that its completing event holds; only a tool's result is told in other words.
     Delta {

@@ -1,23 +1,33 @@
-//! Text that is being written right now: what deltas are made of.
+//! What happens in a session right now: text that is being written, and what was just appended.
 //!
 //! A delta is not queued for anybody. Whoever watches remembers how much of a text it has shown and
 //! takes what has come since, so a slow watcher gets fewer, longer pieces, and what it saw, put
 //! together, is the text.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use parlor_vocab::{RunId, SessionId, Subject};
+use parlor_vocab::{Entry, RunId, Seq, SessionId, Subject};
 use tokio::sync::watch;
 
 /// How much of a tool's output is shown while it works. The rest is in its result.
 pub const LIVE_TOOL_BYTES: usize = 1 << 20;
 
-/// The texts of one session that are being written.
+/// How many of a session's last events those who watch find here instead of reading them from the disk.
+pub const RECENT_EVENTS: usize = 64;
+
+/// How much text these events hold in all.
+pub const RECENT_BYTES: usize = 256 << 10;
+
+/// What is written in one session right now.
 #[derive(Debug)]
 pub(crate) struct Live {
     /// A plain mutex: held for a copy of some text, never across a wait.
     texts: Mutex<Vec<Text>>,
+    recent: Mutex<Recent>,
+    /// Counts how often the session was deleted: its places mean nothing then.
+    lives: AtomicU64,
     /// Counts changes, to wake those who watch.
     changes: watch::Sender<u64>,
 }
@@ -31,7 +41,40 @@ struct Text {
 
 impl Default for Live {
     fn default() -> Self {
-        Self { texts: Mutex::default(), changes: watch::Sender::new(0) }
+        Self {
+            texts: Mutex::default(),
+            recent: Mutex::default(),
+            lives: AtomicU64::new(0),
+            changes: watch::Sender::new(0),
+        }
+    }
+}
+
+/// The last events, one after another.
+#[derive(Debug, Default)]
+struct Recent {
+    entries: VecDeque<(Arc<Entry>, usize)>,
+    bytes: usize,
+}
+
+impl Recent {
+    fn push(&mut self, entry: Arc<Entry>, bytes: usize) {
+        let follows = self.entries.back().is_none_or(|(last, _)| last.seq.0 + 1 == entry.seq.0);
+        if !follows {
+            *self = Self::default();
+        }
+        self.bytes += bytes;
+        self.entries.push_back((entry, bytes));
+        while self.entries.len() > RECENT_EVENTS || self.bytes > RECENT_BYTES {
+            let Some((_, bytes)) = self.entries.pop_front() else { return };
+            self.bytes -= bytes;
+        }
+    }
+
+    fn after(&self, place: Seq) -> Option<Arc<Entry>> {
+        let (first, _) = self.entries.front()?;
+        let index = (place.0 + 1).checked_sub(first.seq.0)?;
+        self.entries.get(usize::try_from(index).ok()?).map(|(entry, _)| Arc::clone(entry))
     }
 }
 
@@ -64,6 +107,47 @@ impl Live {
         Some((text.run.clone(), news.to_owned()))
     }
 
+    /// An event was appended, with so many bytes of text. Kept only if somebody watches.
+    pub(crate) fn appended(&self, entry: &Arc<Entry>, bytes: usize) {
+        if self.changes.receiver_count() == 0 {
+            self.forget();
+        } else {
+            self.recent().push(Arc::clone(entry), bytes);
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Whether `place` is that of the last event, as far as that is known here.
+    pub(crate) fn is_at_end(&self, place: Seq) -> bool {
+        self.recent().entries.back().is_some_and(|(last, _)| last.seq == place)
+    }
+
+    /// The event after `place`, if it is one of the last.
+    pub(crate) fn after(&self, place: Seq) -> Option<Arc<Entry>> {
+        self.recent().after(place)
+    }
+
+    /// Others may write the session from now on.
+    pub(crate) fn forget(&self) {
+        *self.recent() = Recent::default();
+    }
+
+    /// The session is gone. Another may get its name.
+    pub(crate) fn deleted(&self) {
+        self.forget();
+        self.lives.fetch_add(1, Ordering::Relaxed);
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// How often the session was deleted.
+    pub(crate) fn life(&self) -> u64 {
+        self.lives.load(Ordering::Relaxed)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Wakes when any text has changed.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
@@ -91,5 +175,56 @@ impl Lives {
         }
         lives.insert(session.clone(), Arc::downgrade(&live));
         live
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parlor_vocab::{EventId, SessionEvent, Timestamp};
+
+    use super::*;
+
+    fn entry(seq: u64) -> Arc<Entry> {
+        let id = EventId::parse(&seq.to_string()).unwrap();
+        let event = SessionEvent::Renamed { title: seq.to_string() };
+        Arc::new(Entry { seq: Seq(seq), id, at: Timestamp(0), event })
+    }
+
+    #[test]
+    fn the_last_events_are_found_by_the_place_before_them() {
+        let live = Live::default();
+        let _watching = live.changes();
+        let last = 2 * RECENT_EVENTS as u64;
+        (1..=last).for_each(|seq| live.appended(&entry(seq), 1));
+        let first = last - RECENT_EVENTS as u64 + 1;
+        assert!(live.after(Seq(first - 2)).is_none() && live.after(Seq(last)).is_none());
+        for seq in first..=last {
+            assert_eq!(live.after(Seq(seq - 1)), Some(entry(seq)));
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_in_bytes_and_has_no_gap() {
+        let live = Live::default();
+        let _watching = live.changes();
+        live.appended(&entry(1), RECENT_BYTES);
+        assert!(live.after(Seq(0)).is_some());
+        live.appended(&entry(2), 1);
+        assert!(live.after(Seq(0)).is_none() && live.after(Seq(1)).is_some());
+        live.appended(&entry(3), RECENT_BYTES + 1);
+        assert!(live.after(Seq(2)).is_none());
+        live.appended(&entry(4), 1);
+        // Somebody else wrote what lies between.
+        live.appended(&entry(9), 1);
+        assert!(live.after(Seq(3)).is_none() && live.after(Seq(8)).is_some());
+        live.forget();
+        assert!(live.after(Seq(8)).is_none());
+    }
+
+    #[test]
+    fn nothing_is_kept_if_nobody_watches() {
+        let live = Live::default();
+        live.appended(&entry(1), 1);
+        assert!(live.after(Seq(0)).is_none());
     }
 }

@@ -19,6 +19,8 @@ pub struct Watcher {
     place: Seq,
     heads: watch::Receiver<Seq>,
     live: Arc<Live>,
+    /// The session's life that is watched.
+    life: u64,
     changes: watch::Receiver<u64>,
     read: VecDeque<Entry>,
     /// Texts that have begun, with how many of their bytes were shown.
@@ -36,6 +38,7 @@ impl Watcher {
             session,
             place: after,
             heads,
+            life: live.life(),
             live,
             changes,
             read: VecDeque::new(),
@@ -64,12 +67,12 @@ impl Watcher {
     /// The next thing to see, if it is there already. Cancel safe.
     pub async fn look(&mut self) -> Result<Option<Seen>, LogError> {
         loop {
-            if let Some(seen) = self.due.pop_front() {
+            if let Some(seen) = self.at_hand() {
                 return Ok(Some(seen));
             }
-            if let Some(entry) = self.read.pop_front() {
-                self.on_entry(entry);
-                continue;
+            // Who writes the session here has told of everything: there is nothing on the disk beyond it.
+            if self.live.is_at_end(self.place) {
+                return Ok(self.delta());
             }
             self.read = self.log.read(&self.session, self.place, READ_EVENTS).await?.into();
             match self.read.back() {
@@ -79,7 +82,29 @@ impl Watcher {
         }
     }
 
-    fn on_entry(&mut self, entry: Entry) {
+    /// The next thing to see, if nothing has to be read for it.
+    pub(crate) fn at_hand(&mut self) -> Option<Seen> {
+        loop {
+            if let Some(seen) = self.due.pop_front() {
+                return Some(seen);
+            }
+            if self.life != self.live.life() {
+                // It was deleted, and may be there anew: from its start.
+                (self.life, self.place) = (self.live.life(), Seq::START);
+                self.read.clear();
+                self.open.clear();
+            }
+            if let Some(entry) = self.read.pop_front() {
+                self.on_entry(Arc::new(entry));
+            } else {
+                let entry = self.live.after(self.place)?;
+                self.place = entry.seq;
+                self.on_entry(entry);
+            }
+        }
+    }
+
+    fn on_entry(&mut self, entry: Arc<Entry>) {
         if let SessionEvent::Run { run, event, .. } = &entry.event {
             match event {
                 RunEvent::MessageStarted { message } => {
@@ -118,7 +143,7 @@ impl Watcher {
                 | RunEvent::Ended { .. } => {}
             }
         }
-        self.due.push_back(Seen::Entry(Box::new(entry)));
+        self.due.push_back(Seen::Entry(entry));
     }
 
     /// A text is complete: what was not shown of it comes before its event.

@@ -1,11 +1,14 @@
 //! The two sides of a performance.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, Input, Passage, RunId, Usage};
+use futures_util::future::BoxFuture;
+use parlor_vocab::{Choice, Failure, Input, Media, MessageId, Passage, Reasoning, RunId, Usage};
 
 use crate::digest::digest;
+use crate::provider::{Picture, ToolSpec};
 
 /// Something that answers. It is shared by all sessions, so it keeps nothing between turns.
 #[async_trait]
@@ -17,9 +20,10 @@ pub trait Agent: Send + Sync {
     /// [`Halt::Failed`] fails it; [`Halt::Stopped`] is passed on from the stage.
     async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt>;
 
-    /// Says in few words what has happened, to stand in the place of `history`. Given up by being
-    /// dropped. An agent that cannot write one itself gets a list of what was said.
-    async fn summarize(&self, history: &[Passage]) -> Result<String, Failure> {
+    /// Says in few words what has happened, to stand in the place of `history`, with what the session
+    /// has chosen. Given up by being dropped. An agent that cannot write one itself gets a list of what
+    /// was said.
+    async fn summarize(&self, history: &[Passage], _choice: &Choice) -> Result<String, Failure> {
         Ok(digest(history))
     }
 }
@@ -31,12 +35,18 @@ pub struct Turn {
     pub run: RunId,
     /// What was said.
     pub input: Input,
+    /// The message that holds `input`, if the session has one: a subagent's task is none.
+    pub message: Option<MessageId>,
     /// What was said before, oldest first, without `input`.
     pub history: Vec<Passage>,
     /// Instructions that come before everything else.
     pub system: Option<String>,
     /// The model that was chosen, if any was.
     pub model: Option<String>,
+    /// How hard it is to think, if anybody chose.
+    pub reasoning: Option<Reasoning>,
+    /// The working folder.
+    pub folder: PathBuf,
 }
 
 /// Why a performance ends early.
@@ -52,6 +62,35 @@ pub enum Halt {
 /// not end the turn.
 pub type ToolResult = Result<String, Failure>;
 
+/// A tool call among several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The tool.
+    pub tool: String,
+    /// Its input, which should be JSON text.
+    pub input: String,
+    /// Why it is not carried out, if that is so. It is recorded and fails with this.
+    pub refusal: Option<Failure>,
+}
+
+/// What a call among several brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// For the agent to read.
+    pub text: String,
+    /// For the agent to see. Not recorded.
+    pub pictures: Vec<Picture>,
+}
+
+/// What was spent before this moment, in millionths of a dollar.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// By this session, ever.
+    pub session_micros: u64,
+    /// By all sessions since midnight, UTC.
+    pub today_micros: u64,
+}
+
 /// Where an agent performs. Everything done here is seen by whoever watches, in this order, and is
 /// recorded. Every method fails with [`Halt::Stopped`] once the run was stopped, and only then; an
 /// agent passes that on with `?`.
@@ -66,6 +105,13 @@ pub trait Stage: Send {
     /// Calls a tool with `input`, which is JSON text, and waits for what it gives back.
     async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, Halt>;
 
+    /// Calls several tools and waits for all of them; what they bring is in the order of the calls.
+    /// Neighbours that change nothing run side by side, all others one after another.
+    async fn call_all(&mut self, calls: Vec<Call>) -> Result<Vec<Result<Given, Failure>>, Halt>;
+
+    /// The tools there are.
+    fn tools(&self) -> Vec<ToolSpec>;
+
     /// Lets another agent answer `task` as a subagent named `name`, as a part of this run. Gives
     /// back what it said last.
     async fn delegate(
@@ -77,6 +123,25 @@ pub trait Stage: Send {
 
     /// Notes what a model call consumed, and of which model.
     async fn consume(&mut self, usage: Usage, model: Option<&str>) -> Result<(), Halt>;
+
+    /// What was spent so far.
+    async fn spent(&mut self) -> Result<Spent, Halt>;
+
+    /// Says in a few words how it goes, beside what is spoken.
+    async fn note(&mut self, headline: &str) -> Result<(), Halt>;
+
+    /// Ends the message and the step: what is spoken next is another message.
+    async fn next_step(&mut self) -> Result<(), Halt>;
+
+    /// Puts `summary` in the place of what was said before the message `kept_from`, for the turns to
+    /// come.
+    async fn forget_before(&mut self, kept_from: &MessageId, summary: &str) -> Result<(), Halt>;
+
+    /// The content of a file that came along, if it is there and not larger than `max_bytes`.
+    async fn file(&mut self, media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, Halt>;
+
+    /// Is done once the run was stopped. For waiting on something that is not the stage.
+    fn stopped(&self) -> BoxFuture<'static, ()>;
 
     /// Waits.
     async fn pause(&mut self, duration: Duration) -> Result<(), Halt>;

@@ -9,13 +9,16 @@
 mod agent;
 mod digest;
 mod local;
+mod mind;
+pub mod provider;
 mod quote;
 mod script;
 
 use std::time::Duration;
 
-pub use agent::{Agent, Halt, Stage, ToolResult, Turn};
+pub use agent::{Agent, Call, Given, Halt, Spent, Stage, ToolResult, Turn};
 pub use local::LocalAgent;
+pub use mind::*;
 pub use script::{Flaw, Place, ScriptAgent, ScriptError};
 
 /// The longest wait that [`LocalAgent`] or one step of a [`ScriptAgent`] can be asked for. Long

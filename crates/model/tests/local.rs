@@ -1,12 +1,15 @@
 //! What the local agent does with each order.
 
 mod common;
+#[path = "common/perform.rs"]
+mod performing;
 
 use std::time::Duration;
 
-use common::{Act, Recorder, perform, perform_and_stop_everywhere, perform_turn, turn};
+use common::{Act, Recorder, turn};
 use parlor_model::{Agent, Halt, LocalAgent, MAX_QUOTE_CHARS, MAX_WAIT, TICK, ToolResult};
 use parlor_vocab::{Failure, Media, MediaId};
+use performing::{perform, perform_and_stop_everywhere, perform_turn};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

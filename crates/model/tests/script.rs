@@ -1,14 +1,17 @@
 //! How scripts are performed.
 
 mod common;
+#[path = "common/perform.rs"]
+mod performing;
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use common::{Act, Recorder, perform, perform_and_stop_everywhere};
+use common::{Act, Recorder};
 use parlor_model::{Agent, Halt, MAX_QUOTE_CHARS, MAX_STEP_BYTES, ScriptAgent};
 use parlor_vocab::{Failure, Usage};
+use performing::{perform, perform_and_stop_everywhere};
 use proptest::prelude::*;
 use serde_json::json;
 

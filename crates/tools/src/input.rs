@@ -107,7 +107,7 @@ mod tests {
             "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}},
             "required": ["path"],
         });
-        assert_eq!(usage(&schema), r#"{"limit"?: integer, "path": string}"#);
+        assert_eq!(usage(&schema), r#"{"path": string, "limit"?: integer}"#);
     }
 
     #[test]

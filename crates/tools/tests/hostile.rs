@@ -42,7 +42,7 @@ async fn a_missing_member_is_named_with_all_that_there_are() {
     assert_eq!(
         message,
         "unknown field `file`, expected one of `path`, `offset`, `limit` at line 1 column 7; \
-         read_file takes {\"limit\"?: integer, \"offset\"?: integer, \"path\": string}"
+         read_file takes {\"path\": string, \"offset\"?: integer, \"limit\"?: integer}"
     );
     for blank in ["", " \n"] {
         let failure = desk.toolbox.call("read_file", blank, &desk.context).await.unwrap_err();

@@ -9,7 +9,7 @@ use parlor_log::{Lease, LogError};
 use parlor_model::Turn;
 use parlor_tools::{Context, Interpreter, Shells};
 use parlor_vocab::{
-    AgentId, Choice, Draft, Entry, EventId, Failure, PROGRAM_ENDS, Refusal, RunEvent, RunId, Seq,
+    AgentId, Choice, Draft, Entry, EventId, Failure, PROGRAM_ENDS, Passage, Refusal, RunEvent, RunId, Seq,
     SessionCommand, SessionEvent, SessionId, SessionReply,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::opened::{Ask, OpenSession};
 use super::performer::{Performer, Reins};
+use super::spending::Spending;
+use super::weight::weight;
 use super::{MAX_ACTIVE_RUNS, Means, Rooms, refusal_of};
 use crate::live::Live;
 use crate::session::{Effect, Finish, Outcome, Session};
@@ -30,6 +32,7 @@ const FOLDER_UNUSABLE: &str = "FOLDER_UNUSABLE";
 
 pub(super) struct Actor {
     means: Arc<Means>,
+    spending: Arc<Spending>,
     id: SessionId,
     lease: Lease,
     session: Session,
@@ -63,6 +66,7 @@ impl Actor {
         let (mailbox, asks) = mpsc::channel(MAILBOX);
         Self {
             means: Arc::clone(&rooms.means),
+            spending: Arc::clone(&rooms.spending),
             live: rooms.lives.of(&id),
             id,
             lease,
@@ -100,6 +104,11 @@ impl Actor {
                     let events = self.session.record(&run, events);
                     drop(reply.send(self.append(events).await));
                 }
+                Ask::Forget(kept_from, summary, reply) => {
+                    let events = self.session.forgotten(&kept_from, summary, &*self.means.ids);
+                    drop(reply.send(self.append(events).await));
+                }
+                Ask::Usage(reply) => drop(reply.send(self.session.usage())),
                 Ask::Finish(finish) => self.on_finish(*finish, closing).await,
                 Ask::Summarized(summary) => self.on_summary(*summary).await,
                 Ask::Leave(reply) => {
@@ -117,6 +126,7 @@ impl Actor {
             }
         }
         self.asks.close();
+        self.live.forget();
         // What was sent to the background belongs to the session, and ends with it.
         self.shells.end_all().await;
         self.ruby.end().await;
@@ -303,7 +313,9 @@ impl Actor {
         self.means.log.append(&self.lease, self.session.head(), &drafts).await?;
         for Draft { id, at, event } in drafts {
             let seq = Seq(self.session.head().0 + 1);
-            self.session.apply(&Entry { seq, id, at, event });
+            let entry = Arc::new(Entry { seq, id, at, event });
+            self.session.apply(&entry);
+            self.live.appended(&entry, weight(&entry.event));
         }
         Ok(())
     }
@@ -333,10 +345,22 @@ impl Actor {
         let agent = self.means.agents.find(Some(&agent)).or_else(|_| self.means.agents.find(None));
         let Ok((_, agent)) = agent else { return };
         let mut history = self.session.history().to_vec();
-        history.pop();
+        let message = match history.pop() {
+            Some(Passage::Message(message)) => Some(message.id),
+            Some(Passage::ToolUse(_) | Passage::BrokenOff(_)) | None => None,
+        };
         let Some(birth) = self.session.birth() else { return };
-        let model = input.choice.model.clone().or_else(|| self.session.choice().model.clone());
-        let turn = Turn { run: run.clone(), input, history, system: birth.system.clone(), model };
+        let chosen = self.session.choice();
+        let turn = Turn {
+            run: run.clone(),
+            message,
+            history,
+            system: birth.system.clone(),
+            model: input.choice.model.clone().or_else(|| chosen.model.clone()),
+            reasoning: input.choice.reasoning.or(chosen.reasoning),
+            folder: birth.folder.clone(),
+            input,
+        };
         let (means, live) = (Arc::clone(&self.means), Arc::clone(&self.live));
         // Made for each run: it holds the folder open, which an idle session need not.
         let context = match self.context(birth.folder.clone()) {
@@ -348,7 +372,8 @@ impl Actor {
                 return;
             }
         };
-        let (performer, reins) = Performer::new(run.clone(), means, self.mailbox.clone(), live, &context);
+        let (spending, mailbox) = (Arc::clone(&self.spending), self.mailbox.clone());
+        let (performer, reins) = Performer::new(run.clone(), means, spending, mailbox, live, &context);
         self.reins.insert(run, reins);
         tokio::spawn(performer.perform(agent, turn));
     }
@@ -370,6 +395,7 @@ impl Actor {
         };
         let (cancel, mailbox) = (compaction.cancel.clone(), self.mailbox.clone());
         let history = self.session.passages_before(keep).to_vec();
+        let choice = self.session.choice().clone();
         tokio::spawn(async move {
             let stopped = || Failure {
                 code: "STOPPED".to_owned(),
@@ -377,7 +403,7 @@ impl Actor {
                 retryable: true,
             };
             let summary = tokio::select! {
-                summary = agent.summarize(&history) => summary,
+                summary = agent.summarize(&history, &choice) => summary,
                 () = cancel.cancelled() => Err(stopped()),
             };
             // The session task outlives what it waits for.

@@ -1,24 +1,30 @@
 //! All sessions: opened when somebody needs them, each with one task that alone writes it.
 
 mod actor;
+mod beginning;
 mod collect;
 mod opened;
 mod performer;
+mod spending;
+mod weight;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use async_trait::async_trait;
 use parlor_log::{EventLog, LogError, Page, PageRequest, SessionRecord};
 use parlor_model::Agent;
 use parlor_tools::Toolbox;
 use parlor_vocab::{
-    AgentId, Birth, Clock, File, Fork, IdSource, Media, MediaId, Message, MessageId, Refusal, Seq,
-    SessionCommand, SessionId, SessionReply,
+    AgentId, Birth, Clock, File, FileFlaw, Fork, IdSource, Media, MediaId, Message, MessageId, Place,
+    Refusal, Seq, SessionCommand, SessionId, SessionReply,
 };
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, watch};
 
+pub(crate) use self::beginning::Beginning;
 use self::opened::OpenSession;
+use self::spending::Spending;
 use crate::live::Lives;
 use crate::media::{MAX_MEDIA_BYTES, MediaStore};
 use crate::session::Session;
@@ -52,11 +58,26 @@ impl Agents {
         self
     }
 
+    /// All of them, the default first.
+    fn list(&self) -> Vec<(AgentId, String)> {
+        let mut list: Vec<_> =
+            self.by_id.iter().map(|(id, agent)| (id.clone(), agent.name().to_owned())).collect();
+        list.sort_by_key(|(id, _)| *id != self.default);
+        list
+    }
+
     fn find(&self, wanted: Option<&AgentId>) -> Result<(AgentId, Arc<dyn Agent>), Refusal> {
         let id = wanted.unwrap_or(&self.default);
         let agent = self.by_id.get(id).ok_or_else(|| Refusal::UnknownAgent(id.clone()))?;
         Ok((id.clone(), Arc::clone(agent)))
     }
+}
+
+/// Reads files from the network, where that is allowed.
+#[async_trait]
+pub trait Fetch: Send + Sync {
+    /// The file at `url`, if it has no more than `max_bytes`.
+    async fn fetch(&self, url: &str, max_bytes: u64) -> Result<Vec<u8>, FileFlaw>;
 }
 
 /// What every session works with.
@@ -80,6 +101,7 @@ pub struct Means {
 /// What all sessions share.
 struct Rooms {
     means: Arc<Means>,
+    spending: Arc<Spending>,
     lives: Lives,
     /// One for each run that may be active.
     places: Arc<Semaphore>,
@@ -92,14 +114,16 @@ pub struct House {
     open: Mutex<HashMap<SessionId, OpenSession>>,
     /// Counts uses of sessions, to know which was used last.
     uses: AtomicU64,
+    fetch: Option<Arc<dyn Fetch>>,
 }
 
 impl House {
     /// A house with no session open.
     pub fn new(means: Means) -> Self {
         let places = Arc::new(Semaphore::new(MAX_ACTIVE_RUNS));
-        let rooms = Rooms { means: Arc::new(means), lives: Lives::default(), places };
-        Self { rooms, open: Mutex::default(), uses: AtomicU64::new(0) }
+        let spending = Arc::new(Spending::new(Arc::clone(&means.log), Arc::clone(&means.clock)));
+        let rooms = Rooms { means: Arc::new(means), spending, lives: Lives::default(), places };
+        Self { rooms, open: Mutex::default(), uses: AtomicU64::new(0), fetch: None }
     }
 
     /// Creates a session, under `id` or under a new one, and returns its id once it is durable.
@@ -192,6 +216,35 @@ impl House {
         Watcher::new(Arc::clone(&self.rooms.means.log), id.clone(), after, self.rooms.lives.of(id))
     }
 
+    /// Where somebody begins to watch who has seen a session up to `place`.
+    pub(crate) async fn beginning(&self, id: &SessionId, place: &Place) -> Result<Beginning, Refusal> {
+        beginning::find(&*self.rooms.means.log, id, place).await.map_err(refusal_of)
+    }
+
+    /// Wakes when a session goes on, or comes into being.
+    pub(crate) fn head(&self, id: &SessionId) -> watch::Receiver<Seq> {
+        self.rooms.means.log.head(id)
+    }
+
+    /// The agents there are, the default first: their names in commands, and for people.
+    pub fn agents(&self) -> Vec<(AgentId, String)> {
+        self.rooms.means.agents.list()
+    }
+
+    /// Lets `fetch` read what peers say is on the network. Without it nothing is read there.
+    #[must_use]
+    pub fn with_fetch(mut self, fetch: Arc<dyn Fetch>) -> Self {
+        self.fetch = Some(fetch);
+        self
+    }
+
+    /// Reads a file from the network.
+    pub(crate) async fn fetch(&self, url: &str, max_bytes: u64) -> Result<File, FileFlaw> {
+        let fetch = self.fetch.as_ref().ok_or(FileFlaw::Closed)?;
+        let bytes = fetch.fetch(url, max_bytes).await?;
+        Ok(File { name: String::new(), bytes })
+    }
+
     /// The sessions there are, the last updated first.
     pub async fn list(&self, page: PageRequest) -> Result<Page, Refusal> {
         self.rooms.means.log.sessions(page).await.map_err(refusal_of)
@@ -260,7 +313,9 @@ impl House {
         let log = &self.rooms.means.log;
         log.session(id).await.map_err(refusal_of)?;
         let lease = log.acquire(id).await.map_err(refusal_of)?;
-        log.delete(&lease).await.map_err(refusal_of)
+        log.delete(&lease).await.map_err(refusal_of)?;
+        self.rooms.lives.of(id).deleted();
+        Ok(())
     }
 
     /// Stops all runs, waits for their ends to be recorded, and lets go of all sessions.

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parlor_log::LogError;
 use parlor_vocab::{
-    Birth, Failure, Message, Refusal, RunEvent, RunId, SessionCommand, SessionEvent, SessionId, SessionReply,
+    Birth, Failure, Message, MessageId, Refusal, RunEvent, RunId, SessionCommand, SessionEvent, SessionId,
+    SessionReply, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -26,6 +27,11 @@ pub(super) enum Ask {
     Trouble(oneshot::Sender<Option<String>>),
     /// From a performer; answered when it is durable.
     Record(RunId, Vec<RunEvent>, oneshot::Sender<Result<(), LogError>>),
+    /// From a performer: a summary stands in the place of what was said before a message. Answered when it
+    /// is durable.
+    Forget(MessageId, String, oneshot::Sender<Result<(), LogError>>),
+    /// What the session has consumed.
+    Usage(oneshot::Sender<Usage>),
     Finish(Box<Finish>),
     /// What became of a summary.
     Summarized(Box<Result<String, Failure>>),

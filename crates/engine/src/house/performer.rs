@@ -1,22 +1,27 @@
 //! The stage on which an agent performs one run: what it does there is recorded and shown.
 
+mod calling;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use parlor_log::LogError;
-use parlor_model::{Agent, Halt, Stage, ToolResult, Turn};
-use parlor_tools::{Context, progress};
+use parlor_model::provider::ToolSpec;
+use parlor_model::{Agent, Call, Given, Halt, Spent, Stage, ToolResult, Turn};
+use parlor_tools::Context;
 use parlor_vocab::{
-    AgentId, Failure, Input, MessageId, RunEnding, RunEvent, RunId, StepId, StepKind, Subject, Timestamp,
-    ToolCallId, Usage,
+    AgentId, Failure, Input, Media, MessageId, RunEnding, RunEvent, RunId, StepId, StepKind, Subject,
+    Timestamp, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::Means;
 use super::opened::Ask;
+use super::spending::Spending;
 use crate::live::Live;
 use crate::session::{Finish, Outcome};
 
@@ -63,6 +68,7 @@ impl Reins {
 pub(super) struct Performer {
     run: RunId,
     means: Arc<Means>,
+    spending: Arc<Spending>,
     session: mpsc::Sender<Ask>,
     live: Arc<Live>,
     context: Context,
@@ -82,6 +88,7 @@ impl Performer {
     pub(super) fn new(
         run: RunId,
         means: Arc<Means>,
+        spending: Arc<Spending>,
         session: mpsc::Sender<Ask>,
         live: Arc<Live>,
         context: &Context,
@@ -94,6 +101,7 @@ impl Performer {
         let performer = Self {
             run,
             means,
+            spending,
             session,
             live,
             context,
@@ -212,23 +220,6 @@ impl Performer {
         let duration_ms = self.since(begun);
         self.record(vec![RunEvent::StepCompleted { step, summary: String::new(), duration_ms }]).await
     }
-
-    /// Runs a tool and shows what it puts out while it works.
-    async fn run_tool(&self, call: &ToolCallId, tool: &str, input: &str) -> ToolResult {
-        let subject = Subject::Tool(call.clone());
-        self.live.open(&self.run, subject.clone());
-        let (progress, mut pieces) = progress();
-        let context = Context { progress, ..self.context.clone() };
-        let show = async {
-            while let Some(piece) = pieces.next().await {
-                self.live.push(&subject, &piece);
-            }
-        };
-        let work = async move { self.means.tools.call(tool, input, &context).await };
-        let (result, ()) = tokio::join!(work, show);
-        self.live.close(&subject);
-        result.map(|output| output.text)
-    }
 }
 
 #[async_trait]
@@ -266,35 +257,23 @@ impl Stage for Performer {
     }
 
     async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, Halt> {
-        self.end_step().await?;
-        let call = ToolCallId::generate(self.means.ids.next());
-        let (step, begun) = (self.new_step(), self.means.clock.now());
-        let title = format!("Using {tool}");
-        // Durable before it is run: a tool with effects is never run twice in silence.
-        self.record(vec![
-            RunEvent::StepStarted { step: step.clone(), kind: StepKind::Tool, title },
-            RunEvent::ToolCalled {
-                step: step.clone(),
-                call: call.clone(),
-                tool: tool.to_owned(),
-                input: input.to_owned(),
-            },
-        ])
-        .await?;
-        let result = self.run_tool(&call, tool, input).await;
-        let duration_ms = self.since(begun);
-        let events = match &result {
-            Ok(output) => vec![
-                RunEvent::ToolCompleted { call, output: output.clone(), duration_ms },
-                RunEvent::StepCompleted { step, summary: String::new(), duration_ms },
-            ],
-            Err(failure) => vec![
-                RunEvent::ToolFailed { call, failure: failure.clone(), duration_ms },
-                RunEvent::StepFailed { step, failure: failure.clone(), duration_ms },
-            ],
+        let call = Call { tool: tool.to_owned(), input: input.to_owned(), refusal: None };
+        let mut brought = self.perform_calls(vec![call]).await?;
+        Ok(brought.remove(0).map(|output| output.text))
+    }
+
+    async fn call_all(&mut self, calls: Vec<Call>) -> Result<Vec<Result<Given, Failure>>, Halt> {
+        let brought = self.perform_calls(calls).await?;
+        Ok(brought.into_iter().map(|result| result.map(calling::given)).collect())
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        let spec = |tool: &Arc<dyn parlor_tools::Tool>| ToolSpec {
+            name: tool.name().to_owned(),
+            description: tool.description().to_owned(),
+            schema: tool.schema().to_string(),
         };
-        self.record(events).await?;
-        Ok(result)
+        self.means.tools.iter().map(spec).collect()
     }
 
     async fn delegate(
@@ -325,11 +304,21 @@ impl Stage for Performer {
         let (mut performer, _reins) = Self::new(
             child.clone(),
             Arc::clone(&self.means),
+            Arc::clone(&self.spending),
             self.session.clone(),
             Arc::clone(&self.live),
             &self.context,
         );
-        let turn = Turn { run: child.clone(), input, history: Vec::new(), system: None, model: None };
+        let turn = Turn {
+            run: child.clone(),
+            input,
+            message: None,
+            history: Vec::new(),
+            system: None,
+            model: None,
+            reasoning: None,
+            folder: self.context.folder.clone(),
+        };
         let ended = agent.answer(&turn, &mut performer).await;
         let result = performer.end_as_child(ended, begun).await?;
         let duration_ms = self.since(begun);
@@ -338,7 +327,45 @@ impl Stage for Performer {
     }
 
     async fn consume(&mut self, usage: Usage, model: Option<&str>) -> Result<(), Halt> {
-        self.record(vec![RunEvent::Consumed { usage, model: model.map(str::to_owned) }]).await
+        self.record(vec![RunEvent::Consumed { usage, model: model.map(str::to_owned) }]).await?;
+        self.spending.add(usage).await;
+        Ok(())
+    }
+
+    async fn spent(&mut self) -> Result<Spent, Halt> {
+        let unreadable = |error| Halt::Failed(unrecorded(&error));
+        let today_micros = self.spending.today().await.map_err(unreadable)?;
+        let (reply, answer) = oneshot::channel();
+        self.session.send(Ask::Usage(reply)).await.map_err(|_| Halt::Stopped)?;
+        let session_micros = answer.await.map_err(|_| Halt::Stopped)?.cost_micros;
+        Ok(Spent { session_micros, today_micros })
+    }
+
+    async fn note(&mut self, headline: &str) -> Result<(), Halt> {
+        let step = self.ensure_step().await?;
+        self.record(vec![RunEvent::StepUpdated { step, headline: headline.to_owned(), percent: 0 }]).await
+    }
+
+    async fn next_step(&mut self) -> Result<(), Halt> {
+        self.end_step().await
+    }
+
+    async fn forget_before(&mut self, kept_from: &MessageId, summary: &str) -> Result<(), Halt> {
+        let (reply, answer) = oneshot::channel();
+        let ask = Ask::Forget(kept_from.clone(), summary.to_owned(), reply);
+        self.session.send(ask).await.map_err(|_| Halt::Stopped)?;
+        answer.await.map_err(|_| Halt::Stopped)?.map_err(|error| Halt::Failed(unrecorded(&error)))
+    }
+
+    async fn file(&mut self, media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, Halt> {
+        tokio::select! {
+            () = self.context.cancel.cancelled() => Err(Halt::Stopped),
+            content = self.means.media.read(&media.id, max_bytes) => Ok(content.ok()),
+        }
+    }
+
+    fn stopped(&self) -> BoxFuture<'static, ()> {
+        Box::pin(self.context.cancel.clone().cancelled_owned())
     }
 
     async fn pause(&mut self, duration: Duration) -> Result<(), Halt> {

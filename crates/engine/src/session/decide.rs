@@ -187,6 +187,21 @@ impl Session {
         Decision { events: vec![event], effects: vec![], reply: SessionReply::Compacted(summary) }
     }
 
+    /// What follows when a run puts `summary` in the place of what was said before the message
+    /// `kept_from`. Nothing if there is no such message, or nothing before it.
+    pub fn forgotten(&self, kept_from: &MessageId, summary: String, ids: &dyn IdSource) -> Vec<SessionEvent> {
+        let is_there = self.history.iter().skip(1).any(|passage| match passage {
+            Passage::Message(message) => message.id == *kept_from,
+            Passage::ToolUse(_) | Passage::BrokenOff(_) => false,
+        });
+        if !is_there {
+            return Vec::new();
+        }
+        let id = MessageId::generate(ids.next());
+        let summary = Message { id, role: Role::User, text: summary, media: Vec::new() };
+        vec![SessionEvent::Compacted { summary, kept_from: Some(kept_from.clone()) }]
+    }
+
     /// The agent that is asked for, if anybody asked for one: for this input, else for the session.
     pub fn wanted_agent<'a>(&'a self, choice: &'a Choice) -> Option<&'a AgentId> {
         choice.agent.as_ref().or(self.choice.agent.as_ref())

@@ -10,7 +10,9 @@ use parlor_log::{
     EventLog, Lease, LogError, MemoryLog, Page, PageRequest, Reclaimed, SessionRecord, SystemClock,
 };
 use parlor_model::LocalAgent;
-use parlor_vocab::{Draft, Entry, MediaId, Refusal, RunEnding, Seq, SessionCommand, SessionId, WhenBusy};
+use parlor_vocab::{
+    Draft, Entry, EventId, MediaId, Refusal, RunEnding, Seq, SessionCommand, SessionId, WhenBusy,
+};
 use tokio::sync::watch;
 
 use crate::common::{Talk, birth, means, says};
@@ -32,6 +34,10 @@ impl EventLog for Disk {
 
     async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
         self.log.read(of, after, max).await
+    }
+
+    async fn find(&self, of: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError> {
+        self.log.find(of, event).await
     }
 
     fn head(&self, of: &SessionId) -> watch::Receiver<Seq> {

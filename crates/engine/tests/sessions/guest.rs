@@ -8,8 +8,8 @@ use parlor_engine::{Guest, House, MAX_QUESTIONS, MAX_WATCHED, MediaStore, Standi
 use parlor_log::{MemoryLog, SystemClock};
 use parlor_model::LocalAgent;
 use parlor_vocab::{
-    HouseCommand, HouseEvent, HouseReply, Passage, Refusal, RunEnding, RunEvent, Seen, Seq, SessionCommand,
-    SessionEvent, SessionId, SessionReply, WhenBusy,
+    HouseCommand, HouseEvent, HouseReply, Passage, Place, Refusal, RunEnding, RunEvent, Seen, Seq,
+    SessionCommand, SessionEvent, SessionId, SessionReply, WhenBusy,
 };
 
 fn house() -> Arc<House> {
@@ -44,6 +44,11 @@ async fn created(guest: &mut Guest<u32>) -> SessionId {
     session
 }
 
+/// What is said to who watches a session that is not there.
+fn watching() -> HouseReply {
+    HouseReply::Watching { seen: Seq::START, head: Seq::START }
+}
+
 fn ending(event: &HouseEvent) -> Option<&RunEnding> {
     let Seen::Entry(entry) = &event.seen else { return None };
     let SessionEvent::Run { event: RunEvent::Ended { ending, .. }, .. } = &entry.event else { return None };
@@ -72,7 +77,7 @@ async fn questions_are_carried_out_in_the_order_in_which_they_were_put() {
 async fn what_is_watched_is_told_to_its_end_when_the_owner_leaves() {
     let mut guest = Guest::new(house(), Standing::Owner);
     let session = created(&mut guest).await;
-    guest.ask(1, HouseCommand::Watch { session: session.clone(), after: Seq::START });
+    guest.ask(1, HouseCommand::Watch { session: session.clone(), after: Place::At(Seq::START) });
     guest.ask(2, HouseCommand::Session(session, says("/wait 600", WhenBusy::Refuse)));
     let is_answered =
         |word: &Word<u32>| matches!(word, Word::Answer(2, Ok(HouseReply::Session(SessionReply::Started(_)))));
@@ -119,21 +124,23 @@ async fn beyond_the_limit_a_question_is_refused_at_once() {
 #[tokio::test]
 async fn beyond_the_limit_no_session_is_watched() {
     let mut guest = Guest::new(house(), Standing::Owner);
-    let watch =
-        |name: &str| HouseCommand::Watch { session: SessionId::parse(name).unwrap(), after: Seq::START };
+    let watch = |name: &str| HouseCommand::Watch {
+        session: SessionId::parse(name).unwrap(),
+        after: Place::At(Seq::START),
+    };
     for number in 0..MAX_WATCHED {
         guest.ask(0, watch(&number.to_string()));
-        assert_eq!(answer(&mut guest).await.1, Ok(HouseReply::Watching));
+        assert_eq!(answer(&mut guest).await.1, Ok(watching()));
     }
     guest.ask(0, watch("one more"));
     assert_eq!(answer(&mut guest).await.1, Err(Refusal::TooManyWatched { limit: MAX_WATCHED }));
     // A session that is watched already takes no more room.
     guest.ask(0, watch("7"));
-    assert_eq!(answer(&mut guest).await.1, Ok(HouseReply::Watching));
+    assert_eq!(answer(&mut guest).await.1, Ok(watching()));
     guest.ask(0, HouseCommand::Unwatch(SessionId::parse("7").unwrap()));
     answer(&mut guest).await.1.unwrap();
     guest.ask(0, watch("one more"));
-    assert_eq!(answer(&mut guest).await.1, Ok(HouseReply::Watching));
+    assert_eq!(answer(&mut guest).await.1, Ok(watching()));
 }
 
 #[tokio::test]

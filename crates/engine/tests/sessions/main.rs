@@ -6,4 +6,5 @@ mod common;
 mod disk;
 mod guest;
 mod house;
+mod places;
 mod rooms;

@@ -145,9 +145,9 @@ fn introduction(input: &Input) -> String {
         (text, _) => format!("You said “{}”.", cut(text, MAX_QUOTE_CHARS)),
     };
     format!(
-        "{said} I am the local agent and no model, but I understand:\n\n{}\nThis version cannot talk to models \
-         yet. A later one takes them from `parlor.toml`, like this, with the key in the environment as \
-         `OPENAI_API_KEY`:\n\n```toml\n{MODEL_SETTINGS}```",
+        "{said} I am the local agent and no model, but I understand:\n\n{}\nFor a model, start parlor with a key \
+         in the environment, as `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, `GEMINI_API_KEY` or `OPENROUTER_API_KEY`, \
+         or describe one in `parlor.toml`, like this; `parlor doctor` says more:\n\n```toml\n{MODEL_SETTINGS}```",
         orders()
     )
 }

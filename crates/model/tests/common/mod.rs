@@ -1,16 +1,16 @@
-//! A stage that takes down what is done on it. Nothing waits: a pause is over at once, and an agent
-//! that awaits anything but the stage is caught.
+//! A stage that takes down what is done on it. Nothing waits: a pause is over at once.
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_model::{Agent, Halt, Stage, ToolResult, Turn};
-use parlor_vocab::{Failure, Input, RunId, Usage};
+use futures_util::future::BoxFuture;
+use parlor_model::provider::{Picture, ToolSpec};
+use parlor_model::{Agent, Call, Given, Halt, Spent, Stage, ToolResult, Turn};
+use parlor_vocab::{Failure, Input, Media, MessageId, RunId, Usage};
 use serde_json::Value;
+use tokio::sync::Notify;
 
 /// What was done on the stage.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,9 @@ pub(crate) enum Act {
     Delegate { name: String, agent: String, task: String },
     Pause(Duration),
     Consume(Usage, Option<String>),
+    Note(String),
+    NextStep,
+    Forget(String),
 }
 
 #[derive(Default)]
@@ -36,6 +39,17 @@ pub(crate) struct Recorder {
     /// The run is stopped when so many acts are done.
     pub(crate) stop_after: Option<usize>,
     pub(crate) stopped: bool,
+    /// Whoever waits for a stop sees one, which happens once so many acts are done.
+    pub(crate) stopped_after: Option<usize>,
+    /// The tools that a model is told of.
+    pub(crate) tools: Vec<ToolSpec>,
+    /// What the tools show, one after another; then nothing.
+    pub(crate) pictures: VecDeque<Picture>,
+    /// What was spent before.
+    pub(crate) spent: Spent,
+    /// What every file holds.
+    pub(crate) file: Option<Vec<u8>>,
+    pub(crate) stop: Arc<Notify>,
 }
 
 impl Recorder {
@@ -46,6 +60,10 @@ impl Recorder {
             return Err(Halt::Stopped);
         }
         self.acts.push(act);
+        if self.stopped_after.is_some_and(|acts| acts <= self.acts.len()) {
+            self.stop.notify_waiters();
+            self.stop.notify_one();
+        }
         Ok(())
     }
 
@@ -53,7 +71,14 @@ impl Recorder {
     fn last_message(&self, since: usize) -> String {
         let spoken = self.acts.iter().skip(since).rev().map_while(|act| match act {
             Act::Say(text) => Some(text.as_str()),
-            Act::Think(_) | Act::Call(..) | Act::Delegate { .. } | Act::Pause(_) | Act::Consume(..) => None,
+            Act::Think(_)
+            | Act::Call(..)
+            | Act::Delegate { .. }
+            | Act::Pause(_)
+            | Act::Consume(..)
+            | Act::Note(_)
+            | Act::NextStep
+            | Act::Forget(_) => None,
         });
         spoken.collect::<Vec<_>>().into_iter().rev().collect()
     }
@@ -67,7 +92,14 @@ impl Recorder {
     pub(crate) fn says(&self) -> Vec<&str> {
         let says = self.acts.iter().filter_map(|act| match act {
             Act::Say(text) => Some(text.as_str()),
-            Act::Think(_) | Act::Call(..) | Act::Delegate { .. } | Act::Pause(_) | Act::Consume(..) => None,
+            Act::Think(_)
+            | Act::Call(..)
+            | Act::Delegate { .. }
+            | Act::Pause(_)
+            | Act::Consume(..)
+            | Act::Note(_)
+            | Act::NextStep
+            | Act::Forget(_) => None,
         });
         says.collect()
     }
@@ -89,6 +121,27 @@ impl Stage for Recorder {
         Ok(self.results.pop_front().unwrap_or(Ok(String::new())))
     }
 
+    async fn call_all(&mut self, calls: Vec<Call>) -> Result<Vec<Result<Given, Failure>>, Halt> {
+        let mut given = Vec::new();
+        for call in calls {
+            let input = serde_json::from_str(&call.input).unwrap_or(Value::String(call.input));
+            self.act(Act::Call(call.tool, input))?;
+            given.push(match call.refusal {
+                Some(failure) => Err(failure),
+                None => self
+                    .results
+                    .pop_front()
+                    .unwrap_or(Ok(String::new()))
+                    .map(|text| Given { text, pictures: self.pictures.pop_front().into_iter().collect() }),
+            });
+        }
+        Ok(given)
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        self.tools.clone()
+    }
+
     async fn delegate(&mut self, name: &str, task: &str, agent: &dyn Agent) -> Result<ToolResult, Halt> {
         let (name, agent_name) = (name.to_owned(), agent.name().to_owned());
         self.act(Act::Delegate { name, agent: agent_name, task: task.to_owned() })?;
@@ -104,6 +157,31 @@ impl Stage for Recorder {
 
     async fn consume(&mut self, usage: Usage, model: Option<&str>) -> Result<(), Halt> {
         self.act(Act::Consume(usage, model.map(str::to_owned)))
+    }
+
+    async fn spent(&mut self) -> Result<Spent, Halt> {
+        Ok(self.spent)
+    }
+
+    async fn note(&mut self, headline: &str) -> Result<(), Halt> {
+        self.act(Act::Note(headline.to_owned()))
+    }
+
+    async fn next_step(&mut self) -> Result<(), Halt> {
+        self.act(Act::NextStep)
+    }
+
+    async fn forget_before(&mut self, kept_from: &MessageId, _summary: &str) -> Result<(), Halt> {
+        self.act(Act::Forget(kept_from.to_string()))
+    }
+
+    async fn file(&mut self, _media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, Halt> {
+        Ok(self.file.clone().filter(|bytes| bytes.len() as u64 <= max_bytes))
+    }
+
+    fn stopped(&self) -> BoxFuture<'static, ()> {
+        let stop = Arc::clone(&self.stop);
+        Box::pin(async move { stop.notified().await })
     }
 
     async fn pause(&mut self, duration: Duration) -> Result<(), Halt> {
@@ -126,32 +204,8 @@ pub(crate) fn turn(text: &str) -> Turn {
         history: Vec::new(),
         system: None,
         model: Some("m1".to_owned()),
+        reasoning: None,
+        folder: "/".into(),
+        message: None,
     }
-}
-
-/// Lets `agent` answer `prompt` on `stage`.
-pub(crate) fn perform(agent: &dyn Agent, prompt: &str, stage: &mut Recorder) -> Result<(), Halt> {
-    perform_turn(agent, &turn(prompt), stage)
-}
-
-/// Lets `agent` perform `turn` on `stage`.
-pub(crate) fn perform_turn(agent: &dyn Agent, turn: &Turn, stage: &mut Recorder) -> Result<(), Halt> {
-    let future = pin!(agent.answer(turn, stage));
-    match future.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(end) => end,
-        Poll::Pending => panic!("the agent waits for something that is not the stage"),
-    }
-}
-
-/// Performs `prompt` to its end, then again and again, stopped before each act: the stop must be
-/// passed on, nothing may follow it, and what came before must be the same. Gives back the whole.
-pub(crate) fn perform_and_stop_everywhere(agent: &dyn Agent, prompt: &str) -> (Recorder, Result<(), Halt>) {
-    let mut whole = Recorder::default();
-    let end = perform(agent, prompt, &mut whole);
-    for acts in 0..whole.acts.len() {
-        let mut stage = Recorder { stop_after: Some(acts), ..Recorder::default() };
-        assert_eq!(perform(agent, prompt, &mut stage), Err(Halt::Stopped), "stopped after {acts} acts");
-        assert_eq!(stage.acts, whole.acts[..acts]);
-    }
-    (whole, end)
 }

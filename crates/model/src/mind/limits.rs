@@ -1,0 +1,184 @@
+//! How far a run may go, and how far it has gone.
+
+use std::time::Duration;
+
+use parlor_vocab::{Failure, Usage};
+use tokio::time::Instant;
+
+use crate::Spent;
+
+/// How many answers of a model one run may have, if nobody says it.
+pub const DEFAULT_STEPS: u64 = 300;
+
+/// How many tokens one run may read and write, if nobody says it.
+pub const DEFAULT_TOKENS: u64 = 20_000_000;
+
+/// What one run may cost in millionths of a dollar, if nobody says it.
+pub const DEFAULT_COST_MICROS: u64 = 25_000_000;
+
+/// How long one run may take, if nobody says it.
+pub const DEFAULT_TIME: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// How far a run may go. `None` is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many answers of a model.
+    pub steps: Option<u64>,
+    /// How many tokens, read and written.
+    pub tokens: Option<u64>,
+    /// How many millionths of a dollar, where prices are known.
+    pub cost_micros: Option<u64>,
+    /// How long.
+    pub time: Option<Duration>,
+    /// How many millionths of a dollar the session may have cost.
+    pub session_micros: Option<u64>,
+    /// How many millionths of a dollar all sessions may have cost since midnight, UTC.
+    pub day_micros: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            steps: Some(DEFAULT_STEPS),
+            tokens: Some(DEFAULT_TOKENS),
+            cost_micros: Some(DEFAULT_COST_MICROS),
+            time: Some(DEFAULT_TIME),
+            session_micros: None,
+            day_micros: None,
+        }
+    }
+}
+
+/// What a run has used up.
+pub(super) struct Purse {
+    limits: Limits,
+    begun: Instant,
+    steps: u64,
+    used: Usage,
+}
+
+impl Purse {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, begun: Instant::now(), steps: 0, used: Usage::default() }
+    }
+
+    /// When the time is over.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.begun.checked_add(self.limits.time?)
+    }
+
+    /// Whether what was spent before matters.
+    pub(super) fn asks_for_spending(&self) -> bool {
+        self.limits.session_micros.is_some() || self.limits.day_micros.is_some()
+    }
+
+    pub(super) fn add(&mut self, usage: Usage) {
+        self.used = self.used.plus(usage);
+    }
+
+    /// Takes a step, if there may be one more.
+    pub(super) fn step(&mut self, spent: Spent) -> Result<(), Failure> {
+        let used = &self.used;
+        let tokens =
+            used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens;
+        let reached = |used: u64, limit: Option<u64>| limit.filter(|limit| used >= *limit);
+        if let Some(limit) = reached(self.steps, self.limits.steps) {
+            return Err(failed(
+                "STEP_LIMIT",
+                format!("the run has had {limit} steps, its limit (max_steps)"),
+            ));
+        }
+        if let Some(limit) = reached(tokens, self.limits.tokens) {
+            let said = format!("the run has used {tokens} tokens; its limit is {limit} (max_tokens)");
+            return Err(failed("TOKEN_LIMIT", said));
+        }
+        if let Some(limit) = reached(used.cost_micros, self.limits.cost_micros) {
+            return Err(failed("COST_LIMIT", over("the run", used.cost_micros, limit, "max_cost")));
+        }
+        if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(self.late());
+        }
+        if let Some(limit) = reached(spent.session_micros, self.limits.session_micros) {
+            let said = over("the session", spent.session_micros, limit, "spending.session");
+            return Err(failed("SESSION_SPEND_LIMIT", said));
+        }
+        if let Some(limit) = reached(spent.today_micros, self.limits.day_micros) {
+            let said = over("today's sessions together", spent.today_micros, limit, "spending.day");
+            return Err(failed("DAY_SPEND_LIMIT", said));
+        }
+        self.steps += 1;
+        Ok(())
+    }
+
+    /// The failure of a run whose time is over.
+    pub(super) fn late(&self) -> Failure {
+        let seconds = self.limits.time.unwrap_or_default().as_secs();
+        failed("TIME_LIMIT", format!("the run has taken {seconds} seconds, its limit (max_seconds)"))
+    }
+}
+
+fn over(who: &str, micros: u64, limit: u64, setting: &str) -> String {
+    let dollars = |micros: u64| format!("${}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000);
+    format!("{who} cost {}; the limit is {} ({setting})", dollars(micros), dollars(limit))
+}
+
+fn failed(code: &str, what: String) -> Failure {
+    let message = format!("{what}. Raise it in parlor.toml, or say what to do next in a new message.");
+    Failure { code: code.to_owned(), message, retryable: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn none() -> Limits {
+        Limits {
+            steps: None,
+            tokens: None,
+            cost_micros: None,
+            time: None,
+            session_micros: None,
+            day_micros: None,
+        }
+    }
+
+    fn code(limits: Limits, used: Usage, spent: Spent) -> Option<String> {
+        let mut purse = Purse::new(limits);
+        purse.add(used);
+        purse.step(spent).err().map(|failure| failure.code)
+    }
+
+    #[test]
+    fn each_limit_has_a_code_of_its_own_and_holds_exactly() {
+        let used = Usage { input_tokens: 5, output_tokens: 5, cost_micros: 7, ..Usage::default() };
+        let spent = Spent { session_micros: 100, today_micros: 200 };
+        let at = |limits| code(limits, used, spent);
+        assert_eq!(at(none()), None);
+        assert_eq!(at(Limits { tokens: Some(11), ..none() }), None);
+        assert_eq!(at(Limits { tokens: Some(10), ..none() }).as_deref(), Some("TOKEN_LIMIT"));
+        assert_eq!(at(Limits { cost_micros: Some(8), ..none() }), None);
+        assert_eq!(at(Limits { cost_micros: Some(7), ..none() }).as_deref(), Some("COST_LIMIT"));
+        assert_eq!(
+            at(Limits { session_micros: Some(100), ..none() }).as_deref(),
+            Some("SESSION_SPEND_LIMIT")
+        );
+        assert_eq!(at(Limits { day_micros: Some(200), ..none() }).as_deref(), Some("DAY_SPEND_LIMIT"));
+        assert_eq!(at(Limits { day_micros: Some(201), ..none() }), None);
+        assert_eq!(at(Limits { time: Some(Duration::ZERO), ..none() }).as_deref(), Some("TIME_LIMIT"));
+    }
+
+    #[test]
+    fn steps_are_counted() {
+        let mut purse = Purse::new(Limits { steps: Some(2), ..none() });
+        assert_eq!(purse.step(Spent::default()), Ok(()));
+        assert_eq!(purse.step(Spent::default()), Ok(()));
+        let failure = purse.step(Spent::default()).unwrap_err();
+        assert_eq!(failure.code, "STEP_LIMIT");
+        assert!(failure.message.contains("max_steps"), "{}", failure.message);
+    }
+
+    #[test]
+    fn money_is_told_in_dollars() {
+        assert_eq!(over("it", 1_234_567, 1_000_000, "x"), "it cost $1.23; the limit is $1.00 (x)");
+    }
+}

@@ -1,0 +1,361 @@
+//! A provider over the network, through genai.
+//!
+//! What genai 0.7 does not offer, and how it is met here:
+//! - Its results of tools are text: images and errors go to Anthropic as raw parts, elsewhere images
+//!   follow as the user's (`speech.rs`).
+//! - A stream that is cut off ends in silence, or with an end that has no reason: both are reported as
+//!   broken.
+//! - It takes `-low` or `-high` at the end of a model's name for an effort: the name is put into the
+//!   body once more, as it was.
+//! - It does not say what OpenRouter charged, so cost is known from prices only.
+//! - It sets no limit to one line of a stream. Ours are to the whole answer and to silence.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use futures_util::stream;
+use genai::chat::{ChatOptions, ChatStream, ChatStreamEvent, ReasoningEffort, StopReason, StreamEnd};
+use genai::resolver::{AuthData, Endpoint, ProviderConfig};
+use genai::{Client, ModelIden, ServiceTarget, WebConfig};
+use parlor_vocab::{Reasoning, Usage};
+use serde_json::{Value, json};
+
+use super::speech::spoken;
+use super::trouble::trouble;
+use super::{
+    Completion, Key, KeySource, ModelCall, Piece, Pieces, Provider, ProviderError, ProviderKind, Request,
+    Stop, Thread,
+};
+
+/// How long it may take to reach a server.
+pub const CONNECT_WAIT: Duration = Duration::from_secs(20);
+
+/// How long a server may take to begin its answer.
+pub const FIRST_WORD_WAIT: Duration = Duration::from_secs(300);
+
+/// How long a server may say nothing in the middle of an answer.
+pub const SILENCE_WAIT: Duration = Duration::from_secs(180);
+
+/// The most that one answer may have: text, thoughts and the inputs of calls.
+pub const MAX_ANSWER_BYTES: usize = 16 << 20;
+
+/// The most models of a catalogue that are taken.
+pub const MAX_CATALOGUE: usize = 5000;
+
+/// What stands for a key where a server asks for none, but the protocol has a place for one.
+const NO_KEY: &str = "none";
+
+/// To which of its own providers OpenRouter is to pass on, the first first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Routing(pub Vec<String>);
+
+/// A way to a provider, with its key. Holds open connections, which clones share.
+#[derive(Clone)]
+pub struct Connection {
+    kind: ProviderKind,
+    /// Made when it is first needed: it reads all certificates of the machine.
+    client: Arc<OnceLock<Client>>,
+    endpoint: Endpoint,
+    key: Arc<dyn KeySource>,
+    routing: Routing,
+}
+
+impl Connection {
+    /// A way to a provider at `base_url`, or where it usually is. Nothing is sent yet.
+    pub fn new(
+        kind: ProviderKind,
+        base_url: Option<&str>,
+        key: Arc<dyn KeySource>,
+        routing: Routing,
+    ) -> Self {
+        let mut url = base_url.unwrap_or(kind.base_url()).to_owned();
+        if !url.ends_with('/') {
+            url.push('/');
+        }
+        Self { kind, client: Arc::default(), endpoint: Endpoint::from_owned(url), key, routing }
+    }
+
+    fn client(&self) -> Result<&Client, ProviderError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let web = WebConfig::default().with_connect_timeout(CONNECT_WAIT);
+        let client = Client::builder().with_web_config(web).build();
+        let client = client.map_err(|error| ProviderError::broken(error.to_string()))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
+    /// The models that the provider has, as it calls them, sorted.
+    pub async fn catalogue(&self) -> Result<Vec<String>, ProviderError> {
+        let key = self.current_key().await?;
+        let config = ProviderConfig { endpoint: Some(self.endpoint.clone()), auth: Some(auth(key.as_ref())) };
+        let names = self.client()?.all_model_names(self.kind.adapter(), config).await;
+        let mut names = names.map_err(|error| hide(trouble(&error), key.as_ref()))?;
+        names.truncate(MAX_CATALOGUE);
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    async fn current_key(&self) -> Result<Option<Key>, ProviderError> {
+        self.key.key().await.map_err(|error| ProviderError::Auth { said: error.to_string() })
+    }
+
+    fn options(&self, request: &Request) -> ChatOptions {
+        let effort = request.reasoning.and_then(|reasoning| effort(reasoning, self.kind));
+        // Models that cannot think turn down a request that speaks of thoughts, but only here.
+        let thoughts = self.kind != ProviderKind::OpenAiResponses
+            || effort.as_ref().is_some_and(|effort| !matches!(effort, ReasoningEffort::Zero));
+        let options = ChatOptions {
+            max_tokens: request.max_output,
+            reasoning_effort: effort,
+            extra_body: self.extra_body(request),
+            stream_header_timeout: Some(FIRST_WORD_WAIT),
+            stream_read_timeout: Some(SILENCE_WAIT),
+            ..ChatOptions::default()
+        };
+        options
+            .with_capture_usage(true)
+            .with_capture_tool_calls(true)
+            .with_capture_reasoning_content(thoughts)
+            .with_normalize_reasoning_content(true)
+    }
+
+    fn extra_body(&self, request: &Request) -> Option<Value> {
+        match self.kind {
+            // There the name is a part of the address, or taken as it is.
+            ProviderKind::Gemini | ProviderKind::Ollama => None,
+            ProviderKind::OpenAi | ProviderKind::OpenAiResponses | ProviderKind::Anthropic => {
+                Some(json!({ "model": request.model }))
+            }
+            ProviderKind::OpenRouter if self.routing.0.is_empty() => Some(json!({ "model": request.model })),
+            ProviderKind::OpenRouter => {
+                Some(json!({ "model": request.model, "provider": {"order": self.routing.0} }))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for Connection {
+    async fn ask(&self, request: &Request) -> Result<Pieces, ProviderError> {
+        let key = self.current_key().await?;
+        let target = ServiceTarget {
+            endpoint: self.endpoint.clone(),
+            auth: auth(key.as_ref()),
+            model: ModelIden::new(self.kind.adapter(), request.model.as_str()),
+        };
+        let options = self.options(request);
+        let answer =
+            self.client()?.exec_chat_stream(target, spoken(request, self.kind), Some(&options)).await;
+        let answer = answer.map_err(|error| hide(trouble(&error), key.as_ref()))?;
+        let reading =
+            Reading { stream: answer.stream, kind: self.kind, key, bytes: 0, calls: Vec::new(), over: false };
+        Ok(stream::unfold(reading, Reading::next).boxed())
+    }
+}
+
+/// An answer that is being read.
+struct Reading {
+    stream: ChatStream,
+    kind: ProviderKind,
+    key: Option<Key>,
+    bytes: usize,
+    /// The calls that have begun, each with the size of its input.
+    calls: Vec<(String, usize)>,
+    over: bool,
+}
+
+impl Reading {
+    async fn next(mut self) -> Option<(Result<Piece, ProviderError>, Self)> {
+        if self.over {
+            return None;
+        }
+        let piece = self.piece().await;
+        self.over = matches!(piece, Err(_) | Ok(Piece::Done(_)));
+        let piece = piece.map_err(|error| hide(error, self.key.as_ref()));
+        Some((piece, self))
+    }
+
+    async fn piece(&mut self) -> Result<Piece, ProviderError> {
+        loop {
+            let Some(event) = self.stream.next().await else {
+                return Err(ProviderError::broken("the stream ended before the answer was complete"));
+            };
+            let piece = match event.map_err(|error| trouble(&error))? {
+                ChatStreamEvent::Chunk(chunk) => Piece::Text(self.counted(chunk.content)?),
+                ChatStreamEvent::ReasoningChunk(chunk) => Piece::Thought(self.counted(chunk.content)?),
+                ChatStreamEvent::ToolCallChunk(chunk) => {
+                    let call = chunk.tool_call;
+                    let bytes = call.fn_arguments.as_str().map_or(0, str::len);
+                    self.call_goes_on(call.call_id, call.fn_name, bytes)?
+                }
+                ChatStreamEvent::End(end) => return self.done(end),
+                ChatStreamEvent::Start
+                | ChatStreamEvent::Heartbeat
+                | ChatStreamEvent::ThoughtSignatureChunk(_) => continue,
+            };
+            return Ok(piece);
+        }
+    }
+
+    fn counted(&mut self, text: String) -> Result<String, ProviderError> {
+        self.count(text.len())?;
+        Ok(text)
+    }
+
+    fn count(&mut self, more: usize) -> Result<(), ProviderError> {
+        self.bytes += more;
+        if self.bytes > MAX_ANSWER_BYTES {
+            let said = format!("the answer is longer than {MAX_ANSWER_BYTES} bytes");
+            return Err(ProviderError::Refused { said });
+        }
+        Ok(())
+    }
+
+    fn call_goes_on(&mut self, id: String, tool: String, bytes: usize) -> Result<Piece, ProviderError> {
+        match self.calls.iter_mut().find(|(known, _)| *known == id) {
+            Some((_, before)) => {
+                let more = bytes.saturating_sub(*before);
+                *before = bytes;
+                self.count(more)?;
+                Ok(Piece::CallInput { id, bytes })
+            }
+            None => {
+                self.calls.push((id.clone(), bytes));
+                self.count(bytes)?;
+                Ok(Piece::CallBegun { id, tool })
+            }
+        }
+    }
+
+    fn done(&self, end: StreamEnd) -> Result<Piece, ProviderError> {
+        let ends_without_reason = match self.kind {
+            ProviderKind::OpenAi | ProviderKind::OpenRouter | ProviderKind::Anthropic => false,
+            ProviderKind::OpenAiResponses | ProviderKind::Gemini | ProviderKind::Ollama => true,
+        };
+        if ends_without_reason && end.captured_stop_reason.is_none() {
+            return Err(ProviderError::broken("the stream ended before the answer was complete"));
+        }
+        let stop = match &end.captured_stop_reason {
+            Some(StopReason::MaxTokens(_)) => Stop::Length,
+            Some(StopReason::ContentFilter(_)) => Stop::Filtered,
+            Some(
+                StopReason::Completed(_)
+                | StopReason::ToolCall(_)
+                | StopReason::StopSequence(_)
+                | StopReason::Other(_),
+            )
+            | None => Stop::Complete,
+        };
+        let usage = end.captured_usage.as_ref().map(usage).unwrap_or_default();
+        let parts = end.captured_content.map(|content| content.into_parts()).unwrap_or_default();
+        let (calls, mut thread): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.is_tool_call());
+        thread.retain(|part| !part.is_text());
+        let calls = calls.into_iter().filter_map(|part| part.into_tool_call());
+        let calls = calls.map(|call| ModelCall {
+            id: call.call_id,
+            tool: call.fn_name,
+            // What could not be read as JSON is passed on as the text that it is.
+            input: call.fn_arguments.as_str().map_or_else(|| call.fn_arguments.to_string(), str::to_owned),
+        });
+        Ok(Piece::Done(Completion { calls: calls.collect(), usage, stop, thread: Thread(thread) }))
+    }
+}
+
+fn auth(key: Option<&Key>) -> AuthData {
+    AuthData::from_single(key.map_or(NO_KEY, Key::reveal))
+}
+
+fn hide(error: ProviderError, key: Option<&Key>) -> ProviderError {
+    let Some(key) = key else { return error };
+    let hidden = |said: String| key.hide_in(&said);
+    match error {
+        ProviderError::Busy { said, retry_after } => ProviderError::Busy { said: hidden(said), retry_after },
+        ProviderError::Broken { said, retry_after } => {
+            ProviderError::Broken { said: hidden(said), retry_after }
+        }
+        ProviderError::Overflow { said } => ProviderError::Overflow { said: hidden(said) },
+        ProviderError::Auth { said } => ProviderError::Auth { said: hidden(said) },
+        ProviderError::Refused { said } => ProviderError::Refused { said: hidden(said) },
+    }
+}
+
+fn effort(reasoning: Reasoning, kind: ProviderKind) -> Option<ReasoningEffort> {
+    match reasoning {
+        Reasoning::Off => Some(ReasoningEffort::Zero),
+        Reasoning::Low => Some(ReasoningEffort::Low),
+        Reasoning::Medium => Some(ReasoningEffort::Medium),
+        Reasoning::High => Some(ReasoningEffort::High),
+        Reasoning::Xhigh => Some(ReasoningEffort::XHigh),
+        // Anthropic's models think as they see fit once an effort is named; the others do of themselves.
+        Reasoning::Adaptive if kind == ProviderKind::Anthropic => Some(ReasoningEffort::High),
+        Reasoning::Adaptive => None,
+    }
+}
+
+/// genai counts what was cached among what was read; we do not.
+fn usage(usage: &genai::chat::Usage) -> Usage {
+    let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0);
+    let details = usage.prompt_tokens_details.as_ref();
+    let cache_read_tokens = count(details.and_then(|details| details.cached_tokens));
+    let cache_write_tokens = count(details.and_then(|details| details.cache_creation_tokens));
+    Usage {
+        input_tokens: count(usage.prompt_tokens).saturating_sub(cache_read_tokens + cache_write_tokens),
+        output_tokens: count(usage.completion_tokens),
+        cache_read_tokens,
+        cache_write_tokens,
+        cost_micros: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::FixedKey;
+
+    fn connection(kind: ProviderKind) -> Connection {
+        let key = Arc::new(FixedKey(Ok(None)));
+        Connection::new(kind, Some("http://127.0.0.1:1/v1"), key, Routing(vec!["x".to_owned()]))
+    }
+
+    #[test]
+    fn cached_tokens_are_counted_once() {
+        let details = genai::chat::PromptTokensDetails {
+            cached_tokens: Some(70),
+            cache_creation_tokens: Some(20),
+            ..Default::default()
+        };
+        let read = genai::chat::Usage {
+            prompt_tokens: Some(100),
+            completion_tokens: Some(5),
+            prompt_tokens_details: Some(details),
+            ..Default::default()
+        };
+        let usage = usage(&read);
+        assert_eq!((usage.input_tokens, usage.output_tokens), (10, 5));
+        assert_eq!((usage.cache_read_tokens, usage.cache_write_tokens), (70, 20));
+    }
+
+    #[test]
+    fn the_name_of_a_model_is_sent_as_it_is_and_routing_goes_to_openrouter_alone() {
+        let request = Request { model: "m-high".to_owned(), ..Request::default() };
+        let body = |kind| connection(kind).extra_body(&request);
+        assert_eq!(body(ProviderKind::OpenAi), Some(json!({"model": "m-high"})));
+        assert_eq!(
+            body(ProviderKind::OpenRouter),
+            Some(json!({"model": "m-high", "provider": {"order": ["x"]}}))
+        );
+        assert_eq!(body(ProviderKind::Gemini), None);
+    }
+
+    #[test]
+    fn each_level_of_reasoning_means_something() {
+        let word = |level, kind| effort(level, kind).map(|effort| effort.variant_name());
+        assert_eq!(word(Reasoning::Off, ProviderKind::OpenAi), Some("zero"));
+        assert_eq!(word(Reasoning::Xhigh, ProviderKind::OpenAi), Some("xhigh"));
+        assert_eq!(word(Reasoning::Adaptive, ProviderKind::OpenAi), None);
+        assert_eq!(word(Reasoning::Adaptive, ProviderKind::Anthropic), Some("high"));
+    }
+}

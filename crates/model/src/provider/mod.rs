@@ -1,0 +1,42 @@
+//! Where answers come from: one seam to whoever runs a model.
+//!
+//! A [`Request`] goes in, [`Piece`]s come out while the model writes, and the last of them is
+//! [`Piece::Done`]. What went wrong is told in words that say what can be done about it
+//! ([`ProviderError`]). [`Connection`] speaks to real providers; tests bring their own.
+//!
+//! Deliberately absent: conversations, tools that are really called, retries. Keys come from outside,
+//! and nothing here reads the environment.
+
+mod connection;
+mod error;
+mod key;
+mod kind;
+mod piece;
+mod request;
+mod speech;
+mod trouble;
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+
+pub use connection::{
+    CONNECT_WAIT, Connection, FIRST_WORD_WAIT, MAX_ANSWER_BYTES, MAX_CATALOGUE, Routing, SILENCE_WAIT,
+};
+pub use error::{MAX_ERROR_CHARS, ProviderError};
+pub use key::{FixedKey, Key, KeyError, KeySource};
+pub use kind::ProviderKind;
+pub use piece::{Completion, ModelCall, Piece, Stop, Thread};
+pub use request::{CallResult, Picture, Request, Said, ToolSpec};
+
+/// What a model writes, as it writes it. After [`Piece::Done`] or an error there is nothing more.
+pub type Pieces = BoxStream<'static, Result<Piece, ProviderError>>;
+
+/// Whoever runs models. Chosen by the settings, hence used as `dyn`.
+///
+/// - Dropping what [`ask`](Self::ask) returned ends the call; nothing goes on in the background.
+/// - A stream that ends without [`Piece::Done`] is not possible: it ends with an error.
+#[async_trait]
+pub trait Provider: Send + Sync {
+    /// Lets the model answer.
+    async fn ask(&self, request: &Request) -> Result<Pieces, ProviderError>;
+}

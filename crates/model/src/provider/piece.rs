@@ -1,0 +1,77 @@
+//! What comes back from a model.
+
+use genai::chat::ContentPart;
+use parlor_vocab::Usage;
+
+/// A piece of an answer that is being written.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// Text of the answer.
+    Text(String),
+    /// Text of a thought.
+    Thought(String),
+    /// The model begins to call a tool.
+    CallBegun {
+        /// The provider's name of the call.
+        id: String,
+        /// The tool.
+        tool: String,
+    },
+    /// The input of the call that was begun last goes on.
+    CallInput {
+        /// The call.
+        id: String,
+        /// How many bytes of input there are by now.
+        bytes: usize,
+    },
+    /// The answer is complete. Always the last.
+    Done(Completion),
+}
+
+/// A complete answer, without the text that was streamed.
+#[derive(Clone, Debug, Default)]
+pub struct Completion {
+    /// The tools that the model wants called, in its order.
+    pub calls: Vec<ModelCall>,
+    /// What it took. The cost is not known here.
+    pub usage: Usage,
+    /// Why it ended.
+    pub stop: Stop,
+    /// What the provider wants to get back with this answer.
+    pub thread: Thread,
+}
+
+/// A tool call of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelCall {
+    /// The provider's name of the call.
+    pub id: String,
+    /// The tool.
+    pub tool: String,
+    /// Its input: JSON, if the model wrote JSON.
+    pub input: String,
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stop {
+    /// It is complete, or waits for its tools.
+    #[default]
+    Complete,
+    /// It is as long as an answer may be.
+    Length,
+    /// The provider let nothing more pass.
+    Filtered,
+}
+
+/// What a provider wants to get back with an answer of its own while the turn lasts: signed or
+/// encrypted thoughts. Means nothing to anybody else and is never kept.
+#[derive(Clone, Debug, Default)]
+pub struct Thread(pub(super) Vec<ContentPart>);
+
+impl Thread {
+    /// About how many bytes it has.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(ContentPart::size).sum()
+    }
+}

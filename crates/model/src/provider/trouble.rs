@@ -1,0 +1,200 @@
+//! From what genai reports to a [`ProviderError`].
+
+use std::time::Duration;
+
+use genai::Error;
+use serde_json::Value;
+
+use super::ProviderError;
+use super::error::short;
+
+/// Words by which providers say that a conversation is too long. None of them has a code that all
+/// share.
+const OVERFLOW: [&str; 10] = [
+    "context_length_exceeded",
+    "context length",
+    "context window",
+    "context limit",
+    "maximum context",
+    "prompt is too long",
+    "prompt too long",
+    "too many tokens",
+    "input token count",
+    "exceeds the maximum number of tokens",
+];
+
+/// Words by which providers say that there is no money left. Waiting does not help.
+const NO_CREDIT: [&str; 4] = ["insufficient_quota", "credit balance", "billing", "insufficient credits"];
+
+/// What went wrong, by what can be done about it.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "genai has many more, and says of each whether it has a status"
+)]
+pub(super) fn trouble(error: &Error) -> ProviderError {
+    match error {
+        Error::HttpError { status, body, .. } => {
+            by_status(status.as_u16(), said_in(body), retry_after(error))
+        }
+        // A stream reports the answer that it got instead of a stream within its own error.
+        Error::WebStream { error, cause, .. } => match error.downcast_ref::<Error>() {
+            Some(inner) => trouble(inner),
+            None => ProviderError::broken(with_causes(error.as_ref(), cause)),
+        },
+        Error::ChatResponse { body, .. } => by_kind(body),
+        Error::StreamParse { serde_error, .. } => by_words(&serde_error.to_string()),
+        Error::Resolver { resolver_error, .. } => {
+            ProviderError::Auth { said: short(&resolver_error.to_string()) }
+        }
+        other => match other.status() {
+            Some(status) => by_status(status.as_u16(), other.to_string(), retry_after(other)),
+            None => ProviderError::broken(other.to_string()),
+        },
+    }
+}
+
+fn by_status(status: u16, said: String, retry_after: Option<Duration>) -> ProviderError {
+    let numbered = format!("{status}: {}", short(&said));
+    match status {
+        _ if has(&said, &OVERFLOW) && (400..500).contains(&status) => {
+            ProviderError::Overflow { said: numbered }
+        }
+        _ if has(&said, &NO_CREDIT) && (400..500).contains(&status) => {
+            ProviderError::Refused { said: numbered }
+        }
+        401 | 403 => ProviderError::Auth { said: format!("the key is not accepted ({numbered})") },
+        413 => ProviderError::Overflow { said: numbered },
+        408 | 409 | 425 | 429 | 503 | 529 => ProviderError::Busy { said: numbered, retry_after },
+        500.. => ProviderError::Broken { said: numbered, retry_after },
+        _ => ProviderError::Refused { said: numbered },
+    }
+}
+
+/// An error within a stream, which has a word for its kind and no status.
+fn by_kind(body: &Value) -> ProviderError {
+    let error = body.get("error").unwrap_or(body);
+    let text = |member: &str| error.get(member).and_then(Value::as_str).unwrap_or_default();
+    let said = short(if text("message").is_empty() {
+        body.as_str().unwrap_or("no reason given")
+    } else {
+        text("message")
+    });
+    let kind = format!("{} {}", text("type"), text("code"));
+    let is = |word: &str| kind.contains(word);
+    if has(&said, &OVERFLOW) || has(&kind, &OVERFLOW) {
+        ProviderError::Overflow { said }
+    } else if is("rate_limit") || is("overloaded") {
+        ProviderError::Busy { said, retry_after: None }
+    } else if is("authentication") || is("permission") {
+        ProviderError::Auth { said }
+    } else if is("invalid_request") {
+        ProviderError::Refused { said }
+    } else {
+        ProviderError::Broken { said, retry_after: None }
+    }
+}
+
+fn by_words(said: &str) -> ProviderError {
+    if has(said, &OVERFLOW) {
+        ProviderError::Overflow { said: short(said) }
+    } else {
+        ProviderError::broken(said)
+    }
+}
+
+fn has(text: &str, words: &[&str]) -> bool {
+    let text = text.to_lowercase();
+    words.iter().any(|word| text.contains(word))
+}
+
+/// The sentence in an error's body, which is JSON mostly.
+fn said_in(body: &str) -> String {
+    let Ok(json) = serde_json::from_str::<Value>(body) else { return body.to_owned() };
+    let json = json.get(0).cloned().unwrap_or(json); // Gemini's errors are in a list.
+    let error = json.get("error").unwrap_or(&json);
+    let message = error.get("message").and_then(Value::as_str).or(error.as_str());
+    let code = error.get("code").and_then(Value::as_str);
+    match (message, code) {
+        (Some(message), Some(code)) => format!("{message} ({code})"),
+        (Some(message), None) => message.to_owned(),
+        (None, _) => body.to_owned(),
+    }
+}
+
+/// An error with what is behind it: reqwest's own words do not say why.
+fn with_causes(error: &(dyn std::error::Error + 'static), said: &str) -> String {
+    let mut said = said.to_owned();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        said.push_str(": ");
+        said.push_str(&error.to_string());
+        cause = error.source();
+    }
+    said
+}
+
+/// How long the provider wants us to wait. A date is not understood; then we wait as we see fit.
+fn retry_after(error: &Error) -> Option<Duration> {
+    let headers = error.headers()?;
+    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
+    let seconds = number("retry-after-ms").map(|millis| millis / 1000.0).or_else(|| number("retry-after"));
+    Duration::try_from_secs_f64(seconds?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(status: u16, body: &str) -> ProviderError {
+        by_status(status, said_in(body), None)
+    }
+
+    #[test]
+    fn a_status_says_what_can_be_done() {
+        assert_eq!(status(401, "{}").code(), "MODEL_AUTH");
+        assert_eq!(status(429, "{}").code(), "MODEL_BUSY");
+        assert_eq!(status(529, "{}").code(), "MODEL_BUSY");
+        assert_eq!(status(500, "{}").code(), "MODEL_UNAVAILABLE");
+        assert_eq!(status(404, "{}").code(), "MODEL_REFUSED");
+        assert_eq!(status(413, "{}").code(), "CONTEXT_OVERFLOW");
+    }
+
+    #[test]
+    fn a_conversation_that_is_too_long_is_known_by_the_words_of_each_provider() {
+        for body in [
+            r#"{"error":{"message":"This model's maximum context length is 8192 tokens","code":"context_length_exceeded"}}"#,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#,
+            r#"[{"error":{"code":400,"message":"The input token count (2000000) exceeds the maximum number of tokens allowed"}}]"#,
+        ] {
+            assert_eq!(status(400, body).code(), "CONTEXT_OVERFLOW", "{body}");
+        }
+        assert_eq!(status(400, r#"{"error":{"message":"no such parameter"}}"#).code(), "MODEL_REFUSED");
+        assert_eq!(
+            by_words("Your input exceeds the context window of this model").code(),
+            "CONTEXT_OVERFLOW"
+        );
+    }
+
+    #[test]
+    fn an_account_without_credit_is_not_asked_again() {
+        let error = status(
+            429,
+            r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#,
+        );
+        assert!(!error.is_retryable());
+        assert_eq!(
+            error.to_string(),
+            "the provider refuses: 429: You exceeded your current quota (insufficient_quota)"
+        );
+    }
+
+    #[test]
+    fn an_error_in_a_stream_is_known_by_its_kind() {
+        let kind = |kind: &str| by_kind(&serde_json::json!({"error": {"type": kind, "message": "m"}})).code();
+        assert_eq!(kind("overloaded_error"), "MODEL_BUSY");
+        assert_eq!(kind("rate_limit_error"), "MODEL_BUSY");
+        assert_eq!(kind("api_error"), "MODEL_UNAVAILABLE");
+        assert_eq!(kind("authentication_error"), "MODEL_AUTH");
+        assert_eq!(kind("invalid_request_error"), "MODEL_REFUSED");
+    }
+}

@@ -1,0 +1,123 @@
+use std::io::ErrorKind;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinHandle;
+
+use super::*;
+
+const STATE: &str = "the-right-state";
+
+fn redirect(port: Option<u16>) -> Redirect {
+    Redirect { host: "127.0.0.1".to_owned(), port, path: "/back".to_owned() }
+}
+
+/// A callback that waits, with its port.
+async fn waiting(read_wait: Duration) -> (u16, JoinHandle<Result<Secret, LoginError>>) {
+    let mut callback = Callback::listen(&redirect(None)).await.unwrap();
+    callback.read_wait = read_wait;
+    let port = callback.port;
+    let code = async move { callback.code(&Secret::new(STATE), &Redactor::new()).await };
+    (port, tokio::spawn(code))
+}
+
+/// What is answered to these bytes.
+async fn answer(port: u16, request: &[u8]) -> String {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+    let _ = stream.write_all(request).await;
+    let mut answer = Vec::new();
+    match stream.read_to_end(&mut answer).await {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+async fn get(port: u16, target: &str) -> String {
+    answer(port, format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await
+}
+
+#[tokio::test]
+async fn the_code_is_taken_once_and_the_page_is_kept_by_nobody() {
+    let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+    let page = get(port, "/back?code=a%2Bb&state=the-right-state&iss=x").await;
+    assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.contains("close this page"), "{page}");
+    assert!(
+        page.contains("cache-control: no-store") && page.contains("referrer-policy: no-referrer"),
+        "{page}"
+    );
+    assert_eq!(code.await.unwrap(), Ok(Secret::new("a+b")));
+    let again = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+    assert_eq!(again.err().map(|error| error.kind()), Some(ErrorKind::ConnectionRefused));
+}
+
+#[tokio::test]
+async fn what_is_not_the_callback_changes_nothing() {
+    let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+    assert!(get(port, "/favicon.ico").await.starts_with("HTTP/1.1 404 "));
+    assert!(get(port, "/back/?code=x&state=the-right-state").await.starts_with("HTTP/1.1 404 "));
+    let post = b"POST /back?code=x&state=the-right-state HTTP/1.1\r\nHost: x\r\ncontent-length: 0\r\n\r\n";
+    assert!(answer(port, post).await.starts_with("HTTP/1.1 405 "));
+    assert!(answer(port, b"nonsense\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
+    get(port, "/back?code=c&state=the-right-state").await;
+    assert_eq!(code.await.unwrap(), Ok(Secret::new("c")));
+}
+
+#[tokio::test]
+async fn refusals_are_answered_and_reported() {
+    let denied =
+        LoginError::Denied { code: "access_denied".to_owned(), description: Some("not you".to_owned()) };
+    let unexplained = LoginError::Denied { code: "server_error".to_owned(), description: None };
+    for (target, status, expected) in [
+        ("/back?code=c&state=wrong", 400, LoginError::StateMismatch),
+        ("/back?code=c", 400, LoginError::StateMismatch),
+        ("/back", 400, LoginError::StateMismatch),
+        ("/back?error=access_denied&state=wrong", 400, LoginError::StateMismatch),
+        ("/back?error=access_denied&error_description=not%20you&state=the-right-state", 400, denied),
+        ("/back?error=server_error&code=c&state=the-right-state", 400, unexplained),
+        ("/back?code=&state=the-right-state", 400, LoginError::NoCode),
+        ("/cancel", 200, LoginError::Cancelled),
+    ] {
+        let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+        let page = get(port, target).await;
+        assert!(page.starts_with(&format!("HTTP/1.1 {status} ")), "{target}: {page}");
+        assert_eq!(code.await.unwrap(), Err(expected), "{target}");
+    }
+}
+
+#[tokio::test]
+async fn who_says_too_much_is_cut_off_and_the_login_goes_on() {
+    let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+    // It would be the awaited one, if it were shorter.
+    let much = "x".repeat(2 * CALLBACK_HEADER_BYTES);
+    let long = format!("GET /back?code={much}&state=the-right-state HTTP/1.1\r\nHost: x\r\n\r\n");
+    let said = answer(port, long.as_bytes()).await;
+    assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
+    get(port, "/back?code=c&state=the-right-state").await;
+    assert_eq!(code.await.unwrap(), Ok(Secret::new("c")));
+}
+
+#[tokio::test]
+async fn who_is_slow_makes_room_for_others() {
+    let (port, code) = waiting(Duration::from_millis(50)).await;
+    let mut slow = Vec::new();
+    for _ in 0..2 * MAX_CALLBACK_CONNECTIONS {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        stream.write_all(b"GET /back?co").await.unwrap();
+        slow.push(stream);
+    }
+    get(port, "/back?code=c&state=the-right-state").await;
+    assert_eq!(code.await.unwrap(), Ok(Secret::new("c")));
+    drop(slow);
+}
+
+#[tokio::test]
+async fn a_taken_port_is_exchanged_for_a_free_one() {
+    let first = Callback::listen(&redirect(None)).await.unwrap();
+    let second = Callback::listen(&redirect(Some(first.port))).await.unwrap();
+    assert_ne!(first.port, second.port);
+    let port = second.port;
+    drop(second);
+    // Free again, so it is the one that is asked for.
+    let third = Callback::listen(&redirect(Some(port))).await.unwrap();
+    assert_eq!(third.address(), format!("http://127.0.0.1:{port}/back"));
+}

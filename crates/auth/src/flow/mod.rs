@@ -1,0 +1,204 @@
+//! A login that is under way: what it has to tell comes as values, one after another.
+
+mod browser;
+pub(crate) mod device;
+mod variant;
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::http::Http;
+use crate::provider::DeviceExchange;
+use crate::time::Time;
+use crate::tokens::Granted;
+use crate::{LoggedIn, LoginError, Provider, Redactor};
+
+/// How many logins may be under way at a time. Each may hold a port.
+pub const MAX_FLOWS: usize = 16;
+
+/// How much progress is held for whoever does not look. No login has more to tell.
+pub const PROGRESS_QUEUE: usize = 8;
+
+/// How to log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// A browser on this machine, which comes back to a callback.
+    Browser,
+    /// A code that is entered on any device.
+    Device,
+}
+
+/// How the user wants to log in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WayWanted {
+    /// This way and no other.
+    Only(Way),
+    /// With a browser if the provider is configured for it, else with a code.
+    #[default]
+    Browser,
+    /// With a code if the provider offers it, else with a browser: for a machine without a screen.
+    Device,
+}
+
+/// What a login is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoginRequest {
+    /// How.
+    pub way: WayWanted,
+    /// Added to the address that a browser is sent to, after those that are configured.
+    pub authorize_params: Vec<(String, String)>,
+}
+
+/// What a login has to tell. [`Progress::Started`] is the first, and one of the last three the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It has begun.
+    Started,
+    /// The user is to open this address.
+    Url {
+        /// In which way the login goes on. With [`Way::Device`] the code comes next.
+        way: Way,
+        /// The address.
+        url: String,
+    },
+    /// The user is to enter this code.
+    DeviceCode(DeviceCode),
+    /// It is done, and kept.
+    Completed(LoggedIn),
+    /// It came to nothing.
+    Failed(LoginError),
+    /// Somebody cancelled it.
+    Cancelled,
+}
+
+/// A code to be entered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceCode {
+    /// Where.
+    pub verification_url: String,
+    /// The same with the code in it, if the provider has that.
+    pub complete_url: Option<String>,
+    /// The code.
+    pub user_code: String,
+    /// How many seconds lie between two questions whether it was entered.
+    pub interval_seconds: u64,
+    /// How many seconds it can be entered for.
+    pub expires_in_seconds: u64,
+}
+
+/// A login that is under way. Dropping it cancels the login.
+#[derive(Debug)]
+pub struct Flow {
+    progress: mpsc::Receiver<Progress>,
+    cancel: CancellationToken,
+    _cancel_when_dropped: DropGuard,
+}
+
+impl Flow {
+    /// Waits for what there is to tell next. `None` after the last. Cancel safe.
+    pub async fn next(&mut self) -> Option<Progress> {
+        self.progress.recv().await
+    }
+
+    /// Cancels the login, unless it is done already.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    /// What cancels the login from elsewhere.
+    pub fn canceller(&self) -> CancellationToken {
+        self.cancel.clone()
+    }
+}
+
+/// What a login needs while it is under way.
+pub(crate) struct Stage {
+    pub(crate) provider: Arc<Provider>,
+    pub(crate) http: Arc<Http>,
+    pub(crate) redactor: Redactor,
+    pub(crate) time: Time,
+    progress: mpsc::Sender<Progress>,
+}
+
+impl Stage {
+    /// Tells. There is always room, and nobody need listen.
+    fn tell(&self, progress: Progress) {
+        let _ = self.progress.try_send(progress);
+    }
+
+    /// Gets tokens in the way that is wanted.
+    async fn tokens(&self, request: &LoginRequest) -> Result<(Way, Granted), LoginError> {
+        let provider = &self.provider;
+        match request.way {
+            WayWanted::Only(Way::Browser) => self.browser(&request.authorize_params).await,
+            WayWanted::Browser if provider.has_browser() => self.browser(&request.authorize_params).await,
+            WayWanted::Only(Way::Device) | WayWanted::Browser => self.device().await,
+            WayWanted::Device if !provider.has_device() => self.browser(&request.authorize_params).await,
+            WayWanted::Device => match self.device().await {
+                Err(LoginError::DeviceUnsupported) if provider.has_browser() => {
+                    self.browser(&request.authorize_params).await
+                }
+                done => done,
+            },
+        }
+    }
+
+    async fn device(&self) -> Result<(Way, Granted), LoginError> {
+        let missing = || LoginError::WayMissing { provider: self.provider.name.clone(), way: Way::Device };
+        let device = self.provider.device.as_ref().ok_or_else(missing)?;
+        let granted = match &device.exchange {
+            DeviceExchange::Tokens => device::tokens(self, device).await,
+            DeviceExchange::Code { verification_url, redirect_url } => {
+                variant::tokens(self, device, verification_url, redirect_url).await
+            }
+        };
+        Ok((Way::Device, granted?))
+    }
+
+    async fn browser(&self, extra: &[(String, String)]) -> Result<(Way, Granted), LoginError> {
+        Ok((Way::Browser, browser::tokens(self, extra).await?))
+    }
+}
+
+/// Begins a login in a task of its own, which `keep`s what was granted.
+pub(crate) fn begin<K, F>(
+    means: (Arc<Provider>, Arc<Http>, Redactor, Time),
+    request: LoginRequest,
+    place: OwnedSemaphorePermit,
+    keep: K,
+) -> Flow
+where
+    K: FnOnce(Way, Granted) -> F + Send + 'static,
+    F: Future<Output = Result<LoggedIn, LoginError>> + Send + 'static,
+{
+    let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
+    let cancel = CancellationToken::new();
+    let cancelled = cancel.clone();
+    let (provider, http, redactor, time) = means;
+    let stage = Stage { provider, http, redactor, time, progress: sender };
+    tokio::spawn(async move {
+        stage.tell(Progress::Started);
+        let wait = stage.provider.login_wait;
+        let granted = tokio::select! {
+            // What is granted already is kept, whoever cancels.
+            biased;
+            granted = tokio::time::timeout(wait, stage.tokens(&request)) => {
+                granted.unwrap_or(Err(LoginError::TimedOut(wait)))
+            }
+            () = cancelled.cancelled() => Err(LoginError::Cancelled),
+        };
+        let done = match granted {
+            Ok((way, granted)) => keep(way, granted).await,
+            Err(error) => Err(error),
+        };
+        stage.tell(match done {
+            Ok(login) => Progress::Completed(login),
+            Err(LoginError::Cancelled) => Progress::Cancelled,
+            Err(error) => Progress::Failed(error),
+        });
+        drop(place);
+    });
+    Flow { progress, _cancel_when_dropped: cancel.clone().drop_guard(), cancel }
+}

@@ -1,0 +1,109 @@
+//! A login as it is kept: JSON, of which `docs/auth.md` tells the members.
+
+use parlor_vocab::Timestamp;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::{Account, Secret};
+
+/// The form that is written. Another one is not understood.
+const VERSION: u32 = 1;
+
+/// A login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Login {
+    /// What opens the provider's doors; nothing once the login has ended.
+    pub(crate) access: Option<Secret>,
+    /// What it is renewed with.
+    pub(crate) refresh: Option<Secret>,
+    /// From when on it opens nothing.
+    pub(crate) expires_at: Option<Timestamp>,
+    /// When it was given.
+    pub(crate) obtained_at: Timestamp,
+    /// Whose it is.
+    pub(crate) account: Option<Account>,
+    /// Why it has ended, if it has.
+    pub(crate) ended: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    access_token: Option<Zeroizing<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refresh_token: Option<Zeroizing<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<i64>,
+    obtained_at: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    account: Option<Account>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended: Option<String>,
+}
+
+impl Login {
+    /// The text that is kept.
+    pub(crate) fn to_text(&self) -> Secret {
+        let text = |secret: &Option<Secret>| {
+            secret.as_ref().map(|secret| Zeroizing::new(secret.expose().to_owned()))
+        };
+        let stored = Stored {
+            version: VERSION,
+            access_token: text(&self.access),
+            refresh_token: text(&self.refresh),
+            expires_at: self.expires_at.map(|at| at.0),
+            obtained_at: self.obtained_at.0,
+            account: self.account.clone(),
+            ended: self.ended.clone(),
+        };
+        Secret::new(serde_json::to_string(&stored).expect("texts and numbers are JSON"))
+    }
+
+    /// From the text that was kept. `None` if it is something else.
+    pub(crate) fn parse(text: &Secret) -> Option<Self> {
+        let stored: Stored = serde_json::from_str(text.expose()).ok()?;
+        (stored.version == VERSION).then(|| Self {
+            access: stored.access_token.map(Secret::from),
+            refresh: stored.refresh_token.map(Secret::from),
+            expires_at: stored.expires_at.map(Timestamp),
+            obtained_at: Timestamp(stored.obtained_at),
+            account: stored.account,
+            ended: stored.ended,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_what_is_read() {
+        let full = Login {
+            access: Some(Secret::new("a")),
+            refresh: Some(Secret::new("r")),
+            expires_at: Some(Timestamp(2)),
+            obtained_at: Timestamp(1),
+            account: Some(Account { id: Some("7".to_owned()), ..Account::default() }),
+            ended: None,
+        };
+        let ended = Login {
+            access: None,
+            refresh: None,
+            expires_at: None,
+            ended: Some("revoked".to_owned()),
+            ..full.clone()
+        };
+        for login in [full, ended] {
+            assert_eq!(Login::parse(&login.to_text()), Some(login));
+        }
+    }
+
+    #[test]
+    fn another_form_is_not_understood() {
+        for bad in ["", "{}", r#"{"version":2,"obtained_at":1}"#, r#"{"version":1}"#] {
+            assert_eq!(Login::parse(&Secret::new(bad)), None, "{bad}");
+        }
+    }
+}

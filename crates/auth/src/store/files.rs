@@ -1,0 +1,281 @@
+//! One file for each secret, mode 0600, in a folder of mode 0700.
+//!
+//! A file is complete or not there: it is written under another name, synced and renamed. Links are
+//! never followed, and what others can read or change is not used but complained about.
+
+use std::fs::{DirBuilder, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, fsync, open, openat, renameat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use zeroize::Zeroizing;
+
+use super::lock::Lock;
+use super::{SecretName, StoreError};
+use crate::Secret;
+
+/// The largest secret.
+pub const SECRET_BYTES: usize = 64 << 10;
+
+/// Whoever is not the user may do nothing at all.
+const OTHERS: Mode = Mode::from_bits_truncate(0o077);
+
+const PREFIX: &str = ".";
+const LOCK_SUFFIX: &str = ".lock";
+const TEMP_SUFFIX: &str = ".tmp";
+
+/// The folder of secrets, which need not exist.
+#[derive(Debug)]
+pub(super) struct Files {
+    home: PathBuf,
+    path: PathBuf,
+}
+
+impl Files {
+    pub(super) fn new(home: PathBuf, path: PathBuf) -> Self {
+        Self { home, path }
+    }
+
+    pub(super) fn path_of(&self, name: &SecretName) -> PathBuf {
+        self.path.join(name.as_str())
+    }
+
+    pub(super) fn read(&self, name: &SecretName) -> Result<Option<Secret>, StoreError> {
+        let Some(folder) = self.existing()? else { return Ok(None) };
+        let path = self.path_of(name);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match openat(&folder, name.as_str(), flags, Mode::empty()) {
+            Ok(fd) => File::from(fd),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP | Errno::NXIO) => return Err(StoreError::NotPlain { path, wanted: "file" }),
+            Err(errno) => return Err(StoreError::io("open", path)(errno)),
+        };
+        self.check(&path, &file, FileType::RegularFile)?;
+        let mut text = Zeroizing::new(String::with_capacity(SECRET_BYTES + 1));
+        let read = (&file).take(SECRET_BYTES as u64 + 1).read_to_string(&mut text);
+        read.map_err(StoreError::io("read", path))?;
+        if text.len() > SECRET_BYTES {
+            return Err(StoreError::TooLarge);
+        }
+        Ok(Some(Secret::new(text.as_str())))
+    }
+
+    pub(super) fn write(&self, name: &SecretName, secret: &Secret) -> Result<(), StoreError> {
+        let folder = self.made()?;
+        let failed = |attempt| StoreError::io::<std::io::Error>(attempt, self.path_of(name));
+        let (file, temp) = self.create(&folder, name)?;
+        let written = (&file)
+            .write_all(secret.expose().as_bytes())
+            .and_then(|()| file.sync_all())
+            .and_then(|()| Ok(renameat(&folder, &temp, &folder, name.as_str())?));
+        if let Err(error) = written {
+            // If this fails too, what is left is as private as the secret itself.
+            let _ = unlinkat(&folder, &temp, AtFlags::empty());
+            return Err(failed("write")(error));
+        }
+        fsync(&folder).map_err(|errno| failed("sync")(errno.into()))
+    }
+
+    pub(super) fn remove(&self, name: &SecretName) -> Result<bool, StoreError> {
+        let Some(folder) = self.existing()? else { return Ok(false) };
+        let failed = |errno: Errno| StoreError::io("delete", self.path_of(name))(errno);
+        match unlinkat(&folder, name.as_str(), AtFlags::empty()) {
+            Ok(()) => fsync(&folder).map(|()| true).map_err(failed),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
+    pub(super) fn names(&self) -> Result<Vec<SecretName>, StoreError> {
+        let Some(folder) = self.existing()? else { return Ok(Vec::new()) };
+        let failed = |errno: Errno| StoreError::io("list", &self.path)(errno);
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            names.extend(entry.file_name().to_str().ok().and_then(SecretName::parse));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    pub(super) fn try_lock(&self, name: &SecretName) -> Result<Option<Lock>, StoreError> {
+        let folder = self.made()?;
+        let lock = format!("{PREFIX}{}{LOCK_SUFFIX}", name.as_str());
+        let path = self.path.join(&lock);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&folder, lock, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(StoreError::io("open", &path))
+            .map(File::from)?;
+        Lock::try_on(file, &path)
+    }
+
+    /// The open folder, if it was made.
+    fn existing(&self) -> Result<Option<File>, StoreError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = match open(&self.path, flags, Mode::empty()) {
+            Ok(fd) => File::from(fd),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                return Err(StoreError::NotPlain { path: self.path.clone(), wanted: "folder" });
+            }
+            Err(errno) => return Err(StoreError::io("open", &self.path)(errno)),
+        };
+        self.check(&self.path, &folder, FileType::Directory)?;
+        Ok(Some(folder))
+    }
+
+    /// The open folder, made now if need be.
+    fn made(&self) -> Result<File, StoreError> {
+        if let Some(folder) = self.existing()? {
+            return Ok(folder);
+        }
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
+        made.map_err(StoreError::io("make folder", &self.path))?;
+        let synced = File::open(&self.home).and_then(|home| home.sync_all());
+        synced.map_err(StoreError::io("sync", &self.home))?;
+        self.existing()?.ok_or_else(|| StoreError::io("open", &self.path)(Errno::NOENT))
+    }
+
+    /// An empty file with a name that nobody has.
+    fn create(&self, folder: &File, name: &SecretName) -> Result<(File, String), StoreError> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let temp = format!("{PREFIX}{}-{}-{number}{TEMP_SUFFIX}", name.as_str(), std::process::id());
+            match openat(folder, &temp, flags, Mode::RUSR | Mode::WUSR) {
+                Ok(fd) => return Ok((File::from(fd), temp)),
+                // Left behind by a process that had our number.
+                Err(Errno::EXIST | Errno::INTR) => {}
+                Err(errno) => return Err(StoreError::io("make a file in", &self.path)(errno)),
+            }
+        }
+    }
+
+    /// Refuses what is not the user's alone.
+    fn check(&self, path: &std::path::Path, file: &File, wanted: FileType) -> Result<(), StoreError> {
+        let path = path.to_owned();
+        let stat: Stat = fstat(file).map_err(StoreError::io("look at", &path))?;
+        let is_folder = wanted == FileType::Directory;
+        if FileType::from_raw_mode(stat.st_mode) != wanted {
+            return Err(StoreError::NotPlain { path, wanted: if is_folder { "folder" } else { "file" } });
+        }
+        if stat.st_uid != geteuid().as_raw() {
+            return Err(StoreError::Foreign { path });
+        }
+        if Mode::from_raw_mode(stat.st_mode).intersects(OTHERS) {
+            return Err(StoreError::Exposed { path, mode: if is_folder { "700" } else { "600" } });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+
+    use super::*;
+
+    fn files(home: &Path) -> Files {
+        Files::new(home.to_owned(), home.join("secrets"))
+    }
+
+    fn name() -> SecretName {
+        SecretName::login("x").unwrap()
+    }
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn secrets_are_kept_privately_and_replaced_as_a_whole() {
+        let home = tempfile::tempdir().unwrap();
+        let files = files(&home.path().join("not-yet"));
+        assert_eq!(files.read(&name()).unwrap(), None);
+        assert!(files.names().unwrap().is_empty());
+        for text in ["first", "second and longer", "3"] {
+            files.write(&name(), &Secret::new(text)).unwrap();
+            assert_eq!(files.read(&name()).unwrap(), Some(Secret::new(text)));
+        }
+        assert_eq!((mode(&files.path), mode(&files.path_of(&name()))), (0o700, 0o600));
+        assert_eq!(std::fs::read_dir(&files.path).unwrap().count(), 1, "nothing is left behind");
+        assert_eq!(files.names().unwrap(), [name()]);
+        assert!(files.remove(&name()).unwrap());
+        assert!(!files.remove(&name()).unwrap());
+        assert_eq!(files.read(&name()).unwrap(), None);
+    }
+
+    #[test]
+    fn what_others_can_read_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let files = files(home.path());
+        files.write(&name(), &Secret::new("s3cret")).unwrap();
+        let file = files.path_of(&name());
+        for open in [0o640, 0o604, 0o620, 0o601] {
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(open)).unwrap();
+            let error = files.read(&name()).unwrap_err().to_string();
+            assert!(error.contains("chmod 600") && !error.contains("s3cret"), "{error}");
+        }
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        std::fs::set_permissions(&files.path, PermissionsExt::from_mode(0o750)).unwrap();
+        for error in [
+            files.read(&name()).unwrap_err(),
+            files.write(&name(), &Secret::new("x")).unwrap_err(),
+            files.remove(&name()).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("chmod 700"), "{error}");
+        }
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let home = tempfile::tempdir().unwrap();
+        let files = files(home.path());
+        let elsewhere = home.path().join("elsewhere");
+        std::fs::write(&elsewhere, "theirs").unwrap();
+        std::fs::set_permissions(&elsewhere, PermissionsExt::from_mode(0o600)).unwrap();
+        files.made().unwrap();
+        symlink(&elsewhere, files.path_of(&name())).unwrap();
+        assert!(matches!(files.read(&name()), Err(StoreError::NotPlain { wanted: "file", .. })));
+        files.write(&name(), &Secret::new("mine")).unwrap();
+        assert_eq!(files.read(&name()).unwrap(), Some(Secret::new("mine")));
+        assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "theirs");
+
+        std::fs::rename(&files.path, home.path().join("moved")).unwrap();
+        symlink(home.path().join("moved"), &files.path).unwrap();
+        assert!(matches!(files.read(&name()), Err(StoreError::NotPlain { wanted: "folder", .. })));
+    }
+
+    #[test]
+    fn what_is_too_large_or_no_file_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let files = files(home.path());
+        files.write(&name(), &Secret::new("x".repeat(SECRET_BYTES))).unwrap();
+        assert_eq!(files.read(&name()).unwrap().unwrap().expose().len(), SECRET_BYTES);
+        files.write(&name(), &Secret::new("x".repeat(SECRET_BYTES + 1))).unwrap();
+        assert!(matches!(files.read(&name()), Err(StoreError::TooLarge)));
+        files.remove(&name()).unwrap();
+        std::fs::create_dir(files.path_of(&name())).unwrap();
+        assert!(matches!(files.read(&name()), Err(StoreError::NotPlain { .. })));
+    }
+
+    #[test]
+    fn a_lock_is_one_at_a_time_and_for_one_name() {
+        let home = tempfile::tempdir().unwrap();
+        let files = files(home.path());
+        let held = files.try_lock(&name()).unwrap().expect("free");
+        assert!(files.try_lock(&name()).unwrap().is_none());
+        assert!(files.try_lock(&SecretName::login("y").unwrap()).unwrap().is_some());
+        drop(held);
+        assert!(files.try_lock(&name()).unwrap().is_some());
+        assert!(files.names().unwrap().is_empty(), "a lock is no secret");
+    }
+}

@@ -1,0 +1,107 @@
+//! `parlor auth`: how it stands with each login.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use parlor_auth::{Logins, State, Status};
+use serde_json::json;
+
+use super::{LABEL_COLUMNS, with_logins};
+use crate::environment::Environment;
+use crate::{text, time};
+
+/// How to list.
+#[derive(Args)]
+pub(crate) struct ListOptions {
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+    /// First renew each login that is about to expire, and exit with 1 if one cannot be used
+    #[arg(long)]
+    check: bool,
+}
+
+/// Lists the logins.
+pub(crate) fn list(
+    environment: &Environment,
+    options: &ListOptions,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    with_logins(environment, async |logins, redactor| {
+        let works = if options.check { check(logins).await } else { true };
+        let statuses = logins.statuses().await?;
+        if statuses.is_empty() && !options.json {
+            writeln!(
+                out,
+                "No login is configured. [auth.NAME] in parlor.toml describes one; see docs/auth.md."
+            )?;
+        }
+        for status in statuses {
+            let text = if options.json { for_programs(&status) } else { for_people(&status) };
+            writeln!(out, "{}", redactor.redact(&text))?;
+        }
+        Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    })
+}
+
+/// Whether each login that is there can be used; says why not.
+async fn check(logins: &Logins) -> bool {
+    let names: Vec<String> = logins.providers().map(|provider| provider.name().to_owned()).collect();
+    let mut works = true;
+    for name in names {
+        if let Err(error) = logins.access(&name).await
+            && !matches!(error, parlor_auth::AccessError::LoggedOut { .. })
+        {
+            eprintln!("{error}");
+            works = false;
+        }
+    }
+    works
+}
+
+fn for_people(status: &Status) -> String {
+    let name = &status.provider;
+    let whose = status.account.as_ref().and_then(|account| account.label());
+    let whose = whose.map_or_else(String::new, |label| format!(" as {}", text::cut(label, LABEL_COLUMNS)));
+    let until = match (status.expires_at, status.renewable) {
+        (Some(at), true) => format!("; renewed before {}", time::minute(at)),
+        (Some(at), false) => format!("; until {}", time::minute(at)),
+        (None, _) => String::new(),
+    };
+    let state = match &status.state {
+        State::LoggedOut => return format!("{name}: not logged in; run: parlor login {name}"),
+        State::LoggedIn => format!("logged in{whose}{until}"),
+        State::Expired => format!("expired{whose}; run: parlor login {name}"),
+        State::Ended(reason) => format!("ended{whose}: {reason}; run: parlor login {name}"),
+        State::Unreadable(reason) => reason.clone(),
+    };
+    let known = if status.configured { "" } else { " (not in parlor.toml)" };
+    format!("{name}{known}: {state}\n  kept in {}", status.place)
+}
+
+fn for_programs(status: &Status) -> String {
+    let (state, reason) = match &status.state {
+        State::LoggedOut => ("logged_out", None),
+        State::LoggedIn => ("logged_in", None),
+        State::Expired => ("expired", None),
+        State::Ended(reason) => ("ended", Some(reason)),
+        State::Unreadable(reason) => ("unreadable", Some(reason)),
+    };
+    json!({
+        "provider": status.provider,
+        "configured": status.configured,
+        "state": state,
+        "reason": reason,
+        "account": status.account.as_ref().map(|account| json!({
+            "id": account.id,
+            "email": account.email,
+            "name": account.name,
+            "picture": account.picture,
+        })),
+        "expires_at": status.expires_at.map(parlor_vocab::Timestamp::rfc3339),
+        "renewable": status.renewable,
+        "place": status.place,
+    })
+    .to_string()
+}

@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use parlor_vocab::Refusal;
 
+use crate::lines::Lines;
+
 /// One question to the engine. Its answer comes back under the same ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
@@ -61,6 +63,23 @@ pub trait Machine {
     /// while an answer is outstanding; answers and events are always welcome.
     fn wants_frame(&self) -> bool;
 
+    /// Whether something that the peer asked for is being carried out, which takes answers to be done. Asked
+    /// where peers come and go: what they asked for is done without them.
+    fn is_at_work(&self) -> bool {
+        false
+    }
+
+    /// Whether everything that the peer asked for is answered, but for what may take minutes. Asked when the
+    /// peer has said its last word: it is waited for.
+    fn is_settled(&self) -> bool {
+        self.wants_frame()
+    }
+
     /// The longest line that this dialect accepts, in bytes, without its newline.
     fn max_line_bytes(&self) -> usize;
+
+    /// What cuts the peer's bytes into lines.
+    fn lines(&self) -> Lines {
+        Lines::new(self.max_line_bytes())
+    }
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use parlor_vocab::{
-    AgentId, Birth, Choice, HouseCommand, HouseEvent, HouseReply, Input as Words, Overview, Refusal, Seq,
-    SessionCommand, SessionId, SessionReply, WhenBusy,
+    AgentId, Birth, Choice, HouseCommand, HouseEvent, HouseReply, Input as Words, Overview, Place, Refusal,
+    Seq, SessionCommand, SessionId, SessionReply, WhenBusy,
 };
 use serde_json::{Value, json};
 
@@ -463,7 +463,7 @@ impl SynapsMachine {
     fn watch(&mut self, after: Seq) {
         let ticket = self.ticket();
         let session = self.child.session.clone();
-        self.outbox.push_back(Output::Ask(ticket, HouseCommand::Watch { session, after }));
+        self.outbox.push_back(Output::Ask(ticket, HouseCommand::Watch { session, after: Place::At(after) }));
     }
 
     fn ask(&mut self, command: HouseCommand, pending: Pending) {

@@ -5,12 +5,13 @@
 //! ends once; one that was told to stop ends as stopped.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use parlor_vocab::{
-    AgentId, Choice, Entry, EventId, Failure, File, FileFlaw, HouseCommand, HouseEvent, HouseReply, Input,
-    Media, MediaId, Message, MessageId, Overview, PROGRAM_ENDS, Passage, Refusal, Role, RunEnding, RunEvent,
-    RunId, Seen, Seq, SessionCommand, SessionEvent, SessionId, SessionReply, StepId, StepKind, Subject,
-    Timestamp, ToolCallId, ToolUse, Usage,
+    AgentId, Birth, Choice, Entry, EventId, Failure, File, FileFlaw, HouseCommand, HouseEvent, HouseReply,
+    Input, Media, MediaId, Message, MessageId, Overview, PROGRAM_ENDS, Passage, Refusal, Role, RunEnding,
+    RunEvent, RunId, Seen, Seq, SessionCommand, SessionEvent, SessionId, SessionReply, StepId, StepKind,
+    Subject, Timestamp, ToolCallId, ToolUse, Usage,
 };
 
 use super::whims::Whims;
@@ -154,7 +155,7 @@ impl<'a> House<'a> {
         Ok(match command {
             HouseCommand::Watch { session, .. } => {
                 self.watched.push(session);
-                HouseReply::Watching
+                HouseReply::Watching { seen: Seq::START, head: Seq::START }
             }
             HouseCommand::Create { .. } => HouseReply::Created(self.name(SessionId::parse)),
             HouseCommand::Look(id) => HouseReply::Overview(Box::new(self.overview(id))),
@@ -162,6 +163,7 @@ impl<'a> House<'a> {
             HouseCommand::ReadFiles { paths, .. } => {
                 HouseReply::Files(paths.iter().map(|_| self.file()).collect())
             }
+            HouseCommand::Fetch { .. } => HouseReply::Files(vec![self.file()]),
             HouseCommand::StoreMedia(files) => {
                 HouseReply::Stored(files.into_iter().map(|file| self.stored(file)).collect())
             }
@@ -309,7 +311,7 @@ impl<'a> House<'a> {
     fn tell_of(&mut self, session: &SessionId, event: SessionEvent) {
         let (seq, at) = (Seq(u64::from(self.names)), Timestamp(0));
         let entry = Entry { seq, id: self.fixed(EventId::parse), at, event };
-        self.see(session.clone(), Seen::Entry(Box::new(entry)));
+        self.see(session.clone(), Seen::Entry(Arc::new(entry)));
     }
 
     fn delta(&mut self, run: RunId, subject: Subject, text: String) {
@@ -377,7 +379,20 @@ impl<'a> House<'a> {
     }
 }
 
-fn failure(text: &str) -> Failure {
+/// What a session begins with.
+pub(super) fn birth() -> Birth {
+    let (title, system, forked_from) = (None, None, None);
+    Birth {
+        title,
+        door: "any".to_owned(),
+        folder: "/".into(),
+        choice: Choice::default(),
+        system,
+        forked_from,
+    }
+}
+
+pub(super) fn failure(text: &str) -> Failure {
     Failure { code: "WHIM".to_owned(), message: text.to_owned(), retryable: false }
 }
 

@@ -6,12 +6,17 @@
 //! else as its *whims* say, a string of bytes of which each decision takes one. After every single
 //! step the machine is held to its own promises; a broken one is a panic.
 //!
-//! `exec` and `synaps` have the promises of these dialects, `engine` and `house` what is imagined
-//! behind them.
+//! `exec`, `loaf`, `synaps` and `supr` have the promises of these dialects; `engine`, `office`, `house` and `shared`
+//! what is imagined behind them.
 
 mod engine;
 mod exec;
 mod house;
+mod loaf;
+mod office;
+mod room;
+mod shared;
+mod supr;
 mod synaps;
 mod whims;
 
@@ -26,8 +31,12 @@ pub const LINE_BYTES: usize = 2048;
 pub enum Dialect {
     /// `parlor_doors::exec`.
     Exec,
+    /// `parlor_doors::loaf`.
+    Loaf,
     /// `parlor_doors::synaps`.
     Synaps,
+    /// `parlor_doors::supr`, each message as a line.
+    Supr,
 }
 
 /// Plays a connection whose bytes arrive as `chunks`, with an engine of these `whims`. Returns the
@@ -38,7 +47,9 @@ pub enum Dialect {
 pub fn talk<C: AsRef<[u8]>>(dialect: Dialect, chunks: &[C], whims: &[u8]) -> Vec<Vec<u8>> {
     match dialect {
         Dialect::Exec => exec::Talk::new(ExecMachine::default(), whims).play(chunks),
+        Dialect::Loaf => loaf::Talk::new(whims).play(chunks),
         Dialect::Synaps => synaps::Talk::new(whims).play(chunks),
+        Dialect::Supr => supr::Talk::new(whims).play(chunks),
     }
 }
 

@@ -1,0 +1,266 @@
+//! Events as clients know them.
+
+use parlor_vocab::{
+    Entry, Failure, Input, Media, RunEnding, RunEvent, RunId, Scope, StepKind, ToolCallId, Usage,
+};
+use serde_json::{Map, Value, json};
+
+use super::code;
+use super::frame::object;
+use super::preview::{self, cut};
+use super::protocol::{Activity, VERSION};
+use super::run::Run;
+
+/// An event of a run on its way to the client.
+pub(super) struct Happening<'a> {
+    /// The session.
+    pub(super) session: &'a str,
+    /// The run, and what is known of it.
+    pub(super) id: &'a RunId,
+    pub(super) run: &'a Run,
+    /// Where it stands in the run.
+    pub(super) sequence: u64,
+    /// What happened.
+    pub(super) event: &'a RunEvent,
+    /// Its id and its time.
+    pub(super) entry: &'a Entry,
+    /// Whether it happened before the connection began.
+    pub(super) replay: bool,
+}
+
+impl Happening<'_> {
+    /// The event as it is sent.
+    pub(super) fn activity(&self) -> Activity {
+        let (event_type, mut data) = self.kind_and_data();
+        data.insert("agent_id".to_owned(), Value::String(self.run.agent.clone()));
+        if let Some(key) = &self.run.refused_key {
+            data.insert("input".to_owned(), json!({"key": key}));
+        }
+        let (trace_id, span_id) = self.run.trace.clone().unzip();
+        Activity {
+            v: VERSION.to_owned(),
+            event_id: self.entry.id.to_string(),
+            event_type: event_type.to_owned(),
+            timestamp: self.entry.at.rfc3339(),
+            sequence: self.sequence,
+            session_id: self.session.to_owned(),
+            run_id: self.id.to_string(),
+            parent_run_id: self.run.parent.as_ref().map(ToString::to_string),
+            agent_id: Some(self.run.agent.clone()),
+            trace_id,
+            span_id,
+            idempotency_key: format!("{}_{}", self.id, self.sequence),
+            replay: self.replay,
+            data,
+        }
+    }
+
+    fn kind_and_data(&self) -> (&'static str, Map<String, Value>) {
+        let (kind, data) = match self.event {
+            RunEvent::Started { input, message, .. } => ("run.started", started(input, message.as_str())),
+            RunEvent::Steered { input, message } => (
+                "message.received",
+                json!({"message_id": message.as_str(), "role": "user", "text": input.text}),
+            ),
+            RunEvent::MessageStarted { message } => (
+                "message.started",
+                json!({"message_id": message.as_str(), "role": "assistant", "channel": "final"}),
+            ),
+            RunEvent::MessageCompleted { message, text, .. } => {
+                ("message.completed", self.message(message.as_str(), text))
+            }
+            RunEvent::StepStarted { step, kind, title } => (
+                "step.started",
+                json!({"step_id": step.as_str(), "kind": kind_of(*kind), "title": title, "status": "in_progress"}),
+            ),
+            RunEvent::StepUpdated { step, headline, percent } => (
+                "step.updated",
+                json!({"step_id": step.as_str(), "headline": headline, "progress": progress(*percent)}),
+            ),
+            RunEvent::StepCompleted { step, summary, duration_ms } => {
+                ("step.completed", step_completed(step.as_str(), summary, *duration_ms))
+            }
+            RunEvent::StepFailed { step, failure, duration_ms } => {
+                ("step.failed", step_failed(step.as_str(), failure, *duration_ms))
+            }
+            RunEvent::Reasoned { step, text } => {
+                ("reasoning.summary", json!({"step_id": step.as_str(), "text": text, "style": "concise"}))
+            }
+            RunEvent::ToolCalled { .. }
+            | RunEvent::ToolProgressed { .. }
+            | RunEvent::ToolCompleted { .. }
+            | RunEvent::ToolFailed { .. } => self.tool(),
+            // A subagent's work is a step of the run that it works for: this protocol has no nesting.
+            RunEvent::SubagentStarted { child, name, task } => (
+                "step.started",
+                json!({"step_id": child.as_str(), "kind": "tool", "status": "in_progress",
+                       "title": format!("{name}: {}", cut(task, preview::TITLE_CHARS))}),
+            ),
+            RunEvent::SubagentUpdated { child, status } => {
+                ("step.updated", json!({"step_id": child.as_str(), "headline": status}))
+            }
+            RunEvent::SubagentDone { child, result, duration_ms } => match result {
+                Ok(said) => {
+                    let summary = cut(said, preview::RESULT_CHARS);
+                    ("step.completed", step_completed(child.as_str(), &summary, *duration_ms))
+                }
+                Err(failure) => ("step.failed", step_failed(child.as_str(), failure, *duration_ms)),
+            },
+            RunEvent::ErrorRaised { scope, failure } => ("error.raised", self.raised(scope, failure)),
+            RunEvent::Consumed { usage, model } => ("usage.recorded", consumed(usage, model.as_deref())),
+            RunEvent::Ended { ending, duration_ms } => ended(ending, *duration_ms),
+        };
+        (kind, object(data))
+    }
+
+    fn message(&self, id: &str, text: &str) -> Value {
+        let route = if self.run.is_agent_asked_for { "explicit" } else { "default" };
+        let mut data = json!({"message_id": id, "text": text, "format": "markdown",
+                              "resolved_agent_id": self.run.agent, "route_matched_by": route});
+        if let (Some(model), Some(data)) = (&self.run.model, data.as_object_mut()) {
+            data.insert("model_used".to_owned(), Value::String(model.clone()));
+        }
+        data
+    }
+
+    fn tool(&self) -> (&'static str, Value) {
+        match self.event {
+            RunEvent::ToolCalled { step, call, tool, input } => (
+                "tool.called",
+                json!({"step_id": step.as_str(), "tool_call_id": call.as_str(), "tool_name": tool,
+                       "display_name": format!("Using {tool}"), "arg_preview": preview::of_arguments(input),
+                       "status": "in_progress"}),
+            ),
+            RunEvent::ToolProgressed { call, message, percent } => {
+                let mut data = self.of_call(call);
+                data.insert("message".to_owned(), Value::from(message.as_str()));
+                data.insert("progress".to_owned(), progress(*percent));
+                ("tool.progress", Value::Object(data))
+            }
+            RunEvent::ToolCompleted { call, output, duration_ms } => {
+                let mut data = self.of_call(call);
+                data.insert("status".to_owned(), Value::from("completed"));
+                data.insert("duration_ms".to_owned(), Value::from(*duration_ms));
+                data.insert("result_preview".to_owned(), cut(output, preview::RESULT_CHARS).into());
+                ("tool.completed", Value::Object(data))
+            }
+            RunEvent::ToolFailed { call, failure, duration_ms } => {
+                let mut data = self.of_call(call);
+                data.insert("status".to_owned(), Value::from("failed"));
+                data.insert("error_code".to_owned(), Value::from(code::TOOL_ERROR));
+                data.insert("reason_code".to_owned(), Value::from(failure.code.as_str()));
+                data.insert("message".to_owned(), cut(&failure.message, preview::RESULT_CHARS).into());
+                data.insert("retryable".to_owned(), Value::from(failure.retryable));
+                data.insert("duration_ms".to_owned(), Value::from(*duration_ms));
+                ("tool.failed", Value::Object(data))
+            }
+            RunEvent::Started { .. }
+            | RunEvent::Steered { .. }
+            | RunEvent::MessageStarted { .. }
+            | RunEvent::MessageCompleted { .. }
+            | RunEvent::StepStarted { .. }
+            | RunEvent::StepUpdated { .. }
+            | RunEvent::StepCompleted { .. }
+            | RunEvent::StepFailed { .. }
+            | RunEvent::Reasoned { .. }
+            | RunEvent::SubagentStarted { .. }
+            | RunEvent::SubagentUpdated { .. }
+            | RunEvent::SubagentDone { .. }
+            | RunEvent::ErrorRaised { .. }
+            | RunEvent::Consumed { .. }
+            | RunEvent::Ended { .. } => unreachable!("only tools come here"),
+        }
+    }
+
+    /// What is said of every call.
+    fn of_call(&self, id: &ToolCallId) -> Map<String, Value> {
+        let mut data = object(json!({"tool_call_id": id.as_str()}));
+        if let Some(call) = self.run.call(id) {
+            data.insert("step_id".to_owned(), Value::from(call.step.as_str()));
+            data.insert("tool_name".to_owned(), Value::from(call.tool.as_str()));
+        }
+        data
+    }
+
+    fn raised(&self, scope: &Scope, failure: &Failure) -> Value {
+        let mut data = match scope {
+            Scope::Run => object(json!({"scope": "run", "code": failure.code})),
+            Scope::Tool(call) => {
+                let mut data = self.of_call(call);
+                data.insert("scope".to_owned(), Value::from("tool"));
+                data.insert("code".to_owned(), Value::from(code::TOOL_ERROR));
+                data.insert("reason_code".to_owned(), Value::from(failure.code.as_str()));
+                data
+            }
+        };
+        data.insert("message".to_owned(), Value::from(failure.message.as_str()));
+        data.insert("retryable".to_owned(), Value::from(failure.retryable));
+        Value::Object(data)
+    }
+}
+
+fn started(input: &Input, message: &str) -> Value {
+    json!({
+        "title": cut(&input.text, preview::TITLE_CHARS),
+        "goal": cut(&input.text, preview::GOAL_CHARS),
+        "input_summary": cut(&input.text, preview::SUMMARY_CHARS),
+        "initiator": "user",
+        "mode": "interactive",
+        "capabilities": ["tools", "chat"],
+        "input": {"message_id": message, "text": input.text, "media": input.media.iter().map(file).collect::<Value>(), "key": input.key},
+    })
+}
+
+fn file(media: &Media) -> Value {
+    json!({"id": media.id.as_str(), "filename": media.name, "content_type": media.mime, "size": media.size})
+}
+
+fn kind_of(kind: StepKind) -> &'static str {
+    match kind {
+        StepKind::Planning => "planning",
+        StepKind::Reasoning => "reasoning",
+        StepKind::Tool => "tool",
+    }
+}
+
+/// From 0 to 1.
+fn progress(percent: u8) -> Value {
+    Value::from(f64::from(percent.min(100)) / 100.0)
+}
+
+fn step_completed(step: &str, summary: &str, duration_ms: u64) -> Value {
+    json!({"step_id": step, "summary": summary, "status": "completed",
+           "duration_ms": duration_ms, "duration": duration_ms})
+}
+
+fn step_failed(step: &str, failure: &Failure, duration_ms: u64) -> Value {
+    json!({"step_id": step, "message": failure.message, "status": "failed",
+           "error_code": code::TOOL_ERROR, "reason_code": failure.code, "duration_ms": duration_ms})
+}
+
+fn consumed(usage: &Usage, model: Option<&str>) -> Value {
+    json!({"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens,
+           "cache_read_tokens": usage.cache_read_tokens, "cache_write_tokens": usage.cache_write_tokens,
+           "cost_micros": usage.cost_micros, "model": model})
+}
+
+fn ended(ending: &RunEnding, duration_ms: u64) -> (&'static str, Value) {
+    match ending {
+        RunEnding::Completed { message } => (
+            "run.completed",
+            json!({"status": "completed", "outcome": "success", "duration_ms": duration_ms,
+                   "final_message_id": message.as_ref().map_or("", |message| message.as_str())}),
+        ),
+        RunEnding::Failed(failure) => ("run.failed", failed(failure)),
+        RunEnding::Stopped { reason, message } => (
+            "run.failed",
+            json!({"status": "failed", "error_code": code::RUN_CANCELLED, "message": reason,
+                   "retryable": false, "final_message_id": message.as_str(), "duration_ms": duration_ms}),
+        ),
+    }
+}
+
+fn failed(failure: &Failure) -> Value {
+    json!({"status": "failed", "error_code": failure.code, "message": failure.message,
+           "retryable": failure.retryable})
+}

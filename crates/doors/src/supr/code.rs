@@ -1,0 +1,191 @@
+//! All codes, and the texts of all errors. No other file spells one.
+
+use parlor_vocab::Refusal;
+
+use super::MAX_ATTACHMENTS;
+
+/// A typed error: what is wrong with the frame that was just read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Flaw {
+    /// For programs.
+    pub(super) code: &'static str,
+    /// For people.
+    pub(super) message: String,
+    /// The key of the message that it is about, if it has one.
+    pub(super) key: Option<String>,
+}
+
+impl Flaw {
+    fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), key: None }
+    }
+
+    /// The same, about the message of this key.
+    pub(super) fn about(self, key: Option<&String>) -> Self {
+        Self { key: key.cloned(), ..self }
+    }
+}
+
+/// How much of what a peer sent is repeated in a text, in letters.
+pub(super) const MAX_REPEATED_CHARS: usize = 200;
+
+/// The words that `reasoning` takes.
+const REASONING: &str = "off|low|medium|high|xhigh|adaptive";
+
+const INVALID_MEDIA_DATA: &str = "invalid_media_data";
+const MEDIA_WRITE_FAILED: &str = "media_write_failed";
+const INVALID_REASONING: &str = "invalid_reasoning";
+
+pub(super) fn unparsable() -> Flaw {
+    Flaw::new("invalid_message", "failed to parse message")
+}
+
+pub(super) fn unknown_type(kind: &str) -> Flaw {
+    Flaw::new("unknown_type", format!("unknown message type: {}", repeated(kind)))
+}
+
+pub(super) fn empty_content() -> Flaw {
+    Flaw::new("empty_content", "message content is empty")
+}
+
+pub(super) fn reasoning_is_no_text() -> Flaw {
+    Flaw::new(INVALID_REASONING, format!("reasoning must be a string ({REASONING})"))
+}
+
+pub(super) fn unknown_reasoning(value: &str) -> Flaw {
+    let value = repeated(value);
+    Flaw::new(INVALID_REASONING, format!("invalid reasoning {value:?}. Allowed: {REASONING}"))
+}
+
+/// The beginning of what a peer sent: it may be a frame long.
+fn repeated(text: &str) -> String {
+    text.chars().take(MAX_REPEATED_CHARS).collect()
+}
+
+pub(super) fn attachments_are_no_array() -> Flaw {
+    Flaw::new(INVALID_MEDIA_DATA, "attachments must be an array")
+}
+
+pub(super) fn no_attachments() -> Flaw {
+    Flaw::new(INVALID_MEDIA_DATA, "attachments array is empty")
+}
+
+pub(super) fn too_many_attachments() -> Flaw {
+    Flaw::new(INVALID_MEDIA_DATA, format!("attachments array has more than {MAX_ATTACHMENTS} items"))
+}
+
+pub(super) fn attachment_is_no_object(index: usize) -> Flaw {
+    Flaw::new(INVALID_MEDIA_DATA, format!("attachment {index} is not an object"))
+}
+
+pub(super) fn attachment_has_no_content(index: usize) -> Flaw {
+    Flaw::new(INVALID_MEDIA_DATA, format!("attachment {index}: either data or url is required"))
+}
+
+pub(super) fn no_content() -> Flaw {
+    Flaw::new(INVALID_MEDIA_DATA, "either data or url field is required")
+}
+
+pub(super) fn not_downloaded() -> Flaw {
+    Flaw::new(MEDIA_WRITE_FAILED, "failed to download media from url")
+}
+
+pub(super) fn too_large() -> Flaw {
+    Flaw::new(MEDIA_WRITE_FAILED, "media payload exceeds maximum allowed size")
+}
+
+pub(super) fn not_base64() -> Flaw {
+    Flaw::new(MEDIA_WRITE_FAILED, "failed to decode base64 data")
+}
+
+pub(super) fn not_stored(reason: &str) -> Flaw {
+    Flaw::new(MEDIA_WRITE_FAILED, format!("failed to write media file: {reason}"))
+}
+
+/// Why a run was not stopped.
+pub(super) fn of_refused_stop(refusal: &Refusal) -> Flaw {
+    match refusal {
+        Refusal::NoActiveRun | Refusal::UnknownSession(_) => {
+            Flaw::new("no_active_run", "no active run to stop")
+        }
+        Refusal::WrongRun { asked, active } => Flaw::new(
+            "run_mismatch",
+            format!("requested run_id {:?} does not match active run {:?}", asked.as_str(), active.as_str()),
+        ),
+        Refusal::SessionHeld { .. }
+        | Refusal::SessionExists(_)
+        | Refusal::TooManySessions { .. }
+        | Refusal::Busy { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::TooManyRuns { .. }
+        | Refusal::Compacting
+        | Refusal::BackgroundProcesses
+        | Refusal::NotCompacted { .. }
+        | Refusal::UnknownMessage(_)
+        | Refusal::UnknownAgent(_)
+        | Refusal::TooManyQuestions { .. }
+        | Refusal::TooManyWatched { .. }
+        | Refusal::MediaUnavailable { .. }
+        | Refusal::LogUnavailable { .. }
+        | Refusal::UnknownProcess(_)
+        | Refusal::ProcessExists(_)
+        | Refusal::StdinClosed(_)
+        | Refusal::StdinGone(_)
+        | Refusal::StdinFull { .. }
+        | Refusal::RelativeFolder(_)
+        | Refusal::TooManyProcesses { .. }
+        | Refusal::CannotStart { .. } => {
+            Flaw::new("stop_failed", format!("failed to stop active run: {refusal}"))
+        }
+    }
+}
+
+/// The code of an input that became no run, and whether the same again may succeed.
+pub(super) fn of_refused_input(refusal: &Refusal) -> (&'static str, bool) {
+    match refusal {
+        Refusal::UnknownAgent(_) => ("AGENT_NOT_FOUND", false),
+        Refusal::Busy { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::TooManyRuns { .. }
+        | Refusal::Compacting
+        | Refusal::TooManyQuestions { .. } => ("RUN_IN_PROGRESS", true),
+        Refusal::SessionHeld { .. } | Refusal::TooManySessions { .. } => ("SESSION_IN_USE", true),
+        Refusal::UnknownSession(_)
+        | Refusal::SessionExists(_)
+        | Refusal::NoActiveRun
+        | Refusal::WrongRun { .. }
+        | Refusal::BackgroundProcesses
+        | Refusal::NotCompacted { .. }
+        | Refusal::UnknownMessage(_)
+        | Refusal::TooManyWatched { .. }
+        | Refusal::MediaUnavailable { .. }
+        | Refusal::LogUnavailable { .. }
+        | Refusal::UnknownProcess(_)
+        | Refusal::ProcessExists(_)
+        | Refusal::StdinClosed(_)
+        | Refusal::StdinGone(_)
+        | Refusal::StdinFull { .. }
+        | Refusal::RelativeFolder(_)
+        | Refusal::TooManyProcesses { .. }
+        | Refusal::CannotStart { .. } => ("INTERNAL_ERROR", true),
+    }
+}
+
+/// The code of a run that was stopped.
+pub(super) const RUN_CANCELLED: &str = "RUN_CANCELLED";
+
+/// The code of a tool that failed, whatever it was; its own code is told beside it.
+pub(super) const TOOL_ERROR: &str = "TOOL_ERROR";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_peer_sent_is_repeated_in_parts() {
+        let long = "\u{e4}".repeat(MAX_REPEATED_CHARS + 1);
+        let letters = |flaw: &Flaw| flaw.message.chars().filter(|letter| *letter == '\u{e4}').count();
+        assert_eq!(letters(&unknown_type(&long)), MAX_REPEATED_CHARS);
+        assert_eq!(letters(&unknown_reasoning(&long)), MAX_REPEATED_CHARS);
+    }
+}

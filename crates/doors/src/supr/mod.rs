@@ -1,0 +1,49 @@
+//! The `supr` dialect: a web chat over one WebSocket (`docs/protocols/supr.md`).
+//!
+//! Two kinds of frames. *Typed* frames have a `type`: what the client asks for, and the server's direct
+//! answers. *Events* have an `event_type`: what happens in the runs of the session. An event is its entry in
+//! the log and nothing else: its id, its time and its number within the run are the same for whoever sees
+//! it, now or years later. That is what makes replay possible.
+//!
+//! `decode` finds out what a frame says or what is wrong with it, `media` what files come with it, `activity`
+//! makes events of what happens and `run` knows what they need of what happened before, `preview` cuts and
+//! redacts what is shown, and `code` has all codes and texts.
+//!
+//! Deliberately absent: who may connect, and when a socket is closed. That is HTTP, and the driver's.
+
+mod activity;
+mod code;
+mod decode;
+mod frame;
+mod machine;
+mod media;
+mod preview;
+pub mod protocol;
+mod run;
+
+pub use machine::{SuprMachine, Visit};
+pub use media::MAX_MEDIA_BYTES;
+
+/// The longest message that a client may send: 64 MiB. One file of the largest size fits, as base64.
+pub const MAX_FRAME_BYTES: usize = 64 << 20;
+
+/// The most files that one frame may bring.
+pub const MAX_ATTACHMENTS: usize = 64;
+
+/// How many frames may wait while one before them is being carried out; `ping` never waits.
+pub const MAX_WAITING_FRAMES: usize = 16;
+
+/// How many bytes these frames may have in all before no more is read.
+pub const MAX_WAITING_BYTES: usize = 64 << 20;
+
+/// The most files of one answer that are sent along, in bytes before base64.
+pub const MAX_SENT_MEDIA_BYTES: u64 = 64 << 20;
+
+/// How many other sessions one connection may watch.
+pub const MAX_WATCHED: usize = 16;
+
+/// The longest `key` of a message.
+pub const MAX_KEY_BYTES: usize = 128;
+
+/// The longest session id: it is repeated in every event.
+pub const MAX_SESSION_ID_BYTES: usize = 256;

@@ -1,0 +1,34 @@
+//! The supr door: every transcript in memory and over a WebSocket to the real program, and what a transcript
+//! cannot say: frames of other kinds, clients that vanish or do not listen, servers that are killed.
+#![expect(clippy::disallowed_methods, reason = "tests start the program themselves")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod client;
+mod ending;
+mod frames;
+mod keepalive;
+mod media;
+mod memory;
+mod server;
+mod sessions;
+mod slow;
+mod storm;
+mod wire;
+
+use std::path::{Path, PathBuf};
+
+use parlor_testkit::{Place, Supr, play_cases};
+
+fn transcripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts/supr")
+}
+
+#[test]
+fn transcripts_in_memory() {
+    play_cases(&transcripts(), &Supr, Place::Memory, memory::Memory::start);
+}
+
+#[test]
+fn transcripts_over_a_websocket() {
+    play_cases(&transcripts(), &Supr, Place::Wire, wire::Wire::start);
+}

@@ -1,0 +1,125 @@
+//! Files: how large they may be, where they are kept, and what is fetched.
+
+use std::net::SocketAddr;
+
+use parlor_doors::supr::MAX_MEDIA_BYTES;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::client::Client;
+use crate::server::Server;
+
+fn most() -> usize {
+    usize::try_from(MAX_MEDIA_BYTES).unwrap()
+}
+
+/// The first thing that comes of a media message: an error, or the start of a run.
+async fn outcome(client: &mut Client, payload: Value) -> Value {
+    client.send(&json!({"type": "media.send", "payload": payload})).await;
+    loop {
+        let frame = client.next().await.unwrap();
+        if frame["type"] == "error" || frame["event_type"] == "run.started" {
+            return frame;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_25_mib_is_taken_and_one_of_a_byte_more_is_not() {
+    let server = Server::start();
+    let mut client = Client::connect(server.http, "session_id=a").await;
+    let data = |size: usize| base64_simd::STANDARD.encode_to_string(vec![7; size]);
+    let taken = outcome(&mut client, json!({"data": data(most())})).await;
+    assert_eq!(taken["data"]["input"]["media"][0]["size"], MAX_MEDIA_BYTES, "{taken}");
+    client.until("run.completed").await;
+    let refused = outcome(&mut client, json!({"data": data(most() + 1)})).await;
+    assert_eq!(refused["payload"]["code"], "media_write_failed");
+    assert_eq!(refused["payload"]["message"], "media payload exceeds maximum allowed size");
+}
+
+#[tokio::test]
+async fn whatever_a_file_is_called_it_is_kept_in_its_folder() {
+    let server = Server::start();
+    let before = files(&server);
+    let mut client = Client::connect(server.http, "session_id=a").await;
+    for name in
+        ["../../stray-media", "/tmp/stray-media", "..", "a\\..\\stray-media", "media/../../stray-media"]
+    {
+        let taken = outcome(&mut client, json!({"data": "aGk=", "filename": name})).await;
+        assert_eq!(taken["event_type"], "run.started", "{taken}");
+        client.until("run.completed").await;
+    }
+    let new: Vec<String> = files(&server).into_iter().filter(|file| !before.contains(file)).collect();
+    let elsewhere: Vec<&String> =
+        new.iter().filter(|file| !file.starts_with("media") && !file.starts_with("parlor.db")).collect();
+    assert!(elsewhere.is_empty(), "{elsewhere:?}");
+    assert!(!server.home.parent().unwrap().join("stray-media").exists());
+}
+
+/// The names of what is in the state folder.
+fn files(server: &Server) -> Vec<String> {
+    let entries = std::fs::read_dir(&server.home).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// A web server that answers `/size/N` with N bytes, `/endless` for ever, and all else with 404.
+async fn web() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut request = [0; 4096];
+                let count = stream.read(&mut request).await.unwrap_or(0);
+                let request = String::from_utf8_lossy(&request[..count]).into_owned();
+                let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
+                let ok = "HTTP/1.1 200 OK\r\nConnection: close\r\n";
+                if let Some(size) = path.strip_prefix("/size/").and_then(|size| size.parse::<usize>().ok()) {
+                    let head = format!("{ok}Content-Length: {size}\r\n\r\n");
+                    let _ = stream.write_all(head.as_bytes()).await;
+                    let _ = stream.write_all(&vec![7; size]).await;
+                } else if path == "/endless" {
+                    let _ = stream.write_all(format!("{ok}\r\n").as_bytes()).await;
+                    while stream.write_all(&[7; 65536]).await.is_ok() {}
+                } else {
+                    let _ = stream.write_all(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n").await;
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn files_are_fetched_with_the_same_limit_where_the_network_is_allowed() {
+    let server = Server::with("allow_private_urls = true");
+    let web = web().await;
+    let mut client = Client::connect(server.http, "session_id=a").await;
+    for (path, expected) in [
+        (format!("size/{}", most()), Ok(MAX_MEDIA_BYTES)),
+        ("size/2".to_owned(), Ok(2)),
+        (format!("size/{}", most() + 1), Err("media payload exceeds maximum allowed size")),
+        ("endless".to_owned(), Err("media payload exceeds maximum allowed size")),
+        ("nothing".to_owned(), Err("failed to download media from url")),
+    ] {
+        let frame =
+            outcome(&mut client, json!({"url": format!("http://{web}/{path}"), "filename": "f"})).await;
+        match expected {
+            Ok(size) => {
+                assert_eq!(frame["data"]["input"]["media"][0]["size"], size, "{path}: {frame}");
+                client.until("run.completed").await;
+            }
+            Err(message) => assert_eq!(frame["payload"]["message"], message, "{path}: {frame}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_on_this_machine_is_fetched_unless_that_is_allowed() {
+    let server = Server::start();
+    let web = web().await;
+    let mut client = Client::connect(server.http, "session_id=a").await;
+    let frame = outcome(&mut client, json!({"url": format!("http://{web}/size/2")})).await;
+    assert_eq!(frame["payload"]["message"], "failed to download media from url");
+}

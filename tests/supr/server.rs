@@ -1,0 +1,139 @@
+//! `parlor serve`, running, with its HTTP door and nothing else.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use parlor_testkit::PATIENCE;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
+
+/// What clients must know here.
+pub(crate) const TOKEN: &str = "s3cret-0f-these-tests";
+
+/// How long between two looks for a file of another process.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// `small`, or `large` if somebody has asked for the long run.
+pub(crate) fn soak<T>(small: T, large: T) -> T {
+    if std::env::var_os("PARLOR_SOAK").is_some() { large } else { small }
+}
+
+/// A server. It is killed when this is dropped.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) home: PathBuf,
+    pub(crate) http: SocketAddr,
+    /// Kept for as long as the server needs it.
+    _folder: Option<TempDir>,
+}
+
+/// The program on a free port, with none of our own variables.
+pub(crate) fn command(home: &Path) -> Command {
+    let mut command = Command::new(PARLOR);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--no-supex"]);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SUPRCLAW_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("PARLOR_HOME", home).env("SUPRCLAW_CHANNELS_SUPR_TOKEN", TOKEN);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::with("")
+    }
+
+    /// With these settings in `[channels.supr]`, and a script agent that is not the default.
+    pub(crate) fn with(settings: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let script = crate::transcripts().join("home/script");
+        let mut config = std::fs::read_to_string(script.join("parlor.toml")).unwrap();
+        config = config.replace("default_agent = \"script\"", "default_agent = \"local\"");
+        config.push_str(&format!("\n[channels.supr]\n{settings}\n"));
+        std::fs::write(folder.path().join("parlor.toml"), config).unwrap();
+        std::fs::copy(script.join("script.toml"), folder.path().join("script.toml")).unwrap();
+        let mut server = Self::on(folder.path());
+        server._folder = Some(folder);
+        server
+    }
+
+    /// On a state folder that is there.
+    pub(crate) fn on(home: &Path) -> Self {
+        let mut command = command(home);
+        command.current_dir(home);
+        Self::spawn(command, home).unwrap()
+    }
+
+    pub(crate) fn spawn(mut command: Command, home: &Path) -> Result<Self, String> {
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let deadline = Instant::now() + PATIENCE;
+        let http = loop {
+            if let Some(address) = served(home, child.id()) {
+                break address;
+            }
+            let has_ended = child.try_wait().map_err(|error| error.to_string())?.is_some();
+            if has_ended || Instant::now() > deadline {
+                let _ = child.kill();
+                let mut said = String::new();
+                let _ = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
+                return Err(format!("it does not serve: {said}"));
+            }
+            std::thread::sleep(LOOK);
+        };
+        Ok(Self { child, home: home.to_owned(), http, _folder: None })
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) fn end(&mut self) -> ExitStatus {
+        self.ask_to_end();
+        self.child.wait().unwrap()
+    }
+
+    pub(crate) fn ask_to_end(&self) {
+        let pid = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
+        // It may have ended already.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+
+    /// Kills it as the kernel does, and starts another on the same state.
+    pub(crate) fn kill_and_restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let mut next = Self::on(&self.home);
+        std::mem::swap(&mut self.child, &mut next.child);
+        self.http = next.http;
+    }
+
+    /// What the program prints on this state folder.
+    pub(crate) fn prints(&self, args: &[&str]) -> String {
+        let output = Command::new(PARLOR).args(args).env("PARLOR_HOME", &self.home).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// Where the process of this number serves, once it does. The file of one that was killed is there still.
+fn served(home: &Path, pid: u32) -> Option<SocketAddr> {
+    let text = std::fs::read_to_string(home.join("serve.json")).ok()?;
+    let served: Value = serde_json::from_str(&text).ok()?;
+    if served["pid"] != pid {
+        return None;
+    }
+    served["http"].as_str()?.parse().ok()
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

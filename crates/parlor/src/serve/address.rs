@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context, bail};
+use parlor_host::web::{STRONG_TOKEN_CHARS, Token};
 
 /// Reads `HOST:PORT`, `:PORT` or `PORT`.
 pub(super) fn parse(text: &str) -> anyhow::Result<SocketAddr> {
@@ -58,6 +59,18 @@ pub(super) fn check(address: SocketAddr, allow_remote: bool, has_token: bool) ->
     Ok(())
 }
 
+/// Refuses to let strangers guess a weak token.
+pub(super) fn check_token(address: SocketAddr, token: &Token) -> anyhow::Result<()> {
+    if !address.ip().is_loopback() && !token.is_strong() {
+        bail!(
+            "{address} can be reached from other machines, and the token is too short to keep strangers out: \
+             use 127.0.0.1, or a token of at least {STRONG_TOKEN_CHARS} random characters, or none at all in \
+             parlor.toml, to have one made"
+        );
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +106,13 @@ mod tests {
         assert!(check(near, false, false).is_ok() && check("[::1]:1".parse().unwrap(), false, false).is_ok());
         assert!(check(far, false, true).is_err() && check(far, true, false).is_err());
         assert!(check(far, true, true).is_ok());
+    }
+
+    #[test]
+    fn strangers_need_a_strong_token() {
+        let (near, far) = ("127.0.0.1:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
+        let (weak, strong) = (Token::parse("secret").unwrap(), Token::parse(&"x".repeat(22)).unwrap());
+        assert!(check_token(near, &weak).is_ok() && check_token(far, &strong).is_ok());
+        assert!(check_token(far, &weak).unwrap_err().to_string().contains("22 random characters"));
     }
 }

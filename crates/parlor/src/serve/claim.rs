@@ -20,6 +20,8 @@ const LOCK: &str = "serve.lock";
 #[derive(Serialize)]
 pub(super) struct Addresses {
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) http: Option<SocketAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) supex: Option<SocketAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) supex_repl: Option<SocketAddr>,
@@ -98,11 +100,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
         let mut claim = Claim::take(&home).unwrap();
-        let addresses = Addresses { supex: Some("127.0.0.1:9876".parse().unwrap()), supex_repl: None };
+        let [http, supex] = ["127.0.0.1:18790", "127.0.0.1:9876"].map(|address| address.parse().ok());
+        let addresses = Addresses { http, supex, supex_repl: None };
         claim.publish(&addresses).unwrap();
         let text = std::fs::read_to_string(home.join(FILE)).unwrap();
         let pid = std::process::id();
-        assert_eq!(text, format!("{{\"pid\":{pid},\"supex\":\"127.0.0.1:9876\"}}\n"));
+        assert_eq!(
+            text,
+            format!("{{\"pid\":{pid},\"http\":\"127.0.0.1:18790\",\"supex\":\"127.0.0.1:9876\"}}\n")
+        );
         let refused = Claim::take(&home).err().unwrap().to_string();
         assert!(refused.contains(&format!("process {pid}")) && refused.contains("PARLOR_HOME"), "{refused}");
         claim.withdraw();

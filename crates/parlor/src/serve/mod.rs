@@ -1,10 +1,16 @@
 //! `parlor serve`: the doors on the network.
 
 mod address;
+mod archive;
 mod claim;
+mod logging;
+mod measured;
 mod supex;
+mod supr;
+mod web;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write, stderr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -20,13 +26,19 @@ use self::claim::{Addresses, Claim};
 /// Which doors are opened, and where.
 #[derive(Args)]
 pub(crate) struct Options {
+    /// Where the web page and the supr door listen; port 0 picks a free one [default: 127.0.0.1:18790]
+    #[arg(long, value_name = "ADDR", overrides_with = "listen")]
+    listen: Option<String>,
+    /// Do not open them
+    #[arg(long, conflicts_with = "listen")]
+    no_http: bool,
     /// Where the Supex bridge listens; port 0 picks a free one [default: 127.0.0.1:9876]
     #[arg(long, value_name = "ADDR", overrides_with = "supex")]
     supex: Option<String>,
     /// Where the Supex REPL listens; port 0 picks a free one [default: 127.0.0.1:4433]
     #[arg(long, value_name = "ADDR", overrides_with = "supex_repl")]
     supex_repl: Option<String>,
-    /// Open neither of the two
+    /// Open neither of these two
     #[arg(long, conflicts_with_all = ["supex", "supex_repl"])]
     no_supex: bool,
 }
@@ -53,52 +65,102 @@ async fn serve_doors(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let asked_to_end = parlor_host::asked_to_end()?;
+    logging::start(environment.log.as_deref(), stderr().is_terminal())?;
     let home = Home::open(environment)?;
-    let config = &home.config().supex;
-    let plan = match options.no_supex {
+    let config = home.config();
+    let web = match options.no_http {
+        true => None,
+        false => Some(web::plan(options.listen.as_deref(), &config.supr, &environment.supr)?),
+    };
+    let supex = match options.no_supex {
         true => supex::Plan::default(),
         false => {
             let (bridge, repl) = (options.supex.as_deref(), options.supex_repl.as_deref());
-            supex::plan(bridge, repl, config, &environment.supex)?
+            supex::plan(bridge, repl, &config.supex, &environment.supex)?
         }
     };
-    if plan.is_empty() {
-        bail!("no door is to be opened; leave out --no-supex, or name an address with --supex ADDR");
+    if web.is_none() && supex.is_empty() {
+        bail!(
+            "no door is to be opened; leave out --no-http or --no-supex, or name an address with --listen ADDR"
+        );
     }
     let mut claim = Claim::take(home.path())?;
-    let doors = supex::open(&plan, home.path(), config, environment).await?;
-    let addresses = Addresses { supex: doors.bridge_address(), supex_repl: doors.repl_address() };
+    let web = match web {
+        Some(plan) => Some(web::open(plan, &home, environment).await?),
+        None => None,
+    };
+    let supex = match supex.is_empty() {
+        true => None,
+        false => Some(supex::open(&supex, home.path(), &config.supex, environment).await?),
+    };
+    let addresses = Addresses {
+        http: web.as_ref().map(web::Door::address),
+        supex: supex.as_ref().and_then(supex::Doors::bridge_address),
+        supex_repl: supex.as_ref().and_then(supex::Doors::repl_address),
+    };
     claim.publish(&addresses)?;
     if console.output {
-        say_hello(out, &addresses)?;
+        say_hello(out, &addresses, web.as_ref().map(web::Door::token))?;
     }
     let stop = CancellationToken::new();
-    let serving = doors.serve(stop.clone());
-    tokio::pin!(serving);
-    tokio::select! {
-        () = asked_to_end => stop.cancel(),
-        () = &mut serving => {}
-    }
-    if stop.is_cancelled() {
-        serving.await;
-    }
+    let serving = async {
+        let web = async {
+            if let Some(web) = web {
+                web.serve(stop.clone()).await;
+            }
+        };
+        let supex = async {
+            if let Some(supex) = supex {
+                supex.serve(stop.clone()).await;
+            }
+        };
+        tokio::join!(web, supex);
+    };
+    let ending = async {
+        asked_to_end.await;
+        stop.cancel();
+    };
+    tokio::join!(serving, ending);
     claim.withdraw();
     Ok(())
 }
 
-/// For a person at a terminal; programs read `serve.json`.
-fn say_hello(out: &mut dyn Write, addresses: &Addresses) -> anyhow::Result<()> {
+/// For a person at a terminal; programs read `serve.json`. Nobody else gets to see the token.
+fn say_hello(out: &mut dyn Write, addresses: &Addresses, token: Option<String>) -> anyhow::Result<()> {
     writeln!(out, "parlor is serving; Ctrl-C ends it.")?;
+    let http = addresses.http.map(from_here);
+    if let Some(address) = http {
+        writeln!(out, "  Open in a browser  http://{address}/")?;
+        writeln!(out, "  Socket             ws://{address}/supr/ws")?;
+    }
+    if let Some(token) = &token {
+        writeln!(out, "  Token              {token}")?;
+    }
     if let Some(address) = addresses.supex {
-        writeln!(out, "  Supex bridge  {address}")?;
+        writeln!(out, "  Supex bridge       {address}")?;
     }
     if let Some(address) = addresses.supex_repl {
-        writeln!(out, "  Supex REPL    {address}")?;
+        writeln!(out, "  Supex REPL         {address}")?;
+    }
+    writeln!(out, "In another terminal:")?;
+    if let Some(address) = http {
+        writeln!(out, "  curl http://{address}/api/supr/token")?;
+        writeln!(out, "  websocat -H \"Authorization: Bearer $(parlor token)\" ws://{address}/supr/ws")?;
     }
     if addresses.supex.is_some() {
-        writeln!(out, "In another terminal:  parlor supex eval '1 + 1'    or  parlor supex status")?;
-        writeln!(out, "What it speaks:       docs/protocols/supex.md")?;
+        writeln!(out, "  parlor supex eval '1 + 1'    or    parlor supex status")?;
     }
+    writeln!(out, "What they speak:  docs/protocols/")?;
     out.flush()?;
     Ok(())
+}
+
+/// The address under which a person at this machine reaches it.
+fn from_here(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => {}
+    }
+    address
 }

@@ -7,22 +7,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use chrono::{DateTime, Local};
 use parlor_doors::Ticket;
 use parlor_doors::supex::{BridgeMachine, ReplMachine, Token, redacted};
 use parlor_engine::{Evaluates, Reach, RubySettings, SketchUp, Workbench, Workshop, WorkshopMeans};
 use parlor_host::{Service, Traced, Upstream, listen, serve_tcp};
-use parlor_log::SystemClock;
+use parlor_log::{SystemClock, TimeOrderedIds};
 use parlor_tools::{Context as ToolContext, Shell, Toolbox};
+use parlor_vocab::{IdSource, Timestamp};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::address;
 use crate::environment::{Environment, SupexVariables};
 use crate::settings::supex::SupexConfig;
-use crate::time;
 
 /// The folder for what the doors keep, in the state folder.
 const FOLDER: &str = "supex";
+
+/// Where a SketchUp runtime has its console: on the same machine as its bridge.
+const CONSOLE_PORT: u16 = 4433;
 
 /// The longest rest after a reply that can be asked for.
 const MAX_RESPONSE_DELAY: f64 = 60.0;
@@ -108,7 +112,8 @@ pub(super) async fn open(
     let bridge = bind(plan.bridge, "--supex").await?;
     let repl = bind(plan.repl, "--supex-repl").await?;
     let state = home.join(FOLDER);
-    let workshop = Workshop::open(means(plan, &state, config, environment)?)
+    let sketchup = upstream(config, [&bridge, &repl].map(|door| door.as_ref().map(|(_, address)| *address)))?;
+    let workshop = Workshop::open(means(plan, &state, config, environment, sketchup)?)
         .with_context(|| format!("cannot keep the console log in {}", state.display()))?;
     let token = plan.token.as_deref().and_then(Token::new).map(Arc::new);
     let show = plan.is_verbose.then_some(redacted as fn(&[u8]) -> String);
@@ -133,6 +138,7 @@ fn means(
     state: &Path,
     config: &SupexConfig,
     environment: &Environment,
+    sketchup: Option<(Arc<dyn SketchUp>, Evaluates)>,
 ) -> anyhow::Result<WorkshopMeans> {
     let folder = std::env::current_dir().context("the working folder is gone")?;
     let user_home = environment.user_home.as_ref().map(Into::into);
@@ -149,10 +155,6 @@ fn means(
     }
     ruby.time_limit = config.eval_timeout;
     ruby.memory_limit = config.memory_limit.unwrap_or(u64::MAX);
-    let sketchup = config.upstream.clone().map(|address| {
-        let upstream: Arc<dyn SketchUp> = Arc::new(Upstream::new(address, config.upstream_token.clone()));
-        (upstream, if config.evaluates_upstream { Evaluates::There } else { Evaluates::Here })
-    });
     // Whoever knows no secret gets Ruby and nothing else: that is what clients of this protocol expect.
     let tools = match plan.token {
         Some(_) => {
@@ -168,8 +170,45 @@ fn means(
         sketchup,
         tools,
         clock: Arc::new(SystemClock),
-        spell: time::rfc3339,
+        spell: local_time,
     })
+}
+
+/// The SketchUp to work with. `ours` are the addresses of our own bridge and REPL: who forwards to itself
+/// waits for itself.
+fn upstream(
+    config: &SupexConfig,
+    ours: [Option<SocketAddr>; 2],
+) -> anyhow::Result<Option<(Arc<dyn SketchUp>, Evaluates)>> {
+    let Some(address) = &config.upstream else { return Ok(None) };
+    let [bridge, repl] =
+        ours.map(|door| move |address: &str| door.is_some_and(|door| leads_to(address, door)));
+    if bridge(address) {
+        bail!("upstream = {address:?} in [channels.supex] is this server itself; name that of SketchUp");
+    }
+    let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+    let console = format!("{host}:{CONSOLE_PORT}");
+    let mut upstream = Upstream::new(address.clone(), config.upstream_token.clone());
+    if !repl(&console) {
+        upstream = upstream.with_console(console);
+    }
+    let place = if config.evaluates_upstream { Evaluates::There } else { Evaluates::Here };
+    Ok(Some((Arc::new(upstream), place)))
+}
+
+/// Whether `address` is that of our own `door`. Names are not looked up: that can take long.
+fn leads_to(address: &str, door: SocketAddr) -> bool {
+    let address = address.replacen("localhost", "127.0.0.1", 1);
+    address.parse::<SocketAddr>().is_ok_and(|address| {
+        let is_near = door.ip().is_unspecified() && address.ip().is_loopback();
+        address.port() == door.port() && (address.ip() == door.ip() || is_near)
+    })
+}
+
+/// `2026-03-04T12:00:00.123`, in the time zone of this machine.
+fn local_time(at: Timestamp) -> String {
+    let moment = DateTime::from_timestamp_millis(at.0).unwrap_or_default();
+    moment.with_timezone(&Local).format("%Y-%m-%dT%H:%M:%S%.3f").to_string()
 }
 
 impl Doors {
@@ -184,10 +223,11 @@ impl Doors {
     /// Serves whoever comes until `stop` is cancelled, then closes everything.
     pub(super) async fn serve(self, stop: CancellationToken) {
         let Self { bridge, repl, workshop, token, rest, show } = self;
+        let instance: Arc<str> = TimeOrderedIds::new(Arc::new(SystemClock)).next().to_string().into();
         let bridge = async {
             let Some((listener, _)) = bridge else { return };
             let make = |_| {
-                let machine = BridgeMachine::new(token.clone(), Instant::now());
+                let machine = BridgeMachine::new(token.clone(), Arc::clone(&instance), Instant::now());
                 service(Traced::new(machine, "supex", show), workshop.bench(), rest)
             };
             serve_tcp(listener, make, stop.clone()).await;
@@ -211,4 +251,41 @@ impl Doors {
 fn service<M>(machine: M, bench: Workbench<Ticket>, rest: Duration) -> Service<M, Workbench<Ticket>> {
     let receipt = bench.receipt();
     Service { machine, engine: bench, arrived: Box::new(move || receipt.arrived()), rest }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(upstream: &str) -> SupexConfig {
+        SupexConfig { upstream: Some(upstream.to_owned()), ..SupexConfig::default() }
+    }
+
+    fn forwards_consoles(upstream_address: &str, repl: &str) -> bool {
+        let ours = [None, Some(repl.parse().unwrap())];
+        let (sketchup, _) = upstream(&config(upstream_address), ours).unwrap().unwrap();
+        sketchup.console().is_some()
+    }
+
+    #[test]
+    fn nobody_forwards_to_itself() {
+        for (address, door) in [
+            ("127.0.0.1:9876", "127.0.0.1:9876"),
+            ("localhost:9876", "127.0.0.1:9876"),
+            ("127.0.0.1:9876", "0.0.0.0:9876"),
+            ("[::1]:9876", "[::1]:9876"),
+        ] {
+            let refused = upstream(&config(address), [Some(door.parse().unwrap()), None]);
+            let said = refused.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(said.contains("is this server itself"), "{address} {door}: {said}");
+        }
+        assert!(upstream(&config("127.0.0.1:9876"), [Some("127.0.0.1:9877".parse().unwrap()), None]).is_ok());
+    }
+
+    #[test]
+    fn consoles_go_to_the_port_beside_unless_that_is_our_own() {
+        assert!(forwards_consoles("127.0.0.1:9876", "127.0.0.1:4434"));
+        assert!(forwards_consoles("sketchup.example:9876", "127.0.0.1:4433"));
+        assert!(!forwards_consoles("127.0.0.1:9876", "127.0.0.1:4433"));
+    }
 }

@@ -1,0 +1,78 @@
+//! The endpoints that hand out the token, make another one and set the channel up.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::ORIGIN;
+use axum::http::request::Parts;
+use axum::response::Response;
+use serde::Serialize;
+
+use super::answer::{json, text};
+use super::site::{Shared, Site};
+use super::store::{Kept, StoreError};
+use super::ws_url::ws_url;
+
+/// The longest `Origin` that is stored.
+const MAX_ORIGIN_BYTES: usize = 256;
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    token: &'a str,
+    ws_url: String,
+    enabled: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed: Option<bool>,
+}
+
+pub(super) async fn token(State(site): State<Shared>, parts: Parts) -> Response {
+    answer(&site, &parts, &site.web.tokens.now(), None)
+}
+
+pub(super) async fn rotate(State(site): State<Shared>, parts: Parts) -> Response {
+    let tokens = Arc::clone(&site.web.tokens);
+    match at_the_disk(move || tokens.rotate()).await {
+        Ok(kept) => {
+            tracing::info!("a new token holds; open connections stay");
+            answer(&site, &parts, &kept, None)
+        }
+        Err(response) => response,
+    }
+}
+
+pub(super) async fn set_up(State(site): State<Shared>, parts: Parts) -> Response {
+    if !site.web.settings.is_enabled {
+        let what = "the channel is switched off: set enabled = true in [channels.supr] of parlor.toml and start again";
+        return text(StatusCode::CONFLICT, what);
+    }
+    let origin = parts.headers.get(ORIGIN).and_then(|origin| origin.to_str().ok()).map(str::to_owned);
+    let origin = origin.filter(|origin| origin.contains("://") && origin.len() <= MAX_ORIGIN_BYTES);
+    let tokens = Arc::clone(&site.web.tokens);
+    match at_the_disk(move || tokens.set_up(origin.as_deref())).await {
+        Ok((kept, changed)) => answer(&site, &parts, &kept, Some(changed)),
+        Err(response) => response,
+    }
+}
+
+fn answer(site: &Site, parts: &Parts, kept: &Kept, changed: Option<bool>) -> Response {
+    let token = kept.token.reveal();
+    let ws_url = ws_url(parts, site.bound);
+    json(StatusCode::OK, &Answer { token, ws_url, enabled: site.web.settings.is_enabled, changed })
+}
+
+/// Does what may wait for a disk where nobody else waits for it.
+async fn at_the_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, Response> {
+    let trouble = |why: String| {
+        tracing::warn!(why, "the token cannot be changed");
+        text(StatusCode::INTERNAL_SERVER_ERROR, &why)
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error @ StoreError::Configured)) => Err(text(StatusCode::CONFLICT, &error.to_string())),
+        Ok(Err(error)) => Err(trouble(error.to_string())),
+        Err(error) => Err(trouble(error.to_string())),
+    }
+}

@@ -1,0 +1,164 @@
+//! Whom a request comes from: whether its `Host` is one of ours, and whether its sender needs a token.
+//!
+//! A page that a browser was lured to can send requests to this machine. It cannot forge `Host` or `Origin`, so
+//! these two tell it from our own page and from programs.
+
+use std::net::IpAddr;
+
+use axum::http::header::{FORWARDED, HOST, HeaderMap, HeaderValue, ORIGIN};
+use axum::http::request::Parts;
+
+use super::handshake::bears;
+use super::token::Token;
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) peer: IpAddr,
+    pub(super) local: IpAddr,
+}
+
+/// The host that a request names, without its port and in lower case; none if it names none.
+pub(super) fn host(parts: &Parts) -> Option<String> {
+    authority(parts).map(|authority| without_port(&authority).to_ascii_lowercase())
+}
+
+/// Whether `host` is this server: this machine, the address that the peer connected to, or a name that the
+/// settings list.
+pub(super) fn is_ours(host: &str, ends: Ends, allowed: &[String]) -> bool {
+    is_loopback(host)
+        || ip(host) == Some(ends.local.to_canonical())
+        || allowed.iter().any(|name| name == "*" || name.eq_ignore_ascii_case(host))
+}
+
+/// Whether a request may read and change what is here: it comes from this machine and from no foreign page, or
+/// it has the token.
+pub(super) fn is_trusted(parts: &Parts, ends: Ends, token: &Token) -> bool {
+    let host = host(parts).unwrap_or_default();
+    let is_near = ends.peer.to_canonical().is_loopback() && is_ours(&host, ends, &[]);
+    // Whoever is behind a proxy is not who is connected.
+    let is_proxied = parts.headers.contains_key("x-forwarded-for") || parts.headers.contains_key(FORWARDED);
+    is_near && !is_proxied && !is_foreign(parts) || bears(&parts.headers, token)
+}
+
+/// Whether a page of another site has made this request.
+fn is_foreign(parts: &Parts) -> bool {
+    let site = value(&parts.headers, "sec-fetch-site");
+    if site.is_some_and(|site| site != "same-origin" && site != "none") {
+        return true;
+    }
+    match parts.headers.get(ORIGIN).map(HeaderValue::to_str) {
+        None => false,
+        Some(Err(_)) => true,
+        Some(Ok(origin)) => {
+            let from = origin.split_once("://").map_or("", |(_, authority)| authority);
+            !authority(parts).is_some_and(|to| to.eq_ignore_ascii_case(from))
+        }
+    }
+}
+
+/// What the request line says goes before what the header says.
+fn authority(parts: &Parts) -> Option<String> {
+    match parts.uri.authority() {
+        Some(authority) => Some(authority.as_str().to_owned()),
+        None => value(&parts.headers, HOST.as_str()).map(str::to_owned),
+    }
+}
+
+pub(super) fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok().filter(|value| !value.is_empty())
+}
+
+/// `[::1]:80` is `[::1]`, `a:80` is `a`.
+pub(super) fn without_port(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        Some(_) | None => authority,
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.ends_with(".localhost") || ip(host).is_some_and(|ip| ip.is_loopback())
+}
+
+fn ip(host: &str) -> Option<IpAddr> {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    bare.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Request;
+
+    use super::*;
+
+    const NEAR: Ends = Ends {
+        peer: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+        local: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+    };
+
+    fn far() -> Ends {
+        Ends { peer: "192.0.2.9".parse().unwrap(), local: "192.0.2.1".parse().unwrap() }
+    }
+
+    fn parts(headers: &[(&str, &str)]) -> Parts {
+        let mut request = Request::builder().uri("/api/supr/token");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn hosts_are_ours_by_address_and_by_name() {
+        for host in
+            ["localhost", "a.localhost", "127.0.0.1", "127.8.8.8", "[::1]", "192.0.2.1", "[::ffff:192.0.2.1]"]
+        {
+            assert!(is_ours(host, far(), &[]), "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example", "192.0.2.2", "", "notlocalhost", "2130706433"]
+        {
+            assert!(!is_ours(host, far(), &[]), "{host}");
+        }
+        let listed = ["Chat.example".to_owned()];
+        assert!(is_ours("chat.example", far(), &listed) && !is_ours("x.chat.example", far(), &listed));
+        assert!(is_ours("anything", far(), &["*".to_owned()]));
+    }
+
+    #[test]
+    fn the_host_is_read_without_its_port() {
+        for (written, read) in
+            [("LocalHost:80", "localhost"), ("[::1]:80", "[::1]"), ("[::1]", "[::1]"), ("a", "a")]
+        {
+            assert_eq!(host(&parts(&[("host", written)])).as_deref(), Some(read));
+        }
+        assert_eq!(host(&parts(&[])), None);
+        let absolute = Request::builder().uri("http://evil.example/").header("host", "localhost");
+        assert_eq!(host(&absolute.body(()).unwrap().into_parts().0).as_deref(), Some("evil.example"));
+    }
+
+    #[test]
+    fn only_this_machine_is_trusted_without_a_token() {
+        let token = Token::parse("good").unwrap();
+        let trusts = |ends, headers: &[_]| is_trusted(&parts(headers), ends, &token);
+        let host = ("host", "localhost:18790");
+        assert!(trusts(NEAR, &[host]));
+        assert!(trusts(NEAR, &[host, ("origin", "http://localhost:18790")]));
+        assert!(trusts(NEAR, &[host, ("sec-fetch-site", "same-origin")]));
+        for foreign in [
+            ("origin", "http://evil.example"),
+            ("origin", "http://localhost:3000"),
+            ("origin", "null"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
+            ("x-forwarded-for", "192.0.2.9"),
+            ("forwarded", "for=192.0.2.9"),
+        ] {
+            assert!(!trusts(NEAR, &[host, foreign]), "{foreign:?}");
+            assert!(trusts(NEAR, &[host, foreign, ("authorization", "Bearer good")]), "{foreign:?}");
+        }
+        assert!(!trusts(NEAR, &[("host", "evil.example")]) && !trusts(NEAR, &[]));
+        assert!(!trusts(far(), &[("host", "192.0.2.1")]) && !trusts(far(), &[host]));
+        assert!(trusts(far(), &[("host", "192.0.2.1"), ("authorization", "Bearer good")]));
+    }
+}

@@ -1,0 +1,47 @@
+//! The web side: HTTP/1.1 around the WebSocket of the supr door (`docs/protocols/supr-http.md`).
+//!
+//! [`serve_web`] accepts connections, screens requests, answers the small endpoints by itself and hands each
+//! socket, once its handshake is done, to a [`Reception`]. What is said on a socket is none of its business,
+//! and neither is where sessions are kept: an [`Archive`] tells of them.
+
+mod answer;
+mod archive;
+mod arrival;
+mod chance;
+mod connections;
+mod console;
+mod endpoints;
+mod guard;
+mod handshake;
+mod health;
+mod metrics;
+mod page;
+mod rate;
+mod screen;
+mod server;
+mod site;
+mod socket;
+mod store;
+mod token;
+mod traceparent;
+mod ws_url;
+
+pub use archive::{
+    Archive, ArchiveFlaw, DEFAULT_SESSIONS, MAX_SESSIONS, SaidMessage, SessionLine, SessionText,
+};
+pub use arrival::{Arrival, QueryFlaw};
+pub use chance::{Chance, system_chance};
+pub use connections::{Connections, Full, Place, REPLACEMENT_ROOM, Stop};
+pub use console::AgentLine;
+pub use metrics::{Metrics, Outcome, Reason};
+pub use rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, RATE_CLIENTS, REQUEST_RATE, Rate};
+pub use screen::{BODY_WAIT, MAX_BODY_BYTES};
+pub use server::{
+    CONNECTION_LIFE, HEADER_WAIT, MAX_HEADER_BYTES, MAX_HEADERS, MAX_HTTP_CONNECTIONS, WEB_STOP_WAIT,
+    serve_web,
+};
+pub use site::{ROUTES, Web, WebLimits, WebSettings};
+pub use socket::{READ_BUFFER_BYTES, Reception, WRITE_BUFFER_BYTES};
+pub use store::{Configured, Kept, STORE_BYTES, StoreError, TokenStore};
+pub use token::{MAX_TOKEN_CHARS, STRONG_TOKEN_CHARS, Token, TokenFlaw};
+pub use traceparent::Traceparent;

@@ -1,0 +1,149 @@
+//! What every request passes before it is answered, and what every answer is given on its way out.
+
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::answer::text;
+use super::guard::{Ends, host, is_ours, is_trusted};
+use super::metrics::Reason;
+use super::site::{Shared, Site};
+
+/// The largest body of a request. Bodies are read and dropped: no endpoint needs one.
+pub const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// How long a body may take to arrive.
+pub const BODY_WAIT: Duration = Duration::from_secs(10);
+
+/// What browsers are told not to do with what we send.
+const SECURITY: [(&str, &str); 7] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("permissions-policy", "camera=(), geolocation=(), microphone=()"),
+];
+
+/// Turns away what must not get through, and adds to each answer what browsers need to hear.
+pub(super) async fn screen(State(site): State<Shared>, request: Request, next: Next) -> Response {
+    let mut response = match pass(&site, request).await {
+        Ok(request) => next.run(request).await,
+        Err(turned) => {
+            site.web.metrics.turned_away.get_or_create(&Reason { reason: turned.reason() }).inc();
+            turned.response()
+        }
+    };
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        secure(response.headers_mut());
+    }
+    response
+}
+
+/// Why a request does not get through.
+enum Turned {
+    TooOften,
+    NoHost,
+    ForeignHost(String),
+    NoToken,
+    LargeBody,
+    SlowBody,
+}
+
+impl Turned {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::TooOften => "rate",
+            Self::NoHost | Self::ForeignHost(_) => "host",
+            Self::NoToken => "token",
+            Self::LargeBody | Self::SlowBody => "body",
+        }
+    }
+
+    fn response(&self) -> Response {
+        match self {
+            Self::TooOften => with(
+                text(StatusCode::TOO_MANY_REQUESTS, "too many requests; try again in a moment"),
+                RETRY_AFTER,
+                "1",
+            ),
+            Self::NoHost => text(StatusCode::BAD_REQUEST, "the Host header is missing"),
+            Self::ForeignHost(host) => {
+                let what = format!(
+                    "this server is not called {host:?}; if it is, add the name to allow_hosts in [channels.supr] of parlor.toml"
+                );
+                text(StatusCode::FORBIDDEN, &what)
+            }
+            Self::NoToken => with(
+                text(
+                    StatusCode::UNAUTHORIZED,
+                    "a token is needed from here: send Authorization: Bearer TOKEN (parlor token prints it)",
+                ),
+                WWW_AUTHENTICATE,
+                "Bearer",
+            ),
+            Self::LargeBody => {
+                text(StatusCode::PAYLOAD_TOO_LARGE, &format!("a body has at most {MAX_BODY_BYTES} bytes"))
+            }
+            Self::SlowBody => text(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
+        }
+    }
+}
+
+async fn pass(site: &Site, request: Request) -> Result<Request, Turned> {
+    let (parts, body) = request.into_parts();
+    let Some(ends) = parts.extensions.get::<Ends>().copied() else { return Err(Turned::NoHost) };
+    let path = parts.uri.path();
+    // A handshake has checks of its own, in an order of its own; it is nothing without the token.
+    if is_handshake(path) {
+        return if site.handshakes.admits(ends.peer) {
+            Ok(Request::from_parts(parts, body))
+        } else {
+            Err(Turned::TooOften)
+        };
+    }
+    if !site.requests.admits(ends.peer) {
+        return Err(Turned::TooOften);
+    }
+    let Some(host) = host(&parts) else { return Err(Turned::NoHost) };
+    if !is_ours(&host, ends, &site.web.settings.allow_hosts) {
+        return Err(Turned::ForeignHost(host));
+    }
+    let needs_trust = path == "/metrics" || path.starts_with("/api/") && path != "/api/openapi.json";
+    if needs_trust && !is_trusted(&parts, ends, &site.web.tokens.now().token) {
+        return Err(Turned::NoToken);
+    }
+    if !matches!(parts.method, Method::GET | Method::HEAD) {
+        match tokio::time::timeout(site.web.settings.limits.body_wait, to_bytes(body, MAX_BODY_BYTES)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) => return Err(Turned::LargeBody),
+            Err(_) => return Err(Turned::SlowBody),
+        }
+    }
+    Ok(Request::from_parts(parts, Body::empty()))
+}
+
+fn is_handshake(path: &str) -> bool {
+    matches!(path, "/supr/ws" | "/supr/ws/" | "/pico/ws" | "/pico/ws/")
+}
+
+fn secure(headers: &mut HeaderMap) {
+    for (name, value) in SECURITY {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+}
+
+fn with(mut response: Response, name: HeaderName, value: &'static str) -> Response {
+    response.headers_mut().insert(name, HeaderValue::from_static(value));
+    response
+}

@@ -1,0 +1,195 @@
+//! What the web side consists of, and which path leads where.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{any, get, post};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::answer::not_found;
+use super::archive::{self, Archive};
+use super::chance::Chance;
+use super::connections::Connections;
+use super::console::{self, AgentLine};
+use super::metrics::Metrics;
+use super::rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, Limiter, REQUEST_RATE, Rate};
+use super::screen::{BODY_WAIT, screen};
+use super::server::{CONNECTION_LIFE, HEADER_WAIT, MAX_HTTP_CONNECTIONS, WEB_STOP_WAIT};
+use super::socket::{Reception, shake_hands};
+use super::store::TokenStore;
+use super::{endpoints, health, page};
+
+/// Every method and path that is answered, beside the page's own places.
+pub const ROUTES: &[(&str, &str)] = &[
+    ("GET", "/"),
+    ("GET", "/page.js"),
+    ("GET", "/page.css"),
+    ("GET", "/supr/ws"),
+    ("GET", "/pico/ws"),
+    ("GET", "/api/supr/token"),
+    ("POST", "/api/supr/token"),
+    ("POST", "/api/supr/setup"),
+    ("GET", "/api/pico/token"),
+    ("POST", "/api/pico/token"),
+    ("POST", "/api/pico/setup"),
+    ("GET", "/api/gateway/status"),
+    ("GET", "/api/models"),
+    ("GET", "/api/sessions"),
+    ("GET", "/api/sessions/{id}"),
+    ("DELETE", "/api/sessions/{id}"),
+    ("GET", "/api/config"),
+    ("GET", "/api/channels/catalog"),
+    ("GET", "/api/openapi.json"),
+    ("GET", "/health"),
+    ("GET", "/ready"),
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/metrics"),
+];
+
+/// What the web side is set to.
+#[derive(Clone, Debug)]
+pub struct WebSettings {
+    /// Whether sockets are let in at all.
+    pub is_enabled: bool,
+    /// Whether the token may stand in the address of a socket.
+    pub allow_token_query: bool,
+    /// How many sockets there may be.
+    pub max_connections: usize,
+    /// Names of this server, beside its addresses. `*` is any.
+    pub allow_hosts: Vec<String>,
+    /// The agents, for whoever asks.
+    pub agents: Vec<AgentLine>,
+    /// How often and how slowly clients may come.
+    pub limits: WebLimits,
+}
+
+/// How often and how slowly clients may come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WebLimits {
+    /// How long the head of a request may take to arrive, and how long a connection may be idle.
+    pub header_wait: Duration,
+    /// How long a body may take to arrive.
+    pub body_wait: Duration,
+    /// How long a connection that becomes no socket may last.
+    pub connection_life: Duration,
+    /// How many connections may speak HTTP at a time.
+    pub http_connections: usize,
+    /// How long connections and sockets may take to end when the server ends.
+    pub stop_wait: Duration,
+    /// Handshakes of one client on another machine.
+    pub handshakes: Rate,
+    /// Handshakes from this machine.
+    pub local_handshakes: Rate,
+    /// Other requests of one client on another machine.
+    pub requests: Rate,
+    /// Other requests from this machine.
+    pub local_requests: Rate,
+}
+
+impl Default for WebLimits {
+    fn default() -> Self {
+        Self {
+            header_wait: HEADER_WAIT,
+            body_wait: BODY_WAIT,
+            connection_life: CONNECTION_LIFE,
+            http_connections: MAX_HTTP_CONNECTIONS,
+            stop_wait: WEB_STOP_WAIT,
+            handshakes: HANDSHAKE_RATE,
+            local_handshakes: LOCAL_HANDSHAKE_RATE,
+            requests: REQUEST_RATE,
+            local_requests: LOCAL_REQUEST_RATE,
+        }
+    }
+}
+
+/// Everything that the web side needs.
+pub struct Web {
+    /// What it is set to.
+    pub settings: WebSettings,
+    /// What clients must know.
+    pub tokens: Arc<TokenStore>,
+    /// Who serves the sockets.
+    pub reception: Arc<dyn Reception>,
+    /// Where sessions are.
+    pub archive: Arc<dyn Archive>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Where ids of new sessions come from.
+    pub chance: Chance,
+}
+
+pub(super) type Shared = Arc<Site>;
+
+/// The web side at work.
+pub(super) struct Site {
+    pub(super) web: Web,
+    pub(super) bound: SocketAddr,
+    pub(super) started: Instant,
+    pub(super) connections: Arc<Connections>,
+    pub(super) handshakes: Limiter,
+    pub(super) requests: Limiter,
+    /// All connections and sockets.
+    pub(super) tasks: TaskTracker,
+    pub(super) stop: CancellationToken,
+}
+
+impl Site {
+    pub(super) fn new(web: Web, bound: SocketAddr, stop: CancellationToken) -> Shared {
+        let limits = web.settings.limits;
+        let connections = Connections::new(web.settings.max_connections, stop.clone());
+        Arc::new(Self {
+            web,
+            bound,
+            started: Instant::now(),
+            connections,
+            handshakes: Limiter::new(limits.handshakes, limits.local_handshakes),
+            requests: Limiter::new(limits.requests, limits.local_requests),
+            tasks: TaskTracker::new(),
+            stop,
+        })
+    }
+
+    /// Whether sockets are still let in.
+    pub(super) fn is_running(&self) -> bool {
+        !self.stop.is_cancelled()
+    }
+}
+
+pub(super) fn router(site: Shared) -> Router {
+    let mut router = Router::new();
+    if site.web.settings.is_enabled {
+        for path in ["/supr/ws", "/supr/ws/", "/pico/ws", "/pico/ws/"] {
+            router = router.route(path, any(shake_hands));
+        }
+    }
+    for channel in ["supr", "pico"] {
+        router = router
+            .route(&format!("/api/{channel}/token"), get(endpoints::token).post(endpoints::rotate))
+            .route(&format!("/api/{channel}/setup"), post(endpoints::set_up));
+    }
+    router
+        .route("/", get(page::page))
+        .route("/page.js", get(page::script))
+        .route("/page.css", get(page::style))
+        .route("/api/gateway/status", get(console::status))
+        .route("/api/models", get(console::models))
+        .route("/api/sessions", get(archive::list))
+        .route("/api/sessions/{id}", get(archive::read).delete(archive::delete))
+        .route("/api/config", get(console::config))
+        .route("/api/channels/catalog", get(console::catalog))
+        .route("/api/openapi.json", get(console::openapi))
+        .route("/health", get(health::health))
+        .route("/ready", get(health::ready))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
+        .fallback(page::otherwise)
+        .method_not_allowed_fallback(async || not_found())
+        .layer(from_fn_with_state(Arc::clone(&site), screen))
+        .with_state(site)
+}

@@ -1,0 +1,103 @@
+//! A handshake from the first check to the socket that is handed over.
+
+use async_trait::async_trait;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::response::Response;
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use parlor_doors::supr::MAX_FRAME_BYTES;
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+
+use super::arrival::Arrival;
+use super::connections::{Place, Stop};
+use super::guard::value;
+use super::handshake::{Refused, authenticate, upgrade};
+use super::metrics::Reason;
+use super::site::{Shared, Site};
+use super::traceparent::Traceparent;
+use crate::websocket::Socket;
+
+/// How much is read from a socket at once. There is one such buffer for each connection, however idle.
+pub const READ_BUFFER_BYTES: usize = 2048;
+
+/// How much is gathered before it is written to a socket.
+pub const WRITE_BUFFER_BYTES: usize = 4096;
+
+/// Who serves the sockets.
+#[async_trait]
+pub trait Reception: Send + Sync {
+    /// Serves one connection until it is over. Its place is taken until this returns.
+    async fn receive(&self, arrival: Arrival, socket: Socket, stop: Stop);
+}
+
+pub(super) async fn shake_hands(State(site): State<Shared>, request: Request) -> Response {
+    let (mut parts, _) = request.into_parts();
+    match admit(&site, &mut parts) {
+        Ok((response, guest)) => {
+            site.web.metrics.handshakes.inc();
+            site.tasks.spawn(welcome(Shared::clone(&site), guest));
+            response
+        }
+        Err(refused) => {
+            let reason = refused.reason();
+            tracing::info!(reason, "handshake refused");
+            site.web.metrics.refused.get_or_create(&Reason { reason }).inc();
+            refused.response()
+        }
+    }
+}
+
+struct Guest {
+    arrival: Arrival,
+    place: Place,
+    on_upgrade: OnUpgrade,
+}
+
+/// All checks, in their order.
+fn admit(site: &Site, parts: &mut Parts) -> Result<(Response, Guest), Refused> {
+    if !site.is_running() {
+        return Err(Refused::NotRunning);
+    }
+    let kept = site.web.tokens.now();
+    let authenticated = authenticate(parts, &kept.token, site.web.settings.allow_token_query)?;
+    let traceparent = value(&parts.headers, "traceparent").and_then(Traceparent::parse);
+    let arrival = Arrival::read(parts.uri.query().unwrap_or_default(), traceparent, || (site.web.chance)())
+        .map_err(Refused::Query)?;
+    let place = site.connections.reserve(&arrival.session).map_err(|_| Refused::TooMany)?;
+    let response = upgrade(parts, &kept, authenticated)?;
+    let on_upgrade = parts.extensions.remove::<OnUpgrade>().ok_or(Refused::NoUpgrade)?;
+    Ok((response, Guest { arrival, place, on_upgrade }))
+}
+
+/// Waits for the handshake to be written, and hands the socket over.
+async fn welcome(site: Shared, guest: Guest) {
+    let Guest { arrival, place, on_upgrade } = guest;
+    let Ok(upgraded) = on_upgrade.await else { return };
+    let Some(socket) = socket(upgraded).await else { return };
+    let (stop, replaces) = place.occupy();
+    if replaces {
+        site.web.metrics.replaced.inc();
+    }
+    tracing::info!(session = arrival.session, replaces, "connected");
+    let session = arrival.session.clone();
+    site.web.reception.receive(arrival, socket, stop).await;
+    tracing::info!(session, "disconnected");
+    drop(place);
+}
+
+/// The socket itself: what hyper has wrapped it in is taken off, which saves its memory.
+async fn socket(upgraded: Upgraded) -> Option<Socket> {
+    let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES)
+        .max_message_size(Some(MAX_FRAME_BYTES))
+        .max_frame_size(Some(MAX_FRAME_BYTES));
+    // A hasty client may have sent something right behind its handshake.
+    let early = parts.read_buf.to_vec();
+    let stream = parts.io.into_inner();
+    Some(WebSocketStream::from_partially_read(stream, early, Role::Server, Some(config)).await)
+}

@@ -1,0 +1,319 @@
+//! One connection over WebSocket: hands messages, answers and events to the machine, and does what the
+//! machine wants.
+//!
+//! There is one task for each connection and nothing waits in it: a frame is made when the one before it is
+//! on its way. A peer that does not read is given up after a while; what it missed is in the log.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::time::Duration;
+
+use futures_util::{FutureExt, SinkExt, StreamExt};
+use parlor_doors::{Input, Machine, Output};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
+
+use crate::{Engine, News};
+
+/// How many events are written one after another before the peer is listened to again.
+const EVENTS_AT_A_TIME: usize = 64;
+
+/// How long a peer that was told goodbye may take to say it too.
+const PARTING_WAIT: Duration = Duration::from_secs(1);
+
+/// How much of what a peer still sends is read at once, and thrown away.
+const REST_BYTES: usize = 4096;
+
+/// How long what a peer asked for may take after it has gone.
+pub const LINGER_WAIT: Duration = Duration::from_secs(75);
+
+/// The close code of a connection whose session has a newer one.
+pub const REPLACED: u16 = 4001;
+
+/// A WebSocket whose handshake is done.
+///
+/// It is tungstenite's own and not axum's: axum 0.8 holds on to an older release of it, which would bring
+/// second versions of half a dozen crates, and it boxes the stream, which costs memory for each connection.
+pub type Socket = WebSocketStream<TcpStream>;
+
+/// How a connection is kept alive, and when it is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// How long after the last one a ping is sent.
+    pub ping_interval: Duration,
+    /// How long a peer may be silent.
+    pub read_timeout: Duration,
+    /// How long a frame may take to be written.
+    pub write_timeout: Duration,
+}
+
+/// Why the server ends a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Farewell {
+    /// The session has a newer connection: close code 4001, reason `replaced`.
+    Replaced,
+    /// The server ends: close code 1001.
+    GoingAway,
+}
+
+/// Serves one connection until the peer leaves, the machine closes it or `stop` is ready. What the peer asked
+/// for before that is still carried out.
+///
+/// Not an `async fn`, which would keep room for its arguments and for what it makes of them, and the goodbye
+/// is boxed: most connections are idle, and there may be thousands.
+pub fn serve_socket<M, E>(
+    machine: M,
+    engine: E,
+    socket: Socket,
+    keepalive: &Keepalive,
+    stop: impl Future<Output = Farewell>,
+) -> impl Future<Output = ()>
+where
+    M: Machine,
+    E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event>,
+{
+    let now = Instant::now();
+    let mut connection = Box::new(Connection {
+        machine,
+        engine,
+        socket,
+        keepalive: *keepalive,
+        silent_since: now,
+        pinged: now,
+        wake_at: None,
+    });
+    async move {
+        let end = connection.serve(stop).await;
+        Box::pin(connection.part(end)).await;
+    }
+}
+
+struct Connection<M, E> {
+    machine: M,
+    engine: E,
+    socket: Socket,
+    keepalive: Keepalive,
+    /// When the peer was heard of last.
+    silent_since: Instant,
+    /// When the last ping was sent.
+    pinged: Instant,
+    wake_at: Option<Instant>,
+}
+
+/// Why a connection ends.
+enum End {
+    /// There is nobody to say goodbye to.
+    Gone,
+    /// The peer is told this.
+    Told(CloseCode, &'static str),
+}
+
+impl From<Farewell> for End {
+    fn from(farewell: Farewell) -> Self {
+        match farewell {
+            Farewell::Replaced => Self::Told(CloseCode::from(REPLACED), "replaced"),
+            Farewell::GoingAway => Self::Told(CloseCode::Away, "the server is ending"),
+        }
+    }
+}
+
+impl<M, E> Connection<M, E>
+where
+    M: Machine,
+    E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event>,
+{
+    async fn serve(&mut self, stop: impl Future<Output = Farewell>) -> End {
+        // Also while something is being written: a peer that does not read is not waited for. What was written
+        // in part goes out before the goodbye, and nothing comes after it.
+        tokio::select! {
+            biased;
+            farewell = stop => farewell.into(),
+            Err(end) = self.serve_until_it_ends() => end,
+        }
+    }
+
+    async fn serve_until_it_ends(&mut self) -> Result<Infallible, End> {
+        self.do_what_it_wants().await?;
+        loop {
+            self.flush().await?;
+            let may_receive = self.machine.wants_frame();
+            let alarm = self.alarm();
+            tokio::select! {
+                message = self.socket.next(), if may_receive => self.on_message(message).await?,
+                Some(news) = self.engine.next() => self.on_news(news).await?,
+                () = sleep_until(alarm) => self.on_alarm(may_receive).await?,
+            }
+            if !may_receive {
+                // It may have said something that nobody has listened to.
+                self.silent_since = Instant::now();
+            }
+        }
+    }
+
+    /// The next moment at which something is to be done.
+    fn alarm(&self) -> Instant {
+        let ping = self.pinged + self.keepalive.ping_interval;
+        let silence = self.silent_since + self.keepalive.read_timeout;
+        self.wake_at.into_iter().fold(ping.min(silence), Instant::min)
+    }
+
+    async fn on_alarm(&mut self, may_receive: bool) -> Result<(), End> {
+        let now = Instant::now();
+        if may_receive && now >= self.silent_since + self.keepalive.read_timeout {
+            // It may have spoken while a long frame was being written to it.
+            return match self.socket.next().now_or_never() {
+                Some(message) => self.on_message(message).await,
+                None => Err(End::Gone),
+            };
+        }
+        if now >= self.pinged + self.keepalive.ping_interval {
+            self.pinged = now;
+            self.write(Message::Ping(Bytes::new())).await?;
+        }
+        if self.wake_at.take_if(|moment| now >= *moment).is_some() {
+            self.machine.handle(now.into_std(), Input::Deadline);
+            self.do_what_it_wants().await?;
+        }
+        Ok(())
+    }
+
+    async fn on_message(&mut self, message: Option<Result<Message, Error>>) -> Result<(), End> {
+        match message {
+            Some(Ok(Message::Text(text))) => self.on_frame(text.as_str().as_bytes()).await,
+            Some(Ok(Message::Binary(bytes))) => self.on_frame(&bytes).await,
+            Some(Ok(Message::Pong(_))) => {
+                self.silent_since = Instant::now();
+                Ok(())
+            }
+            // Answered by the protocol itself; it says that the peer's wire works, not that the peer listens.
+            Some(Ok(Message::Ping(_) | Message::Close(_) | Message::Frame(_))) => Ok(()),
+            Some(Err(Error::Capacity(_))) => Err(End::Told(CloseCode::Size, "the message is too large")),
+            Some(Err(Error::Utf8(_))) => Err(End::Told(CloseCode::Invalid, "the text is not UTF-8")),
+            Some(Err(Error::Protocol(_))) => Err(End::Told(CloseCode::Protocol, "the protocol is broken")),
+            Some(Err(_)) | None => Err(End::Gone),
+        }
+    }
+
+    async fn on_frame(&mut self, frame: &[u8]) -> Result<(), End> {
+        let now = Instant::now();
+        self.silent_since = now;
+        self.machine.handle(now.into_std(), Input::Frame(frame));
+        self.do_what_it_wants().await
+    }
+
+    async fn on_news(&mut self, news: News<M::Reply, M::Event>) -> Result<(), End> {
+        self.hand_over(news);
+        self.do_what_it_wants().await?;
+        for _ in 1..EVENTS_AT_A_TIME {
+            let Some(Some(news)) = self.engine.next().now_or_never() else { break };
+            self.hand_over(news);
+            self.do_what_it_wants().await?;
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, news: News<M::Reply, M::Event>) {
+        let now = Instant::now().into_std();
+        match news {
+            News::Answer(ticket, answer) => self.machine.handle(now, Input::Answer(ticket, answer)),
+            News::Event(event) => self.machine.handle(now, Input::Event(&event)),
+        }
+    }
+
+    async fn do_what_it_wants(&mut self) -> Result<(), End> {
+        while let Some(output) = self.machine.poll() {
+            match output {
+                Output::Send(frame) => {
+                    let text = Utf8Bytes::try_from(Bytes::from(frame)).expect("a machine writes JSON");
+                    self.write(Message::Text(text)).await?;
+                }
+                Output::Ask(ticket, ask) => self.ask(ticket, ask),
+                Output::WakeAt(moment) => self.wake_at = Some(moment.into()),
+                Output::Close => return Err(End::Told(CloseCode::Normal, "")),
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, ticket: parlor_doors::Ticket, ask: M::Ask) {
+        if let Some((ticket, answer)) = self.engine.ask(ticket, ask) {
+            self.machine.handle(Instant::now().into_std(), Input::Answer(ticket, answer));
+        }
+    }
+
+    /// Puts a frame on its way; it may wait for others to go with it.
+    async fn write(&mut self, message: Message) -> Result<(), End> {
+        match timeout(self.keepalive.write_timeout, self.socket.feed(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(End::Gone),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), End> {
+        match timeout(self.keepalive.write_timeout, self.socket.flush()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(End::Gone),
+        }
+    }
+
+    /// Says goodbye, and carries out what the peer asked for before.
+    async fn part(self: Box<Self>, end: End) {
+        let Self { machine, engine, socket, keepalive, .. } = *self;
+        if let End::Told(code, reason) = end {
+            say_goodbye(socket, CloseFrame { code, reason: reason.into() }, &keepalive).await;
+        } else {
+            drop(socket);
+        }
+        linger(machine, engine).await;
+    }
+}
+
+async fn say_goodbye(mut socket: Socket, goodbye: CloseFrame, keepalive: &Keepalive) {
+    let parting = async {
+        if socket.send(Message::Close(Some(goodbye))).await.is_ok() {
+            // Until the peer has said it too: a socket that is closed with something unread takes it back.
+            while let Some(Ok(_)) = socket.next().await {}
+            // What breaks the protocol has no end that could be found.
+            let mut rest = [0; REST_BYTES];
+            while socket.get_mut().read(&mut rest).await.is_ok_and(|count| count > 0) {}
+        }
+    };
+    let _ = timeout(PARTING_WAIT.min(keepalive.write_timeout), parting).await;
+}
+
+/// What a peer asked for is done although it does not hear of it.
+async fn linger<M, E>(mut machine: M, mut engine: E)
+where
+    M: Machine,
+    E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event>,
+{
+    let deadline = Instant::now() + LINGER_WAIT;
+    loop {
+        let now = Instant::now().into_std();
+        // What it wanted before the peer had gone is here too.
+        while let Some(output) = machine.poll() {
+            if let Output::Ask(ticket, ask) = output
+                && let Some((ticket, answer)) = engine.ask(ticket, ask)
+            {
+                machine.handle(now, Input::Answer(ticket, answer));
+            }
+        }
+        if !machine.is_at_work() {
+            break;
+        }
+        let Ok(Some(news)) = timeout_at(deadline, engine.next()).await else { break };
+        if let News::Answer(ticket, answer) = news {
+            machine.handle(now, Input::Answer(ticket, answer));
+        }
+    }
+    engine.begin_end();
+    engine.gone().await;
+}
+
+#[cfg(test)]
+mod tests;

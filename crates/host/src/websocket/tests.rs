@@ -1,0 +1,192 @@
+//! The driver with a machine of a few lines, an engine that echoes, and a real socket.
+
+use std::collections::VecDeque;
+
+use parlor_doors::Ticket;
+use parlor_vocab::Refusal;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio_tungstenite::tungstenite::protocol::Role;
+
+use super::*;
+
+/// Sends back what it hears, and asks what begins with a question mark.
+#[derive(Default)]
+struct Echo {
+    outbox: VecDeque<Output<Vec<u8>>>,
+    asked: u64,
+    answered: u64,
+}
+
+impl Machine for Echo {
+    type Ask = Vec<u8>;
+    type Reply = Vec<u8>;
+    type Event = Vec<u8>;
+
+    fn handle(&mut self, _now: std::time::Instant, input: Input<'_, Vec<u8>, Vec<u8>>) {
+        match input {
+            Input::Frame(frame) => {
+                self.outbox.push_back(Output::Send(frame.to_vec()));
+                if frame.starts_with(b"?") {
+                    // One frame waits to be written, and the next cannot wait too: it stands before the question.
+                    self.outbox.push_back(Output::Send(frame.to_vec()));
+                    self.asked += 1;
+                    self.outbox.push_back(Output::Ask(Ticket(self.asked), frame.to_vec()));
+                }
+            }
+            Input::Answer(_, answer) => {
+                self.answered += 1;
+                self.outbox.extend(answer.ok().map(Output::Send));
+            }
+            Input::Event(event) => self.outbox.push_back(Output::Send(event.clone())),
+            Input::Oversize { .. } | Input::Deadline => {}
+        }
+    }
+
+    fn poll(&mut self) -> Option<Output<Vec<u8>>> {
+        self.outbox.pop_front()
+    }
+
+    fn wants_frame(&self) -> bool {
+        true
+    }
+
+    fn is_at_work(&self) -> bool {
+        self.asked > self.answered
+    }
+
+    fn max_line_bytes(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// Answers what it is asked, and tells what the test tells.
+struct Desk {
+    answers: VecDeque<(Ticket, Vec<u8>)>,
+    asked: mpsc::Sender<Vec<u8>>,
+    events: mpsc::Receiver<Vec<u8>>,
+}
+
+impl Engine for Desk {
+    type Ask = Vec<u8>;
+    type Reply = Vec<u8>;
+    type Event = Vec<u8>;
+
+    fn ask(&mut self, ticket: Ticket, ask: Vec<u8>) -> Option<(Ticket, Result<Vec<u8>, Refusal>)> {
+        self.asked.try_send(ask.clone()).expect("the test listens");
+        self.answers.push_back((ticket, ask));
+        None
+    }
+
+    async fn next(&mut self) -> Option<News<Vec<u8>, Vec<u8>>> {
+        if let Some((ticket, answer)) = self.answers.pop_front() {
+            return Some(News::Answer(ticket, Ok(answer)));
+        }
+        match self.events.recv().await {
+            Some(event) => Some(News::Event(event)),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn begin_end(&mut self) {}
+
+    async fn gone(self) {}
+}
+
+/// A connection that is served, seen from the other side.
+struct Served {
+    client: Socket,
+    asked: mpsc::Receiver<Vec<u8>>,
+    /// Kept, since an engine that is gone tells nothing.
+    _events: mpsc::Sender<Vec<u8>>,
+    stop: Option<oneshot::Sender<Farewell>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const PATIENT: Keepalive = Keepalive {
+    ping_interval: Duration::from_secs(3600),
+    read_timeout: Duration::from_secs(3600),
+    write_timeout: Duration::from_secs(3600),
+};
+
+/// A connection to which something is to be told from the start.
+async fn served(keepalive: Keepalive, first: &[Vec<u8>]) -> Served {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+    let client = WebSocketStream::from_raw_socket(client.unwrap(), Role::Client, None).await;
+    let server = WebSocketStream::from_raw_socket(accepted.unwrap().0, Role::Server, None).await;
+    let (asks, asked) = mpsc::channel(16);
+    let (events, told) = mpsc::channel(16);
+    for event in first {
+        events.try_send(event.clone()).unwrap();
+    }
+    let (stop, stopped) = oneshot::channel();
+    let desk = Desk { answers: VecDeque::new(), asked: asks, events: told };
+    let task = tokio::spawn(async move {
+        let stop = async { stopped.await.unwrap_or(Farewell::GoingAway) };
+        serve_socket(Echo::default(), desk, server, &keepalive, stop).await;
+    });
+    Served { client, asked, _events: events, stop: Some(stop), task }
+}
+
+/// More than sockets hold, and a frame all the same.
+fn large() -> Vec<u8> {
+    vec![b'x'; 15 << 20]
+}
+
+#[tokio::test]
+async fn a_peer_that_is_replaced_while_it_does_not_read_is_not_waited_for() {
+    let mut served = served(PATIENT, &[large()]).await;
+    // It is being written once there is something to read.
+    served.client.get_ref().readable().await.unwrap();
+    served.stop.take().unwrap().send(Farewell::Replaced).unwrap();
+    // Although a frame may take an hour.
+    timeout(PATIENCE, served.task).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn what_was_asked_is_done_although_the_frame_before_it_could_not_be_written() {
+    let keepalive = Keepalive { write_timeout: Duration::from_millis(10), ..PATIENT };
+    let mut served = served(keepalive, &[]).await;
+    let mut question = large();
+    question[0] = b'?';
+    let text = String::from_utf8(question.clone()).unwrap();
+    served.client.send(Message::text(text)).await.unwrap();
+    let asked = timeout(PATIENCE, served.asked.recv()).await.unwrap();
+    assert!(asked == Some(question), "it was not asked");
+    served.task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_peer_that_spoke_while_something_was_written_to_it_was_not_silent() {
+    let read_timeout = Duration::from_secs(1);
+    let speak = async || {
+        let mut served = served(Keepalive { read_timeout, ..PATIENT }, &[large()]).await;
+        served.client.get_ref().readable().await.unwrap();
+        served.client.send(Message::text("here I am")).await.unwrap();
+        // When it is read, the silence has lasted too long, but for what was said.
+        tokio::time::sleep(read_timeout + read_timeout / 4).await;
+        let mut heard = Vec::new();
+        while let Some(Ok(message)) = served.client.next().await {
+            heard.push(message.into_text().unwrap().len());
+        }
+        assert_eq!(heard, [large().len(), "here I am".len()]);
+    };
+    // Whether the message or the silence is looked at first is chance.
+    tokio::join!(speak(), speak(), speak(), speak(), speak(), speak());
+}
+
+#[tokio::test]
+async fn what_is_broken_is_told_although_more_of_it_comes() {
+    let mut served = served(PATIENT, &[]).await;
+    // A frame of a reserved kind, and far more than the server has read when it says goodbye.
+    served.client.get_mut().write_all(b"\x83\x80\0\0\0\0").await.unwrap();
+    served.client.get_mut().write_all(&large()).await.unwrap();
+    let Some(Ok(Message::Close(Some(goodbye)))) = served.client.next().await else { panic!("no goodbye") };
+    assert_eq!(goodbye.code, CloseCode::Protocol);
+}

@@ -1,0 +1,151 @@
+//! Health, the endpoints of a console, the page, and the description of all of it.
+
+use parlor_host::web::{DEFAULT_SESSIONS, MAX_SESSIONS, ROUTES};
+use serde_json::{Value, json};
+
+use crate::support::{Server, bearer};
+
+#[tokio::test]
+async fn health_and_readiness_have_the_shapes_that_are_known() {
+    let server = Server::start().await;
+    let health = server.ask("GET /health").await.json();
+    assert_eq!((&health["status"], &health["pid"]), (&"ok".into(), &std::process::id().into()));
+    assert!(health["uptime"].as_str().unwrap().ends_with('s'));
+    assert_eq!(server.ask("GET /ready").await.json()["status"], "ready");
+    server.ask("GET /healthz").await.assert_text(200, "ok");
+    server.ask("GET /readyz").await.assert_text(200, "ready");
+}
+
+#[tokio::test]
+async fn a_console_learns_what_it_asks_for() {
+    let server = Server::start().await;
+    let status = server.ask("GET /api/gateway/status").await.json();
+    assert_eq!(status["gateway_status"], "running");
+    assert_eq!(
+        (&status["gateway_start_allowed"], &status["gateway_restart_required"]),
+        (&true.into(), &false.into())
+    );
+    let models = server.ask("GET /api/models").await.json();
+    assert_eq!((&models["total"], &models["default_model"]), (&2.into(), &"local".into()));
+    assert_eq!(
+        models["models"][0],
+        json!({"index": 0, "model_name": "local", "model": "parlor/local", "api_key": "", "configured": true, "is_default": true})
+    );
+    let catalog = server.ask("GET /api/channels/catalog").await.json();
+    assert_eq!(catalog, json!({"channels": [{"name": "supr", "config_key": "supr"}]}));
+    let config = server.ask("GET /api/config").await;
+    assert!(!config.body.contains(crate::support::TOKEN), "{}", config.body);
+    assert_eq!(config.json()["channels"]["supr"]["max_connections"], 100);
+}
+
+#[tokio::test]
+async fn sessions_are_listed_read_and_deleted() {
+    let server = Server::start().await;
+    let ids = |list: Value| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|line| line["id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(server.ask("GET /api/sessions").await.json()), ["c", "b", "a/b"]);
+    assert_eq!(ids(server.ask("GET /api/sessions?offset=1&limit=1").await.json()), ["b"]);
+    assert!(ids(server.ask("GET /api/sessions?limit=0").await.json()).is_empty());
+    assert_eq!(server.ask("GET /api/sessions?offset=-1").await.status, 400);
+    // As many as were asked for from here are said to have been asked for.
+    let asked = async |limit: &str| {
+        server.ask(&format!("GET /api/sessions?offset=1000{limit}")).await.json()[0]["message_count"].clone()
+    };
+    assert_eq!(asked("").await, DEFAULT_SESSIONS);
+    assert_eq!(asked("&limit=100").await, MAX_SESSIONS);
+    assert_eq!(asked("&limit=101").await, MAX_SESSIONS);
+    let list = server.ask("GET /api/sessions?limit=1").await.json();
+    for member in ["id", "title", "preview", "message_count", "created", "updated"] {
+        assert!(!list[0][member].is_null(), "{member}");
+    }
+    let session = server.ask("GET /api/sessions/a%2Fb").await.json();
+    assert_eq!((&session["id"], &session["summary"]), (&"a/b".into(), &"".into()));
+    assert_eq!(session["messages"], json!([{"role": "user", "content": "hi"}]));
+    server.ask("GET /api/sessions/x").await.assert_text(404, "session not found");
+    server.ask("GET /api/sessions/broken").await.assert_text(500, "the disk is gone");
+    let delete = |id: &str| format!("DELETE /api/sessions/{id}");
+    assert_eq!(server.ask(&delete("c")).await.status, 204);
+    server.ask(&delete("b")).await.assert_text(409, "a run is active");
+    server.ask(&delete("x")).await.assert_text(404, "session not found");
+}
+
+#[tokio::test]
+async fn the_page_is_at_every_place_that_is_not_something_else() {
+    let server = Server::start().await;
+    for path in ["/", "/chat", "/chat/one"] {
+        let answer = server.ask(&format!("GET {path}")).await;
+        assert_eq!(
+            (answer.status, answer.header("content-type")),
+            (200, Some("text/html; charset=utf-8")),
+            "{path}"
+        );
+        // The policy forbids what stands in the page itself.
+        assert!(
+            !answer.body.contains("<script>")
+                && !answer.body.contains(" style=")
+                && !answer.body.contains(" onclick=")
+        );
+        for file in ["/page.js", "/page.css"] {
+            assert!(answer.body.contains(file), "{file}");
+        }
+    }
+    assert_eq!(
+        server.ask("GET /page.js").await.header("content-type"),
+        Some("text/javascript; charset=utf-8")
+    );
+    assert_eq!(server.ask("GET /page.css").await.header("content-type"), Some("text/css; charset=utf-8"));
+    for request in ["GET /favicon.ico", "GET /chat/x.map", "POST /chat", "GET /api", "GET /apix/y.js"] {
+        assert_eq!(server.ask(request).await.status, 404, "{request}");
+    }
+    let head = server.ask("HEAD /\nConnection: close").await;
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+}
+
+#[tokio::test]
+async fn the_description_names_every_route_and_no_other() {
+    let server = Server::start().await;
+    let described = server.ask("GET /api/openapi.json").await;
+    let described: Value = serde_json::from_str(&described.body).unwrap();
+    assert!(described["openapi"].as_str().unwrap().starts_with("3.1"));
+    let mut routes: Vec<(String, String)> = Vec::new();
+    for (path, methods) in described["paths"].as_object().unwrap() {
+        for (method, about) in methods.as_object().unwrap() {
+            assert!(about["summary"].is_string() && about["responses"].is_object(), "{method} {path}");
+            routes.push((method.to_uppercase(), path.clone()));
+        }
+    }
+    let mut known: Vec<_> =
+        ROUTES.iter().map(|(method, path)| ((*method).to_owned(), (*path).to_owned())).collect();
+    routes.sort();
+    known.sort();
+    assert_eq!(routes, known);
+    for (method, path) in known {
+        let path = path.replace("{id}", "c");
+        let answer = server.ask(&format!("{method} {path}\nContent-Length: 0\n{}", bearer())).await;
+        assert!(
+            answer.status != 404 || answer.body.contains("session not found"),
+            "{method} {path}: {answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_counted_can_be_scraped() {
+    let server = Server::start().await;
+    let mut client = server.connect("").await;
+    crate::support::text(&mut client).await;
+    server.shake("/supr/ws", "").await.assert_text(401, "unauthorized");
+    server.metrics.runs_started.inc();
+    let answer = server.ask("GET /metrics").await;
+    assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    for line in [
+        "parlor_connections 1",
+        "parlor_handshakes_total 1",
+        "parlor_handshakes_refused_total{reason=\"unauthorized\"} 1",
+        "parlor_runs_started_total 1",
+        "# TYPE parlor_log_append_seconds histogram",
+    ] {
+        assert!(answer.body.lines().any(|shown| shown == line), "{line} is not in\n{}", answer.body);
+    }
+}

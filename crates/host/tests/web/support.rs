@@ -1,0 +1,305 @@
+//! A server to talk to, and a client that says exactly what it is told to.
+#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use futures_util::{SinkExt, StreamExt};
+use parlor_host::web::{
+    AgentLine, Archive, ArchiveFlaw, Arrival, Configured, Metrics, Reception, SaidMessage, SessionLine,
+    SessionText, Stop, Token, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
+};
+use parlor_host::{Farewell, Socket};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{WebSocketStream, client_async};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) type Client = WebSocketStream<TcpStream>;
+
+/// The token of servers that have one in their settings.
+pub(crate) const TOKEN: &str = "good-token-of-22-characters";
+/// The key of the handshakes that are written by hand.
+pub(crate) const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) tokens: Arc<TokenStore>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) task: JoinHandle<std::io::Result<()>>,
+    pub(crate) folder: tempfile::TempDir,
+}
+
+/// What a test may want otherwise.
+pub(crate) struct Wanted {
+    pub(crate) settings: WebSettings,
+    pub(crate) configured: Configured,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(crate) async fn with(change: impl FnOnce(&mut Wanted)) -> Self {
+        let agents = vec![
+            AgentLine { id: "local".to_owned(), name: "Local".to_owned(), is_default: true },
+            AgentLine { id: "demo".to_owned(), name: "Demo".to_owned(), is_default: false },
+        ];
+        let settings = WebSettings {
+            is_enabled: true,
+            allow_token_query: false,
+            max_connections: 100,
+            allow_hosts: Vec::new(),
+            agents,
+            limits: WebLimits::default(),
+        };
+        let configured = Configured { token: Some(Token::parse(TOKEN).unwrap()), allow_origins: Vec::new() };
+        let mut wanted = Wanted { settings, configured };
+        change(&mut wanted);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("supr.json");
+        let tokens = Arc::new(TokenStore::open(file, wanted.configured, system_chance()).unwrap());
+        let metrics = Arc::new(Metrics::default());
+        let web = Web {
+            settings: wanted.settings,
+            tokens: Arc::clone(&tokens),
+            reception: Arc::new(Echo),
+            archive: Arc::new(Shelf),
+            metrics: Arc::clone(&metrics),
+            chance: counting(),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(serve_web(listener, web, stop.clone()));
+        Self { address, tokens, metrics, stop, task, folder }
+    }
+
+    /// Sends a request as it is written, with `Host` where it says none, and reads the answer.
+    pub(crate) async fn ask(&self, request: &str) -> Answer {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        self.ask_on(stream, request).await
+    }
+
+    pub(crate) async fn ask_on(&self, mut stream: TcpStream, request: &str) -> Answer {
+        let (line, headers) = request.split_once('\n').unwrap_or((request, ""));
+        let mut text = format!("{line} HTTP/1.1\r\n");
+        if !headers.lines().any(|header| header.to_ascii_lowercase().starts_with("host:")) {
+            text.push_str(&format!("Host: {}\r\n", self.address));
+        }
+        for header in headers.lines() {
+            text.push_str(&format!("{header}\r\n"));
+        }
+        text.push_str("\r\n");
+        stream.write_all(text.as_bytes()).await.unwrap();
+        Answer::read(&mut stream).await
+    }
+
+    /// A handshake whose headers can be chosen.
+    pub(crate) async fn shake(&self, path: &str, headers: &str) -> Answer {
+        self.ask(&handshake(path, headers)).await
+    }
+
+    /// A socket of that query, by the header.
+    pub(crate) async fn connect(&self, query: &str) -> Client {
+        self.try_connect(query).await.unwrap()
+    }
+
+    pub(crate) async fn try_connect(&self, query: &str) -> Result<Client, Error> {
+        self.connect_with(query, &[]).await
+    }
+
+    pub(crate) async fn connect_with(
+        &self,
+        query: &str,
+        headers: &[(&'static str, &str)],
+    ) -> Result<Client, Error> {
+        let token = self.tokens.now().token.reveal().to_owned();
+        let mut request = format!("ws://{}/supr/ws?{query}", self.address).into_client_request()?;
+        request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        Ok(client_async(request, stream).await?.0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// A right handshake, but for `headers`, which come last.
+pub(crate) fn handshake(path: &str, headers: &str) -> String {
+    let upgrade = format!(
+        "Connection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: {KEY}"
+    );
+    format!("GET {path}\n{upgrade}\n{headers}").trim_end().to_owned()
+}
+
+/// The header that lets one in.
+pub(crate) fn bearer() -> String {
+    format!("Authorization: Bearer {TOKEN}")
+}
+
+/// What a server answered.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// Reads until the answer is complete, or the connection is over, which is status 0.
+    pub(crate) async fn read(stream: &mut TcpStream) -> Self {
+        let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+        loop {
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            if let Some(answer) = Self::parse(&text, false) {
+                return answer;
+            }
+            match stream.read(&mut buffer).await {
+                Ok(count @ 1..) => bytes.extend_from_slice(buffer.get(..count).unwrap()),
+                Ok(_) | Err(_) => {
+                    let nothing = Self { status: 0, headers: Vec::new(), body: String::new() };
+                    return Self::parse(&text, true).unwrap_or(nothing);
+                }
+            }
+        }
+    }
+
+    fn parse(text: &str, is_over: bool) -> Option<Self> {
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        let mut lines = head.lines();
+        let status: u16 = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+        let headers: Vec<(String, String)> = lines
+            .filter_map(|line| line.split_once(": "))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
+            .collect();
+        let answer = Self { status, headers, body: body.to_owned() };
+        let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
+        (is_over || body.len() >= length).then_some(answer)
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
+        assert!(self.body.ends_with('\n'), "{self:?}");
+        serde_json::from_str(&self.body).unwrap()
+    }
+
+    /// A plain text of that status.
+    pub(crate) fn assert_text(&self, status: u16, text: &str) {
+        assert_eq!((self.status, self.body.as_str()), (status, format!("{text}\n").as_str()));
+        assert_eq!(self.header("content-type"), Some("text/plain; charset=utf-8"));
+    }
+}
+
+/// The next text on a socket.
+pub(crate) async fn text(client: &mut Client) -> String {
+    client.next().await.unwrap().unwrap().into_text().unwrap().to_string()
+}
+
+/// How a socket is closed.
+pub(crate) async fn close(client: &mut Client) -> Option<(u16, String)> {
+    loop {
+        match client.next().await {
+            Some(Ok(Message::Close(frame))) => {
+                return frame.map(|frame| (frame.code.into(), frame.reason.to_string()));
+            }
+            Some(Ok(_)) => {}
+            Some(Err(_)) | None => return None,
+        }
+    }
+}
+
+/// Tells a client who it is, and then says back what it says.
+struct Echo;
+
+#[async_trait]
+impl Reception for Echo {
+    async fn receive(&self, arrival: Arrival, mut socket: Socket, stop: Stop) {
+        let Arrival { session, is_chosen, after, watch, streams, traceparent } = arrival;
+        let trace = traceparent.map(|parent| parent.trace_id().to_owned());
+        let hello = serde_json::json!({
+            "session": session, "chosen": is_chosen, "after": after, "watch": watch, "streams": streams, "trace": trace,
+        });
+        if socket.send(Message::text(hello.to_string())).await.is_err() {
+            return;
+        }
+        let echo = async {
+            while let Some(Ok(message)) = socket.next().await {
+                if message.is_text() && socket.send(message).await.is_err() {
+                    return;
+                }
+            }
+        };
+        let farewell = tokio::select! {
+            () = echo => return,
+            farewell = stop.asked() => farewell,
+        };
+        let (code, reason) = match farewell {
+            Farewell::Replaced => (4001, "replaced"),
+            Farewell::GoingAway => (1001, "going away"),
+        };
+        let _ = socket.close(Some(CloseFrame { code: code.into(), reason: reason.into() })).await;
+        while let Some(Ok(_)) = socket.next().await {}
+    }
+}
+
+/// Three sessions.
+struct Shelf;
+
+fn line(id: &str) -> SessionLine {
+    let [title, preview, time] = [id, "how it began", "2026-01-02T03:04:05.006Z"].map(str::to_owned);
+    SessionLine { id: id.to_owned(), title, preview, message_count: 2, created: time.clone(), updated: time }
+}
+
+#[async_trait]
+impl Archive for Shelf {
+    async fn list(&self, offset: usize, limit: usize) -> Result<Vec<SessionLine>, ArchiveFlaw> {
+        if offset == 1000 {
+            return Ok(vec![SessionLine { message_count: limit as u64, ..line("asked") }]);
+        }
+        Ok(["c", "b", "a/b"].iter().skip(offset).take(limit).map(|id| line(id)).collect())
+    }
+
+    async fn read(&self, id: &str) -> Result<SessionText, ArchiveFlaw> {
+        match id {
+            "a/b" => {
+                let SessionLine { id, created, updated, .. } = line(id);
+                let messages = vec![SaidMessage { role: "user", content: "hi".to_owned() }];
+                Ok(SessionText { id, messages, summary: String::new(), created, updated })
+            }
+            "broken" => Err(ArchiveFlaw::Trouble("the disk is gone".to_owned())),
+            _ => Err(ArchiveFlaw::Unknown),
+        }
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), ArchiveFlaw> {
+        match id {
+            "c" => Ok(()),
+            "b" => Err(ArchiveFlaw::Busy("a run is active".to_owned())),
+            _ => Err(ArchiveFlaw::Unknown),
+        }
+    }
+}
+
+fn counting() -> parlor_host::web::Chance {
+    let count = AtomicU64::new(1);
+    Arc::new(move || u128::from(count.fetch_add(1, Ordering::Relaxed)).to_be_bytes())
+}

@@ -1,0 +1,198 @@
+//! The sessions of the house, as the web side shows them.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parlor_engine::House;
+use parlor_host::web::{Archive, ArchiveFlaw, SaidMessage, SessionLine, SessionText};
+use parlor_log::{MAX_PAGE, PageRequest, SessionRecord};
+use parlor_vocab::{
+    Message, Passage, Refusal, Role, RunEnding, RunEvent, Seen, Seq, SessionEvent, SessionId,
+};
+
+/// How many characters of a title and of a preview are shown.
+const SHOWN_CHARS: usize = 60;
+
+/// Among so many events, the first ones of a session, it is looked for what was said first.
+const LOOKED_AT: usize = 64;
+
+/// The sessions of a house.
+pub(super) struct Sessions(pub(super) Arc<House>);
+
+#[async_trait]
+impl Archive for Sessions {
+    async fn list(&self, offset: usize, limit: usize) -> Result<Vec<SessionLine>, ArchiveFlaw> {
+        let mut lines = Vec::new();
+        let (mut skip, mut after) = (offset, None);
+        while lines.len() < limit {
+            let wanted = skip.saturating_add(limit - lines.len()).min(MAX_PAGE);
+            let page = self.0.list(PageRequest { after, limit: wanted }).await.map_err(flaw)?;
+            let skipped = skip.min(page.records.len());
+            skip -= skipped;
+            for record in page.records.iter().skip(skipped) {
+                lines.push(self.line(record).await);
+            }
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        Ok(lines)
+    }
+
+    async fn read(&self, id: &str) -> Result<SessionText, ArchiveFlaw> {
+        let id = SessionId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
+        let record = self.0.record(&id).await.map_err(flaw)?;
+        let session = self.0.read(&id).await.map_err(flaw)?;
+        Ok(SessionText {
+            id: id.as_str().to_owned(),
+            messages: session.history().iter().filter_map(said).collect(),
+            summary: String::new(),
+            created: record.created.rfc3339(),
+            updated: record.updated.rfc3339(),
+        })
+    }
+
+    async fn delete(&self, id: &str) -> Result<(), ArchiveFlaw> {
+        let id = SessionId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
+        self.0.delete(&id).await.map_err(flaw)
+    }
+
+    async fn is_ready(&self) -> bool {
+        self.0.list(PageRequest::first(1)).await.is_ok()
+    }
+}
+
+impl Sessions {
+    async fn line(&self, record: &SessionRecord) -> SessionLine {
+        // What cannot be read is listed all the same, so that it can be deleted.
+        let first = if record.messages > 0 { self.first_words(&record.id).await } else { None };
+        let preview = cut(&first.unwrap_or_default());
+        SessionLine {
+            id: record.id.as_str().to_owned(),
+            title: record.title.as_deref().map_or_else(|| preview.clone(), cut),
+            preview,
+            message_count: record.messages,
+            created: record.created.rfc3339(),
+            updated: record.updated.rfc3339(),
+        }
+    }
+
+    /// What somebody said first, without reading the whole session.
+    async fn first_words(&self, id: &SessionId) -> Option<String> {
+        let mut watcher = self.0.watch(id, Seq::START).await;
+        for _ in 0..LOOKED_AT {
+            let Seen::Entry(entry) = watcher.look().await.ok()?? else { continue };
+            if let SessionEvent::Run { event: RunEvent::Started { input, .. }, .. } = &entry.event {
+                return Some(input.text.clone());
+            }
+            if let SessionEvent::MessageAdded(Message { role: Role::User, text, .. }) = &entry.event {
+                return Some(text.clone());
+            }
+        }
+        None
+    }
+}
+
+/// What was said: messages, and the last words of what was stopped. What parlor itself said is left out.
+fn said(passage: &Passage) -> Option<SaidMessage> {
+    let (role, content) = match passage {
+        Passage::Message(Message { role: Role::User, text, .. }) => ("user", text),
+        Passage::Message(Message { role: Role::Assistant, text, .. }) => ("assistant", text),
+        Passage::BrokenOff(RunEnding::Stopped { reason, .. }) => ("assistant", reason),
+        Passage::Message(Message { role: Role::System, .. })
+        | Passage::ToolUse(_)
+        | Passage::BrokenOff(RunEnding::Completed { .. } | RunEnding::Failed(_)) => return None,
+    };
+    Some(SaidMessage { role, content: content.clone() })
+}
+
+fn cut(text: &str) -> String {
+    let text = text.trim();
+    if text.chars().count() <= SHOWN_CHARS {
+        return text.to_owned();
+    }
+    text.chars().take(SHOWN_CHARS).chain("...".chars()).collect()
+}
+
+fn flaw(refusal: Refusal) -> ArchiveFlaw {
+    if matches!(refusal, Refusal::UnknownSession(_)) {
+        return ArchiveFlaw::Unknown;
+    }
+    if matches!(refusal, Refusal::Busy { .. } | Refusal::SessionHeld { .. } | Refusal::QueueFull { .. }) {
+        return ArchiveFlaw::Busy(refusal.to_string());
+    }
+    ArchiveFlaw::Trouble(refusal.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use parlor_vocab::{Birth, Choice, Input, SessionCommand, WhenBusy};
+
+    use super::*;
+    use crate::environment::Environment;
+    use crate::home::Home;
+
+    #[test]
+    fn long_texts_are_cut_by_characters() {
+        assert_eq!(cut(" short "), "short");
+        assert_eq!(cut(&"é".repeat(SHOWN_CHARS)), "é".repeat(SHOWN_CHARS));
+        assert_eq!(cut(&"é".repeat(SHOWN_CHARS + 1)), format!("{}...", "é".repeat(SHOWN_CHARS)));
+    }
+
+    /// Says something in a session of that name and waits for the answer.
+    async fn talk(house: &House, name: &str, text: &str) {
+        let id = SessionId::parse(name).unwrap();
+        let birth = Birth {
+            title: None,
+            door: "supr".to_owned(),
+            folder: "/".into(),
+            choice: Choice::default(),
+            system: None,
+            forked_from: None,
+        };
+        house.create(Some(id.clone()), birth).await.unwrap();
+        let input = Input { text: text.to_owned(), ..Input::default() };
+        house.ask(&id, SessionCommand::Send { input, when_busy: WhenBusy::Refuse }).await.unwrap();
+        let mut watcher = house.watch(&id, Seq::START).await;
+        loop {
+            if let Seen::Entry(entry) = watcher.next().await.unwrap()
+                && let SessionEvent::Run { event: RunEvent::Ended { .. }, .. } = &entry.event
+            {
+                return;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn sessions_are_listed_told_and_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = Environment::read();
+        let home = Home::at(&environment, folder.path().to_owned()).unwrap();
+        let house = Arc::new(home.house(&environment).unwrap());
+        for (name, text) in [("first", "/say one"), ("second", "/say two"), ("third", "/say three")] {
+            talk(&house, name, text).await;
+        }
+        let sessions = Sessions(Arc::clone(&house));
+        let ids = async |offset, limit| {
+            let lines = sessions.list(offset, limit).await.unwrap();
+            lines.into_iter().map(|line| line.id).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(0, 10).await, ["third", "second", "first"]);
+        assert_eq!(ids(1, 1).await, ["second"]);
+        assert!(ids(3, 10).await.is_empty() && ids(0, 0).await.is_empty());
+        let line = sessions.list(2, 1).await.unwrap().remove(0);
+        assert_eq!(
+            (line.title.as_str(), line.preview.as_str(), line.message_count),
+            ("/say one", "/say one", 2)
+        );
+        let said = sessions.read("first").await.unwrap();
+        let said: Vec<_> = said.messages.iter().map(|said| (said.role, said.content.as_str())).collect();
+        assert_eq!(said, [("user", "/say one"), ("assistant", "one")]);
+        sessions.delete("first").await.unwrap();
+        assert_eq!(sessions.read("first").await, Err(ArchiveFlaw::Unknown));
+        assert_eq!(sessions.delete("first").await, Err(ArchiveFlaw::Unknown));
+        assert!(sessions.is_ready().await);
+        house.close().await;
+    }
+}

@@ -1,0 +1,181 @@
+//! The web side: HTTP, the WebSocket of the supr door, and what stands behind them.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use parlor_engine::House;
+use parlor_host::web::{
+    AgentLine, Metrics, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
+};
+use parlor_host::{Fetcher, listen};
+use parlor_log::SystemClock;
+use parlor_vocab::Clock;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::address;
+use super::archive::Sessions;
+use super::measured::Measured;
+use super::supr::SuprReception;
+use crate::environment::{Environment, SuprVariables};
+use crate::home::Home;
+use crate::settings::Config;
+use crate::settings::supr::SuprConfig;
+use crate::token;
+
+/// Where it listens if nobody says where.
+const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 18_790);
+
+/// Descriptors for everything but sockets: files, processes, the log, other doors.
+const OTHER_DESCRIPTORS: u64 = 1024;
+
+/// How the web side is to be opened.
+pub(super) struct Plan {
+    listen: SocketAddr,
+    config: SuprConfig,
+}
+
+/// Puts flags, variables and settings together: the first one that says something counts.
+pub(super) fn plan(
+    flag: Option<&str>,
+    config: &SuprConfig,
+    variables: &SuprVariables,
+) -> anyhow::Result<Plan> {
+    let config = config.with(variables)?;
+    let set = config.listen.as_deref().map_or(Ok(DEFAULT), address::parse)?;
+    let listen = match flag {
+        Some(flag) => address::parse(flag)?,
+        None => address::join(variables.host.as_deref(), variables.port.as_deref(), set)?,
+    };
+    Ok(Plan { listen, config })
+}
+
+/// The web side, open, and the house behind it.
+pub(super) struct Door {
+    listener: TcpListener,
+    address: SocketAddr,
+    tokens: Arc<TokenStore>,
+    house: Arc<House>,
+    metrics: Arc<Metrics>,
+    settings: WebSettings,
+    reception: SuprReception,
+}
+
+/// Opens it. Nobody is served yet.
+pub(super) async fn open(plan: Plan, home: &Home, environment: &Environment) -> anyhow::Result<Door> {
+    let Plan { listen, config } = plan;
+    let tokens = Arc::new(token::store(home.path(), &config)?);
+    address::check_token(listen, &tokens.now().token)?;
+    let listener = bind(listen).await?;
+    let address = listener.local_addr()?;
+    let metrics = Arc::new(Metrics::default());
+    metrics.started.set(SystemClock.now().0 as f64 / 1000.0);
+    let measured = Arc::clone(&metrics);
+    let house = home.house_over(environment, move |log| Arc::new(Measured::new(log, measured)))?;
+    raise_descriptor_limit(config.max_connections as u64);
+    let keepalive = &config.keepalive;
+    if keepalive.read_timeout <= keepalive.ping_interval {
+        tracing::warn!(
+            "read_timeout is not longer than ping_interval in [channels.supr]: idle clients will be lost before \
+             they are pinged"
+        );
+    }
+    let fetch = Arc::new(Fetcher::new(config.allow_private_urls));
+    let house = Arc::new(house.with_fetch(fetch));
+    let reception = SuprReception::new(&config, &house, &metrics)?;
+    let settings = settings(config, home.config());
+    Ok(Door { listener, address, tokens, house, metrics, settings, reception })
+}
+
+async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    match listen(address).await {
+        Ok(listener) => Ok(listener),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
+            "{address} is in use: is another parlor or gateway running? Choose another port with --listen ADDR, or \
+             leave HTTP out with --no-http"
+        ),
+        Err(error) => Err(error).with_context(|| format!("cannot listen at {address} (--listen)")),
+    }
+}
+
+fn settings(config: SuprConfig, all: &Config) -> WebSettings {
+    let agents = all.agents.iter().map(|(id, agent)| AgentLine {
+        id: id.clone(),
+        name: agent.name.clone(),
+        is_default: *id == all.default_agent,
+    });
+    WebSettings {
+        is_enabled: config.is_enabled,
+        allow_token_query: config.allow_token_query,
+        max_connections: config.max_connections,
+        allow_hosts: config.allow_hosts,
+        agents: agents.collect(),
+        limits: WebLimits::default(),
+    }
+}
+
+/// Each socket is a descriptor, and systems give out few of them unless they are asked.
+fn raise_descriptor_limit(sockets: u64) {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = sockets.saturating_add(OTHER_DESCRIPTORS).min(limit.maximum.unwrap_or(u64::MAX));
+    if limit.current.is_some_and(|current| current < wanted) {
+        // Without it, connections beyond the limit wait to be accepted.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
+    }
+}
+
+impl Door {
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The token that holds now.
+    pub(super) fn token(&self) -> String {
+        self.tokens.now().token.reveal().to_owned()
+    }
+
+    /// Serves whoever comes until `stop` is cancelled, then closes everything.
+    pub(super) async fn serve(self, stop: CancellationToken) {
+        let Self { listener, tokens, house, metrics, settings, reception, .. } = self;
+        let web = Web {
+            settings,
+            tokens,
+            reception: Arc::new(reception),
+            archive: Arc::new(Sessions(Arc::clone(&house))),
+            metrics,
+            chance: system_chance(),
+        };
+        if let Err(error) = serve_web(listener, web, stop).await {
+            tracing::error!(%error, "the web side has ended");
+        }
+        if tokio::time::timeout(crate::CLOSE_WAIT, house.close()).await.is_err() {
+            tracing::warn!(
+                "not all that happened could be recorded; it is put right when the session is used again"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan_of(flag: Option<&str>, set: Option<&str>, host: Option<&str>, port: Option<&str>) -> String {
+        let config = SuprConfig { listen: set.map(str::to_owned), ..SuprConfig::default() };
+        let [host, port] = [host, port].map(|text| text.map(str::to_owned));
+        let variables = SuprVariables { host, port, ..SuprVariables::default() };
+        plan(flag, &config, &variables).unwrap().listen.to_string()
+    }
+
+    #[test]
+    fn flags_go_before_variables_and_these_before_settings() {
+        assert_eq!(plan_of(None, None, None, None), "127.0.0.1:18790");
+        assert_eq!(plan_of(None, Some("127.0.0.1:7"), None, None), "127.0.0.1:7");
+        assert_eq!(plan_of(None, Some("127.0.0.1:7"), Some("::1"), None), "[::1]:7");
+        assert_eq!(plan_of(None, None, Some("0.0.0.0"), Some("8")), "0.0.0.0:8");
+        assert_eq!(plan_of(Some(":0"), Some("127.0.0.1:7"), Some("::1"), Some("8")), "127.0.0.1:0");
+    }
+}

@@ -74,9 +74,7 @@ fn means(
         tools,
         clock: Arc::new(SystemClock),
         // Only seconds matter here: they keep the names of sessions apart.
-        spell: |at: Timestamp| {
-            format!("2026-03-14T09:{:02}:{:02}.000Z", at.0 / 60_000 % 60, at.0 / 1000 % 60)
-        },
+        spell: |at: Timestamp| format!("2026-03-14T09:{:02}:{:02}.000", at.0 / 60_000 % 60, at.0 / 1000 % 60),
     })
 }
 
@@ -89,7 +87,7 @@ impl Connection {
         let task = if args.iter().any(|arg| arg == "repl") {
             tokio::spawn(serve(ReplMachine::new(token), bench, incoming, outgoing, never))
         } else {
-            let machine = BridgeMachine::new(token, Instant::now().into_std());
+            let machine = BridgeMachine::new(token, "memory".into(), Instant::now().into_std());
             tokio::spawn(serve(machine, bench, incoming, outgoing, never))
         };
         Self { input: Some(input), outlet, frames: Lines::new(usize::MAX), task }

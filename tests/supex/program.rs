@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::process::{Command, Output};
 
-use crate::server::{Server, command, hello};
+use crate::server::{Client, Server, command, hello};
 
 /// Runs a server that is to refuse, and gives back what it said.
 fn refused(prepare: impl FnOnce(&mut Command)) -> String {
@@ -60,7 +60,7 @@ fn variables_say_where_to_listen_and_flags_go_before() {
     let port = free();
     let home = tempfile::tempdir().unwrap();
     let mut plain = Command::new(crate::server::PARLOR);
-    plain.arg("serve").env("PARLOR_HOME", home.path()).env("SUPEX_PORT", port.to_string());
+    plain.args(["serve", "--no-http"]).env("PARLOR_HOME", home.path()).env("SUPEX_PORT", port.to_string());
     plain.env("SUPEX_REPL_DISABLED", "1").env_remove("SUPEX_AUTH_TOKEN").stderr(std::process::Stdio::piped());
     let mut server = Server::spawn(plain, home.path()).unwrap();
     assert_eq!(server.supex.port(), port);
@@ -78,7 +78,8 @@ fn variables_say_where_to_listen_and_flags_go_before() {
 fn without_doors_there_is_nothing_to_serve() {
     let home = tempfile::tempdir().unwrap();
     let mut command = Command::new(crate::server::PARLOR);
-    let output = command.args(["serve", "--no-supex"]).env("PARLOR_HOME", home.path()).output().unwrap();
+    let output =
+        command.args(["serve", "--no-supex", "--no-http"]).env("PARLOR_HOME", home.path()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("no door is to be opened"), "{said}");
 }
@@ -102,6 +103,17 @@ fn traffic_is_shown_on_request_without_the_token() {
 }
 
 #[test]
+fn traffic_that_nobody_looks_at_costs_nothing() {
+    let mut server = Server::with(|command, _| {
+        command.env("SUPEX_VERBOSE", "1");
+    });
+    server.close_stderr();
+    let mut client = server.greeted(1);
+    assert_eq!(client.ask(r#"{"method":"ping","id":1}"#)["result"]["status"], "ok");
+    assert!(server.end().success());
+}
+
+#[test]
 fn a_call_that_runs_at_the_end_is_answered() {
     let mut server = Server::start();
     let mut client = server.greeted(1);
@@ -114,6 +126,36 @@ fn a_call_that_runs_at_the_end_is_answered() {
     assert_eq!(reply["error"]["code"], -32603, "{reply}");
     assert_eq!(client.line(), None);
     assert!(server.console_log().contains("Session Ended"));
+}
+
+#[test]
+fn each_start_is_another_instance() {
+    let instance = || {
+        let hello = hello(1).replacen("\"pid\"", "\"features\":[\"attach\"],\"pid\"", 1);
+        let reply = Server::start().client().ask(&hello);
+        reply["result"]["server"]["instance"].as_str().expect("an instance").to_owned()
+    };
+    assert_ne!(instance(), instance());
+}
+
+#[test]
+fn times_are_those_of_the_place() {
+    // Thirteen hours before UTC has it, which no machine has by chance.
+    let zone = "FAR-13";
+    let hour = || {
+        let output = Command::new("date").arg("+%y%m%d-%H").env("TZ", zone).output().unwrap();
+        format!("s{}", String::from_utf8(output.stdout).unwrap().trim())
+    };
+    let before = hour();
+    let server = Server::with(|command, _| {
+        command.env("TZ", zone);
+    });
+    let reply = Client::connect(server.repl).ask(r#"{"method":"hello","id":1}"#);
+    let session = reply["result"]["session"].as_str().unwrap();
+    assert!(session.starts_with(&before) || session.starts_with(&hour()), "{session} {before}");
+    let hour = before.rsplit_once('-').unwrap().1.to_owned();
+    let log = server.console_log();
+    assert!(log.starts_with(&format!("{hour}:")) || !session.starts_with(&before), "{log}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(crate) struct Server {
 /// The program on free ports, with none of our own variables.
 pub(crate) fn command(home: &Path) -> Command {
     let mut command = Command::new(PARLOR);
-    command.args(["serve", "--supex", "127.0.0.1:0", "--supex-repl", "127.0.0.1:0"]);
+    command.args(["serve", "--no-http", "--supex", "127.0.0.1:0", "--supex-repl", "127.0.0.1:0"]);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SUPEX_") {
             command.env_remove(name);
@@ -101,6 +101,11 @@ impl Server {
         // It may have ended already.
         let _ = kill_process(pid, Signal::TERM);
         self.child.wait().unwrap()
+    }
+
+    /// Looks away from what it says on stderr.
+    pub(crate) fn close_stderr(&mut self) {
+        self.child.stderr = None;
     }
 
     /// All that it said on stderr, after its end.

@@ -7,19 +7,26 @@ use std::thread;
 
 use serde_json::Value;
 
-use crate::server::{Server, hello};
+use crate::server::{Client, Server, hello};
 
 /// Serves connections one after another with `answer`, and tells of all lines that it got.
 fn runtime(answer: impl Fn(&Value) -> Option<String> + Send + 'static) -> (u16, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
+    (port, serve_all(listener, answer))
+}
+
+fn serve_all(
+    listener: TcpListener,
+    answer: impl Fn(&Value) -> Option<String> + Send + 'static,
+) -> Receiver<Value> {
     let (told, heard) = sync_channel(1000);
     thread::spawn(move || {
         for stream in listener.incoming() {
             serve(stream.unwrap(), &answer, &|line| told.send(line).unwrap());
         }
     });
-    (port, heard)
+    heard
 }
 
 fn serve(mut stream: TcpStream, answer: &dyn Fn(&Value) -> Option<String>, tell: &dyn Fn(Value)) {
@@ -117,6 +124,59 @@ fn a_half_read_call_is_sent_once_more_and_an_unanswered_one_is_not() {
     let reply = client.ask(&call("get_layers", "{}"));
     assert!(reply["error"]["message"].as_str().unwrap().contains("gave no answer"), "{reply}");
     assert_eq!(heard.try_iter().filter(|line| line["method"] == "tools/call").count(), 1);
+}
+
+/// The console of the runtime: answers each line with a result of its own, until one of them is `close`.
+fn serve_console(mut stream: TcpStream) {
+    let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+    for (number, line) in lines.map_while(Result::ok).enumerate() {
+        let line: Value = serde_json::from_str(&line).unwrap();
+        let result = match (line["method"].as_str(), line["params"]["code"].as_str()) {
+            (Some("hello"), _) => {
+                serde_json::json!({"success": true, "session": "s1", "token": line["params"]["token"]})
+            }
+            (_, Some("close")) => return,
+            (_, code) => {
+                serde_json::json!({"output": format!("{number} {}", code.unwrap()), "success": true})
+            }
+        };
+        let reply = serde_json::json!({"jsonrpc": "2.0", "id": line["id"], "result": result});
+        stream.write_all(format!("{reply}\n").as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn consoles_have_a_connection_each_to_that_of_the_runtime() {
+    // Its console has a fixed port, which another address of this machine has to itself.
+    let host = "127.44.33.1";
+    let console = TcpListener::bind((host, 4433)).unwrap();
+    thread::spawn(move || {
+        for stream in console.incoming() {
+            thread::spawn(move || serve_console(stream.unwrap()));
+        }
+    });
+    let toml = |more: &str| format!("[channels.supex]\nupstream = \"{host}:9876\"\n{more}\n");
+    let server = Server::with(|_, home| std::fs::write(home.join("parlor.toml"), toml("")).unwrap());
+    let console = |server: &Server| {
+        let mut console = Client::connect(server.repl);
+        assert_eq!(console.ask(r#"{"method":"hello","id":1}"#)["result"]["server"]["name"], "supex-repl");
+        console
+    };
+    let eval = |client: &mut Client, code: &str| {
+        let line = serde_json::json!({"method": "eval", "params": {"code": code}, "id": 2});
+        client.ask(&line.to_string())
+    };
+    let (mut one, mut other) = (console(&server), console(&server));
+    assert_eq!(eval(&mut one, "a")["result"]["output"], "1 a");
+    assert_eq!(eval(&mut one, "b")["result"]["output"], "2 b", "the same connection");
+    assert_eq!(eval(&mut other, "c")["result"]["output"], "1 c", "another one's is another");
+    let lost = eval(&mut one, "close");
+    assert_eq!(lost["error"]["code"], -32000, "it may have run: {lost}");
+    assert!(lost["error"].get("data").is_none(), "{lost}");
+    assert_eq!(eval(&mut one, "d")["result"]["output"], "1 d", "a new connection");
+    let here =
+        Server::with(|_, home| std::fs::write(home.join("parlor.toml"), toml("eval = \"here\"")).unwrap());
+    assert_eq!(eval(&mut console(&here), "1 + 1")["result"]["output"], "=> 2\n");
 }
 
 #[test]

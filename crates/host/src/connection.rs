@@ -47,7 +47,7 @@ pub async fn serve<M, E>(
     E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event>,
 {
     let Incoming { mut chunks, hung_up } = incoming;
-    let lines = Lines::new(machine.max_line_bytes());
+    let lines = machine.lines();
     let mut connection = Connection { machine, engine, lines, outgoing, wake_at: None, is_closed: false };
     let (mut has_hung_up, mut has_ended) = (false, false);
     let hung_up = async {
@@ -59,14 +59,15 @@ pub async fn serve<M, E>(
     connection.do_what_it_wants().await;
     while !connection.is_closed {
         // What was said last is answered first, if nothing but the answer is waited for.
-        if has_ended && connection.machine.wants_frame() {
+        if has_ended && connection.machine.is_settled() {
             break;
         }
-        connection.serve_lines().await;
+        let all_served = connection.serve_lines().await;
         if connection.is_closed {
             break;
         }
-        let may_receive = connection.may_serve();
+        // Lines that are here already come before those that are not: nobody may be about to send more.
+        let may_receive = all_served && connection.may_serve();
         let may_report = connection.outgoing.has_room_for_output();
         let wake_at = connection.wake_at;
         tokio::select! {
@@ -110,13 +111,19 @@ where
         self.machine.wants_frame() && self.outgoing.has_room_for_replies()
     }
 
-    /// Serves the lines that have arrived.
-    async fn serve_lines(&mut self) {
-        while self.may_serve() {
-            let Some(line) = self.lines.next_line() else { return };
+    /// Serves the lines that have arrived. False if some are left for which there is no room.
+    async fn serve_lines(&mut self) -> bool {
+        let mut all_served = false;
+        while self.may_serve() && !self.is_closed {
+            let Some(line) = self.lines.next_line() else {
+                all_served = true;
+                break;
+            };
             hand_over(&mut self.machine, line);
-            self.do_what_it_wants().await;
+            self.do_all_it_wants();
         }
+        self.outgoing.flush().await;
+        all_served
     }
 
     /// The peer has hung up; it may not have ended its last line.
@@ -143,11 +150,17 @@ where
     }
 
     async fn do_what_it_wants(&mut self) {
+        self.do_all_it_wants();
+        self.outgoing.flush().await;
+    }
+
+    /// Does what the machine wants; what it sends is gathered.
+    fn do_all_it_wants(&mut self) {
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Send(mut frame) => {
                     frame.push(b'\n');
-                    self.outgoing.send(frame).await;
+                    self.outgoing.send(frame);
                 }
                 Output::Ask(ticket, ask) => {
                     if let Some((ticket, answer)) = self.engine.ask(ticket, ask) {

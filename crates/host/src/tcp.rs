@@ -74,6 +74,21 @@ pub async fn serve_tcp<M, E>(
     M::Reply: Send,
     M::Event: Send + Sync,
 {
+    serve_accepted(async move || listener.accept().await, make, stop).await;
+}
+
+/// The same for whatever gives connections.
+async fn serve_accepted<M, E>(
+    mut accept: impl AsyncFnMut() -> io::Result<(TcpStream, SocketAddr)>,
+    make: impl Fn(SocketAddr) -> Service<M, E>,
+    stop: CancellationToken,
+) where
+    M: Machine + Send + 'static,
+    E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event> + Send + 'static,
+    M::Ask: Send,
+    M::Reply: Send,
+    M::Event: Send + Sync,
+{
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
@@ -81,7 +96,7 @@ pub async fn serve_tcp<M, E>(
             biased;
             () = stop.cancelled() => break,
             Some(_) = connections.join_next() => continue,
-            accepted = listener.accept() => accepted,
+            accepted = accept() => accepted,
         };
         match accepted {
             Ok((stream, peer)) => {
@@ -95,7 +110,8 @@ pub async fn serve_tcp<M, E>(
             Err(_) => sleep(ACCEPT_PAUSE).await,
         }
     }
-    drop(listener);
+    // Nobody else is let in while these end.
+    drop(accept);
     let all = async { while connections.join_next().await.is_some() {} };
     // What has not ended by then is dropped.
     let _ = timeout(STOP_WAIT, all).await;
@@ -151,7 +167,7 @@ where
         is_written == Some(true)
     };
     if is_written {
-        part(stream, &has_hung_up, &arrived).await;
+        part(stream, &has_hung_up, &arrived, &stop).await;
     }
 }
 
@@ -215,8 +231,13 @@ async fn write_all(to: &mut WriteHalf<'_>, mut bytes: &[u8], written: &AtomicU64
 }
 
 /// Says goodbye such that the last words arrive: a connection that is closed while something unread is in it
-/// takes them back.
-async fn part(mut stream: TcpStream, has_hung_up: &AtomicBool, arrived: &(dyn Fn() + Send + Sync)) {
+/// takes them back. Once the server ends, it is not waited for peers that say nothing.
+async fn part(
+    mut stream: TcpStream,
+    has_hung_up: &AtomicBool,
+    arrived: &(dyn Fn() + Send + Sync),
+    stop: &CancellationToken,
+) {
     if has_hung_up.load(Ordering::Relaxed) {
         if !objects(&stream).await {
             arrived();
@@ -230,10 +251,16 @@ async fn part(mut stream: TcpStream, has_hung_up: &AtomicBool, arrived: &(dyn Fn
     let mut buffer = vec![0; INPUT_PIECE_BYTES];
     let drop_the_rest = async {
         let mut dropped = 0;
-        while dropped < PARTING_BYTES
-            && let Ok(count @ 1..) = stream.read(&mut buffer).await
-        {
-            dropped += count;
+        while dropped < PARTING_BYTES {
+            let read = tokio::select! {
+                biased;
+                read = stream.read(&mut buffer) => read,
+                () = stop.cancelled() => return,
+            };
+            match read {
+                Ok(count @ 1..) => dropped += count,
+                Ok(_) | Err(_) => return,
+            }
         }
     };
     let _ = timeout(PARTING_WAIT, drop_the_rest).await;
@@ -315,14 +342,17 @@ mod tests {
         async fn gone(self) {}
     }
 
+    fn service(bytes: usize) -> Service<Talker, Nothing> {
+        let machine = Talker { bytes, has_spoken: false, wants: Vec::new() };
+        Service { machine, engine: Nothing, arrived: Box::new(|| {}), rest: Duration::ZERO }
+    }
+
     /// A connection that `bytes` are said to, served by a task until `stop`, and the other end of it.
     async fn served(bytes: usize, stop: &CancellationToken) -> (tokio::task::JoinHandle<()>, TcpStream) {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        let machine = Talker { bytes, has_spoken: false, wants: Vec::new() };
-        let service = Service { machine, engine: Nothing, arrived: Box::new(|| {}), rest: Duration::ZERO };
-        (tokio::spawn(serve_stream(stream, service, stop.clone())), client)
+        (tokio::spawn(serve_stream(stream, service(bytes), stop.clone())), client)
     }
 
     #[tokio::test]
@@ -344,6 +374,54 @@ mod tests {
         let endless = tokio::spawn(async move { while client.write_all(&[b'y'; 65536]).await.is_ok() {} });
         task.await.unwrap();
         endless.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_system_that_refuses_connections_is_not_asked_without_pause() {
+        let (stop, begun) = (CancellationToken::new(), tokio::time::Instant::now());
+        let mut refused = 0;
+        let accept = async || {
+            assert_eq!(begun.elapsed(), refused * ACCEPT_PAUSE);
+            refused += 1;
+            if refused == 5 {
+                stop.cancel();
+            }
+            Err(io::Error::from(io::ErrorKind::Other))
+        };
+        serve_accepted(accept, |_| service(0), stop.clone()).await;
+        assert_eq!(refused, 5);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_ends_does_not_wait_for_peers_that_say_nothing() {
+        let stop = CancellationToken::new();
+        let (task, mut client) = served(100, &stop).await;
+        stop.cancel();
+        tokio::time::pause();
+        let begun = tokio::time::Instant::now();
+        task.await.unwrap();
+        assert!(begun.elapsed() < PARTING_WAIT);
+        let mut heard = Vec::new();
+        client.read_to_end(&mut heard).await.unwrap();
+        assert!(heard.is_empty(), "{heard:?}");
+    }
+
+    #[tokio::test]
+    async fn connections_have_little_time_when_the_server_ends() {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let server = tokio::spawn(serve_tcp(listener, |_| service(64 << 20), stop.clone()));
+        let mut deaf = TcpStream::connect(address).await.unwrap();
+        deaf.write_all(b"go\n").await.unwrap();
+        deaf.readable().await.unwrap();
+        // From here on whoever waits for nothing but time does not wait.
+        tokio::time::pause();
+        let begun = tokio::time::Instant::now();
+        stop.cancel();
+        server.await.unwrap();
+        assert_eq!(begun.elapsed().as_secs(), STOP_WAIT.as_secs());
+        assert!(TcpStream::connect(address).await.is_err(), "nobody is let in any more");
     }
 
     #[tokio::test]

@@ -5,17 +5,21 @@
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
-use crate::frame::Decoder;
+use crate::frame::{Decoder, request};
 use crate::{RubyError, Source, reply};
 
 /// How much is read at a time.
 const READ_BYTES: usize = 64 * 1024;
+
+/// What `__FILE__` is in a snippet.
+const NO_FILE: &[u8] = b"(eval)";
 
 /// A value, or why there is none.
 pub(crate) type Outcome = Result<String, RubyError>;
@@ -38,6 +42,8 @@ pub(crate) struct Channel {
     replies: Receiver,
     decoder: Decoder,
     buffer: Vec<u8>,
+    /// The number of the last request.
+    number: u32,
     /// What the pipes were sent over. The worker takes its end for the host's.
     socket: Option<UnixStream>,
 }
@@ -52,6 +58,7 @@ impl Channel {
             replies: Receiver::from_owned_fd(replies)?,
             decoder: Decoder::default(),
             buffer: vec![0; READ_BYTES],
+            number: 0,
             socket: None,
         };
         Ok((channel, [their_requests, their_replies]))
@@ -63,10 +70,25 @@ impl Channel {
     }
 
     /// Opens the channel to a worker that got its ends over `socket`, with some first words.
-    pub(crate) fn open(&mut self, socket: UnixStream, hello: &[u8]) -> Result<(), Lost> {
+    pub(crate) fn open(&mut self, socket: UnixStream, secret: &[u8], limits: &[u8]) -> Result<(), Lost> {
         self.socket = Some(socket);
+        let hello = request(b'h', self.number, secret, limits);
         // A new pipe takes this whole; where it does not, the worker has gone.
-        self.requests.try_write(hello).map(|_| ()).map_err(|_| Lost::HungUp)
+        self.requests.try_write(&hello).map(|_| ()).map_err(|_| Lost::HungUp)
+    }
+
+    /// The request for `source`, to be written. From now on only its reply counts.
+    pub(crate) fn request(&mut self, source: &Source) -> Vec<u8> {
+        self.number = self.number.wrapping_add(1);
+        match source {
+            Source::Snippet { code } => request(b's', self.number, NO_FILE, code.as_bytes()),
+            Source::File { path, content } => {
+                request(b'f', self.number, path.as_os_str().as_bytes(), content)
+            }
+            Source::Console { path, code } => {
+                request(b'c', self.number, path.as_os_str().as_bytes(), code.as_bytes())
+            }
+        }
     }
 
     /// Writes of `unwritten` what is taken, until something comes back: what came of `source` if that
@@ -118,10 +140,16 @@ impl Channel {
             return Err(Lost::HungUp);
         }
         self.decoder.push(self.buffer.get(..count).unwrap_or_default());
-        let reply = self.decoder.next().map_err(|oversized| Lost::Nonsense(oversized.to_string()))?;
-        let Some(fields) = reply else { return Ok(None) };
-        let outcome = reply::read(&fields, source);
-        outcome.map(Some).ok_or_else(|| Lost::Nonsense("it sent a reply without meaning".to_owned()))
+        loop {
+            let reply = self.decoder.next().map_err(|oversized| Lost::Nonsense(oversized.to_string()))?;
+            let Some(reply) = reply else { return Ok(None) };
+            // Code of an earlier call may have answered in the worker's place, before the worker did.
+            if reply.number == self.number {
+                let outcome = reply::read(&reply.fields, source);
+                let nonsense = || Lost::Nonsense("it sent a reply without meaning".to_owned());
+                return outcome.map(Some).ok_or_else(nonsense);
+            }
+        }
     }
 }
 
@@ -133,7 +161,7 @@ mod tests {
     async fn a_reply_of_one_who_is_gone_counts_once_it_is_in_the_pipe() {
         let source = Source::Snippet { code: String::new() };
         let (mut channel, [_requests, replies]) = Channel::new().unwrap();
-        rustix::io::write(&replies, b"\0\0\0\x02\0\0\0\x05\0\0\0\x01val").unwrap();
+        rustix::io::write(&replies, b"\0\0\0\0\0\0\0\x02\0\0\0\x05\0\0\0\x01val").unwrap();
         rustix::io::write(&replies, b"ue7").unwrap();
         drop(replies);
         assert_eq!(channel.last_words(&source), Some(Ok("7".to_owned())));
@@ -141,10 +169,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_reply_to_an_earlier_request_is_passed_over() {
+        let source = Source::Snippet { code: String::new() };
+        let (mut channel, [_requests, replies]) = Channel::new().unwrap();
+        let reply = |number: u8| {
+            [&[0, 0, 0, number][..], b"\0\0\0\x02\0\0\0\x05\0\0\0\x01value", &[b'0' + number]].concat()
+        };
+        channel.request(&source);
+        assert_eq!(channel.request(&source).get(..5), Some(&b"s\0\0\0\x02"[..]));
+        rustix::io::write(&replies, &[reply(1), reply(1), reply(2)].concat()).unwrap();
+        let outcome = channel.exchange(&mut &b""[..], &source).await.unwrap();
+        assert_eq!(outcome, Some(Ok("2".to_owned())));
+    }
+
+    #[tokio::test]
     async fn one_who_hangs_up_or_talks_nonsense_is_lost() {
         let source = Source::Snippet { code: String::new() };
         let (mut channel, [requests, replies]) = Channel::new().unwrap();
-        rustix::io::write(&replies, b"\0\0\0\x01\0\0\0\x02hm").unwrap();
+        rustix::io::write(&replies, b"\0\0\0\0\0\0\0\x01\0\0\0\x02hm").unwrap();
         assert!(matches!(channel.exchange(&mut &b"x"[..], &source).await, Err(Lost::Nonsense(_))));
         drop((requests, replies));
         assert!(matches!(channel.exchange(&mut &b"x"[..], &source).await, Err(Lost::HungUp)));

@@ -1,8 +1,8 @@
 //! What passes through the pipes to and from a worker. Numbers have 32 bits, the big end first.
 //!
-//! A request is a letter, the sizes of a path and of code, then both. A reply is the number of its
-//! fields, their sizes, then the fields. No JSON: Ruby would have to load it into the namespace of
-//! evaluated code.
+//! A request is a letter, its number, the sizes of a path and of code, then both. A reply is the number of
+//! its request, how many fields it has, their sizes, then the fields. No JSON: Ruby would have to load
+//! it into the namespace of evaluated code.
 
 use crate::{MAX_BACKTRACE_LINES, MAX_MESSAGE_BYTES, MAX_VALUE_BYTES};
 
@@ -16,10 +16,18 @@ const MAX_BYTES: usize = max(MAX_VALUE_BYTES + 64, MAX_FIELDS * (MAX_MESSAGE_BYT
 const NUMBER: usize = size_of::<u32>();
 
 /// A request.
-pub(crate) fn request(letter: u8, path: &[u8], code: &[u8]) -> Vec<u8> {
+pub(crate) fn request(letter: u8, number: u32, path: &[u8], code: &[u8]) -> Vec<u8> {
     let size =
         |text: &[u8]| u32::try_from(text.len()).expect("requests are limited to far less").to_be_bytes();
-    [&[letter], &size(path)[..], &size(code)[..], path, code].concat()
+    [&[letter], &number.to_be_bytes()[..], &size(path)[..], &size(code)[..], path, code].concat()
+}
+
+/// A reply.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// The number of the request that it answers.
+    pub(crate) number: u32,
+    pub(crate) fields: Vec<Vec<u8>>,
 }
 
 /// Puts replies together from bytes as they come.
@@ -41,16 +49,16 @@ impl Decoder {
         self.bytes.extend(bytes);
     }
 
-    /// The fields of the next reply, if all of it is there.
-    pub(crate) fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, Oversized> {
-        let Some(count) = self.number(0) else { return Ok(None) };
+    /// The next reply, if all of it is there.
+    pub(crate) fn next(&mut self) -> Result<Option<Reply>, Oversized> {
+        let (Some(number), Some(count)) = (self.number(0), self.size(1)) else { return Ok(None) };
         if count > MAX_FIELDS {
             return Err(Oversized { fields: count, bytes: 0 });
         }
-        let Some(sizes) = (1..=count).map(|place| self.number(place)).collect::<Option<Vec<usize>>>() else {
+        let Some(sizes) = (2..2 + count).map(|place| self.size(place)).collect::<Option<Vec<usize>>>() else {
             return Ok(None);
         };
-        let (head, body) = (NUMBER * (1 + count), sizes.iter().sum::<usize>());
+        let (head, body) = (NUMBER * (2 + count), sizes.iter().sum::<usize>());
         if body > MAX_BYTES {
             return Err(Oversized { fields: count, bytes: body });
         }
@@ -64,13 +72,16 @@ impl Decoder {
             rest = after;
             field.to_vec()
         });
-        Ok(Some(fields.collect()))
+        Ok(Some(Reply { number, fields: fields.collect() }))
     }
 
-    fn number(&self, place: usize) -> Option<usize> {
+    fn size(&self, place: usize) -> Option<usize> {
+        self.number(place).map(|size| size as usize)
+    }
+
+    fn number(&self, place: usize) -> Option<u32> {
         let bytes = self.bytes.get(NUMBER * place..NUMBER * (place + 1))?;
-        let number = u32::from_be_bytes(bytes.try_into().expect("four bytes were asked for"));
-        Some(number as usize)
+        Some(u32::from_be_bytes(bytes.try_into().expect("four bytes were asked for")))
     }
 }
 
@@ -85,16 +96,15 @@ mod tests {
     use super::*;
 
     /// What a worker would send.
-    fn encode(fields: &[Vec<u8>]) -> Vec<u8> {
+    fn encode(number: usize, fields: &[Vec<u8>]) -> Vec<u8> {
         let sizes = fields.iter().map(Vec::len);
-        let numbers =
-            std::iter::once(fields.len()).chain(sizes).flat_map(|number| (number as u32).to_be_bytes());
-        numbers.chain(fields.concat()).collect()
+        let numbers = [number, fields.len()].into_iter().chain(sizes);
+        numbers.flat_map(|number| (number as u32).to_be_bytes()).chain(fields.concat()).collect()
     }
 
     #[test]
-    fn a_request_has_its_sizes_in_front() {
-        assert_eq!(request(b's', b"ab", b"cde"), b"s\0\0\0\x02\0\0\0\x03abcde");
+    fn a_request_has_its_number_and_its_sizes_in_front() {
+        assert_eq!(request(b's', 7, b"ab", b"cde"), b"s\0\0\0\x07\0\0\0\x02\0\0\0\x03abcde");
     }
 
     proptest! {
@@ -103,7 +113,8 @@ mod tests {
             frames in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..5), 0..5),
             piece in 1usize..12,
         ) {
-            let bytes: Vec<u8> = frames.iter().flat_map(|fields| encode(fields)).collect();
+            let numbered = || frames.iter().enumerate();
+            let bytes: Vec<u8> = numbered().flat_map(|(number, fields)| encode(number, fields)).collect();
             let (mut decoder, mut decoded) = (Decoder::default(), Vec::new());
             for piece in bytes.chunks(piece) {
                 decoder.push(piece);
@@ -111,24 +122,25 @@ mod tests {
                     decoded.push(frame);
                 }
             }
-            prop_assert_eq!(decoded, frames);
+            let replies = numbered().map(|(number, fields)| Reply { number: number as u32, fields: fields.clone() });
+            prop_assert_eq!(decoded, replies.collect::<Vec<_>>());
         }
     }
 
     #[test]
     fn what_no_worker_sends_is_refused_before_it_is_held() {
         let mut decoder = Decoder::default();
-        decoder.push(&encode(&vec![Vec::new(); MAX_FIELDS]));
-        assert_eq!(decoder.next().unwrap().unwrap().len(), MAX_FIELDS);
-        decoder.push(&u32::MAX.to_be_bytes());
+        decoder.push(&encode(1, &vec![Vec::new(); MAX_FIELDS]));
+        assert_eq!(decoder.next().unwrap().unwrap().fields.len(), MAX_FIELDS);
+        decoder.push(&[u32::MAX.to_be_bytes(); 2].concat());
         assert_eq!(decoder.next(), Err(Oversized { fields: u32::MAX as usize, bytes: 0 }));
 
         let mut decoder = Decoder::default();
-        decoder.push(&1u32.to_be_bytes());
+        decoder.push(&[1u32.to_be_bytes(); 2].concat());
         decoder.push(&(MAX_BYTES as u32).to_be_bytes());
         assert_eq!(decoder.next(), Ok(None));
         let mut decoder = Decoder::default();
-        decoder.push(&1u32.to_be_bytes());
+        decoder.push(&[1u32.to_be_bytes(); 2].concat());
         decoder.push(&(MAX_BYTES as u32 + 1).to_be_bytes());
         assert_eq!(decoder.next(), Err(Oversized { fields: 1, bytes: MAX_BYTES + 1 }));
     }

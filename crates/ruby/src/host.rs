@@ -3,7 +3,7 @@
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::lane::{Job, Lane, Work};
+use crate::lane::{Claim, Job, Lane, Work};
 use crate::{Answer, Evaluation, MAX_CODE_BYTES, MAX_WAITING, RubyError, Settings};
 
 /// Evaluates Ruby. Clones share one worker and one queue; when the last one is dropped, the worker is
@@ -64,9 +64,9 @@ impl RubyHost {
     }
 
     async fn ask(&self, work: Work, cancel: CancellationToken) -> Answer {
-        let (turn, mut taken) = oneshot::channel();
-        let (answer, answered) = oneshot::channel();
-        let job = Job { work, cancel: cancel.clone(), turn, answer };
+        let claim = Claim::default();
+        let (answer, mut answered) = oneshot::channel();
+        let job = Job { work, cancel: cancel.clone(), claim: claim.clone(), answer };
         match self.jobs.try_send(job) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(_)) => {
@@ -74,18 +74,18 @@ impl RubyHost {
             }
             Err(mpsc::error::TrySendError::Closed(_)) => return Answer::refusal(RubyError::Stopped),
         }
-        tokio::select! {
+        let answer = tokio::select! {
             biased;
-            _ = &mut taken => {}
+            answer = &mut answered => answer,
             () = cancel.cancelled() => {
-                taken.close();
-                // It may have been taken in this very moment; then the lane sees to the rest.
-                if taken.try_recv().is_err() {
+                if claim.take() {
                     return Answer::refusal(RubyError::Cancelled { started: false });
                 }
+                // The lane has it, and sees to the rest.
+                answered.await
             }
-        }
+        };
         // The lane answers what it has taken. If it is gone, the host has stopped.
-        answered.await.unwrap_or_else(|_| Answer::refusal(RubyError::Stopped))
+        answer.unwrap_or_else(|_| Answer::refusal(RubyError::Stopped))
     }
 }

@@ -3,6 +3,8 @@
 //! One interpreter, one lane: what one call defines the next one sees, whoever makes it.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep};
@@ -16,9 +18,19 @@ use crate::{Answer, Output, RubyError, START_TRIES, Settings, Source};
 pub(crate) struct Job {
     pub(crate) work: Work,
     pub(crate) cancel: CancellationToken,
-    /// Is told when the job is taken. If nobody listens any more, it is not.
-    pub(crate) turn: oneshot::Sender<()>,
+    pub(crate) claim: Claim,
     pub(crate) answer: oneshot::Sender<Answer>,
+}
+
+/// Decides between the lane, which takes a job, and its caller, who gives it up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claim(Arc<AtomicBool>);
+
+impl Claim {
+    /// Whether it was the first to ask.
+    pub(crate) fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::Relaxed)
+    }
 }
 
 /// What can be wanted of the lane.
@@ -74,8 +86,9 @@ impl Lane {
     }
 
     async fn serve(&mut self, job: Job) {
-        let Job { work, cancel, turn, answer } = job;
-        if turn.send(()).is_err() {
+        let Job { work, cancel, claim, answer } = job;
+        // Nobody waits for it any more, or it was given up.
+        if answer.is_closed() || !claim.take() {
             return;
         }
         let (outcome, output) = self.perform(work, &cancel).await;

@@ -44,7 +44,7 @@ module ParlorWorker
   AT_ONCE = {}.compare_by_identity.update(Object => :immediate).freeze
   NOT_NOW = {}.compare_by_identity.update(Object => :never).freeze
 
-  HEADER_BYTES = 9
+  HEADER_BYTES = 13
   READ_BYTES = 64 * 1024
   # Used again and again, since each new one of that size would bring garbage collection closer.
   PIECE = String.new(capacity: READ_BYTES)
@@ -90,7 +90,7 @@ module ParlorWorker
 
   class << self
     def main
-      _, @mark, limits = receive
+      _, _, @mark, limits = receive
       memory, @largest_value, @longest_message, @most_frames = limits.split.map(&:to_i)
       limit_memory(memory)
       @turn = "o"
@@ -149,7 +149,7 @@ module ParlorWorker
       start_serving
     end
 
-    def answer(letter, path, code)
+    def answer(letter, number, path, code)
       outcome = ENDED_ITS_THREAD
       outcome = evaluate(letter, path, code)
     ensure
@@ -157,7 +157,7 @@ module ParlorWorker
       Process.exit!(0) unless $$ == PID
       # All that was printed is in the pipe before the reply is in its own.
       STDOUT.flush unless STDOUT.closed?
-      reply(outcome)
+      reply(number, outcome)
     end
 
     def evaluate(letter, path, code)
@@ -185,6 +185,9 @@ module ParlorWorker
 
     def value(text)
       return ["large", text.bytesize.to_s] if text.bytesize > @largest_value
+
+      # The same in every encoding that could be converted, and far the most are such.
+      return ["value", text] if text.ascii_only?
 
       text = utf8(text)
       text.bytesize > @largest_value ? ["large", text.bytesize.to_s] : ["value", text]
@@ -236,7 +239,7 @@ module ParlorWorker
       plain.force_encoding(Encoding::UTF_8).scrub
     end
 
-    # The next request: a letter, a path and code. Nil when the host has hung up.
+    # The next request: a letter, its number, a path and code. Nil when the host has hung up.
     def receive
       UNREAD << REQUESTS.readpartial(READ_BYTES, PIECE) until (request = take_request)
       request
@@ -244,20 +247,30 @@ module ParlorWorker
       nil
     end
 
-    # After the letter come the sizes of both texts, then the texts.
+    # After the letter and the number come the sizes of both texts, then the texts.
     def take_request
       return if UNREAD.bytesize < HEADER_BYTES
 
-      letter, path, code = UNREAD.unpack("aNN")
+      letter, number, path, code = UNREAD.unpack("aN3")
       return if UNREAD.bytesize < HEADER_BYTES + path + code
 
       UNREAD.slice!(0, HEADER_BYTES)
-      [letter, UNREAD.slice!(0, path), UNREAD.slice!(0, code)]
+      [letter, number, UNREAD.slice!(0, path), UNREAD.slice!(0, code)]
     end
 
-    # The number of fields, their sizes, then the fields.
-    def reply(fields)
-      REPLIES.write([fields.size, *fields.map(&:bytesize)].pack("N*"), *fields)
+    # The number of the request, that of the fields, their sizes, then the fields.
+    def reply(number, fields)
+      REPLIES.write(fields.size == 2 ? pair(number, *fields) : frame(number, fields))
+    end
+
+    def frame(number, fields)
+      form = "N#{fields.size + 2}#{"a*" * fields.size}"
+      [number, fields.size, *fields.map(&:bytesize), *fields].pack(form)
+    end
+
+    # The same for two fields, as most replies have: there is less to do.
+    def pair(number, kind, text)
+      [number, 2, kind.bytesize, text.bytesize, kind, text].pack("N4a*a*")
     end
 
     # The main thread: ends everything when the host is gone, whatever is being evaluated.

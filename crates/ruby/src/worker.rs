@@ -8,7 +8,6 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
 use std::time::Duration;
 
@@ -22,7 +21,6 @@ use tokio::time::timeout;
 
 use crate::capture::Secret;
 use crate::channel::{Channel, Lost, Outcome};
-use crate::frame::request;
 use crate::printing::Printing;
 use crate::{
     EXIT_WAIT, MAX_BACKTRACE_LINES, MAX_MESSAGE_BYTES, MAX_VALUE_BYTES, Output, RubyError, START_LIMIT,
@@ -34,9 +32,6 @@ const SCRIPT: &str = include_str!("worker.rb");
 /// Ruby 3.1 would put hints and snippets of code into messages. Without a locale it would take all
 /// files for ASCII.
 const FLAGS: [&str; 3] = ["--disable=did_you_mean", "--disable=error_highlight", "-EUTF-8"];
-
-/// What `__FILE__` is in a snippet.
-const NO_FILE: &str = "(eval)";
 
 /// Reports of the process that may wait to be looked at.
 const REPORTS: usize = 4;
@@ -108,12 +103,12 @@ impl Worker {
         send(&socket, pipes).map_err(|_| Lost::HungUp)?;
         // From now on only the worker has these, and its end is theirs.
         self.awaited = None;
-        self.channel.open(socket, &request(b'h', &self.secret, limits.as_bytes()))
+        self.channel.open(socket, &self.secret, limits.as_bytes())
     }
 
     /// Has the worker evaluate something. If this is dropped before its end, the worker must be ended.
     pub(crate) async fn evaluate(&mut self, source: &Source) -> Result<(Outcome, Output), Lost> {
-        let request = spell(source);
+        let request = self.channel.request(source);
         let mut unwritten = request.as_slice();
         let outcome = loop {
             tokio::select! {
@@ -232,14 +227,6 @@ fn explain(error: SpawnError, program: &str) -> RubyError {
         | SpawnError::NulByte(_)
         | SpawnError::Folder { .. }
         | SpawnError::System { .. } => RubyError::NotStarted { reason: error.to_string() },
-    }
-}
-
-fn spell(source: &Source) -> Vec<u8> {
-    match source {
-        Source::Snippet { code } => request(b's', NO_FILE.as_bytes(), code.as_bytes()),
-        Source::File { path, content } => request(b'f', path.as_os_str().as_bytes(), content),
-        Source::Console { path, code } => request(b'c', path.as_os_str().as_bytes(), code.as_bytes()),
     }
 }
 

@@ -49,6 +49,17 @@ async fn a_worker_that_is_robbed_of_its_pipes_is_lost_and_replaced() {
 }
 
 #[tokio::test]
+async fn code_that_answers_in_the_place_of_its_worker_does_so_for_itself_alone() {
+    let host = host();
+    let forged = "[1, 2, 5, 2, 'value', 'hm'].pack('N4a*a*')";
+    let code = format!("ObjectSpace.each_object(IO) {{ |io| io.syswrite({forged}) rescue nil }}; 1");
+    assert_eq!(value(&host, &code).await, "hm");
+    for number in ["2", "3", "4"] {
+        assert_eq!(value(&host, number).await, number);
+    }
+}
+
+#[tokio::test]
 async fn methods_of_all_objects_can_be_redefined() {
     let host = host();
     let code = "class ::Object

@@ -8,7 +8,7 @@ venv=$here/../../../target/mcp
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 "$venv/bin/python" -c 'import mcp' 2>/dev/null || "$venv/bin/pip" install --quiet --disable-pip-version-check 'mcp<2'
 home=$(mktemp -d)
-PARLOR_HOME=$home "$parlor" serve --supex 127.0.0.1:0 --supex-repl 127.0.0.1:0 &
+PARLOR_HOME=$home "$parlor" serve --no-http --supex 127.0.0.1:0 --supex-repl 127.0.0.1:0 &
 server=$!
 trap 'kill $server; wait $server || true; rm -rf "$home"' EXIT
 tries=0

@@ -13,7 +13,7 @@ use super::code::{self, Fault, Flaw, Side};
 use super::envelope::{self, NULL, Request, Unreadable};
 use super::identity::{Identity, Members, Token};
 use super::protocol::{HelloResult, ServerInfo, method};
-use super::tool::{self, Kind, Tool};
+use super::tool::{self, Kind, Tool, Wanted};
 use super::{HELLO_WAIT, IDLE_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, render};
 use crate::{Input, Machine, Output, Ticket};
 
@@ -21,6 +21,7 @@ use crate::{Input, Machine, Output, Ticket};
 #[derive(Debug)]
 pub struct BridgeMachine {
     token: Option<Arc<Token>>,
+    instance: Arc<str>,
     stage: Stage,
     /// The request that is being carried out; the next one waits for its reply.
     pending: Option<Pending>,
@@ -59,10 +60,11 @@ enum Asked {
 
 impl BridgeMachine {
     /// A connection that was made at `now`, to a server that asks for `token`. Without a token parlor's own
-    /// tools are not offered.
-    pub fn new(token: Option<Arc<Token>>, now: Instant) -> Self {
+    /// tools are not offered. `instance` is the server's name for this run of it, which no other has.
+    pub fn new(token: Option<Arc<Token>>, instance: Arc<str>, now: Instant) -> Self {
         Self {
             token,
+            instance,
             stage: Stage::New,
             pending: None,
             last_active: now,
@@ -147,12 +149,14 @@ impl BridgeMachine {
         match Identity::of_bridge(params, self.token.as_deref()) {
             Ok(identity) => {
                 let attach = identity.wants_attach.then_some(true);
+                let instance = attach.map(|_| self.instance.as_ref().to_owned());
                 self.stage = Stage::Identified(identity);
                 self.outbox.push_back(Output::WakeAt(now + IDLE_WAIT));
                 let server = ServerInfo {
                     name: "supex-runtime".to_owned(),
                     version: RUNTIME_VERSION.to_owned(),
                     attach,
+                    instance,
                 };
                 let message = "Client identified".to_owned();
                 self.succeed(id, &HelloResult { success: true, message, server });
@@ -207,8 +211,8 @@ impl BridgeMachine {
             self.call(id, &name, arguments, work, Asked::OwnTool);
             return Ok(());
         };
-        match tool.work(arguments) {
-            Ok(Some(work)) => {
+        match tool.wants(arguments) {
+            Ok(Wanted::Work(work)) => {
                 let asked = match (&work, tool.kind) {
                     (Work::File { path }, _) => Asked::File { tool, path: path.clone() },
                     (_, Kind::Model) => Asked::Model(tool),
@@ -217,10 +221,9 @@ impl BridgeMachine {
                 };
                 self.call(id, &name, arguments, work, asked);
             }
-            Ok(None) if tool.kind == Kind::Console => {
-                self.ask(id, WorkshopCommand::LookAtConsole, Asked::Console);
-            }
-            Ok(None) => self.succeed(id, &TOOL_PING),
+            Ok(Wanted::Console) => self.ask(id, WorkshopCommand::LookAtConsole, Asked::Console),
+            Ok(Wanted::Pong) => self.succeed(id, &TOOL_PING),
+            Ok(Wanted::Path) => self.succeed(id, &NO_PATH),
             Err(fault) => self.send_fault(id, &fault),
         }
         Ok(())
@@ -396,6 +399,15 @@ const TOOL_PING: ToolPing = ToolPing {
     version: RUNTIME_VERSION,
     sketchup_version: None,
 };
+
+/// A failure that is no error of the protocol.
+#[derive(Serialize)]
+struct SoftFailure {
+    success: bool,
+    error: &'static str,
+}
+
+const NO_PATH: SoftFailure = SoftFailure { success: false, error: "No file path provided" };
 
 #[derive(Serialize)]
 struct EvalResult<'a> {

@@ -27,7 +27,7 @@ const LINE_BYTES: usize = 2048;
 pub fn talk<C: AsRef<[u8]>>(chunks: &[C], whims: &[u8]) -> Vec<Vec<u8>> {
     // Some whims have a token, which the peer does not know.
     let token = whims.first().filter(|whim| **whim > 200).and_then(|_| Token::new("secret")).map(Arc::new);
-    let bridge = BridgeMachine::new(token.clone(), Instant::now());
+    let bridge = BridgeMachine::new(token.clone(), "one".into(), Instant::now());
     let mut heard = Talk::new(bridge, whims, true).play(chunks);
     heard.extend(Talk::new(ReplMachine::new(token), whims, false).play(chunks));
     heard

@@ -82,6 +82,10 @@ pub struct ServerInfo {
     /// [`FEATURE_ATTACH`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attach: Option<bool>,
+    /// Which one of its kind it is: another after each start, and then it knows of no call from before. Only
+    /// said along with `attach`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
 }
 
 /// The error member of a reply.

@@ -166,7 +166,8 @@ impl ReplMachine {
             (Asked::Session(identity), WorkshopReply::ConsoleOpened { session }) => {
                 self.session = Some(Session { name: session.clone(), identity });
                 let version = RUNTIME_VERSION.to_owned();
-                let server = ServerInfo { name: "supex-repl".to_owned(), version, attach: None };
+                let name = "supex-repl".to_owned();
+                let server = ServerInfo { name, version, attach: None, instance: None };
                 self.succeed(&id, &ReplHelloResult { success: true, session: session.clone(), server });
             }
             (Asked::Session(_), WorkshopReply::ConsoleRefused { reason }) => {
@@ -174,6 +175,17 @@ impl ReplMachine {
             }
             (Asked::Eval, WorkshopReply::Evaluated(evaluated)) => {
                 self.succeed(&id, &EvalResult { output: output(evaluated), success: true });
+            }
+            (Asked::Eval, WorkshopReply::Model(Ok(result))) => {
+                match serde_json::from_str::<&RawValue>(result) {
+                    Ok(result) => self.succeed(&id, result),
+                    Err(error) => {
+                        self.send_fault(&id, &code::internal(format!("SketchUp gave no JSON: {error}")))
+                    }
+                }
+            }
+            (Asked::Eval, WorkshopReply::Model(Err(failure))) => {
+                self.send_fault(&id, &code::of_model(failure, ""));
             }
             (Asked::Session(_) | Asked::Eval, _) => {
                 self.send_fault(&id, &code::internal("the workshop gave another answer"));
@@ -189,8 +201,8 @@ impl ReplMachine {
         self.outbox.push_back(Output::Send(render::failure(Side::Repl, id, fault)));
     }
 
-    fn succeed(&mut self, id: &str, result: &impl Serialize) {
-        self.outbox.push_back(Output::Send(render::success(Side::Repl, id, result)));
+    fn succeed(&mut self, id: &str, result: &(impl Serialize + ?Sized)) {
+        self.outbox.push_back(Output::Send(render::success(Side::Repl, id, &result)));
     }
 
     fn close(&mut self) {

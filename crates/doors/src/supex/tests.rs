@@ -19,12 +19,32 @@ fn drain<M: Machine>(machine: &mut M) -> Vec<Output<M::Ask>> {
 /// A bridge that was greeted at the moment that comes with it.
 fn bridge() -> (BridgeMachine, Instant) {
     let now = Instant::now();
-    let mut machine = BridgeMachine::new(None, now);
+    let mut machine = BridgeMachine::new(None, "one".into(), now);
     drain(&mut machine);
     machine.handle(now, Input::Frame(HELLO));
     let outputs = drain(&mut machine);
     assert!(matches!(outputs.as_slice(), [Output::WakeAt(_), Output::Send(_)]), "{outputs:?}");
     (machine, now)
+}
+
+#[test]
+fn a_client_that_may_ask_again_learns_which_server_this_is() {
+    let hello = |instance: &str, features: &str| {
+        let now = Instant::now();
+        let mut machine = BridgeMachine::new(None, instance.into(), now);
+        drain(&mut machine);
+        let params = format!(r#"{{"name":"n","version":"v","agent":"a","pid":1,"features":{features}}}"#);
+        let line = format!(r#"{{"method":"hello","params":{params},"id":1}}"#);
+        machine.handle(now, Input::Frame(line.as_bytes()));
+        let outputs = drain(&mut machine);
+        let [_, Output::Send(frame)] = outputs.as_slice() else { panic!("{outputs:?}") };
+        serde_json::from_slice::<serde_json::Value>(frame).unwrap()["result"]["server"].clone()
+    };
+    let server = hello("one", r#"["attach"]"#);
+    assert_eq!((&server["attach"], &server["instance"]), (&true.into(), &"one".into()));
+    assert_eq!(hello("two", r#"["attach"]"#)["instance"], "two");
+    let plain = serde_json::json!({"name": "supex-runtime", "version": "0.2.0"});
+    assert_eq!(hello("one", r#"["output"]"#), plain, "others get what they know");
 }
 
 fn closes(outputs: &[Output<WorkshopCommand>]) -> bool {
@@ -34,7 +54,7 @@ fn closes(outputs: &[Output<WorkshopCommand>]) -> bool {
 #[test]
 fn who_says_no_hello_is_shown_out_in_silence() {
     let now = Instant::now();
-    let mut machine = BridgeMachine::new(None, now);
+    let mut machine = BridgeMachine::new(None, "one".into(), now);
     assert!(matches!(drain(&mut machine).as_slice(), [Output::WakeAt(at)] if *at == now + HELLO_WAIT));
     machine.handle(now + HELLO_WAIT, Input::Deadline);
     assert!(matches!(drain(&mut machine).as_slice(), [Output::Close]));
@@ -43,7 +63,7 @@ fn who_says_no_hello_is_shown_out_in_silence() {
 #[test]
 fn a_failed_hello_gives_as_much_time_again() {
     let now = Instant::now();
-    let mut machine = BridgeMachine::new(None, now);
+    let mut machine = BridgeMachine::new(None, "one".into(), now);
     drain(&mut machine);
     let later = now + HELLO_WAIT / 2;
     machine.handle(later, Input::Frame(br#"{"method":"hello","params":{}}"#));

@@ -30,6 +30,19 @@ pub(super) enum Kind {
     Model,
 }
 
+/// What a call of a tool comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// This is to be done.
+    Work(Work),
+    /// To be told that the server is there.
+    Pong,
+    /// To be told where printed text is.
+    Console,
+    /// Nothing, before there is a path.
+    Path,
+}
+
 /// An argument of a tool.
 #[derive(Debug)]
 pub(super) struct Argument {
@@ -144,7 +157,8 @@ pub(super) const TOOLS: &[Tool] = &[
         description: "Opens a model file.",
         kind: Kind::Model,
         prefix: "Failed to open model: ",
-        arguments: &[required("path", Takes::Path)],
+        // Clients know its absence as a result that says so.
+        arguments: &[optional("path", Takes::Path)],
     },
     Tool {
         name: "save_model",
@@ -184,8 +198,8 @@ pub(super) fn arguments_text(raw: Option<&RawValue>) -> Result<&str, Flaw> {
 }
 
 impl Tool {
-    /// What a call with these arguments wants done. None for what is answered without work.
-    pub(super) fn work(&'static self, arguments: &str) -> Result<Option<Work>, Fault> {
+    /// What a call with these arguments wants.
+    pub(super) fn wants(&'static self, arguments: &str) -> Result<Wanted, Fault> {
         let bad = |what: String| of_flaw(Flaw::BadParams(what), Side::Bridge);
         let members: Members<'_> =
             serde_json::from_str(arguments).map_err(|error| bad(format!("Invalid params: {error}")))?;
@@ -202,8 +216,9 @@ impl Tool {
             }
         }
         let text = |name: &str| members.get(name).and_then(|value| string(value)).unwrap_or_default();
-        Ok(Some(match self.kind {
-            Kind::Ping | Kind::Console => return Ok(None),
+        Ok(Wanted::Work(match self.kind {
+            Kind::Ping => return Ok(Wanted::Pong),
+            Kind::Console => return Ok(Wanted::Console),
             Kind::Snippet => Work::Snippet { code: text("code") },
             Kind::File => Work::File { path: text("file_path") },
             Kind::Reload => Work::ReplaceRuby,
@@ -211,10 +226,13 @@ impl Tool {
                 self.check_format(&members).map_err(bad)?;
                 self.check_names(&members)?;
                 let paths = self.arguments.iter().filter(|argument| argument.takes == Takes::Path);
-                let paths =
-                    paths.filter_map(|argument| members.get(argument.name).and_then(|raw| string(raw)));
-                let arguments = arguments.to_owned();
-                Work::Model(ModelCall { tool: self.name, arguments, paths: paths.collect() })
+                let paths: Vec<String> = paths
+                    .filter_map(|argument| members.get(argument.name).and_then(|raw| string(raw)))
+                    .collect();
+                if self.name == "open_model" && paths.is_empty() {
+                    return Ok(Wanted::Path);
+                }
+                Work::Model(ModelCall { tool: self.name, arguments: arguments.to_owned(), paths })
             }
         }))
     }
@@ -276,7 +294,7 @@ mod tests {
     use super::*;
 
     fn fault(name: &str, arguments: &str) -> (i64, String) {
-        let fault = find(name).unwrap().work(arguments).unwrap_err();
+        let fault = find(name).unwrap().wants(arguments).unwrap_err();
         (fault.code, fault.message)
     }
 
@@ -287,21 +305,29 @@ mod tests {
         assert_eq!(fault("eval_ruby_file", "{}").1, "Missing file_path parameter");
         assert_eq!(fault("take_screenshot", r#"{"width":"x"}"#).1, "Invalid params: width must be a number");
         assert_eq!(fault("save_model", r#"{"path":5}"#).1, "Invalid params: path must be a string");
-        assert_eq!(fault("open_model", r#"{"path":null}"#).1, "Missing path parameter");
+        assert_eq!(fault("open_model", r#"{"path":5}"#).1, "Invalid params: path must be a string");
         assert_eq!(fault("export_scene", r#"{"format":"dae"}"#).1, "Unsupported export format: dae");
-        assert!(find("export_scene").unwrap().work(r#"{"format":"JPG"}"#).is_ok());
-        assert!(find("take_screenshot").unwrap().work(r#"{"output_path":null,"else":1}"#).is_ok());
+        assert!(find("export_scene").unwrap().wants(r#"{"format":"JPG"}"#).is_ok());
+        assert!(find("take_screenshot").unwrap().wants(r#"{"output_path":null,"else":1}"#).is_ok());
+    }
+
+    #[test]
+    fn a_model_is_opened_from_a_path_and_saved_without_one_too() {
+        for none in ["{}", r#"{"path":null}"#] {
+            assert_eq!(find("open_model").unwrap().wants(none).unwrap(), Wanted::Path);
+            assert!(matches!(find("save_model").unwrap().wants(none).unwrap(), Wanted::Work(_)));
+        }
     }
 
     #[test]
     fn paths_are_found_and_arguments_stay_as_they_were_written() {
-        let work = find("take_batch_screenshots").unwrap().work(r#"{"output_dir":"/a", "shots":[ ]}"#);
+        let work = find("take_batch_screenshots").unwrap().wants(r#"{"output_dir":"/a", "shots":[ ]}"#);
         let call = ModelCall {
             tool: "take_batch_screenshots",
             arguments: r#"{"output_dir":"/a", "shots":[ ]}"#.to_owned(),
             paths: vec!["/a".to_owned()],
         };
-        assert_eq!(work.unwrap(), Some(Work::Model(call)));
+        assert_eq!(work.unwrap(), Wanted::Work(Work::Model(call)));
     }
 
     #[test]
@@ -314,6 +340,6 @@ mod tests {
             assert_eq!(fault("take_batch_screenshots", arguments).0, -32002, "{arguments}");
         }
         let plain = r#"{"base_name":"shot","shots":[{"name":"top"},{},5]}"#;
-        assert!(find("take_batch_screenshots").unwrap().work(plain).is_ok());
+        assert!(find("take_batch_screenshots").unwrap().wants(plain).is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! The other side of the bridge: what parlor says to a SketchUp runtime on behalf of its own clients.
 //!
 //! Pure, as the machines are. The runtime serves one call a connection: a `hello`, its reply, then one
-//! call and its reply.
+//! call and its reply. Its console serves one line after another.
 
 use parlor_vocab::{Caller, ModelFailure, Work};
 use serde_json::value::RawValue;
@@ -21,6 +21,15 @@ pub fn hello(caller: &Caller, token: Option<&str>, pid: u64) -> Vec<u8> {
         workspace: caller.workspace.clone(),
         features: Vec::new(),
     };
+    line(request(&"hello", method::HELLO, &params))
+}
+
+/// The line that introduces us to its console, with its newline.
+pub fn console_hello(token: Option<&str>, pid: u64) -> Vec<u8> {
+    let mut params = json!({"name": "parlor", "version": RUNTIME_VERSION, "pid": pid});
+    if let Some(token) = token {
+        params["token"] = token.into();
+    }
     line(request(&"hello", method::HELLO, &params))
 }
 
@@ -44,7 +53,8 @@ pub fn call(work: &Work) -> Option<Vec<u8>> {
             let arguments = serde_json::from_str(&model.arguments).ok()?;
             request(&1, method::TOOLS_CALL, &Params { name: model.tool, arguments })
         }
-        Work::Line { .. } | Work::Tool { .. } => return None,
+        Work::Line { code, .. } => request(&1, method::EVAL, &json!({"code": code})),
+        Work::Tool { .. } => return None,
     };
     let line = line(frame);
     (line.len() <= MAX_REQUEST_BYTES).then_some(line)
@@ -91,6 +101,16 @@ mod tests {
             reply(br#"{"jsonrpc":"2.0","result":{"area": 1.50},"id":1}"#).unwrap(),
             r#"{"area": 1.50}"#
         );
+    }
+
+    #[test]
+    fn a_console_gets_lines_and_a_token_only_where_there_is_one() {
+        let text = |line: Vec<u8>| String::from_utf8(line).unwrap();
+        assert!(!text(console_hello(None, 1)).contains("token"));
+        assert!(text(console_hello(Some("theirs"), 1)).contains(r#""token":"theirs""#));
+        let work = Work::Line { session: "s1".to_owned(), number: 1, code: "x".to_owned() };
+        let line = text(call(&work).unwrap());
+        assert!(line.contains(r#""method":"eval","params":{"code":"x"}"#), "{line}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use parlor_vocab::{Refusal, WorkshopCommand, WorkshopReply};
 
 use super::calls::{Answer, Entered, Place};
-use super::{MAX_CALLS, Shop, perform};
+use super::{Evaluates, MAX_CALLS, Shop, SketchUp, perform};
 
 /// An answer with the caller's name for its question.
 pub type Said<Q> = (Q, Result<Arc<WorkshopReply>, Refusal>);
@@ -15,6 +15,8 @@ pub struct Workbench<Q> {
     shop: Arc<Shop>,
     waiting: Option<(Q, Place, Answer)>,
     receipt: Receipt,
+    /// Where its lines are evaluated, if it is a console and that is not here.
+    console: Option<Arc<dyn SketchUp>>,
     has_left: bool,
 }
 
@@ -44,7 +46,7 @@ impl Receipt {
 impl<Q> Workbench<Q> {
     pub(super) fn new(shop: Arc<Shop>) -> Self {
         let receipt = Receipt { shop: Arc::clone(&shop), given: Arc::default() };
-        Self { shop, waiting: None, receipt, has_left: false }
+        Self { shop, waiting: None, receipt, console: None, has_left: false }
     }
 
     /// To say with that answers have arrived.
@@ -61,7 +63,11 @@ impl<Q> Workbench<Q> {
         }
         match command {
             WorkshopCommand::LookAtConsole => done(question, self.shop.console.status()),
-            WorkshopCommand::OpenConsole { pid } => done(question, self.shop.sessions.begin(pid)),
+            WorkshopCommand::OpenConsole { pid } => {
+                let there = self.shop.sketchup.as_ref().filter(|(_, place)| *place == Evaluates::There);
+                self.console = there.and_then(|(sketchup, _)| sketchup.console());
+                done(question, self.shop.sessions.begin(pid))
+            }
             WorkshopCommand::ListTools => done(question, self.shop.list_tools()),
             WorkshopCommand::Call { key, caller, work } => match self.shop.calls.enter(key) {
                 Entered::Full => Some((question, Err(Refusal::TooManyQuestions { limit: MAX_CALLS }))),
@@ -70,9 +76,9 @@ impl<Q> Workbench<Q> {
                     None
                 }
                 Entered::New(place, sender, answer) => {
-                    let shop = Arc::clone(&self.shop);
+                    let (shop, console) = (Arc::clone(&self.shop), self.console.clone());
                     tokio::spawn(async move {
-                        let reply = perform::perform(&shop, &caller, *work).await;
+                        let reply = perform::perform(&shop, console.as_deref(), &caller, *work).await;
                         shop.calls.keep(place, perform::size(&reply));
                         // The one that asked may be gone; the next one that asks gets it.
                         sender.send_replace(Some(Arc::new(reply)));

@@ -25,6 +25,9 @@ pub(super) struct Console {
 struct Log {
     file: File,
     bytes: u64,
+    /// The second of the last line, and how its time of day is spelled: that takes longer than to write
+    /// the line.
+    second: (i64, String),
     /// The file cannot be written, so nobody is told that it holds anything.
     is_broken: bool,
 }
@@ -82,16 +85,19 @@ impl Console {
     }
 
     fn write(&self, pieces: &[(char, &str)]) {
-        let moment = (self.spell)(self.clock.now());
-        // Of `2026-03-04T12:00:00.123Z` the time of day.
-        let time = moment.split('T').nth(1).unwrap_or_default().trim_end_matches('Z');
+        let now = self.clock.now();
+        let mut log = self.lock();
+        let (second, millis) = (now.0.div_euclid(1000), now.0.rem_euclid(1000));
+        if log.second.0 != second {
+            log.second = (second, time_of_day(&(self.spell)(now)).to_owned());
+        }
         let mut text = String::new();
         for (letter, piece) in pieces {
             for line in piece.lines() {
-                text.push_str(&format!("{time}|{letter}|SketchUp|{line}\n"));
+                let time = &log.second.1;
+                text.push_str(&format!("{time}.{millis:03}|{letter}|SketchUp|{line}\n"));
             }
         }
-        let mut log = self.lock();
         log.bytes += text.len() as u64;
         log.is_broken = log.file.write_all(text.as_bytes()).is_err();
         if log.bytes > CONSOLE_LOG_BYTES
@@ -114,24 +120,52 @@ impl Log {
         }
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let bytes = file.metadata()?.len();
-        Ok(Self { file, bytes, is_broken: false })
+        Ok(Self { file, bytes, second: (i64::MIN, String::new()), is_broken: false })
     }
+}
+
+/// `12:00:00` of `2026-03-04T12:00:00.123`.
+fn time_of_day(moment: &str) -> &str {
+    let time = moment.split('T').nth(1).unwrap_or_default();
+    time.split('.').next().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
     use super::*;
 
-    struct Noon;
+    /// As many milliseconds after noon.
+    struct Noon(AtomicI64);
 
     impl Clock for Noon {
         fn now(&self) -> Timestamp {
-            Timestamp(0)
+            Timestamp(self.0.load(Ordering::Relaxed))
         }
     }
 
+    fn open_at(folder: &Path, clock: Arc<Noon>) -> Console {
+        let spell = |at: Timestamp| format!("2026-03-04T12:00:{:02}.{:03}", at.0 / 1000, at.0 % 1000);
+        Console::open(folder, clock, spell).unwrap()
+    }
+
     fn open(folder: &Path) -> Console {
-        Console::open(folder, Arc::new(Noon), |_| "2026-03-04T12:00:00.123Z".to_owned()).unwrap()
+        open_at(folder, Arc::new(Noon(123.into())))
+    }
+
+    #[test]
+    fn each_line_has_the_time_at_which_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(Noon(0.into()));
+        let console = open_at(folder.path(), Arc::clone(&clock));
+        for millis in [7, 999, 1000, 2042] {
+            clock.0.store(millis, Ordering::Relaxed);
+            console.mark("x");
+        }
+        let text = std::fs::read_to_string(folder.path().join(NAME)).unwrap();
+        let times: Vec<&str> = text.lines().skip(3).filter_map(|line| line.split('|').next()).collect();
+        assert_eq!(times, ["12:00:00.007", "12:00:00.999", "12:00:01.000", "12:00:02.042"]);
     }
 
     #[test]

@@ -69,11 +69,11 @@ pub struct WorkshopMeans {
     pub tools: Option<(Toolbox, Context)>,
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
-    /// Spells a moment as RFC 3339 has it, with milliseconds.
+    /// Spells a moment as people here read it: `2026-03-04T12:00:00.123`.
     pub spell: fn(Timestamp) -> String,
 }
 
-/// Where code is evaluated that does not come from a console.
+/// Where code is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evaluates {
     /// In SketchUp, where its model is.
@@ -90,6 +90,10 @@ pub trait SketchUp: Send + Sync {
     /// - Called for one piece of work at a time.
     /// - What may have been done is never asked for again.
     async fn perform(&self, caller: &Caller, work: &Work) -> Result<String, ModelFailure>;
+
+    /// The same SketchUp for the lines of one console, which has a connection there for as long as this is
+    /// kept. None where consoles are not forwarded.
+    fn console(&self) -> Option<Arc<dyn SketchUp>>;
 }
 
 /// The workshop. Clones are the same one.

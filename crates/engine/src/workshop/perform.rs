@@ -7,10 +7,15 @@ use parlor_vocab::{
     Caller, Evaluated, RubyFailure, RubyFailureKind, ToolEntry, ToolOutput, Work, WorkshopReply,
 };
 
-use super::{Evaluates, Shop};
+use super::{Evaluates, Shop, SketchUp};
 
-/// Does what is wanted, in its turn.
-pub(super) async fn perform(shop: &Arc<Shop>, caller: &Caller, work: Work) -> WorkshopReply {
+/// Does what is wanted, in its turn. Lines of a console are evaluated in `console`, if there is one.
+pub(super) async fn perform(
+    shop: &Arc<Shop>,
+    console: Option<&dyn SketchUp>,
+    caller: &Caller,
+    work: Work,
+) -> WorkshopReply {
     let paths: &[String] = match &work {
         Work::Model(call) => &call.paths,
         Work::File { path } => std::slice::from_ref(path),
@@ -32,14 +37,17 @@ pub(super) async fn perform(shop: &Arc<Shop>, caller: &Caller, work: Work) -> Wo
         shop.sketchup.as_ref().filter(|(_, evaluates)| needs_sketchup || *evaluates == Evaluates::There);
     match (work, sketchup) {
         (Work::Tool { name, input }, _) => shop.use_tool(&name, &input).await,
-        (Work::Line { session, number, code }, _) => shop.evaluate_line(&session, number, code).await,
+        (Work::Line { session, number, code }, _) => {
+            let _turn = shop.lane.lock().await;
+            let path = shop.sessions.keep(&session, number, &code);
+            match console {
+                Some(console) => shop.ask(console, caller, &Work::Line { session, number, code }).await,
+                None => WorkshopReply::Evaluated(shop.evaluate(Source::Console { path, code }).await),
+            }
+        }
         (work, Some((sketchup, _))) => {
             let _turn = shop.lane.lock().await;
-            tokio::select! {
-                biased;
-                () = shop.closing.cancelled() => broken_off(),
-                done = sketchup.perform(caller, &work) => WorkshopReply::Model(done),
-            }
+            shop.ask(sketchup.as_ref(), caller, &work).await
         }
         (Work::Snippet { code }, None) => shop.evaluate_snippet(code).await,
         (Work::File { path }, None) => shop.evaluate_file(path, caller.workspace.clone()).await,
@@ -53,6 +61,15 @@ pub(super) async fn perform(shop: &Arc<Shop>, caller: &Caller, work: Work) -> Wo
 }
 
 impl Shop {
+    /// Has SketchUp do something. Whoever asks has the lane.
+    async fn ask(&self, sketchup: &dyn SketchUp, caller: &Caller, work: &Work) -> WorkshopReply {
+        tokio::select! {
+            biased;
+            () = self.closing.cancelled() => broken_off(),
+            done = sketchup.perform(caller, work) => WorkshopReply::Model(done),
+        }
+    }
+
     async fn evaluate_snippet(&self, code: String) -> WorkshopReply {
         let _turn = self.lane.lock().await;
         self.console.mark("EVAL_RUBY START");
@@ -83,12 +100,6 @@ impl Shop {
             Err(failure) => self.console.mark(&format!("EVAL_RUBY_FILE ERROR: {}", failure.message)),
         }
         WorkshopReply::Evaluated(evaluated)
-    }
-
-    async fn evaluate_line(&self, session: &str, number: u64, code: String) -> WorkshopReply {
-        let _turn = self.lane.lock().await;
-        let path = self.sessions.keep(session, number, &code);
-        WorkshopReply::Evaluated(self.evaluate(Source::Console { path, code }).await)
     }
 
     async fn evaluate(&self, source: Source) -> Evaluated {

@@ -81,7 +81,7 @@ impl Sessions {
     }
 }
 
-/// `s260314-091500-4242` of `2026-03-14T09:15:00.000Z`.
+/// `s260314-091500-4242` of `2026-03-14T09:15:00.000`.
 fn name(moment: &str, pid: u64) -> String {
     let digits: String = moment.chars().filter(char::is_ascii_digit).skip(2).take(12).collect();
     let (date, time) = digits.split_at(digits.len().min(6));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     fn sessions(folder: &Path) -> Sessions {
-        let spell = |at: Timestamp| format!("2026-03-14T09:15:{:02}.000Z", at.0 / 1000 % 60);
+        let spell = |at: Timestamp| format!("2026-03-14T09:15:{:02}.000", at.0 / 1000 % 60);
         Sessions::open(folder, Arc::new(Fixed), spell).unwrap()
     }
 

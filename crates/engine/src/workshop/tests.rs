@@ -55,7 +55,7 @@ fn open(folder: &std::path::Path, tools: Option<(Toolbox, Context)>) -> Workshop
         sketchup: None,
         tools,
         clock: Arc::new(Stopped),
-        spell: |_| "2026-03-14T09:15:00.000Z".to_owned(),
+        spell: |_| "2026-03-14T09:15:00.000".to_owned(),
     })
     .unwrap()
 }

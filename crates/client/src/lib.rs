@@ -4,5 +4,7 @@
 //! One module per dialect.
 
 pub mod exec;
+pub mod loaf;
 pub mod supex;
+pub mod supr;
 pub mod synaps;

@@ -8,8 +8,10 @@
 pub mod exec;
 pub mod jsonrpc;
 pub mod lines;
+pub mod loaf;
 mod machine;
 pub mod supex;
+pub mod supr;
 pub mod synaps;
 pub mod talk;
 

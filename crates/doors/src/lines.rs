@@ -7,7 +7,7 @@
 /// One piece of the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// A line without its `\n`. A `\r` before it is still there.
+    /// A line without its `\n`. A `\r` before it is still there, unless that ends lines as well.
     Whole(&'a [u8]),
     /// A line longer than the limit was skipped.
     Oversize,
@@ -17,6 +17,8 @@ pub enum Line<'a> {
 #[derive(Debug)]
 pub struct Lines {
     limit: usize,
+    /// Whether `\r` ends a line too.
+    ends_at_return: bool,
     /// Bytes not handed out yet: `buffer[start..]`.
     buffer: Vec<u8>,
     start: usize,
@@ -33,14 +35,22 @@ const KEEP_BYTES: usize = 256 * 1024;
 impl Lines {
     /// A decoder of lines of at most `limit` bytes, not counting the newline.
     pub fn new(limit: usize) -> Self {
-        Self { limit, buffer: Vec::new(), start: 0, searched: 0, skipping: false }
+        let (ends_at_return, buffer) = (false, Vec::new());
+        Self { limit, ends_at_return, buffer, start: 0, searched: 0, skipping: false }
+    }
+
+    /// The same for a dialect in which `\r` ends a line as well. `\r\n` then ends two, the second of them
+    /// empty.
+    #[must_use]
+    pub fn ending_at_return(self) -> Self {
+        Self { ends_at_return: true, ..self }
     }
 
     /// Takes in the next bytes of the stream.
     pub fn push(&mut self, mut bytes: &[u8]) {
         self.discard_handed_out();
         if self.skipping {
-            let Some(newline) = memchr::memchr(b'\n', bytes) else { return };
+            let Some(newline) = self.line_end(bytes) else { return };
             self.skipping = false;
             bytes = bytes.get(newline + 1..).unwrap_or_default();
         }
@@ -50,7 +60,7 @@ impl Lines {
     /// The next line that is complete.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
         let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
-        match memchr::memchr(b'\n', unsearched) {
+        match self.line_end(unsearched) {
             Some(offset) => {
                 let (from, to) = (self.start, self.searched + offset);
                 self.start = to + 1;
@@ -80,6 +90,10 @@ impl Lines {
         self.start = to;
         self.searched = to;
         Some(self.judge(from, to))
+    }
+
+    fn line_end(&self, bytes: &[u8]) -> Option<usize> {
+        if self.ends_at_return { memchr::memchr2(b'\n', b'\r', bytes) } else { memchr::memchr(b'\n', bytes) }
     }
 
     fn judge(&self, from: usize, to: usize) -> Line<'_> {
@@ -133,6 +147,19 @@ mod tests {
     #[test]
     fn lines_come_out_without_their_newline() {
         assert_eq!(cut(&[b"one\n\ntwo\r\n"]), [whole("one"), whole(""), whole("two\r")]);
+    }
+
+    #[test]
+    fn a_return_ends_a_line_where_the_dialect_says_so() {
+        let mut lines = Lines::new(LIMIT).ending_at_return();
+        lines.push(b"one\rtwo\r\n123456789");
+        for expected in ["one", "two", ""] {
+            assert_eq!(lines.next_line(), Some(Line::Whole(expected.as_bytes())));
+        }
+        assert_eq!(lines.next_line(), Some(Line::Oversize));
+        lines.push(b"more\rok");
+        assert_eq!(lines.next_line(), None);
+        assert_eq!(lines.finish(), Some(Line::Whole(b"ok")));
     }
 
     #[test]

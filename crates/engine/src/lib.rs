@@ -7,6 +7,7 @@ mod guest;
 mod house;
 mod live;
 pub mod media;
+mod office;
 mod processes;
 pub mod retention;
 pub mod session;
@@ -14,9 +15,13 @@ mod watcher;
 mod workshop;
 
 pub use guest::{Guest, MAX_QUESTIONS, MAX_WATCHED, Standing, Word};
-pub use house::{Agents, House, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, Means};
-pub use live::LIVE_TOOL_BYTES;
+pub use house::{Agents, Fetch, House, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, Means};
+pub use live::{LIVE_TOOL_BYTES, RECENT_BYTES, RECENT_EVENTS};
 pub use media::{MediaError, MediaStore};
+pub use office::{
+    Clerk, LoginWish, MAX_ERRANDS, MAX_SKILL_DEPTH, MAX_SKILL_FOLDERS, MAX_WAITING_QUESTIONS, Office,
+    OfficeWord, SKILL_FILE_BYTES, Teller, find_skills_in,
+};
 pub use parlor_ruby::Settings as RubySettings;
 pub use parlor_vocab::{Seen, Subject};
 pub use processes::{Happening, MAX_PROCESSES, Processes, SHUTDOWN_GRACE};

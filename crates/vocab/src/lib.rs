@@ -6,6 +6,7 @@
 mod event;
 mod house;
 mod id;
+mod office;
 mod process;
 mod refusal;
 mod seen;
@@ -15,10 +16,14 @@ mod time;
 mod workshop;
 
 pub use event::{Draft, Entry, RunEvent, Scope, Seq, SessionEvent, StepKind};
-pub use house::{File, FileFlaw, HouseCommand, HouseEvent, HouseReply, Overview};
+pub use house::{File, FileFlaw, HouseCommand, HouseEvent, HouseReply, Overview, Place};
 pub use id::{
     AgentId, EventId, IdError, MAX_ID_BYTES, MediaId, MessageId, ProcessId, RunId, SessionId, StepId,
     ToolCallId,
+};
+pub use office::{
+    Chat, EndSignal, Hidden, Kept, LoggedIn, LoginAccount, LoginFlaw, LoginStep, LoginWay, Logins, Offer,
+    OfficeCommand, OfficeEvent, OfficeReply, PathFlaw, SavedChat, SkillLine, Skills, WantedChat,
 };
 pub use process::{Command, Ending, Event, Reply, StartProcess, Stdio, Stream};
 pub use refusal::Refusal;

@@ -1,0 +1,440 @@
+//! All codes, and the texts of all errors. Clients tell most errors apart by their texts alone, so these are
+//! a part of the contract; `reason` says the same in a word. No other file spells any of them.
+
+use parlor_vocab::{LoginFlaw, PathFlaw, Refusal};
+use serde::Serialize;
+
+use super::{
+    MAX_IMAGE_BYTES, MAX_IMAGES, MAX_LINE_BYTES, MAX_LOGINS, MAX_QUEUED, MAX_REPEATED_CHARS, MAX_SESSIONS,
+    MAX_STEERS, MAX_TURNS, PROTOCOL_VERSION,
+};
+
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const METHOD_NOT_FOUND: i32 = -32601;
+const INVALID_PARAMS: i32 = -32602;
+const INTERNAL_ERROR: i32 = -32603;
+const SERVER_ERROR: i32 = -32000;
+
+/// Why a request is refused, as it is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Flaw {
+    code: i32,
+    message: String,
+    data: Data,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Data {
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    supported: Option<&'static str>,
+}
+
+impl Flaw {
+    fn new(code: i32, reason: &'static str, message: impl Into<String>) -> Self {
+        let data = Data { reason, field: None, method: None, supported: None };
+        Self { code, message: message.into(), data }
+    }
+
+    fn in_field(self, field: &'static str) -> Self {
+        Self { data: Data { field: Some(field), ..self.data }, ..self }
+    }
+
+    /// What to tell a person.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The word for programs.
+    #[cfg(test)]
+    pub(super) fn reason(&self) -> &'static str {
+        self.data.reason
+    }
+}
+
+/// An application error: all of them have one code.
+fn failed(reason: &'static str, message: impl Into<String>) -> Flaw {
+    Flaw::new(INTERNAL_ERROR, reason, message)
+}
+
+/// The beginning of what a client sent: it may be a line long.
+fn repeated(text: &str) -> &str {
+    text.char_indices().nth(MAX_REPEATED_CHARS).map_or(text, |(end, _)| text.split_at(end).0)
+}
+
+pub(super) fn not_json(detail: &str) -> Flaw {
+    Flaw::new(PARSE_ERROR, "parse_error", format!("parse error: {detail}"))
+}
+
+pub(super) fn batch() -> Flaw {
+    Flaw::new(INVALID_REQUEST, "batch_not_supported", "batch requests are not supported")
+}
+
+pub(super) fn invalid_request() -> Flaw {
+    Flaw::new(INVALID_REQUEST, "invalid_request", "invalid request")
+}
+
+pub(super) fn no_method(method: &str) -> Flaw {
+    let method = repeated(method);
+    let flaw = Flaw::new(METHOD_NOT_FOUND, "method_not_found", format!("method not found: {method}"));
+    Flaw { data: Data { method: Some(method.to_owned()), ..flaw.data }, ..flaw }
+}
+
+pub(super) fn no_object(method: &str) -> Flaw {
+    Flaw::new(INVALID_PARAMS, "invalid_params", format!("invalid params for {method}: expected object"))
+}
+
+pub(super) fn wrong_field(method: &str, field: &'static str, what: &str) -> Flaw {
+    let message = format!("invalid params for {method}: `{field}` must be {what}");
+    Flaw::new(INVALID_PARAMS, "invalid_params", message).in_field(field)
+}
+
+pub(super) fn other_version(version: &str) -> Flaw {
+    let message = format!("unsupported protocol_version: {}", repeated(version));
+    let flaw = Flaw::new(INVALID_PARAMS, "unsupported_protocol_version", message);
+    Flaw { data: Data { supported: Some(PROTOCOL_VERSION), ..flaw.data }, ..flaw }
+}
+
+/// A list is asked for of a provider that there is not.
+pub(super) fn no_provider_to_list() -> Flaw {
+    let message = "provider must be one of: openai, openrouter, antigravity";
+    Flaw::new(INVALID_PARAMS, "invalid_params", message).in_field("provider")
+}
+
+/// A model is chosen of a provider that there is not.
+pub(super) fn no_provider_to_choose() -> Flaw {
+    let message = "provider must be openai, openrouter, or antigravity";
+    Flaw::new(INVALID_PARAMS, "invalid_params", message).in_field("provider")
+}
+
+/// One logs in to two of the three only.
+pub(super) fn no_provider_to_log_in() -> Flaw {
+    Flaw::new(INVALID_PARAMS, "invalid_params", "provider must be openai or antigravity").in_field("provider")
+}
+
+pub(super) fn too_large() -> Flaw {
+    let message = format!("a line is longer than {MAX_LINE_BYTES} bytes; send less at once");
+    Flaw::new(SERVER_ERROR, "message_too_large", message)
+}
+
+pub(super) fn too_many_sessions() -> Flaw {
+    let message =
+        format!("there are {MAX_SESSIONS} sessions, which is the limit; close one with session.close");
+    Flaw::new(SERVER_ERROR, "overloaded", message)
+}
+
+pub(super) fn too_many_turns() -> Flaw {
+    let message = format!("{MAX_TURNS} turns are running, which is the limit; wait for one to end");
+    Flaw::new(SERVER_ERROR, "overloaded", message)
+}
+
+pub(super) fn queue_full() -> Flaw {
+    let message = format!(
+        "{MAX_QUEUED} prompts or 64 MiB of them are waiting, which is the limit; wait, or clear the queue"
+    );
+    Flaw::new(SERVER_ERROR, "overloaded", message)
+}
+
+pub(super) fn too_many_steers() -> Flaw {
+    let message = format!("{MAX_STEERS} texts wait to join the turn, which is the limit; wait");
+    Flaw::new(SERVER_ERROR, "overloaded", message)
+}
+
+pub(super) fn too_many_logins() -> Flaw {
+    let message = format!("{MAX_LOGINS} logins are under way, which is the limit; end one with auth.cancel");
+    Flaw::new(SERVER_ERROR, "overloaded", message)
+}
+
+pub(super) fn unknown_session(id: &str) -> Flaw {
+    failed("unknown_session", format!("unknown session: {}", repeated(id)))
+}
+
+pub(super) fn nothing_to_send() -> Flaw {
+    failed("empty_prompt", "session.send requires non-empty text or at least one image")
+}
+
+pub(super) fn busy() -> Flaw {
+    failed("session_busy", "session is busy; use enqueue=true to queue the prompt")
+}
+
+pub(super) fn unknown_model(provider: &str, model: &str) -> Flaw {
+    failed("unknown_model", format!("unknown model for provider {provider}: {}", repeated(model)))
+}
+
+pub(super) fn compression_without_session() -> Flaw {
+    failed("session_required", "session_id is required when compress_immediately is true")
+}
+
+pub(super) fn no_router_key() -> Flaw {
+    failed("missing_key", "openrouter api key is not configured")
+}
+
+pub(super) fn routes_unknown(why: &str) -> Flaw {
+    failed("provider_error", why)
+}
+
+pub(super) fn no_limits() -> Flaw {
+    failed("not_logged_in", "limits requires at least one oauth provider")
+}
+
+pub(super) fn no_history_named() -> Flaw {
+    failed("chat_not_named", "history.get requires one of: id, last, rollout_path")
+}
+
+pub(super) fn no_history() -> Flaw {
+    failed("no_chats", "no saved chat history yet")
+}
+
+pub(super) fn no_rollout(path: &str) -> Flaw {
+    failed("chat_not_found", format!("failed to load chat: {}", repeated(path)))
+}
+
+pub(super) fn no_chat(id: &str) -> Flaw {
+    failed("chat_not_found", format!("no saved chat matched id: {}", repeated(id)))
+}
+
+pub(super) fn busy_for_resume() -> Flaw {
+    failed("session_busy", "session is busy; interrupt it before another chat is resumed in it")
+}
+
+pub(super) fn no_model_to_compress() -> Flaw {
+    failed("no_model", "select a model first before running /compress")
+}
+
+pub(super) fn not_compressed(why: &str) -> Flaw {
+    failed("compaction_failed", format!("context compaction failed: {why}"))
+}
+
+pub(super) fn already_compressing() -> Flaw {
+    not_compressed("the session is being compressed already")
+}
+
+/// Something was not kept or done, in the words of whoever tried.
+pub(super) fn not_done(why: &str) -> Flaw {
+    failed("not_saved", why)
+}
+
+/// The house turned a command down.
+pub(super) fn refused(refusal: &Refusal) -> Flaw {
+    failed(reason_of(refusal), refusal.to_string())
+}
+
+fn reason_of(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::Busy { .. } | Refusal::Compacting => "session_busy",
+        Refusal::UnknownSession(_) => "chat_not_found",
+        Refusal::SessionHeld { .. } => "chat_in_use",
+        Refusal::TooManySessions { .. }
+        | Refusal::TooManyRuns { .. }
+        | Refusal::TooManyQuestions { .. }
+        | Refusal::TooManyWatched { .. }
+        | Refusal::QueueFull { .. } => "overloaded",
+        Refusal::UnknownAgent(_) => "unknown_model",
+        Refusal::LogUnavailable { .. } | Refusal::MediaUnavailable { .. } => "storage_unavailable",
+        Refusal::SessionExists(_)
+        | Refusal::NoActiveRun
+        | Refusal::WrongRun { .. }
+        | Refusal::BackgroundProcesses
+        | Refusal::NotCompacted { .. }
+        | Refusal::UnknownMessage(_)
+        | Refusal::UnknownProcess(_)
+        | Refusal::ProcessExists(_)
+        | Refusal::StdinClosed(_)
+        | Refusal::StdinGone(_)
+        | Refusal::StdinFull { .. }
+        | Refusal::RelativeFolder(_)
+        | Refusal::TooManyProcesses { .. }
+        | Refusal::CannotStart { .. } => "internal_error",
+    }
+}
+
+/// Why a login came to nothing. The two providers have words of their own for some of it.
+pub(super) fn of_login(provider: &str, flaw: &LoginFlaw) -> Flaw {
+    let is_google = provider == "antigravity";
+    let status =
+        |status: &Option<u16>| status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
+    match flaw {
+        LoginFlaw::NotConfigured => {
+            let message = format!(
+                "no login is configured for {provider}; [auth.{provider}] in parlor.toml describes one"
+            );
+            failed("login_not_configured", message)
+        }
+        LoginFlaw::Cancelled => failed("login_cancelled", "OAuth login cancelled."),
+        LoginFlaw::StateMismatch if is_google => {
+            failed("login_state_mismatch", "OAuth login rejected due to state mismatch.")
+        }
+        LoginFlaw::StateMismatch => failed("login_state_mismatch", "OAuth login failed: state mismatch."),
+        LoginFlaw::Denied(why) if is_google => {
+            failed("login_denied", format!("OAuth authorization failed: {why}"))
+        }
+        LoginFlaw::Denied(why) => failed("login_denied", format!("OAuth login failed: {why}")),
+        LoginFlaw::NoCode if is_google => {
+            failed("login_denied", "OAuth authorization failed: Missing authorization code.")
+        }
+        LoginFlaw::NoCode => failed("login_denied", "OAuth login failed: Missing authorization code."),
+        LoginFlaw::TimedOut(_) if is_google => failed("login_timed_out", "OAuth login cancelled."),
+        LoginFlaw::TimedOut(seconds) => failed(
+            "login_timed_out",
+            format!("OAuth login timed out after {} minutes.", seconds.div_ceil(60)),
+        ),
+        LoginFlaw::CodeExpired => failed("login_timed_out", "OAuth device login timed out after 15 minutes."),
+        LoginFlaw::NoDeviceCode => {
+            failed("login_no_device_code", "Device code login is not enabled for this OAuth issuer.")
+        }
+        LoginFlaw::CodeRefused(code, why) => {
+            failed("login_failed", format!("Device code request failed ({}): {why}", status(code)))
+        }
+        LoginFlaw::PollFailed(code, why) => {
+            failed("login_failed", format!("Device code poll failed ({}): {why}", status(code)))
+        }
+        LoginFlaw::NoToken(code, why) => {
+            failed("login_failed", format!("OAuth token exchange failed ({}): {why}", status(code)))
+        }
+        LoginFlaw::Other(why) => failed("login_failed", why.clone()),
+    }
+}
+
+/// Why an image is not taken. These are told by `session.error`.
+pub(super) fn of_path(flaw: PathFlaw, path: &str) -> String {
+    let path = repeated(path);
+    match flaw {
+        PathFlaw::Missing => format!("file not found: {path}"),
+        PathFlaw::NotFile => format!("not a file: {path}"),
+        PathFlaw::Hidden => format!("unable to stat file: {path}"),
+        PathFlaw::Closed => format!("unable to read image file: {path}"),
+        PathFlaw::TooLarge(bytes) => image_too_large(bytes),
+    }
+}
+
+pub(super) fn image_too_large(bytes: u64) -> String {
+    let megabytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    format!("image too large ({:.2} mb). max is {:.2} mb", megabytes(bytes), megabytes(MAX_IMAGE_BYTES))
+}
+
+pub(super) fn image_type(extension: Option<&str>) -> String {
+    let extension = extension
+        .map_or_else(|| "(no extension)".to_owned(), |extension| format!(".{}", repeated(extension)));
+    format!("unsupported image type: {extension}. supported: .png, .jpg, .jpeg, .webp, .gif")
+}
+
+pub(super) fn image_mime(mime: &str) -> String {
+    format!("unsupported image mime type: {}", repeated(mime))
+}
+
+/// A data URL is none.
+pub(super) const IMAGE_URL: &str = "invalid image data_url. expected data:<mime>;base64,<payload>";
+/// A data URL holds nothing.
+pub(super) const IMAGE_EMPTY: &str = "image payload is empty";
+
+/// The chosen model is not there any more.
+pub(super) const NO_MODEL: &str = "select a model from an enabled provider first";
+/// Another session of this server is at work in the same chat.
+pub(super) const CHAT_AT_WORK: &str = "another session is at work in this chat; wait for it, or interrupt it";
+/// Why a summary is given up.
+pub(super) const SESSION_CLEARED: &str = "the session was cleared";
+
+pub(super) fn too_many_images() -> String {
+    format!("at most {MAX_IMAGES} images go along with a prompt")
+}
+
+/// What is said of a turn that failed.
+pub(super) fn inference_error(why: &str) -> String {
+    format!("inference error: {why}")
+}
+
+/// What is said of a turn that was interrupted.
+pub(super) fn interrupted(is_partial: bool) -> &'static str {
+    if is_partial {
+        "response interrupted by user. partial output kept."
+    } else {
+        "response interrupted by user."
+    }
+}
+
+/// What is said of texts that came too late to join a turn.
+pub(super) fn late_steers(count: usize) -> String {
+    format!("{count} steer message(s) were queued too late and not applied.")
+}
+
+/// What is said of skills that go along with a prompt.
+pub(super) fn skills_applied(names: &[String]) -> String {
+    format!("skills applied: {}", names.join(", "))
+}
+
+/// What is said after a summary.
+pub(super) fn compressed(before: u64, after: u64) -> String {
+    format!("context compression complete: {} -> {} est. tokens.", grouped(before), grouped(after))
+}
+
+/// What is said when everything was forgotten.
+pub(super) const FORGOTTEN: &str = "everything was forgotten: keys, logins and choices. saved chats stay.";
+
+/// What stands for an answer that has no text.
+pub(super) const NO_TEXT: &str = "(No response text returned)";
+
+/// What is said of a tool that there is not.
+pub(super) fn unknown_tool(tool: &str) -> String {
+    format!("unknown tool: {}", repeated(tool))
+}
+
+/// What a tool says that was stopped.
+pub(super) const TOOL_ABORTED: &str = "process aborted (no exit code)";
+
+/// What tells how to log in.
+pub(super) const AUTH_HINT: &str = "use auth.connect.openai, auth.connect.antigravity or auth.set.openrouter_key; parlor.toml configures agents and models";
+
+/// The limits of a provider are not known.
+pub(super) const LIMITS_UNKNOWN: &str = "the provider's limits are not known to this server";
+
+/// A number with commas between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_sent_is_repeated_in_parts() {
+        let long = "\u{e4}".repeat(MAX_REPEATED_CHARS + 1);
+        let letters = |text: &str| text.chars().filter(|letter| *letter == '\u{e4}').count();
+        assert_eq!(letters(no_method(&long).message()), MAX_REPEATED_CHARS);
+        assert_eq!(letters(&of_path(PathFlaw::Missing, &long)), MAX_REPEATED_CHARS);
+        assert_eq!(repeated("short"), "short");
+    }
+
+    #[test]
+    fn thousands_have_commas() {
+        assert_eq!(compressed(1_234_567, 890), "context compression complete: 1,234,567 -> 890 est. tokens.");
+        assert_eq!(grouped(1000), "1,000");
+    }
+
+    #[test]
+    fn sizes_are_told_in_megabytes() {
+        assert_eq!(image_too_large(9 << 20), "image too large (9.00 mb). max is 8.00 mb");
+    }
+
+    #[test]
+    fn an_error_is_written_with_what_it_has() {
+        let json = serde_json::to_string(&wrong_field("m", "f", "a string")).unwrap();
+        assert_eq!(
+            json,
+            r#"{"code":-32602,"message":"invalid params for m: `f` must be a string","data":{"reason":"invalid_params","field":"f"}}"#
+        );
+    }
+}

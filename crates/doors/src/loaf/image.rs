@@ -1,0 +1,296 @@
+//! Images that come along with a prompt: by path or as a data URL.
+
+use std::path::{Path, PathBuf};
+
+use parlor_vocab::{File, PathFlaw};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::params::{Fields, object};
+use super::text::trim;
+use super::{MAX_IMAGE_BYTES, code};
+
+/// An image as the client sent it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    path: String,
+    data_url: Option<String>,
+    mime: Option<String>,
+}
+
+/// An image that goes along, as it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Image {
+    pub(super) path: String,
+    pub(super) mime: String,
+    pub(super) data_url: String,
+    pub(super) bytes: u64,
+}
+
+/// The images of a request. What is none is skipped.
+pub(super) fn wanted(images: Option<&RawValue>) -> Vec<Wanted> {
+    let items: Vec<&RawValue> =
+        images.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+    items.into_iter().filter_map(object).filter_map(|fields| one(&fields)).collect()
+}
+
+fn one(fields: &Fields<'_>) -> Option<Wanted> {
+    let text = |names: [&str; 2]| {
+        let found = names.iter().find_map(|name| fields.string(name));
+        found.map(|text| trim(&text).to_owned()).filter(|text| !text.is_empty())
+    };
+    let (path, data_url) = (text(["path", "path"]), text(["data_url", "dataUrl"]));
+    if path.is_none() && data_url.is_none() {
+        return None;
+    }
+    Some(Wanted { path: path.unwrap_or_default(), data_url, mime: text(["mime_type", "mimeType"]) })
+}
+
+impl Wanted {
+    /// How many bytes it holds while it waits.
+    pub(super) fn weight(&self) -> usize {
+        self.path.len() + self.data_url.as_ref().map_or(0, String::len)
+    }
+
+    /// As it waits in the queue.
+    pub(super) fn to_json(&self) -> Value {
+        let mut told = Map::from_iter([("path".to_owned(), Value::from(self.path.as_str()))]);
+        for (name, value) in [("mime_type", &self.mime), ("data_url", &self.data_url)] {
+            if let Some(value) = value {
+                told.insert(name.to_owned(), Value::from(value.as_str()));
+            }
+        }
+        Value::Object(told)
+    }
+
+    /// The file to read, unless the image is at hand.
+    pub(super) fn file(&self, folder: &Path, user_home: Option<&Path>) -> Option<PathBuf> {
+        self.data_url.is_none().then(|| resolve(&self.path, folder, user_home))
+    }
+
+    /// The image of a data URL.
+    pub(super) fn decoded(&self, now_ms: i64) -> Result<(Image, Vec<u8>), String> {
+        let url = self.data_url.as_deref().unwrap_or_default();
+        let (in_url, payload) = split(url).ok_or_else(|| code::IMAGE_URL.to_owned())?;
+        let mime = self.mime.as_deref().unwrap_or(in_url).to_lowercase();
+        if extension_of(&mime).is_none() {
+            return Err(code::image_mime(&mime));
+        }
+        let bytes = decode(payload);
+        if bytes.is_empty() {
+            return Err(code::IMAGE_EMPTY.to_owned());
+        }
+        if bytes.len() as u64 > MAX_IMAGE_BYTES {
+            return Err(code::image_too_large(bytes.len() as u64));
+        }
+        let label = if self.path.is_empty() { format!("rpc-image-{now_ms}.png") } else { self.path.clone() };
+        Ok((Image::new(label, mime, &bytes), bytes))
+    }
+
+    /// The image in a file that was read.
+    pub(super) fn read(&self, file: Result<File, PathFlaw>) -> Result<(Image, Vec<u8>), String> {
+        let path = unquoted(&self.path);
+        let file_path = resolve(path, Path::new(""), None);
+        let extension = file_path.extension().and_then(|extension| extension.to_str());
+        let mime = extension.and_then(|extension| mime_of(&extension.to_lowercase()));
+        match (file, mime) {
+            (Err(flaw @ (PathFlaw::Missing | PathFlaw::NotFile | PathFlaw::Hidden)), _) => {
+                Err(code::of_path(flaw, path))
+            }
+            (_, None) => Err(code::image_type(extension.map(str::to_lowercase).as_deref())),
+            (Err(flaw @ (PathFlaw::TooLarge(_) | PathFlaw::Closed)), Some(_)) => {
+                Err(code::of_path(flaw, path))
+            }
+            (Ok(file), Some(_)) if file.bytes.is_empty() => Err(code::IMAGE_EMPTY.to_owned()),
+            (Ok(file), Some(mime)) => {
+                Ok((Image::new(path.to_owned(), mime.to_owned(), &file.bytes), file.bytes))
+            }
+        }
+    }
+}
+
+impl Image {
+    pub(super) fn new(path: String, mime: String, bytes: &[u8]) -> Self {
+        let data_url = format!("data:{mime};base64,{}", base64_simd::STANDARD.encode_to_string(bytes));
+        Self { path, mime, data_url, bytes: bytes.len() as u64 }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({"path": self.path, "mimeType": self.mime, "dataUrl": self.data_url, "byteSize": self.bytes})
+    }
+
+    /// The name under which it is kept.
+    pub(super) fn file_name(&self) -> String {
+        let name = Path::new(&self.path).file_name().and_then(|name| name.to_str()).unwrap_or("image");
+        name.to_owned()
+    }
+}
+
+/// The text of a prompt with a label for each image that it does not speak of yet.
+pub(super) fn labelled(text: &str, images: usize) -> String {
+    let spoken = text.to_lowercase();
+    let mut labelled = text.to_owned();
+    for number in 1..=images {
+        if !spoken.contains(&format!("[image {number}]")) {
+            if !labelled.is_empty() {
+                labelled.push(' ');
+            }
+            labelled.push_str(&format!("[Image {number}]"));
+        }
+    }
+    labelled
+}
+
+fn mime_of(extension: &str) -> Option<&'static str> {
+    Some(match extension {
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "webp" => "image/webp",
+        "gif" => "image/gif",
+        _ => return None,
+    })
+}
+
+fn extension_of(mime: &str) -> Option<&'static str> {
+    ["png", "jpeg", "webp", "gif"].into_iter().find(|extension| mime_of(extension) == Some(mime))
+}
+
+fn unquoted(path: &str) -> &str {
+    let inner = |quote: char| path.strip_prefix(quote).and_then(|path| path.strip_suffix(quote));
+    inner('"').or_else(|| inner('\'')).map_or(path, trim)
+}
+
+fn resolve(path: &str, folder: &Path, user_home: Option<&Path>) -> PathBuf {
+    let path = unquoted(path);
+    let decoded = path.strip_prefix("file://").map(percent_decoded);
+    let path = decoded.as_deref().unwrap_or(path);
+    match (path.strip_prefix("~/"), user_home) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => folder.join(path),
+    }
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let mut ahead = rest.clone();
+        let hex = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+        match (byte, hex(ahead.next()), hex(ahead.next())) {
+            (b'%', Some(high), Some(low)) => {
+                bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
+                rest = ahead;
+            }
+            _ => bytes.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The type and the payload of a data URL.
+fn split(url: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = url.split_once(':')?;
+    let (head, payload) = rest.split_once(',')?;
+    let (mime, encoding) = head.split_once(';')?;
+    let is_right = scheme.eq_ignore_ascii_case("data") && encoding.eq_ignore_ascii_case("base64");
+    (is_right && !mime.is_empty()).then_some((mime, payload))
+}
+
+/// Decodes base64 of either alphabet up to its padding, and skips what belongs to neither.
+fn decode(payload: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(payload.len() / 4 * 3 + 3);
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    for letter in payload.bytes().take_while(|letter| *letter != b'=') {
+        let value = match letter {
+            b'A'..=b'Z' => letter - b'A',
+            b'a'..=b'z' => letter - b'a' + 26,
+            b'0'..=b'9' => letter - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            _ => continue,
+        };
+        bits = bits << 6 | u32::from(value);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push(u8::try_from(bits >> count & 0xff).unwrap_or_default());
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(path: &str, data_url: Option<&str>, mime: Option<&str>) -> Wanted {
+        Wanted { path: path.to_owned(), data_url: data_url.map(str::to_owned), mime: mime.map(str::to_owned) }
+    }
+
+    fn file(bytes: &[u8]) -> Result<File, PathFlaw> {
+        Ok(File { name: "f".to_owned(), bytes: bytes.to_vec() })
+    }
+
+    #[test]
+    fn what_is_no_image_is_skipped() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        assert!(wanted(None).is_empty() && wanted(Some(&raw("\"str\""))).is_empty());
+        let found = wanted(Some(&raw(
+            r#"[1,{},{"path":" "},{"path":" a.png "},{"dataUrl":"data:x","mimeType":"image/gif"}]"#,
+        )));
+        assert_eq!(found, [image("a.png", None, None), image("", Some("data:x"), Some("image/gif"))]);
+        assert_eq!(found[1].to_json(), json!({"path":"","data_url":"data:x","mime_type":"image/gif"}));
+    }
+
+    #[test]
+    fn paths_are_taken_as_people_write_them() {
+        let at = |path: &str| image(path, None, None).file(Path::new("/w"), Some(Path::new("/u"))).unwrap();
+        assert_eq!(at("a.png"), PathBuf::from("/w/a.png"));
+        assert_eq!(at("'/x/a b.png'"), PathBuf::from("/x/a b.png"));
+        assert_eq!(at("~/a.png"), PathBuf::from("/u/a.png"));
+        assert_eq!(at("file:///x/a%20b%zz.png"), PathBuf::from("/x/a b%zz.png"));
+        assert_eq!(image("p", Some("data:"), None).file(Path::new("/"), None), None);
+    }
+
+    #[test]
+    fn a_file_is_refused_for_one_reason_after_another() {
+        let refused = |path: &str, file| image(path, None, None).read(file).unwrap_err();
+        assert_eq!(refused("/x.txt", Err(PathFlaw::Missing)), "file not found: /x.txt");
+        assert_eq!(refused("/x.png", Err(PathFlaw::NotFile)), "not a file: /x.png");
+        assert!(refused("/x.TXT", file(b"x")).starts_with("unsupported image type: .txt. "));
+        assert!(refused("/x", Err(PathFlaw::TooLarge(1 << 30))).contains("(no extension)"));
+        assert_eq!(
+            refused("/x.png", Err(PathFlaw::TooLarge(9 << 20))),
+            "image too large (9.00 mb). max is 8.00 mb"
+        );
+        assert_eq!(refused("/x.png", file(b"")), "image payload is empty");
+        let (taken, bytes) = image("/x.JPG", None, None).read(file(b"hi")).unwrap();
+        assert_eq!((taken.mime.as_str(), bytes.as_slice()), ("image/jpeg", b"hi".as_slice()));
+        assert_eq!(taken.data_url, "data:image/jpeg;base64,aGk=");
+    }
+
+    #[test]
+    fn a_data_url_is_refused_for_one_reason_after_another() {
+        let refused = |url: &str, mime| image("", Some(url), mime).decoded(5).unwrap_err();
+        for url in ["nonsense", "data:image/png,aGk=", "data:;base64,aGk=", "http://x"] {
+            assert_eq!(refused(url, None), code::IMAGE_URL, "{url}");
+        }
+        assert_eq!(
+            refused("data:image/png;base64,aGk=", Some("image/BMP")),
+            "unsupported image mime type: image/bmp"
+        );
+        assert_eq!(refused("data:image/png;base64,====", None), "image payload is empty");
+        let large = format!("data:image/png;base64,{}", "A".repeat((8 << 20) / 3 * 4 + 8));
+        assert!(refused(&large, None).starts_with("image too large (8.00 mb)"));
+        let (taken, bytes) = image("", Some("DATA:image/PNG;BASE64,aG k=\n"), None).decoded(5).unwrap();
+        assert_eq!((taken.path.as_str(), taken.mime.as_str()), ("rpc-image-5.png", "image/png"));
+        assert_eq!(bytes, b"hi");
+    }
+
+    #[test]
+    fn labels_are_added_where_they_are_missing() {
+        assert_eq!(labelled("see [image 1]", 2), "see [image 1] [Image 2]");
+        assert_eq!(labelled("", 2), "[Image 1] [Image 2]");
+        assert_eq!(labelled("plain", 0), "plain");
+    }
+}

@@ -1,0 +1,202 @@
+//! Keys, logins and what was chosen, in the state folder.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use parlor_auth::{
+    Account, LoginError, LoginRequest, Logins as Accounts, Progress, Redactor, Secret, SecretName,
+    SecretStore, State, Way, WayWanted,
+};
+use parlor_engine::{Clerk, LoginWish, Teller, find_skills_in};
+use parlor_vocab::{
+    Hidden, Kept, LoggedIn, LoginAccount, LoginFlaw, LoginStep, LoginWay, Logins, Offer, Skills,
+};
+
+use super::{kept, offers};
+use crate::environment::Environment;
+use crate::home::Home;
+use crate::login;
+use crate::models::Builder;
+
+/// The services whose keys are kept.
+const SERVICES: [&str; 2] = ["openrouter", "exa"];
+
+/// The variable that holds the key of the first.
+const ROUTER_KEY: &str = "OPENROUTER_API_KEY";
+
+/// The clerk of a state folder.
+pub(super) struct HomeClerk {
+    home: PathBuf,
+    folder: PathBuf,
+    user_home: Option<PathBuf>,
+    offers: Vec<Offer>,
+    accounts: Accounts,
+    store: SecretStore,
+    /// Whether no browser can be seen from here.
+    is_headless: bool,
+    has_router_variable: bool,
+}
+
+impl HomeClerk {
+    pub(super) fn new(home: &Home, environment: &Environment, folder: PathBuf) -> anyhow::Result<Self> {
+        let builder = Builder::new(home.config(), home.path(), environment);
+        Ok(Self {
+            home: home.path().to_owned(),
+            folder,
+            user_home: environment.user_home.as_ref().map(PathBuf::from),
+            offers: offers::offers(home.config(), |model| builder.key(model).is_ok()),
+            accounts: login::logins(home, &Redactor::new())?,
+            store: SecretStore::open(home.path())?,
+            is_headless: login::is_headless(&environment.for_commands),
+            has_router_variable: environment.model_keys.contains(&ROUTER_KEY),
+        })
+    }
+
+    /// Does something that may block.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&SecretStore) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        let store = self.store.clone();
+        let done = tokio::task::spawn_blocking(move || work(&store)).await;
+        done.unwrap_or_else(|_| Err("the program is ending".to_owned()))
+    }
+
+    async fn kept_keys(&self) -> Vec<String> {
+        let mut keys = Vec::new();
+        for service in SERVICES {
+            let Some(name) = SecretName::key(service) else { continue };
+            let read = self.on_disk(move |store| store.read(&name).map_err(|error| error.to_string())).await;
+            let is_set = service == SERVICES[0] && self.has_router_variable;
+            if is_set || read.is_ok_and(|key| key.is_some()) {
+                keys.push(service.to_owned());
+            }
+        }
+        keys
+    }
+}
+
+#[async_trait]
+impl Clerk for HomeClerk {
+    async fn offers(&self) -> Vec<Offer> {
+        self.offers.clone()
+    }
+
+    async fn routes(&self, model: &str) -> Result<Vec<String>, String> {
+        Err(format!(
+            "the routes to {model} cannot be looked up here; routing in [models.NAME] of parlor.toml chooses them"
+        ))
+    }
+
+    async fn skills(&self) -> Skills {
+        let (folder, user_home) = (self.folder.clone(), self.user_home.clone());
+        let find = move || find_skills_in(&folder, user_home.as_deref());
+        tokio::task::spawn_blocking(find).await.unwrap_or_default()
+    }
+
+    async fn keep(&self, kept: Kept) -> Result<(), String> {
+        let home = self.home.clone();
+        self.on_disk(move |_| kept::write(&home, kept)).await
+    }
+
+    async fn logins(&self) -> Logins {
+        let statuses = self.accounts.statuses().await.unwrap_or_default();
+        let logged_in = statuses.into_iter().filter(|status| status.state == State::LoggedIn);
+        Logins {
+            providers: logged_in.map(|status| (status.provider, status.account.map(account))).collect(),
+            keys: self.kept_keys().await,
+        }
+    }
+
+    async fn set_key(&self, service: &str, key: Option<Hidden>) -> Result<usize, String> {
+        let name = SecretName::key(service).ok_or_else(|| format!("no key is kept for {service}"))?;
+        self.on_disk(move |store| {
+            let done = match key {
+                Some(Hidden(key)) => store.write(&name, &Secret::new(key)),
+                None => store.remove(&name).map(drop),
+            };
+            done.map_err(|error| error.to_string())
+        })
+        .await?;
+        Ok(self.offers.iter().filter(|offer| offer.provider == service).count())
+    }
+
+    async fn log_in(&self, wish: LoginWish, teller: Teller) -> Result<LoggedIn, LoginFlaw> {
+        let way = match wish.way {
+            LoginWay::Browser => WayWanted::Only(Way::Browser),
+            LoginWay::Device => WayWanted::Only(Way::Device),
+            LoginWay::Auto if self.is_headless => WayWanted::Device,
+            LoginWay::Auto => WayWanted::Browser,
+        };
+        let originator = wish.originator.map(|originator| ("originator".to_owned(), originator));
+        let request = LoginRequest { way, authorize_params: originator.into_iter().collect() };
+        let mut flow = self.accounts.start(&wish.provider, request).map_err(flaw_of)?;
+        loop {
+            match flow.next().await {
+                Some(Progress::Started) => {}
+                Some(Progress::Url { url, .. }) => teller.tell(LoginStep::Url(url)).await,
+                Some(Progress::DeviceCode(code)) => {
+                    let step = LoginStep::Code {
+                        url: code.verification_url,
+                        code: code.user_code,
+                        interval_seconds: code.interval_seconds,
+                        expires_in_seconds: code.expires_in_seconds,
+                    };
+                    teller.tell(step).await;
+                }
+                Some(Progress::Completed(login)) => {
+                    let by_device = login.way == Way::Device;
+                    return Ok(LoggedIn { by_device, account: login.account.map(account) });
+                }
+                Some(Progress::Failed(error)) => return Err(flaw_of(error)),
+                Some(Progress::Cancelled) | None => return Err(LoginFlaw::Cancelled),
+            }
+        }
+    }
+
+    async fn log_out(&self, provider: &str) -> Result<bool, String> {
+        let (accounts, provider) = (self.accounts.clone(), provider.to_owned());
+        // What it waits for cannot move to another thread, so it gets one of its own.
+        let runtime = tokio::runtime::Handle::current();
+        let log_out = move || runtime.block_on(async { accounts.logout(&provider).await });
+        match tokio::task::spawn_blocking(log_out).await {
+            Ok(done) => done.map(|done| done.existed).map_err(|error| error.to_string()),
+            Err(_) => Err("the program is ending".to_owned()),
+        }
+    }
+
+    async fn forget_all(&self) -> Result<(), String> {
+        for service in SERVICES {
+            self.set_key(service, None).await?;
+        }
+        for (provider, _) in self.logins().await.providers {
+            self.log_out(&provider).await?;
+        }
+        let home = self.home.clone();
+        self.on_disk(move |_| kept::remove(&home)).await
+    }
+}
+
+fn account(account: Account) -> LoginAccount {
+    let Account { id, email, name, picture } = account;
+    LoginAccount { id, email, name, picture }
+}
+
+fn flaw_of(error: LoginError) -> LoginFlaw {
+    match error {
+        LoginError::UnknownProvider { .. } => LoginFlaw::NotConfigured,
+        LoginError::Cancelled => LoginFlaw::Cancelled,
+        LoginError::StateMismatch => LoginFlaw::StateMismatch,
+        LoginError::Denied { code, description } => LoginFlaw::Denied(description.unwrap_or(code)),
+        LoginError::NoCode => LoginFlaw::NoCode,
+        LoginError::TimedOut(limit) => LoginFlaw::TimedOut(limit.as_secs()),
+        LoginError::CodeExpired => LoginFlaw::CodeExpired,
+        LoginError::DeviceUnsupported => LoginFlaw::NoDeviceCode,
+        LoginError::DeviceRequest { status, reason } => LoginFlaw::CodeRefused(status, reason),
+        LoginError::DevicePoll { status, reason } => LoginFlaw::PollFailed(status, reason),
+        LoginError::Exchange { status, reason } => LoginFlaw::NoToken(status, reason),
+        error @ (LoginError::WayMissing { .. } | LoginError::TooMany { .. } | LoginError::Local(_)) => {
+            LoginFlaw::Other(error.to_string())
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What takes a second session, a second server, or more chats than a transcript should list.
+
+use serde_json::json;
+
+use crate::server::{Home, appended, is_ready, kinds, text};
+
+#[tokio::test]
+async fn a_beginning_that_two_chats_share_names_none() {
+    let home = Home::new();
+    let mut server = home.server().await;
+    // Of seventeen ids in hexadecimal, two begin alike.
+    let mut chats: Vec<String> = Vec::new();
+    for _ in 0..17 {
+        let session = server.session().await;
+        server.turn(&session, "/say x").await;
+        let told = server.call("session.get", json!({"session_id": session})).await;
+        chats.push(text(&told["activeSessionId"]));
+    }
+    let first = |chat: &String| chat.chars().next().unwrap();
+    let shared =
+        chats.iter().find(|chat| chats.iter().filter(|other| first(other) == first(chat)).count() > 1);
+    let prefix = first(shared.unwrap()).to_string();
+    let error = server.refused("history.get", json!({"id": prefix})).await;
+    assert_eq!(
+        (&error["code"], &error["message"]),
+        (&json!(-32603), &json!(format!("no saved chat matched id: {prefix}")))
+    );
+    let (chat, long) = (&chats[3], chats[3].split_at(30).0.to_uppercase());
+    for params in [json!({"id": long}), json!({"id": chat})] {
+        assert_eq!(server.call("history.get", params).await["id"], json!(chat));
+    }
+    let listed = server.call("history.list", json!({"limit": 5, "cursor": 14})).await;
+    assert_eq!((&listed["total"], &listed["next_cursor"]), (&json!(17), &json!(null)));
+    assert_eq!(listed["sessions"].as_array().unwrap().len(), 3);
+    let path = &listed["sessions"][0]["rolloutPath"];
+    let by_path = server.call("history.get", json!({"rollout_path": path})).await;
+    assert_eq!(by_path["id"], listed["sessions"][0]["id"]);
+    let cut = text(path);
+    let error = server.refused("history.get", json!({"rollout_path": cut.split_at(cut.len() - 3).0})).await;
+    assert!(text(&error["message"]).starts_with("failed to load chat: "), "{error}");
+}
+
+#[tokio::test]
+async fn turns_of_two_sessions_run_side_by_side() {
+    let home = Home::new();
+    let mut server = home.server().await;
+    let (one, two) = (server.session().await, server.session().await);
+    // Each can end only if the other runs.
+    let meet = |mine: &str, other: &str| {
+        format!("!touch {mine}; until [ -e {other} ]; do sleep 0.02; done; echo met")
+    };
+    server.send(&one, &meet("a", "b")).await;
+    server.send(&two, &meet("b", "a")).await;
+    let mut open = 2;
+    while open > 0 {
+        open -= usize::from(is_ready(&server.line().await["params"]));
+    }
+    for session in [one, two] {
+        let told = server.call("session.get", json!({"session_id": session})).await;
+        assert_eq!(told["history"][1]["text"], "met\n[exit code 0]");
+    }
+}
+
+#[tokio::test]
+async fn an_interrupt_right_behind_its_prompt_is_one() {
+    let home = Home::new();
+    let mut server = home.server().await;
+    let session = server.session().await;
+    for _ in 0..20 {
+        let send = server.ask("session.send", json!({"session_id": session, "text": "/wait 60"})).await;
+        let interrupted = server.call("session.interrupt", json!({"session_id": session})).await;
+        assert_eq!(interrupted["interrupted"], true);
+        assert_eq!(server.answer(send).await["result"]["accepted"], true);
+        let events = server.events(&session, is_ready).await;
+        let ends = kinds(&events).iter().filter(|kind| *kind == "session.interrupted").count();
+        assert_eq!(ends, 1, "{:?}", kinds(&events));
+        assert_eq!(appended(&events, "user"), ["/wait 60"]);
+    }
+}
+
+#[tokio::test]
+async fn a_chat_that_another_server_has_open_can_be_read_and_not_gone_on_with() {
+    let home = Home::new();
+    let mut first = home.server().await;
+    let session = first.session().await;
+    first.turn(&session, "/say mine").await;
+    let mut second = home.server().await;
+    let other = second.session().await;
+    let resume = json!({"session_id": other, "raw_command": "/history last"});
+    assert!(second.call("command.execute", resume).await["output"]["resumed"].is_string());
+    let told = second.call("session.get", json!({"session_id": other})).await;
+    assert_eq!(told["messages"][1]["text"], "mine");
+    let events = second.turn(&other, "/say no").await;
+    assert!(kinds(&events).contains(&"session.error".to_owned()), "{events:?}");
+    assert!(appended(&events, "system")[0].contains("in use by"), "{events:?}");
+    // Once the first lets go of it, it can be gone on with.
+    first.call("session.close", json!({"session_id": session})).await;
+    first.call("system.shutdown", json!({})).await;
+    first.end().await;
+    let events = second.turn(&other, "/say yes").await;
+    assert_eq!(appended(&events, "assistant"), ["yes"]);
+}
+
+#[tokio::test]
+async fn two_sessions_in_one_chat_take_turns() {
+    let home = Home::new();
+    let mut server = home.server().await;
+    let one = server.session().await;
+    server.turn(&one, "/say first").await;
+    let two = server.session().await;
+    server.call("command.execute", json!({"session_id": two, "raw_command": "/history last"})).await;
+    server.send(&one, "/wait 60").await;
+    let events = server.turn(&two, "/say no").await;
+    assert!(appended(&events, "system")[0].contains("another session is at work in this chat"), "{events:?}");
+    server.call("session.interrupt", json!({"session_id": one})).await;
+    server.events(&one, is_ready).await;
+    let events = server.turn(&two, "/say yes").await;
+    assert_eq!(appended(&events, "assistant"), ["yes"]);
+}
+
+#[tokio::test]
+async fn a_key_is_kept_where_nobody_else_can_read_it_and_told_to_nobody() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let home = Home::new();
+    let mut server = home.server().await;
+    server.call("debug.set", json!({"super_debug": true})).await;
+    server.call("auth.set.openrouter_key", json!({"api_key": "sk-s3cret"})).await;
+    server.call("auth.status", json!({})).await;
+    let session = server.session().await;
+    server.send(&session, "/say hi").await;
+    server.call("state.get", json!({})).await;
+    server.close_stdin();
+    let (lines, _) = server.end().await;
+    assert!(lines.iter().all(|line| !line.to_string().contains("s3cret")));
+    let file = home.state().join("secrets/key-openrouter");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut server = home.server().await;
+    assert_eq!(server.call("auth.status", json!({})).await["has_openrouter_key"], true);
+}

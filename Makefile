@@ -2,16 +2,16 @@
 
 PROFILE_DIR := target/release
 FUZZ_SECONDS ?= 15
-FUZZ_TARGETS := lines exec synaps supex
+FUZZ_TARGETS := lines exec synaps supex supr loaf
 # cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
 FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 
-.PHONY: help run test setup check doc deny unit fuzz soak peers mcp bench
+.PHONY: help run test setup check doc deny unit fuzz soak peers mcp clients bench
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-run: ## build parlor and start parlor serve
+run: ## build parlor and start parlor serve: chat on http://127.0.0.1:18790/
 	@cargo build --release --quiet -p parlor
 	@$(PROFILE_DIR)/parlor serve
 
@@ -43,7 +43,7 @@ fuzz: ## fuzz each decoder for FUZZ_SECONDS (15)
 	done
 
 soak: ## the long proofs: 10,000 processes, 1 GiB to a slow reader, hundreds of kills of a busy engine and a busy Ruby
-	PARLOR_SOAK=1 cargo test --release -p parlor --test limits --test synaps --test supex -- --nocapture
+	PARLOR_SOAK=1 cargo test --release -p parlor --test limits --test synaps --test supex --test loaf --test supr -- --nocapture
 	PARLOR_SOAK=1 cargo test --release -p parlor-log --test crash
 	PARLOR_SOAK=1 cargo test --release -p parlor-engine --test crash
 	PARLOR_SOAK=1 cargo test --release -p parlor-ruby --test storm
@@ -55,6 +55,10 @@ peers: ## install the published programs (long, once) and play the same scripts 
 mcp: ## drive the supex door through the MCP package of PyPI (installs it, once)
 	cargo build --quiet -p parlor
 	@tests/supex/mcp/run.sh target/debug/parlor
+
+clients: ## talk to the supr door with `websockets` (PyPI), `ws` (npm) and a browser (installs them, once)
+	cargo build --quiet -p parlor
+	@tests/clients/run.sh target/debug/parlor
 
 bench: ## measure beside the peers and the limit; writes bench/RESULTS.md
 	@scripts/peer.sh

@@ -31,3 +31,11 @@ if [ ! -f tests/json-suite/node_modules/.package-lock.json ]; then
   echo "setup: installing npm packages for tests/json-suite"
   npm ci --loglevel=error --no-audit --no-fund --prefix tests/json-suite >/dev/null
 fi
+if [ ! -f tests/auth/node_modules/.package-lock.json ]; then
+  echo "setup: installing npm packages for tests/auth"
+  npm ci --loglevel=error --no-audit --no-fund --prefix tests/auth >/dev/null
+fi
+if [ ! -f tests/models/node_modules/.package-lock.json ]; then
+  echo "setup: installing npm packages for tests/models"
+  npm ci --loglevel=error --no-audit --no-fund --prefix tests/models >/dev/null
+fi

@@ -220,9 +220,9 @@ fn called_by_another_name_it_is_that_program() {
     let said = String::from_utf8(server.wait_with_output().unwrap().stdout).unwrap();
     assert_eq!(said, "{\"id\":1,\"result\":{\"protocolVersion\":\"exec-server.v0\"}}\n");
 
-    let output = Command::new(PARLOR).arg0("/some/where/loaf").arg("rpc").output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8(output.stderr).unwrap().contains("loaf door is not open yet"));
+    let output = Command::new(PARLOR).arg0("/some/where/loaf").arg("tui").output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    assert!(String::from_utf8(output.stderr).unwrap().starts_with("usage: loaf rpc"));
 }
 
 #[test]

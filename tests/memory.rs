@@ -11,7 +11,7 @@ use parlor_doors::exec::ExecMachine;
 use parlor_doors::lines::{Line, Lines};
 use parlor_engine::Processes;
 use parlor_host::{Engine, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
-use parlor_testkit::{Exec, Peer, Place, Synaps, let_time_pass, play_cases};
+use parlor_testkit::{Exec, Loaf, Peer, Place, Synaps, let_time_pass, play_cases};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -31,6 +31,14 @@ fn synaps_in_memory() {
     play_cases(&transcripts("synaps"), &Synaps, Place::Memory, |case| {
         let house = house_in_memory::House::of(case)?;
         Ok(Memory::start(house.child()))
+    });
+}
+
+#[test]
+fn loaf_in_memory() {
+    play_cases(&transcripts("loaf"), &Loaf, Place::Memory, |case| {
+        let server = house_in_memory::loaf::Loaf::of(case)?;
+        Ok(Memory::start(server.serve()))
     });
 }
 

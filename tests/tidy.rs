@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each crate with those of ours that it may depend on, tests aside.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("vocab", &[]),
+    ("auth", &["vocab"]),
     ("doors", &["vocab"]),
     ("process", &["vocab"]),
     ("model", &["vocab"]),
@@ -17,7 +18,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("host", &["vocab", "doors", "engine"]),
     ("client", &["vocab", "doors"]),
     ("exec-server", &["client", "doors", "engine", "host"]),
-    ("parlor", &["vocab", "client", "doors", "engine", "host", "log", "model", "tools"]),
+    ("parlor", &["vocab", "auth", "process", "client", "doors", "engine", "host", "log", "model", "tools"]),
     ("testkit", &[]),
 ];
 
@@ -121,9 +122,12 @@ fn the_synaps_page_names_every_frame_error_and_limit() {
     assert!(texts.len() > 8, "the texts are not found any more: {texts:?}");
     names.extend(texts.into_iter().map(|text| format!("`{text}`")));
     let mut limits = constants("doors/src/synaps/protocol.rs");
-    for source in
-        ["doors/src/synaps/mod.rs", "engine/src/guest.rs", "host/src/connection.rs", "host/src/outgoing.rs"]
-    {
+    for source in [
+        "doors/src/synaps/mod.rs",
+        "engine/src/guest/mod.rs",
+        "host/src/connection.rs",
+        "host/src/outgoing.rs",
+    ] {
         limits.extend(constants(source));
     }
     assert!(limits.len() > 20, "the constants are not found any more: {limits:?}");
@@ -139,7 +143,7 @@ fn the_synaps_page_names_every_frame_error_and_limit() {
 
 #[test]
 fn every_transcript_proves_a_statement_and_every_proof_exists() {
-    for door in ["exec", "synaps"] {
+    for door in ["exec", "synaps", "supr", "loaf"] {
         let page = read(&format!("docs/protocols/{door}.md"));
         let table = page.split("## From statement to proof").nth(1).expect("the table");
         let proofs: BTreeSet<&str> = table.split('`').skip(1).step_by(2).collect();
@@ -164,17 +168,94 @@ fn every_transcript_proves_a_statement_and_every_proof_exists() {
 }
 
 #[test]
-fn every_edge_of_the_synaps_door_is_accounted_for() {
-    let page = read("docs/protocols/synaps.md");
-    let table = page.split("| edge | proof |").nth(1).expect("the table of edges");
-    let rows = table.lines().filter_map(|line| line.strip_prefix("| "));
-    let numbers: Vec<u32> = rows
-        .flat_map(|row| {
-            row.split([' ', ',']).map_while(|word| if word.is_empty() { Some(0) } else { word.parse().ok() })
-        })
-        .filter(|number| *number > 0)
-        .collect();
-    assert_eq!(numbers, (1..=51).collect::<Vec<_>>());
+fn the_supr_page_names_every_frame_code_and_limit() {
+    let page = read("docs/protocols/supr.md");
+    let folder = "crates/doors/src/supr";
+    // Types have a dot; so has nothing else that is quoted there.
+    let types = |source: &str| -> BTreeSet<String> {
+        let is_type = |text: &&str| {
+            text.contains('.') && text.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'.')
+        };
+        let source = read(&format!("{folder}/{source}"));
+        let source = source.split("#[cfg(test)]").next().expect("something before the tests");
+        source.split('"').filter(is_type).map(|text| format!("`{text}`")).collect()
+    };
+    let mut names: BTreeSet<String> =
+        ["activity.rs", "machine.rs", "decode.rs"].into_iter().flat_map(types).collect();
+    assert!(names.len() > 25, "the types are not found any more: {names:?}");
+    let code = read(&format!("{folder}/code.rs"));
+    let is_code = |text: &&str| {
+        text.contains('_') && text.bytes().all(|letter| letter.is_ascii_alphabetic() || letter == b'_')
+    };
+    let codes: BTreeSet<String> = code.split('"').filter(is_code).map(|text| format!("`{text}`")).collect();
+    assert!(codes.len() > 12, "the codes are not found any more: {codes:?}");
+    names.extend(codes);
+    let limits = |source: &str| -> Vec<String> {
+        let source = read(source);
+        let constants = source.lines().filter_map(|line| line.split_once("const "));
+        let numbers = constants.filter_map(|(_, constant)| constant.split_once(": ")).filter(|(_, kind)| {
+            ["usize", "u64", "u16", "Duration"].iter().any(|number| kind.starts_with(number))
+        });
+        numbers.map(|(name, _)| format!("`{name}`")).collect()
+    };
+    let sources =
+        ["code.rs", "decode.rs", "media.rs", "mod.rs", "preview.rs"].map(|file| format!("{folder}/{file}"));
+    let limits: Vec<String> =
+        sources.iter().map(String::as_str).chain(["crates/host/src/websocket.rs"]).flat_map(limits).collect();
+    assert!(limits.len() > 18, "the constants are not found any more: {limits:?}");
+    names.extend(limits);
+    for name in names {
+        assert!(page.contains(&name), "docs/protocols/supr.md does not mention {name}");
+    }
+}
+
+#[test]
+fn the_loaf_page_names_every_method_event_reason_and_limit() {
+    let page = read("docs/protocols/loaf.md");
+    let folder = "crates/doors/src/loaf";
+    let mut names: BTreeSet<String> = BTreeSet::new();
+    // Methods and events are quoted and have a dot; errors have words that are joined.
+    for entry in fs::read_dir(root().join(folder)).unwrap() {
+        let source = fs::read_to_string(entry.unwrap().path()).unwrap();
+        let source = source.split("\nmod tests {").next().expect("something before the tests");
+        let is_name = |text: &&str| {
+            let is_plain =
+                text.bytes().all(|letter| letter.is_ascii_lowercase() || matches!(letter, b'.' | b'_'));
+            is_plain && text.contains('.') && !text.starts_with('.') && !text.ends_with('.')
+        };
+        names.extend(source.split('"').filter(is_name).map(|text| format!("`{text}`")));
+    }
+    assert!(names.len() > 50, "the methods and events are not found any more: {names:?}");
+    let code = read(&format!("{folder}/code.rs"));
+    let code = code.split("\nmod tests {").next().expect("something before the tests");
+    let reasons = code.split("failed(\"").chain(code.split("_ERROR, \"")).skip(1);
+    let reasons = reasons.filter_map(|text| text.split('"').next()).filter(|text| !text.contains(' '));
+    let reasons: BTreeSet<String> = reasons.map(|reason| format!("`{reason}`")).collect();
+    assert!(reasons.len() > 20, "the reasons are not found any more: {reasons:?}");
+    names.extend(reasons);
+    let limits = constants("doors/src/loaf/mod.rs").into_iter().chain(constants("engine/src/office/mod.rs"));
+    let is_limit = |name: &String| !["PROTOCOL_VERSION", "METHODS", "EXTRA_METHODS"].contains(&name.as_str());
+    names.extend(limits.filter(is_limit).map(|name| format!("`{name}`")));
+    for name in names {
+        assert!(page.contains(&name), "docs/protocols/loaf.md does not mention {name}");
+    }
+}
+
+#[test]
+fn every_edge_is_accounted_for() {
+    for (door, edges) in [("synaps", 51), ("supr", 48), ("loaf", 60)] {
+        let page = read(&format!("docs/protocols/{door}.md"));
+        let table = page.split("| edge | proof |").nth(1).expect("the table of edges");
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| "));
+        let numbers: Vec<u32> = rows
+            .flat_map(|row| {
+                row.split([' ', ','])
+                    .map_while(|word| if word.is_empty() { Some(0) } else { word.parse().ok() })
+            })
+            .filter(|number| *number > 0)
+            .collect();
+        assert_eq!(numbers, (1..=edges).collect::<Vec<_>>(), "{door}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use parlor_testkit::{Case, Exec, Launch, Place, Program, Synaps, play_cases, play_folder};
+use parlor_testkit::{Case, Exec, Launch, Loaf, Place, Program, Synaps, play_cases, play_folder};
 
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
@@ -33,6 +33,30 @@ fn synaps_under_its_own_name() {
     play_cases(&transcripts("synaps"), &Synaps, Place::Wire, |case| {
         at_home(Launch::new(&link, &["rpc"]), case).start()
     });
+}
+
+#[test]
+fn loaf_over_stdio() {
+    play_cases(&transcripts("loaf"), &Loaf, Place::Wire, |case| {
+        at_their_home(Launch::new(PARLOR, &["stdio", "loaf"]), case).start()
+    });
+}
+
+#[test]
+fn loaf_under_its_own_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("loaf");
+    std::os::unix::fs::symlink(PARLOR, &link).unwrap();
+    play_cases(&transcripts("loaf"), &Loaf, Place::Wire, |case| {
+        at_their_home(Launch::new(&link, &["rpc"]), case).start()
+    });
+}
+
+/// The same, with a user who has nothing: no skills, no keys, no screen.
+fn at_their_home(launch: Launch, case: &Case) -> Launch {
+    let ours = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY", "DISPLAY"];
+    let launch = ours.into_iter().fold(launch, |launch, name| launch.env(name, None::<&str>));
+    at_home(launch.env("HOME", Some(&case.tmp)), case)
 }
 
 /// `launch` in the case's own surroundings, with none of ours.

@@ -6,11 +6,13 @@
 #![expect(clippy::disallowed_methods, reason = "a benchmark starts programs and reads the clock itself")]
 
 mod house;
+mod loaf;
 mod log;
 mod measure;
 mod report;
 mod server;
 mod supex;
+mod supr;
 mod synaps;
 
 use std::io::Write;
@@ -26,6 +28,12 @@ const PRODUCE: &str = "produce";
 /// The argument under which only the Supex door is measured, which needs no peer.
 const SUPEX: &str = "supex";
 
+/// The argument under which only the loaf door is measured, which needs no peer but Node.
+const LOAF: &str = "loaf";
+
+/// The argument under which only the supr door is measured, which needs no peer.
+const SUPR: &str = "supr";
+
 /// The argument under which only sessions and their log are measured, which need no peer.
 const LOG: &str = "log";
 
@@ -40,6 +48,16 @@ fn main() -> anyhow::Result<()> {
     match (args.next().as_deref(), args.next(), args.next(), args.next()) {
         (Some(PRODUCE), Some(bytes), None, None) => produce(bytes.parse()?),
         (Some(supex::ECHO), None, None, None) => supex::echo(),
+        (Some(supr::BARE), None, None, None) => supr::bare(),
+        (Some(loaf::ECHO), None, None, None) => loaf::echo(),
+        (Some(LOAF), Some(parlor), None, None) => {
+            print(&loaf::table(&loaf::measure(&absolute(&parlor)?)?));
+            Ok(())
+        }
+        (Some(SUPR), Some(parlor), None, None) => {
+            print(&supr::table(&supr::measure(&absolute(&parlor)?)?));
+            Ok(())
+        }
         (Some(SUPEX), Some(parlor), None, None) => {
             print(&supex::table(&supex::measure(&absolute(&parlor)?)?));
             Ok(())
@@ -62,11 +80,16 @@ fn main() -> anyhow::Result<()> {
             };
             let exec = report::exec_table(&measure::exec(&parlor, &peer)?);
             let workshop = supex::table(&supex::measure(&parlor.path)?);
+            let web = supr::table(&supr::measure(&parlor.path)?);
+            let front_end = loaf::table(&loaf::measure(&parlor.path)?);
             let sessions = sessions(&parlor.path)?;
-            let tables = format!("{exec}\n{sessions}\n{}\n{workshop}", synaps::table(&children));
+            let tables =
+                format!("{exec}\n{sessions}\n{}\n{workshop}\n{web}\n{front_end}", synaps::table(&children));
             print_and_keep(&tables, &PathBuf::from(results))
         }
-        _ => bail!("usage: parlor-bench PARLOR CODEX SYNAPS RESULTS.md, or parlor-bench log|supex PARLOR"),
+        _ => bail!(
+            "usage: parlor-bench PARLOR CODEX SYNAPS RESULTS.md, or parlor-bench log|loaf|supex|supr PARLOR"
+        ),
     }
 }
 

@@ -2,6 +2,8 @@
 //! tools. What the program itself decides (flags, folders, who goes on with which session) is left
 //! to the plays over the wire.
 
+pub(crate) mod loaf;
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use crate::soak;
 use crate::system::{peak_memory_kib, standstill};
 
 /// The server never needs more memory than this, whatever its children write.
-const MEMORY_KIB: u64 = 24 * 1024;
+const MEMORY_KIB: u64 = 16 * 1024;
 
 /// What `yes` is told to say. A piece of the stream is checked by its place in it.
 const LINE: &[u8] = b"0123456789abcde\n";

@@ -39,6 +39,7 @@ impl Plain {
         match value {
             Value::Object(members) => {
                 members.iter_mut().for_each(|(name, value)| self.value(name, value));
+                members.sort_keys();
                 // What failed a turn has names that are made up on the spot.
                 if name == "outcome" && members.contains_key("correlation_id") {
                     members.insert("correlation_id".to_owned(), json!("CORRELATION"));

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use parlor_doors::Ticket;
-use parlor_engine::{Guest, Happening, Processes, Word, Workbench};
+use parlor_engine::{Guest, Happening, Office, OfficeWord, Processes, Word, Workbench};
 use parlor_vocab::{
-    Command, Event, HouseCommand, HouseEvent, HouseReply, Refusal, Reply, WorkshopCommand, WorkshopReply,
+    Command, Event, HouseCommand, HouseEvent, HouseReply, OfficeCommand, OfficeEvent, OfficeReply, Refusal,
+    Reply, WorkshopCommand, WorkshopReply,
 };
 
 /// What comes back from an engine.
@@ -83,6 +84,35 @@ impl Engine for Guest<Ticket> {
         Some(match self.next().await? {
             Word::Answer(ticket, answer) => News::Answer(ticket, answer),
             Word::Event(event) => News::Event(event),
+        })
+    }
+
+    fn begin_end(&mut self) {
+        self.leave();
+    }
+
+    async fn gone(self) {
+        self.gone().await;
+    }
+}
+
+impl Engine for Office<Ticket> {
+    type Ask = OfficeCommand;
+    type Reply = OfficeReply;
+    type Event = OfficeEvent;
+
+    fn ask(
+        &mut self,
+        ticket: Ticket,
+        command: OfficeCommand,
+    ) -> Option<(Ticket, Result<OfficeReply, Refusal>)> {
+        self.ask(ticket, command)
+    }
+
+    async fn next(&mut self) -> Option<News<OfficeReply, OfficeEvent>> {
+        Some(match self.next().await? {
+            OfficeWord::Answer(ticket, answer) => News::Answer(ticket, answer),
+            OfficeWord::Event(event) => News::Event(event),
         })
     }
 

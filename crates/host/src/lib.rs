@@ -7,15 +7,19 @@
 
 mod connection;
 mod engine;
+mod fetch;
 mod outgoing;
 mod signals;
 mod stdio;
 mod tcp;
 mod traced;
 mod upstream;
+pub mod web;
+mod websocket;
 
 pub use connection::{FLUSH_WAIT, GONE_WAIT, INCOMING_CHUNKS, Incoming, SHUTDOWN_WAIT, serve};
 pub use engine::{Engine, News};
+pub use fetch::{FETCH_WAIT, FetchFlaw, Fetcher, MAX_REDIRECTS};
 pub use outgoing::{
     OUTGOING_FRAMES, OUTPUT_BACKLOG_BYTES, OUTPUT_BACKLOG_FRAMES, Outgoing, Outlet, REPLY_BACKLOG_BYTES,
     REPLY_BACKLOG_FRAMES, outgoing,
@@ -27,3 +31,4 @@ pub use tcp::{
 };
 pub use traced::Traced;
 pub use upstream::{UPSTREAM_CALL_WAIT, UPSTREAM_HELLO_WAIT, Upstream};
+pub use websocket::{Farewell, Keepalive, LINGER_WAIT, REPLACED, Socket, serve_socket};

@@ -24,8 +24,11 @@ use crate::signals;
 /// The largest piece in which input is read.
 const INPUT_PIECE_BYTES: usize = 64 * 1024;
 
-/// How often the end of input is looked for while there is no room for more of it.
-const HANG_UP_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// How long the first and the longest look for the end of input takes while there is no room for more of it, in
+/// nanoseconds. Each takes twice as long as the one before: room mostly comes soon, and a peer that sends much is not
+/// kept waiting.
+const FIRST_LOOK: i64 = 100_000;
+const LONGEST_LOOK: i64 = 50_000_000;
 
 /// Frames are written together up to this many bytes.
 const WRITE_BYTES: usize = 256 * 1024;
@@ -106,6 +109,7 @@ fn pass_on(
     mut piece: Vec<u8>,
     hang_up: &mut Option<oneshot::Sender<()>>,
 ) -> Result<(), ()> {
+    let mut look = FIRST_LOOK;
     loop {
         match to.try_send(piece) {
             Ok(()) => return Ok(()),
@@ -117,7 +121,9 @@ fn pass_on(
         }
         let stdin = io::stdin();
         let mut looked_at = [PollFd::new(&stdin, PollFlags::empty())];
-        let hung_up = poll(&mut looked_at, Some(&HANG_UP_LOOK)).is_ok_and(|ready| ready > 0);
+        let wait = Timespec { tv_sec: 0, tv_nsec: look };
+        let hung_up = poll(&mut looked_at, Some(&wait)).is_ok_and(|ready| ready > 0);
+        look = (look * 2).min(LONGEST_LOOK);
         if hung_up && let Some(hang_up) = hang_up.take() {
             // Nobody listens only if the connection is over.
             let _ = hang_up.send(());

@@ -6,13 +6,10 @@ use std::process::ExitCode;
 
 use crate::environment::Environment;
 use crate::stdio::{self, Door};
-use crate::synaps;
+use crate::{loaf, synaps};
 
 /// The names that mean something. `parlor link` makes them.
 pub(crate) const NAMES: [&str; 3] = ["codex-exec-server", "loaf", "synaps"];
-
-/// The exit status of a name whose door is not there.
-const NOT_OPEN: u8 = 2;
 
 /// Behaves as the program that the first of `arguments` names, if it is one of [`NAMES`].
 pub(crate) fn serve(arguments: &[OsString], environment: &Environment) -> Option<anyhow::Result<ExitCode>> {
@@ -21,13 +18,7 @@ pub(crate) fn serve(arguments: &[OsString], environment: &Environment) -> Option
         // The program of this name takes no arguments and ignores any.
         "codex-exec-server" => Some(stdio::serve(Door::Exec, environment)),
         "synaps" => Some(synaps::serve_as_synaps(arguments, environment)),
-        "loaf" => {
-            eprintln!(
-                "{name}: this is parlor {}, whose {name} door is not open yet. A later version answers here.",
-                env!("CARGO_PKG_VERSION")
-            );
-            Some(Ok(ExitCode::from(NOT_OPEN)))
-        }
+        "loaf" => Some(loaf::serve_as_loaf(arguments, environment)),
         _ => None,
     }
 }

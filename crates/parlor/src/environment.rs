@@ -29,6 +29,10 @@ pub(crate) struct Environment {
     pub(crate) synaps_profile: Option<String>,
     /// The variables of Supex.
     pub(crate) supex: SupexVariables,
+    /// The variables of SuprClaw.
+    pub(crate) supr: SuprVariables,
+    /// `PARLOR_LOG`.
+    pub(crate) log: Option<String>,
     /// Whether `NO_COLOR` asks for no colours.
     pub(crate) no_color: bool,
     /// Whether `TERM` says that the terminal can only print.
@@ -37,6 +41,8 @@ pub(crate) struct Environment {
     pub(crate) unicode: bool,
     /// Those of [`MODEL_KEYS`] that are set. Never their values.
     pub(crate) model_keys: Vec<&'static str>,
+    /// `OPENAI_BASE_URL`.
+    pub(crate) openai_base_url: Option<String>,
     /// What commands get.
     pub(crate) for_commands: Vec<(String, String)>,
 }
@@ -54,10 +60,13 @@ impl Environment {
             synaps_base: variable("SYNAPS_BASE_DIR"),
             synaps_profile: variable("SYNAPS_PROFILE").and_then(|profile| profile.into_string().ok()),
             supex: SupexVariables::read(),
+            supr: SuprVariables::read(),
+            log: variable("PARLOR_LOG").map(|level| level.to_string_lossy().into_owned()),
             no_color: variable("NO_COLOR").is_some(),
             dumb: variable("TERM").is_none_or(|term| term == "dumb"),
             unicode: locale.contains("UTF-8") || locale.contains("UTF8"),
             model_keys: MODEL_KEYS.into_iter().filter(|name| variable(name).is_some()).collect(),
+            openai_base_url: variable("OPENAI_BASE_URL").and_then(|url| url.into_string().ok()),
             for_commands: for_commands(),
         }
     }
@@ -77,6 +86,11 @@ impl Environment {
     /// Whether it is said where to keep state.
     pub(crate) fn has_state_folder(&self) -> bool {
         self.home.is_some()
+    }
+
+    /// What a variable that was named in the settings is set to. For those that hold a secret.
+    pub(crate) fn secret(name: &str) -> Option<String> {
+        variable(name).and_then(|value| value.into_string().ok())
     }
 
     /// The folders in which programs are looked for.
@@ -150,6 +164,34 @@ impl SupexVariables {
     }
 }
 
+/// The `SUPRCLAW_…` variables. An empty one is as good as none.
+#[derive(Default)]
+pub(crate) struct SuprVariables {
+    /// `SUPRCLAW_CHANNELS_SUPR_ENABLED`.
+    pub(crate) enabled: Option<String>,
+    /// `SUPRCLAW_CHANNELS_SUPR_TOKEN`. Never shown.
+    pub(crate) token: Option<String>,
+    /// `SUPRCLAW_CHANNELS_SUPR_ALLOW_FROM`.
+    pub(crate) allow_from: Option<String>,
+    /// `SUPRCLAW_GATEWAY_HOST`.
+    pub(crate) host: Option<String>,
+    /// `SUPRCLAW_GATEWAY_PORT`.
+    pub(crate) port: Option<String>,
+}
+
+impl SuprVariables {
+    fn read() -> Self {
+        let text = |name: &str| variable(name).map(|value| value.to_string_lossy().into_owned());
+        Self {
+            enabled: text("SUPRCLAW_CHANNELS_SUPR_ENABLED"),
+            token: text("SUPRCLAW_CHANNELS_SUPR_TOKEN"),
+            allow_from: text("SUPRCLAW_CHANNELS_SUPR_ALLOW_FROM"),
+            host: text("SUPRCLAW_GATEWAY_HOST"),
+            port: text("SUPRCLAW_GATEWAY_PORT"),
+        }
+    }
+}
+
 /// A variable that is set to something.
 #[expect(clippy::disallowed_methods, reason = "the environment is read here and passed on")]
 fn variable(name: &str) -> Option<OsString> {
@@ -164,7 +206,8 @@ fn for_commands() -> Vec<(String, String)> {
         .collect()
 }
 
-fn looks_like_a_secret(name: &str) -> bool {
+/// Whether commands do not get a variable of this name.
+pub(crate) fn looks_like_a_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET_NAMES.iter().any(|secret| name.contains(secret))
 }

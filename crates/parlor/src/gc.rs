@@ -16,7 +16,7 @@ use crate::sessions::pick::short;
 use crate::settings::table::{MAX_DAYS, NEVER, UNLIMITED};
 use crate::settings::{Config, size};
 use crate::text::cut;
-use crate::time::{minute, rfc3339};
+use crate::time::minute;
 
 /// How many columns of a title are shown.
 const TITLE_COLUMNS: usize = 40;
@@ -164,7 +164,7 @@ fn line(deleted: &Deleted) -> Line<'_> {
         Reason::Size => "size",
     };
     let (session, title, bytes) = (deleted.id.as_str(), deleted.title.as_deref(), deleted.bytes);
-    Line { kind: "deleted", session, title, updated: rfc3339(deleted.updated), bytes, reason }
+    Line { kind: "deleted", session, title, updated: deleted.updated.rfc3339(), bytes, reason }
 }
 
 #[derive(Serialize)]

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use parlor_engine::{Agents, House, Means, MediaStore};
-use parlor_log::{SqliteLog, SystemClock, TimeOrderedIds};
+use parlor_log::{EventLog, SqliteLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
 use parlor_tools::{Ruby, Shell, Toolbox};
 use parlor_vocab::AgentId;
 
 use crate::environment::Environment;
+use crate::models::Builder;
 use crate::settings::{AgentConfig, AgentKind, Config};
 
 /// The state folder with what is configured there.
@@ -22,12 +23,12 @@ pub(crate) struct Home {
 impl Home {
     /// Finds the folder, which need not exist, and reads its settings.
     pub(crate) fn open(environment: &Environment) -> anyhow::Result<Self> {
-        Self::at(environment.state_folder()?)
+        Self::at(environment, environment.state_folder()?)
     }
 
     /// The folder at `path`, which need not exist, with its settings.
-    pub(crate) fn at(path: PathBuf) -> anyhow::Result<Self> {
-        let config = Config::load(&path)?;
+    pub(crate) fn at(environment: &Environment, path: PathBuf) -> anyhow::Result<Self> {
+        let config = Config::load(&path)?.with_keys(&environment.model_keys);
         Ok(Self { path, config })
     }
 
@@ -43,12 +44,21 @@ impl Home {
 
     /// Everything that sessions need, with the log in this folder.
     pub(crate) fn house(&self, environment: &Environment) -> anyhow::Result<House> {
+        self.house_over(environment, |log| log)
+    }
+
+    /// The same, with the log that `wrap` makes of it.
+    pub(crate) fn house_over(
+        &self,
+        environment: &Environment,
+        wrap: impl FnOnce(Arc<dyn EventLog>) -> Arc<dyn EventLog>,
+    ) -> anyhow::Result<House> {
         let clock = Arc::new(SystemClock);
-        let agents = agents(&self.config)?;
+        let agents = agents(&self.config, &self.path, environment)?;
         let log = SqliteLog::open(&self.path, Arc::clone(&clock) as _)
             .with_context(|| format!("cannot keep state in {}", self.path.display()))?;
         Ok(House::new(Means {
-            log: Arc::new(log),
+            log: wrap(Arc::new(log)),
             agents,
             media: MediaStore::open(&self.path)?,
             tools: tools(environment),
@@ -66,22 +76,24 @@ pub(crate) fn tools(environment: &Environment) -> Toolbox {
 }
 
 /// The agents that are configured, ready to answer.
-pub(crate) fn agents(config: &Config) -> anyhow::Result<Agents> {
+pub(crate) fn agents(config: &Config, home: &Path, environment: &Environment) -> anyhow::Result<Agents> {
     let id = |id: &str| AgentId::parse(id).with_context(|| format!("agents.{id:.40} has too long a name"));
-    let default =
-        config.agents.get(&config.default_agent).context("the default agent is one of the agents")?;
-    let mut agents = Agents::new(id(&config.default_agent)?, agent(default)?);
-    for (name, other) in &config.agents {
-        if *name != config.default_agent {
-            agents = agents.with(id(name)?, agent(other)?);
-        }
+    let builder = Builder::new(config, home, environment);
+    let agent = |name: &str, config: &AgentConfig| -> anyhow::Result<Arc<dyn Agent>> {
+        Ok(match &config.kind {
+            AgentKind::Local => Arc::new(LocalAgent::new(config.name.clone())),
+            AgentKind::Script(file) => Arc::new(ScriptAgent::load(file, config.name.clone())?),
+            AgentKind::Model(mind) => {
+                let agent = builder.agent(&config.name, mind);
+                Arc::new(agent.with_context(|| format!("agents.{name} cannot be used"))?)
+            }
+        })
+    };
+    let default = &config.default_agent;
+    let first = config.agents.get(default).context("the default agent is one of the agents")?;
+    let mut agents = Agents::new(id(default)?, agent(default, first)?);
+    for (name, other) in config.agents.iter().filter(|(name, _)| *name != default) {
+        agents = agents.with(id(name)?, agent(name, other)?);
     }
     Ok(agents)
-}
-
-fn agent(config: &AgentConfig) -> anyhow::Result<Arc<dyn Agent>> {
-    Ok(match &config.kind {
-        AgentKind::Local => Arc::new(LocalAgent::new(config.name.clone())),
-        AgentKind::Script(file) => Arc::new(ScriptAgent::load(file, config.name.clone())?),
-    })
 }

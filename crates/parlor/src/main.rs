@@ -9,6 +9,9 @@ mod gc;
 mod home;
 mod json;
 mod link;
+mod loaf;
+mod login;
+mod models;
 mod replay;
 mod serve;
 mod sessions;
@@ -18,6 +21,7 @@ mod supex_client;
 mod synaps;
 mod text;
 mod time;
+mod token;
 
 use std::ffi::OsString;
 use std::io::stdout;
@@ -77,18 +81,39 @@ enum Command {
     /// longest first. What runs, what another process uses and what was used within a day stays.
     #[command(after_help = GC_EXAMPLES)]
     Gc(gc::Options),
-    /// Open the doors on the network: for now the Supex bridge and its REPL
+    /// Open the doors on the network: the web page with the supr door, the Supex bridge and its REPL
     ///
     /// Serves until SIGTERM, SIGINT or SIGHUP. While it does, serve.json in the state folder names the
-    /// process and the addresses. Nothing listens beyond this machine unless SUPEX_ALLOW_REMOTE=1 says so
-    /// and a token is set.
+    /// process and the addresses. HTTP listens beyond this machine only with a token that cannot be guessed,
+    /// Supex only if SUPEX_ALLOW_REMOTE=1 says so and a token is set.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(serve::Options),
+    /// Print the token that clients of the supr door must send
+    ///
+    /// It is made at the first use and kept in supr.json in the state folder, unless parlor.toml sets one.
+    #[command(after_help = TOKEN_EXAMPLES)]
+    Token(token::Options),
+    /// Log in to a provider
+    ///
+    /// Opens a browser, or where there is no screen shows a code to enter on any device. What one can log
+    /// in to is described by [auth.NAME] in parlor.toml. Exits with 130 if the login was cancelled.
+    #[command(after_help = LOGIN_EXAMPLES)]
+    Login(login::LoginOptions),
+    /// Forget a login, and tell the provider
+    Logout(login::LogoutOptions),
+    /// List the logins: how each stands, whose it is, when it expires and where it is kept
+    Auth(login::ListOptions),
     /// Say what is ready and what is missing, with the fix for each
     ///
     /// Looks at the state folder, parlor.toml, the database, Ruby, the keys of models, the ports and
     /// the links, and changes none of them. Exits with 0 if nothing is a problem, else with 1.
     Doctor(doctor::Options),
+    /// List the models that are configured, and those that their providers have
+    ///
+    /// A model is chosen with parlor chat --model NAME: a name of [models] in parlor.toml, one of anthropic,
+    /// openai, gemini and openrouter, or a name that the provider of the agent's model knows.
+    #[command(after_help = MODELS_EXAMPLES)]
+    Models(models::Options),
     /// Print every setting with its value and what it is for
     Settings(settings::show::Options),
     /// Write links under which programs find parlor in the place of another program
@@ -127,8 +152,15 @@ Examples:
   parlor chat
   parlor chat '/say hello'
   git diff | parlor chat --agent reviewer
+  parlor chat --model anthropic --reasoning high 'why does the build fail?'
   parlor chat --session 019a8f2e 'and now?'
   parlor chat --json '!make' | jq -r 'select(.type == \"tool.completed\").output'";
+
+const MODELS_EXAMPLES: &str = "\
+Examples:
+  parlor models                  those that are configured, and what is missing for them
+  parlor models --all            also what the providers have; asked once a day
+  parlor models --refresh --json | jq -r .name";
 
 const SESSIONS_EXAMPLES: &str = "\
 Examples:
@@ -156,10 +188,25 @@ The limits are set in parlor.toml: [retention] days and max_size.";
 const SERVE_EXAMPLES: &str = "\
 Examples:
   parlor serve
-  parlor serve --supex 127.0.0.1:0 --supex-repl 127.0.0.1:0    on free ports; see serve.json
+  parlor serve --listen 127.0.0.1:0 --no-supex      HTTP alone, on a free port; see serve.json
+  parlor serve --supex 127.0.0.1:0 --supex-repl 127.0.0.1:0 --no-http
   SUPEX_AUTH_TOKEN=secret parlor serve
 
-The settings are [channels.supex] in parlor.toml and the SUPEX_... variables.";
+The settings are [channels.supr] and [channels.supex] in parlor.toml, and the SUPRCLAW_... and SUPEX_...
+variables. PARLOR_LOG says how much is said on stderr: off, error, warn, info, debug or trace.";
+
+const TOKEN_EXAMPLES: &str = "\
+Examples:
+  curl -H \"Authorization: Bearer $(parlor token)\" http://127.0.0.1:18790/api/sessions
+  parlor token --rotate          another one; a server that runs takes it at once, connections stay";
+
+const LOGIN_EXAMPLES: &str = "\
+Examples:
+  parlor login example
+  parlor login example --device            with a code, on any device
+  parlor login example --browser --no-open > url.txt
+
+docs/auth.md describes what can be configured.";
 
 const SUPEX_EXAMPLES: &str = "\
 Examples:
@@ -194,6 +241,13 @@ fn run(command: Command, environment: &Environment) -> anyhow::Result<ExitCode> 
         }
         Command::Serve(options) => serve::serve(environment, &options, console, &mut stdout()),
         Command::Supex(options) => supex_client::run(environment, &options, console, &mut stdout()),
+        Command::Token(options) => {
+            token::token(environment, &options, &mut stdout()).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Login(options) => login::login(environment, &options, console, &mut stdout()),
+        Command::Logout(options) => login::logout(environment, &options, &mut stdout()),
+        Command::Auth(options) => login::list(environment, &options, &mut stdout()),
+        Command::Models(options) => models::models(environment, &options, &mut stdout()),
         Command::Doctor(options) => doctor::doctor(environment, &options, console, &mut stdout()),
         Command::Settings(options) => {
             settings::show::show(environment, &options, &mut stdout()).map(|()| ExitCode::SUCCESS)

@@ -8,13 +8,15 @@ use parlor_doors::exec::ExecMachine;
 use parlor_engine::Processes;
 
 use crate::environment::Environment;
-use crate::synaps;
+use crate::{loaf, synaps};
 
 /// The doors that can be opened so.
 #[derive(Subcommand)]
 pub(crate) enum Door {
     /// codex exec-server v0: start, feed and end processes on terminals and pipes
     Exec,
+    /// loaf RPC 1.0.0: sessions, turns and logins for a front end, as `loaf rpc` serves them
+    Loaf,
     /// synaps-bridge: the child of a chat thread, with the flags of `synaps rpc`
     Synaps(synaps::Options),
 }
@@ -28,6 +30,12 @@ pub(crate) fn serve(door: Door, environment: &Environment) -> anyhow::Result<Exi
             }
             parlor_host::block_on(parlor_host::serve_stdio(ExecMachine::default(), Processes::default()))?;
             Ok(ExitCode::SUCCESS)
+        }
+        Door::Loaf => {
+            if stdin().is_terminal() {
+                eprintln!("{LOAF_HINT}");
+            }
+            loaf::serve(environment)
         }
         Door::Synaps(options) => {
             if stdin().is_terminal() {
@@ -43,6 +51,11 @@ const EXEC_HINT: &str = r#"parlor: the exec door is open. It reads one JSON mess
   {"id":1,"method":"initialize","params":{"clientName":"me"}}
   {"method":"initialized"}
   {"id":2,"method":"command/exec","params":{"processId":"p","argv":["uname","-a"],"cwd":"/","env":{},"tty":false}}"#;
+
+const LOAF_HINT: &str = r#"parlor: the loaf door is open. It reads one JSON-RPC request a line; Ctrl-D ends it. Try these two lines, with
+the session_id that the first one answers:
+  {"jsonrpc":"2.0","id":1,"method":"session.create"}
+  {"jsonrpc":"2.0","id":2,"method":"session.send","params":{"session_id":"…","text":"!uname -a"}}"#;
 
 const SYNAPS_HINT: &str = r#"parlor: the synaps door is open. It reads one JSON command a line; Ctrl-D ends it. Try these two lines:
   {"type":"prompt","id":"1","message":"!uname -a"}

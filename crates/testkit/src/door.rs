@@ -8,6 +8,12 @@ pub trait Door: Sync {
     /// well have come uncut. A frame that is a piece can be joined with itself; that is how the
     /// runner asks whether waiting for more makes sense.
     fn join(&self, held: &Value, next: &Value) -> Option<Value>;
+
+    /// What is wrong with a frame, whatever the transcript expects: for rules that every frame keeps.
+    fn check(&self, frame: &Value) -> Result<(), String> {
+        let _ = frame;
+        Ok(())
+    }
 }
 
 /// The exec dialect: output of one process on one stream may be cut anywhere.
@@ -51,6 +57,114 @@ impl Door for Synaps {
         *frame.pointer_mut(DELTA)? = joined.clone();
         *other.pointer_mut(DELTA)? = joined;
         (frame == other).then_some(frame)
+    }
+}
+
+/// The supr dialect: texts as they are written may be cut anywhere, and every event keeps the rules of its
+/// envelope.
+#[derive(Clone, Copy, Debug)]
+pub struct Supr;
+
+impl Door for Supr {
+    fn join(&self, held: &Value, next: &Value) -> Option<Value> {
+        const TEXT: &str = "/payload/text";
+        const TIME: &str = "/timestamp";
+        if !matches!(held.get("type")?.as_str()?, "message.delta" | "reasoning.delta" | "tool.output") {
+            return None;
+        }
+        let text = |frame: &Value| Some(frame.pointer(TEXT)?.as_str()?.to_owned());
+        let joined = Value::from(text(held)? + &text(next)?);
+
+        // Equal but for their texts and their times.
+        let (mut frame, mut other) = (held.clone(), next.clone());
+        *frame.pointer_mut(TEXT)? = joined.clone();
+        *other.pointer_mut(TEXT)? = joined;
+        *other.pointer_mut(TIME)? = frame.pointer(TIME)?.clone();
+        (frame == other).then_some(frame)
+    }
+
+    fn check(&self, frame: &Value) -> Result<(), String> {
+        if frame.get("type").is_some() == frame.get("event_type").is_some() {
+            return Err(format!("a frame is either typed or an event: {frame}"));
+        }
+        if frame.get("type").is_some() {
+            let is_right = frame["timestamp"].is_i64() && frame.get("id").is_none_or(Value::is_string);
+            return is_right.then_some(()).ok_or_else(|| format!("a typed frame without its time: {frame}"));
+        }
+        let key = format!("{}_{}", frame["run_id"].as_str().unwrap_or_default(), frame["sequence"]);
+        let rules = [
+            ("v is 1.0", frame["v"] == "1.0"),
+            (
+                "agent_id is mirrored",
+                frame["agent_id"].is_string() && frame["agent_id"] == frame["data"]["agent_id"],
+            ),
+            ("idempotency_key is RUN_SEQUENCE", frame["idempotency_key"] == key.as_str()),
+            ("parent_run_id is there", frame.get("parent_run_id").is_some()),
+            ("replay is a boolean", frame["replay"].is_boolean()),
+            ("sequence counts from 1", frame["sequence"].as_u64().is_some_and(|sequence| sequence > 0)),
+            (
+                "ids have their form",
+                has_form(&frame["event_id"], "evt_") && has_form(&frame["run_id"], "run_"),
+            ),
+            ("timestamp is RFC 3339 in milliseconds", is_time(&frame["timestamp"])),
+        ];
+        match rules.iter().find(|(_, holds)| !holds) {
+            Some((rule, _)) => Err(format!("{rule}, but not in {frame}")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether `id` is the prefix and 32 hexadecimal digits.
+fn has_form(id: &Value, prefix: &str) -> bool {
+    let digits = id.as_str().and_then(|id| id.strip_prefix(prefix)).unwrap_or_default();
+    digits.len() == 32 && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether it is such as `2026-03-04T12:00:00.123Z`.
+fn is_time(text: &Value) -> bool {
+    let text = text.as_str().unwrap_or_default();
+    let fits = |(form, given): (u8, u8)| if form == b'0' { given.is_ascii_digit() } else { form == given };
+    let form = "0000-00-00T00:00:00.000Z";
+    text.len() == form.len() && form.bytes().zip(text.bytes()).all(fits)
+}
+
+/// The loaf dialect: what is said and thought may be cut anywhere, and each piece has a status before it.
+#[derive(Clone, Copy, Debug)]
+pub struct Loaf;
+
+impl Door for Loaf {
+    fn join(&self, held: &Value, next: &Value) -> Option<Value> {
+        const CHUNK: &str = "/params/payload/chunk";
+        const SEGMENT: &str = "/params/payload/chunk/segments/0";
+        let same =
+            |pointer: &str| held.pointer(pointer).is_some() && held.pointer(pointer) == next.pointer(pointer);
+        let kind = |frame: &Value| Some(frame.pointer("/params/type")?.as_str()?.to_owned());
+        if kind(held)? != "session.stream.chunk" || !same("/params/payload/session_id") {
+            return None;
+        }
+        // The status before the next piece says nothing that this piece has not said.
+        let label = next.pointer("/params/payload/status_label").and_then(Value::as_str).unwrap_or_default();
+        if label == "drafting response..." || label.starts_with("thinking: ") {
+            return Some(held.clone());
+        }
+        if kind(next)? != "session.stream.chunk"
+            || !same("/params/payload/turn_id")
+            || !same(&format!("{SEGMENT}/kind"))
+        {
+            return None;
+        }
+        let text = |frame: &Value| Some(frame.pointer(SEGMENT)?.get("text")?.as_str()?.to_owned());
+        let joined = Value::from(text(held)? + &text(next)?);
+        let mut frame = held.clone();
+        if held.pointer(SEGMENT)?.get("kind")? == "answer" {
+            frame.pointer_mut(CHUNK)?["answerText"] = joined.clone();
+        } else {
+            // A thought is told whole each time.
+            frame.pointer_mut(CHUNK)?["thoughts"] = next.pointer(CHUNK)?["thoughts"].clone();
+        }
+        frame.pointer_mut(SEGMENT)?["text"] = joined;
+        Some(frame)
     }
 }
 
@@ -105,5 +219,71 @@ mod tests {
             assert_eq!(Synaps.join(&held, &next), None, "{next}");
             assert_eq!(Synaps.join(&next, &held), None, "{next}");
         }
+    }
+
+    #[test]
+    fn pieces_of_a_text_are_joined_whenever_they_came() {
+        let piece = |kind: &str, time: i64, text: &str| json!({"type": kind, "session_id": "s", "timestamp": time, "payload": {"run_id": "r", "text": text}});
+        let joined = Supr.join(&piece("message.delta", 1, "a "), &piece("message.delta", 2, "b"));
+        assert_eq!(joined, Some(piece("message.delta", 1, "a b")));
+        let held = piece("message.delta", 1, "a");
+        let mut of_another = held.clone();
+        of_another["payload"]["run_id"] = json!("q");
+        for next in [piece("reasoning.delta", 1, "b"), of_another, json!({"type": "pong", "timestamp": 1})] {
+            assert_eq!(Supr.join(&held, &next), None, "{next}");
+        }
+    }
+
+    #[test]
+    fn every_event_keeps_the_rules_of_its_envelope() {
+        let (run, id) = (format!("run_{}", "0a".repeat(16)), format!("evt_{}", "1f".repeat(16)));
+        let event = json!({
+            "v": "1.0", "event_id": id, "event_type": "run.started", "timestamp": "2026-03-04T12:00:00.123Z",
+            "sequence": 1, "session_id": "s", "run_id": run, "parent_run_id": null, "agent_id": "a",
+            "idempotency_key": format!("{run}_1"), "replay": false, "data": {"agent_id": "a"},
+        });
+        assert_eq!(Supr.check(&event), Ok(()));
+        for (member, wrong) in [
+            ("v", json!("1")),
+            ("event_id", json!("evt_1")),
+            ("timestamp", json!("2026-03-04T12:00:00Z")),
+            ("sequence", json!(0)),
+            ("run_id", json!("run_2")),
+            ("agent_id", json!("b")),
+            ("idempotency_key", json!("x")),
+            ("replay", json!(null)),
+            ("data", json!({})),
+            ("type", json!("event")),
+        ] {
+            let mut flawed = event.clone();
+            flawed[member] = wrong;
+            assert!(Supr.check(&flawed).is_err(), "{member}");
+        }
+        let mut flawed = event.clone();
+        flawed.as_object_mut().unwrap().remove("parent_run_id");
+        assert!(Supr.check(&flawed).is_err());
+        assert_eq!(Supr.check(&json!({"type": "pong", "timestamp": 1})), Ok(()));
+        assert!(Supr.check(&json!({"type": "pong"})).is_err());
+    }
+
+    #[test]
+    fn pieces_of_an_answer_are_joined_across_the_status_between_them() {
+        let event = |kind: &str, payload: Value| json!({"jsonrpc": "2.0", "method": "event", "params": {"type": kind, "payload": payload}});
+        let piece = |kind: &str, text: &str, thought: Option<&str>| {
+            let answer = if kind == "answer" { text } else { "" };
+            let thoughts: Vec<&str> = thought.into_iter().collect();
+            let chunk = json!({"thoughts": thoughts, "answerText": answer, "segments": [{"kind": kind, "text": text}]});
+            event("session.stream.chunk", json!({"session_id": "s", "turn_id": "t", "chunk": chunk}))
+        };
+        let status = |label: &str| event("session.status", json!({"session_id": "s", "status_label": label}));
+        let held = piece("answer", "a ", None);
+        assert_eq!(Loaf.join(&held, &status("drafting response...")), Some(held.clone()));
+        assert_eq!(Loaf.join(&held, &piece("answer", "b", None)), Some(piece("answer", "a b", None)));
+        let (one, two) = (piece("thought", "x", Some("x")), piece("thought", "y", Some("xy")));
+        assert_eq!(Loaf.join(&one, &two), Some(piece("thought", "xy", Some("xy"))));
+        for next in [status("ready"), one.clone(), json!({"jsonrpc": "2.0", "id": 1, "result": {}})] {
+            assert_eq!(Loaf.join(&held, &next), None, "{next}");
+        }
+        assert_eq!(Loaf.join(&status("ready"), &status("ready")), None);
     }
 }

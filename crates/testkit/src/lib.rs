@@ -89,7 +89,7 @@ mod program;
 mod transcript;
 
 pub use case::{Case, Place};
-pub use door::{Door, Exec, Synaps};
+pub use door::{Door, Exec, Loaf, Supr, Synaps};
 pub use folder::{Report, play_cases, play_folder};
 pub use peer::{PATIENCE, Peer, let_time_pass};
 pub use program::{Launch, Program};

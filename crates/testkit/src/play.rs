@@ -200,6 +200,7 @@ impl<P: Peer> Play<'_, P> {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         self.seen.push(shortened(&text));
         let value = serde_json::from_slice(&bytes).map_err(|error| format!("a frame is no JSON: {error}"))?;
+        self.door.check(&value)?;
         Ok(Some(Frame { text, value }))
     }
 

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 use parlor_engine::House;
-use parlor_vocab::{AgentId, Choice};
+use parlor_vocab::{AgentId, Choice, Reasoning};
 
 use self::exchange::{Conversation, Ended};
 use self::interrupts::Interrupts;
@@ -20,7 +20,8 @@ use self::view::{Json, Plain, View};
 use crate::console::Console;
 use crate::home::Home;
 use crate::sessions::pick::pick;
-use crate::settings::{AgentConfig, Config};
+use crate::settings::models::{REASONING, reasoning};
+use crate::settings::{AgentConfig, AgentKind, Config};
 
 /// The longest message that is read from a pipe.
 pub(crate) const PIPED_BYTES: u64 = 16 << 20;
@@ -39,6 +40,12 @@ pub(crate) struct Options {
     /// Let this agent answer; agents are named in $PARLOR_HOME/parlor.toml
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
+    /// Let this model answer, from now on in this session; parlor models lists those there are
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// How hard the model is to think: off, low, medium, high, xhigh or adaptive
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    reasoning: Option<Reasoning>,
     /// Answer once, with all events as JSON objects, one a line (docs/events.md)
     #[arg(long)]
     json: bool,
@@ -67,8 +74,14 @@ pub(crate) async fn chat(
     let chosen = record.as_ref().and_then(|record| record.agent.as_ref()).map(AgentId::as_str);
     let agent = agent(home.config(), options.agent.as_deref().or(chosen))?;
     let session = record.map(|record| record.id);
-    let choice =
-        Choice { agent: options.agent.as_deref().map(AgentId::parse).transpose()?, ..Choice::default() };
+    if options.model.is_some() && !matches!(agent.kind, AgentKind::Model(_)) {
+        bail!("{:?} is no agent with a model; parlor doctor says how to get one", agent.name);
+    }
+    let choice = Choice {
+        agent: options.agent.as_deref().map(AgentId::parse).transpose()?,
+        model: options.model,
+        reasoning: options.reasoning,
+    };
     let mut conversation = Conversation { house, session, choice };
     let Some(message) = message else {
         talk::talk(&mut conversation, agent, home.path(), console, &mut interrupts).await?;
@@ -90,6 +103,11 @@ pub(crate) async fn chat(
         Ended::Failed => ExitCode::FAILURE,
         Ended::Stopped => ExitCode::from(STOPPED),
     })
+}
+
+fn level(text: &str) -> Result<Reasoning, String> {
+    let names: Vec<&str> = REASONING.into_iter().map(|(name, _)| name).collect();
+    reasoning(text).ok_or_else(|| format!("it is one of {}", names.join(", ")))
 }
 
 /// Who answers, if it is `wanted`.

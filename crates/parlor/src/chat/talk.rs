@@ -111,6 +111,7 @@ fn welcome(conversation: &Conversation<'_>, agent: &AgentConfig, console: Consol
             ("the built-in agent, no model", "Try !ls to run a command, or /help to see what else it can do.")
         }
         AgentKind::Script(_) => ("a script", "Write something and press Enter."),
+        AgentKind::Model(_) => ("a model with tools", "Say what is to be done and press Enter."),
     };
     let mut aside = stderr();
     writeln!(aside, "{}", console.style.bold(&format!("{name} ({what}) {place}.")))?;

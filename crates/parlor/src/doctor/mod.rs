@@ -4,6 +4,7 @@
 //! date, as every command does.
 
 mod database;
+mod models;
 mod state;
 mod surroundings;
 
@@ -71,8 +72,9 @@ pub(crate) fn doctor(
     let mut findings = Vec::new();
     match environment.state_folder() {
         Ok(home) => {
-            findings.extend(state::look(&home));
+            findings.extend(state::look(&home, environment));
             findings.push(database::look(&home));
+            findings.extend(models::look(&home, environment));
         }
         Err(error) => {
             let fix = "set PARLOR_HOME to a folder that is yours";

@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::fs::{Access, access, statvfs};
 
 use super::Finding;
+use crate::environment::Environment;
 use crate::home::agents;
 use crate::settings::{AgentKind, Config, FILE, size};
 
@@ -17,8 +18,8 @@ const LITTLE_ROOM: u64 = 1 << 30;
 const NO_ROOM: u64 = 4 << 20;
 
 /// Looks at the folder, at the room in it and at its settings.
-pub(super) fn look(home: &Path) -> Vec<Finding> {
-    vec![folder(home), room(home), settings(home)]
+pub(super) fn look(home: &Path, environment: &Environment) -> Vec<Finding> {
+    vec![folder(home), room(home), settings(home, environment)]
 }
 
 fn folder(home: &Path) -> Finding {
@@ -96,10 +97,10 @@ fn room(home: &Path) -> Finding {
     }
 }
 
-fn settings(home: &Path) -> Finding {
+fn settings(home: &Path, environment: &Environment) -> Finding {
     const CHECK: &str = "parlor.toml";
     // What is configured must also work: a script is loaded and checked.
-    let config = match Config::load(home).and_then(|config| agents(&config).map(|_| config)) {
+    let config = match load(home, environment) {
         Ok(config) => config,
         Err(error) => {
             return Finding::problem(CHECK, format!("{error:#}"), "docs/settings.md says what can be set");
@@ -112,6 +113,7 @@ fn settings(home: &Path) -> Finding {
             let kind = match agent.kind {
                 AgentKind::Local => "local",
                 AgentKind::Script(_) => "script",
+                AgentKind::Model(_) => "model",
             };
             let mark = if *id == config.default_agent { ", the default" } else { "" };
             format!("{id} ({kind}{mark})")
@@ -119,6 +121,12 @@ fn settings(home: &Path) -> Finding {
         .collect();
     let there = if home.join(FILE).exists() { "right" } else { "not there, which is fine" };
     Finding::ok(CHECK, format!("{there}; agents: {}", listed.join(", ")))
+}
+
+fn load(home: &Path, environment: &Environment) -> anyhow::Result<Config> {
+    let config = Config::load(home)?.with_keys(&environment.model_keys);
+    agents(&config, home, environment)?;
+    Ok(config)
 }
 
 #[cfg(test)]

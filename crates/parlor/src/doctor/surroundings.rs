@@ -1,4 +1,4 @@
-//! What is around parlor: programs, keys, ports and links.
+//! What is around parlor: programs, ports and links.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
@@ -8,7 +8,7 @@ use rustix::fs::{Access, access};
 
 use super::Finding;
 use crate::called_as::NAMES;
-use crate::environment::{Environment, MODEL_KEYS};
+use crate::environment::Environment;
 
 /// The ports that `parlor serve` takes if nothing else is asked for, each with its door.
 const PORTS: [(&str, u16, &str); 3] = [
@@ -19,7 +19,7 @@ const PORTS: [(&str, u16, &str); 3] = [
 
 /// Looks at all of it.
 pub(super) fn look(environment: &Environment) -> Vec<Finding> {
-    let mut findings = vec![ruby(environment), keys(environment)];
+    let mut findings = vec![ruby(environment)];
     findings.extend(PORTS.map(|(check, port, door)| self::port(check, port, door)));
     findings.extend(NAMES.map(|name| link(name, environment)));
     findings
@@ -48,15 +48,6 @@ fn ruby(environment: &Environment) -> Finding {
             }
         }
     }
-}
-
-fn keys(environment: &Environment) -> Finding {
-    const CHECK: &str = "model keys";
-    if environment.model_keys.is_empty() {
-        let said = "none is set; the local and script agents need none";
-        return Finding::warning(CHECK, said, format!("export one of {}", MODEL_KEYS.join(", ")));
-    }
-    Finding::ok(CHECK, format!("{} set", environment.model_keys.join(", ")))
 }
 
 fn port(check: &'static str, port: u16, door: &str) -> Finding {

@@ -16,7 +16,6 @@ use parlor_vocab::{Entry, Seen, SessionEvent, SessionId, Subject};
 use serde::Serialize;
 
 use self::parts::{Choice, Fork, Input, Message};
-use crate::time::rfc3339;
 
 /// Writes `value` as one line, and sees to it that it arrives.
 pub(crate) fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
@@ -69,8 +68,8 @@ impl<'a> Record<'a> {
             title: record.title.as_deref(),
             door: &record.door,
             agent: record.agent.as_ref().map(|agent| agent.as_str()),
-            created: rfc3339(record.created),
-            updated: rfc3339(record.updated),
+            created: record.created.rfc3339(),
+            updated: record.updated.rfc3339(),
             events: record.head.0,
             messages: record.messages,
             running: run.filter(|_| !is_cut_off),
@@ -182,7 +181,7 @@ fn event<'a>(session: &'a SessionId, entry: &'a Entry) -> Line<'a> {
             (kind, Body::Run(run::Line { run: run.as_str(), sequence: *sequence, body }))
         }
     };
-    let (seq, at) = (entry.seq.0, rfc3339(entry.at));
+    let (seq, at) = (entry.seq.0, entry.at.rfc3339());
     Line { kind, session: session.as_str(), seq, id: entry.id.as_str(), at, body }
 }
 
@@ -193,6 +192,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use parlor_vocab::{EventId, MessageId, RunId, Seq, StepId, Timestamp, ToolCallId};
+
+    use std::sync::Arc;
 
     use super::*;
 
@@ -208,7 +209,7 @@ mod tests {
         for (event, seq) in samples::all().into_iter().zip(1..) {
             let id = EventId::parse(&format!("evt_{seq}")).unwrap();
             let entry = Entry { seq: Seq(seq), id, at: Timestamp(951_826_209_007), event };
-            write_seen(&mut out, &session(), &Seen::Entry(Box::new(entry))).unwrap();
+            write_seen(&mut out, &session(), &Seen::Entry(Arc::new(entry))).unwrap();
         }
         for subject in [
             Subject::Message(MessageId::parse("msg_1").unwrap()),

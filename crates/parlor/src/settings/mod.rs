@@ -3,11 +3,14 @@
 //! [`table`] names every setting; reading, the errors and `docs/settings.md` all follow it. What a
 //! setting does is decided by whoever is given the value.
 
+pub(crate) mod auth;
+pub(crate) mod models;
 mod page;
 mod read;
 pub(crate) mod show;
 pub(crate) mod size;
 pub(crate) mod supex;
+pub(crate) mod supr;
 pub(crate) mod table;
 
 use std::collections::BTreeMap;
@@ -17,8 +20,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use self::auth::{Drafts, LoginConfig};
+use self::models::{BUILT_IN, MindConfig, ModelConfig, Spending};
 use self::read::{Found, Value};
 use self::supex::SupexConfig;
+use self::supr::SuprConfig;
 use self::table::SETTINGS_BYTES;
 
 /// The agent that is always there.
@@ -34,10 +40,20 @@ pub(crate) struct Config {
     pub(crate) default_agent: String,
     /// All agents by name, with the one that is always there.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
+    /// All models by name, with those that need no setting.
+    pub(crate) models: BTreeMap<String, ModelConfig>,
+    /// What may be spent.
+    pub(crate) spending: Spending,
+    /// Whether somebody chose the default agent.
+    is_default_chosen: bool,
+    /// Where one can log in to, by name.
+    pub(crate) auth: BTreeMap<String, LoginConfig>,
     /// What `parlor gc` keeps.
     pub(crate) retention: Retention,
     /// How the Supex doors are opened.
     pub(crate) supex: SupexConfig,
+    /// How the web side is opened.
+    pub(crate) supr: SuprConfig,
 }
 
 /// One agent.
@@ -56,6 +72,8 @@ pub(crate) enum AgentKind {
     Local,
     /// One that performs a file.
     Script(PathBuf),
+    /// One with a model.
+    Model(Box<MindConfig>),
 }
 
 /// What `parlor gc` keeps. `None` is no limit.
@@ -73,8 +91,16 @@ impl Default for Config {
         Self {
             default_agent: LOCAL.to_owned(),
             agents: BTreeMap::from([(LOCAL.to_owned(), local)]),
+            models: BUILT_IN
+                .into_iter()
+                .map(|(provider, model)| (provider.name().to_owned(), ModelConfig::new(provider, model)))
+                .collect(),
+            spending: Spending::default(),
+            is_default_chosen: false,
+            auth: BTreeMap::new(),
             retention: Retention { days: Some(90), max_size: Some(10 << 30) },
             supex: SupexConfig::default(),
+            supr: SuprConfig::default(),
         }
     }
 }
@@ -94,25 +120,47 @@ impl Config {
     fn parse(home: &Path, text: &str) -> Result<Self, Flaw> {
         let mut config = Self::default();
         let mut agents: BTreeMap<String, Draft> = BTreeMap::new();
+        let mut logins = Drafts::default();
+        let mut models = models::Drafts::default();
         let mut default_line = None;
         for Found { path, value, line } in read::read(text)? {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
             match (path.as_slice(), value) {
                 (["default_agent"], Value::Text(agent)) => {
                     config.default_agent = agent;
+                    config.is_default_chosen = true;
                     default_line = Some(line);
                 }
                 (["agents", id, member], value) => {
                     agents.entry((*id).to_owned()).or_insert_with(|| Draft::at(line)).set(member, value);
                 }
+                (["models", name, member @ ..], value) => models.set(name, member, value, line),
+                (["default_models", provider], Value::Text(model)) => {
+                    if let Some(known) = config.models.get_mut(*provider) {
+                        known.model = model;
+                    }
+                }
+                (["spending", "session"], Value::Money(micros)) => config.spending.session = micros,
+                (["spending", "day"], Value::Money(micros)) => config.spending.day = micros,
+                (["auth", name, member @ ..], value) => logins.set(name, member, value, line),
                 (["channels", "supex", member], value) => config.supex.set(member, value),
+                (["channels", "supr", member], value) => config.supr.set(member, value).map_err(|why| {
+                    Flaw { line: Some(line), what: format!("channels.supr.{member}: {why}") }
+                })?,
                 (["retention", _], Value::Days(days)) => config.retention.days = days,
                 (["retention", _], Value::Size(size)) => config.retention.max_size = size,
                 (path, _) => unreachable!("{path:?} is in the table of settings and nobody takes it"),
             }
         }
+        config.auth = logins.finish()?;
+        config.models.extend(models.finish()?);
+        let mut agents: Vec<(String, Draft)> = agents.into_iter().collect();
+        agents.sort_by_key(|(_, draft)| draft.line);
         for (id, draft) in agents {
-            let agent = draft.finish(home, &id)?;
+            let agent = draft.finish(home, &id, &config.models)?;
+            if matches!(agent.kind, AgentKind::Model(_)) && !config.has_minds() && !config.is_default_chosen {
+                config.default_agent.clone_from(&id);
+            }
             config.agents.insert(id, agent);
         }
         if !config.agents.contains_key(&config.default_agent) {
@@ -122,6 +170,32 @@ impl Config {
             return Err(Flaw { line: default_line, what });
         }
         Ok(config)
+    }
+
+    /// The same with an agent for each provider whose key is among `keys`, if no agent with a model is
+    /// configured. The first of them answers where nobody is asked for.
+    pub(crate) fn with_keys(mut self, keys: &[&str]) -> Self {
+        if self.has_minds() {
+            return self;
+        }
+        for (provider, _) in BUILT_IN {
+            let has_key = provider.key_variable().is_some_and(|name| keys.contains(&name));
+            let name = provider.name();
+            if !has_key || self.agents.contains_key(name) {
+                continue;
+            }
+            if !self.has_minds() && !self.is_default_chosen {
+                self.default_agent = name.to_owned();
+            }
+            let kind = AgentKind::Model(Box::new(MindConfig::new(name)));
+            self.agents.insert(name.to_owned(), AgentConfig { name: name.to_owned(), kind });
+        }
+        self
+    }
+
+    /// Whether there is an agent with a model.
+    fn has_minds(&self) -> bool {
+        self.agents.values().any(|agent| matches!(agent.kind, AgentKind::Model(_)))
     }
 }
 
@@ -149,11 +223,14 @@ struct Draft {
     kind: Option<String>,
     name: Option<String>,
     file: Option<PathBuf>,
+    mind: MindConfig,
+    /// A setting that only an agent with a model has.
+    of_mind: Option<String>,
 }
 
 impl Draft {
     fn at(line: usize) -> Self {
-        Self { line, kind: None, name: None, file: None }
+        Self { line, kind: None, name: None, file: None, mind: MindConfig::new(""), of_mind: None }
     }
 
     fn set(&mut self, member: &str, value: Value) {
@@ -161,18 +238,43 @@ impl Draft {
             ("kind", Value::Text(kind)) => self.kind = Some(kind),
             ("name", Value::Text(name)) => self.name = Some(name),
             ("file", Value::File(file)) => self.file = Some(file),
+            (member, value) if self.mind.set(member, value.clone()) => self.of_mind = Some(member.to_owned()),
             (member, _) => unreachable!("{member} is in the table of settings and nobody takes it"),
         }
     }
 
-    fn finish(self, home: &Path, id: &str) -> Result<AgentConfig, Flaw> {
+    fn finish(
+        self,
+        home: &Path,
+        id: &str,
+        models: &BTreeMap<String, ModelConfig>,
+    ) -> Result<AgentConfig, Flaw> {
         let flaw = |what: &str| Flaw { line: Some(self.line), what: format!("agents.{id} {what}") };
+        if let (Some("local" | "script"), Some(member)) = (self.kind.as_deref(), &self.of_mind) {
+            return Err(flaw(&format!("has {member}, which is only for kind = \"model\"")));
+        }
         let kind = match (self.kind.as_deref(), self.file) {
             (Some("script"), Some(file)) => AgentKind::Script(home.join(file)),
             (Some("script"), None) => return Err(flaw("needs a file: add file = \"….toml\"")),
+            (Some("model"), None) => {
+                if self.mind.model.is_empty() {
+                    return Err(flaw("needs a model: add model = \"openai\" or one of [models]"));
+                }
+                let wanted = std::iter::once(&self.mind.model).chain(&self.mind.fallback);
+                if let Some(unknown) = wanted.into_iter().find(|name| !models.contains_key(*name)) {
+                    let known: Vec<&str> = models.keys().map(String::as_str).collect();
+                    let known = known.join(", ");
+                    return Err(flaw(&format!("wants {unknown:?}, which is no model; there are: {known}")));
+                }
+                AgentKind::Model(Box::new(self.mind))
+            }
             (Some(_), None) => AgentKind::Local,
             (Some(_), Some(_)) => return Err(flaw("has a file, which is only for kind = \"script\"")),
-            (None, _) => return Err(flaw("needs a kind: add kind = \"script\" or kind = \"local\"")),
+            (None, _) => {
+                return Err(flaw(
+                    "needs a kind: add kind = \"script\", kind = \"model\" or kind = \"local\"",
+                ));
+            }
         };
         Ok(AgentConfig { name: self.name.unwrap_or_else(|| id.to_owned()), kind })
     }
@@ -218,7 +320,7 @@ mod tests {
     fn an_agent_has_a_kind_and_what_belongs_to_it() {
         assert_eq!(
             parse("\n[agents.a]\nname = \"x\"").unwrap_err(),
-            "line 3: agents.a needs a kind: add kind = \"script\" or kind = \"local\""
+            "line 3: agents.a needs a kind: add kind = \"script\", kind = \"model\" or kind = \"local\""
         );
         assert!(parse("[agents.a]\nkind = \"script\"").unwrap_err().contains("needs a file"));
         assert!(parse("[agents.a]\nkind = \"local\"\nfile = \"x\"").unwrap_err().contains("only for"));

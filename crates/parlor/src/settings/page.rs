@@ -20,6 +20,66 @@ kind = \"script\"
 name = \"Demo\"
 file = \"demo.toml\"
 
+[agents.main]
+kind = \"model\"
+name = \"Main Agent\"
+model = \"fast\"
+fallback = [\"local-model\", \"openai\"]
+tools = [\"shell\", \"read_file\", \"write_file\", \"edit_file\", \"list_dir\", \"grep_files\"]
+system = \"You review changes. Be brief.\"
+max_steps = 300
+max_tokens = 20_000_000
+max_cost = 25.0
+max_seconds = 7200
+
+[models.fast]
+provider = \"openai-responses\"
+model = \"gpt-5.6-mini\"
+context_window = 272000
+max_output = 16000
+reasoning = \"low\"
+price = { input = 0.5, output = 4.0, cached_input = 0.05 }
+
+[models.local-model]
+provider = \"openai\"
+model = \"qwen3-coder\"
+base_url = \"http://127.0.0.1:8080/v1\"
+api_key_env = \"MY_SERVER_KEY\"
+
+[models.routed]
+provider = \"openrouter\"
+model = \"deepseek/deepseek-v4\"
+routing = [\"deepinfra\", \"together\"]
+
+[default_models]
+anthropic = \"claude-sonnet-5\"
+openai = \"gpt-5.6\"
+gemini = \"gemini-3.5-flash\"
+openrouter = \"anthropic/claude-sonnet-5\"
+
+[spending]
+session = 5.0
+day = 20.0
+
+[auth.example]
+client_id = \"parlor-on-my-machine\"
+client_secret_env = \"EXAMPLE_CLIENT_SECRET\"
+authorize_url = \"https://login.example.org/authorize\"
+token_url = \"https://login.example.org/token\"
+revoke_url = \"https://login.example.org/revoke\"
+device_url = \"https://login.example.org/device\"
+device_flow = \"authorization_code\"
+device_token_url = \"https://login.example.org/device/token\"
+device_verification_url = \"https://login.example.org/enter\"
+device_redirect_url = \"https://login.example.org/device/done\"
+scopes = [\"openid\", \"email\", \"offline_access\"]
+redirect_host = \"localhost\"
+redirect_port = 1455
+redirect_path = \"/callback\"
+authorize_params = { audience = \"models\" }
+account_claim = [\"sub\"]
+login_timeout = 900
+
 [channels.supex]
 listen = \"127.0.0.1:9876\"
 repl_listen = \"127.0.0.1:4433\"
@@ -30,6 +90,20 @@ memory_limit = \"1GiB\"
 upstream = \"127.0.0.1:9877\"
 upstream_token = \"another secret\"
 eval = \"upstream\"
+
+[channels.supr]
+enabled = true
+listen = \"127.0.0.1:18790\"
+token = \"letters-and-digits-22-or-more\"
+allow_token_query = false
+allow_origins = [\"http://localhost:5173\"]
+allow_hosts = [\"chat.example.org\"]
+allow_from = [\"supr:supr-user\"]
+allow_private_urls = false
+ping_interval = 30
+read_timeout = 60
+write_timeout = 10
+max_connections = 100
 
 [retention]
 days = 30
@@ -47,6 +121,11 @@ const TAIL: &str = "
 |---|---|---|
 | `PARLOR_HOME` | `~/.parlor` | The state folder. It is made, with mode 0700, if it is missing. |
 | `PARLOR_RUBY` | `ruby` in `PATH` | The Ruby interpreter that `parlor doctor` looks for. |
+| `PARLOR_LOG` | `warn` on a terminal, else `info` | How much `parlor serve` says on stderr: `error`, `warn`, `info`, `debug`, `trace` or `off`. |
+| `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, `GEMINI_API_KEY`, `OPENROUTER_API_KEY` | | The keys of models: see [models.md](models.md). |
+| `OPENAI_BASE_URL` | `https://api.openai.com/v1` | Where models of `openai` and `openai-responses` are that have no `base_url`. |
+| `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` | | How models and logins are reached. |
+| `SUPRCLAW_…` | | Those of the supr door: see [protocols/supr-http.md](protocols/supr-http.md#settings). |
 | `SUPEX_…` | | Those of the Supex doors: see [protocols/supex.md](protocols/supex.md#settings). |
 | `NO_COLOR` | not set | If it is set to anything, nothing is coloured or dimmed. |
 | `TERM` | | `dumb` means a terminal that can only print: no colours, and lines are read without editing. |
@@ -94,7 +173,7 @@ mod tests {
         let sample = HEAD.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
         Config::parse(std::path::Path::new("/"), sample).unwrap();
         for setting in SETTINGS {
-            let member = setting.name.rsplit('.').next().unwrap();
+            let member = setting.name.trim_end_matches(".*").rsplit('.').next().unwrap();
             assert!(sample.contains(&format!("{member} = ")), "{} is missing in the sample", setting.name);
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use toml::de::{DeTable, DeValue};
 
-use super::table::{self, Kind, MAX_DAYS, MAX_SECONDS, NEVER, UNLIMITED};
+use super::table::{self, Kind, MAX_DAYS, MAX_DOLLARS, MAX_LIMIT, MAX_SECONDS, NEVER, UNLIMITED};
 use super::{Flaw, size};
 
 /// A name is close enough to be meant by another if it is so much like it, from 0 to 1.
@@ -29,6 +29,14 @@ pub(super) enum Value {
     /// `None` is unlimited.
     Size(Option<u64>),
     Seconds(u64),
+    /// `None` is the default.
+    UpTo(Option<u64>),
+    /// `None` is unlimited.
+    Limit(Option<u64>),
+    /// In millionths of a dollar; `None` is unlimited.
+    Money(Option<u64>),
+    Flag(bool),
+    List(Vec<String>),
 }
 
 /// All values of a file, each checked for itself.
@@ -93,6 +101,50 @@ fn check(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
         Kind::Days if value.as_str() == Some(NEVER) => Ok(Value::Days(None)),
         Kind::Days => Ok(Value::Days(Some(whole(MAX_DAYS)?))),
         Kind::Seconds => Ok(Value::Seconds(whole(MAX_SECONDS)?)),
+        Kind::UpTo(most) => {
+            let number = value.as_integer().ok_or_else(wrong)?;
+            let number = i64::from_str_radix(number.as_str(), number.radix()).map_err(|_| wrong())?;
+            match u64::try_from(number) {
+                Err(_) | Ok(0) => Ok(Value::UpTo(None)),
+                Ok(number) if number <= most => Ok(Value::UpTo(Some(number))),
+                Ok(_) => Err(wrong()),
+            }
+        }
+        Kind::Limit | Kind::Budget if value.as_str() == Some(UNLIMITED) => {
+            Ok(if kind == Kind::Limit { Value::Limit(None) } else { Value::Money(None) })
+        }
+        Kind::Limit => Ok(Value::Limit(Some(whole(MAX_LIMIT)?))),
+        Kind::Dollars | Kind::Budget => {
+            let number = match value {
+                DeValue::Float(number) => number.as_str().replace('_', "").parse::<f64>().ok(),
+                DeValue::Integer(number) => {
+                    i64::from_str_radix(number.as_str(), number.radix()).ok().map(|number| number as f64)
+                }
+                DeValue::String(_)
+                | DeValue::Boolean(_)
+                | DeValue::Datetime(_)
+                | DeValue::Array(_)
+                | DeValue::Table(_) => None,
+            };
+            let number = number.filter(|dollars| (0.0..=MAX_DOLLARS).contains(dollars)).ok_or_else(wrong)?;
+            Ok(Value::Money(Some((number * 1_000_000.0).round() as u64)))
+        }
+        Kind::Flag => value.as_bool().map(Value::Flag).ok_or_else(wrong),
+        Kind::List => {
+            let DeValue::Array(items) = value else { return Err(wrong()) };
+            let text = |item: &DeValue<'_>| match item {
+                DeValue::String(text) => Ok(text.clone().into_owned()),
+                DeValue::Integer(number) => Ok(number.as_str().to_owned()),
+                DeValue::Float(_)
+                | DeValue::Boolean(_)
+                | DeValue::Datetime(_)
+                | DeValue::Array(_)
+                | DeValue::Table(_) => {
+                    Err(format!("takes {}, not one with {}", kind.in_words(), article(item)))
+                }
+            };
+            items.iter().map(|item| text(item.get_ref())).collect::<Result<_, _>>().map(Value::List)
+        }
         Kind::Size => match text()? {
             UNLIMITED => Ok(Value::Size(None)),
             text => {
@@ -159,7 +211,8 @@ mod tests {
         );
         assert_eq!(
             flaw("[zzz]\n"),
-            "line 1: there is no setting \"zzz\"; there are: default_agent, agents, channels, retention"
+            "line 1: there is no setting \"zzz\"; there are: default_agent, agents, auth, channels, \
+             default_models, models, retention, spending"
         );
     }
 
@@ -177,9 +230,30 @@ mod tests {
         assert_eq!(flaw("agents = 3"), "line 1: agents is a table, not 3");
         assert_eq!(
             flaw("agents.a.kind = \"modle\""),
-            "line 1: agents.a.kind takes \"local\" or \"script\", not \"modle\""
+            "line 1: agents.a.kind takes \"local\" or \"script\" or \"model\", not \"modle\""
         );
         assert!(flaw("retention.max_size = \"much\"").contains("10GiB"));
+    }
+
+    #[test]
+    fn lists_flags_and_numbers_with_a_default_are_taken() {
+        let value = |text: &str| read(&format!("channels.supr.{text}")).unwrap().remove(0).value;
+        assert_eq!(value("allow_from = [\"a\", 7]"), Value::List(vec!["a".to_owned(), "7".to_owned()]));
+        assert_eq!(value("enabled = false"), Value::Flag(false));
+        assert_eq!(value("ping_interval = 5"), Value::UpTo(Some(5)));
+        assert_eq!(
+            [value("ping_interval = 0"), value("ping_interval = -1")],
+            [(); 2].map(|()| Value::UpTo(None))
+        );
+        assert_eq!(
+            flaw("channels.supr.allow_hosts = [true]"),
+            "line 1: channels.supr.allow_hosts takes a list of texts, not one with true or false"
+        );
+        assert_eq!(
+            flaw("channels.supr.enabled = \"yes\""),
+            "line 1: channels.supr.enabled takes true or false, not \"yes\""
+        );
+        assert!(flaw("channels.supr.max_connections = 100001").contains("up to 100000"));
     }
 
     #[test]

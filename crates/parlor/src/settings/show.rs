@@ -4,6 +4,8 @@ use std::io::Write;
 
 use clap::Args;
 
+use super::auth::LoginConfig;
+use super::models::{ModelConfig, money};
 use super::table::{NEVER, SETTINGS, UNLIMITED};
 use super::{AgentKind, Config, page, size};
 use crate::environment::Environment;
@@ -48,27 +50,55 @@ fn values(name: &str, config: &Config) -> Vec<(String, String)> {
         let named = |(id, agent): (&String, _)| Some((name.replace('*', id), value(agent)?));
         config.agents.iter().filter_map(named).collect()
     };
+    if let Some(member) = name.strip_prefix("auth.*.") {
+        let named = |(id, login): (&String, &LoginConfig)| {
+            let under = format!("auth.{id}");
+            login.value(member).into_iter().map(move |(member, value)| (format!("{under}.{member}"), value))
+        };
+        return config.auth.iter().flat_map(named).collect();
+    }
+    if let Some(member) = name.strip_prefix("models.*.") {
+        let named =
+            |(id, model): (&String, &ModelConfig)| Some((name.replace('*', id), model.value(member)?));
+        return config.models.iter().filter_map(named).collect();
+    }
+    if let Some(provider) = name.strip_prefix("default_models.") {
+        let model = config.models.get(provider).map(|model| format!("{:?}", model.model));
+        return model.map_or_else(Vec::new, one);
+    }
+    if let Some(member) = name.strip_prefix("agents.*.")
+        && !["kind", "name", "file"].contains(&member)
+    {
+        return of_agents(&|agent| match &agent.kind {
+            AgentKind::Local | AgentKind::Script(_) => None,
+            AgentKind::Model(mind) => mind.value(member),
+        });
+    }
     match name {
         "default_agent" => one(format!("{:?}", config.default_agent)),
         "agents.*.kind" => of_agents(&|agent| {
             Some(match agent.kind {
                 AgentKind::Local => "\"local\"".to_owned(),
                 AgentKind::Script(_) => "\"script\"".to_owned(),
+                AgentKind::Model(_) => "\"model\"".to_owned(),
             })
         }),
         "agents.*.name" => of_agents(&|agent| Some(format!("{:?}", agent.name))),
         "agents.*.file" => of_agents(&|agent| match &agent.kind {
-            AgentKind::Local => None,
+            AgentKind::Local | AgentKind::Model(_) => None,
             AgentKind::Script(file) => Some(format!("{file:?}")),
         }),
+        "spending.session" => one(money(config.spending.session)),
+        "spending.day" => one(money(config.spending.day)),
         "retention.days" => one(config.retention.days.map_or(format!("{NEVER:?}"), |days| days.to_string())),
         "retention.max_size" => {
             one(format!("{:?}", config.retention.max_size.map_or(UNLIMITED.to_owned(), size::exact)))
         }
-        _ => match name.strip_prefix("channels.supex.").and_then(|member| config.supex.value(member)) {
-            Some(value) => one(value),
-            None => Vec::new(),
-        },
+        _ => {
+            let supex = name.strip_prefix("channels.supex.").and_then(|member| config.supex.value(member));
+            let supr = || name.strip_prefix("channels.supr.").and_then(|member| config.supr.value(member));
+            supex.or_else(supr).map_or_else(Vec::new, one)
+        }
     }
 }
 
@@ -84,6 +114,8 @@ mod tests {
             .flat_map(|setting| values(setting.name, &config))
             .map(|(name, value)| format!("{name} = {value}\n"))
             .collect();
+        // What is written down is chosen.
+        let config = Config { is_default_chosen: true, ..config };
         assert_eq!(Config::parse(std::path::Path::new("/"), &text), Ok(config), "{text}");
         for name in ["default_agent", "retention.days", "retention.max_size", "agents.local.kind"] {
             assert!(text.contains(&format!("{name} = ")), "{name} is not printed");

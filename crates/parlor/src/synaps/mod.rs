@@ -95,7 +95,7 @@ pub(crate) fn serve(options: Options, environment: &Environment) -> anyhow::Resu
         .build()?;
     let done = runtime.block_on(async {
         let base = base(environment);
-        let home = Home::at(state_folder(environment, &base)?)?;
+        let home = Home::at(environment, state_folder(environment, &base)?)?;
         let house = Arc::new(home.house(environment)?);
         let child = begin(&house, &home, &base, options, environment).await?;
         let guest = Guest::new(house, Standing::Owner);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use parlor_vocab::{
-    Entry, Failure, RunEnding, RunEvent, RunId, Seen, SessionEvent, SessionId, Subject, ToolCallId,
+    Entry, Failure, RunEnding, RunEvent, RunId, Scope, Seen, SessionEvent, SessionId, Subject, ToolCallId,
 };
 
 use super::repeat::{Repeat, rest};
@@ -143,10 +143,6 @@ impl<'a> Talk<'a> {
                 self.tools.insert((of.clone(), call.clone()), at_work);
                 self.headline(tool, &in_short(input))
             }
-            RunEvent::ToolProgressed { message, percent, .. } => {
-                self.end_line()?;
-                self.beside(&format!("{message} ({percent} %)\n"))
-            }
             RunEvent::ToolCompleted { call, output, duration_ms } => {
                 let tool = self.tools.remove(&(of.clone(), call.clone()));
                 self.tool_completed(tool, output, *duration_ms, of == run)
@@ -164,7 +160,11 @@ impl<'a> Talk<'a> {
                 };
                 self.headline("subagent", &how)
             }
-            RunEvent::ErrorRaised { failure, .. } => {
+            RunEvent::StepUpdated { headline, .. } => {
+                self.end_line()?;
+                self.beside(&format!("{headline}\n"))
+            }
+            RunEvent::ErrorRaised { scope: Scope::Run, failure } => {
                 self.raised = Some(failure.clone());
                 self.trouble(&format!("error: {}", in_words(failure)))
             }
@@ -172,9 +172,12 @@ impl<'a> Talk<'a> {
             | RunEvent::Steered { .. }
             | RunEvent::MessageStarted { .. }
             | RunEvent::StepStarted { .. }
-            | RunEvent::StepUpdated { .. }
             | RunEvent::StepCompleted { .. }
             | RunEvent::StepFailed { .. }
+            // What it puts out is shown as it comes.
+            | RunEvent::ToolProgressed { .. }
+            // Its failure was told.
+            | RunEvent::ErrorRaised { scope: Scope::Tool(_), .. }
             | RunEvent::Consumed { .. }
             | RunEvent::Ended { .. } => Ok(()),
         }

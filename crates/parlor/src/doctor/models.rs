@@ -1,0 +1,60 @@
+//! Whether there is a model to talk to, and how to get one.
+
+use std::path::Path;
+
+use super::Finding;
+use crate::environment::Environment;
+use crate::models::Builder;
+use crate::settings::models::BUILT_IN;
+use crate::settings::{AgentKind, Config, FILE};
+
+const CHECK: &str = "model";
+
+/// Looks at the agent that answers where nobody is asked for.
+pub(super) fn look(home: &Path, environment: &Environment) -> Option<Finding> {
+    // What is wrong with the settings is said elsewhere.
+    let config = Config::load(home).ok()?.with_keys(&environment.model_keys);
+    let builder = Builder::new(&config, home, environment);
+    let minds = config.agents.iter().filter_map(|(id, agent)| match &agent.kind {
+        AgentKind::Model(mind) => Some((id, mind)),
+        AgentKind::Local | AgentKind::Script(_) => None,
+    });
+    let mut minds: Vec<_> = minds.collect();
+    minds.sort_by_key(|(id, _)| **id != config.default_agent);
+    let Some((id, mind)) = minds.first() else { return Some(none(home)) };
+    let model = config.models.get(&mind.model)?;
+    let said = format!("agent {id} asks {} ({} of {})", mind.model, model.model, model.provider.name());
+    Some(match builder.key(model) {
+        Ok(Some(_)) => {
+            Finding::ok(CHECK, format!("{said}; {} set", model.key_variable().unwrap_or_default()))
+        }
+        Ok(None) => Finding::ok(CHECK, format!("{said}, without a key")),
+        Err(error) => Finding::warning(
+            CHECK,
+            format!("{said}: {error}"),
+            "parlor models lists all, with what is missing",
+        ),
+    })
+}
+
+fn none(home: &Path) -> Finding {
+    let variables: Vec<&str> =
+        BUILT_IN.into_iter().filter_map(|(provider, _)| provider.key_variable()).collect();
+    let file = home.join(FILE);
+    let fix = format!(
+        "one of these, then parlor models shows it:\n    \
+         a key:           export {} (docs/models.md)\n    \
+         a login:         describe it as [auth.NAME] in {}, then parlor login NAME (docs/auth.md)\n    \
+         a local server:  put this into {}\n                     \
+         [models.mine]\n                     \
+         provider = \"ollama\"          # or \"openai\" with base_url = \"http://127.0.0.1:8080/v1\"\n                     \
+         model = \"qwen3-coder\"\n                     \
+         [agents.main]\n                     \
+         kind = \"model\"\n                     \
+         model = \"mine\"",
+        variables.join(" or "),
+        file.display(),
+        file.display(),
+    );
+    Finding::warning(CHECK, "none; the local agent answers, which does only what it is told", fix)
+}

@@ -1,0 +1,91 @@
+//! Streams that break, hang, or hold what is no JSON, in each form, against a server of ours.
+#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::forms::{Form, assert_valid};
+use crate::server::{Deed, Server};
+
+fn completed(events: &[Value]) -> Vec<&str> {
+    let done = events.iter().filter(|event| event["type"] == "message.completed");
+    done.map(|event| event["text"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_stream_that_is_cut_in_the_middle_goes_on_in_a_new_message() {
+    for form in Form::ALL {
+        let rest = form.text(" and goes on.") + &form.end();
+        let server = Server::start(vec![Deed::Cut(form.text("It begins")), Deed::Answer(rest)]);
+        let home = form.home(&server.url, "");
+        let events = home.json(&["chat", "--json", "go"]);
+        assert_eq!(completed(&events), ["It begins", " and goes on."], "{form:?}");
+        let bodies = server.bodies();
+        assert_valid(&bodies[1]);
+        let again = bodies[1].to_string();
+        assert!(again.contains("It begins") && again.contains("cut off"), "{form:?}: {again}");
+    }
+}
+
+#[test]
+fn a_stream_that_ends_without_an_end_is_no_answer() {
+    for form in Form::ALL {
+        let whole = form.text("All of it.") + &form.end();
+        let server = Server::start(vec![Deed::Answer(String::from(": nothing\n\n")), Deed::Answer(whole)]);
+        let home = form.home(&server.url, "");
+        assert_eq!(home.prints(&["chat", "go"]), "All of it.\n", "{form:?}");
+        assert_eq!(server.bodies().len(), 2, "{form:?}");
+    }
+}
+
+#[test]
+fn an_input_that_is_no_json_is_told_to_the_model_and_the_run_goes_on() {
+    for form in Form::ALL {
+        let end = form.text("I see.") + &form.end();
+        let server =
+            Server::start(vec![Deed::Answer(form.call("read_file", "{\"path\": \"one")), Deed::Answer(end)]);
+        let home = form.home(&server.url, "");
+        let events = home.json(&["chat", "--json", "go"]);
+        assert_eq!(completed(&events), ["I see."], "{form:?}");
+        let bodies = server.bodies();
+        assert_valid(&bodies[1]);
+        assert!(bodies[1].to_string().contains("read_file takes"), "{form:?}: {}", bodies[1]);
+    }
+}
+
+#[test]
+fn a_stop_in_the_middle_of_a_stream_leaves_it_at_once() {
+    for form in Form::ALL {
+        let server = Server::start(vec![
+            Deed::Hang(form.text("One, two, ")),
+            Deed::Answer(form.text("Three.") + &form.end()),
+        ]);
+        let home = form.home(&server.url, "");
+        let mut chat = home.start_waiting("count");
+        let id = rustix::process::Pid::from_child(&chat);
+        rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+        server.wait_until_left();
+        let status = chat.wait().unwrap();
+        assert_eq!(status.code(), Some(130), "{form:?}");
+        let session = home.last_session();
+        assert_eq!(home.prints(&["chat", "--session", &session, "go on"]), "Three.\n", "{form:?}");
+        let again = server.bodies()[1].clone();
+        assert_valid(&again);
+        let again = again.to_string();
+        assert!(again.contains("One, two, ") && again.contains("stopped your work"), "{form:?}: {again}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_asked_as_often_as_it_is_said() {
+    let home = Form::Chat.home("http://127.0.0.1:1", "");
+    let mut chat = home.command(&["chat", "--json", "hello"]).stdout(Stdio::piped()).spawn().unwrap();
+    let out = chat.stdout.take().unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(out));
+    // The waits grow, so only the first is waited for.
+    let note = lines.map(Result::unwrap).find(|line| line.contains("step.updated")).unwrap();
+    assert!(note.contains("Connection refused") && note.contains("(2 of 5)"), "{note}");
+    chat.kill().unwrap();
+    chat.wait().unwrap();
+}

@@ -1,0 +1,51 @@
+//! `docs/models.md` says what the code does.
+#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+
+use std::fs;
+
+fn read(path: &str) -> String {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    fs::read_to_string(format!("{root}/{path}")).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// All sources of a folder of `crates/model/src`.
+fn sources(folder: &str) -> String {
+    let path = format!("{}/../../crates/model/src/{folder}", env!("CARGO_MANIFEST_DIR"));
+    let files = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    files.map(|file| fs::read_to_string(file).unwrap()).collect()
+}
+
+#[test]
+fn the_page_names_every_limit_and_every_code() {
+    let page = read("docs/models.md");
+    let text = sources("mind") + &sources("provider");
+    let constants = text.lines().filter_map(|line| line.strip_prefix("pub const "));
+    let mut names: Vec<&str> = constants.filter_map(|line| line.split(':').next()).collect();
+    // Names of files are no limits.
+    names.retain(|name| !["INSTRUCTIONS_FILE", "SKILL_FILE"].contains(name));
+    assert!(names.len() > 30, "the constants are not found any more: {names:?}");
+    let code = |word: &&str| {
+        word.contains('_') && word.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_')
+    };
+    let before_tests = |file: &str| file.split("#[cfg(test)]").next().unwrap().to_owned();
+    let failures: String = ["mind/run.rs", "mind/limits.rs", "mind/mod.rs", "provider/error.rs"]
+        .map(|file| before_tests(&read(&format!("crates/model/src/{file}"))))
+        .concat();
+    let codes: Vec<&str> = failures.split('"').skip(1).step_by(2).filter(code).collect();
+    assert!(codes.len() > 10, "the codes are not found any more: {codes:?}");
+    // What only the model reads is told to the model.
+    let told_to_the_model = ["TOO_MANY_CALLS", "UNKNOWN_TOOL"];
+    for name in names.into_iter().chain(codes).filter(|name| !told_to_the_model.contains(name)) {
+        assert!(page.contains(&format!("`{name}`")), "docs/models.md does not mention {name}");
+    }
+}
+
+#[test]
+fn the_page_names_every_provider_and_its_key() {
+    let page = read("docs/models.md");
+    for kind in parlor_model::provider::ProviderKind::ALL {
+        assert!(page.contains(&format!("| `{}` |", kind.name())), "{}", kind.name());
+        assert!(page.contains(kind.base_url().trim_end_matches('/')), "{}", kind.base_url());
+        assert!(kind.key_variable().is_none_or(|name| page.contains(name)), "{}", kind.name());
+    }
+}

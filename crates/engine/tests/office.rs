@@ -115,7 +115,7 @@ async fn errands_are_so_many_and_hold_up_nobody() {
         match next(&mut office).await.expect("a word") {
             OfficeWord::Answer(1000, _) => break,
             OfficeWord::Event(OfficeEvent::Login { .. }) => {}
-            other => panic!("{other:?}"),
+            other @ (OfficeWord::Answer(..) | OfficeWord::Event(_)) => panic!("{other:?}"),
         }
     }
     let cancelled = office.ask(1001, OfficeCommand::CancelLogin("p".to_owned()));

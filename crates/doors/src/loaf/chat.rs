@@ -6,7 +6,7 @@ use parlor_vocab::{Choice, Seq, SessionId, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::estimate::Estimate;
-use super::image::{Image, Wanted};
+use super::image::{self, Image, Wanted};
 use super::machine::Out;
 use super::pending::To;
 use super::state::State;
@@ -200,7 +200,19 @@ impl Chat {
             message["content"] = Value::from(text);
         }
         self.messages.push(shown);
+        if !images.is_empty() {
+            image::keep_newest(self.messages.iter_mut().map(|shown| &mut shown.images));
+        }
         out.event("session.message.appended", &json!({"session_id": self.id, "message": message}));
+    }
+
+    /// Takes over what was said in a turn.
+    pub(super) fn remember(&mut self, said: &mut Vec<Said>) {
+        let has_images = said.iter().any(|said| !said.images.is_empty());
+        self.history.append(said);
+        if has_images {
+            image::keep_newest(self.history.iter_mut().map(|said| &mut said.images));
+        }
     }
 
     /// Takes over what was said before, under new numbers.

@@ -1,6 +1,7 @@
 //! Images that come along with a prompt: by path or as a data URL.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parlor_vocab::{File, PathFlaw};
 use serde_json::value::RawValue;
@@ -8,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::params::{Fields, object};
 use super::text::trim;
-use super::{MAX_IMAGE_BYTES, code};
+use super::{MAX_IMAGE_BYTES, MAX_KEPT_IMAGE_BYTES, code};
 
 /// An image as the client sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +24,8 @@ pub(super) struct Wanted {
 pub(super) struct Image {
     pub(super) path: String,
     pub(super) mime: String,
-    pub(super) data_url: String,
+    /// Shared by all that tell it: it may be large.
+    pub(super) data_url: Arc<str>,
     pub(super) bytes: u64,
 }
 
@@ -112,17 +114,29 @@ impl Wanted {
 impl Image {
     pub(super) fn new(path: String, mime: String, bytes: &[u8]) -> Self {
         let data_url = format!("data:{mime};base64,{}", base64_simd::STANDARD.encode_to_string(bytes));
-        Self { path, mime, data_url, bytes: bytes.len() as u64 }
+        Self { path, mime, data_url: data_url.into(), bytes: bytes.len() as u64 }
     }
 
     pub(super) fn to_json(&self) -> Value {
-        json!({"path": self.path, "mimeType": self.mime, "dataUrl": self.data_url, "byteSize": self.bytes})
+        json!({"path": self.path, "mimeType": self.mime, "dataUrl": &*self.data_url, "byteSize": self.bytes})
     }
 
     /// The name under which it is kept.
     pub(super) fn file_name(&self) -> String {
         let name = Path::new(&self.path).file_name().and_then(|name| name.to_str()).unwrap_or("image");
         name.to_owned()
+    }
+}
+
+/// Forgets the oldest images of a conversation, given the oldest first, once all together are larger than a session
+/// keeps. Their messages stay.
+pub(super) fn keep_newest<'a>(messages: impl DoubleEndedIterator<Item = &'a mut Vec<Image>>) {
+    let mut bytes = 0;
+    for images in messages.rev() {
+        bytes += images.iter().map(|image| image.data_url.len()).sum::<usize>();
+        if bytes > MAX_KEPT_IMAGE_BYTES {
+            images.clear();
+        }
     }
 }
 
@@ -266,7 +280,7 @@ mod tests {
         assert_eq!(refused("/x.png", file(b"")), "image payload is empty");
         let (taken, bytes) = image("/x.JPG", None, None).read(file(b"hi")).unwrap();
         assert_eq!((taken.mime.as_str(), bytes.as_slice()), ("image/jpeg", b"hi".as_slice()));
-        assert_eq!(taken.data_url, "data:image/jpeg;base64,aGk=");
+        assert_eq!(&*taken.data_url, "data:image/jpeg;base64,aGk=");
     }
 
     #[test]
@@ -285,6 +299,19 @@ mod tests {
         let (taken, bytes) = image("", Some("DATA:image/PNG;BASE64,aG k=\n"), None).decoded(5).unwrap();
         assert_eq!((taken.path.as_str(), taken.mime.as_str()), ("rpc-image-5.png", "image/png"));
         assert_eq!(bytes, b"hi");
+    }
+
+    #[test]
+    fn the_newest_images_are_kept_and_no_more_than_a_session_may_have() {
+        let image = |bytes: usize| Image {
+            path: String::new(),
+            mime: String::new(),
+            data_url: "x".repeat(bytes).into(),
+            bytes: 0,
+        };
+        let mut messages = [vec![image(1)], vec![image(MAX_KEPT_IMAGE_BYTES - 1)], vec![], vec![image(1)]];
+        keep_newest(messages.iter_mut());
+        assert_eq!(messages.each_ref().map(Vec::len), [0, 1, 0, 1]);
     }
 
     #[test]

@@ -92,6 +92,9 @@ pub const MAX_LINE_BYTES: usize = 64 << 20;
 /// The largest image, in bytes, once it is decoded.
 pub const MAX_IMAGE_BYTES: u64 = 8 << 20;
 
+/// How much of the newest images a session keeps to be told again, as data URLs.
+pub const MAX_KEPT_IMAGE_BYTES: usize = 64 << 20;
+
 /// The most images of one prompt.
 pub const MAX_IMAGES: usize = 16;
 

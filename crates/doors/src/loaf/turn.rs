@@ -400,7 +400,7 @@ impl Turn {
     }
 
     fn remember(&mut self, chat: &mut Chat) {
-        chat.history.append(&mut self.said);
+        chat.remember(&mut self.said);
         chat.provider = Some(self.provider.clone());
     }
 }

@@ -1,7 +1,7 @@
 //! The promises of the loaf door.
 //!
 //! Each request is answered once, under the id that it came with. Each turn that begins to be prepared ends once:
-//! completed, interrupted or with an error. The answer of a completed turn is what was streamed. Tools are told
+//! completed, interrupted or with an error; one that somebody interrupts ends so. The answer of a completed turn is what was streamed. Tools are told
 //! one after another.
 
 use std::collections::HashMap;
@@ -32,6 +32,8 @@ pub(super) struct Talk<'a> {
     turns: HashMap<String, Turn>,
     /// Tools whose end was not told yet, by turn.
     tools: HashMap<String, usize>,
+    /// The turn that began last in each session.
+    current: HashMap<String, String>,
     /// The last assistant message of each session.
     said: HashMap<String, String>,
     heard: Vec<Vec<u8>>,
@@ -41,6 +43,8 @@ pub(super) struct Talk<'a> {
 struct Turn {
     streamed: String,
     ends: usize,
+    /// Somebody was told that it is being interrupted.
+    is_interrupted: bool,
 }
 
 struct Counting(AtomicU64);
@@ -95,6 +99,7 @@ impl<'a> Talk<'a> {
             owed: HashMap::new(),
             turns: HashMap::new(),
             tools: HashMap::new(),
+            current: HashMap::new(),
             said: HashMap::new(),
             heard: Vec::new(),
         }
@@ -202,7 +207,12 @@ impl<'a> Talk<'a> {
         let (session, turn) = (text(&payload["session_id"]), text(&payload["turn_id"]));
         match event["type"].as_str().expect("an event has a type") {
             "session.status" if payload["status_label"] == "preparing..." => {
-                assert!(self.turns.insert(turn, Turn::default()).is_none(), "a turn begins once");
+                assert!(self.turns.insert(turn.clone(), Turn::default()).is_none(), "a turn begins once");
+                self.current.insert(session, turn);
+            }
+            "session.status" if payload["status_label"] == "interrupting..." => {
+                let current = self.current.get(&session).and_then(|turn| self.turns.get_mut(turn));
+                current.expect("a turn to interrupt").is_interrupted = true;
             }
             "session.stream.chunk" => {
                 let known = self.turns.get_mut(&turn).expect("a turn that has begun");
@@ -223,6 +233,8 @@ impl<'a> Talk<'a> {
                 let known = self.turns.get_mut(&turn).expect("a turn that has begun");
                 known.ends += 1;
                 assert_eq!(known.ends, 1, "a turn ends once");
+                let as_told = !known.is_interrupted || kind == "session.interrupted";
+                assert!(as_told, "a turn that was interrupted is never anything else");
                 if kind == "session.completed" && !known.streamed.is_empty() {
                     assert_eq!(
                         self.said.get(&session),

@@ -109,13 +109,13 @@ mod tests {
         Prompt {
             manners: "Be kind.".to_owned(),
             session: Some("Speak French.".to_owned()),
-            folder: "/work".to_owned(),
+            folder: "/project".to_owned(),
             has_tools: true,
-            instructions: vec![(format!("/work/{INSTRUCTIONS_FILE}"), "Use tabs.\n".to_owned())],
+            instructions: vec![(format!("/project/{INSTRUCTIONS_FILE}"), "Use tabs.\n".to_owned())],
             skills: vec![Skill {
                 name: "deploy".to_owned(),
                 description: "How".to_owned(),
-                file: "/work/.agents/skills/deploy/SKILL.md".into(),
+                file: "/project/.agents/skills/deploy/SKILL.md".into(),
                 in_project: true,
             }],
             brought: vec![("deploy".to_owned(), "Push the button.\n".to_owned())],
@@ -126,8 +126,8 @@ mod tests {
     fn the_session_comes_first_and_the_folder_has_its_say() {
         let system = prompt().system();
         assert!(system.starts_with("Speak French.\n\nBe kind."), "{system}");
-        assert!(system.contains("# Instructions from /work/AGENTS.md\n\nUse tabs."), "{system}");
-        assert!(system.contains("- deploy: How (/work/.agents/skills/deploy/SKILL.md)"), "{system}");
+        assert!(system.contains("# Instructions from /project/AGENTS.md\n\nUse tabs."), "{system}");
+        assert!(system.contains("- deploy: How (/project/.agents/skills/deploy/SKILL.md)"), "{system}");
         assert_eq!(system, prompt().system(), "the same each time");
     }
 

@@ -51,6 +51,8 @@ async fn prompts_and_texts_that_wait_are_so_many() {
     let home = Home::new();
     let mut server = home.server().await;
     let session = busy(&mut server).await;
+    // From its first word on there is one step, in which nothing joins.
+    server.event("session.stream.chunk").await;
     let send = json!({"session_id": session, "text": "x", "enqueue": true});
     for _ in 0..MAX_QUEUED {
         server.call("session.send", send.clone()).await;

@@ -93,7 +93,9 @@ impl LoafMachine {
         }
         match (&turn.run, &turn.session) {
             (Some(_), Some((session, _))) => {
-                let (session, turn) = (session.clone(), turn.id.clone());
+                let session = session.clone();
+                turn.handed_on += 1;
+                let turn = turn.id.clone();
                 let pending = Pending::Steer(to.clone(), Place { chat: id, turn });
                 self.pass_on(&session, &text, pending);
             }
@@ -107,6 +109,10 @@ impl LoafMachine {
 
     pub(super) fn on_steered(&mut self, to: &To, place: &Place, answer: Result<OfficeReply, Refusal>) {
         let steered = matches!(answer, Ok(OfficeReply::House(HouseReply::Session(SessionReply::Steered(_)))));
+        let chat = self.chats.get_mut(&place.chat);
+        if let Some(turn) = chat.and_then(|chat| chat.turn_of(&place.turn)).filter(|_| !steered) {
+            turn.handed_on = turn.handed_on.saturating_sub(1);
+        }
         // A turn that has ended at this moment has heard nothing; anything else is an error to tell.
         match answer {
             Err(refusal) if refusal != Refusal::NoActiveRun => {

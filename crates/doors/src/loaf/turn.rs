@@ -39,6 +39,8 @@ pub(super) struct Turn {
     rounds: Rounds,
     /// Texts that came before the run had started.
     pub(super) early: Vec<String>,
+    /// How many texts were handed to the engine, and not seen to have joined yet.
+    pub(super) handed_on: usize,
     /// Texts that have joined it, and that the agent has not got to yet.
     due: Vec<String>,
     pub(super) stopping: Option<Stopping>,
@@ -115,14 +117,15 @@ impl Turn {
             thought: None,
             rounds: Rounds::default(),
             early: Vec::new(),
+            handed_on: 0,
             due: Vec::new(),
             stopping: None,
         }
     }
 
-    /// How many texts have not joined it yet.
+    /// How many texts the agent has not got to yet.
     pub(super) fn steers(&self) -> usize {
-        self.early.len() + self.due.len()
+        self.early.len() + self.handed_on + self.due.len()
     }
 
     /// Whether the agent has said anything.
@@ -294,6 +297,7 @@ impl Turn {
     }
 
     fn on_steered(&mut self, input: &Input) {
+        self.handed_on = self.handed_on.saturating_sub(1);
         self.due.push(input.text.clone());
     }
 
@@ -334,7 +338,7 @@ impl Turn {
             RunEnding::Failed(failure) => self.failed(chat, out, state, &failure.message),
         }
         chat.status(out, READY, None);
-        let late = self.steers();
+        let late = self.early.len() + self.due.len();
         if late > 0 {
             chat.append(out, Kind::System, &code::late_steers(late), &[]);
         }

@@ -42,6 +42,7 @@ impl LoafMachine {
                 chat.saved = Some(event.session.clone());
                 turn.begin(chat, &mut self.out, &self.state);
                 let (early, is_stopping) = (std::mem::take(&mut turn.early), turn.stopping.is_some());
+                turn.handed_on += early.len();
                 for text in early {
                     self.pass_on(&event.session, &text, Pending::Nothing);
                 }

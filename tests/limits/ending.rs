@@ -59,7 +59,9 @@ async fn a_client_that_closes_its_reading_side_has_left() {
 async fn a_client_that_hangs_up_and_does_not_read_is_not_waited_for() {
     let mut server = Server::start().await;
     let groups = [server.start_known("drop by drop", "while :; do echo x; done", false).await];
-    // More requests than there is room for replies: the end of input is behind those not looked at.
+    // More requests than there is room for replies: the end of input is behind those not looked at. All of them fit
+    // into the pipe, as the server may stop reading at any of them.
+    server.widen_stdin(1 << 20);
     for _ in 0..3000 {
         server.request("no/such", serde_json::Value::Null).await;
     }

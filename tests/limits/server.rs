@@ -1,9 +1,11 @@
 //! The program under test, and a client that reads only when it is told to.
 
 use std::collections::VecDeque;
+use std::os::fd::AsFd;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use rustix::pipe::fcntl_setpipe_size;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -157,6 +159,12 @@ impl Server {
                 return life;
             }
         }
+    }
+
+    /// Makes the pipe to the server hold `bytes` at least, whether or not the server reads.
+    pub(crate) fn widen_stdin(&self, bytes: usize) {
+        let stdin = self.stdin.as_ref().expect("stdin is open");
+        fcntl_setpipe_size(stdin.as_fd(), bytes).expect("a pipe can be widened");
     }
 
     pub(crate) fn close_stdin(&mut self) {

@@ -4,11 +4,10 @@
 use std::future::Future;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use parlor_doors::lines::{Line, Lines};
 use parlor_doors::{Input, Machine, Output};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::{Engine, News, Outgoing};
 
@@ -63,13 +62,7 @@ pub async fn serve<M, E>(
         if has_ended && connection.machine.is_settled() {
             break;
         }
-        // A peer that reads nothing must not keep us from noticing that it has hung up.
-        let served = timeout(SHUTDOWN_WAIT, connection.serve_lines());
-        let all_served = match served.await {
-            Ok(all_served) => all_served,
-            Err(_) if has_hung_up || (&mut hung_up).now_or_never().is_some() => break,
-            Err(_) => false,
-        };
+        let all_served = connection.serve_lines().await;
         if connection.is_closed {
             break;
         }

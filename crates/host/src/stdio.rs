@@ -76,7 +76,13 @@ fn read_input(to: &mpsc::Sender<Vec<u8>>, hang_up: oneshot::Sender<()>) {
             return;
         }
         match rustix::io::read(stdin.as_fd(), &mut buffer) {
-            Ok(0) => return,
+            Ok(0) => {
+                // All is read, and not all of it may have been looked at. Nobody listens only if the connection is over.
+                if let Some(hang_up) = hang_up.take() {
+                    let _ = hang_up.send(());
+                }
+                return;
+            }
             Ok(count) => {
                 let piece = buffer.get(..count).unwrap_or_default().to_vec();
                 if pass_on(to, piece, &mut hang_up).is_err() {

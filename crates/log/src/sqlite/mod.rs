@@ -52,9 +52,12 @@ pub const WRITE_QUEUE_JOBS: usize = 1024;
 /// How many changes share one transaction at most.
 pub const MAX_BATCH: usize = 256;
 
-/// How long a transaction waits for those who took part in the one before: about as long as they
-/// need to come back, and little beside a flush of the disk.
+/// How long a transaction waits for those who took part in the one before: at most about as long as
+/// they need to come back, and little beside what the last transaction took, which is mostly a flush of the disk.
 pub const GATHER_WAIT: Duration = Duration::from_micros(200);
+
+/// The part of a transaction's time that the next one may wait.
+const GATHER_SHARE: u32 = 4;
 
 /// How often the appends of other processes are looked for, while somebody waits for any.
 pub const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::work::{Done, Work};
-use super::{GATHER_WAIT, MAX_BATCH, WRITE_QUEUE_JOBS};
+use super::{MAX_BATCH, WRITE_QUEUE_JOBS};
 use crate::LogError;
 
 /// What is to be done, and who wants to know.
@@ -99,8 +99,8 @@ impl Queue {
     }
 
     /// Waits until there is something to do, or for as long as `wait`. If jobs are there, but not
-    /// as many as are `expected`, gives the others a moment to come as well.
-    pub(super) fn take(&self, wait: Option<Duration>, expected: usize) -> Taken {
+    /// as many as are `expected`, gives the others a `moment` to come as well.
+    pub(super) fn take(&self, wait: Option<Duration>, expected: usize, moment: Duration) -> Taken {
         let mut waiting = self.lock();
         let idle = |waiting: &mut Waiting| waiting.jobs.is_empty() && !waiting.look && !waiting.closed;
         waiting = match wait {
@@ -114,7 +114,7 @@ impl Queue {
         if (1..expected).contains(&waiting.jobs.len()) {
             waiting.wanted = expected;
             let few = |waiting: &mut Waiting| waiting.jobs.len() < expected && !waiting.closed;
-            let woken = self.changed.wait_timeout_while(waiting, GATHER_WAIT, few);
+            let woken = self.changed.wait_timeout_while(waiting, moment, few);
             waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
             waiting.wanted = 0;
         }

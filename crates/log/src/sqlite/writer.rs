@@ -17,7 +17,7 @@ use super::holder::Presence;
 use super::ledger::{Ledger, Outcomes};
 use super::queue::Job;
 use super::work::{Asker, Done, Work, Written};
-use super::{FOLLOW_INTERVAL, Shared};
+use super::{FOLLOW_INTERVAL, GATHER_SHARE, GATHER_WAIT, Shared};
 use crate::LogError;
 use crate::lease::{Lease, Token};
 
@@ -32,12 +32,13 @@ pub(super) fn run(shared: &Arc<Shared>, connection: &Connection) {
         held: HashMap::new(),
         unreleased: Vec::new(),
         expected: 0,
+        moment: GATHER_WAIT,
         following: false,
         looked: Instant::now(),
         seen: None,
     };
     loop {
-        let taken = shared.queue.take(writer.patience(), writer.expected);
+        let taken = shared.queue.take(writer.patience(), writer.expected, writer.moment);
         let lost = !taken.jobs.is_empty() && writer.work_off(taken.jobs);
         if taken.last {
             return;
@@ -63,6 +64,8 @@ struct Writer<'c> {
     /// How many seem to append all the time: those of the last transaction, and those who waited
     /// for its end.
     expected: usize,
+    /// How long they are waited for.
+    moment: Duration,
     /// Whether somebody follows a session that others can write.
     following: bool,
     /// When it was last looked for appends of others.
@@ -83,6 +86,7 @@ impl Writer<'_> {
         let mut jobs = std::mem::take(&mut self.unreleased);
         jobs.extend(new);
         let works: Vec<&Work> = jobs.iter().map(|job| &job.work).collect();
+        let begun = Instant::now();
         let outcomes = match self.attempt(&works) {
             Ok(outcomes) => outcomes,
             Err(error) if works.len() == 1 => vec![Err(error)],
@@ -90,6 +94,7 @@ impl Writer<'_> {
             Err(_) => works.iter().map(|work| self.attempt(&[work]).and_then(only)).collect(),
         };
         self.expected = jobs.len() + self.shared.queue.len();
+        self.moment = (begun.elapsed() / GATHER_SHARE).min(GATHER_WAIT);
         let mut lost = false;
         for (job, outcome) in jobs.into_iter().zip(outcomes) {
             lost |= self.settle(job, outcome);

@@ -110,7 +110,7 @@ impl Live {
     /// An event was appended, with so many bytes of text. Kept only if somebody watches.
     pub(crate) fn appended(&self, entry: &Arc<Entry>, bytes: usize) {
         if self.changes.receiver_count() == 0 {
-            self.forget();
+            *self.recent() = Recent::default();
         } else {
             self.recent().push(Arc::clone(entry), bytes);
             self.changes.send_modify(|count| *count += 1);
@@ -127,16 +127,16 @@ impl Live {
         self.recent().after(place)
     }
 
-    /// Others may write the session from now on.
+    /// Others may write the session from now on: whoever waits has to ask the log.
     pub(crate) fn forget(&self) {
         *self.recent() = Recent::default();
+        self.changes.send_modify(|count| *count += 1);
     }
 
     /// The session is gone. Another may get its name.
     pub(crate) fn deleted(&self) {
-        self.forget();
         self.lives.fetch_add(1, Ordering::Relaxed);
-        self.changes.send_modify(|count| *count += 1);
+        self.forget();
     }
 
     /// How often the session was deleted.

@@ -56,9 +56,12 @@ impl Watcher {
             if let Some(seen) = self.look().await? {
                 return Ok(seen);
             }
+            // Who writes the session here tells of everything. Being woken by the log besides would be for nothing, and
+            // there may be a thousand who watch.
+            let is_told = self.live.is_at_end(self.place);
             // An error means that the log is gone, and nothing will ever wake us.
             tokio::select! {
-                changed = self.heads.changed() => if changed.is_err() { std::future::pending().await },
+                changed = self.heads.changed(), if !is_told => if changed.is_err() { std::future::pending().await },
                 changed = self.changes.changed() => if changed.is_err() { std::future::pending().await },
             }
         }

@@ -12,6 +12,7 @@ mod watches;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use parlor_vocab::{HouseCommand, HouseEvent, HouseReply, Refusal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -148,23 +149,36 @@ impl<Q: Send + 'static> Guest<Q> {
         while self.next().await.is_some() {}
     }
 
-    /// Begins the next question, if none is being carried out.
+    /// Begins the next question, if none is being carried out. What is handed over at once, as most of what is said
+    /// to an open session, waits for no task to have its turn.
     fn go_on(&mut self) {
-        if self.is_busy {
-            return;
-        }
-        if let Some((question, command)) = self.asked.pop_front() {
-            self.is_busy = true;
+        while !self.is_busy
+            && let Some((question, command)) = self.asked.pop_front()
+        {
             let (house, is_full) = (Arc::clone(&self.house), self.watches.len() >= MAX_WATCHED);
             let is_refused = matches!(&command, HouseCommand::Watch { session, .. }
                 if is_full && !self.watches.contains(session));
-            self.tasks.spawn(async move {
-                let carried = match is_refused {
+            let mut carrying = Box::pin(async move {
+                match is_refused {
                     true => Err(Refusal::TooManyWatched { limit: MAX_WATCHED }),
                     false => carry_out(&house, command).await,
-                };
-                Done::Carried(question, carried)
+                }
             });
+            match carrying.as_mut().now_or_never() {
+                Some(Ok(Carried::Over(answer))) => {
+                    self.tasks.spawn(async move { Done::Answered(question, answer.await) });
+                }
+                carried => {
+                    self.is_busy = true;
+                    self.tasks.spawn(async move {
+                        let carried = match carried {
+                            Some(carried) => carried,
+                            None => carrying.await,
+                        };
+                        Done::Carried(question, carried)
+                    });
+                }
+            }
         }
     }
 

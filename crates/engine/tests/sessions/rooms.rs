@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use crate::common::{Talk, birth, house_on, says, spoken};
+use crate::common::{PATIENCE, Talk, birth, house_on, says, spoken};
+use futures_util::FutureExt;
 use parlor_engine::retention::{RECENT, Reason, Retention};
-use parlor_engine::{House, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS};
+use parlor_engine::{House, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, Seen};
 use parlor_log::{MemoryLog, PageRequest, SystemClock};
 use parlor_model::LocalAgent;
 use parlor_vocab::{
@@ -175,6 +176,27 @@ async fn who_is_let_go_can_be_opened_elsewhere() {
     house.leave(&session).await.unwrap();
     other.view(&session).await.unwrap();
     assert!(matches!(house.view(&session).await, Err(Refusal::SessionHeld { .. })));
+}
+
+#[tokio::test]
+async fn who_waits_for_a_session_sees_it_go_on_elsewhere() {
+    let log = memory();
+    let other = house_on(&log);
+    let mut talk = Talk::begin().await;
+    talk.house = house_on(&log);
+    talk.session = talk.house.create(None, birth()).await.unwrap();
+    talk.watcher = talk.house.watch(&talk.session, Seq::START).await;
+    let run = talk.say("/say here").await;
+    talk.end_of(&run).await;
+    // It waits, all that was written here is seen, when others begin to write.
+    let next = talk.watcher.next();
+    tokio::pin!(next);
+    assert!(next.as_mut().now_or_never().is_none());
+    talk.house.leave(&talk.session).await.unwrap();
+    other.ask(&talk.session, says("/say there", WhenBusy::Refuse)).await.unwrap();
+    let seen = tokio::time::timeout(PATIENCE, next).await.expect("something to see").unwrap();
+    assert!(matches!(seen, Seen::Entry(_)), "{seen:?}");
+    other.close().await;
 }
 
 #[tokio::test]

@@ -11,10 +11,13 @@ mod web;
 
 use std::io::{IsTerminal, Write, stderr};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::thread::available_parallelism;
 
 use anyhow::bail;
 use clap::Args;
+use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
 use crate::console::Console;
@@ -22,6 +25,10 @@ use crate::environment::Environment;
 use crate::home::Home;
 
 use self::claim::{Addresses, Claim};
+
+/// How many threads serve, if the machine has as many cores. More than one, so that who says something does not wait
+/// for a thousand who are told something. They stay: children get a signal when the thread that started them ends.
+const MAX_THREADS: usize = 4;
 
 /// Which doors are opened, and where.
 #[derive(Args)]
@@ -50,8 +57,8 @@ pub(crate) fn serve(
     console: Console,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    // One thread: children get a signal when the thread that started them ends.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let threads = available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
+    let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let done = runtime.block_on(serve_doors(environment, options, console, out));
     // What still waits for a disk is not waited for.
     runtime.shutdown_background();

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Interval, MissedTickBehavior, interval_at};
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::peer::{Peer, Server};
@@ -12,9 +13,13 @@ use super::peer::{Peer, Server};
 /// How many connections are told of a run that goes on.
 pub(super) const WATCHERS: usize = 200;
 
-/// How many connections say something, one message after another, and how many messages each.
-const SPEAKERS: usize = 10;
-const MESSAGES: usize = 100;
+/// How many connections say something, and how many messages each.
+const SPEAKERS: u32 = 10;
+const MESSAGES: u32 = 200;
+
+/// How long after its last message each says the next: both servers have the same to do, at the same pace, for the
+/// same time. One that is not done by then is waited for.
+const PACE: Duration = Duration::from_millis(40);
 
 /// How long the run goes on: longer than the messages take.
 const STEPS: usize = 1000;
@@ -65,7 +70,9 @@ async fn of_parlor(server: &Server) -> anyhow::Result<(f64, Load)> {
         speaker.frame().await?;
         speakers.spawn(async move {
             let mut times = Vec::new();
+            let mut pace = pace(number);
             for _ in 0..MESSAGES {
+                pace.tick().await;
                 let begun = Instant::now();
                 speaker.say("hello").await?;
                 speaker.frame().await?;
@@ -111,11 +118,13 @@ async fn of_bare(server: &Server, load: &Load) -> anyhow::Result<f64> {
         }
     });
     let mut speakers = JoinSet::new();
-    for _ in 0..SPEAKERS {
+    for number in 0..SPEAKERS {
         let mut speaker = server.connect("/echo").await?;
         speakers.spawn(async move {
             let mut times = Vec::new();
+            let mut pace = pace(number);
             for _ in 0..MESSAGES {
+                pace.tick().await;
                 let begun = Instant::now();
                 speaker.say("hello").await?;
                 speaker.frame().await?;
@@ -129,11 +138,26 @@ async fn of_bare(server: &Server, load: &Load) -> anyhow::Result<f64> {
     p99
 }
 
+/// When a speaker says something. They begin one after another.
+fn pace(number: u32) -> Interval {
+    let mut pace = interval_at(tokio::time::Instant::now() + PACE * number / SPEAKERS, PACE);
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pace
+}
+
 async fn p99(mut speakers: JoinSet<anyhow::Result<Vec<Duration>>>) -> anyhow::Result<f64> {
     let mut times = Vec::new();
     while let Some(done) = speakers.join_next().await {
         times.extend(done??);
     }
     times.sort_unstable();
+    eprintln!(
+        "p50 {:?} p90 {:?} p95 {:?} p99 {:?} max {:?}",
+        times[times.len() / 2],
+        times[times.len() * 90 / 100],
+        times[times.len() * 95 / 100],
+        times[times.len() * 99 / 100],
+        times[times.len() - 1]
+    );
     Ok(times[times.len() * 99 / 100].as_secs_f64())
 }

@@ -54,6 +54,8 @@ impl Server {
             .args(["serve", "--listen", "127.0.0.1:0", "--no-supex"])
             .env("PARLOR_HOME", home.path())
             .stdout(Stdio::null())
+            // It is written, as it would be; thousands of connections are thousands of lines.
+            .stderr(Stdio::null())
             .spawn()?;
         let deadline = Instant::now() + START_WAIT;
         while Instant::now() < deadline {

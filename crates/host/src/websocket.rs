@@ -4,6 +4,7 @@
 //! There is one task for each connection and nothing waits in it: a frame is made when the one before it is
 //! on its way. A peer that does not read is given up after a while; what it missed is in the log.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
 use std::time::Duration;
@@ -28,6 +29,10 @@ const PARTING_WAIT: Duration = Duration::from_secs(1);
 
 /// How much of what a peer still sends is read at once, and thrown away.
 const REST_BYTES: usize = 4096;
+
+/// How many frames of a peer are taken that were under way when another took its place, and how many bytes in all.
+const LAST_FRAMES: usize = 16;
+const LAST_BYTES: usize = 64 << 20;
 
 /// How long what a peer asked for may take after it has gone.
 pub const LINGER_WAIT: Duration = Duration::from_secs(75);
@@ -264,20 +269,50 @@ where
     /// Says goodbye, and carries out what the peer asked for before.
     async fn part(self: Box<Self>, end: End) {
         let Self { machine, engine, socket, keepalive, .. } = *self;
-        if let End::Told(code, reason) = end {
-            say_goodbye(socket, CloseFrame { code, reason: reason.into() }, &keepalive).await;
-        } else {
-            drop(socket);
+        let mut last = LastWords::default();
+        match end {
+            End::Gone => drop(socket),
+            End::Told(code, reason) => {
+                // The session goes on: what was said before the peer could know of it counts.
+                last.are_heard = code == CloseCode::from(REPLACED);
+                let goodbye = CloseFrame { code, reason: reason.into() };
+                say_goodbye(socket, goodbye, &keepalive, &mut last).await;
+            }
         }
-        linger(machine, engine).await;
+        linger(machine, engine, last.frames).await;
     }
 }
 
-async fn say_goodbye(mut socket: Socket, goodbye: CloseFrame, keepalive: &Keepalive) {
+/// What a peer said that nobody had listened to when it was told goodbye.
+#[derive(Default)]
+struct LastWords {
+    are_heard: bool,
+    frames: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+impl LastWords {
+    fn take(&mut self, message: Message) {
+        let frame = match message {
+            Message::Text(text) => Bytes::from(text),
+            Message::Binary(bytes) => bytes,
+            Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => return,
+        };
+        self.are_heard &= self.frames.len() < LAST_FRAMES && self.bytes + frame.len() <= LAST_BYTES;
+        if self.are_heard {
+            self.bytes += frame.len();
+            self.frames.push_back(frame);
+        }
+    }
+}
+
+async fn say_goodbye(mut socket: Socket, goodbye: CloseFrame, keepalive: &Keepalive, last: &mut LastWords) {
     let parting = async {
         if socket.send(Message::Close(Some(goodbye))).await.is_ok() {
             // Until the peer has said it too: a socket that is closed with something unread takes it back.
-            while let Some(Ok(_)) = socket.next().await {}
+            while let Some(Ok(message)) = socket.next().await {
+                last.take(message);
+            }
             // What breaks the protocol has no end that could be found.
             let mut rest = [0; REST_BYTES];
             while socket.get_mut().read(&mut rest).await.is_ok_and(|count| count > 0) {}
@@ -287,7 +322,7 @@ async fn say_goodbye(mut socket: Socket, goodbye: CloseFrame, keepalive: &Keepal
 }
 
 /// What a peer asked for is done although it does not hear of it.
-async fn linger<M, E>(mut machine: M, mut engine: E)
+async fn linger<M, E>(mut machine: M, mut engine: E, mut last: VecDeque<Bytes>)
 where
     M: Machine,
     E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event>,
@@ -295,15 +330,21 @@ where
     let deadline = Instant::now() + LINGER_WAIT;
     loop {
         let now = Instant::now().into_std();
-        // What it wanted before the peer had gone is here too.
-        while let Some(output) = machine.poll() {
-            if let Output::Ask(ticket, ask) = output
-                && let Some((ticket, answer)) = engine.ask(ticket, ask)
-            {
-                machine.handle(now, Input::Answer(ticket, answer));
+        loop {
+            // What it wanted before the peer had gone is here too.
+            while let Some(output) = machine.poll() {
+                if let Output::Ask(ticket, ask) = output
+                    && let Some((ticket, answer)) = engine.ask(ticket, ask)
+                {
+                    machine.handle(now, Input::Answer(ticket, answer));
+                }
+            }
+            match last.pop_front_if(|_| machine.wants_frame()) {
+                Some(frame) => machine.handle(now, Input::Frame(&frame)),
+                None => break,
             }
         }
-        if !machine.is_at_work() {
+        if !machine.is_at_work() && last.is_empty() {
             break;
         }
         let Ok(Some(news)) = timeout_at(deadline, engine.next()).await else { break };

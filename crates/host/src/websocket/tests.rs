@@ -150,6 +150,24 @@ async fn a_peer_that_is_replaced_while_it_does_not_read_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn what_a_peer_said_before_it_could_know_that_it_is_replaced_is_done() {
+    let mut served = served(PATIENT, &[large()]).await;
+    served.client.get_ref().readable().await.unwrap();
+    // Nobody listens while that is written.
+    for said in 0..=LAST_FRAMES {
+        served.client.send(Message::text(format!("?{said}"))).await.unwrap();
+    }
+    served.stop.take().unwrap().send(Farewell::Replaced).unwrap();
+    while let Some(Ok(_)) = served.client.next().await {}
+    served.task.await.unwrap();
+    for said in 0..LAST_FRAMES {
+        let asked = served.asked.recv().await;
+        assert_eq!(asked, Some(format!("?{said}").into_bytes()));
+    }
+    assert_eq!(served.asked.recv().await, None, "there is an end to it");
+}
+
+#[tokio::test]
 async fn what_was_asked_is_done_although_the_frame_before_it_could_not_be_written() {
     let keepalive = Keepalive { write_timeout: Duration::from_millis(10), ..PATIENT };
     let mut served = served(keepalive, &[]).await;

@@ -16,6 +16,11 @@ pub trait Agent: Send + Sync {
     /// What people call it.
     fn name(&self) -> &str;
 
+    /// Whether it looks at [`Turn::history`]. One that does not is spared the reading, and gets none.
+    fn looks_back(&self) -> bool {
+        true
+    }
+
     /// Performs one turn. Returning `Ok` completes the run with what was said last;
     /// [`Halt::Failed`] fails it; [`Halt::Stopped`] is passed on from the stage.
     async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt>;

@@ -9,7 +9,7 @@ use parlor_log::{Lease, LogError};
 use parlor_model::Turn;
 use parlor_tools::{Context, Interpreter, Shells};
 use parlor_vocab::{
-    AgentId, Choice, Draft, Entry, EventId, Failure, PROGRAM_ENDS, Passage, Refusal, RunEvent, RunId, Seq,
+    AgentId, Choice, Draft, Entry, EventId, Failure, MessageId, PROGRAM_ENDS, Refusal, RunEvent, RunId, Seq,
     SessionCommand, SessionEvent, SessionId, SessionReply,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::opened::{Ask, OpenSession};
 use super::performer::{Performer, Reins};
+use super::recall::{KEPT_HISTORY_BYTES, Past, recall};
 use super::spending::Spending;
 use super::weight::weight;
 use super::{MAX_ACTIVE_RUNS, Means, Rooms, refusal_of};
@@ -105,8 +106,7 @@ impl Actor {
                     drop(reply.send(self.append(events).await));
                 }
                 Ask::Forget(kept_from, summary, reply) => {
-                    let events = self.session.forgotten(&kept_from, summary, &*self.means.ids);
-                    drop(reply.send(self.append(events).await));
+                    drop(reply.send(self.forget_before(&kept_from, summary).await));
                 }
                 Ask::Usage(reply) => drop(reply.send(self.session.usage())),
                 Ask::Finish(finish) => self.on_finish(*finish, closing).await,
@@ -165,7 +165,7 @@ impl Actor {
         reply: oneshot::Sender<Result<SessionReply, Refusal>>,
     ) {
         if let SessionCommand::Compact { keep } = command {
-            return self.begin_compaction(keep, reply);
+            return self.begin_compaction(keep, reply).await;
         }
         drop(reply.send(self.carry_out(command).await));
     }
@@ -276,13 +276,44 @@ impl Actor {
         }
     }
 
-    fn begin_compaction(&mut self, keep: usize, reply: oneshot::Sender<Result<SessionReply, Refusal>>) {
+    /// Takes back what was let go of the history, for whoever judges it as a whole.
+    async fn look_back(&mut self) -> Result<(), LogError> {
+        if !self.session.history.is_at_hand() {
+            let (from, head) = (self.session.history.from(), self.session.head());
+            self.session.history = recall(&*self.means.log, &self.id, from, head).await?;
+        }
+        Ok(())
+    }
+
+    async fn forget_before(&mut self, kept_from: &MessageId, summary: String) -> Result<(), LogError> {
+        self.look_back().await?;
+        let events = self.session.forgotten(kept_from, summary, &*self.means.ids);
+        self.append(events).await?;
+        self.let_go();
+        Ok(())
+    }
+
+    /// Keeps no more of the history than an open session may.
+    fn let_go(&mut self) {
+        // A summary that is being written is about what is here.
+        if self.compaction.is_none() {
+            self.session.history.let_go_beyond(KEPT_HISTORY_BYTES);
+        }
+    }
+
+    async fn begin_compaction(&mut self, keep: usize, reply: oneshot::Sender<Result<SessionReply, Refusal>>) {
         if self.compaction.is_some() {
             return drop(reply.send(Err(Refusal::Compacting)));
         }
+        if let Err(error) = self.look_back().await {
+            return drop(reply.send(Err(refusal_of(error))));
+        }
         let command = SessionCommand::Compact { keep };
         match self.session.decide(command, &self.fallback_agent(), &*self.means.ids) {
-            Err(refusal) => drop(reply.send(Err(refusal))),
+            Err(refusal) => {
+                self.let_go();
+                drop(reply.send(Err(refusal)));
+            }
             Ok(decision) => {
                 self.compaction = Some(Compaction { keep, cancel: CancellationToken::new(), reply });
                 self.effects.extend(decision.effects);
@@ -299,6 +330,7 @@ impl Actor {
                 self.append(decision.events).await.map(|()| decision.reply).map_err(refusal_of)
             }
         };
+        self.let_go();
         drop(reply.send(outcome));
     }
 
@@ -317,6 +349,7 @@ impl Actor {
             self.session.apply(&entry);
             self.live.appended(&entry, weight(&entry.event));
         }
+        self.let_go();
         Ok(())
     }
 
@@ -341,20 +374,25 @@ impl Actor {
     }
 
     fn perform(&mut self, run: RunId) {
-        let Some((agent, input)) = self.session.beginning_of(&run) else { return };
+        let Some((agent, input, message)) = self.session.beginning_of(&run) else { return };
         let agent = self.means.agents.find(Some(&agent)).or_else(|_| self.means.agents.find(None));
         let Ok((_, agent)) = agent else { return };
-        let mut history = self.session.history().to_vec();
-        let message = match history.pop() {
-            Some(Passage::Message(message)) => Some(message.id),
-            Some(Passage::ToolUse(_) | Passage::BrokenOff(_)) | None => None,
+        let history = &self.session.history;
+        let past = match self.session.history().split_last() {
+            _ if !agent.looks_back() => Past::AtHand(Vec::new()),
+            // The last is what is to be answered.
+            Some((_, before)) => Past::AtHand(before.to_vec()),
+            None => {
+                let (session, from, until) = (self.id.clone(), history.from(), self.session.head());
+                Past::InLog { session, from, until }
+            }
         };
         let Some(birth) = self.session.birth() else { return };
         let chosen = self.session.choice();
         let turn = Turn {
             run: run.clone(),
-            message,
-            history,
+            message: Some(message),
+            history: Vec::new(),
             system: birth.system.clone(),
             model: input.choice.model.clone().or_else(|| chosen.model.clone()),
             reasoning: input.choice.reasoning.or(chosen.reasoning),
@@ -375,7 +413,7 @@ impl Actor {
         let (spending, mailbox) = (Arc::clone(&self.spending), self.mailbox.clone());
         let (performer, reins) = Performer::new(run.clone(), means, spending, mailbox, live, &context);
         self.reins.insert(run, reins);
-        tokio::spawn(performer.perform(agent, turn));
+        tokio::spawn(performer.perform(agent, turn, past));
     }
 
     /// What the tools of a run may use.

@@ -5,6 +5,7 @@ mod beginning;
 mod collect;
 mod opened;
 mod performer;
+mod recall;
 mod spending;
 mod weight;
 
@@ -24,6 +25,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 
 pub(crate) use self::beginning::Beginning;
 use self::opened::OpenSession;
+pub use self::recall::KEPT_HISTORY_BYTES;
 use self::spending::Spending;
 use crate::live::Lives;
 use crate::media::{MAX_MEDIA_BYTES, MediaStore};
@@ -196,7 +198,8 @@ impl House {
 
     /// A session as it is now. Opens it if need be: what was cut off is ended, what waited goes on.
     pub async fn view(&self, id: &SessionId) -> Result<Session, Refusal> {
-        self.opened(id).await?.view().await
+        let session = self.opened(id).await?.view().await?;
+        if session.history.is_at_hand() { Ok(session) } else { self.read(id).await }
     }
 
     /// Why a run of the session has ended without this being recorded, if that is so. It is tried again

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::actor::Actor;
+use super::recall::KEPT_HISTORY_BYTES;
 use super::{Rooms, refusal_of};
 use crate::session::{Finish, Session};
 
@@ -75,7 +76,7 @@ impl OpenSession {
         // An id that nobody has used is not worth a lease.
         rooms.means.log.session(&id).await.map_err(refusal_of)?;
         let lease = rooms.means.log.acquire(&id).await.map_err(refusal_of)?;
-        let session = read(rooms, &id).await?;
+        let session = read_with(rooms, &id, KEPT_HISTORY_BYTES).await?;
         let mut actor = Actor::new(rooms, id, lease);
         actor.recover(session).await.map_err(refusal_of)?;
         Ok(actor.start())
@@ -150,6 +151,11 @@ impl OpenSession {
 
 /// A session as its log tells it, without opening it.
 pub(super) async fn read(rooms: &Rooms, id: &SessionId) -> Result<Session, Refusal> {
+    read_with(rooms, id, usize::MAX).await
+}
+
+/// The same, with its history only if that takes no more than `max_bytes`.
+async fn read_with(rooms: &Rooms, id: &SessionId, max_bytes: usize) -> Result<Session, Refusal> {
     let mut session = Session::default();
     loop {
         let entries = rooms.means.log.read(id, session.head(), READ_EVENTS).await.map_err(refusal_of)?;
@@ -157,6 +163,7 @@ pub(super) async fn read(rooms: &Rooms, id: &SessionId) -> Result<Session, Refus
             break;
         }
         entries.iter().for_each(|entry| session.apply(entry));
+        session.history.let_go_beyond(max_bytes);
     }
     if session.birth().is_none() {
         return Err(Refusal::UnknownSession(id.clone()));

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Means;
 use super::opened::Ask;
+use super::recall::Past;
 use super::spending::Spending;
 use crate::live::Live;
 use crate::session::{Finish, Outcome};
@@ -117,9 +118,12 @@ impl Performer {
         (performer, reins)
     }
 
-    /// Performs the run to its end and tells the session.
-    pub(super) async fn perform(mut self, agent: Arc<dyn Agent>, turn: Turn) {
-        let halt = agent.answer(&turn, &mut self).await;
+    /// Performs the run, before which this was said, to its end and tells the session.
+    pub(super) async fn perform(mut self, agent: Arc<dyn Agent>, turn: Turn, past: Past) {
+        let halt = match past.told(&*self.means.log).await {
+            Ok(history) => agent.answer(&Turn { history, ..turn }, &mut self).await,
+            Err(error) => Err(Halt::Failed(unrecorded(&error))),
+        };
         let outcome = match halt {
             Ok(()) => Outcome::Completed,
             Err(Halt::Failed(failure)) => Outcome::Failed(failure),

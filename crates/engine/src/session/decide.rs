@@ -71,7 +71,7 @@ impl Session {
         agent: &AgentId,
         ids: &dyn IdSource,
     ) -> Result<Decision, Refusal> {
-        if let Some(run) = input.key.as_ref().and_then(|key| self.keys.get(key)) {
+        if let Some(run) = input.key.as_ref().and_then(|key| self.keys.get(key.as_str())) {
             return Ok(Decision {
                 events: vec![],
                 effects: vec![],
@@ -167,14 +167,16 @@ impl Session {
     /// The history without its last `keep` messages and what belongs to them.
     pub fn passages_before(&self, keep: usize) -> &[Passage] {
         let kept = self.first_kept(keep).map(|(place, _)| place);
-        self.history.get(..kept.unwrap_or(self.history.len())).unwrap_or_default()
+        let history = self.history.passages();
+        history.get(..kept.unwrap_or(history.len())).unwrap_or_default()
     }
 
     fn first_kept(&self, keep: usize) -> Option<(usize, &MessageId)> {
-        let messages = self.history.iter().enumerate().filter_map(|(place, passage)| match passage {
-            Passage::Message(message) => Some((place, &message.id)),
-            Passage::ToolUse(_) | Passage::BrokenOff(_) => None,
-        });
+        let messages =
+            self.history.passages().iter().enumerate().filter_map(|(place, passage)| match passage {
+                Passage::Message(message) => Some((place, &message.id)),
+                Passage::ToolUse(_) | Passage::BrokenOff(_) => None,
+            });
         messages.rev().take(keep).last()
     }
 
@@ -190,7 +192,7 @@ impl Session {
     /// What follows when a run puts `summary` in the place of what was said before the message
     /// `kept_from`. Nothing if there is no such message, or nothing before it.
     pub fn forgotten(&self, kept_from: &MessageId, summary: String, ids: &dyn IdSource) -> Vec<SessionEvent> {
-        let is_there = self.history.iter().skip(1).any(|passage| match passage {
+        let is_there = self.history.passages().iter().skip(1).any(|passage| match passage {
             Passage::Message(message) => message.id == *kept_from,
             Passage::ToolUse(_) | Passage::BrokenOff(_) => false,
         });

@@ -4,11 +4,14 @@
 //! [`decide`]: Session::decide
 
 mod decide;
+mod history;
 mod report;
 mod state;
 
 #[cfg(test)]
 mod properties;
+
+pub(crate) use history::History;
 
 pub use decide::{Decision, Effect, MAX_QUEUED_INPUTS, TITLE_CHARS};
 pub use report::{Finish, Outcome};

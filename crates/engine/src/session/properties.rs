@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use parlor_vocab::{
-    AgentId, Birth, Choice, Draft, Entry, EventId, Failure, IdSource, Input, Refusal, RunEvent, RunId, Seq,
-    SessionCommand, SessionEvent, SessionReply, StepId, StepKind, Timestamp, UniqueNumber, WhenBusy,
+    AgentId, Birth, Choice, Draft, Entry, EventId, Failure, IdSource, Input, MessageId, Refusal, RunEvent,
+    RunId, Seq, SessionCommand, SessionEvent, SessionReply, StepId, StepKind, Timestamp, UniqueNumber,
+    WhenBusy,
 };
 use proptest::prelude::*;
 
@@ -33,11 +34,17 @@ struct World {
 #[derive(Clone, Debug)]
 enum Act {
     Send(WhenBusy, Option<u8>),
-    Stop { named: bool },
+    Stop {
+        named: bool,
+    },
     ClearQueue,
     ClearHistory,
     Compact(u8),
     Step,
+    /// The active run says something, is told something, or forgets what was before one of the messages.
+    Speak,
+    Steer,
+    Forget(u8),
     Finish(u8),
     Crash,
 }
@@ -134,6 +141,26 @@ impl World {
                     self.append(events);
                 }
             }
+            Act::Speak => {
+                if let Some(run) = self.session.active().cloned() {
+                    let message = MessageId::generate(self.ids.next());
+                    let (text, media) = ("word".to_owned(), Vec::new());
+                    let event = RunEvent::MessageCompleted { message, text, media };
+                    let events = self.session.record(&run, vec![event]);
+                    self.append(events);
+                }
+            }
+            Act::Steer => self.send(WhenBusy::Steer, None),
+            Act::Forget(which) => {
+                let messages: Vec<MessageId> =
+                    self.session.messages().map(|message| message.id.clone()).collect();
+                if self.session.active().is_some()
+                    && let Some(kept) = messages.get(usize::from(*which) % messages.len().max(1))
+                {
+                    let events = self.session.forgotten(kept, "summary".to_owned(), &self.ids);
+                    self.append(events);
+                }
+            }
             Act::Finish(how) => {
                 if let Some(run) = self.session.active().cloned() {
                     let failure = Failure { code: "X".to_owned(), message: String::new(), retryable: false };
@@ -160,7 +187,7 @@ impl World {
 
     fn send(&mut self, when_busy: WhenBusy, key: Option<String>) {
         self.texts.set(self.texts.get() + 1);
-        let known = key.as_ref().and_then(|key| self.session.keys.get(key)).cloned();
+        let known = key.as_ref().and_then(|key| self.session.keys.get(key.as_str())).cloned();
         let input = Input { text: format!("text {}", self.texts.get()), key, ..Input::default() };
         let before = self.log.len();
         match self.ask(SessionCommand::Send { input, when_busy }) {
@@ -177,6 +204,11 @@ impl World {
 
     fn check(&self) {
         assert_eq!(self.session, replay(&self.log), "replay rebuilds the same state");
+        let from = self.session.history.from();
+        let mut recalled = Session::read_after(from);
+        let later = self.log.iter().filter(|entry| entry.seq > from);
+        later.for_each(|entry| recalled.apply(entry));
+        assert_eq!(recalled.history(), self.session.history(), "what was let go can be read again");
         let mut sequences: BTreeMap<&RunId, u64> = BTreeMap::new();
         let mut ended: BTreeSet<&RunId> = BTreeSet::new();
         for entry in &self.log {
@@ -223,6 +255,9 @@ fn acts() -> impl Strategy<Value = Act> {
         1 => Just(Act::ClearHistory),
         1 => (0_u8..4).prop_map(Act::Compact),
         2 => Just(Act::Step),
+        2 => Just(Act::Speak),
+        1 => Just(Act::Steer),
+        2 => any::<u8>().prop_map(Act::Forget),
         3 => any::<u8>().prop_map(Act::Finish),
         1 => Just(Act::Crash),
     ]

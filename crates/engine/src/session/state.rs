@@ -1,14 +1,17 @@
 //! What a session is after all that has happened to it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use parlor_vocab::{
-    AgentId, Birth, Choice, Entry, Failure, Input, Message, MessageId, Passage, Queued, Role, RunEnding,
-    RunEvent, RunId, Seq, SessionEvent, StepId, Timestamp, ToolCallId, ToolUse, Usage,
+    AgentId, Birth, Choice, Entry, Input, Message, MessageId, Passage, Queued, Role, RunEnding, RunEvent,
+    RunId, Seq, SessionEvent, StepId, Timestamp, ToolCallId, ToolUse, Usage,
 };
 
+use super::history::{History, message_of};
+
 /// How many idempotency keys a session remembers: the last ones.
-pub const MAX_KEYS: usize = 4096;
+pub const MAX_KEYS: usize = 1024;
 
 /// A session. Changed only by [`apply`](Session::apply).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,23 +20,25 @@ pub struct Session {
     pub(crate) birth: Option<Birth>,
     pub(crate) title: Option<String>,
     pub(crate) choice: Choice,
-    pub(crate) history: Vec<Passage>,
+    pub(crate) history: History,
     pub(crate) queue: VecDeque<Queued>,
     /// The run that answers the user, if one does. Its subagents' runs are open as well.
     pub(crate) active: Option<RunId>,
     pub(crate) open: BTreeMap<RunId, OpenRun>,
     /// The run that each idempotency key started.
-    pub(crate) keys: HashMap<String, RunId>,
+    pub(crate) keys: HashMap<Arc<str>, RunId>,
     /// The same keys, the oldest first.
-    pub(crate) keys_in_order: VecDeque<String>,
+    pub(crate) keys_in_order: VecDeque<Arc<str>>,
     pub(crate) usage: Usage,
 }
 
 /// A run that has not ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpenRun {
-    /// What it is to answer, and who does.
-    pub(crate) beginning: Option<(AgentId, Input)>,
+    /// Who answers, what, and the message that holds it.
+    pub(crate) beginning: Option<(AgentId, Input, MessageId)>,
+    /// The place before its first event.
+    pub(crate) origin: Seq,
     /// How many events it has had.
     pub(crate) sequence: u64,
     /// Steps that have begun and not ended, and when they began.
@@ -63,14 +68,19 @@ impl Session {
         &self.choice
     }
 
+    /// A session of which only the history is known, once what stands after `place` is applied.
+    pub(crate) fn read_after(place: Seq) -> Self {
+        Self { head: place, ..Self::default() }
+    }
+
     /// What was said and done, oldest first. Of subagents only what came of them.
     pub fn history(&self) -> &[Passage] {
-        &self.history
+        self.history.passages()
     }
 
     /// What was said, oldest first.
     pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> {
-        self.history.iter().filter_map(message_of)
+        self.history.passages().iter().filter_map(message_of)
     }
 
     /// The inputs that wait, in their order.
@@ -83,8 +93,8 @@ impl Session {
         self.active.as_ref()
     }
 
-    /// What an open run is to answer, and who does.
-    pub fn beginning_of(&self, run: &RunId) -> Option<(AgentId, Input)> {
+    /// Who performs an open run, what it is to answer, and the message that holds that.
+    pub fn beginning_of(&self, run: &RunId) -> Option<(AgentId, Input, MessageId)> {
         self.open.get(run)?.beginning.clone()
     }
 
@@ -114,25 +124,25 @@ impl Session {
                 self.queue.push_back(queued.clone());
             }
             SessionEvent::Unqueued { runs } => self.queue.retain(|queued| !runs.contains(&queued.run)),
-            SessionEvent::Cleared => self.history.clear(),
-            SessionEvent::Compacted { summary, kept_from } => self.compact(summary, kept_from.as_ref()),
-            SessionEvent::MessageAdded(message) => self.history.push(Passage::Message(message.clone())),
-            SessionEvent::Run { run, sequence, event } => self.apply_to_run(entry.at, run, *sequence, event),
+            SessionEvent::Cleared => self.history.clear(entry.seq),
+            SessionEvent::Compacted { summary, kept_from } => {
+                self.history.compact(summary, kept_from.as_ref(), entry.seq);
+            }
+            SessionEvent::MessageAdded(message) => {
+                self.history.push(Passage::Message(message.clone()), Seq(entry.seq.0 - 1));
+            }
+            SessionEvent::Run { run, sequence, event } => self.apply_to_run(entry, run, *sequence, event),
         }
     }
 
-    fn compact(&mut self, summary: &Message, kept_from: Option<&MessageId>) {
-        let kept = kept_from.and_then(|id| self.history.iter().position(|passage| is_message(passage, id)));
-        let kept = self.history.split_off(kept.unwrap_or(self.history.len()));
-        self.history = std::iter::once(Passage::Message(summary.clone())).chain(kept).collect();
-    }
-
-    fn apply_to_run(&mut self, at: Timestamp, run: &RunId, sequence: u64, event: &RunEvent) {
+    fn apply_to_run(&mut self, entry: &Entry, run: &RunId, sequence: u64, event: &RunEvent) {
+        let at = entry.at;
         let open = self.open.entry(run.clone()).or_default();
         open.sequence = sequence;
         match event {
             RunEvent::Started { parent, agent, input, message, .. } => {
-                open.beginning = Some((agent.clone(), input.clone()));
+                open.beginning = Some((agent.clone(), input.clone(), message.clone()));
+                open.origin = Seq(entry.seq.0 - 1);
                 if parent.is_none() {
                     self.queue.retain(|queued| queued.run != *run);
                     self.remember(input.key.as_deref(), run);
@@ -185,17 +195,17 @@ impl Session {
             }
             RunEvent::ToolCalled { call, tool, input, .. } => {
                 let (call, tool, input) = (call.clone(), tool.clone(), input.clone());
-                self.history.push(Passage::ToolUse(ToolUse { call, tool, input, result: None }));
+                self.note(Passage::ToolUse(ToolUse { call, tool, input, result: None }));
             }
-            RunEvent::ToolCompleted { call, output, .. } => self.give_back(call, Ok(output.clone())),
-            RunEvent::ToolFailed { call, failure, .. } => self.give_back(call, Err(failure.clone())),
+            RunEvent::ToolCompleted { call, output, .. } => self.history.give_back(call, Ok(output.clone())),
+            RunEvent::ToolFailed { call, failure, .. } => self.history.give_back(call, Err(failure.clone())),
             RunEvent::Ended { ending, .. } => match ending {
                 RunEnding::Completed { .. } => {}
-                RunEnding::Failed(_) => self.history.push(Passage::BrokenOff(ending.clone())),
+                RunEnding::Failed(_) => self.note(Passage::BrokenOff(ending.clone())),
                 RunEnding::Stopped { message, .. } => {
                     // The words about the stop are in the ending; nobody said them.
-                    self.history.retain(|passage| !is_message(passage, message));
-                    self.history.push(Passage::BrokenOff(ending.clone()));
+                    self.history.take_out(message);
+                    self.note(Passage::BrokenOff(ending.clone()));
                 }
             },
             RunEvent::Started { .. }
@@ -216,25 +226,21 @@ impl Session {
     }
 
     fn say(&mut self, message: Message) {
-        self.history.push(Passage::Message(message));
+        self.note(Passage::Message(message));
     }
 
-    fn give_back(&mut self, call: &ToolCallId, result: Result<String, Failure>) {
-        // The call is near the end: its run is the active one.
-        let used = self.history.iter_mut().rev().find_map(|passage| match passage {
-            Passage::ToolUse(used) if used.call == *call => Some(used),
-            Passage::ToolUse(_) | Passage::Message(_) | Passage::BrokenOff(_) => None,
-        });
-        if let Some(used) = used {
-            used.result = Some(result);
-        }
+    /// Adds what belongs to the active run.
+    fn note(&mut self, passage: Passage) {
+        let active = self.active.as_ref().and_then(|run| self.open.get(run));
+        self.history.push(passage, active.map_or(self.head, |run| run.origin));
     }
 
     fn remember(&mut self, key: Option<&str>, run: &RunId) {
         let Some(key) = key else { return };
         // A queued input is remembered when it is queued, and again when it starts.
-        if self.keys.insert(key.to_owned(), run.clone()).is_none() {
-            self.keys_in_order.push_back(key.to_owned());
+        let key: Arc<str> = key.into();
+        if self.keys.insert(Arc::clone(&key), run.clone()).is_none() {
+            self.keys_in_order.push_back(key);
         }
         if self.keys_in_order.len() > MAX_KEYS
             && let Some(oldest) = self.keys_in_order.pop_front()
@@ -242,15 +248,4 @@ impl Session {
             self.keys.remove(&oldest);
         }
     }
-}
-
-fn message_of(passage: &Passage) -> Option<&Message> {
-    match passage {
-        Passage::Message(message) => Some(message),
-        Passage::ToolUse(_) | Passage::BrokenOff(_) => None,
-    }
-}
-
-fn is_message(passage: &Passage, id: &MessageId) -> bool {
-    message_of(passage).is_some_and(|message| message.id == *id)
 }

@@ -52,6 +52,10 @@ impl Agent for LocalAgent {
         &self.name
     }
 
+    fn looks_back(&self) -> bool {
+        false
+    }
+
     async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt> {
         match Order::parse(&turn.input.text) {
             Order::Shell(command) => call(stage, "shell", json!({"command": command})).await,

@@ -90,6 +90,10 @@ impl Agent for ScriptAgent {
         &self.name
     }
 
+    fn looks_back(&self) -> bool {
+        false
+    }
+
     async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt> {
         let prompt = turn.input.text.as_str();
         let found = self.script.cues.iter().find_map(|cue| Some((cue, cue.pattern.captures(prompt)?)));
@@ -155,6 +159,10 @@ struct Part<'a> {
 impl Agent for Part<'_> {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn looks_back(&self) -> bool {
+        false
     }
 
     async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt> {

@@ -1,0 +1,173 @@
+//! What was said and done in a session, as far as it is at hand.
+//!
+//! A conversation may be as long as it likes, so who has a session open need not hold all of it: it can be
+//! let go and read from the log again, from [`from`](History::from) on. Nothing here reads.
+
+use parlor_vocab::{Failure, Message, MessageId, Passage, RunEnding, Seq, ToolCallId};
+
+/// What a passage takes beside its texts, in bytes: about the size of its ids and of what holds them.
+const PASSAGE_BYTES: usize = 256;
+
+/// Passages, oldest first, and where the log tells them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct History {
+    passages: Vec<Passage>,
+    /// For each passage the place after which the log has to be read to come to it.
+    origins: Vec<Seq>,
+    bytes: usize,
+    from: Seq,
+    is_let_go: bool,
+}
+
+impl History {
+    /// All passages; none if they were let go.
+    pub(super) fn passages(&self) -> &[Passage] {
+        &self.passages
+    }
+
+    /// Whether the passages are here.
+    pub(crate) fn is_at_hand(&self) -> bool {
+        !self.is_let_go
+    }
+
+    /// The place after which the log tells all of it.
+    pub(crate) fn from(&self) -> Seq {
+        self.from
+    }
+
+    /// The passages, for whoever has read them.
+    pub(crate) fn into_passages(self) -> Vec<Passage> {
+        self.passages
+    }
+
+    /// Lets go of the passages if they take more than `max_bytes`.
+    pub(crate) fn let_go_beyond(&mut self, max_bytes: usize) {
+        if self.bytes > max_bytes {
+            *self = Self { from: self.from, is_let_go: true, ..Self::default() };
+        }
+    }
+
+    pub(super) fn push(&mut self, passage: Passage, origin: Seq) {
+        if !self.is_let_go {
+            self.bytes += weight(&passage);
+            self.passages.push(passage);
+            self.origins.push(origin);
+        }
+    }
+
+    /// What came of a tool.
+    pub(super) fn give_back(&mut self, call: &ToolCallId, result: Result<String, Failure>) {
+        // The call is near the end: its run is the active one.
+        let used = self.passages.iter_mut().rev().find_map(|passage| match passage {
+            Passage::ToolUse(used) if used.call == *call => Some(used),
+            Passage::ToolUse(_) | Passage::Message(_) | Passage::BrokenOff(_) => None,
+        });
+        if let Some(used) = used {
+            self.bytes += of_result(&result);
+            used.result = Some(result);
+        }
+    }
+
+    /// Takes out a message that nobody said. It is one of the last.
+    pub(super) fn take_out(&mut self, message: &MessageId) {
+        if let Some(place) = self.passages.iter().rposition(|passage| is_message(passage, message)) {
+            self.bytes -= weight(&self.passages.remove(place));
+            self.origins.remove(place);
+        }
+    }
+
+    /// All is forgotten, by the event at `seq`.
+    pub(super) fn clear(&mut self, seq: Seq) {
+        *self = Self { from: seq, ..Self::default() };
+    }
+
+    /// `summary` stands in the place of what was said before the message `kept_from`, or of all. The event that
+    /// says so is at `seq`.
+    pub(super) fn compact(&mut self, summary: &Message, kept_from: Option<&MessageId>, seq: Seq) {
+        let Some(kept_from) = kept_from else {
+            self.clear(Seq(seq.0 - 1));
+            return self.push(Passage::Message(summary.clone()), self.from);
+        };
+        if self.is_let_go {
+            return;
+        }
+        // If it is not there, the reading began after it: what is here is all that can be kept.
+        let kept = self.passages.iter().position(|passage| is_message(passage, kept_from));
+        let kept = kept.unwrap_or(0);
+        let (passages, origins) = (self.passages.split_off(kept), self.origins.split_off(kept));
+        let from = origins.first().copied().unwrap_or(self.from);
+        *self = Self { from, ..Self::default() };
+        self.push(Passage::Message(summary.clone()), from);
+        for (passage, origin) in passages.into_iter().zip(origins) {
+            self.push(passage, origin);
+        }
+    }
+}
+
+pub(super) fn message_of(passage: &Passage) -> Option<&Message> {
+    match passage {
+        Passage::Message(message) => Some(message),
+        Passage::ToolUse(_) | Passage::BrokenOff(_) => None,
+    }
+}
+
+fn is_message(passage: &Passage, id: &MessageId) -> bool {
+    message_of(passage).is_some_and(|message| message.id == *id)
+}
+
+fn weight(passage: &Passage) -> usize {
+    let texts = match passage {
+        Passage::Message(message) => message.text.len() + message.media.len() * PASSAGE_BYTES,
+        Passage::ToolUse(used) => used.input.len() + used.result.as_ref().map_or(0, of_result),
+        Passage::BrokenOff(RunEnding::Failed(failure)) => failure.message.len(),
+        Passage::BrokenOff(RunEnding::Stopped { reason, .. }) => reason.len(),
+        Passage::BrokenOff(RunEnding::Completed { .. }) => 0,
+    };
+    PASSAGE_BYTES + texts
+}
+
+fn of_result(result: &Result<String, Failure>) -> usize {
+    match result {
+        Ok(output) => output.len(),
+        Err(failure) => failure.message.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parlor_vocab::Role;
+
+    use super::*;
+
+    fn message(id: &str, text: &str) -> Message {
+        let id = MessageId::parse(id).unwrap();
+        Message { id, role: Role::User, text: text.to_owned(), media: Vec::new() }
+    }
+
+    #[test]
+    fn what_was_let_go_stays_away_until_all_is_said_anew() {
+        let mut history = History::default();
+        history.push(Passage::Message(message("a", "12345")), Seq(0));
+        history.let_go_beyond(PASSAGE_BYTES + 5);
+        assert!(history.is_at_hand());
+        history.let_go_beyond(PASSAGE_BYTES + 4);
+        assert!(!history.is_at_hand() && history.passages().is_empty());
+        history.push(Passage::Message(message("b", "")), Seq(1));
+        assert!(history.passages().is_empty(), "half of it would be wrong");
+        history.compact(&message("s", "summary"), None, Seq(9));
+        assert!(history.is_at_hand());
+        assert_eq!((history.passages().len(), history.from()), (1, Seq(8)));
+    }
+
+    #[test]
+    fn weights_are_those_of_what_is_there() {
+        let mut history = History::default();
+        for id in ["a", "b", "c"] {
+            history.push(Passage::Message(message(id, "123")), Seq(0));
+        }
+        history.take_out(&MessageId::parse("c").unwrap());
+        history.compact(&message("s", "12345"), Some(&MessageId::parse("b").unwrap()), Seq(9));
+        assert_eq!(history.bytes, 2 * PASSAGE_BYTES + 8);
+        assert_eq!(history.passages.len(), history.origins.len());
+    }
+}

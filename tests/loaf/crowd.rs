@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::noise::Noise;
-use crate::server::{Home, Server, memory_kib, text};
+use crate::server::{Home, Server, memory_kib, streamed, text};
 use crate::soak;
 
 const SESSIONS: usize = 50;
@@ -122,4 +122,32 @@ async fn every_turn_ends_once_and_every_request_is_answered_once() {
     }
     let (before, now) = (before.unwrap(), memory_kib(server.pid()));
     assert!(now < before + GROWTH_KIB, "from {before} to {now} KiB");
+}
+
+/// How many turns a long conversation has, and how much text comes with each.
+const LONG_TURNS: usize = 300;
+const LONG_TEXT: usize = 100_000;
+
+#[tokio::test]
+async fn a_long_conversation_takes_no_more_memory_than_a_short_one() {
+    let home = Home::new();
+    let mut server = home.server().await;
+    let session = server.session().await;
+    let prompt = format!("!head -c {LONG_TEXT} /dev/zero | tr '\\0' x");
+    let mut before = 0;
+    for turn in 0..LONG_TURNS {
+        let events = server.turn(&session, &prompt).await;
+        assert!(streamed(&events).len() > LONG_TEXT / 2, "{}", streamed(&events));
+        // By then everything that has a limit has come to it.
+        if turn == LONG_TURNS / 3 {
+            before = memory_kib(server.pid());
+        }
+    }
+    let now = memory_kib(server.pid());
+    let text_kib = (LONG_TURNS * 2 / 3 * LONG_TEXT) as u64 >> 10;
+    assert!(now < before + text_kib / 4, "from {before} to {now} KiB with {text_kib} KiB of text");
+    let told = server.call("session.get", json!({"session_id": session})).await;
+    assert!(told["messages"].as_array().unwrap().len() < LONG_TURNS, "the oldest are left out");
+    let chat = server.call("history.get", json!({"id": told["activeSessionId"]})).await;
+    assert_eq!(chat["messages"].as_array().unwrap().len(), 2 * LONG_TURNS, "the saved chat has all");
 }

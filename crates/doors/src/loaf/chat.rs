@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use parlor_vocab::{Choice, Seq, SessionId, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::estimate::Estimate;
+use super::estimate::{self, Estimate};
 use super::image::{self, Image, Wanted};
 use super::machine::Out;
 use super::pending::To;
+use super::recent::{Recent, Weighed};
 use super::state::State;
 use super::turn::Turn;
 
@@ -48,6 +49,44 @@ pub(super) struct Said {
     pub(super) is_user: bool,
     pub(super) text: String,
     pub(super) images: Vec<Image>,
+}
+
+impl Weighed for Shown {
+    fn weight(&self) -> usize {
+        self.text.len()
+    }
+}
+
+impl Weighed for Said {
+    fn weight(&self) -> usize {
+        self.text.len()
+    }
+}
+
+/// What is gone on with: all of it counts, the newest is told.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    told: Recent<Said>,
+    tokens: usize,
+}
+
+impl Remembered {
+    pub(super) fn add(&mut self, said: Said) {
+        self.tokens += estimate::of_message(&said);
+        let has_images = !said.images.is_empty();
+        self.told.push(said);
+        if has_images {
+            image::keep_newest(self.told.iter_mut().map(|said| &mut said.images));
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.told.count()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// A prompt that is not sent yet.
@@ -108,8 +147,8 @@ pub(super) struct Chat {
     created: Timestamp,
     updated: Timestamp,
     label: String,
-    messages: Vec<Shown>,
-    pub(super) history: Vec<Said>,
+    messages: Recent<Shown>,
+    pub(super) history: Remembered,
     pub(super) queue: VecDeque<Prompt>,
     /// The provider of the last turn that ended.
     pub(super) provider: Option<String>,
@@ -131,8 +170,8 @@ impl Chat {
             created: now,
             updated: now,
             label: READY.to_owned(),
-            messages: Vec::new(),
-            history: Vec::new(),
+            messages: Recent::default(),
+            history: Remembered::default(),
             queue: VecDeque::new(),
             provider: None,
             saved: None,
@@ -208,29 +247,26 @@ impl Chat {
 
     /// Takes over what was said in a turn.
     pub(super) fn remember(&mut self, said: &mut Vec<Said>) {
-        let has_images = said.iter().any(|said| !said.images.is_empty());
-        self.history.append(said);
-        if has_images {
-            image::keep_newest(self.history.iter_mut().map(|said| &mut said.images));
-        }
+        said.drain(..).for_each(|said| self.history.add(said));
     }
 
     /// Takes over what was said before, under new numbers.
     pub(super) fn resume(&mut self, out: &mut Out, history: Vec<Said>) {
-        self.messages.clear();
-        for said in &history {
+        self.messages = Recent::default();
+        self.history = Remembered::default();
+        for said in history {
             out.messages += 1;
             let kind = if said.is_user { Kind::User } else { Kind::Assistant };
             let (text, images) = (said.text.clone(), said.images.clone());
             self.messages.push(Shown { id: out.messages, kind, text, images });
+            self.history.add(said);
         }
-        self.history = history;
     }
 
     /// Forgets what was said, and which chat that was. What waits stays.
     pub(super) fn clear(&mut self, now: Timestamp) {
-        self.messages.clear();
-        self.history.clear();
+        self.messages = Recent::default();
+        self.history = Remembered::default();
         (self.saved, self.chosen, self.provider, self.title) = (None, None, None, None);
         self.seen = Seq::START;
         self.label = READY.to_owned();
@@ -239,7 +275,8 @@ impl Chat {
 
     /// How much the conversation may take, with what was said in the turn that is at work.
     pub(super) fn estimate(&self, state: &State, now: &[Said]) -> Estimate {
-        Estimate::of(self.history.iter().chain(now), &state.server.tools, state.provider())
+        let tokens = self.history.tokens + now.iter().map(estimate::of_message).sum::<usize>();
+        Estimate::of(tokens, state.tool_tokens, state.provider())
     }
 
     /// Tells it.
@@ -269,7 +306,7 @@ impl Chat {
             "pending": self.is_pending(),
             "statusLabel": self.label,
             "messages": self.messages.iter().map(Shown::to_json).collect::<Value>(),
-            "history": self.history.iter().map(Said::to_json).collect::<Value>(),
+            "history": self.history.told.iter().map(Said::to_json).collect::<Value>(),
             "queue": self.queue_to_json(),
             "pendingSteerCount": steers,
             "conversationProvider": self.provider,
@@ -289,7 +326,7 @@ impl Chat {
             "updated_at": self.updated.rfc3339(),
             "pending": self.is_pending(),
             "status_label": self.label,
-            "message_count": self.messages.len(),
+            "message_count": self.messages.count(),
             "queue_length": self.queue.len(),
             "active_session_id": self.saved.as_ref().map(|saved| saved.as_str()),
         })

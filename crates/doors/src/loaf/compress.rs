@@ -5,7 +5,7 @@ use parlor_vocab::{
 };
 use serde_json::{Value, json};
 
-use super::chat::{Chat, Kind, READY, Said, Summary, SummaryFor, Work};
+use super::chat::{Chat, Kind, READY, Remembered, Said, Summary, SummaryFor, Work};
 use super::code;
 use super::estimate::TARGET_PERCENT;
 use super::machine::{LoafMachine, Out, of_house};
@@ -155,7 +155,8 @@ fn finish(chat: &mut Chat, out: &mut Out, state: &State, reason: &str, turn: Opt
     let count = chat.history.len();
     let before = chat.estimate(state, &[]).total();
     let text = if text.starts_with(HEADING) { text.to_owned() } else { format!("{HEADING}\n\n{text}") };
-    chat.history = vec![Said::assistant(text)];
+    chat.history = Remembered::default();
+    chat.history.add(Said::assistant(text));
     let after = chat.estimate(state, &[]).total();
     let anchors =
         json!({"anchor_event_index_before": 0, "anchor_event_index_after": 0, "delta_event_count": count});

@@ -31,20 +31,14 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Of a conversation with these tools, at this provider.
-    pub(super) fn of<'a>(history: impl Iterator<Item = &'a Said>, tools: &[Tool], provider: &str) -> Self {
-        let is_google = provider == "antigravity";
-        let pick = |(usual, google)| if is_google { google } else { usual };
-        let tokens = |letters: usize| letters.div_ceil(LETTERS_PER_TOKEN);
-        let of_tool = |tool: &Tool| {
-            let schema = tool.schema.to_string();
-            tokens(units(&tool.name) + units(&tool.description) + units(&schema)) + pick(PER_TOOL)
-        };
+    /// Of a conversation that takes so much, with these tools, at this provider.
+    pub(super) fn of(conversation: usize, tools: (usize, usize), provider: &str) -> Self {
+        let (usual, google) = tools;
         Self {
             // What a model is told first is the agent's own, and not known here.
             pinned: PER_MESSAGE,
-            conversation: history.map(of_message).sum(),
-            tools: tools.iter().map(of_tool).sum::<usize>() + pick(FOR_TOOLS),
+            conversation,
+            tools: if provider == "antigravity" { google } else { usual },
             overhead: match provider {
                 "openrouter" => 48,
                 "antigravity" => 58,
@@ -67,7 +61,19 @@ impl Estimate {
     }
 }
 
-fn of_message(said: &Said) -> usize {
+/// What tools take: usually, and at Google.
+pub(super) fn of_tools(tools: &[Tool]) -> (usize, usize) {
+    let of_words = |tool: &Tool| {
+        let letters = units(&tool.name) + units(&tool.description) + units(&tool.schema.to_string());
+        letters.div_ceil(LETTERS_PER_TOKEN)
+    };
+    let words: usize = tools.iter().map(of_words).sum();
+    let (usual, google) = PER_TOOL;
+    (words + usual * tools.len() + FOR_TOOLS.0, words + google * tools.len() + FOR_TOOLS.1)
+}
+
+/// What a message takes.
+pub(super) fn of_message(said: &Said) -> usize {
     PER_MESSAGE + collapsed_units(&said.text).div_ceil(LETTERS_PER_TOKEN) + PER_IMAGE * said.images.len()
 }
 
@@ -106,7 +112,7 @@ mod tests {
     fn a_guess_is_the_sum_of_its_parts() {
         let said = Said { is_user: true, text: "a  b c d".to_owned(), images: Vec::new() };
         let tool = Tool { name: "t".to_owned(), description: "do".to_owned(), schema: json!({}) };
-        let estimate = Estimate::of([said].iter(), &[tool], "openai");
+        let estimate = Estimate::of(of_message(&said), of_tools(&[tool]), "openai");
         assert_eq!(estimate, Estimate { pinned: 20, conversation: 22, tools: 2 + 18 + 16, overhead: 42 });
         assert_eq!(estimate.total(), 120);
     }

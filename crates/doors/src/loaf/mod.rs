@@ -8,7 +8,7 @@
 //! know. Every family of methods has a file: `system`, `auth`, `model`, `session`, `history`, `command`,
 //! `listing`, and `extras` for what other servers of this dialect do not have. `begin` brings a prompt to the
 //! engine, `turn` and `round` make events of what happens then, `compress` is about summaries. `chat` is what
-//! a session knows of itself, `state` what all of them share. `code` has all codes and texts.
+//! a session knows of itself, `recent` how much of it, `state` what all of them share. `code` has all codes and texts.
 //!
 //! Deliberately absent: keys, tokens and files. The machine asks for them and is told.
 
@@ -30,6 +30,7 @@ mod mention;
 mod model;
 mod params;
 mod pending;
+mod recent;
 mod round;
 mod session;
 mod state;
@@ -103,6 +104,12 @@ pub const MAX_SESSIONS: usize = 1024;
 
 /// How many turns may be at work at a time, in all sessions together.
 pub const MAX_TURNS: usize = 60;
+
+/// How many of its newest messages a session tells again, and how many of those that are gone on with.
+pub const MAX_TOLD_MESSAGES: usize = 1000;
+
+/// How many bytes of text these may have in all. A last message that is larger is told alone.
+pub const MAX_TOLD_BYTES: usize = 1 << 20;
 
 /// How many prompts may wait in one session.
 pub const MAX_QUEUED: usize = 64;

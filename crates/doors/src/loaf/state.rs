@@ -25,6 +25,8 @@ pub(super) struct State {
     pub(super) logins: Logins,
     pub(super) offers: Vec<Offer>,
     pub(super) super_debug: bool,
+    /// What the tools take of a model's window: usually, and at Google.
+    pub(super) tool_tokens: (usize, usize),
 }
 
 impl State {
@@ -34,6 +36,7 @@ impl State {
             logins: server.logins.clone(),
             offers: server.offers.clone(),
             super_debug: false,
+            tool_tokens: estimate::of_tools(&server.tools),
             server,
         };
         state.fall_back();

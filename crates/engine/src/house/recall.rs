@@ -7,7 +7,7 @@ use crate::session::{History, Session};
 
 /// How much of what was said and done a session that is open keeps at hand, in bytes of text and of what holds
 /// it. Of a longer conversation nothing is kept: it is read from the log when somebody needs it.
-pub const KEPT_HISTORY_BYTES: usize = 64 << 10;
+pub const KEPT_HISTORY_BYTES: usize = 16 << 10;
 
 /// How many events are read at a time.
 const READ_EVENTS: usize = 1024;

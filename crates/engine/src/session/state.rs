@@ -11,7 +11,7 @@ use parlor_vocab::{
 use super::history::{History, message_of};
 
 /// How many idempotency keys a session remembers: the last ones.
-pub const MAX_KEYS: usize = 1024;
+pub const MAX_KEYS: usize = 256;
 
 /// A session. Changed only by [`apply`](Session::apply).
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -48,10 +48,12 @@ async fn turns_at_work_are_so_many() {
 
 #[tokio::test]
 async fn prompts_and_texts_that_wait_are_so_many() {
-    let home = Home::new();
+    let home = Home::with("default_agent = \"s\"\n[agents.s]\nkind = \"script\"\nfile = \"s.toml\"\n");
+    // There is one step, in which nothing joins.
+    let script = "[otherwise]\nsteps = [{ say = \"begin\" }, { wait_ms = 600000 }]\n";
+    std::fs::write(home.state().join("s.toml"), script).expect("the folder can be written to");
     let mut server = home.server().await;
     let session = busy(&mut server).await;
-    // From its first word on there is one step, in which nothing joins.
     server.event("session.stream.chunk").await;
     let send = json!({"session_id": session, "text": "x", "enqueue": true});
     for _ in 0..MAX_QUEUED {

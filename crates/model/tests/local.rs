@@ -112,6 +112,8 @@ fn what_is_said_during_a_wait_is_acknowledged() {
         stage.says(),
         [".", "\nI heard “hurry”.\n", ".", "\nI heard “stay”.\n", &long, "\nDone: I waited 0.21 s."]
     );
+    let next = stage.acts.iter().filter(|act| matches!(act, Act::NextStep)).count();
+    assert_eq!(next, 2, "what is heard joins between two steps");
     for stop_after in 0..stage.acts.len() {
         let steering = [(0, "hurry".to_owned())].into();
         let mut stopped = Recorder { steering, stop_after: Some(stop_after), ..Recorder::default() };

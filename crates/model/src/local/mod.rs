@@ -113,7 +113,12 @@ async fn wait(stage: &mut dyn Stage, duration: Duration) -> Result<(), Halt> {
         if pause == TICK {
             stage.say(".").await?;
         }
-        for text in stage.heard() {
+        let heard = stage.heard();
+        if !heard.is_empty() {
+            // What joins a turn does so between two steps.
+            stage.next_step().await?;
+        }
+        for text in heard {
             stage.say(&format!("\nI heard “{}”.\n", cut(&text, MAX_QUOTE_CHARS))).await?;
         }
     }

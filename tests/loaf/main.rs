@@ -14,6 +14,7 @@ mod login;
 mod mock;
 mod model;
 mod noise;
+mod routes;
 mod server;
 mod sessions;
 mod truths;

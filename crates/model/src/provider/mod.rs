@@ -13,6 +13,7 @@ mod key;
 mod kind;
 mod piece;
 mod request;
+mod routes;
 mod speech;
 mod trouble;
 
@@ -27,6 +28,7 @@ pub use key::{FixedKey, Key, KeyError, KeySource};
 pub use kind::ProviderKind;
 pub use piece::{Completion, ModelCall, Piece, Stop, Thread};
 pub use request::{CallResult, Picture, Request, Said, ToolSpec};
+pub use routes::{MAX_ROUTES, MAX_ROUTES_BYTES, ROUTES_WAIT, routes};
 
 /// What a model writes, as it writes it. After [`Piece::Done`] or an error there is nothing more.
 pub type Pieces = BoxStream<'static, Result<Piece, ProviderError>>;

@@ -8,6 +8,7 @@ use parlor_auth::{
     SecretStore, State, Way, WayWanted,
 };
 use parlor_engine::{Clerk, LoginWish, Teller, find_skills_in};
+use parlor_model::provider::{ProviderKind, routes};
 use parlor_vocab::{
     Hidden, Kept, LoggedIn, LoginAccount, LoginFlaw, LoginStep, LoginWay, Logins, Offer, Skills,
 };
@@ -17,6 +18,8 @@ use crate::environment::Environment;
 use crate::home::Home;
 use crate::login;
 use crate::models::Builder;
+use crate::settings::Config;
+use crate::settings::models::ModelConfig;
 
 /// The services whose keys are kept.
 const SERVICES: [&str; 2] = ["openrouter", "exa"];
@@ -30,6 +33,8 @@ pub(super) struct HomeClerk {
     folder: PathBuf,
     user_home: Option<PathBuf>,
     offers: Vec<Offer>,
+    /// Where the router is.
+    router: String,
     accounts: Accounts,
     store: SecretStore,
     /// Whether no browser can be seen from here.
@@ -45,6 +50,7 @@ impl HomeClerk {
             folder,
             user_home: environment.user_home.as_ref().map(PathBuf::from),
             offers: offers::offers(home.config(), |model| builder.key(model).is_ok()),
+            router: router(home.config()),
             accounts: login::logins(home, &Redactor::new())?,
             store: SecretStore::open(home.path())?,
             is_headless: login::is_headless(&environment.for_commands),
@@ -83,9 +89,8 @@ impl Clerk for HomeClerk {
     }
 
     async fn routes(&self, model: &str) -> Result<Vec<String>, String> {
-        Err(format!(
-            "the routes to {model} cannot be looked up here; routing in [models.NAME] of parlor.toml chooses them"
-        ))
+        let told = routes(&self.router, model).await;
+        told.map_err(|error| format!("who runs {model} cannot be looked up at {}: {error}", self.router))
     }
 
     async fn skills(&self) -> Skills {
@@ -175,6 +180,13 @@ impl Clerk for HomeClerk {
         let home = self.home.clone();
         self.on_disk(move |_| kept::remove(&home)).await
     }
+}
+
+/// Where the models of the router are that are configured; where it usually is, if none is.
+fn router(config: &Config) -> String {
+    let is_routed = |model: &&ModelConfig| model.provider == ProviderKind::OpenRouter;
+    let urls = config.models.values().filter(is_routed).filter_map(|model| model.base_url.clone());
+    urls.into_iter().next().unwrap_or_else(|| ProviderKind::OpenRouter.base_url().to_owned())
 }
 
 fn account(account: Account) -> LoginAccount {

@@ -119,3 +119,25 @@ async fn a_client_that_closes_stdout_has_left() {
     let status = crate::server::soon("the end", child.wait()).await.unwrap();
     assert!(status.success(), "{status}");
 }
+
+#[tokio::test]
+async fn what_was_accepted_is_there_after_the_server_was_killed() {
+    let home = Home::new();
+    let prompts: Vec<String> = (0..8).map(|number| format!("/say number {number}")).collect();
+    for prompt in &prompts {
+        let mut server = home.server().await;
+        let session = server.session().await;
+        server.send(&session, prompt).await;
+        signal(server.pid(), Signal::KILL);
+        server.end().await;
+    }
+    let mut server = home.server().await;
+    let chats = server.call("history.list", json!({})).await;
+    let mut kept = Vec::new();
+    for chat in chats["sessions"].as_array().unwrap() {
+        let chat = server.call("history.get", json!({"id": chat["id"]})).await;
+        kept.push(text(&chat["messages"][0]["text"]));
+    }
+    kept.sort();
+    assert_eq!(kept, prompts);
+}

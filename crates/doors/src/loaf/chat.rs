@@ -80,6 +80,11 @@ impl Remembered {
         }
     }
 
+    /// What of it is told, the oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Said> {
+        self.told.iter()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.told.count()
     }
@@ -306,7 +311,7 @@ impl Chat {
             "pending": self.is_pending(),
             "statusLabel": self.label,
             "messages": self.messages.iter().map(Shown::to_json).collect::<Value>(),
-            "history": self.history.told.iter().map(Said::to_json).collect::<Value>(),
+            "history": self.history.iter().map(Said::to_json).collect::<Value>(),
             "queue": self.queue_to_json(),
             "pendingSteerCount": steers,
             "conversationProvider": self.provider,

@@ -75,7 +75,7 @@ impl Replay {
             events: self.events.iter().filter(is_wanted).map(Kept::again).collect(),
             last: self.last,
             oldest,
-            complete: after + 1 >= oldest,
+            complete: after.saturating_add(1) >= oldest,
         }
     }
 }

@@ -154,12 +154,15 @@ impl Turn {
         }
         self.said.push(Said::user(self.text.as_str(), self.images.clone()));
         chat.append(out, Kind::User, &self.text, &self.images);
+        let request = state.super_debug.then(|| {
+            let messages: Value = chat.history.iter().chain(&self.said).map(Said::to_json).collect();
+            json!({"model": state.kept.model, "thinking": state.kept.thinking, "messages": messages})
+        });
         let mut scene = self.scene_of(chat, out, state);
         scene.estimate();
-        scene.debug("request", || {
-            let prompt: Value = self.said.iter().map(Said::to_json).collect();
-            json!({"model": state.kept.model, "thinking": state.kept.thinking, "messages": prompt})
-        });
+        if let Some(request) = request {
+            scene.debug("request", || request);
+        }
     }
 
     fn scene_of<'a>(&'a self, chat: &'a mut Chat, out: &'a mut Out, state: &'a State) -> Scene<'a> {

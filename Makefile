@@ -6,16 +6,19 @@ FUZZ_TARGETS := lines exec synaps supex supr loaf
 # cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
 FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 
-.PHONY: help run test setup check doc deny unit fuzz soak peers mcp clients bench
+.PHONY: help run page test setup check doc deny unit fuzz soak peers mcp clients bench
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
-run: ## build parlor and start parlor serve: chat on http://127.0.0.1:18790/
+run: page ## build parlor and start parlor serve: chat on http://127.0.0.1:18790/
 	@cargo build --release --quiet -p parlor
 	@$(PROFILE_DIR)/parlor serve
 
-test: setup check doc deny unit fuzz ## everything that must hold; what CI runs
+page: ## build the page, web/dist, which is a part of the program (needs npm)
+	@scripts/build-page.sh
+
+test: setup page check doc deny unit fuzz ## everything that must hold; what CI runs
 
 setup: ## install what the tests need and the machine lacks
 	@scripts/setup.sh

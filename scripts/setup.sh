@@ -8,6 +8,7 @@ command -v cc >/dev/null && command -v c++ >/dev/null || missing+=(build-essenti
 command -v ps >/dev/null || missing+=(procps)
 command -v bash >/dev/null || missing+=(bash)
 command -v ruby >/dev/null || missing+=(ruby)
+command -v npm >/dev/null || missing+=(nodejs npm)
 if [ ${#missing[@]} -gt 0 ]; then
   echo "setup: installing ${missing[*]}"
   root=()

@@ -1,4 +1,4 @@
-// The scenario in a browser, and a conversation on the page. Usage: node browser.mjs ADDRESS TOKEN CHROMIUM
+// The scenario with the WebSocket of a browser. Usage: node browser.mjs ADDRESS TOKEN CHROMIUM
 import { readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
 
@@ -13,12 +13,6 @@ try {
   page.on("pageerror", (error) => complaints.push(String(error)));
 
   await page.goto(`http://${address}/`);
-  const input = page.getByRole("textbox").first();
-  await input.fill("/say hello page");
-  await input.press("Enter");
-  await page.getByText(/^Agent:\s*hello page$/).waitFor();
-  console.log("browser: the page holds a conversation");
-
   // Evaluated with the page's own means: what the page's policy forbids to a script is not asked of it.
   const source = readFileSync(new URL("scenario.mjs", import.meta.url), "utf8").replace("export async", "async");
   const steps = await page.evaluate(`(async () => { ${source}; return scenario(WebSocket, "ws://${address}/supr/ws", "${token}"); })()`);

@@ -34,6 +34,7 @@ pub use chance::{Chance, system_chance};
 pub use connections::{Connections, Full, Place, REPLACEMENT_ROOM, Stop};
 pub use console::AgentLine;
 pub use metrics::{Metrics, Outcome, Reason};
+pub use page::{Asset, PAGE};
 pub use rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, RATE_CLIENTS, REQUEST_RATE, Rate};
 pub use screen::{BODY_WAIT, MAX_BODY_BYTES};
 pub use server::{

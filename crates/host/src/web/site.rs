@@ -16,18 +16,18 @@ use super::chance::Chance;
 use super::connections::Connections;
 use super::console::{self, AgentLine};
 use super::metrics::Metrics;
+use super::page::{self, Asset};
 use super::rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, Limiter, REQUEST_RATE, Rate};
 use super::screen::{BODY_WAIT, screen};
 use super::server::{CONNECTION_LIFE, HEADER_WAIT, MAX_HTTP_CONNECTIONS, WEB_STOP_WAIT};
 use super::socket::{Reception, shake_hands};
 use super::store::TokenStore;
-use super::{endpoints, health, page};
+use super::{endpoints, health};
 
 /// Every method and path that is answered, beside the page's own places.
 pub const ROUTES: &[(&str, &str)] = &[
     ("GET", "/"),
-    ("GET", "/page.js"),
-    ("GET", "/page.css"),
+    ("GET", "/assets/{name}"),
     ("GET", "/supr/ws"),
     ("GET", "/pico/ws"),
     ("GET", "/api/supr/token"),
@@ -121,6 +121,8 @@ pub struct Web {
     pub metrics: Arc<Metrics>,
     /// Where ids of new sessions come from.
     pub chance: Chance,
+    /// The files of the page; none if the program was built without it.
+    pub page: &'static [Asset],
 }
 
 pub(super) type Shared = Arc<Site>;
@@ -174,8 +176,6 @@ pub(super) fn router(site: Shared) -> Router {
     }
     router
         .route("/", get(page::page))
-        .route("/page.js", get(page::script))
-        .route("/page.css", get(page::style))
         .route("/api/gateway/status", get(console::status))
         .route("/api/models", get(console::models))
         .route("/api/sessions", get(archive::list))

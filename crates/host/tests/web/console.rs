@@ -75,31 +75,69 @@ async fn the_page_is_at_every_place_that_is_not_something_else() {
     let server = Server::start().await;
     for path in ["/", "/chat", "/chat/one"] {
         let answer = server.ask(&format!("GET {path}")).await;
-        assert_eq!(
-            (answer.status, answer.header("content-type")),
-            (200, Some("text/html; charset=utf-8")),
-            "{path}"
-        );
-        // The policy forbids what stands in the page itself.
-        assert!(
-            !answer.body.contains("<script>")
-                && !answer.body.contains(" style=")
-                && !answer.body.contains(" onclick=")
-        );
-        for file in ["/page.js", "/page.css"] {
-            assert!(answer.body.contains(file), "{file}");
+        assert_eq!((answer.status, answer.body.as_str()), (200, "<html>"), "{path}");
+        for (name, value) in
+            [("content-type", "text/html; charset=utf-8"), ("cache-control", "no-cache"), ("etag", "\"3\"")]
+        {
+            assert_eq!(answer.header(name), Some(value), "{path}");
         }
     }
-    assert_eq!(
-        server.ask("GET /page.js").await.header("content-type"),
-        Some("text/javascript; charset=utf-8")
-    );
-    assert_eq!(server.ask("GET /page.css").await.header("content-type"), Some("text/css; charset=utf-8"));
-    for request in ["GET /favicon.ico", "GET /chat/x.map", "POST /chat", "GET /api", "GET /apix/y.js"] {
+    for request in [
+        "GET /favicon.ico",
+        "GET /chat/x.map",
+        "POST /chat",
+        "GET /api",
+        "GET /apix/y.js",
+        "GET /assets/none.js",
+        "GET /assets/none",
+        "POST /assets/index-0a1b2c.js",
+    ] {
         assert_eq!(server.ask(request).await.status, 404, "{request}");
     }
     let head = server.ask("HEAD /\nConnection: close").await;
     assert_eq!((head.status, head.body.as_str()), (200, ""));
+}
+
+#[tokio::test]
+async fn files_of_the_page_are_packed_and_kept() {
+    let server = Server::start().await;
+    let script = "GET /assets/index-0a1b2c.js";
+    for (accepted, encoding, body) in [
+        ("", None, "script"),
+        ("gzip", Some("gzip"), "gzip"),
+        ("gzip, br", Some("br"), "brotli"),
+        ("gzip, br;q=0", Some("gzip"), "gzip"),
+        ("zstd", None, "script"),
+    ] {
+        let answer = server.ask(&format!("{script}\nAccept-Encoding: {accepted}")).await;
+        assert_eq!((answer.header("content-encoding"), answer.body.as_str()), (encoding, body), "{accepted}");
+        assert_eq!(answer.header("cache-control"), Some("public, max-age=31536000, immutable"));
+        assert_eq!(answer.header("content-type"), Some("text/javascript; charset=utf-8"));
+        assert_eq!(answer.header("vary"), Some("accept-encoding"));
+    }
+    let style = server.ask("GET /assets/index-0a1b2c.css\nAccept-Encoding: br, gzip").await;
+    assert_eq!((style.header("content-encoding"), style.body.as_str()), (None, "style"));
+    for tags in ["\"3\"", "\"2\", W/\"3\"", "*"] {
+        let known = server.ask(&format!("GET /\nIf-None-Match: {tags}\nConnection: close")).await;
+        assert_eq!(
+            (known.status, known.body.as_str(), known.header("etag")),
+            (304, "", Some("\"3\"")),
+            "{tags}"
+        );
+    }
+    assert_eq!(server.ask("GET /\nIf-None-Match: \"2\"").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_program_without_its_page_says_how_to_get_it() {
+    let server = Server::with(|wanted| wanted.page = &[]).await;
+    for path in ["/", "/chat"] {
+        let answer = server.ask(&format!("GET {path}")).await;
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/html; charset=utf-8")));
+        assert!(answer.body.contains("make page") && answer.body.contains("/supr/ws"), "{}", answer.body);
+        // The policy forbids what stands in the page itself.
+        assert!(!["<script", " style=", "<style"].iter().any(|text| answer.body.contains(text)));
+    }
 }
 
 #[tokio::test]
@@ -121,7 +159,7 @@ async fn the_description_names_every_route_and_no_other() {
     known.sort();
     assert_eq!(routes, known);
     for (method, path) in known {
-        let path = path.replace("{id}", "c");
+        let path = path.replace("{id}", "c").replace("{name}", "index-0a1b2c.js");
         let answer = server.ask(&format!("{method} {path}\nContent-Length: 0\n{}", bearer())).await;
         assert!(
             answer.status != 404 || answer.body.contains("session not found"),

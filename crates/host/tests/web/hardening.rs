@@ -72,7 +72,7 @@ async fn every_answer_tells_browsers_what_not_to_do() {
     let server = Server::start().await;
     for request in [
         "GET /",
-        "GET /page.js",
+        "GET /assets/index-0a1b2c.js",
         "GET /api/supr/token",
         "GET /nothing.txt",
         "GET /\nHost: evil.example",

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use futures_util::{SinkExt, StreamExt};
 use parlor_host::web::{
-    AgentLine, Archive, ArchiveFlaw, Arrival, Configured, Metrics, Reception, SaidMessage, SessionLine,
-    SessionText, Stop, Token, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
+    AgentLine, Archive, ArchiveFlaw, Arrival, Asset, Configured, Metrics, Reception, SaidMessage,
+    SessionLine, SessionText, Stop, Token, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
 };
 use parlor_host::{Farewell, Socket};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,6 +28,19 @@ pub(crate) const TOKEN: &str = "good-token-of-22-characters";
 /// The key of the handshakes that are written by hand.
 pub(crate) const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
+/// A page as it is built.
+const BUILT: &[Asset] = &[
+    Asset {
+        path: "/assets/index-0a1b2c.js",
+        tag: "\"1\"",
+        plain: b"script",
+        brotli: Some(b"brotli"),
+        gzip: Some(b"gzip"),
+    },
+    Asset { path: "/assets/index-0a1b2c.css", tag: "\"2\"", plain: b"style", brotli: None, gzip: None },
+    Asset { path: "/index.html", tag: "\"3\"", plain: b"<html>", brotli: None, gzip: Some(b"gzip") },
+];
+
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) tokens: Arc<TokenStore>,
@@ -41,6 +54,7 @@ pub(crate) struct Server {
 pub(crate) struct Wanted {
     pub(crate) settings: WebSettings,
     pub(crate) configured: Configured,
+    pub(crate) page: &'static [Asset],
 }
 
 impl Server {
@@ -62,7 +76,7 @@ impl Server {
             limits: WebLimits::default(),
         };
         let configured = Configured { token: Some(Token::parse(TOKEN).unwrap()), allow_origins: Vec::new() };
-        let mut wanted = Wanted { settings, configured };
+        let mut wanted = Wanted { settings, configured, page: BUILT };
         change(&mut wanted);
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("supr.json");
@@ -75,6 +89,7 @@ impl Server {
             archive: Arc::new(Shelf),
             metrics: Arc::clone(&metrics),
             chance: counting(),
+            page: wanted.page,
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

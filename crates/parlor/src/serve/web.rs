@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use parlor_engine::House;
 use parlor_host::web::{
-    AgentLine, Metrics, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
+    AgentLine, Metrics, PAGE, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
 };
 use parlor_host::{Fetcher, listen};
 use parlor_log::SystemClock;
@@ -147,6 +147,7 @@ impl Door {
             archive: Arc::new(Sessions(Arc::clone(&house))),
             metrics,
             chance: system_chance(),
+            page: PAGE,
         };
         if let Err(error) = serve_web(listener, web, stop).await {
             tracing::error!(%error, "the web side has ended");

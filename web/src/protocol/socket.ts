@@ -1,0 +1,146 @@
+// One session over any number of sockets. It comes back by itself after a break and asks for what it missed; once another
+// window has taken the session it stays away until it is told to come back. What frames mean is not its business.
+import { type Frame, parseFrame } from "./frames";
+import { Locked, token } from "./http";
+
+/** The wait before the first attempt to come back; each further one doubles it. */
+export const FIRST_PAUSE = 250;
+
+/** The longest wait between two attempts. */
+export const LAST_PAUSE = 5_000;
+
+/** Opening may take this long. */
+export const OPEN_LIMIT = 15_000;
+
+/** A ping is sent this often, since a browser does not tell when the network has gone. */
+export const PING_INTERVAL = 20_000;
+
+/** A server that says nothing for this long is taken for lost. */
+export const SILENCE = 45_000;
+
+/** The close code of a socket whose session was opened elsewhere. */
+export const REPLACED = 4001;
+
+/** How the line to the server is. */
+export type LineState = "connecting" | "open" | "waiting" | "elsewhere" | "locked" | "closed";
+
+/** What the owner of a line is told. */
+export interface LineOwner {
+  /** The last event that was dealt with; the empty text asks for all, nothing for none. */
+  lastEvent(): string | null;
+  /** Frames, in order. */
+  onFrame(frame: Frame): void;
+  onState(state: LineState): void;
+}
+
+/** A line to one session. */
+export class Line {
+  private socket: WebSocket | null = null;
+  private attempts = 0;
+  private timer = 0;
+  private pinger = 0;
+  private heard = 0;
+  private ended = false;
+  /** Counts attempts for good: an answer that belongs to an older one is let go. */
+  private generation = 0;
+
+  constructor(
+    private readonly session: string,
+    private readonly owner: LineOwner,
+  ) {}
+
+  /** Opens the line, or opens it again after it was taken by another window. */
+  open(): void {
+    this.ended = false;
+    this.attempts = 0;
+    void this.connect();
+  }
+
+  /** Tries again at once instead of waiting. */
+  hurry(): void {
+    if (this.timer) this.open();
+  }
+
+  /** Says something; false if the line is not open. */
+  send(text: string): boolean {
+    if (this.socket?.readyState !== WebSocket.OPEN) return false;
+    this.socket.send(text);
+    return true;
+  }
+
+  /** Leaves for good. */
+  close(): void {
+    this.ended = true;
+    this.drop();
+    this.owner.onState("closed");
+  }
+
+  private drop(): void {
+    clearTimeout(this.timer);
+    clearInterval(this.pinger);
+    this.timer = 0;
+    this.generation += 1;
+    const old = this.socket;
+    this.socket = null;
+    old?.close(1000);
+  }
+
+  private async connect(): Promise<void> {
+    this.drop();
+    const mine = this.generation;
+    this.owner.onState("connecting");
+    let secret: string;
+    try {
+      secret = (await token()).token;
+    } catch (error) {
+      if (this.ended || mine !== this.generation) return;
+      if (error instanceof Locked) return this.owner.onState("locked");
+      return this.pause();
+    }
+    if (this.ended || mine !== this.generation) return;
+    const socket = new WebSocket(this.address(), [`token.${secret}`]);
+    this.socket = socket;
+    const limit = setTimeout(() => socket.close(), OPEN_LIMIT);
+    socket.onopen = () => {
+      clearTimeout(limit);
+      if (socket !== this.socket) return socket.close(1000);
+      this.attempts = 0;
+      this.heard = Date.now();
+      this.pinger = window.setInterval(() => this.ping(socket), PING_INTERVAL);
+      this.owner.onState("open");
+    };
+    socket.onmessage = ({ data }) => {
+      if (socket !== this.socket) return;
+      this.heard = Date.now();
+      const frame = typeof data === "string" ? parseFrame(data) : null;
+      if (frame) this.owner.onFrame(frame);
+    };
+    socket.onclose = ({ code }) => {
+      clearTimeout(limit);
+      if (socket !== this.socket) return;
+      this.drop();
+      if (code === REPLACED) this.owner.onState("elsewhere");
+      else this.pause();
+    };
+  }
+
+  private pause(): void {
+    const wait = Math.min(FIRST_PAUSE * 2 ** this.attempts, LAST_PAUSE);
+    this.attempts += 1;
+    this.owner.onState("waiting");
+    this.timer = window.setTimeout(() => void this.connect(), wait);
+  }
+
+  private ping(socket: WebSocket): void {
+    if (Date.now() - this.heard < SILENCE) return socket.send('{"type":"ping"}');
+    this.drop();
+    this.pause();
+  }
+
+  private address(): string {
+    const query = new URLSearchParams({ session_id: this.session, stream: "1" });
+    const after = this.owner.lastEvent();
+    if (after !== null) query.set("after", after);
+    return `${location.origin.replace(/^http/, "ws")}/supr/ws?${query}`;
+  }
+}

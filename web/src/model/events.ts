@@ -1,0 +1,219 @@
+// What one event, or one piece of a text that is being written, changes in a turn.
+import type { EventData, EventFrame, TypedPayload } from "../protocol/frames";
+import { emptyWork, type Step, type TextPart, type ToolCall, type Turn, type Work } from "./turn";
+
+/** Of what a tool puts out, this many last letters are kept. */
+export const OUTPUT_CHARS = 64 * 1024;
+
+/** Applies an event to the turn that it belongs to. */
+export function applyEvent(turn: Turn, event: EventFrame): void {
+  turn.reached.set(event.run_id, event.sequence);
+  const at = Date.parse(event.timestamp);
+  if (event.run_id === turn.runId || event.event_type === "run.started") {
+    if (event.parent_run_id) return startSubagent(turn, event, at);
+    return applyOwn(turn, event, at);
+  }
+  const work = findWork(turn.work, event.run_id);
+  if (work) applyWork(work, event, at);
+}
+
+/** Applies a piece of a text; `type` says of which. */
+export function applyText(turn: Turn, type: string, payload: TypedPayload): void {
+  const piece = payload.text ?? "";
+  const work = findWork(turn.work, payload.run_id ?? "");
+  if (type === "message.delta") {
+    if (payload.run_id !== turn.runId) return;
+    const part = textPart(turn, payload.message_id ?? "", "assistant");
+    if (!part.done) extend(part, "text", piece);
+  } else if (type === "reasoning.delta") {
+    const step = work?.steps.find(({ id }) => id === payload.step_id);
+    if (step?.status === "running") extend(step, "reasoning", piece);
+  } else if (type === "tool.output") {
+    const tool = work && findTool(work, payload.tool_call_id);
+    if (!tool) return;
+    extend(tool, "output", piece);
+    if (tool.output.length > OUTPUT_CHARS) tool.output = tool.output.slice(-OUTPUT_CHARS);
+  }
+}
+
+function applyOwn(turn: Turn, event: EventFrame, at: number): void {
+  const { data } = event;
+  switch (event.event_type) {
+    case "run.started":
+      turn.runId = event.run_id;
+      turn.key = data.input?.key ?? turn.key;
+      turn.status = "running";
+      turn.agent = event.agent_id;
+      turn.text = data.input?.text ?? turn.text;
+      turn.media = data.input?.media ?? [];
+      turn.at = at;
+      turn.work = emptyWork(event.run_id, event.agent_id, at);
+      return;
+    case "run.completed":
+      turn.status = "completed";
+      return end(turn, data, at);
+    case "run.failed":
+      turn.status = data.error_code === "RUN_CANCELLED" ? "stopped" : "failed";
+      turn.failure = { code: data.error_code ?? "", message: data.message ?? "", retryable: data.retryable ?? false };
+      if (turn.status === "stopped") takeLastWords(turn, data);
+      return end(turn, data, at);
+    case "message.started":
+      textPart(turn, data.message_id ?? "", "assistant");
+      return;
+    case "message.received":
+      finish(textPart(turn, data.message_id ?? "", "user"), data);
+      return;
+    case "message.completed":
+      finish(textPart(turn, data.message_id ?? "", "assistant"), data);
+      turn.agent = data.resolved_agent_id ?? turn.agent;
+      turn.model = data.model_used ?? turn.model;
+      return;
+    case "usage.recorded": {
+      const { input = 0, output = 0, costMicros = 0 } = turn.spent ?? {};
+      turn.spent = {
+        input: input + (data.input_tokens ?? 0),
+        output: output + (data.output_tokens ?? 0),
+        costMicros: costMicros + (data.cost_micros ?? 0),
+      };
+      turn.model = data.model ?? turn.model;
+      return;
+    }
+    default:
+      applyWork(turn.work, event, at);
+  }
+}
+
+function applyWork(work: Work, { event_type: type, data }: EventFrame, at: number): void {
+  if (type === "message.completed") work.said = data.text ?? "";
+  if (type === "run.completed" || type === "run.failed") work.durationMs = data.duration_ms ?? at - work.startedAt;
+  if (type === "step.started") work.steps.push(newStep(data, at));
+  const step = work.steps.find(({ id }) => id === data.step_id);
+  if (!step) return;
+  switch (type) {
+    case "step.updated":
+      step.headline = data.headline ?? "";
+      return;
+    case "reasoning.summary":
+      step.reasoning = data.text ?? "";
+      step.stale = false;
+      return;
+    case "step.completed":
+      step.status = "completed";
+      step.summary = data.summary ?? "";
+      step.durationMs = data.duration_ms ?? at - step.startedAt;
+      return;
+    case "step.failed":
+      step.status = "failed";
+      step.failure = data.message ?? "";
+      step.durationMs = data.duration_ms ?? at - step.startedAt;
+      return;
+    case "tool.called":
+      step.tools.push(newTool(data, at));
+      return;
+    case "tool.progress":
+    case "tool.completed":
+    case "tool.failed": {
+      const tool = step.tools.find(({ id }) => id === data.tool_call_id);
+      if (tool) applyTool(tool, type, data, at);
+    }
+  }
+}
+
+function applyTool(tool: ToolCall, type: string, data: EventData, at: number): void {
+  if (type === "tool.progress") {
+    tool.note = data.message ?? "";
+    tool.progress = data.progress ?? 0;
+    return;
+  }
+  tool.status = type === "tool.completed" ? "completed" : "failed";
+  tool.result = data.result_preview ?? data.message ?? "";
+  tool.durationMs = data.duration_ms ?? at - tool.startedAt;
+}
+
+function startSubagent(turn: Turn, event: EventFrame, at: number): void {
+  const parent = findWork(turn.work, event.parent_run_id ?? "");
+  const step = parent?.steps.find(({ id }) => id === event.run_id);
+  if (step) step.work = emptyWork(event.run_id, event.agent_id, at);
+}
+
+function end(turn: Turn, data: EventData, at: number): void {
+  turn.durationMs = data.duration_ms ?? at - turn.at;
+  turn.work.durationMs = turn.durationMs;
+  turn.attachments = [];
+  for (const part of turn.parts) if (part.kind === "text") part.done = true;
+}
+
+/** The words of a stop are its outcome, not part of the answer. */
+function takeLastWords(turn: Turn, data: EventData): void {
+  const words = turn.parts.findIndex((part) => part.id === data.final_message_id);
+  const part = turn.parts[words];
+  if (part?.kind !== "text" || !turn.failure) return;
+  turn.failure.message = part.text;
+  turn.parts.splice(words, 1);
+}
+
+function textPart(turn: Turn, id: string, role: TextPart["role"]): TextPart {
+  const known = turn.parts.find((part): part is TextPart => part.kind === "text" && part.id === id);
+  if (known) return known;
+  const part: TextPart = { kind: "text", id, role, text: "", done: false, stale: false };
+  turn.parts.push(part);
+  return part;
+}
+
+function finish(part: TextPart, data: EventData): void {
+  part.text = data.text ?? "";
+  part.done = true;
+}
+
+function extend<K extends string>(target: { stale: boolean } & Record<K, string>, name: K, piece: string): void {
+  const before: string = target.stale ? "" : target[name];
+  (target as Record<K, string>)[name] = before + piece;
+  target.stale = false;
+}
+
+function findWork(work: Work, runId: string): Work | null {
+  if (work.runId === runId) return work;
+  for (const step of work.steps) {
+    const found = step.work && findWork(step.work, runId);
+    if (found) return found;
+  }
+  return null;
+}
+
+function findTool(work: Work, id: string | undefined): ToolCall | undefined {
+  return work.steps.flatMap((step) => step.tools).find((tool) => tool.id === id);
+}
+
+function newStep(data: EventData, at: number): Step {
+  return {
+    id: data.step_id ?? "",
+    kind: data.kind ?? "",
+    title: data.title ?? "",
+    status: "running",
+    headline: "",
+    reasoning: "",
+    stale: false,
+    summary: "",
+    failure: "",
+    tools: [],
+    work: null,
+    startedAt: at,
+    durationMs: null,
+  };
+}
+
+function newTool(data: EventData, at: number): ToolCall {
+  return {
+    id: data.tool_call_id ?? "",
+    name: data.tool_name ?? "",
+    args: data.arg_preview ?? "",
+    status: "running",
+    note: "",
+    progress: 0,
+    output: "",
+    stale: false,
+    result: "",
+    startedAt: at,
+    durationMs: null,
+  };
+}

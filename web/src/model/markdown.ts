@@ -1,0 +1,80 @@
+// Markdown to safe HTML, block by block: while a text is written only its last block changes, so nothing above it moves.
+// HTML within the markdown is shown as text, and pictures from elsewhere become links: the page loads nothing from others.
+import DOMPurify from "dompurify";
+import { Marked, type Tokens } from "marked";
+
+/** How many blocks are kept as HTML. */
+const KEPT_BLOCKS = 2_000;
+
+/** A text as far as it was cut into blocks. */
+export interface Cut {
+  text: string;
+  blocks: string[];
+}
+
+const kept = new Map<string, string>();
+
+const marked = new Marked({
+  gfm: true,
+  breaks: true,
+  renderer: {
+    html: ({ text }) => escape(text),
+    image: ({ href, text }) => link(href, escape(text || href)),
+    link({ href, tokens }) {
+      return link(href, this.parser.parseInline(tokens));
+    },
+    code: ({ text, lang }) => codeBlock(text, (lang ?? "").split(/\s/)[0] ?? ""),
+    table(token: Tokens.Table) {
+      const cells = (row: Tokens.TableCell[], tag: string): string =>
+        row.map((cell) => `<${tag}>${this.parser.parseInline(cell.tokens)}</${tag}>`).join("");
+      const rows = token.rows.map((row) => `<tr>${cells(row, "td")}</tr>`).join("");
+      return `<div class="table" tabindex="0" role="region" aria-label="Table"><table><thead><tr>${cells(token.header, "th")}</tr></thead><tbody>${rows}</tbody></table></div>`;
+    },
+    // Answers stand below a heading of the page, so theirs begin lower.
+    heading({ tokens, depth }) {
+      const level = Math.min(6, depth + 2);
+      return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>`;
+    },
+    checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
+  },
+});
+
+/** Cuts a text into blocks. What was cut before is not looked at again, but for its last block, which may have grown. */
+export function cut(text: string, before: Cut): Cut {
+  const grows = before.blocks.length > 1 && text.startsWith(before.text);
+  const stable = grows ? before.blocks.slice(0, -1) : [];
+  const rest = text.slice(stable.reduce((sum, block) => sum + block.length, 0));
+  const blocks = marked.lexer(rest).map(({ raw }) => raw);
+  // A text that the lexer has normalised cannot be continued by length.
+  const isExact = blocks.reduce((sum, block) => sum + block.length, 0) === rest.length;
+  return isExact ? { text, blocks: [...stable, ...blocks] } : { text: "", blocks: [text] };
+}
+
+/** A block as HTML that can do no harm. */
+export function render(block: string): string {
+  const known = kept.get(block);
+  if (known !== undefined) return known;
+  const html = DOMPurify.sanitize(marked.parse(block, { async: false }), {
+    FORBID_TAGS: ["style", "img", "form", "input", "svg", "math"],
+    FORBID_ATTR: ["style", "id", "name"],
+    ADD_ATTR: ["target"],
+    ALLOWED_URI_REGEXP: /^(?:https?:|mailto:|#)/i,
+  });
+  if (kept.size >= KEPT_BLOCKS) kept.delete(kept.keys().next().value ?? "");
+  kept.set(block, html);
+  return html;
+}
+
+function link(href: string, inner: string): string {
+  return `<a href="${escape(href)}" target="_blank" rel="noopener noreferrer">${inner}</a>`;
+}
+
+function codeBlock(text: string, language: string): string {
+  const name = escape(language);
+  const label = name ? `Code, ${name}` : "Code";
+  return `<div class="code"><div class="code-head"><span>${name || "text"}</span><button type="button" data-copy>Copy</button></div><pre tabindex="0" role="region" aria-label="${label}"><code data-language="${name}">${escape(text)}</code></pre></div>`;
+}
+
+function escape(text: string): string {
+  return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll('"', "&quot;");
+}

@@ -1,0 +1,41 @@
+import { describe, expect, it } from "vitest";
+import { emptyTurn } from "./turn";
+import { ago, askedText, bytes, count, duration, failureWords, fileFlaw, MAX_FILE_BYTES, MAX_FILES, money } from "./words";
+
+it("says durations, sizes, numbers and money as people do", () => {
+  expect([8, 1234, 34_000, 200_000, 7_300_000].map(duration)).toEqual(["8 ms", "1.2 s", "34 s", "3 min 20 s", "2 h 1 min"]);
+  expect([512, 12_345, 26_214_400].map(bytes)).toEqual(["512 B", "12 KB", "25.0 MB"]);
+  expect([999, 12_345, 123_456, 1_234_567].map(count)).toEqual(["999", "12,345", "123 k", "1.2 M"]);
+  expect([0, 12_345, 2_500_000].map(money)).toEqual(["$0.00", "$0.012", "$2.50"]);
+});
+
+it("says how long ago something was", () => {
+  const now = Date.parse("2026-03-30T12:00:00Z");
+  expect([1, 300, 7_200, 172_800].map((seconds) => ago(now - seconds * 1000, now))).toEqual(["just now", "5 min ago", "2 h ago", "2 d ago"]);
+});
+
+describe("a file", () => {
+  const file = (size: number) => ({ name: "a.png", size });
+
+  it("may have 25 MiB and not a byte more", () => {
+    expect(fileFlaw(file(MAX_FILE_BYTES), [])).toBe("");
+    expect(fileFlaw(file(MAX_FILE_BYTES + 1), [])).toContain("26,214,401 bytes");
+  });
+
+  it("must fit beside the others, and have something in it", () => {
+    expect(fileFlaw(file(MAX_FILE_BYTES), [file(MAX_FILE_BYTES)])).toContain("all files together");
+    expect(fileFlaw(file(1), Array.from({ length: MAX_FILES }, () => file(1)))).toContain("64 files");
+    expect(fileFlaw(file(0), [])).toContain("is empty");
+  });
+
+  it("is not also shown as the line that stands for it", () => {
+    const turn = { ...emptyTurn("r", "r", 0), text: "look\n[image: a.png]\n[file: b.txt]", media: [{ id: "1", filename: "a.png", content_type: "image/png", size: 1 }] };
+    expect(askedText(turn)).toBe("look\n[file: b.txt]");
+  });
+});
+
+it("explains failures, and repeats those that it does not know", () => {
+  expect(failureWords({ code: "RUN_INTERRUPTED", message: "", retryable: true })).toContain("interrupted");
+  expect(failureWords({ code: "NOT_FOUND", message: "no such host", retryable: false })).toBe("no such host");
+  expect(failureWords({ code: "FAILED", message: "", retryable: false })).toContain("did not say why");
+});

@@ -1,0 +1,7 @@
+// The page begins here.
+import { mount } from "svelte";
+import "./app.css";
+import Page from "./view/Page.svelte";
+
+const target = document.getElementById("page");
+if (target) mount(Page, { target });

@@ -1,0 +1,185 @@
+// The conversation on the screen: a line to its session, what came over it, and what waits to be sent.
+import { activeTurn, type Conversation, emptyConversation, interrupted, prepend, receive, say, withdraw } from "../model/conversation";
+import { failureWords } from "../model/words";
+import type { Turn } from "../model/turn";
+import { type AgentName, type Frame, isEvent, type Message, messageFrame, stopFrame } from "../protocol/frames";
+import { events, Locked, Missing } from "../protocol/http";
+import { Line, type LineState } from "../protocol/socket";
+import { announce } from "./announce.svelte";
+import { keepOutbox, keptOutbox } from "./outbox";
+
+/** Frames are shown together, at the latest after this many milliseconds: a hidden page draws nothing by itself. */
+const LATEST = 250;
+
+/** How many pages are asked for in a row until one has the beginning of a run. */
+const PAGES_IN_A_ROW = 20;
+
+/** A conversation that is open. */
+export class Chat {
+  conversation: Conversation = $state.raw(emptyConversation());
+  line: LineState = $state("connecting");
+  agents: AgentName[] = $state.raw([]);
+  defaultAgent = $state("");
+  /** What the server objected to that belongs to no message. */
+  complaint = $state("");
+  isLoading = $state(true);
+  /** Whether all that was said is here. */
+  isWhole = $state(false);
+  active: Turn | undefined = $derived(activeTurn(this.conversation));
+
+  private cursor: string | null = null;
+  private older: Promise<void> | null = null;
+  private waiting: Frame[] = [];
+  private frame = 0;
+  private timer = 0;
+  private unsettled: Message[];
+  private readonly wire: Line;
+
+  constructor(
+    readonly session: string,
+    isFresh: boolean,
+    private readonly onLocked: () => void,
+  ) {
+    this.unsettled = keptOutbox(session);
+    this.wire = new Line(session, {
+      lastEvent: () => this.conversation.last,
+      onFrame: (frame) => this.take(frame),
+      onState: (state) => this.turn(state),
+    });
+    for (const message of this.unsettled) this.conversation = say(this.conversation, message, Date.now());
+    void this.open(isFresh);
+  }
+
+  /** Says something; it is sent until the server is seen to have it. */
+  send(message: Message): void {
+    this.complaint = "";
+    this.conversation = say(this.conversation, message, Date.now());
+    this.unsettled.push(message);
+    this.keep();
+    if (!this.wire.send(messageFrame(message))) this.wire.hurry();
+  }
+
+  /** Stops the active run. */
+  stop(): void {
+    if (this.active) this.wire.send(stopFrame(this.active.runId));
+  }
+
+  /** Takes the conversation back from another window. */
+  useHere(): void {
+    this.wire.open();
+  }
+
+  /** Tries to connect without waiting. */
+  hurry(): void {
+    this.wire.hurry();
+  }
+
+  /** Takes a message away that never became a run. */
+  withdraw(id: string): void {
+    this.conversation = withdraw(this.conversation, id);
+    this.unsettled = this.unsettled.filter(({ key }) => key !== id);
+    this.keep();
+  }
+
+  /** Loads what was said before; one page at a time. */
+  loadOlder(): Promise<void> {
+    if (this.isWhole || this.isLoading) return Promise.resolve();
+    this.older ??= this.page().finally(() => (this.older = null));
+    return this.older;
+  }
+
+  /** Leaves the conversation; its runs go on. */
+  close(): void {
+    cancelAnimationFrame(this.frame);
+    clearTimeout(this.timer);
+    this.wire.close();
+  }
+
+  private async open(isFresh: boolean): Promise<void> {
+    try {
+      if (isFresh) this.isWhole = true;
+      else await this.page();
+    } catch (error) {
+      if (error instanceof Locked) return this.onLocked();
+      // A session that nobody knows yet, or a server without pages: the socket tells all there is.
+      if (error instanceof Missing) this.isWhole = true;
+    }
+    this.isLoading = false;
+    this.wire.open();
+  }
+
+  private async page(): Promise<void> {
+    for (let asked = 0; asked < PAGES_IN_A_ROW; asked++) {
+      const page = await events(this.session, this.cursor);
+      const before = this.conversation.turns.length;
+      this.cursor = page.before;
+      this.conversation = prepend(this.conversation, page.events, page.before === null);
+      this.isWhole = page.before === null;
+      if (this.isWhole || this.conversation.turns.length > before) return;
+    }
+  }
+
+  private turn(state: LineState): void {
+    const before = this.line;
+    this.line = state;
+    if (state === "open") {
+      this.flush();
+      this.conversation = interrupted(this.conversation);
+      for (const message of this.unsettled) this.wire.send(messageFrame(message));
+      if (before === "connecting") announce("Connected.");
+    }
+    if (state === "waiting" && before === "open") announce("The connection is lost. Trying again.");
+    if (state === "elsewhere") announce("This conversation was opened in another window.");
+    if (state === "locked") this.onLocked();
+  }
+
+  private take(frame: Frame): void {
+    this.waiting.push(frame);
+    if (this.waiting.length > 1) return;
+    this.frame = requestAnimationFrame(() => this.flush());
+    this.timer = window.setTimeout(() => this.flush(), LATEST);
+  }
+
+  private flush(): void {
+    cancelAnimationFrame(this.frame);
+    clearTimeout(this.timer);
+    const frames = this.waiting.filter((frame) => !frame.session_id || frame.session_id === this.session);
+    this.waiting = [];
+    if (!frames.length) return;
+    this.conversation = receive(this.conversation, frames);
+    for (const frame of frames) this.notice(frame);
+  }
+
+  private notice(frame: Frame): void {
+    if (isEvent(frame)) {
+      const key = frame.data.input?.key;
+      if (key) this.settle(key);
+      if (frame.replay || frame.parent_run_id) return;
+      if (frame.event_type === "run.completed") announce("The answer is complete.");
+      if (frame.event_type === "run.failed") {
+        const { error_code: code = "", message = "" } = frame.data;
+        announce(code === "RUN_CANCELLED" ? "Stopped." : failureWords({ code, message, retryable: false }));
+      }
+      return;
+    }
+    const { payload } = frame;
+    if (frame.type === "agent.list") {
+      this.agents = payload.agents ?? [];
+      this.defaultAgent = payload.default ?? "";
+    }
+    if (frame.type === "error") {
+      if (payload.key) this.settle(payload.key);
+      // Nothing to stop is what was wanted: the run had ended meanwhile.
+      else if (payload.code !== "no_active_run") this.complaint = payload.message ?? "";
+    }
+  }
+
+  private settle(key: string): void {
+    this.unsettled = this.unsettled.filter((message) => message.key !== key);
+    this.keep();
+  }
+
+  private keep(): void {
+    keepOutbox(this.session, this.unsettled);
+  }
+}

@@ -1,0 +1,77 @@
+// The sessions of all doors, looked at again and again while somebody looks.
+import { rename, remove, SESSIONS_AT_A_TIME, type SessionLine, sessions } from "../protocol/http";
+
+/** How often the list is asked for, in milliseconds. */
+export const LOOK_INTERVAL = 2_000;
+
+/** How many sessions the list shows at most; a search finds the others. */
+export const MAX_LISTED = 500;
+
+/** The list of sessions. */
+export class House {
+  lines: SessionLine[] = $state.raw([]);
+  query = $state("");
+  hasMore = $state(false);
+  isKnown = $state(false);
+  /** Why the list cannot be had. */
+  trouble = $state("");
+
+  private pages = 1;
+  private timer = 0;
+  private asked = 0;
+
+  /** Looks now and from now on. */
+  watch(): () => void {
+    void this.look();
+    this.timer = window.setInterval(() => {
+      if (!document.hidden) void this.look();
+    }, LOOK_INTERVAL);
+    return () => clearInterval(this.timer);
+  }
+
+  /** Looks for something else. */
+  search(query: string): void {
+    this.query = query;
+    this.pages = 1;
+    void this.look();
+  }
+
+  /** Shows more of the list. */
+  more(): void {
+    this.pages += 1;
+    void this.look();
+  }
+
+  /** Looks once. */
+  async look(): Promise<void> {
+    const mine = ++this.asked;
+    try {
+      const lines: SessionLine[] = [];
+      let hasMore = true;
+      for (let page = 0; page < this.pages && hasMore; page++) {
+        const some = await sessions(this.query, lines.length);
+        lines.push(...some);
+        hasMore = some.length === SESSIONS_AT_A_TIME;
+      }
+      if (mine !== this.asked) return;
+      this.lines = lines;
+      this.hasMore = hasMore && lines.length < MAX_LISTED;
+      this.isKnown = true;
+      this.trouble = "";
+    } catch (error) {
+      if (mine === this.asked) this.trouble = error instanceof Error ? error.message : "The list cannot be had.";
+    }
+  }
+
+  /** Gives a session another title. */
+  async rename(id: string, title: string): Promise<void> {
+    await rename(id, title);
+    await this.look();
+  }
+
+  /** Deletes a session. */
+  async remove(id: string): Promise<void> {
+    await remove(id);
+    await this.look();
+  }
+}

@@ -15,7 +15,9 @@ mod watcher;
 mod workshop;
 
 pub use guest::{Guest, MAX_QUESTIONS, MAX_WATCHED, Standing, Word};
-pub use house::{Agents, Fetch, House, KEPT_HISTORY_BYTES, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, Means};
+pub use house::{
+    Agents, Fetch, House, KEPT_HISTORY_BYTES, Keeper, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, Means,
+};
 pub use live::{LIVE_TOOL_BYTES, RECENT_BYTES, RECENT_EVENTS};
 pub use media::{MediaError, MediaStore};
 pub use office::{

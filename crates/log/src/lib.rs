@@ -90,6 +90,10 @@ pub trait EventLog: Send + Sync {
     /// at once, that of a living one never.
     async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError>;
 
+    /// Who holds the lease of a session at the moment; nobody, if its holder is dead. What is true when it is looked
+    /// up may have changed when it is told.
+    async fn holder(&self, of: &SessionId) -> Result<Option<Holder>, LogError>;
+
     /// Gives a lease back and returns when others can take it. Dropping it does the same without
     /// waiting. That the lease was lost before is no error.
     async fn release(&self, lease: Lease) -> Result<(), LogError>;

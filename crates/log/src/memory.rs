@@ -163,6 +163,10 @@ impl EventLog for MemoryLog {
         Ok(Lease::new(session.clone(), token, Arc::<Member>::clone(&self.0)))
     }
 
+    async fn holder(&self, of: &SessionId) -> Result<Option<Holder>, LogError> {
+        Ok(self.state().leases.get(of).map(|(_, holder)| *holder))
+    }
+
     async fn release(&self, lease: Lease) -> Result<(), LogError> {
         drop(lease);
         Ok(())

@@ -108,6 +108,7 @@ impl Actor {
                 Ask::Forget(kept_from, summary, reply) => {
                     drop(reply.send(self.forget_before(&kept_from, summary).await));
                 }
+                Ask::Waiting(reply) => drop(reply.send(self.session.queue().len())),
                 Ask::Usage(reply) => drop(reply.send(self.session.usage())),
                 Ask::Finish(finish) => self.on_finish(*finish, closing).await,
                 Ask::Summarized(summary) => self.on_summary(*summary).await,

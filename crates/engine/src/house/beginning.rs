@@ -48,7 +48,7 @@ pub(crate) async fn find(
 
 /// The place before the run that is under way at `place`, or `place` itself if none is. Runs come one after
 /// another, but for those of subagents, which are a part of another.
-async fn before_run(log: &dyn EventLog, session: &SessionId, place: Seq) -> Result<Seq, LogError> {
+pub(super) async fn before_run(log: &dyn EventLog, session: &SessionId, place: Seq) -> Result<Seq, LogError> {
     let mut count = LOOK_BACK;
     loop {
         let low = Seq(place.0.saturating_sub(count));

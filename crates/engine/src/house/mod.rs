@@ -100,6 +100,20 @@ pub struct Means {
     pub ids: Arc<dyn IdSource>,
 }
 
+/// Who has a session open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeper {
+    /// This house, where so many inputs wait for the run before them.
+    Us {
+        /// How many.
+        waiting: usize,
+    },
+    /// Another process.
+    Another,
+    /// Nobody.
+    Nobody,
+}
+
 /// What all sessions share.
 struct Rooms {
     means: Arc<Means>,
@@ -224,6 +238,12 @@ impl House {
         beginning::find(&*self.rooms.means.log, id, place).await.map_err(refusal_of)
     }
 
+    /// The place before the run that is under way at `place`, or `place` itself if none is: from there on all can be
+    /// understood that comes after `place`.
+    pub async fn before_run(&self, id: &SessionId, place: Seq) -> Result<Seq, Refusal> {
+        beginning::before_run(&*self.rooms.means.log, id, place).await.map_err(refusal_of)
+    }
+
     /// Wakes when a session goes on, or comes into being.
     pub(crate) fn head(&self, id: &SessionId) -> watch::Receiver<Seq> {
         self.rooms.means.log.head(id)
@@ -261,13 +281,18 @@ impl House {
     /// Whether the log says that the session runs although the process that ran it is gone. Its run is
     /// ended when the session is opened.
     pub async fn is_cut_off(&self, record: &SessionRecord) -> bool {
-        if record.running.is_none() || self.open.lock().await.contains_key(&record.id) {
-            return false;
+        record.running.is_some() && self.keeper(&record.id).await.is_ok_and(|keeper| keeper == Keeper::Nobody)
+    }
+
+    /// Who has a session open. Opens nothing.
+    pub async fn keeper(&self, id: &SessionId) -> Result<Keeper, Refusal> {
+        let open = self.open.lock().await.get(id).filter(|session| session.is_running()).cloned();
+        if let Some(session) = open {
+            return Ok(Keeper::Us { waiting: session.waiting().await? });
         }
-        let log = &self.rooms.means.log;
-        match log.acquire(&record.id).await {
-            Ok(lease) => log.release(lease).await.is_ok(),
-            Err(_) => false,
+        match self.rooms.means.log.holder(id).await.map_err(refusal_of)? {
+            Some(_) => Ok(Keeper::Another),
+            None => Ok(Keeper::Nobody),
         }
     }
 

@@ -31,6 +31,8 @@ pub(super) enum Ask {
     /// From a performer: a summary stands in the place of what was said before a message. Answered when it
     /// is durable.
     Forget(MessageId, String, oneshot::Sender<Result<(), LogError>>),
+    /// How many inputs wait.
+    Waiting(oneshot::Sender<usize>),
     /// What the session has consumed.
     Usage(oneshot::Sender<Usage>),
     Finish(Box<Finish>),
@@ -114,6 +116,12 @@ impl OpenSession {
     pub(super) async fn trouble(&self) -> Result<Option<String>, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.put(Ask::Trouble(reply)).await?;
+        answer.await.map_err(|_| self.gone())
+    }
+
+    pub(super) async fn waiting(&self) -> Result<usize, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.put(Ask::Waiting(reply)).await?;
         answer.await.map_err(|_| self.gone())
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use parlor_engine::House;
 use parlor_log::{
-    EventLog, Lease, LogError, MemoryLog, Page, PageRequest, Reclaimed, SessionRecord, SystemClock,
+    EventLog, Holder, Lease, LogError, MemoryLog, Page, PageRequest, Reclaimed, SessionRecord, SystemClock,
 };
 use parlor_model::LocalAgent;
 use parlor_vocab::{
@@ -54,6 +54,10 @@ impl EventLog for Disk {
 
     async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError> {
         self.log.acquire(session).await
+    }
+
+    async fn holder(&self, of: &SessionId) -> Result<Option<Holder>, LogError> {
+        self.log.holder(of).await
     }
 
     async fn release(&self, lease: Lease) -> Result<(), LogError> {

@@ -20,6 +20,20 @@ pub async fn a_session_has_one_holder_at_a_time(house: &dyn House) {
     acquire(&*other, "another").await;
 }
 
+/// Whoever looks sees the same holder, and nobody once the lease was given back.
+pub async fn the_holder_of_a_session_is_known_to_all(house: &dyn House) {
+    let (log, other) = (house.enter(), house.enter());
+    assert_eq!(other.holder(&session("s")).await.expect("an answer"), None);
+    let lease = acquire(&*log, "s").await;
+    for log in [&log, &other] {
+        let holder = log.holder(&session("s")).await.expect("an answer").expect("a holder");
+        assert_eq!(holder.pid, std::process::id());
+        assert_eq!(log.holder(&session("another")).await.expect("an answer"), None);
+    }
+    log.release(lease).await.expect("a lease can be given back");
+    assert_eq!(other.holder(&session("s")).await.expect("an answer"), None);
+}
+
 /// The next one in the same process gets it at once.
 pub async fn a_lease_is_given_back_when_dropped(house: &dyn House) {
     let log = house.enter();

@@ -50,6 +50,7 @@ macro_rules! conformance_tests {
             a_follower_may_be_there_before_the_session
             deleting_wakes_those_who_follow
             a_session_has_one_holder_at_a_time
+            the_holder_of_a_session_is_known_to_all
             a_lease_is_given_back_when_dropped
             a_lease_that_was_given_back_can_be_taken_by_another_process
             a_lost_lease_is_refused

@@ -35,7 +35,7 @@ use self::read::Readers;
 use self::work::{Done, NewEvent, Work};
 use crate::heads::Heads;
 use crate::lease::{Keeper, Token};
-use crate::{EventLog, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord};
+use crate::{EventLog, Holder, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord};
 
 pub use self::fresh::{FRESH_BYTES, FRESH_EVENTS};
 pub use self::reclaim::{RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT};
@@ -227,6 +227,11 @@ impl EventLog for SqliteLog {
                 unreachable!("a lease was asked for")
             }
         }
+    }
+
+    async fn holder(&self, of: &SessionId) -> Result<Option<Holder>, LogError> {
+        let (of, holders) = (of.clone(), self.0.files.holders.clone());
+        self.0.readers.with(move |connection, path| read::holder(connection, path, &holders, &of)).await
     }
 
     async fn release(&self, lease: Lease) -> Result<(), LogError> {

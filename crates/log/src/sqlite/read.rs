@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use parlor_vocab::{EventId, MediaId, Seq, SessionId};
+use parlor_vocab::{EventId, MediaId, Seq, SessionId, Timestamp};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Error, OptionalExtension, params};
 use tokio::sync::Semaphore;
 
-use super::READ_CONNECTIONS;
 use super::fault::fault;
 use super::schema::connect;
 use super::work::{RECORD, SPAN, record_from};
-use crate::{LogError, Page, PageRequest, SessionRecord};
+use super::{READ_CONNECTIONS, holder};
+use crate::{Holder, LogError, Page, PageRequest, SessionRecord};
 
 /// The connections that read. Opened when they are needed, then kept.
 pub(super) struct Readers {
@@ -133,6 +133,24 @@ pub(super) fn record(
     let sql = format!("SELECT {RECORD} FROM sessions AS s WHERE s.id = ?1");
     let found = connection.query_row(&sql, [id.as_str()], record_from).optional();
     found.map_err(|error| fault(path, error))?.ok_or_else(|| LogError::UnknownSession(id.clone()))
+}
+
+/// Who holds the lease of a session, if they live. See [`EventLog::holder`](crate::EventLog::holder).
+pub(super) fn holder(
+    connection: &Connection,
+    path: &Path,
+    holders: &Path,
+    of: &SessionId,
+) -> Result<Option<Holder>, LogError> {
+    let sql = "SELECT holder, pid, since FROM leases WHERE session = ?1";
+    let found = connection.query_row(sql, [of.as_str()], |row| {
+        let name: String = row.get(0)?;
+        Ok((name, Holder { pid: row.get(1)?, since: Timestamp(row.get(2)?) }))
+    });
+    match found.optional().map_err(|error| fault(path, error))? {
+        Some((name, holder)) if holder::lives(holders, &name)? => Ok(Some(holder)),
+        Some(_) | None => Ok(None),
+    }
 }
 
 /// A part of the list of sessions.

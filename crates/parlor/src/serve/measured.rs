@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use parlor_host::web::{Metrics, Outcome};
-use parlor_log::{EventLog, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord};
+use parlor_log::{EventLog, Holder, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord};
 use parlor_vocab::{
     Draft, Entry, EventId, MediaId, RunEnding, RunEvent, RunId, Seq, SessionEvent, SessionId,
 };
@@ -122,6 +122,10 @@ impl EventLog for Measured {
 
     async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError> {
         self.log.acquire(session).await
+    }
+
+    async fn holder(&self, of: &SessionId) -> Result<Option<Holder>, LogError> {
+        self.log.holder(of).await
     }
 
     async fn release(&self, lease: Lease) -> Result<(), LogError> {

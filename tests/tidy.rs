@@ -181,7 +181,7 @@ fn the_supr_page_names_every_frame_code_and_limit() {
         source.split('"').filter(is_type).map(|text| format!("`{text}`")).collect()
     };
     let mut names: BTreeSet<String> =
-        ["activity.rs", "machine.rs", "decode.rs"].into_iter().flat_map(types).collect();
+        ["activity.rs", "machine.rs", "decode.rs", "replay.rs"].into_iter().flat_map(types).collect();
     assert!(names.len() > 25, "the types are not found any more: {names:?}");
     let code = read(&format!("{folder}/code.rs"));
     let is_code = |text: &&str| {

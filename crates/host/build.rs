@@ -14,29 +14,57 @@ fn main() -> io::Result<()> {
     let watched = [&dist, &web].into_iter().find(|folder| folder.is_dir());
     let watched = watched.map_or_else(|| PathBuf::from("build.rs"), Clone::clone);
     writeln!(io::stdout(), "cargo::rerun-if-changed={}", watched.display())?;
+    let out = std::env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo names no folder"))?;
     let mut files = Vec::new();
     if dist.join("index.html").is_file() {
         gather(&dist, &mut files)?;
     }
     files.sort();
-    let packed = |file: &Path, ending: &str| {
-        let packed = PathBuf::from(format!("{}.{ending}", file.display()));
-        if files.contains(&packed) { format!("Some(include_bytes!({packed:?}))") } else { "None".to_owned() }
-    };
-    let mut assets = String::from("&[\n");
-    for file in files.iter().filter(|file| !is_packed(file)) {
-        let path = file.strip_prefix(&dist).map_err(io::Error::other)?;
-        let mut hasher = DefaultHasher::new();
-        hasher.write(&fs::read(file)?);
-        let (tag, brotli, gzip) = (hasher.finish(), packed(file, "br"), packed(file, "gz"));
-        assets.push_str(&format!(
-            "    Asset {{ path: \"/{}\", tag: \"\\\"{tag:016x}\\\"\", plain: include_bytes!({file:?}), brotli: {brotli}, gzip: {gzip} }},\n",
-            path.display()
-        ));
+    let assets = Assets { dist, out: out.into(), files };
+    fs::write(assets.out.join("assets.rs"), assets.code()?)
+}
+
+struct Assets {
+    dist: PathBuf,
+    out: PathBuf,
+    files: Vec<PathBuf>,
+}
+
+impl Assets {
+    /// A list of all files, in Rust.
+    fn code(&self) -> io::Result<String> {
+        let mut code = String::from("&[\n");
+        for file in self.files.iter().filter(|file| !is_packed(file)) {
+            let path = file.strip_prefix(&self.dist).map_err(io::Error::other)?.display();
+            let mut hasher = DefaultHasher::new();
+            hasher.write(&fs::read(file)?);
+            let tag = hasher.finish();
+            let (plain, brotli, gzip) =
+                (self.copy(file)?, self.packed(file, "br")?, self.packed(file, "gz")?);
+            code.push_str(&format!(
+                "    Asset {{ path: \"/{path}\", tag: \"\\\"{tag:016x}\\\"\", plain: {plain}, brotli: {brotli}, gzip: {gzip} }},\n"
+            ));
+        }
+        code.push_str("]\n");
+        Ok(code)
     }
-    assets.push_str("]\n");
-    let out = std::env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo names no folder"))?;
-    fs::write(Path::new(&out).join("assets.rs"), assets)
+
+    /// The file in fewer bytes, if it is there so.
+    fn packed(&self, file: &Path, ending: &str) -> io::Result<String> {
+        let packed = PathBuf::from(format!("{}.{ending}", file.display()));
+        match self.files.contains(&packed) {
+            true => Ok(format!("Some({})", self.copy(&packed)?)),
+            false => Ok("None".to_owned()),
+        }
+    }
+
+    /// The contents of a file: of a copy, for the page may be built again before the compiler reads it.
+    fn copy(&self, file: &Path) -> io::Result<String> {
+        let name = file.file_name().ok_or_else(|| io::Error::other("a file has a name"))?;
+        let copy = self.out.join(name);
+        fs::copy(file, &copy)?;
+        Ok(format!("include_bytes!({copy:?})"))
+    }
 }
 
 fn gather(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {

@@ -6,6 +6,7 @@
 mod client;
 mod ending;
 mod frames;
+mod house;
 mod keepalive;
 mod media;
 mod memory;

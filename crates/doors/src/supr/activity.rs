@@ -55,6 +55,11 @@ impl Happening<'_> {
         }
     }
 
+    /// The type of the event.
+    pub(super) fn kind(&self) -> &'static str {
+        self.kind_and_data().0
+    }
+
     fn kind_and_data(&self) -> (&'static str, Map<String, Value>) {
         let (kind, data) = match self.event {
             RunEvent::Started { input, message, .. } => ("run.started", started(input, message.as_str())),

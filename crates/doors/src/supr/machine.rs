@@ -17,6 +17,7 @@ use super::code::{self, Flaw};
 use super::decode::{self, Request};
 use super::frame::{self, object};
 use super::media::{self, Content, Item, Label, MAX_MEDIA_BYTES, Upload};
+use super::replay::aside;
 use super::run::Run;
 use super::{MAX_FRAME_BYTES, MAX_SENT_MEDIA_BYTES, MAX_WAITING_BYTES, MAX_WAITING_FRAMES};
 use crate::{Input, Machine, Output, Ticket};
@@ -394,25 +395,11 @@ impl SuprMachine {
             *watched = Watched::default();
         }
         watched.heard = entry.seq;
-        let (run_id, event) = match &entry.event {
-            SessionEvent::Run { run, event, .. } => (run, event),
-            SessionEvent::Created(_) => return,
-            SessionEvent::Renamed { title } => {
-                let payload = object(json!({"title": title}));
-                return self.tell_more(session, entry.seq, "session.renamed", payload);
+        let SessionEvent::Run { run: run_id, event, .. } = &entry.event else {
+            if let Some((kind, payload)) = aside(&entry.event) {
+                self.tell_more(session, entry.seq, kind, payload);
             }
-            SessionEvent::Queued(queued) => {
-                let payload = object(json!({"run_id": queued.run.as_str(), "text": queued.input.text}));
-                return self.tell_more(session, entry.seq, "run.queued", payload);
-            }
-            SessionEvent::Unqueued { runs } => {
-                let runs: Vec<&str> = runs.iter().map(RunId::as_str).collect();
-                return self.tell_more(session, entry.seq, "run.unqueued", object(json!({"run_ids": runs})));
-            }
-            SessionEvent::Chosen(_)
-            | SessionEvent::Cleared
-            | SessionEvent::Compacted { .. }
-            | SessionEvent::MessageAdded(_) => return,
+            return;
         };
         if let Some(run) = Run::begun_by(event) {
             watched.runs.insert(run_id.clone(), run);

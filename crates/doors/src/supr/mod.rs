@@ -7,7 +7,7 @@
 //!
 //! `decode` finds out what a frame says or what is wrong with it, `media` what files come with it, `activity`
 //! makes events of what happens and `run` knows what they need of what happened before, `preview` cuts and
-//! redacts what is shown, and `code` has all codes and texts.
+//! redacts what is shown, `replay` makes frames for who looks back without a connection, and `code` has all codes and texts.
 //!
 //! Deliberately absent: who may connect, and when a socket is closed. That is HTTP, and the driver's.
 
@@ -19,10 +19,12 @@ mod machine;
 mod media;
 mod preview;
 pub mod protocol;
+mod replay;
 mod run;
 
 pub use machine::{SuprMachine, Visit};
 pub use media::MAX_MEDIA_BYTES;
+pub use replay::{Replay, event_type};
 
 /// The longest message that a client may send: 64 MiB. One file of the largest size fits, as base64.
 pub const MAX_FRAME_BYTES: usize = 64 << 20;

@@ -1,11 +1,13 @@
 //! The sessions there are, as a list and one by one.
 
 use async_trait::async_trait;
+use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::answer::{empty, json, text};
 use super::arrival::first;
@@ -16,6 +18,18 @@ pub const DEFAULT_SESSIONS: usize = 20;
 
 /// How many sessions one answer lists at most.
 pub const MAX_SESSIONS: usize = 100;
+
+/// How many sessions are looked at for words, the last used first.
+pub const MAX_SEARCHED: usize = 2000;
+
+/// How many events of a session are given if nobody says how many.
+pub const DEFAULT_EVENTS: usize = 200;
+
+/// How many events of a session one answer has at most.
+pub const MAX_EVENTS: usize = 1000;
+
+/// How many bytes the events of one answer have at most, unless one event alone has more.
+pub const MAX_EVENTS_BYTES: usize = 8 << 20;
 
 /// A session in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -32,6 +46,27 @@ pub struct SessionLine {
     pub created: String,
     /// When it was used last, by RFC 3339.
     pub updated: String,
+    /// The door that it came through.
+    pub door: String,
+    /// The agent that was chosen for it; empty if none was.
+    pub agent_id: String,
+    /// Whether a run is under way.
+    pub running: bool,
+    /// How many inputs wait for it; 0 where another process knows.
+    pub queued: usize,
+    /// Whether this server may write to it: no other process has it.
+    pub here: bool,
+    /// What happened last.
+    pub last_event: Option<LastEvent>,
+}
+
+/// What happened last in a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LastEvent {
+    /// Its type.
+    pub event_type: &'static str,
+    /// When it happened, by RFC 3339.
+    pub timestamp: String,
 }
 
 /// A message of a session.
@@ -58,11 +93,24 @@ pub struct SessionText {
     pub updated: String,
 }
 
+/// A part of what happened in a session.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct EventPage {
+    /// The frames, the oldest first, as the socket shows them.
+    pub events: Vec<Box<RawValue>>,
+    /// What comes before this place is not here; none if nothing does.
+    pub before: Option<u64>,
+    /// The last event that was looked at, from which a socket goes on.
+    pub last_event_id: Option<String>,
+}
+
 /// Why a session could not be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArchiveFlaw {
     /// There is none of that id.
     Unknown,
+    /// What is asked for cannot be.
+    Wrong(String),
     /// Somebody uses it.
     Busy(String),
     /// It cannot be read or written.
@@ -72,31 +120,37 @@ pub enum ArchiveFlaw {
 /// Where sessions are kept.
 #[async_trait]
 pub trait Archive: Send + Sync {
-    /// Sessions, the last used first, without the first `offset` of them.
-    async fn list(&self, offset: usize, limit: usize) -> Result<Vec<SessionLine>, ArchiveFlaw>;
+    /// Sessions, the last used first, without the first `offset` of them. Only those with `words` in their id, their
+    /// title or what was said first, in any case; the last [`MAX_SEARCHED`] are looked at.
+    async fn list(&self, words: &str, offset: usize, limit: usize) -> Result<Vec<SessionLine>, ArchiveFlaw>;
+
+    /// Gives a session another title.
+    async fn rename(&self, id: &str, title: &str) -> Result<SessionLine, ArchiveFlaw>;
 
     /// What was said in a session.
     async fn read(&self, id: &str) -> Result<SessionText, ArchiveFlaw>;
+
+    /// The last `limit` things that happened in a session before the place `before`, or until now. Fewer, if
+    /// they have more than [`MAX_EVENTS_BYTES`] bytes.
+    async fn events(&self, id: &str, before: Option<u64>, limit: usize) -> Result<EventPage, ArchiveFlaw>;
 
     /// Deletes a session.
     async fn delete(&self, id: &str) -> Result<(), ArchiveFlaw>;
 
     /// Whether it can be used.
     async fn is_ready(&self) -> bool {
-        self.list(0, 1).await.is_ok()
+        self.list("", 0, 1).await.is_ok()
     }
 }
 
 pub(super) async fn list(State(site): State<Shared>, parts: Parts) -> Response {
-    let query = parts.uri.query().unwrap_or_default();
-    let number = |name, default| match first(query, name) {
-        Some(value) => std::str::from_utf8(&value).ok().and_then(|value| value.parse::<usize>().ok()),
-        None => Some(default),
-    };
-    let (Some(offset), Some(limit)) = (number("offset", 0), number("limit", DEFAULT_SESSIONS)) else {
+    let (Ok(offset), Ok(limit)) = (number(&parts, "offset"), number(&parts, "limit")) else {
         return text(StatusCode::BAD_REQUEST, "offset and limit are whole numbers");
     };
-    match site.web.archive.list(offset, limit.min(MAX_SESSIONS)).await {
+    let limit = limit.map_or(DEFAULT_SESSIONS, |limit| limit.min(MAX_SESSIONS));
+    let words = first(parts.uri.query().unwrap_or_default(), "q").unwrap_or_default();
+    let words = String::from_utf8_lossy(&words);
+    match site.web.archive.list(words.trim(), offset.unwrap_or(0), limit).await {
         Ok(sessions) => json(StatusCode::OK, &sessions),
         Err(flaw) => refused(flaw),
     }
@@ -109,6 +163,31 @@ pub(super) async fn read(State(site): State<Shared>, Path(id): Path<String>) -> 
     }
 }
 
+pub(super) async fn rename(State(site): State<Shared>, Path(id): Path<String>, body: Bytes) -> Response {
+    #[derive(Deserialize)]
+    struct Renamed {
+        title: String,
+    }
+    let Ok(Renamed { title }) = serde_json::from_slice(&body) else {
+        return text(StatusCode::BAD_REQUEST, "the body is {\"title\":\"…\"}");
+    };
+    match site.web.archive.rename(&id, &title).await {
+        Ok(line) => json(StatusCode::OK, &line),
+        Err(flaw) => refused(flaw),
+    }
+}
+
+pub(super) async fn events(State(site): State<Shared>, Path(id): Path<String>, parts: Parts) -> Response {
+    let (Ok(before), Ok(limit)) = (number(&parts, "before"), number(&parts, "limit")) else {
+        return text(StatusCode::BAD_REQUEST, "before and limit are whole numbers");
+    };
+    let limit = limit.map_or(DEFAULT_EVENTS, |limit| limit.clamp(1, MAX_EVENTS));
+    match site.web.archive.events(&id, before.map(|before| before as u64), limit).await {
+        Ok(page) => json(StatusCode::OK, &page),
+        Err(flaw) => refused(flaw),
+    }
+}
+
 pub(super) async fn delete(State(site): State<Shared>, Path(id): Path<String>) -> Response {
     match site.web.archive.delete(&id).await {
         Ok(()) => empty(StatusCode::NO_CONTENT),
@@ -116,9 +195,21 @@ pub(super) async fn delete(State(site): State<Shared>, Path(id): Path<String>) -
     }
 }
 
+/// A number in the query; none if it is not there.
+fn number(parts: &Parts, name: &str) -> Result<Option<usize>, ()> {
+    match first(parts.uri.query().unwrap_or_default(), name) {
+        Some(value) => {
+            let value = std::str::from_utf8(&value).map_err(|_| ())?;
+            value.parse().map(Some).map_err(|_| ())
+        }
+        None => Ok(None),
+    }
+}
+
 fn refused(flaw: ArchiveFlaw) -> Response {
     match flaw {
         ArchiveFlaw::Unknown => text(StatusCode::NOT_FOUND, "session not found"),
+        ArchiveFlaw::Wrong(why) => text(StatusCode::BAD_REQUEST, &why),
         ArchiveFlaw::Busy(why) => text(StatusCode::CONFLICT, &why),
         ArchiveFlaw::Trouble(why) => {
             tracing::warn!(why, "sessions cannot be had");

@@ -27,7 +27,8 @@ mod traceparent;
 mod ws_url;
 
 pub use archive::{
-    Archive, ArchiveFlaw, DEFAULT_SESSIONS, MAX_SESSIONS, SaidMessage, SessionLine, SessionText,
+    Archive, ArchiveFlaw, DEFAULT_EVENTS, DEFAULT_SESSIONS, EventPage, LastEvent, MAX_EVENTS,
+    MAX_EVENTS_BYTES, MAX_SEARCHED, MAX_SESSIONS, SaidMessage, SessionLine, SessionText,
 };
 pub use arrival::{Arrival, QueryFlaw};
 pub use chance::{Chance, system_chance};

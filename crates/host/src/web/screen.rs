@@ -14,7 +14,7 @@ use super::guard::{Ends, host, is_ours, is_trusted};
 use super::metrics::Reason;
 use super::site::{Shared, Site};
 
-/// The largest body of a request. Bodies are read and dropped: no endpoint needs one.
+/// The largest body of a request.
 pub const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// How long a body may take to arrive.
@@ -123,14 +123,14 @@ async fn pass(site: &Site, request: Request) -> Result<Request, Turned> {
     if needs_trust && !is_trusted(&parts, ends, &site.web.tokens.now().token) {
         return Err(Turned::NoToken);
     }
-    if !matches!(parts.method, Method::GET | Method::HEAD) {
-        match tokio::time::timeout(site.web.settings.limits.body_wait, to_bytes(body, MAX_BODY_BYTES)).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) => return Err(Turned::LargeBody),
-            Err(_) => return Err(Turned::SlowBody),
-        }
+    if matches!(parts.method, Method::GET | Method::HEAD) {
+        return Ok(Request::from_parts(parts, Body::empty()));
     }
-    Ok(Request::from_parts(parts, Body::empty()))
+    match tokio::time::timeout(site.web.settings.limits.body_wait, to_bytes(body, MAX_BODY_BYTES)).await {
+        Ok(Ok(body)) => Ok(Request::from_parts(parts, Body::from(body))),
+        Ok(Err(_)) => Err(Turned::LargeBody),
+        Err(_) => Err(Turned::SlowBody),
+    }
 }
 
 fn is_handshake(path: &str) -> bool {

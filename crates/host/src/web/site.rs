@@ -40,7 +40,9 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("GET", "/api/models"),
     ("GET", "/api/sessions"),
     ("GET", "/api/sessions/{id}"),
+    ("PATCH", "/api/sessions/{id}"),
     ("DELETE", "/api/sessions/{id}"),
+    ("GET", "/api/sessions/{id}/events"),
     ("GET", "/api/config"),
     ("GET", "/api/channels/catalog"),
     ("GET", "/api/openapi.json"),
@@ -179,7 +181,8 @@ pub(super) fn router(site: Shared) -> Router {
         .route("/api/gateway/status", get(console::status))
         .route("/api/models", get(console::models))
         .route("/api/sessions", get(archive::list))
-        .route("/api/sessions/{id}", get(archive::read).delete(archive::delete))
+        .route("/api/sessions/{id}", get(archive::read).patch(archive::rename).delete(archive::delete))
+        .route("/api/sessions/{id}/events", get(archive::events))
         .route("/api/config", get(console::config))
         .route("/api/channels/catalog", get(console::catalog))
         .route("/api/openapi.json", get(console::openapi))

@@ -1,6 +1,6 @@
 //! Health, the endpoints of a console, the page, and the description of all of it.
 
-use parlor_host::web::{DEFAULT_SESSIONS, MAX_SESSIONS, ROUTES};
+use parlor_host::web::{DEFAULT_EVENTS, DEFAULT_SESSIONS, MAX_EVENTS, MAX_SESSIONS, ROUTES};
 use serde_json::{Value, json};
 
 use crate::support::{Server, bearer};
@@ -68,6 +68,51 @@ async fn sessions_are_listed_read_and_deleted() {
     assert_eq!(server.ask(&delete("c")).await.status, 204);
     server.ask(&delete("b")).await.assert_text(409, "a run is active");
     server.ask(&delete("x")).await.assert_text(404, "session not found");
+}
+
+#[tokio::test]
+async fn sessions_are_found_and_renamed() {
+    let server = Server::start().await;
+    let list = server.ask("GET /api/sessions?q=+a%2F").await.json();
+    assert_eq!((list.as_array().unwrap().len(), &list[0]["id"]), (1, &"a/b".into()));
+    for (member, value) in [
+        ("door", json!("supr")),
+        ("agent_id", json!("")),
+        ("running", json!(true)),
+        ("queued", json!(1)),
+        ("here", json!(true)),
+        ("last_event", json!({"event_type": "run.queued", "timestamp": "2026-01-02T03:04:05.006Z"})),
+    ] {
+        assert_eq!(list[0][member], value, "{member}");
+    }
+    let renamed = server.tell("PATCH /api/sessions/a%2Fb", r#"{"title":"Größe"}"#).await.json();
+    assert_eq!((&renamed["id"], &renamed["title"]), (&"a/b".into(), &"Größe".into()));
+    server.tell("PATCH /api/sessions/b", r#"{"title":"x"}"#).await.assert_text(409, "another process has it");
+    server.tell("PATCH /api/sessions/c", r#"{"title":""}"#).await.assert_text(400, "a title needs a letter");
+    server.tell("PATCH /api/sessions/x", r#"{"title":"x"}"#).await.assert_text(404, "session not found");
+    for body in ["", "{}", r#"{"title":1}"#, "\u{ff}"] {
+        server.tell("PATCH /api/sessions/c", body).await.assert_text(400, r#"the body is {"title":"…"}"#);
+    }
+}
+
+#[tokio::test]
+async fn events_are_given_page_by_page() {
+    let server = Server::start().await;
+    let page = server.ask("GET /api/sessions/a%2Fb/events?before=7").await.json();
+    assert_eq!(page["events"], json!([{"event_type": "run.started"}]));
+    assert_eq!((&page["before"], &page["last_event_id"]), (&7.into(), &DEFAULT_EVENTS.to_string().into()));
+    let asked = async |limit: &str| {
+        let page = server.ask(&format!("GET /api/sessions/a%2Fb/events?limit={limit}")).await.json();
+        assert_eq!(page["before"], Value::Null);
+        page["last_event_id"].as_str().unwrap().parse::<usize>().unwrap()
+    };
+    assert_eq!((asked("1").await, asked("0").await), (1, 1));
+    assert_eq!((asked("1000").await, asked("1001").await), (MAX_EVENTS, MAX_EVENTS));
+    for wrong in ["before=x", "limit=-1"] {
+        let answer = server.ask(&format!("GET /api/sessions/c/events?{wrong}")).await;
+        answer.assert_text(400, "before and limit are whole numbers");
+    }
+    server.ask("GET /api/sessions/x/events").await.assert_text(404, "session not found");
 }
 
 #[tokio::test]

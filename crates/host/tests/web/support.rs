@@ -8,10 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use futures_util::{SinkExt, StreamExt};
 use parlor_host::web::{
-    AgentLine, Archive, ArchiveFlaw, Arrival, Asset, Configured, Metrics, Reception, SaidMessage,
-    SessionLine, SessionText, Stop, Token, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
+    AgentLine, Archive, ArchiveFlaw, Arrival, Asset, Configured, EventPage, LastEvent, Metrics, Reception,
+    SaidMessage, SessionLine, SessionText, Stop, Token, TokenStore, Web, WebLimits, WebSettings, serve_web,
+    system_chance,
 };
 use parlor_host::{Farewell, Socket};
+use serde_json::value::RawValue;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -96,6 +98,20 @@ impl Server {
         let stop = CancellationToken::new();
         let task = tokio::spawn(serve_web(listener, web, stop.clone()));
         Self { address, tokens, metrics, stop, task, folder }
+    }
+
+    /// Sends a request with a body.
+    pub(crate) async fn tell(&self, request: &str, body: &str) -> Answer {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let (line, headers) = request.split_once('\n').unwrap_or((request, ""));
+        let headers =
+            if headers.is_empty() { String::new() } else { format!("{}\r\n", headers.replace('\n', "\r\n")) };
+        let (address, length) = (self.address, body.len());
+        let text =
+            format!("{line} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n{headers}\r\n{body}");
+        let mut stream = stream;
+        stream.write_all(text.as_bytes()).await.unwrap();
+        Answer::read(&mut stream).await
     }
 
     /// Sends a request as it is written, with `Host` where it says none, and reads the answer.
@@ -281,16 +297,44 @@ struct Shelf;
 
 fn line(id: &str) -> SessionLine {
     let [title, preview, time] = [id, "how it began", "2026-01-02T03:04:05.006Z"].map(str::to_owned);
-    SessionLine { id: id.to_owned(), title, preview, message_count: 2, created: time.clone(), updated: time }
+    SessionLine {
+        id: id.to_owned(),
+        title,
+        preview,
+        message_count: 2,
+        created: time.clone(),
+        updated: time.clone(),
+        door: "supr".to_owned(),
+        agent_id: String::new(),
+        running: true,
+        queued: 1,
+        here: true,
+        last_event: Some(LastEvent { event_type: "run.queued", timestamp: time }),
+    }
 }
 
 #[async_trait]
 impl Archive for Shelf {
-    async fn list(&self, offset: usize, limit: usize) -> Result<Vec<SessionLine>, ArchiveFlaw> {
+    async fn list(&self, words: &str, offset: usize, limit: usize) -> Result<Vec<SessionLine>, ArchiveFlaw> {
         if offset == 1000 {
             return Ok(vec![SessionLine { message_count: limit as u64, ..line("asked") }]);
         }
-        Ok(["c", "b", "a/b"].iter().skip(offset).take(limit).map(|id| line(id)).collect())
+        Ok(["c", "b", "a/b"]
+            .iter()
+            .filter(|id| id.contains(words))
+            .skip(offset)
+            .take(limit)
+            .map(|id| line(id))
+            .collect())
+    }
+
+    async fn rename(&self, id: &str, title: &str) -> Result<SessionLine, ArchiveFlaw> {
+        match (id, title) {
+            (_, "") => Err(ArchiveFlaw::Wrong("a title needs a letter".to_owned())),
+            ("b", _) => Err(ArchiveFlaw::Busy("another process has it".to_owned())),
+            ("a/b", _) => Ok(SessionLine { title: title.to_owned(), ..line(id) }),
+            _ => Err(ArchiveFlaw::Unknown),
+        }
     }
 
     async fn read(&self, id: &str) -> Result<SessionText, ArchiveFlaw> {
@@ -303,6 +347,15 @@ impl Archive for Shelf {
             "broken" => Err(ArchiveFlaw::Trouble("the disk is gone".to_owned())),
             _ => Err(ArchiveFlaw::Unknown),
         }
+    }
+
+    async fn events(&self, id: &str, before: Option<u64>, limit: usize) -> Result<EventPage, ArchiveFlaw> {
+        if id != "a/b" {
+            return Err(ArchiveFlaw::Unknown);
+        }
+        let events = vec![RawValue::from_string("{\"event_type\": \"run.started\"}".to_owned()).unwrap()];
+        // As many as were asked for from here are said to have been asked for.
+        Ok(EventPage { events, before, last_event_id: Some(limit.to_string()) })
     }
 
     async fn delete(&self, id: &str) -> Result<(), ArchiveFlaw> {

@@ -3,12 +3,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use parlor_engine::House;
-use parlor_host::web::{Archive, ArchiveFlaw, SaidMessage, SessionLine, SessionText};
+use parlor_doors::supr::event_type;
+use parlor_engine::{House, Keeper};
+use parlor_host::web::{
+    Archive, ArchiveFlaw, EventPage, LastEvent, MAX_SEARCHED, SaidMessage, SessionLine, SessionText,
+};
 use parlor_log::{MAX_PAGE, PageRequest, SessionRecord};
 use parlor_vocab::{
-    Message, Passage, Refusal, Role, RunEnding, RunEvent, Seen, Seq, SessionEvent, SessionId,
+    Message, Passage, Refusal, Role, RunEnding, RunEvent, Seen, Seq, SessionCommand, SessionEvent, SessionId,
 };
+
+use super::history;
+use crate::sessions::checked_title;
 
 /// How many characters of a title and of a preview are shown.
 const SHOWN_CHARS: usize = 60;
@@ -21,16 +27,25 @@ pub(super) struct Sessions(pub(super) Arc<House>);
 
 #[async_trait]
 impl Archive for Sessions {
-    async fn list(&self, offset: usize, limit: usize) -> Result<Vec<SessionLine>, ArchiveFlaw> {
+    async fn list(&self, words: &str, offset: usize, limit: usize) -> Result<Vec<SessionLine>, ArchiveFlaw> {
+        let words = words.to_lowercase();
         let mut lines = Vec::new();
-        let (mut skip, mut after) = (offset, None);
-        while lines.len() < limit {
-            let wanted = skip.saturating_add(limit - lines.len()).min(MAX_PAGE);
-            let page = self.0.list(PageRequest { after, limit: wanted }).await.map_err(flaw)?;
-            let skipped = skip.min(page.records.len());
-            skip -= skipped;
-            for record in page.records.iter().skip(skipped) {
-                lines.push(self.line(record).await);
+        let (mut skip, mut after, mut looked_at) = (offset, None, 0);
+        while lines.len() < limit && (words.is_empty() || looked_at < MAX_SEARCHED) {
+            let wanted =
+                if words.is_empty() { skip.saturating_add(limit - lines.len()) } else { MAX_SEARCHED };
+            let page = self.0.list(PageRequest { after, limit: wanted.min(MAX_PAGE) }).await.map_err(flaw)?;
+            looked_at += page.records.len();
+            for record in &page.records {
+                if lines.len() == limit {
+                    break;
+                }
+                let is_meant = words.is_empty() || self.has_words(record, &words).await;
+                match skip {
+                    _ if !is_meant => {}
+                    0 => lines.push(self.line(record).await),
+                    _ => skip -= 1,
+                }
             }
             match page.next {
                 Some(next) => after = Some(next),
@@ -38,6 +53,18 @@ impl Archive for Sessions {
             }
         }
         Ok(lines)
+    }
+
+    async fn rename(&self, id: &str, title: &str) -> Result<SessionLine, ArchiveFlaw> {
+        let id = SessionId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
+        let title = checked_title(title).map_err(|error| ArchiveFlaw::Wrong(error.to_string()))?;
+        let was_open = matches!(self.0.keeper(&id).await, Ok(Keeper::Us { .. }));
+        self.0.ask(&id, SessionCommand::Rename { title }).await.map_err(flaw)?;
+        if !was_open {
+            // So that others can have it; one that has found something to do stays open.
+            let _ = self.0.leave(&id).await;
+        }
+        Ok(self.line(&self.0.record(&id).await.map_err(flaw)?).await)
     }
 
     async fn read(&self, id: &str) -> Result<SessionText, ArchiveFlaw> {
@@ -51,6 +78,11 @@ impl Archive for Sessions {
             created: record.created.rfc3339(),
             updated: record.updated.rfc3339(),
         })
+    }
+
+    async fn events(&self, id: &str, before: Option<u64>, limit: usize) -> Result<EventPage, ArchiveFlaw> {
+        let id = SessionId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
+        history::events(&self.0, &id, before, limit).await
     }
 
     async fn delete(&self, id: &str) -> Result<(), ArchiveFlaw> {
@@ -68,6 +100,8 @@ impl Sessions {
         // What cannot be read is listed all the same, so that it can be deleted.
         let first = if record.messages > 0 { self.first_words(&record.id).await } else { None };
         let preview = cut(&first.unwrap_or_default());
+        let keeper = self.0.keeper(&record.id).await.unwrap_or(Keeper::Another);
+        let queued = if let Keeper::Us { waiting } = keeper { waiting } else { 0 };
         SessionLine {
             id: record.id.as_str().to_owned(),
             title: record.title.as_deref().map_or_else(|| preview.clone(), cut),
@@ -75,6 +109,31 @@ impl Sessions {
             message_count: record.messages,
             created: record.created.rfc3339(),
             updated: record.updated.rfc3339(),
+            door: record.door.clone(),
+            agent_id: record.agent.as_ref().map(ToString::to_string).unwrap_or_default(),
+            // What nobody has open has been cut off.
+            running: record.running.is_some() && keeper != Keeper::Nobody,
+            queued,
+            here: keeper != Keeper::Another,
+            last_event: self.last_event(record).await,
+        }
+    }
+
+    /// Whether a session has these words, in lower case, where a list shows them.
+    async fn has_words(&self, record: &SessionRecord, words: &str) -> bool {
+        let is_in = |text: &str| text.to_lowercase().contains(words);
+        is_in(record.id.as_str())
+            || record.title.as_deref().is_some_and(is_in)
+            || record.messages > 0 && self.first_words(&record.id).await.as_deref().is_some_and(is_in)
+    }
+
+    async fn last_event(&self, record: &SessionRecord) -> Option<LastEvent> {
+        let mut watcher = self.0.watch(&record.id, Seq(record.head.0.saturating_sub(1))).await;
+        match watcher.look().await.ok()?? {
+            Seen::Entry(entry) => {
+                Some(LastEvent { event_type: event_type(&entry), timestamp: entry.at.rfc3339() })
+            }
+            Seen::Delta { .. } => None,
         }
     }
 
@@ -115,7 +174,7 @@ fn cut(text: &str) -> String {
     text.chars().take(SHOWN_CHARS).chain("...".chars()).collect()
 }
 
-fn flaw(refusal: Refusal) -> ArchiveFlaw {
+pub(super) fn flaw(refusal: Refusal) -> ArchiveFlaw {
     if matches!(refusal, Refusal::UnknownSession(_)) {
         return ArchiveFlaw::Unknown;
     }
@@ -175,13 +234,13 @@ mod tests {
         }
         let sessions = Sessions(Arc::clone(&house));
         let ids = async |offset, limit| {
-            let lines = sessions.list(offset, limit).await.unwrap();
+            let lines = sessions.list("", offset, limit).await.unwrap();
             lines.into_iter().map(|line| line.id).collect::<Vec<_>>()
         };
         assert_eq!(ids(0, 10).await, ["third", "second", "first"]);
         assert_eq!(ids(1, 1).await, ["second"]);
         assert!(ids(3, 10).await.is_empty() && ids(0, 0).await.is_empty());
-        let line = sessions.list(2, 1).await.unwrap().remove(0);
+        let line = sessions.list("", 2, 1).await.unwrap().remove(0);
         assert_eq!(
             (line.title.as_str(), line.preview.as_str(), line.message_count),
             ("/say one", "/say one", 2)

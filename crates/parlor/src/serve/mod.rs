@@ -3,6 +3,7 @@
 mod address;
 mod archive;
 mod claim;
+mod history;
 mod logging;
 mod measured;
 mod supex;

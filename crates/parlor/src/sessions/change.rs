@@ -22,7 +22,7 @@ pub(super) async fn rename(
     title: &str,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let title = checked(title)?;
+    let title = checked_title(title)?;
     let record = pick(house, session).await?;
     house.ask(&record.id, SessionCommand::Rename { title: title.clone() }).await?;
     writeln!(out, "Session {} is called {title:?} now.", record.id)?;
@@ -67,7 +67,8 @@ pub(super) async fn delete(
     Ok(())
 }
 
-fn checked(title: &str) -> anyhow::Result<String> {
+/// A title as it is kept, or what is wrong with it.
+pub(crate) fn checked_title(title: &str) -> anyhow::Result<String> {
     let title = cut(title.trim(), usize::MAX);
     if title.is_empty() {
         bail!("a title needs at least a letter");
@@ -85,9 +86,9 @@ mod tests {
 
     #[test]
     fn a_title_is_one_short_line() {
-        assert_eq!(checked(" two\nlines\x1b[31m ").unwrap(), "two lines");
-        assert!(checked(" \x07").is_err());
-        assert!(checked(&"x".repeat(MAX_TITLE_CHARS)).is_ok());
-        assert!(checked(&"x".repeat(MAX_TITLE_CHARS + 1)).is_err());
+        assert_eq!(checked_title(" two\nlines\x1b[31m ").unwrap(), "two lines");
+        assert!(checked_title(" \x07").is_err());
+        assert!(checked_title(&"x".repeat(MAX_TITLE_CHARS)).is_ok());
+        assert!(checked_title(&"x".repeat(MAX_TITLE_CHARS + 1)).is_err());
     }
 }

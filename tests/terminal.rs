@@ -355,3 +355,25 @@ async fn lists_fit_the_terminal() {
         assert!(shown.contains('…'), "{shown}");
     }
 }
+
+#[tokio::test]
+async fn a_person_who_starts_a_server_gets_a_link_that_lets_them_in() {
+    let home = Home::new();
+    let mut terminal = Terminal::start(&home, &["serve", "--listen", "127.0.0.1:0", "--no-supex"], &[]);
+    terminal.until("One-time link      ").await;
+    terminal.until("\n").await;
+    let link = terminal.shown.split("One-time link      ").nth(1).unwrap().lines().next().unwrap().to_owned();
+    let (address, code) = link.split_once("#code=").unwrap();
+    let claim = async || {
+        let request = reqwest::Client::new().post(format!("{address}api/supr/claim"));
+        request.body(format!("{{\"code\":\"{code}\"}}")).send().await.unwrap()
+    };
+    let told = claim().await.text().await.unwrap();
+    terminal.until("Token              ").await;
+    terminal.until("\n").await;
+    let token = terminal.shown.split("Token              ").nth(1).unwrap().lines().next().unwrap();
+    assert!(token.len() == 32 && told.contains(token), "{told}");
+    assert_eq!(claim().await.status(), 403);
+    terminal.keys(CTRL_C);
+    terminal.end().await;
+}

@@ -123,3 +123,30 @@ async fn nothing_on_this_machine_is_fetched_unless_that_is_allowed() {
     let frame = outcome(&mut client, json!({"url": format!("http://{web}/size/2")})).await;
     assert_eq!(frame["payload"]["message"], "failed to download media from url");
 }
+
+#[tokio::test]
+async fn what_was_sent_can_be_had_again() {
+    let server = Server::start();
+    let mut client = Client::connect(server.http, "session_id=a").await;
+    let get = async |id: &str| reqwest::get(format!("http://{}/api/media/{id}", server.http)).await.unwrap();
+    let gif = b"GIF89a\x01\0\x01\0\0\0\0;";
+    let script = b"<script>alert(1)</script>";
+    for (bytes, name, kind, disposition) in [
+        (gif.as_slice(), "a.html", "image/gif", "inline"),
+        (script.as_slice(), "b.gif", "application/octet-stream", "attachment"),
+    ] {
+        let data = base64_simd::STANDARD.encode_to_string(bytes);
+        let started = outcome(&mut client, json!({"data": data, "filename": name})).await;
+        client.until("run.completed").await;
+        let answer = get(started["data"]["input"]["media"][0]["id"].as_str().unwrap()).await;
+        let header = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+        assert_eq!(
+            (header("content-type"), header("content-disposition")),
+            (kind.to_owned(), disposition.to_owned())
+        );
+        assert_eq!(answer.bytes().await.unwrap(), bytes);
+    }
+    for id in ["..%2Fsupr.json", "none"] {
+        assert_eq!(get(id).await.status(), 404, "{id}");
+    }
+}

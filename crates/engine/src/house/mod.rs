@@ -318,6 +318,11 @@ impl House {
         contents
     }
 
+    /// A kept file and its size in bytes; none if it is gone. The bytes are not looked at.
+    pub async fn open_media(&self, id: &MediaId) -> Option<(std::fs::File, u64)> {
+        self.rooms.means.media.open_file(id).await.ok()
+    }
+
     /// Lets go of a session, so that another process may open it. Refused while it has something to
     /// do; a session that is not open here needs no letting go.
     pub async fn leave(&self, id: &SessionId) -> Result<(), Refusal> {

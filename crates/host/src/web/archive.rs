@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{empty, json, text};
 use super::arrival::first;
+use super::files::StoredFile;
 use super::site::Shared;
 
 /// How many sessions are listed if nobody says how many.
@@ -134,6 +135,9 @@ pub trait Archive: Send + Sync {
     /// they have more than [`MAX_EVENTS_BYTES`] bytes.
     async fn events(&self, id: &str, before: Option<u64>, limit: usize) -> Result<EventPage, ArchiveFlaw>;
 
+    /// A file that came along with a message.
+    async fn media(&self, id: &str) -> Result<StoredFile, ArchiveFlaw>;
+
     /// Deletes a session.
     async fn delete(&self, id: &str) -> Result<(), ArchiveFlaw>;
 
@@ -206,7 +210,7 @@ fn number(parts: &Parts, name: &str) -> Result<Option<usize>, ()> {
     }
 }
 
-fn refused(flaw: ArchiveFlaw) -> Response {
+pub(super) fn refused(flaw: ArchiveFlaw) -> Response {
     match flaw {
         ArchiveFlaw::Unknown => text(StatusCode::NOT_FOUND, "session not found"),
         ArchiveFlaw::Wrong(why) => text(StatusCode::BAD_REQUEST, &why),

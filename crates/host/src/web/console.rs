@@ -12,17 +12,6 @@ use super::site::Shared;
 /// What `GET /api/openapi.json` gives.
 const OPENAPI: &str = include_str!("../../../../docs/openapi.json");
 
-/// An agent that can be talked to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AgentLine {
-    /// Its id.
-    pub id: String,
-    /// What people call it.
-    pub name: String,
-    /// Whether it answers where nobody is asked for.
-    pub is_default: bool,
-}
-
 pub(super) async fn status(State(site): State<Shared>) -> Response {
     let status = if site.is_running() { "running" } else { "stopped" };
     let value = json!({
@@ -45,7 +34,7 @@ pub(super) async fn models(State(site): State<Shared>) -> Response {
         configured: bool,
         is_default: bool,
     }
-    let agents = &site.web.settings.agents;
+    let agents = &site.web.settings.choices.agents;
     let models: Vec<Model<'_>> = agents
         .iter()
         .enumerate()
@@ -58,7 +47,7 @@ pub(super) async fn models(State(site): State<Shared>) -> Response {
             is_default: agent.is_default,
         })
         .collect();
-    let default = agents.iter().find(|agent| agent.is_default).map_or("", |agent| &agent.id);
+    let default = site.web.settings.choices.default_agent();
     answer(StatusCode::OK, &json!({ "models": models, "total": agents.len(), "default_model": default }))
 }
 
@@ -66,6 +55,7 @@ pub(super) async fn models(State(site): State<Shared>) -> Response {
 pub(super) async fn config(State(site): State<Shared>) -> Response {
     let settings = &site.web.settings;
     let agents: Vec<_> = settings
+        .choices
         .agents
         .iter()
         .map(|agent| json!({ "id": agent.id, "name": agent.name, "default": agent.is_default }))

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::ORIGIN;
 use axum::http::request::Parts;
 use axum::response::Response;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::answer::{json, text};
 use super::site::{Shared, Site};
@@ -53,6 +54,23 @@ pub(super) async fn set_up(State(site): State<Shared>, parts: Parts) -> Response
         Ok((kept, changed)) => answer(&site, &parts, &kept, Some(changed)),
         Err(response) => response,
     }
+}
+
+/// Tells the token to who was invited.
+pub(super) async fn claim(State(site): State<Shared>, parts: Parts, body: Bytes) -> Response {
+    #[derive(Deserialize)]
+    struct Claim {
+        code: String,
+    }
+    let Ok(Claim { code }) = serde_json::from_slice(&body) else {
+        return text(StatusCode::BAD_REQUEST, "the body is {\"code\":\"…\"}");
+    };
+    if !site.web.invitation.as_ref().is_some_and(|invitation| invitation.accepts(&code)) {
+        let what = "this link has been used or is too old: start parlor serve again, or enter what parlor token prints";
+        return text(StatusCode::FORBIDDEN, what);
+    }
+    tracing::info!("somebody came by the link");
+    answer(&site, &parts, &site.web.tokens.now(), None)
 }
 
 fn answer(site: &Site, parts: &Parts, kept: &Kept, changed: Option<bool>) -> Response {

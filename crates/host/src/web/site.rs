@@ -13,8 +13,11 @@ use tokio_util::task::TaskTracker;
 use super::answer::not_found;
 use super::archive::{self, Archive};
 use super::chance::Chance;
+use super::choices::{self, Choices};
 use super::connections::Connections;
-use super::console::{self, AgentLine};
+use super::console;
+use super::files;
+use super::invitation::Invitation;
 use super::metrics::Metrics;
 use super::page::{self, Asset};
 use super::rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, Limiter, REQUEST_RATE, Rate};
@@ -33,6 +36,7 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("GET", "/api/supr/token"),
     ("POST", "/api/supr/token"),
     ("POST", "/api/supr/setup"),
+    ("POST", "/api/supr/claim"),
     ("GET", "/api/pico/token"),
     ("POST", "/api/pico/token"),
     ("POST", "/api/pico/setup"),
@@ -43,6 +47,8 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("PATCH", "/api/sessions/{id}"),
     ("DELETE", "/api/sessions/{id}"),
     ("GET", "/api/sessions/{id}/events"),
+    ("GET", "/api/choices"),
+    ("GET", "/api/media/{id}"),
     ("GET", "/api/config"),
     ("GET", "/api/channels/catalog"),
     ("GET", "/api/openapi.json"),
@@ -64,8 +70,8 @@ pub struct WebSettings {
     pub max_connections: usize,
     /// Names of this server, beside its addresses. `*` is any.
     pub allow_hosts: Vec<String>,
-    /// The agents, for whoever asks.
-    pub agents: Vec<AgentLine>,
+    /// The agents and models, for whoever asks.
+    pub choices: Choices,
     /// How often and how slowly clients may come.
     pub limits: WebLimits,
 }
@@ -115,6 +121,8 @@ pub struct Web {
     pub settings: WebSettings,
     /// What clients must know.
     pub tokens: Arc<TokenStore>,
+    /// Who may have the token without knowing it, if anybody was told a code.
+    pub invitation: Option<Arc<Invitation>>,
     /// Who serves the sockets.
     pub reception: Arc<dyn Reception>,
     /// Where sessions are.
@@ -183,6 +191,9 @@ pub(super) fn router(site: Shared) -> Router {
         .route("/api/sessions", get(archive::list))
         .route("/api/sessions/{id}", get(archive::read).patch(archive::rename).delete(archive::delete))
         .route("/api/sessions/{id}/events", get(archive::events))
+        .route("/api/supr/claim", post(endpoints::claim))
+        .route("/api/choices", get(choices::choices))
+        .route("/api/media/{id}", get(files::media))
         .route("/api/config", get(console::config))
         .route("/api/channels/catalog", get(console::catalog))
         .route("/api/openapi.json", get(console::openapi))

@@ -1,6 +1,8 @@
 //! Health, the endpoints of a console, the page, and the description of all of it.
 
-use parlor_host::web::{DEFAULT_EVENTS, DEFAULT_SESSIONS, MAX_EVENTS, MAX_SESSIONS, ROUTES};
+use parlor_host::web::{
+    DEFAULT_EVENTS, DEFAULT_SESSIONS, FILE_PIECE_BYTES, MAX_EVENTS, MAX_SESSIONS, ROUTES,
+};
 use serde_json::{Value, json};
 
 use crate::support::{Server, bearer};
@@ -68,6 +70,41 @@ async fn sessions_are_listed_read_and_deleted() {
     assert_eq!(server.ask(&delete("c")).await.status, 204);
     server.ask(&delete("b")).await.assert_text(409, "a run is active");
     server.ask(&delete("x")).await.assert_text(404, "session not found");
+}
+
+#[tokio::test]
+async fn what_can_be_chosen_is_told() {
+    let server = Server::start().await;
+    let choices = server.ask("GET /api/choices").await.json();
+    let agents = json!([
+        {"id": "local", "name": "Local", "kind": "local", "model": null},
+        {"id": "demo", "name": "Demo", "kind": "model", "model": "fast"},
+    ]);
+    let models = json!([{"name": "fast", "provider": "ollama", "model": "small"}]);
+    let expected =
+        json!({"agents": agents, "default_agent": "local", "models": models, "reasoning": ["off", "low"]});
+    assert_eq!(choices, expected);
+}
+
+#[tokio::test]
+async fn files_are_images_or_to_be_saved_and_run_nothing() {
+    let server = Server::start().await;
+    for (id, kind, disposition) in
+        [("image", "image/png", "inline"), ("page", "application/octet-stream", "attachment")]
+    {
+        let answer = server.ask(&format!("GET /api/media/{id}\nConnection: close")).await;
+        assert_eq!((answer.status, answer.body.len()), (200, 2 * FILE_PIECE_BYTES + 1));
+        for (name, value) in [
+            ("content-type", kind),
+            ("content-disposition", disposition),
+            ("content-security-policy", "sandbox; default-src 'none'"),
+            ("x-content-type-options", "nosniff"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{id}");
+        }
+    }
+    server.ask("GET /api/media/none").await.assert_text(404, "file not found");
 }
 
 #[tokio::test]
@@ -207,7 +244,7 @@ async fn the_description_names_every_route_and_no_other() {
         let path = path.replace("{id}", "c").replace("{name}", "index-0a1b2c.js");
         let answer = server.ask(&format!("{method} {path}\nContent-Length: 0\n{}", bearer())).await;
         assert!(
-            answer.status != 404 || answer.body.contains("session not found"),
+            answer.status != 404 || answer.body.ends_with(" not found\n") && !answer.body.contains("page"),
             "{method} {path}: {answer:?}"
         );
     }

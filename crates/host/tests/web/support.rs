@@ -1,6 +1,7 @@
 //! A server to talk to, and a client that says exactly what it is told to.
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
+use std::io::{Seek, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use futures_util::{SinkExt, StreamExt};
 use parlor_host::web::{
-    AgentLine, Archive, ArchiveFlaw, Arrival, Asset, Configured, EventPage, LastEvent, Metrics, Reception,
-    SaidMessage, SessionLine, SessionText, Stop, Token, TokenStore, Web, WebLimits, WebSettings, serve_web,
-    system_chance,
+    AgentLine, Archive, ArchiveFlaw, Arrival, Asset, Choices, Configured, EventPage, FILE_PIECE_BYTES,
+    Invitation, LastEvent, Metrics, ModelLine, Reception, SaidMessage, SessionLine, SessionText, Stop,
+    StoredFile, Token, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
 };
 use parlor_host::{Farewell, Socket};
 use serde_json::value::RawValue;
@@ -46,6 +47,7 @@ const BUILT: &[Asset] = &[
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) tokens: Arc<TokenStore>,
+    pub(crate) invitation: Arc<Invitation>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) stop: CancellationToken,
     pub(crate) task: JoinHandle<std::io::Result<()>>,
@@ -66,15 +68,17 @@ impl Server {
 
     pub(crate) async fn with(change: impl FnOnce(&mut Wanted)) -> Self {
         let agents = vec![
-            AgentLine { id: "local".to_owned(), name: "Local".to_owned(), is_default: true },
-            AgentLine { id: "demo".to_owned(), name: "Demo".to_owned(), is_default: false },
+            agent("local", "Local", "local", true),
+            AgentLine { model: Some("fast".to_owned()), ..agent("demo", "Demo", "model", false) },
         ];
+        let [name, provider, model] = ["fast", "ollama", "small"].map(str::to_owned);
+        let models = vec![ModelLine { name, provider, model }];
         let settings = WebSettings {
             is_enabled: true,
             allow_token_query: false,
             max_connections: 100,
             allow_hosts: Vec::new(),
-            agents,
+            choices: Choices { agents, models, reasoning: vec!["off", "low"] },
             limits: WebLimits::default(),
         };
         let configured = Configured { token: Some(Token::parse(TOKEN).unwrap()), allow_origins: Vec::new() };
@@ -84,9 +88,11 @@ impl Server {
         let file = folder.path().join("supr.json");
         let tokens = Arc::new(TokenStore::open(file, wanted.configured, system_chance()).unwrap());
         let metrics = Arc::new(Metrics::default());
+        let invitation = Arc::new(Invitation::new(&system_chance()));
         let web = Web {
             settings: wanted.settings,
             tokens: Arc::clone(&tokens),
+            invitation: Some(Arc::clone(&invitation)),
             reception: Arc::new(Echo),
             archive: Arc::new(Shelf),
             metrics: Arc::clone(&metrics),
@@ -97,7 +103,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let task = tokio::spawn(serve_web(listener, web, stop.clone()));
-        Self { address, tokens, metrics, stop, task, folder }
+        Self { address, tokens, invitation, metrics, stop, task, folder }
     }
 
     /// Sends a request with a body.
@@ -292,6 +298,10 @@ impl Reception for Echo {
     }
 }
 
+fn agent(id: &str, name: &str, kind: &'static str, is_default: bool) -> AgentLine {
+    AgentLine { id: id.to_owned(), name: name.to_owned(), kind, model: None, is_default }
+}
+
 /// Three sessions.
 struct Shelf;
 
@@ -356,6 +366,18 @@ impl Archive for Shelf {
         let events = vec![RawValue::from_string("{\"event_type\": \"run.started\"}".to_owned()).unwrap()];
         // As many as were asked for from here are said to have been asked for.
         Ok(EventPage { events, before, last_event_id: Some(limit.to_string()) })
+    }
+
+    async fn media(&self, id: &str) -> Result<StoredFile, ArchiveFlaw> {
+        let image = match id {
+            "image" => Some("image/png"),
+            "page" => None,
+            _ => return Err(ArchiveFlaw::Unknown),
+        };
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![b'x'; 2 * FILE_PIECE_BYTES + 1]).unwrap();
+        file.rewind().unwrap();
+        Ok(StoredFile { file, size: (2 * FILE_PIECE_BYTES + 1) as u64, image })
     }
 
     async fn delete(&self, id: &str) -> Result<(), ArchiveFlaw> {

@@ -121,6 +121,23 @@ async fn a_state_folder_that_cannot_be_written_is_told() {
 }
 
 #[tokio::test]
+async fn a_link_tells_the_token_once_wherever_it_is_opened() {
+    let server = Server::start().await;
+    let claim = "POST /api/supr/claim\nX-Forwarded-For: 192.0.2.1";
+    for body in ["", "{}", "[]"] {
+        server.tell(claim, body).await.assert_text(400, r#"the body is {"code":"…"}"#);
+    }
+    assert_eq!(server.tell(claim, r#"{"code":"guess"}"#).await.status, 403);
+    let code = format!(r#"{{"code":"{}"}}"#, server.invitation.code());
+    let told = server.tell(claim, &code).await.json();
+    assert_eq!((&told["token"], &told["enabled"]), (&TOKEN.into(), &true.into()));
+    let again = server.tell(claim, &code).await;
+    assert!(again.status == 403 && again.body.contains("parlor token"), "{again:?}");
+    // Everything else still needs the token from there.
+    assert_eq!(server.ask("GET /api/supr/token\nX-Forwarded-For: 192.0.2.1").await.status, 401);
+}
+
+#[tokio::test]
 async fn other_methods_and_paths_are_not_there() {
     let server = Server::start().await;
     for request in [

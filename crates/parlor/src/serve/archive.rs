@@ -1,5 +1,6 @@
 //! The sessions of the house, as the web side shows them.
 
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,10 +8,13 @@ use parlor_doors::supr::event_type;
 use parlor_engine::{House, Keeper};
 use parlor_host::web::{
     Archive, ArchiveFlaw, EventPage, LastEvent, MAX_SEARCHED, SaidMessage, SessionLine, SessionText,
+    StoredFile,
 };
 use parlor_log::{MAX_PAGE, PageRequest, SessionRecord};
+use parlor_tools::image_type;
 use parlor_vocab::{
-    Message, Passage, Refusal, Role, RunEnding, RunEvent, Seen, Seq, SessionCommand, SessionEvent, SessionId,
+    MediaId, Message, Passage, Refusal, Role, RunEnding, RunEvent, Seen, Seq, SessionCommand, SessionEvent,
+    SessionId,
 };
 
 use super::history;
@@ -21,6 +25,9 @@ const SHOWN_CHARS: usize = 60;
 
 /// Among so many events, the first ones of a session, it is looked for what was said first.
 const LOOKED_AT: usize = 64;
+
+/// How much of a file tells whether it is an image.
+const IMAGE_HEAD_BYTES: usize = 64;
 
 /// The sessions of a house.
 pub(super) struct Sessions(pub(super) Arc<House>);
@@ -83,6 +90,16 @@ impl Archive for Sessions {
     async fn events(&self, id: &str, before: Option<u64>, limit: usize) -> Result<EventPage, ArchiveFlaw> {
         let id = SessionId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
         history::events(&self.0, &id, before, limit).await
+    }
+
+    async fn media(&self, id: &str) -> Result<StoredFile, ArchiveFlaw> {
+        let id = MediaId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
+        let (file, size) = self.0.open_media(&id).await.ok_or(ArchiveFlaw::Unknown)?;
+        let mut head = [0; IMAGE_HEAD_BYTES];
+        let trouble = |error: std::io::Error| ArchiveFlaw::Trouble(error.to_string());
+        let count = file.read_at(&mut head, 0).map_err(trouble)?;
+        let image = image_type(head.get(..count).unwrap_or_default());
+        Ok(StoredFile { file, size, image })
     }
 
     async fn delete(&self, id: &str) -> Result<(), ArchiveFlaw> {

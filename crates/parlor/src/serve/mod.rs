@@ -2,6 +2,7 @@
 
 mod address;
 mod archive;
+mod choices;
 mod claim;
 mod history;
 mod logging;
@@ -94,7 +95,7 @@ async fn serve_doors(
     }
     let mut claim = Claim::take(home.path())?;
     let web = match web {
-        Some(plan) => Some(web::open(plan, &home, environment).await?),
+        Some(plan) => Some(web::open(plan, &home, environment, console.output).await?),
         None => None,
     };
     let supex = match supex.is_empty() {
@@ -108,7 +109,7 @@ async fn serve_doors(
     };
     claim.publish(&addresses)?;
     if console.output {
-        say_hello(out, &addresses, web.as_ref().map(web::Door::token))?;
+        say_hello(out, &addresses, web.as_ref())?;
     }
     let stop = CancellationToken::new();
     let serving = async {
@@ -134,15 +135,18 @@ async fn serve_doors(
 }
 
 /// For a person at a terminal; programs read `serve.json`. Nobody else gets to see the token.
-fn say_hello(out: &mut dyn Write, addresses: &Addresses, token: Option<String>) -> anyhow::Result<()> {
+fn say_hello(out: &mut dyn Write, addresses: &Addresses, web: Option<&web::Door>) -> anyhow::Result<()> {
     writeln!(out, "parlor is serving; Ctrl-C ends it.")?;
     let http = addresses.http.map(from_here);
     if let Some(address) = http {
         writeln!(out, "  Open in a browser  http://{address}/")?;
         writeln!(out, "  Socket             ws://{address}/supr/ws")?;
     }
-    if let Some(token) = &token {
-        writeln!(out, "  Token              {token}")?;
+    if let (Some(address), Some(code)) = (http, web.and_then(web::Door::code)) {
+        writeln!(out, "  One-time link      http://{address}/#code={code}")?;
+    }
+    if let Some(web) = web {
+        writeln!(out, "  Token              {}", web.token())?;
     }
     if let Some(address) = addresses.supex {
         writeln!(out, "  Supex bridge       {address}")?;

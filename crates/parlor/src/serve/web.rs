@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use parlor_engine::House;
 use parlor_host::web::{
-    AgentLine, Metrics, PAGE, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
+    Choices, Invitation, Metrics, PAGE, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
 };
 use parlor_host::{Fetcher, listen};
 use parlor_log::SystemClock;
@@ -18,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::address;
 use super::archive::Sessions;
+use super::choices;
 use super::measured::Measured;
 use super::supr::SuprReception;
 use crate::environment::{Environment, SuprVariables};
 use crate::home::Home;
-use crate::settings::Config;
 use crate::settings::supr::SuprConfig;
 use crate::token;
 
@@ -58,14 +58,20 @@ pub(super) struct Door {
     listener: TcpListener,
     address: SocketAddr,
     tokens: Arc<TokenStore>,
+    invitation: Option<Arc<Invitation>>,
     house: Arc<House>,
     metrics: Arc<Metrics>,
     settings: WebSettings,
     reception: SuprReception,
 }
 
-/// Opens it. Nobody is served yet.
-pub(super) async fn open(plan: Plan, home: &Home, environment: &Environment) -> anyhow::Result<Door> {
+/// Opens it. Nobody is served yet. If somebody sees what is printed, they get a link that lets them in.
+pub(super) async fn open(
+    plan: Plan,
+    home: &Home,
+    environment: &Environment,
+    is_seen: bool,
+) -> anyhow::Result<Door> {
     let Plan { listen, config } = plan;
     let tokens = Arc::new(token::store(home.path(), &config)?);
     address::check_token(listen, &tokens.now().token)?;
@@ -86,8 +92,9 @@ pub(super) async fn open(plan: Plan, home: &Home, environment: &Environment) -> 
     let fetch = Arc::new(Fetcher::new(config.allow_private_urls));
     let house = Arc::new(house.with_fetch(fetch));
     let reception = SuprReception::new(&config, &house, &metrics)?;
-    let settings = settings(config, home.config());
-    Ok(Door { listener, address, tokens, house, metrics, settings, reception })
+    let settings = settings(config, choices::choices(home, environment));
+    let invitation = is_seen.then(|| Arc::new(Invitation::new(&system_chance())));
+    Ok(Door { listener, address, tokens, invitation, house, metrics, settings, reception })
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -101,18 +108,13 @@ async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     }
 }
 
-fn settings(config: SuprConfig, all: &Config) -> WebSettings {
-    let agents = all.agents.iter().map(|(id, agent)| AgentLine {
-        id: id.clone(),
-        name: agent.name.clone(),
-        is_default: *id == all.default_agent,
-    });
+fn settings(config: SuprConfig, choices: Choices) -> WebSettings {
     WebSettings {
         is_enabled: config.is_enabled,
         allow_token_query: config.allow_token_query,
         max_connections: config.max_connections,
         allow_hosts: config.allow_hosts,
-        agents: agents.collect(),
+        choices,
         limits: WebLimits::default(),
     }
 }
@@ -137,12 +139,18 @@ impl Door {
         self.tokens.now().token.reveal().to_owned()
     }
 
+    /// The code of the link that lets somebody in once.
+    pub(super) fn code(&self) -> Option<&str> {
+        self.invitation.as_ref().map(|invitation| invitation.code())
+    }
+
     /// Serves whoever comes until `stop` is cancelled, then closes everything.
     pub(super) async fn serve(self, stop: CancellationToken) {
-        let Self { listener, tokens, house, metrics, settings, reception, .. } = self;
+        let Self { listener, tokens, invitation, house, metrics, settings, reception, .. } = self;
         let web = Web {
             settings,
             tokens,
+            invitation,
             reception: Arc::new(reception),
             archive: Arc::new(Sessions(Arc::clone(&house))),
             metrics,

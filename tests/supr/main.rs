@@ -14,6 +14,7 @@ mod server;
 mod sessions;
 mod slow;
 mod storm;
+mod terminals;
 mod wire;
 
 use std::path::{Path, PathBuf};

@@ -11,6 +11,7 @@ mod office;
 mod processes;
 pub mod retention;
 pub mod session;
+mod terminals;
 mod watcher;
 mod workshop;
 
@@ -27,6 +28,9 @@ pub use office::{
 pub use parlor_ruby::Settings as RubySettings;
 pub use parlor_vocab::{Seen, Subject};
 pub use processes::{Happening, MAX_PROCESSES, Processes, SHUTDOWN_GRACE};
+pub use terminals::{
+    MAX_ENDED_TERMINALS, MAX_TERMINALS, TERMINAL_BYTES, TerminalLine, TerminalSight, TerminalView, Terminals,
+};
 pub use watcher::Watcher;
 pub use workshop::{
     CONSOLE_LOG_BYTES, Evaluates, KEEP_ANSWER, KEPT_BYTES, KEPT_SESSIONS, KEPT_SNIPPETS, MAX_CALLS,

@@ -215,7 +215,7 @@ impl<Q> Processes<Q> {
     }
 }
 
-fn refusal(error: SpawnError) -> Refusal {
+pub(crate) fn refusal(error: SpawnError) -> Refusal {
     let (attempt, reason) = match &error {
         SpawnError::RelativeFolder(folder) => {
             return Refusal::RelativeFolder(folder.display().to_string());

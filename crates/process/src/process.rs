@@ -27,6 +27,7 @@ use crate::{Instance, MAX_RETAINED_BYTES, Report, SpawnError};
 /// A started process. Dropping the handle leaves it running, supervised and reported.
 #[derive(Debug)]
 pub struct Process {
+    pid: Pid,
     shared: Arc<Shared>,
     pidfd: Watched,
     terminal: Option<Watched>,
@@ -108,10 +109,15 @@ fn supervise(
         reports,
     };
     let task = tokio::spawn(supervisor.run());
-    Process { shared, pidfd, terminal, tails, task }
+    Process { pid, shared, pidfd, terminal, tails, task }
 }
 
 impl Process {
+    /// Its number, for people: it may be another's once the process is over.
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
     /// Queues `bytes` for the process to read.
     pub fn write(&self, id: WriteId, bytes: Vec<u8>) -> Result<Written, WriteError> {
         let written = match &mut self.shared.lock().input {

@@ -19,12 +19,14 @@ mod health;
 mod invitation;
 mod metrics;
 mod page;
+mod processes;
 mod rate;
 mod screen;
 mod server;
 mod site;
 mod socket;
 mod store;
+mod terminal;
 mod token;
 mod traceparent;
 mod ws_url;
@@ -41,6 +43,9 @@ pub use files::{FILE_PIECE_BYTES, StoredFile};
 pub use invitation::{INVITATION_LIFE, Invitation};
 pub use metrics::{Metrics, Outcome, Reason};
 pub use page::{Asset, PAGE};
+pub use processes::{
+    MAX_TERMINAL_SIDE, Onlooker, ProcessFlaw, ProcessLine, ProcessTable, Sight, TerminalSize,
+};
 pub use rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, RATE_CLIENTS, REQUEST_RATE, Rate};
 pub use screen::{BODY_WAIT, MAX_BODY_BYTES};
 pub use server::{
@@ -50,5 +55,6 @@ pub use server::{
 pub use site::{ROUTES, Web, WebLimits, WebSettings};
 pub use socket::{READ_BUFFER_BYTES, Reception, WRITE_BUFFER_BYTES};
 pub use store::{Configured, Kept, STORE_BYTES, StoreError, TokenStore};
+pub use terminal::{MAX_TYPED_BYTES, TERMINAL_PING, TERMINAL_SILENCE, TERMINAL_WRITE_WAIT};
 pub use token::{MAX_TOKEN_CHARS, STRONG_TOKEN_CHARS, Token, TokenFlaw};
 pub use traceparent::Traceparent;

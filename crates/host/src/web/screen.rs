@@ -135,7 +135,8 @@ async fn pass(site: &Site, request: Request) -> Result<Request, Turned> {
 }
 
 fn is_handshake(path: &str) -> bool {
-    matches!(path, "/supr/ws" | "/supr/ws/" | "/pico/ws" | "/pico/ws/")
+    let is_terminal = || path.starts_with("/api/processes/") && path.ends_with("/ws");
+    matches!(path, "/supr/ws" | "/supr/ws/" | "/pico/ws" | "/pico/ws/") || is_terminal()
 }
 
 fn secure(headers: &mut HeaderMap) {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{any, get, post};
+use axum::routing::{any, delete, get, post};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -20,11 +20,13 @@ use super::files;
 use super::invitation::Invitation;
 use super::metrics::Metrics;
 use super::page::{self, Asset};
+use super::processes::{self, ProcessTable};
 use super::rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, Limiter, REQUEST_RATE, Rate};
 use super::screen::{BODY_WAIT, screen};
 use super::server::{CONNECTION_LIFE, HEADER_WAIT, MAX_HTTP_CONNECTIONS, WEB_STOP_WAIT};
 use super::socket::{Reception, shake_hands};
 use super::store::TokenStore;
+use super::terminal;
 use super::{endpoints, health};
 
 /// Every method and path that is answered, beside the page's own places.
@@ -49,6 +51,10 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("GET", "/api/sessions/{id}/events"),
     ("GET", "/api/choices"),
     ("GET", "/api/media/{id}"),
+    ("GET", "/api/processes"),
+    ("POST", "/api/processes"),
+    ("DELETE", "/api/processes/{id}"),
+    ("GET", "/api/processes/{id}/ws"),
     ("GET", "/api/config"),
     ("GET", "/api/channels/catalog"),
     ("GET", "/api/openapi.json"),
@@ -127,6 +133,8 @@ pub struct Web {
     pub reception: Arc<dyn Reception>,
     /// Where sessions are.
     pub archive: Arc<dyn Archive>,
+    /// Where processes are.
+    pub processes: Arc<dyn ProcessTable>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Where ids of new sessions come from.
@@ -194,6 +202,9 @@ pub(super) fn router(site: Shared) -> Router {
         .route("/api/supr/claim", post(endpoints::claim))
         .route("/api/choices", get(choices::choices))
         .route("/api/media/{id}", get(files::media))
+        .route("/api/processes", get(processes::list).post(processes::start))
+        .route("/api/processes/{id}", delete(processes::end))
+        .route("/api/processes/{id}/ws", any(terminal::shake_hands))
         .route("/api/config", get(console::config))
         .route("/api/channels/catalog", get(console::catalog))
         .route("/api/openapi.json", get(console::openapi))

@@ -76,7 +76,7 @@ fn admit(site: &Site, parts: &mut Parts) -> Result<(Response, Guest), Refused> {
 async fn welcome(site: Shared, guest: Guest) {
     let Guest { arrival, place, on_upgrade } = guest;
     let Ok(upgraded) = on_upgrade.await else { return };
-    let Some(socket) = socket(upgraded).await else { return };
+    let Some(socket) = socket(upgraded, MAX_FRAME_BYTES).await else { return };
     let (stop, replaces) = place.occupy();
     if replaces {
         site.web.metrics.replaced.inc();
@@ -88,14 +88,14 @@ async fn welcome(site: Shared, guest: Guest) {
     drop(place);
 }
 
-/// The socket itself: what hyper has wrapped it in is taken off, which saves its memory.
-async fn socket(upgraded: Upgraded) -> Option<Socket> {
+/// The socket itself, for messages of `most` bytes: what hyper has wrapped it in is taken off, which saves its memory.
+pub(super) async fn socket(upgraded: Upgraded, most: usize) -> Option<Socket> {
     let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)
-        .max_message_size(Some(MAX_FRAME_BYTES))
-        .max_frame_size(Some(MAX_FRAME_BYTES));
+        .max_message_size(Some(most))
+        .max_frame_size(Some(most));
     // A hasty client may have sent something right behind its handshake.
     let early = parts.read_buf.to_vec();
     let stream = parts.io.into_inner();

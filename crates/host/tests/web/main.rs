@@ -1,8 +1,10 @@
 //! The web side on real sockets, all of them on this machine. What it serves is an echo.
 
+mod bench;
 mod console;
 mod handshake;
 mod hardening;
 mod places;
+mod processes;
 mod support;
 mod tokens;

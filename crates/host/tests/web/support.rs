@@ -24,6 +24,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 use tokio_util::sync::CancellationToken;
 
+use crate::bench::Bench;
+
 pub(crate) type Client = WebSocketStream<TcpStream>;
 
 /// The token of servers that have one in their settings.
@@ -95,6 +97,7 @@ impl Server {
             invitation: Some(Arc::clone(&invitation)),
             reception: Arc::new(Echo),
             archive: Arc::new(Shelf),
+            processes: Arc::new(Bench),
             metrics: Arc::clone(&metrics),
             chance: counting(),
             page: wanted.page,

@@ -9,6 +9,7 @@ mod logging;
 mod measured;
 mod supex;
 mod supr;
+mod terminals;
 mod web;
 
 use std::io::{IsTerminal, Write, stderr};

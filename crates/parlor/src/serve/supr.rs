@@ -70,7 +70,8 @@ impl SuprReception {
     }
 }
 
-fn may_send(allow_from: &[String]) -> bool {
+/// Whether clients may do more than look.
+pub(super) fn may_send(allow_from: &[String]) -> bool {
     let is_us = |who: &String| who == USER || who.eq_ignore_ascii_case(CANONICAL_USER);
     allow_from.is_empty() || allow_from.iter().any(is_us)
 }

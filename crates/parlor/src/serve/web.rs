@@ -20,7 +20,8 @@ use super::address;
 use super::archive::Sessions;
 use super::choices;
 use super::measured::Measured;
-use super::supr::SuprReception;
+use super::supr::{SuprReception, may_send};
+use super::terminals::OwnTerminals;
 use crate::environment::{Environment, SuprVariables};
 use crate::home::Home;
 use crate::settings::supr::SuprConfig;
@@ -63,6 +64,7 @@ pub(super) struct Door {
     metrics: Arc<Metrics>,
     settings: WebSettings,
     reception: SuprReception,
+    terminals: Arc<OwnTerminals>,
 }
 
 /// Opens it. Nobody is served yet. If somebody sees what is printed, they get a link that lets them in.
@@ -92,9 +94,11 @@ pub(super) async fn open(
     let fetch = Arc::new(Fetcher::new(config.allow_private_urls));
     let house = Arc::new(house.with_fetch(fetch));
     let reception = SuprReception::new(&config, &house, &metrics)?;
+    let folder = std::env::current_dir().context("the working folder is gone")?;
+    let terminals = Arc::new(OwnTerminals::new(folder, environment, may_send(&config.allow_from)));
     let settings = settings(config, choices::choices(home, environment));
     let invitation = is_seen.then(|| Arc::new(Invitation::new(&system_chance())));
-    Ok(Door { listener, address, tokens, invitation, house, metrics, settings, reception })
+    Ok(Door { listener, address, tokens, invitation, house, metrics, settings, reception, terminals })
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -146,13 +150,14 @@ impl Door {
 
     /// Serves whoever comes until `stop` is cancelled, then closes everything.
     pub(super) async fn serve(self, stop: CancellationToken) {
-        let Self { listener, tokens, invitation, house, metrics, settings, reception, .. } = self;
+        let Self { listener, tokens, invitation, house, metrics, settings, reception, terminals, .. } = self;
         let web = Web {
             settings,
             tokens,
             invitation,
             reception: Arc::new(reception),
             archive: Arc::new(Sessions(Arc::clone(&house))),
+            processes: Arc::clone(&terminals) as _,
             metrics,
             chance: system_chance(),
             page: PAGE,
@@ -160,6 +165,7 @@ impl Door {
         if let Err(error) = serve_web(listener, web, stop).await {
             tracing::error!(%error, "the web side has ended");
         }
+        terminals.close().await;
         if tokio::time::timeout(crate::CLOSE_WAIT, house.close()).await.is_err() {
             tracing::warn!(
                 "not all that happened could be recorded; it is put right when the session is used again"

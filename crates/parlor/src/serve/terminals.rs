@@ -1,0 +1,139 @@
+//! The terminals of this server, as the web side shows them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parlor_engine::{TerminalLine, TerminalSight, TerminalView, Terminals};
+use parlor_host::web::{Onlooker, ProcessFlaw, ProcessLine, ProcessTable, Sight, TerminalSize};
+use parlor_log::SystemClock;
+use parlor_process::Size;
+use parlor_vocab::{Ending, Refusal};
+
+use crate::environment::Environment;
+
+/// What runs where no shell is known.
+const SHELL: &str = "/bin/sh";
+
+/// What our terminals can do.
+const TERMINAL: [(&str, &str); 2] = [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")];
+
+/// The door that they come through.
+const DOOR: &str = "supr";
+
+/// The terminals of this server.
+pub(super) struct OwnTerminals {
+    terminals: Arc<Terminals>,
+    shell: String,
+    /// Whether clients may do more than look.
+    may_start: bool,
+}
+
+impl OwnTerminals {
+    /// None yet. They start in `folder`.
+    pub(super) fn new(folder: PathBuf, environment: &Environment, may_start: bool) -> Self {
+        let is_ours = |name: &str| TERMINAL.iter().any(|(ours, _)| *ours == name);
+        let mut env = environment.for_commands.clone();
+        let shell = env.iter().find(|(name, _)| name == "SHELL").map(|(_, shell)| shell.clone());
+        env.retain(|(name, _)| !is_ours(name));
+        env.extend(TERMINAL.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let terminals = Arc::new(Terminals::new(folder, env, Arc::new(SystemClock)));
+        let shell = shell.filter(|shell| !shell.is_empty()).unwrap_or_else(|| SHELL.to_owned());
+        Self { terminals, shell, may_start }
+    }
+
+    /// Ends all of them.
+    pub(super) async fn close(&self) {
+        self.terminals.close().await;
+    }
+}
+
+#[async_trait]
+impl ProcessTable for OwnTerminals {
+    async fn list(&self) -> Vec<ProcessLine> {
+        self.terminals.list().into_iter().map(line).collect()
+    }
+
+    async fn start(
+        &self,
+        command: Option<Vec<String>>,
+        size: TerminalSize,
+    ) -> Result<ProcessLine, ProcessFlaw> {
+        if !self.may_start {
+            let why = "allow_from in [channels.supr] of parlor.toml lets nobody do this here; add \"supr-user\" to it";
+            return Err(ProcessFlaw::Forbidden(why.to_owned()));
+        }
+        let command =
+            command.filter(|command| !command.is_empty()).unwrap_or_else(|| vec![self.shell.clone()]);
+        match self.terminals.start(command, Size { columns: size.cols, rows: size.rows }) {
+            Ok(started) => Ok(line(started)),
+            Err(refusal) if matches!(refusal, Refusal::TooManyProcesses { .. }) => Err(ProcessFlaw::TooMany(
+                format!("{refusal}; end one of those that run, or wait until one has ended"),
+            )),
+            Err(refusal) => Err(ProcessFlaw::CannotStart(refusal.to_string())),
+        }
+    }
+
+    async fn end(&self, id: &str) -> Result<(), ProcessFlaw> {
+        let number = number_of(id).ok_or(ProcessFlaw::Unknown)?;
+        if self.terminals.end(number) { Ok(()) } else { Err(ProcessFlaw::Unknown) }
+    }
+
+    async fn look(&self, id: &str) -> Result<Box<dyn Onlooker>, ProcessFlaw> {
+        let view = number_of(id).and_then(|number| self.terminals.view(number));
+        view.map(|view| Box::new(View(view)) as _).ok_or(ProcessFlaw::Unknown)
+    }
+}
+
+struct View(TerminalView);
+
+#[async_trait]
+impl Onlooker for View {
+    async fn next(&mut self) -> Option<Sight> {
+        Some(match self.0.next().await? {
+            TerminalSight::Output(bytes) => Sight::Output(bytes),
+            TerminalSight::Ended(ending) => Sight::Exited(exit_code(ending)),
+        })
+    }
+
+    fn write(&mut self, bytes: Vec<u8>) -> bool {
+        self.0.write(bytes)
+    }
+
+    fn resize(&mut self, size: TerminalSize) {
+        self.0.resize(Size { columns: size.cols, rows: size.rows });
+    }
+}
+
+fn line(terminal: TerminalLine) -> ProcessLine {
+    let program = terminal.command.first().map_or("", String::as_str);
+    ProcessLine {
+        // Nobody has an id that another server gave.
+        id: format!("{}-{}", std::process::id(), terminal.number),
+        name: program.rsplit('/').next().unwrap_or(program).to_owned(),
+        door: DOOR.to_owned(),
+        pid: terminal.pid,
+        tty: true,
+        running: terminal.ending.is_none(),
+        exit_code: terminal.ending.and_then(exit_code),
+        started: terminal.started.rfc3339(),
+        cols: terminal.size.columns,
+        rows: terminal.size.rows,
+        command: terminal.command,
+        here: true,
+    }
+}
+
+fn number_of(id: &str) -> Option<u64> {
+    let (pid, number) = id.split_once('-')?;
+    if pid.parse() == Ok(std::process::id()) { number.parse().ok() } else { None }
+}
+
+/// As shells count: signals from 128 on. What we ended has no number.
+fn exit_code(ending: Ending) -> Option<i32> {
+    match ending {
+        Ending::Code(code) => Some(code.into()),
+        Ending::Signal(signal) => Some(128 + signal),
+        Ending::Terminated | Ending::Unknown => None,
+    }
+}

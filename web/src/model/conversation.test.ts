@@ -172,6 +172,15 @@ describe("older pages", () => {
     }
   });
 
+  it("tell of the queue, but not of what has begun since", () => {
+    const [started, ...rest] = answered("r4", "next", "said r4");
+    const queued = typed("run.queued", { run_id: "r4", text: "next" });
+    const newest = prepend(none, [...events.slice(8), queued], false);
+    expect(newest.turns.map(({ status }) => status)).toEqual(["completed", "queued"]);
+    const later = prepend(none, [started as never, ...rest], false);
+    expect(texts(prepend(later, [...events.slice(8), queued], false))).toEqual(["said r3", "said r4"]);
+  });
+
   it("are not told again by the socket", () => {
     const newest = prepend(none, events.slice(8), false);
     expect(texts(receive(newest, events))).toEqual(["said r3"]);

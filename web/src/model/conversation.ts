@@ -12,8 +12,8 @@ export interface Conversation {
   oldest: string;
   /** The last event of the log that was dealt with. */
   last: string;
-  /** Events of a run whose beginning is on an older page. */
-  held: EventFrame[];
+  /** What was told of a run whose beginning is on an older page. */
+  held: Frame[];
 }
 
 /** A conversation in which nothing was said. */
@@ -50,18 +50,23 @@ export function receive(conversation: Conversation, frames: readonly Frame[]): C
 }
 
 /** Puts an older page before all that is there. A run that begins on a page still older is held back until that comes. */
-export function prepend(conversation: Conversation, events: readonly EventFrame[], isBeginning: boolean): Conversation {
-  const whole = [...events, ...conversation.held];
-  const first = isBeginning ? 0 : whole.findIndex((event) => event.event_type === "run.started" && !event.parent_run_id);
+export function prepend(conversation: Conversation, frames: readonly Frame[], isBeginning: boolean): Conversation {
+  const whole = [...frames, ...conversation.held];
+  const first = isBeginning ? 0 : whole.findIndex((frame) => isEvent(frame) && frame.event_type === "run.started" && !frame.parent_run_id);
   const begin = first < 0 ? whole.length : first;
-  const draft = new Draft({ ...emptyConversation(), title: conversation.title });
-  for (const event of whole.slice(begin)) draft.event(event, false);
+  const draft = new Draft(emptyConversation());
+  for (const frame of whole.slice(begin)) {
+    if (isEvent(frame)) draft.event(frame, false);
+    else draft.typed(frame);
+  }
   const older = draft.done();
+  // What was queued on the older page may have begun on a newer one.
+  const begun = new Set(conversation.turns.map(({ runId }) => runId));
   return {
-    turns: [...older.turns, ...conversation.turns],
-    title: conversation.title,
-    oldest: events[0]?.event_id ?? conversation.oldest,
-    last: conversation.last || (whole.at(-1)?.event_id ?? ""),
+    turns: [...older.turns.filter(({ runId }) => !begun.has(runId)), ...conversation.turns],
+    title: conversation.title || older.title,
+    oldest: frames.find(isEvent)?.event_id ?? conversation.oldest,
+    last: conversation.last || (whole.findLast(isEvent)?.event_id ?? ""),
     held: whole.slice(0, begin),
   };
 }

@@ -28,7 +28,7 @@ const marked = new Marked({
       const cells = (row: Tokens.TableCell[], tag: string): string =>
         row.map((cell) => `<${tag}>${this.parser.parseInline(cell.tokens)}</${tag}>`).join("");
       const rows = token.rows.map((row) => `<tr>${cells(row, "td")}</tr>`).join("");
-      return `<div class="table" tabindex="0" role="region" aria-label="Table"><table><thead><tr>${cells(token.header, "th")}</tr></thead><tbody>${rows}</tbody></table></div>`;
+      return `<div class="table" tabindex="0" role="group" aria-label="Table"><table><thead><tr>${cells(token.header, "th")}</tr></thead><tbody>${rows}</tbody></table></div>`;
     },
     // Answers stand below a heading of the page, so theirs begin lower.
     heading({ tokens, depth }) {
@@ -72,7 +72,7 @@ function link(href: string, inner: string): string {
 function codeBlock(text: string, language: string): string {
   const name = escape(language);
   const label = name ? `Code, ${name}` : "Code";
-  return `<div class="code"><div class="code-head"><span>${name || "text"}</span><button type="button" data-copy>Copy</button></div><pre tabindex="0" role="region" aria-label="${label}"><code data-language="${name}">${escape(text)}</code></pre></div>`;
+  return `<div class="code"><div class="code-head"><span>${name || "text"}</span><button type="button" data-copy>Copy</button></div><pre tabindex="0" role="group" aria-label="${label}"><code data-language="${name}">${escape(text)}</code></pre></div>`;
 }
 
 function escape(text: string): string {

@@ -48,6 +48,6 @@ describe("the plot", () => {
   });
 
   it("has ticks that read well", () => {
-    expect([1, 3, 7, 12, 480, 1_001].map(roundUp)).toEqual([1, 5, 10, 20, 500, 2_000]);
+    expect([1, 3, 7, 12, 480, 1_001].map(roundUp)).toEqual([1, 3, 8, 20, 600, 2_000]);
   });
 });

@@ -64,10 +64,10 @@ export function plot(days: readonly UsageDay[], measure: Measure, width: number,
   return { top, bars, ticks, labels };
 }
 
-/** The next number that reads well: 1, 2 or 5 with noughts, or 10. */
+/** The next number that reads well, also when it is halved. */
 export function roundUp(value: number): number {
   const unit = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].map((step) => step * unit).find((step) => step >= value) ?? value;
+  return [1, 2, 3, 4, 6, 8, 10].map((step) => step * unit).find((step) => step >= value) ?? value;
 }
 
 function pieces(day: UsageDay, measure: Measure): { name: string; value: number }[] {

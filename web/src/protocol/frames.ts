@@ -144,8 +144,11 @@ export function parseFrame(text: string): Frame | null {
 /** The frame that says a message. */
 export function messageFrame(message: Message): string {
   const { content, attachments, ...rest } = message;
-  if (!attachments?.length) return JSON.stringify({ type: "message.send", payload: { content, ...rest } });
-  return JSON.stringify({ type: "media.send", payload: { attachments, caption: content, ...rest } });
+  const [first, ...others] = attachments ?? [];
+  if (!first) return JSON.stringify({ type: "message.send", payload: { content, ...rest } });
+  // The caption of a message counts only beside several files; that of a file always does.
+  const captioned = content.trim() ? { ...first, caption: content } : first;
+  return JSON.stringify({ type: "media.send", payload: { attachments: [captioned, ...others], ...rest } });
 }
 
 /** The frame that stops the active run. */

@@ -1,5 +1,5 @@
 // The calls over HTTP that docs/protocols/supr-http.md lists. A server that lacks one answers 404: `Missing`.
-import type { EventFrame } from "./frames";
+import type { Frame } from "./frames";
 import { proof } from "./token";
 
 /** The server wants a token, or a newer one. */
@@ -36,10 +36,10 @@ export interface SessionLine {
   last_event?: { event_type: string; timestamp: string } | null;
 }
 
-/** A page of a session's events, oldest first. */
+/** A page of what a session's socket would have told, oldest first. */
 export interface EventPage {
-  events: EventFrame[];
-  before: string | null;
+  events: Frame[];
+  before: number | null;
   last_event_id: string | null;
 }
 
@@ -112,8 +112,8 @@ export const rename = (id: string, title: string): Promise<SessionLine> => json(
 export const remove = (id: string): Promise<void> => nothing("DELETE", session(id));
 
 /** The newest events before a cursor, or the newest of all. */
-export const events = (id: string, before: string | null): Promise<EventPage> =>
-  json("GET", `${session(id)}/events?${new URLSearchParams(before ? { limit: `${OLDER_EVENTS}`, before } : { limit: `${FIRST_EVENTS}` })}`);
+export const events = (id: string, before: number | null): Promise<EventPage> =>
+  json("GET", `${session(id)}/events?${new URLSearchParams(before === null ? { limit: `${FIRST_EVENTS}` } : { limit: `${OLDER_EVENTS}`, before: `${before}` })}`);
 
 /** Agents, models and reasoning to choose from. */
 export const choices = (): Promise<Choices> => json("GET", "/api/choices");

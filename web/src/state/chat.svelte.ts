@@ -3,7 +3,7 @@ import { activeTurn, type Conversation, emptyConversation, interrupted, prepend,
 import { failureWords } from "../model/words";
 import type { Turn } from "../model/turn";
 import { type AgentName, type Frame, isEvent, type Message, messageFrame, stopFrame } from "../protocol/frames";
-import { events, Locked, Missing } from "../protocol/http";
+import { events, Locked, Missing, Refused, Unreachable } from "../protocol/http";
 import { Line, type LineState } from "../protocol/socket";
 import { announce } from "./announce.svelte";
 import { keepOutbox, keptOutbox } from "./outbox";
@@ -27,7 +27,7 @@ export class Chat {
   isWhole = $state(false);
   active: Turn | undefined = $derived(activeTurn(this.conversation));
 
-  private cursor: string | null = null;
+  private cursor: number | null = null;
   private older: Promise<void> | null = null;
   private waiting: Frame[] = [];
   private frame = 0;
@@ -103,6 +103,7 @@ export class Chat {
       if (error instanceof Locked) return this.onLocked();
       // A session that nobody knows yet, or a server without pages: the socket tells all there is.
       if (error instanceof Missing) this.isWhole = true;
+      else if (!(error instanceof Unreachable || error instanceof Refused)) throw error;
     }
     this.isLoading = false;
     this.wire.open();

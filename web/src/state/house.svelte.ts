@@ -1,5 +1,5 @@
 // The sessions of all doors, looked at again and again while somebody looks.
-import { rename, remove, SESSIONS_AT_A_TIME, type SessionLine, sessions } from "../protocol/http";
+import { Locked, rename, remove, SESSIONS_AT_A_TIME, type SessionLine, sessions } from "../protocol/http";
 
 /** How often the list is asked for, in milliseconds. */
 export const LOOK_INTERVAL = 2_000;
@@ -19,6 +19,8 @@ export class House {
   private pages = 1;
   private timer = 0;
   private asked = 0;
+
+  constructor(private readonly onLocked: () => void) {}
 
   /** Looks now and from now on. */
   watch(): () => void {
@@ -59,6 +61,7 @@ export class House {
       this.isKnown = true;
       this.trouble = "";
     } catch (error) {
+      if (error instanceof Locked) return this.onLocked();
       if (mine === this.asked) this.trouble = error instanceof Error ? error.message : "The list cannot be had.";
     }
   }

@@ -1,0 +1,117 @@
+// What breaks: the server, the connection, the token, and two windows that want the same conversation.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { Browser, NETWORK } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+let server, browser;
+before(async () => {
+  server = await Server.start();
+  browser = await Browser.launch();
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+const visit = async (options) => (await browser.visit(server, options)).begin();
+const asked = (at) => at.page.locator("article .asked p:first-child").allInnerTexts();
+
+test("a server that is killed in mid answer and comes back loses nothing and doubles nothing", async () => {
+  const at = await visit({ allow: NETWORK });
+  await at.say("/say before");
+  await at.ended("/say before");
+  await at.say("/wait 60");
+  await at.page.locator('article[data-status="running"] .answer').waitFor();
+  await at.say("/say queued");
+  await at.page.locator('article[data-status="queued"]').waitFor();
+  await server.kill();
+  await at.connection("waiting");
+  await at.page.getByText("The server does not answer.").waitFor();
+  await at.say("/say meanwhile");
+  await at.turn("/say meanwhile").getByText("Sending").waitFor();
+  await server.start();
+  await at.connection("open");
+  const cut = await at.ended("/wait 60", "failed");
+  await cut.getByText("RUN_INTERRUPTED").waitFor();
+  await cut.getByRole("button", { name: "Try again" }).waitFor();
+  await at.ended("/say meanwhile");
+  await at.ended("/say queued");
+  assert.deepEqual(await asked(at), ["/say before", "/wait 60", "/say queued", "/say meanwhile"]);
+  await at.page.reload();
+  await at.ended("/say meanwhile");
+  assert.deepEqual(await asked(at), ["/say before", "/wait 60", "/say queued", "/say meanwhile"]);
+  await at.end();
+});
+
+test("what was written while the server was away survives a reload", async () => {
+  const at = await visit({ allow: NETWORK });
+  await at.say("/say first");
+  await at.ended("/say first");
+  // Held back on the way: the page believes that it was sent, and nobody has taken it.
+  await at.page.routeWebSocket(/supr\/ws/, (socket) => socket.connectToServer().close());
+  await at.page.reload();
+  await at.field.waitFor();
+  await at.say("/say kept");
+  await at.turn("/say kept").getByText("Sending").waitFor();
+  const next = await at.context.storageState();
+  assert.ok(next.origins.length > 0);
+  await at.page.unrouteAll();
+  await at.page.routeWebSocket(/supr\/ws/, (socket) => void socket.connectToServer());
+  await at.page.reload();
+  await at.ended("/say kept");
+  assert.deepEqual(await asked(at), ["/say first", "/say kept"]);
+  await at.end();
+});
+
+test("a second window takes over, calmly, and gives back", async () => {
+  const first = await visit();
+  await first.say("/say one");
+  await first.ended("/say one");
+  const path = `/${new URL(first.page.url()).hash || (await first.page.evaluate(() => `#/chat/${localStorage.getItem("parlor.session")}`))}`;
+  const second = await first.another(path);
+  await second.ended("/say one");
+  await first.connection("elsewhere");
+  await first.page.getByText("This conversation is open in another window.").waitFor();
+  assert.equal(await first.field.isDisabled(), true);
+  await second.say("/say two");
+  await second.ended("/say two");
+  await first.page.getByRole("button", { name: "Use here" }).click();
+  await first.connection("open");
+  await second.connection("elsewhere");
+  await first.ended("/say two");
+  await first.say("/say three");
+  await first.ended("/say three");
+  assert.deepEqual(await asked(first), ["/say one", "/say two", "/say three"]);
+  assert.deepEqual(second.complaints, []);
+  await first.end();
+});
+
+test("from elsewhere a token is needed; one that was replaced is asked for again", async () => {
+  const at = await visit({ allow: NETWORK, extraHTTPHeaders: { "X-Forwarded-For": "203.0.113.9" } });
+  const token = at.page.getByLabel("Token");
+  await token.fill("not-the-token");
+  await at.page.getByRole("button", { name: "Come in" }).click();
+  await at.page.getByRole("alert").getByText("does not take this token").waitFor();
+  await token.fill(await server.token());
+  await at.page.getByRole("button", { name: "Come in" }).click();
+  await at.say("/say let in");
+  await at.ended("/say let in");
+  await server.run("token", "--rotate");
+  await at.page.getByRole("alert").getByText("holds no longer").waitFor();
+  await token.fill(await server.token());
+  await token.press("Enter");
+  await at.ended("/say let in");
+  await at.say("/say again");
+  await at.ended("/say again");
+  assert.deepEqual(await asked(at), ["/say let in", "/say again"]);
+  await at.end();
+});
+
+test("on this machine a new token is noticed by nobody", async () => {
+  const at = await visit();
+  await server.run("token", "--rotate");
+  await at.page.reload();
+  await at.say("/say still here");
+  await at.ended("/say still here");
+  await at.end();
+});

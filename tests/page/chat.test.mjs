@@ -1,0 +1,163 @@
+// The chat: answers, pickers, stopping, queueing, failing, and the timeline of a run.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { Browser } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+let server, browser;
+before(async () => {
+  server = await Server.start();
+  browser = await Browser.launch();
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+const visit = async (options) => (await browser.visit(server, options)).begin();
+
+test("an answer is markdown with code that can be copied", async () => {
+  const at = await visit();
+  await at.page.getByLabel("Agent").selectOption("demo");
+  await at.say("deploy web");
+  const turn = await at.ended("deploy web");
+  assert.equal(await turn.locator("strong").innerText(), "web");
+  assert.equal(await turn.locator("table td").first().innerText(), "build");
+  await turn.locator("code .hljs-keyword").first().waitFor();
+  await turn.getByRole("button", { name: "Copy" }).click();
+  await turn.getByRole("button", { name: "Copied" }).waitFor();
+  assert.equal(await at.page.evaluate(() => navigator.clipboard.readText()), 'fn main() { println!("web"); }');
+  await at.end();
+});
+
+test("the timeline is a tree that folds, with a picture of where the time went", async () => {
+  const at = await visit();
+  await at.page.getByLabel("Agent").selectOption("demo");
+  await at.say("deploy api");
+  const turn = await at.ended("deploy api");
+  const line = turn.getByRole("button", { name: /^Worked for .* 1 tool · 1 subagent$/ });
+  assert.equal(await line.getAttribute("aria-expanded"), "false");
+  await line.click();
+  await turn.getByText("Checking api before anything is touched.").waitFor({ state: "attached" });
+  await turn.getByText("command: echo building api; echo done").waitFor();
+  await turn.getByText("building api\ndone", { exact: false }).first().waitFor();
+  await turn.getByText("scout: Look at api").first().waitFor();
+  await turn.getByText("`api.log` does not exist").first().waitFor();
+  await turn.getByText("1,200 tokens in, 340 out, $0.005").waitFor();
+  await turn.getByRole("img", { name: /Where the time went: .*shell .*read_file/ }).waitFor();
+  await turn.locator("summary", { hasText: "scout" }).click();
+  await turn.getByText("api.log` does not exist").first().waitFor({ state: "hidden" });
+  await at.page.keyboard.press("Alt+o");
+  await turn.locator("summary").first().waitFor({ state: "detached" });
+  await at.end();
+});
+
+test("output of a tool is seen while it runs, and Esc stops it", async () => {
+  const at = await visit();
+  await at.say("!echo first; sleep 60; echo never");
+  const turn = at.turn("!echo first; sleep 60; echo never");
+  await turn.getByRole("button", { expanded: false }).click();
+  await turn.locator("pre.output").getByText("first").waitFor();
+  await at.page.keyboard.press("Escape");
+  await at.ended("!echo first; sleep 60; echo never", "stopped");
+  await turn.getByText("Stopped.").waitFor();
+  await at.page.getByRole("status").getByText("Stopped.").waitFor({ state: "attached" });
+  assert.equal(await turn.getByText("never", { exact: true }).count(), 0);
+  await at.end();
+});
+
+test("the stop button stops, and what is stopped can be asked again", async () => {
+  const at = await visit();
+  await at.say("/wait 60");
+  await at.page.getByRole("button", { name: "Stop" }).click();
+  const turn = await at.ended("/wait 60", "stopped");
+  await turn.getByRole("button", { name: "Ask again" }).click();
+  await at.page.locator("article").nth(1).waitFor();
+  await at.page.getByRole("button", { name: "Stop" }).click();
+  await at.page.locator('article[data-status="stopped"]').nth(1).waitFor();
+  await at.end();
+});
+
+test("messages wait while a run is active, and are answered in order", async () => {
+  const at = await visit();
+  await at.say("/wait 60");
+  await at.page.locator('article[data-status="running"]').waitFor();
+  await at.say("/say second");
+  await at.say("/say third");
+  await at.page.locator('article[data-status="queued"]').nth(1).waitFor();
+  await at.turn("/say second").getByText("Queued").waitFor();
+  await at.page.keyboard.press("Escape");
+  await at.ended("/say third");
+  assert.deepEqual(await at.page.locator("article .asked p:first-child").allInnerTexts(), ["/wait 60", "/say second", "/say third"]);
+  await at.end();
+});
+
+test("a failure is told in words and can be tried again", async () => {
+  const at = await visit();
+  await at.page.getByLabel("Agent").selectOption("demo");
+  await at.say("break");
+  const turn = await at.ended("break", "failed");
+  await turn.getByText("no such host").waitFor();
+  await turn.getByText("NOT_FOUND").waitFor();
+  await turn.getByRole("button", { name: "Try again" }).click();
+  await at.page.locator('article[data-status="failed"]').nth(1).waitFor();
+  await at.end();
+});
+
+test("a text grows at its end, and nothing above it moves", async () => {
+  const at = await visit();
+  await at.say("/say hello");
+  await at.ended("/say hello");
+  await at.say("/wait 3");
+  await at.page.locator('article[data-status="running"] .answer').waitFor();
+  const jumps = await at.page.evaluate(async () => {
+    const answer = document.querySelector('article[data-status="running"] .answer');
+    const scroller = document.querySelector('[aria-label="Conversation"]');
+    const place = () => answer.getBoundingClientRect().top + scroller.scrollTop;
+    const begin = place();
+    const seen = new Set();
+    while (document.querySelector('article[data-status="running"]')) {
+      await new Promise(requestAnimationFrame);
+      seen.add(Math.round(place() - begin));
+    }
+    return [...seen];
+  });
+  assert.deepEqual(jumps, [0]);
+  await at.end();
+});
+
+test("a reload shows the conversation again, and the next visit opens it", async () => {
+  const at = await visit();
+  await at.say("/say remember me");
+  await at.ended("/say remember me");
+  await at.page.reload();
+  await at.ended("/say remember me");
+  const next = await at.another("/");
+  await next.ended("/say remember me");
+  await at.end();
+});
+
+test("keys reach everything", async () => {
+  const at = await visit();
+  await at.say("/say one");
+  await at.ended("/say one");
+  await at.field.press("ArrowUp");
+  assert.equal(await at.field.inputValue(), "/say one");
+  await at.field.fill("a");
+  await at.field.press("Shift+Enter");
+  assert.equal(await at.field.inputValue(), "a\n");
+  await at.page.getByRole("region", { name: "Conversation" }).focus();
+  await at.page.keyboard.press("?");
+  await at.page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
+  await at.page.keyboard.press("Escape");
+  await at.page.getByRole("dialog").waitFor({ state: "detached" });
+  await at.page.keyboard.press("/");
+  assert.equal(await at.page.evaluate(() => document.activeElement.id), "message");
+  await at.page.keyboard.press("Alt+2");
+  await at.page.getByRole("heading", { name: "House", level: 1 }).waitFor();
+  await at.page.keyboard.press("Control+k");
+  await at.page.locator("#search:focus").waitFor();
+  await at.page.keyboard.press("Alt+n");
+  await at.page.getByRole("heading", { name: "New chat", level: 1 }).waitFor();
+  await at.page.locator("#message:focus").waitFor();
+  await at.end();
+});

@@ -1,0 +1,88 @@
+// Files: by button, paste and drop, with previews, and the size rule to the byte.
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { Browser } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+const MAX = 25 * 1024 * 1024;
+const PNG = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==", "base64");
+
+let server, browser;
+before(async () => {
+  server = await Server.start();
+  browser = await Browser.launch();
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+/** A picture of any size: what follows its end is ignored by those who show it. */
+function picture(name, size) {
+  const path = join(server.home, name);
+  writeFileSync(path, Buffer.concat([PNG, Buffer.alloc(size - PNG.length)]));
+  return path;
+}
+const visit = async (options) => (await browser.visit(server, options)).begin();
+const chosen = (at) => at.page.getByRole("list", { name: "Files to send" }).getByRole("listitem");
+
+async function choose(at, ...files) {
+  const chooser = at.page.waitForEvent("filechooser");
+  await at.page.getByRole("button", { name: "Add files" }).click();
+  await (await chooser).setFiles(files);
+}
+
+async function give(at, how, name, type, text) {
+  await at.field.waitFor();
+  await at.page.evaluate(
+    ([how, name, type, text]) => {
+      const data = new DataTransfer();
+      data.items.add(new File([text], name, { type }));
+      const field = document.getElementById("message");
+      const event = how === "paste" ? new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true }) : new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true });
+      field.dispatchEvent(event);
+    },
+    [how, name, type, text],
+  );
+}
+
+test("a picture of 25 MiB is sent, shown, and there again after a reload", async () => {
+  const at = await visit();
+  await choose(at, picture("large.png", MAX));
+  await chosen(at).getByText("25.0 MB").waitFor();
+  await chosen(at).locator("img").waitFor();
+  await at.say("look at this");
+  const turn = await at.ended("look at this");
+  const image = turn.getByRole("img", { name: "large.png" });
+  await image.waitFor();
+  assert.equal(await image.evaluate((element) => element.decode().then(() => element.naturalWidth)), 1);
+  assert.equal(await chosen(at).count(), 0);
+  await at.page.reload();
+  await (await at.ended("look at this")).getByRole("img", { name: "large.png" }).waitFor();
+  await at.end();
+});
+
+test("one byte more is refused in words before it is sent", async () => {
+  const at = await visit();
+  await choose(at, picture("larger.png", MAX + 1));
+  await at.page.getByRole("alert").getByText("26,214,401 bytes").waitFor();
+  assert.equal(await chosen(at).count(), 0);
+  assert.equal(await at.page.getByRole("button", { name: "Send" }).isDisabled(), true);
+  await at.end();
+});
+
+test("files come by paste and by drop, and can be taken off again", async () => {
+  const at = await visit();
+  await give(at, "paste", "pasted.txt", "text/plain", "pasted");
+  await give(at, "drop", "dropped.txt", "text/plain", "dropped");
+  assert.equal(await chosen(at).count(), 2);
+  await at.page.getByRole("button", { name: "Remove pasted.txt" }).click();
+  await at.page.getByRole("button", { name: "Send" }).click();
+  const turn = at.page.locator('article[data-status="completed"]');
+  const saved = at.page.waitForEvent("download");
+  await turn.getByRole("button", { name: /dropped\.txt/ }).click();
+  const stream = await (await saved).createReadStream();
+  assert.equal(Buffer.concat(await stream.toArray()).toString(), "dropped");
+  await at.end();
+});

@@ -1,0 +1,79 @@
+// The house: sessions of all doors, live, with search, names, deletion and resuming.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { Browser, NETWORK } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+let server, browser;
+before(async () => {
+  server = await Server.start();
+  browser = await Browser.launch();
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+const visit = async (options) => (await browser.visit(server, { path: "/#/house", ...options })).begin();
+const row = (at, name) => at.page.getByRole("list", { name: "Sessions" }).getByRole("listitem").filter({ hasText: name });
+
+test("an empty house says what will be there", async () => {
+  const at = await visit();
+  await at.page.getByText("Nobody has said anything yet.").waitFor();
+  await at.page.getByRole("button", { name: "Begin one" }).click();
+  await at.field.waitFor();
+  await at.end();
+});
+
+test("what happens at any door is seen as it happens", async () => {
+  const at = await visit();
+  const other = await at.another("/#/chat/running-one");
+  await other.say("/wait 60");
+  await row(at, "/wait 60").getByText("Running").waitFor();
+  await row(at, "/wait 60").getByText("supr").waitFor();
+  await other.page.keyboard.press("Escape");
+  await row(at, "/wait 60").getByText("Idle").waitFor();
+  await row(at, "/wait 60").getByText("run failed").waitFor();
+  await server.run("chat", "/say from a terminal");
+  await row(at, "from a terminal").waitFor();
+  await row(at, "from a terminal").getByRole("link").click();
+  await at.ended("/say from a terminal");
+  await at.say("/say and from the page");
+  await at.ended("/say and from the page");
+  await at.end();
+});
+
+test("sessions can be found, named and deleted", async () => {
+  await server.fill("apples", ["/say apples"]);
+  await server.fill("pears", ["/say pears"]);
+  const at = await visit();
+  await row(at, "apples").waitFor();
+  await at.page.getByRole("searchbox", { name: "Search sessions" }).fill("PEAR");
+  await row(at, "apples").waitFor({ state: "detached" });
+  await row(at, "pears").getByRole("button", { name: "Rename" }).click();
+  await at.page.getByRole("textbox", { name: "Title" }).fill("Conference");
+  await at.page.keyboard.press("Enter");
+  await at.page.getByRole("searchbox").fill("confer");
+  await row(at, "Conference").getByRole("button", { name: "Delete" }).click();
+  const dialog = at.page.getByRole("dialog", { name: "Delete this session?" });
+  await dialog.getByRole("button", { name: "Keep it" }).click();
+  await row(at, "Conference").getByRole("button", { name: "Delete" }).click();
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await at.page.getByText("Nothing is called that.").waitFor();
+  await at.page.getByRole("searchbox").fill("");
+  await row(at, "apples").waitFor();
+  assert.equal(await row(at, "Conference").count(), 0);
+  await at.end();
+});
+
+test("what cannot be deleted says why", async () => {
+  const at = await visit({ allow: NETWORK });
+  const other = await at.another("/#/chat/busy-one");
+  await other.say("/wait 59");
+  await row(at, "/wait 59").getByText("Running").waitFor();
+  await row(at, "/wait 59").getByRole("button", { name: "Delete" }).click();
+  await at.page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await at.page.getByRole("alert").filter({ hasText: /\w/ }).waitFor();
+  await other.page.keyboard.press("Escape");
+  await other.ended("/wait 59", "stopped");
+  await at.end();
+});

@@ -1,0 +1,68 @@
+// A conversation of 10,000 messages: all of it can be read, and little of it is in the document.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { Browser } from "./browser.mjs";
+import { PATIENCE, Server, until } from "./server.mjs";
+
+/** Each is answered, so there are twice as many messages. */
+export const TURNS = 5_000;
+/** More rows than this are not in the document, however long the conversation. */
+const MAX_ROWS = 60;
+
+let server, browser;
+before(async () => {
+  server = await Server.start();
+  browser = await Browser.launch();
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+function* words() {
+  for (let number = 1; number <= TURNS; number++) yield `/say Number ${number}. ${"and some more words ".repeat(number % 9)}`;
+}
+
+test("10,000 messages can be read from the last to the first", { timeout: 10 * PATIENCE }, async () => {
+  await server.fill("long", words());
+  const at = await (await browser.visit(server, { path: "/#/chat/long" })).begin();
+  await at.page.getByText(/^Number 5000\./).waitFor();
+  const scroller = at.page.getByRole("region", { name: "Conversation" });
+  const rows = () => at.page.locator("article").count();
+  assert.ok((await rows()) < MAX_ROWS);
+
+  await until("the beginning", async () => {
+    await scroller.evaluate((element) => (element.scrollTop = 0));
+    assert.ok((await rows()) < MAX_ROWS);
+    return at.page.getByText("This is where it begins.").isVisible();
+  });
+  await at.page.getByText(/^Number 1\./).waitFor();
+  await at.page.getByRole("button", { name: "To the end" }).click();
+  await at.page.getByText(/^Number 5000\./).waitFor();
+  await at.say("/say and on it goes");
+  await at.ended("/say and on it goes");
+  await at.end();
+});
+
+test("what one reads stays where it is while an answer is written below", async () => {
+  const at = await (await browser.visit(server, { path: "/#/chat/long" })).begin();
+  await at.ended("/say and on it goes");
+  await at.say("/wait 3");
+  await at.page.locator('article[data-status="running"] .answer').waitFor();
+  const moved = await at.page.getByRole("region", { name: "Conversation" }).evaluate(async (element) => {
+    const frame = () => new Promise(requestAnimationFrame);
+    element.scrollTop -= 1500;
+    // Rows that were never on the screen are measured first.
+    for (let index = 0; index < 10; index++) await frame();
+    const row = [...element.querySelectorAll(".row")].find((candidate) => candidate.getBoundingClientRect().top > 100);
+    const begin = row.getBoundingClientRect().top;
+    const seen = new Set();
+    for (let index = 0; index < 60; index++) {
+      await frame();
+      seen.add(Math.round(row.getBoundingClientRect().top - begin));
+    }
+    return [...seen];
+  });
+  assert.deepEqual(moved, [0]);
+  await at.end();
+});

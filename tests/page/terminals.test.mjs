@@ -1,0 +1,56 @@
+// Terminals: a shell on the machine of the server, live, on a page whose policy allows no inline styles.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { Browser } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+let server, browser;
+before(async () => {
+  server = await Server.start();
+  browser = await Browser.launch();
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+const visit = async (path = "/#/terminals") => (await browser.visit(server, { path })).begin();
+const screen = (at) => at.page.locator(".xterm-rows");
+
+test("a terminal is typed into, sized, looked at again, and ended", async () => {
+  const at = await visit();
+  await at.page.getByRole("button", { name: "New terminal" }).click();
+  await at.page.locator(".xterm-helper-textarea:focus").waitFor();
+  await at.page.keyboard.type("echo $((40 + 2)) is it; stty size\n");
+  await screen(at).getByText("42 is it").waitFor();
+  // The terminal has the size of its place, and not that of its birth.
+  const size = await screen(at).evaluate((element) => element.children.length);
+  await screen(at).getByText(new RegExp(`^${size} \\d+$`)).waitFor();
+  await at.isAccessible("a terminal");
+
+  const again = await at.another(`/${new URL(at.page.url()).hash}`);
+  await screen(again).getByText("42 is it").waitFor();
+  await at.page.locator(".xterm-helper-textarea").press("x");
+  await screen(again).getByText(/x\s*$/).first().waitFor();
+
+  const list = at.page.getByRole("list", { name: "Processes" });
+  await list.getByText(/running/).waitFor();
+  await list.getByRole("button", { name: /^End/ }).click();
+  await list.getByText(/ended with/).waitFor();
+  await at.page.getByRole("status").getByText(/Ended with/).first().waitFor();
+  await list.getByRole("button", { name: /^Remove/ }).click();
+  await at.page.getByText("Nothing runs here.").waitFor();
+  assert.deepEqual(again.complaints, []);
+  await at.end();
+});
+
+test("output has its colours, although the page allows no inline styles", async () => {
+  const at = await visit();
+  await at.page.getByRole("button", { name: "New terminal" }).click();
+  await at.page.locator(".xterm-helper-textarea:focus").waitFor();
+  await at.page.keyboard.type("printf '\\033[31m%s\\033[0m\\n' r''ed\n");
+  const red = screen(at).locator("span", { hasText: /^red$/ });
+  await red.waitFor();
+  const [colour, plain] = await red.evaluate((element) => [getComputedStyle(element).color, getComputedStyle(element.parentElement).color]);
+  assert.notEqual(colour, plain);
+  await at.end();
+});

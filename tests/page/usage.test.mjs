@@ -1,0 +1,40 @@
+// Usage over time.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { Browser } from "./browser.mjs";
+import { Server } from "./server.mjs";
+
+let server, browser;
+before(async () => {
+  server = await Server.start();
+  browser = await Browser.launch();
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+const visit = async () => (await browser.visit(server, { path: "/#/usage" })).begin();
+
+test("a house in which nothing was used says so", async () => {
+  const at = await visit();
+  await at.page.getByText("Nothing was used in this time.").waitFor();
+  await at.end();
+});
+
+test("runs, tokens and cost of today are in the plot and in the numbers", async () => {
+  await server.fill("used", ["deploy web", "deploy api", "break"], "demo");
+  const at = await visit();
+  const number = (name) => at.page.locator("dl > div", { has: at.page.getByText(name, { exact: true }) }).locator("dd").innerText();
+  await at.page.getByRole("img", { name: /tokens per day over 30 days/ }).waitFor();
+  assert.deepEqual(await Promise.all(["Runs", "Failed", "Tokens in", "Tokens out", "Cost"].map(number)), ["3", "1", "2,400", "680", "$0.011"]);
+  await at.page.getByRole("button", { name: "runs" }).click();
+  await at.page.getByRole("button", { name: "7 days" }).click();
+  const plot = at.page.getByRole("img", { name: "runs per day over 7 days, at most 3" });
+  await plot.waitFor();
+  assert.equal(await plot.locator("g").count(), 7);
+  await plot.locator("g").last().hover();
+  await at.page.locator("figcaption").getByText(/: 3 runs/).waitFor();
+  await at.page.getByText("Day by day").click();
+  assert.equal(await at.page.getByRole("group", { name: "Day by day" }).getByRole("row").count(), 8);
+  await at.end();
+});

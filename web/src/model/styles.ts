@@ -5,9 +5,8 @@
 export function withoutInlineStyles(deed: () => void): void {
   const create = document.createElement;
   document.createElement = function (this: Document, name: string, options?: ElementCreationOptions): HTMLElement {
-    const element: HTMLElement = create.call(this, name, options);
-    if (name.toLowerCase() === "style") redirect(element);
-    return element;
+    // Even an empty `<style>` is against the policy, so another element that is never shown takes its place.
+    return name.toLowerCase() === "style" ? redirect(create.call(this, "template")) : create.call(this, name, options);
   } as typeof document.createElement;
   try {
     deed();
@@ -16,7 +15,7 @@ export function withoutInlineStyles(deed: () => void): void {
   }
 }
 
-function redirect(element: HTMLElement): void {
+function redirect(element: HTMLElement): HTMLElement {
   const sheet = new CSSStyleSheet();
   const remove = element.remove.bind(element);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
@@ -25,4 +24,5 @@ function redirect(element: HTMLElement): void {
     document.adoptedStyleSheets = document.adoptedStyleSheets.filter((other) => other !== sheet);
     remove();
   };
+  return element;
 }

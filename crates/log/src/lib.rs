@@ -17,6 +17,7 @@ mod record;
 mod row;
 mod sqlite;
 mod system;
+mod usage;
 
 use std::collections::BTreeSet;
 
@@ -33,12 +34,16 @@ pub use sqlite::{
     RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT, SqliteLog, WRITE_QUEUE_JOBS,
 };
 pub use system::{SystemClock, TimeOrderedIds};
+pub use usage::UsageLine;
 
 /// One answer of [`EventLog::read`] ends after the event that makes it larger than this.
 pub const READ_BYTES: usize = 4 << 20;
 
 /// The most sessions on one [`Page`], whatever is asked for.
 pub const MAX_PAGE: usize = 1000;
+
+/// The most lines of [`EventLog::usage`]: a year of many models.
+pub const MAX_USAGE_LINES: usize = 10_000;
 
 /// What happened, one stream for each session. Chosen at start-up, hence used as `dyn`.
 ///
@@ -106,6 +111,10 @@ pub trait EventLog: Send + Sync {
 
     /// The stored files that any event of any session speaks of.
     async fn referenced_media(&self) -> Result<BTreeSet<MediaId>, LogError>;
+
+    /// What was used from a day on, by day and model, the oldest first: at most [`MAX_USAGE_LINES`], the last ones.
+    /// Days are those of UTC since 1970. Counts all sessions, also those that were deleted.
+    async fn usage(&self, since: i64) -> Result<Vec<UsageLine>, LogError>;
 
     /// How many bytes the store takes on the disk. None, if it is not on a disk.
     async fn size(&self) -> Result<u64, LogError>;

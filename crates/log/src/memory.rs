@@ -2,7 +2,7 @@
 //!
 //! Durable here means: as long as the process.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -14,7 +14,8 @@ use crate::lease::{Keeper, Token};
 use crate::media::media_of;
 use crate::record::apply;
 use crate::{
-    EventLog, Holder, Lease, LogError, Page, PageCursor, PageRequest, Reclaimed, SessionRecord, row,
+    EventLog, Holder, Lease, LogError, MAX_USAGE_LINES, Page, PageCursor, PageRequest, Reclaimed,
+    SessionRecord, UsageLine, row,
 };
 
 /// A log in memory.
@@ -37,6 +38,7 @@ struct State {
     sessions: HashMap<SessionId, Stream>,
     leases: HashMap<SessionId, (Token, Holder)>,
     leases_given: u64,
+    usage: BTreeMap<(i64, String), UsageLine>,
 }
 
 struct Stream {
@@ -100,11 +102,15 @@ impl EventLog for MemoryLog {
         if new.is_empty() {
             return Ok(head);
         }
-        let stream = state
-            .sessions
+        let State { sessions, usage, .. } = &mut *state;
+        let stream = sessions
             .entry(id.clone())
             .or_insert_with(|| Stream { record: SessionRecord::new(id.clone()), entries: Vec::new() });
         for draft in new {
+            if let Some(line) = UsageLine::of(&stream.record, draft) {
+                let empty = UsageLine { day: line.day, model: line.model.clone(), ..UsageLine::default() };
+                usage.entry((line.day, line.model.clone())).or_insert(empty).add(&line);
+            }
             apply(&mut stream.record, draft, row::encode(&draft.event).body.len());
             stream.entries.push(draft.clone().at_place(stream.record.head));
         }
@@ -186,6 +192,13 @@ impl EventLog for MemoryLog {
         let state = self.state();
         let entries = state.sessions.values().flat_map(|stream| &stream.entries);
         Ok(entries.flat_map(|entry| media_of(&entry.event)).cloned().collect())
+    }
+
+    async fn usage(&self, since: i64) -> Result<Vec<UsageLine>, LogError> {
+        let state = self.state();
+        let lines = state.usage.range((since, String::new())..).map(|(_, line)| line.clone());
+        let lines: Vec<UsageLine> = lines.collect();
+        Ok(lines.iter().skip(lines.len().saturating_sub(MAX_USAGE_LINES)).cloned().collect())
     }
 
     async fn size(&self) -> Result<u64, LogError> {

@@ -205,6 +205,13 @@ const FORMAT_1: &str = "
         (12884901890, 'evt_2', 11, 1, '\"cleared\"');
     INSERT INTO fresh VALUES (7, 12884901891, 'evt_3', 12, 1,
          '{\"run\":{\"run\":\"run_1\",\"sequence\":1,\"event\":{\"message_started\":{\"message\":\"m\"}}}}');
+    INSERT INTO fresh VALUES
+        (8, 17179869185, 'evt_4', 86400001, 1, '{\"run\":{\"run\":\"run_2\",\"sequence\":1,\"event\":{\"started\":{\"agent\":\"a\",\"input\":{\"text\":\"t\"},\"message\":\"m\"}}}}'),
+        (9, 17179869186, 'evt_5', 86400002, 1, '{\"run\":{\"run\":\"run_3\",\"sequence\":1,\"event\":{\"started\":{\"parent\":\"run_2\",\"agent\":\"a\",\"input\":{\"text\":\"t\"},\"message\":\"m\"}}}}'),
+        (10, 17179869187, 'evt_6', 86400003, 1, '{\"run\":{\"run\":\"run_3\",\"sequence\":2,\"event\":{\"consumed\":{\"usage\":{\"input_tokens\":1,\"output_tokens\":2,\"cache_read_tokens\":3,\"cache_write_tokens\":4,\"cost_micros\":5},\"model\":\"m\"}}}}'),
+        (11, 17179869188, 'evt_7', 86400004, 1, '{\"run\":{\"run\":\"run_3\",\"sequence\":3,\"event\":{\"ended\":{\"ending\":{\"failed\":{\"code\":\"X\",\"message\":\"\",\"retryable\":false}},\"duration_ms\":1}}}}'),
+        (12, 17179869189, 'evt_8', 86400005, 1, '{\"run\":{\"run\":\"run_2\",\"sequence\":2,\"event\":{\"ended\":{\"ending\":{\"failed\":{\"code\":\"X\",\"message\":\"\",\"retryable\":false}},\"duration_ms\":1}}}}'),
+        (13, 17179869190, 'evt_9', 86400006, 1, '{\"run\":{\"run\":\"run_2\",\"sequence\":9,\"event\":{\"started\":{ damaged');
     INSERT INTO media VALUES (3, 'ab');
     INSERT INTO leases VALUES ('old', 'of a dead process', 1, 1, 1);
     PRAGMA user_version = 1;";
@@ -222,6 +229,11 @@ async fn a_database_of_format_1_can_be_read_and_goes_on() {
     assert_eq!(entries.iter().map(|entry| entry.at.0).collect::<Vec<_>>(), [10, 11, 12]);
     assert!(matches!(&entries[0].event, SessionEvent::Created(birth) if birth.folder.ends_with("w")));
     assert_eq!(entries[1].event, SessionEvent::Cleared);
+    // What was used before it was counted is counted once, when the format changes.
+    let usage = log.usage(0).await.unwrap();
+    let counted: Vec<_> = usage.iter().map(|line| (line.day, &*line.model, line.runs, line.failed)).collect();
+    assert_eq!(counted, [(1, "", 1, 1), (1, "m", 0, 0)]);
+    assert_eq!((usage[1].usage.input_tokens, usage[1].usage.cost_micros), (1, 5));
     let lease = log.acquire(&session("old")).await.unwrap();
     assert_eq!(log.append(&lease, Seq(3), &[draft("new")]).await.unwrap(), Seq(4));
     assert_eq!(log.read(&session("old"), Seq(3), 10).await.unwrap().len(), 1);

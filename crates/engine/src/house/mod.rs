@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use parlor_log::{EventLog, LogError, Page, PageRequest, SessionRecord};
+use parlor_log::{EventLog, LogError, Page, PageRequest, SessionRecord, UsageLine};
 use parlor_model::Agent;
 use parlor_tools::Toolbox;
 use parlor_vocab::{
@@ -271,6 +271,11 @@ impl House {
     /// The sessions there are, the last updated first.
     pub async fn list(&self, page: PageRequest) -> Result<Page, Refusal> {
         self.rooms.means.log.sessions(page).await.map_err(refusal_of)
+    }
+
+    /// What all sessions of all processes have used from a day on, UTC, since 1970.
+    pub async fn usage(&self, since: i64) -> Result<Vec<UsageLine>, Refusal> {
+        self.rooms.means.log.usage(since).await.map_err(refusal_of)
     }
 
     /// What is known of a session without opening it.

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use parlor_engine::House;
 use parlor_log::{
     EventLog, Holder, Lease, LogError, MemoryLog, Page, PageRequest, Reclaimed, SessionRecord, SystemClock,
+    UsageLine,
 };
 use parlor_model::LocalAgent;
 use parlor_vocab::{
@@ -70,6 +71,10 @@ impl EventLog for Disk {
 
     async fn referenced_media(&self) -> Result<BTreeSet<MediaId>, LogError> {
         self.log.referenced_media().await
+    }
+
+    async fn usage(&self, since: i64) -> Result<Vec<UsageLine>, LogError> {
+        self.log.usage(since).await
     }
 
     async fn size(&self) -> Result<u64, LogError> {

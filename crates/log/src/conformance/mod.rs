@@ -8,6 +8,7 @@ mod follow;
 mod lease;
 mod records;
 mod space;
+mod usage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub use follow::*;
 pub use lease::*;
 pub use records::*;
 pub use space::*;
+pub use usage::*;
 
 /// How long a case may take. None takes as long; it is there to end one that hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -63,6 +65,7 @@ macro_rules! conformance_tests {
             a_deleted_session_is_gone_and_its_id_is_free
             a_record_tells_how_much_the_events_take
             media_is_referenced_as_long_as_a_session_speaks_of_it
+            what_was_used_is_counted_by_day_and_model
             reclaiming_takes_nothing_that_is_there
         }
     };

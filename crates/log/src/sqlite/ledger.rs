@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use parlor_vocab::{AgentId, RunId, Seq, SessionId, Timestamp};
+use parlor_vocab::{AgentId, RunId, Seq, SessionId, Timestamp, Usage};
 use rusqlite::{Connection, Error, OptionalExtension, params};
 
 use super::fresh::{self, FRESH_EVENTS};
@@ -15,7 +15,7 @@ use super::{holder, reclaim};
 use crate::lease::Token;
 use crate::media::media_of;
 use crate::record::apply;
-use crate::{Holder, LogError, SessionRecord};
+use crate::{Holder, LogError, SessionRecord, UsageLine};
 
 /// What came of each work of a transaction.
 pub(super) type Outcomes = Vec<Result<Written, LogError>>;
@@ -146,6 +146,9 @@ impl<'c> Ledger<'c> {
         }
         // From here on a failure is the transaction's, and then nothing is known any more.
         for NewEvent { draft, row } in new {
+            if let Some(line) = UsageLine::of(record, draft) {
+                add_usage(statements, &line)?;
+            }
             apply(record, draft, row.body.len());
         }
         let key = *key.insert(put_record(statements, record, *key)?);
@@ -213,6 +216,25 @@ impl<'c> Ledger<'c> {
         statements.delete_lease.execute(params![session.as_str(), asker.name, token.0 as i64])?;
         Ok(Written::Deleted(session.clone()))
     }
+}
+
+fn add_usage(statements: &mut Statements<'_>, line: &UsageLine) -> rusqlite::Result<()> {
+    // What no provider could mean must not make an append fail, now or when it is added up.
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX).min(i64::MAX >> 20);
+    let Usage { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cost_micros } =
+        line.usage;
+    statements.add_usage.execute(params![
+        line.day,
+        line.model,
+        number(line.runs),
+        number(line.failed),
+        number(input_tokens),
+        number(output_tokens),
+        number(cache_read_tokens),
+        number(cache_write_tokens),
+        number(cost_micros),
+    ])?;
+    Ok(())
 }
 
 /// Writes a session's record, the first time without a key. Returns its key.

@@ -35,7 +35,7 @@ use self::read::Readers;
 use self::work::{Done, NewEvent, Work};
 use crate::heads::Heads;
 use crate::lease::{Keeper, Token};
-use crate::{EventLog, Holder, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord};
+use crate::{EventLog, Holder, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord, UsageLine};
 
 pub use self::fresh::{FRESH_BYTES, FRESH_EVENTS};
 pub use self::reclaim::{RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT};
@@ -247,6 +247,10 @@ impl EventLog for SqliteLog {
     }
     async fn referenced_media(&self) -> Result<BTreeSet<MediaId>, LogError> {
         self.0.readers.with(read::media).await
+    }
+
+    async fn usage(&self, since: i64) -> Result<Vec<UsageLine>, LogError> {
+        self.0.readers.with(move |connection, path| read::usage(connection, path, since)).await
     }
 
     async fn size(&self) -> Result<u64, LogError> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use parlor_vocab::{EventId, MediaId, Seq, SessionId, Timestamp};
+use parlor_vocab::{EventId, MediaId, Seq, SessionId, Timestamp, Usage};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Error, OptionalExtension, params};
 use tokio::sync::Semaphore;
@@ -14,7 +14,7 @@ use super::fault::fault;
 use super::schema::connect;
 use super::work::{RECORD, SPAN, record_from};
 use super::{READ_CONNECTIONS, holder};
-use crate::{Holder, LogError, Page, PageRequest, SessionRecord};
+use crate::{Holder, LogError, MAX_USAGE_LINES, Page, PageRequest, SessionRecord, UsageLine};
 
 /// The connections that read. Opened when they are needed, then kept.
 pub(super) struct Readers {
@@ -133,6 +133,37 @@ pub(super) fn record(
     let sql = format!("SELECT {RECORD} FROM sessions AS s WHERE s.id = ?1");
     let found = connection.query_row(&sql, [id.as_str()], record_from).optional();
     found.map_err(|error| fault(path, error))?.ok_or_else(|| LogError::UnknownSession(id.clone()))
+}
+
+/// What was used from a day on. See [`EventLog::usage`](crate::EventLog::usage).
+pub(super) fn usage(connection: &Connection, path: &Path, since: i64) -> Result<Vec<UsageLine>, LogError> {
+    let read = || {
+        let columns = "day, model, runs, failed, input, output, cache_read, cache_write, cost";
+        let sql =
+            format!("SELECT {columns} FROM usage WHERE day >= ?1 ORDER BY day DESC, model DESC LIMIT ?2");
+        let mut statement = connection.prepare(&sql)?;
+        let lines = statement.query_map(params![since, MAX_USAGE_LINES as i64], |row| {
+            let number = |index| row.get::<_, i64>(index).map(|number| number as u64);
+            let usage = Usage {
+                input_tokens: number(4)?,
+                output_tokens: number(5)?,
+                cache_read_tokens: number(6)?,
+                cache_write_tokens: number(7)?,
+                cost_micros: number(8)?,
+            };
+            Ok(UsageLine {
+                day: row.get(0)?,
+                model: row.get(1)?,
+                runs: number(2)?,
+                failed: number(3)?,
+                usage,
+            })
+        })?;
+        lines.collect::<rusqlite::Result<Vec<_>>>()
+    };
+    let mut lines = read().map_err(|error| fault(path, error))?;
+    lines.reverse();
+    Ok(lines)
 }
 
 /// Who holds the lease of a session, if they live. See [`EventLog::holder`](crate::EventLog::holder).

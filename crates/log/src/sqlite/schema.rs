@@ -13,7 +13,7 @@ use super::{BUSY_WAIT, Files, holder};
 use crate::LogError;
 
 /// One step for each format, from the one before. A released step is never changed.
-const STEPS: &[&str] = &[include_str!("format_1.sql")];
+const STEPS: &[&str] = &[include_str!("format_1.sql"), include_str!("format_2.sql")];
 
 /// The size to which the write-ahead log is cut after it has been larger.
 const WAL_BYTES: i64 = 16 << 20;

@@ -18,6 +18,7 @@ pub(super) struct Statements<'c> {
     pub(super) insert_event: Statement<'c>,
     pub(super) insert_fresh: Statement<'c>,
     pub(super) insert_media: Statement<'c>,
+    pub(super) add_usage: Statement<'c>,
     pub(super) move_fresh: Statement<'c>,
     pub(super) lease: Statement<'c>,
     pub(super) insert_lease: Statement<'c>,
@@ -55,6 +56,14 @@ impl<'c> Statements<'c> {
                 "INSERT INTO fresh (place, id, at, version, body) VALUES (?1, ?2, ?3, ?4, ?5)",
             )?,
             insert_media: prepare("INSERT OR IGNORE INTO media (session, id) VALUES (?1, ?2)")?,
+            add_usage: prepare(
+                "INSERT INTO usage (day, model, runs, failed, input, output, cache_read, cache_write, cost)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+                 ON CONFLICT (day, model) DO UPDATE SET runs = runs + excluded.runs,
+                 failed = failed + excluded.failed, input = input + excluded.input,
+                 output = output + excluded.output, cache_read = cache_read + excluded.cache_read,
+                 cache_write = cache_write + excluded.cache_write, cost = cost + excluded.cost",
+            )?,
             move_fresh: prepare(
                 "INSERT INTO events (place, id, at, version, body)
                  SELECT place, id, at, version, body FROM fresh WHERE place > ?1 AND place < ?2 ORDER BY place",

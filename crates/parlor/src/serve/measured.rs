@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use parlor_host::web::{Metrics, Outcome};
-use parlor_log::{EventLog, Holder, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord};
+use parlor_log::{EventLog, Holder, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord, UsageLine};
 use parlor_vocab::{
     Draft, Entry, EventId, MediaId, RunEnding, RunEvent, RunId, Seq, SessionEvent, SessionId,
 };
@@ -138,6 +138,10 @@ impl EventLog for Measured {
 
     async fn referenced_media(&self) -> Result<BTreeSet<MediaId>, LogError> {
         self.log.referenced_media().await
+    }
+
+    async fn usage(&self, since: i64) -> Result<Vec<UsageLine>, LogError> {
+        self.log.usage(since).await
     }
 
     async fn size(&self) -> Result<u64, LogError> {

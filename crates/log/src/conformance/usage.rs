@@ -1,0 +1,76 @@
+//! What was used, day by day.
+
+use parlor_vocab::{
+    AgentId, Draft, EventId, Failure, Input, MessageId, RunEnding, RunEvent, RunId, Seq, SessionEvent,
+    Timestamp, Usage,
+};
+
+use super::{House, acquire, written};
+use crate::UsageLine;
+
+const DAY: i64 = 86_400_000;
+
+fn event(at: i64, run: &str, event: RunEvent) -> Draft {
+    let run = RunId::parse(run).expect("short");
+    let event = SessionEvent::Run { run, sequence: 1, event };
+    Draft { id: EventId::parse(&format!("evt_{at}")).expect("short"), at: Timestamp(at), event }
+}
+
+fn started(at: i64, run: &str, parent: Option<&str>) -> Draft {
+    let parent = parent.map(|parent| RunId::parse(parent).expect("short"));
+    let agent = AgentId::parse("a").expect("short");
+    let message = MessageId::parse("m").expect("short");
+    event(at, run, RunEvent::Started { parent, agent, model: None, input: Input::default(), message })
+}
+
+fn consumed(at: i64, run: &str, model: Option<&str>, tokens: u64) -> Draft {
+    let usage =
+        Usage { input_tokens: tokens, output_tokens: 1, cost_micros: 10 * tokens, ..Usage::default() };
+    event(at, run, RunEvent::Consumed { usage, model: model.map(str::to_owned) })
+}
+
+fn failed(at: i64, run: &str) -> Draft {
+    let failure = Failure { code: "X".to_owned(), message: String::new(), retryable: false };
+    event(at, run, RunEvent::Ended { ending: RunEnding::Failed(failure), duration_ms: 1 })
+}
+
+/// In all sessions, by all processes, and also when sessions are gone. Subagents spend, and are no runs.
+pub async fn what_was_used_is_counted_by_day_and_model(house: &dyn House) {
+    let (log, other) = (house.enter(), house.enter());
+    written(
+        &*log,
+        "s",
+        &[
+            started(1, "r", None),
+            consumed(2, "r", Some("m"), 5),
+            started(3, "child", Some("r")),
+            consumed(4, "child", Some("m"), 7),
+            failed(5, "child"),
+            failed(DAY, "r"),
+        ],
+    )
+    .await;
+    let again = [started(DAY + 1, "q", None), consumed(DAY + 2, "q", None, 3)];
+    let lease = acquire(&*other, "t").await;
+    other.append(&lease, Seq::START, &again).await.expect("an append");
+    let line = |day, model: &str, runs, failed, input, output| UsageLine {
+        day,
+        model: model.to_owned(),
+        runs,
+        failed,
+        usage: Usage {
+            input_tokens: input,
+            output_tokens: output,
+            cost_micros: 10 * input,
+            ..Usage::default()
+        },
+    };
+    let all = [line(0, "", 1, 0, 0, 0), line(0, "m", 0, 0, 12, 2), line(1, "", 1, 1, 3, 1)];
+    for log in [&log, &other] {
+        assert_eq!(log.usage(0).await.expect("an answer"), all);
+        assert_eq!(log.usage(1).await.expect("an answer"), all[2..]);
+        assert_eq!(log.usage(2).await.expect("an answer"), []);
+    }
+    other.delete(&lease).await.expect("a session to delete");
+    assert_eq!(log.usage(0).await.expect("an answer"), all);
+}

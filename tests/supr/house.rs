@@ -207,3 +207,22 @@ async fn what_another_process_does_is_seen_here() {
     // Killed: what it did is cut off, and the session is anybody's.
     assert_eq!(line().await, json!(["loaf", false, true]));
 }
+
+#[tokio::test]
+async fn what_was_used_is_told_day_by_day() {
+    let server = Server::start();
+    let mut client = Client::connect(server.http, "session_id=a").await;
+    client.say_to_script("usage").await;
+    client.until("run.completed").await;
+    client.say("/fail on purpose").await;
+    client.until("run.failed").await;
+    let usage = get(&server, "/api/usage?days=7").await;
+    let days = usage["days"].as_array().unwrap();
+    assert_eq!(days.len(), 7);
+    let today = days.last().unwrap();
+    assert_eq!((&today["runs"], &today["failed"]), (&json!(2), &json!(1)), "{usage}");
+    assert!(today["output_tokens"].as_u64().unwrap() > 0, "{usage}");
+    // What is deleted was used all the same.
+    ask(&server, Method::DELETE, "/api/sessions/a", Value::Null).await;
+    assert_eq!(get(&server, "/api/usage?days=7").await, usage);
+}

@@ -13,6 +13,7 @@ use super::answer::{empty, json, text};
 use super::arrival::first;
 use super::files::StoredFile;
 use super::site::Shared;
+use super::usage::UsageReport;
 
 /// How many sessions are listed if nobody says how many.
 pub const DEFAULT_SESSIONS: usize = 20;
@@ -135,6 +136,9 @@ pub trait Archive: Send + Sync {
     /// they have more than [`MAX_EVENTS_BYTES`] bytes.
     async fn events(&self, id: &str, before: Option<u64>, limit: usize) -> Result<EventPage, ArchiveFlaw>;
 
+    /// What was used on the last `days` days, today among them.
+    async fn usage(&self, days: usize) -> Result<UsageReport, ArchiveFlaw>;
+
     /// A file that came along with a message.
     async fn media(&self, id: &str) -> Result<StoredFile, ArchiveFlaw>;
 
@@ -200,7 +204,7 @@ pub(super) async fn delete(State(site): State<Shared>, Path(id): Path<String>) -
 }
 
 /// A number in the query; none if it is not there.
-fn number(parts: &Parts, name: &str) -> Result<Option<usize>, ()> {
+pub(super) fn number(parts: &Parts, name: &str) -> Result<Option<usize>, ()> {
     match first(parts.uri.query().unwrap_or_default(), name) {
         Some(value) => {
             let value = std::str::from_utf8(&value).map_err(|_| ())?;

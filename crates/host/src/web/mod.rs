@@ -29,6 +29,7 @@ mod store;
 mod terminal;
 mod token;
 mod traceparent;
+mod usage;
 mod ws_url;
 
 pub use archive::{
@@ -58,3 +59,4 @@ pub use store::{Configured, Kept, STORE_BYTES, StoreError, TokenStore};
 pub use terminal::{MAX_TYPED_BYTES, TERMINAL_PING, TERMINAL_SILENCE, TERMINAL_WRITE_WAIT};
 pub use token::{MAX_TOKEN_CHARS, STRONG_TOKEN_CHARS, Token, TokenFlaw};
 pub use traceparent::Traceparent;
+pub use usage::{DEFAULT_USAGE_DAYS, DayUsage, MAX_USAGE_DAYS, ModelUsage, UsageReport};

@@ -27,7 +27,7 @@ use super::server::{CONNECTION_LIFE, HEADER_WAIT, MAX_HTTP_CONNECTIONS, WEB_STOP
 use super::socket::{Reception, shake_hands};
 use super::store::TokenStore;
 use super::terminal;
-use super::{endpoints, health};
+use super::{endpoints, health, usage};
 
 /// Every method and path that is answered, beside the page's own places.
 pub const ROUTES: &[(&str, &str)] = &[
@@ -55,6 +55,7 @@ pub const ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/processes"),
     ("DELETE", "/api/processes/{id}"),
     ("GET", "/api/processes/{id}/ws"),
+    ("GET", "/api/usage"),
     ("GET", "/api/config"),
     ("GET", "/api/channels/catalog"),
     ("GET", "/api/openapi.json"),
@@ -205,6 +206,7 @@ pub(super) fn router(site: Shared) -> Router {
         .route("/api/processes", get(processes::list).post(processes::start))
         .route("/api/processes/{id}", delete(processes::end))
         .route("/api/processes/{id}/ws", any(terminal::shake_hands))
+        .route("/api/usage", get(usage::usage))
         .route("/api/config", get(console::config))
         .route("/api/channels/catalog", get(console::catalog))
         .route("/api/openapi.json", get(console::openapi))

@@ -1,7 +1,8 @@
 //! Health, the endpoints of a console, the page, and the description of all of it.
 
 use parlor_host::web::{
-    DEFAULT_EVENTS, DEFAULT_SESSIONS, FILE_PIECE_BYTES, MAX_EVENTS, MAX_SESSIONS, ROUTES,
+    DEFAULT_EVENTS, DEFAULT_SESSIONS, DEFAULT_USAGE_DAYS, FILE_PIECE_BYTES, MAX_EVENTS, MAX_SESSIONS,
+    MAX_USAGE_DAYS, ROUTES,
 };
 use serde_json::{Value, json};
 
@@ -70,6 +71,23 @@ async fn sessions_are_listed_read_and_deleted() {
     assert_eq!(server.ask(&delete("c")).await.status, 204);
     server.ask(&delete("b")).await.assert_text(409, "a run is active");
     server.ask(&delete("x")).await.assert_text(404, "session not found");
+}
+
+#[tokio::test]
+async fn usage_is_told_for_so_many_days() {
+    let server = Server::start().await;
+    let usage = server.ask("GET /api/usage").await.json();
+    let day = json!({
+        "date": DEFAULT_USAGE_DAYS.to_string(), "runs": 1, "failed": 0, "input_tokens": 0, "output_tokens": 0,
+        "cache_read_tokens": 0, "cost_micros": 0,
+    });
+    let model = json!({"model": "m", "input_tokens": 0, "output_tokens": 0, "cost_micros": 0});
+    assert_eq!(usage, json!({"days": [day], "models": [model]}));
+    for (asked, told) in [("0", 1), ("366", MAX_USAGE_DAYS), ("367", MAX_USAGE_DAYS)] {
+        let usage = server.ask(&format!("GET /api/usage?days={asked}")).await.json();
+        assert_eq!(usage["days"][0]["date"], told.to_string());
+    }
+    server.ask("GET /api/usage?days=x").await.assert_text(400, "days is a whole number");
 }
 
 #[tokio::test]

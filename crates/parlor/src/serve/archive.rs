@@ -8,16 +8,17 @@ use parlor_doors::supr::event_type;
 use parlor_engine::{House, Keeper};
 use parlor_host::web::{
     Archive, ArchiveFlaw, EventPage, LastEvent, MAX_SEARCHED, SaidMessage, SessionLine, SessionText,
-    StoredFile,
+    StoredFile, UsageReport,
 };
-use parlor_log::{MAX_PAGE, PageRequest, SessionRecord};
+use parlor_log::{MAX_PAGE, PageRequest, SessionRecord, SystemClock};
 use parlor_tools::image_type;
 use parlor_vocab::{
-    MediaId, Message, Passage, Refusal, Role, RunEnding, RunEvent, Seen, Seq, SessionCommand, SessionEvent,
-    SessionId,
+    Clock, MediaId, Message, Passage, Refusal, Role, RunEnding, RunEvent, Seen, Seq, SessionCommand,
+    SessionEvent, SessionId,
 };
 
 use super::history;
+use super::usage::{day_of, report};
 use crate::sessions::checked_title;
 
 /// How many characters of a title and of a preview are shown.
@@ -90,6 +91,12 @@ impl Archive for Sessions {
     async fn events(&self, id: &str, before: Option<u64>, limit: usize) -> Result<EventPage, ArchiveFlaw> {
         let id = SessionId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
         history::events(&self.0, &id, before, limit).await
+    }
+
+    async fn usage(&self, days: usize) -> Result<UsageReport, ArchiveFlaw> {
+        let last = day_of(SystemClock.now());
+        let first = last - days as i64 + 1;
+        Ok(report(first, last, &self.0.usage(first).await.map_err(flaw)?))
     }
 
     async fn media(&self, id: &str) -> Result<StoredFile, ArchiveFlaw> {

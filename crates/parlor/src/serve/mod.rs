@@ -10,6 +10,7 @@ mod measured;
 mod supex;
 mod supr;
 mod terminals;
+mod usage;
 mod web;
 
 use std::io::{IsTerminal, Write, stderr};

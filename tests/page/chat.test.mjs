@@ -36,7 +36,9 @@ test("the timeline is a tree that folds, with a picture of where the time went",
   const turn = await at.ended("deploy api");
   const line = turn.getByRole("button", { name: /^Worked for .* 1 tool · 1 subagent$/ });
   assert.equal(await line.getAttribute("aria-expanded"), "false");
+  const place = (await line.boundingBox()).y;
   await line.click();
+  assert.equal((await line.boundingBox()).y, place, "what is unfolded must not move away");
   await turn.getByText("Checking api before anything is touched.").waitFor({ state: "attached" });
   await turn.getByText("command: echo building api; echo done").waitFor();
   await turn.getByText("building api\ndone", { exact: false }).first().waitFor();

@@ -77,3 +77,21 @@ test("what cannot be deleted says why", async () => {
   await other.ended("/wait 59", "stopped");
   await at.end();
 });
+
+test("what another process runs can be watched, and says why it cannot be written to", async (t) => {
+  const child = server.begin("chat", "!echo seen from afar; sleep 60");
+  t.after(() => child.kill("SIGKILL"));
+  const at = await visit();
+  const watched = row(at, "seen from afar");
+  await watched.getByText("another process has it").waitFor();
+  await watched.getByText("Running").waitFor();
+  await watched.getByRole("link").click();
+  const turn = at.page.locator('article[data-status="running"]');
+  await turn.getByRole("button", { expanded: false }).click();
+  await turn.getByText("command: echo seen from afar; sleep 60").waitFor();
+  await at.say("/say hello");
+  await (await at.ended("/say hello", "failed")).getByText("Another program is working in this session.").waitFor();
+  child.kill("SIGINT");
+  await at.page.locator('article[data-status="stopped"], article[data-status="failed"]').first().waitFor();
+  await at.end();
+});

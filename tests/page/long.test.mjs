@@ -3,9 +3,11 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { Browser } from "./browser.mjs";
 import { PATIENCE, Server, until } from "./server.mjs";
+import { LONG, TURNS, words } from "./talk.mjs";
 
-/** Each is answered, so there are twice as many messages. */
-export const TURNS = 5_000;
+const path = `/#/chat/${LONG}`;
+const last = new RegExp(`^Number ${TURNS}\\.`);
+
 /** More rows than this are not in the document, however long the conversation. */
 const MAX_ROWS = 60;
 
@@ -19,14 +21,10 @@ after(async () => {
   await server?.stop();
 });
 
-function* words() {
-  for (let number = 1; number <= TURNS; number++) yield `/say Number ${number}. ${"and some more words ".repeat(number % 9)}`;
-}
-
 test("10,000 messages can be read from the last to the first", { timeout: 10 * PATIENCE }, async () => {
-  await server.fill("long", words());
-  const at = await (await browser.visit(server, { path: "/#/chat/long" })).begin();
-  await at.page.getByText(/^Number 5000\./).waitFor();
+  await server.fill(LONG, words());
+  const at = await (await browser.visit(server, { path })).begin();
+  await at.page.getByText(last).waitFor();
   const scroller = at.page.getByRole("region", { name: "Conversation" });
   const rows = () => at.page.locator("article").count();
   assert.ok((await rows()) < MAX_ROWS);
@@ -38,14 +36,14 @@ test("10,000 messages can be read from the last to the first", { timeout: 10 * P
   });
   await at.page.getByText(/^Number 1\./).waitFor();
   await at.page.getByRole("button", { name: "To the end" }).click();
-  await at.page.getByText(/^Number 5000\./).waitFor();
+  await at.page.getByText(last).waitFor();
   await at.say("/say and on it goes");
   await at.ended("/say and on it goes");
   await at.end();
 });
 
 test("what one reads stays where it is while an answer is written below", async () => {
-  const at = await (await browser.visit(server, { path: "/#/chat/long" })).begin();
+  const at = await (await browser.visit(server, { path })).begin();
   await at.ended("/say and on it goes");
   await at.say("/wait 3");
   await at.page.locator('article[data-status="running"] .answer').waitFor();

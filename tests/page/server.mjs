@@ -113,9 +113,14 @@ export class Server {
     rmSync(this.home, { recursive: true, force: true });
   }
 
-  /** Runs another command of the program in the same home. */
+  /** Starts another command of the program in the same home. */
+  begin(...args) {
+    return spawn(binary, args, { env: this.environment(), stdio: ["ignore", "pipe", "inherit"] });
+  }
+
+  /** Runs another command to its end, and tells what it printed. */
   async run(...args) {
-    const child = spawn(binary, args, { env: this.environment(), stdio: ["ignore", "pipe", "inherit"] });
+    const child = this.begin(...args);
     let out = "";
     child.stdout.on("data", (text) => (out += text));
     await new Promise((resolve) => child.once("close", resolve));

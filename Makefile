@@ -6,10 +6,10 @@ FUZZ_TARGETS := lines exec synaps supex supr loaf
 # cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
 FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 
-.PHONY: help run page test setup check doc deny unit fuzz soak peers mcp clients bench
+.PHONY: help run page test setup check doc deny unit browser fuzz soak peers mcp clients bench page-bench
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 run: page ## build parlor and start parlor serve: chat on http://127.0.0.1:18790/
 	@cargo build --release --quiet -p parlor
@@ -18,7 +18,7 @@ run: page ## build parlor and start parlor serve: chat on http://127.0.0.1:18790
 page: ## build the page, web/dist, which is a part of the program (needs npm)
 	@scripts/build-page.sh
 
-test: setup page check doc deny unit fuzz ## everything that must hold; what CI runs
+test: setup page check doc deny unit browser fuzz ## everything that must hold; what CI runs
 
 setup: ## install what the tests need and the machine lacks
 	@scripts/setup.sh
@@ -35,6 +35,10 @@ deny:
 
 unit: ## all tests, without the other checks
 	cargo test --workspace --quiet
+
+browser: ## the page in a browser, against the real server (installs chromium, once)
+	cargo build --quiet -p parlor
+	@scripts/page.sh "$(CURDIR)/target/debug/parlor"
 
 fuzz: ## fuzz each decoder for FUZZ_SECONDS (15)
 	@fuzz/seed.sh
@@ -68,3 +72,7 @@ bench: ## measure beside the peers and the limit; writes bench/RESULTS.md
 	@scripts/peers.sh
 	cargo build --release --quiet -p parlor -p parlor-bench
 	@$(PROFILE_DIR)/parlor-bench $(PROFILE_DIR)/parlor "$$(scripts/peer.sh --path)" target/peers/bin/synaps bench/RESULTS.md
+
+page-bench: page ## frame times while 10,000 messages are scrolled through
+	cargo build --release --quiet -p parlor
+	cd tests/page && PARLOR_BINARY="$(CURDIR)/$(PROFILE_DIR)/parlor" node scroll.bench.mjs

@@ -12,6 +12,7 @@ fi
 if [ ! node_modules/.package-lock.json -nt package-lock.json ]; then
   echo "page: installing npm packages for web"
   npm ci --loglevel=error --no-audit --no-fund >/dev/null
+  touch node_modules/.package-lock.json
 fi
 # Folders are looked at too: a file that is gone makes its folder newer.
 newer() { find . -mindepth 1 \( -path ./node_modules -o -path ./dist \) -prune -o -newer dist/index.html -print -quit; }

@@ -1,4 +1,5 @@
 //! Processes: the list, starting and ending, and looking on over a socket.
+#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
 use futures_util::{SinkExt, StreamExt};
 use parlor_host::web::{MAX_TERMINAL_SIDE, MAX_TYPED_BYTES};

@@ -91,7 +91,7 @@ export class Server {
     rmSync(place, { force: true });
     const command = [binary, "serve", "--listen", this.listen, "--no-supex"];
     const [program, ...args] = this.isOnTerminal ? ["script", "-qfc", command.join(" "), "/dev/null"] : command;
-    this.#child = spawn(program, args, { env: this.environment(), stdio: ["ignore", "pipe", "pipe"] });
+    this.#child = spawn(program, args, { cwd: this.home, env: this.environment(), stdio: ["ignore", "pipe", "pipe"] });
     for (const stream of [this.#child.stdout, this.#child.stderr]) stream.on("data", (text) => (this.#log += text));
     await until("the server", () => {
       if (this.#child.exitCode !== null) throw new Error(`the server ended: ${this.#log}`);
@@ -115,7 +115,7 @@ export class Server {
 
   /** Starts another command of the program in the same home. */
   begin(...args) {
-    return spawn(binary, args, { env: this.environment(), stdio: ["ignore", "pipe", "inherit"] });
+    return spawn(binary, args, { cwd: this.home, env: this.environment(), stdio: ["ignore", "pipe", "inherit"] });
   }
 
   /** Runs another command to its end, and tells what it printed. */

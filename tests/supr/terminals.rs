@@ -1,5 +1,9 @@
 //! Terminals of the server: started, looked at, typed into and ended over HTTP.
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+
 use futures_util::{SinkExt, StreamExt};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -10,7 +14,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
 use crate::client::patiently;
 use crate::house::{ask, get};
-use crate::server::{Server, TOKEN};
+use crate::server::{PARLOR, Server, TOKEN};
 
 /// One who looks at a process.
 pub(crate) struct View {
@@ -108,4 +112,80 @@ async fn who_may_not_send_may_not_start_anything() {
     let (status, why) = ask(&server, Method::POST, "/api/processes", json!({})).await;
     assert_eq!(status, StatusCode::FORBIDDEN);
     assert!(why.as_str().unwrap().contains("allow_from"), "{why}");
+}
+
+/// `parlor stdio exec` on the state of a server, with its handshake done.
+struct Exec(Child);
+
+impl Exec {
+    fn start(server: &Server) -> Self {
+        let mut command = Command::new(PARLOR);
+        command.args(["stdio", "exec"]).env("PARLOR_HOME", &server.home);
+        let mut exec = Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+        exec.say(&json!({"id": 1, "method": "initialize", "params": {"clientName": "test"}}));
+        exec.say(&json!({"method": "initialized"}));
+        exec
+    }
+
+    fn say(&mut self, frame: &Value) {
+        writeln!(self.0.stdin.as_mut().unwrap(), "{frame}").unwrap();
+    }
+
+    /// Starts a shell and waits until its first words are told.
+    fn run(&mut self, name: &str, script: &str, words: &str) {
+        let params = json!({
+            "processId": name, "argv": ["/bin/sh", "-c", script], "cwd": "/", "env": {"SECRET": "hidden"}, "tty": true,
+        });
+        self.say(&json!({"id": 2, "method": "command/exec", "params": params}));
+        let words = base64_simd::STANDARD.encode_to_string(words);
+        let mut said = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap().contains(&words)));
+    }
+}
+
+impl Drop for Exec {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_on_stdio_runs_can_be_looked_at() {
+    let server = Server::start();
+    let mut exec = Exec::start(&server);
+    assert!(!server.home.join("run").exists(), "nothing is offered before there is something");
+    exec.run("job", "echo ready; read a; echo got $a; exit 5", "ready\r\n");
+    let socket = server.home.join(format!("run/{}.sock", exec.0.id()));
+    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let list = get(&server, "/api/processes").await;
+    let line = &list[0];
+    assert_eq!(
+        json!([line["name"], line["door"], line["tty"], line["running"], line["here"], line["command"][0]]),
+        json!(["job", "exec", true, true, false, "/bin/sh"])
+    );
+    assert!(!list.to_string().contains("hidden"));
+    let id = line["id"].as_str().unwrap().to_owned();
+    let (status, why) = ask(&server, Method::DELETE, &format!("/api/processes/{id}"), Value::Null).await;
+    assert_eq!((status, why.as_str().unwrap().contains("looked at")), (StatusCode::FORBIDDEN, true));
+    let mut view = View::open(&server, &id).await;
+    assert_eq!(view.until("ready").await, None);
+    let typed = base64_simd::STANDARD.encode_to_string("it\n");
+    exec.say(
+        &json!({"id": 3, "method": "command/exec/write", "params": {"processId": "job", "chunk": typed}}),
+    );
+    assert_eq!(view.until("got it").await, None);
+    assert_eq!(view.until("never").await, Some(json!({"type": "exited", "exit_code": 5})));
+    assert_eq!(get(&server, "/api/processes").await, json!([]));
+    // One that was killed leaves its socket, and the next who looks removes it.
+    drop(exec);
+    assert!(socket.exists());
+    get(&server, "/api/processes").await;
+    assert!(!socket.exists());
+    // One that ends in good order leaves nothing.
+    let mut exec = Exec::start(&server);
+    exec.run("job", "echo ready", "ready\r\n");
+    drop(exec.0.stdin.take());
+    assert!(exec.0.wait().unwrap().success());
+    assert_eq!(std::fs::read_dir(server.home.join("run")).unwrap().count(), 0);
 }

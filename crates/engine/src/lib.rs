@@ -25,6 +25,7 @@ pub use office::{
     Clerk, LoginWish, MAX_ERRANDS, MAX_SKILL_DEPTH, MAX_SKILL_FOLDERS, MAX_WAITING_QUESTIONS, Office,
     OfficeWord, SKILL_FILE_BYTES, Teller, find_skills_in,
 };
+pub use parlor_process::Retained;
 pub use parlor_ruby::Settings as RubySettings;
 pub use parlor_vocab::{Seen, Subject};
 pub use processes::{Happening, MAX_PROCESSES, Processes, SHUTDOWN_GRACE};

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use parlor_process::{
-    Instance, News, Process, Report, STDIN_BACKLOG_BYTES, STDIN_BACKLOG_WRITES, SpawnError, TERMINATE_GRACE,
-    WriteError, WriteId, Written, spawn,
+    Instance, News, Process, Report, Retained, STDIN_BACKLOG_BYTES, STDIN_BACKLOG_WRITES, SpawnError,
+    TERMINATE_GRACE, WriteError, WriteId, Written, spawn,
 };
 use parlor_vocab::{Command, Event, ProcessId, Refusal, Reply, StartProcess};
 use tokio::sync::mpsc;
@@ -103,6 +103,12 @@ impl<Q> Processes<Q> {
             }
         }
         None
+    }
+
+    /// The number of a process, and what is retained of its output.
+    pub fn look_at(&self, name: &ProcessId) -> Option<(u32, Retained)> {
+        let (_, process) = self.living.get(self.named.get(name)?)?;
+        Some((process.pid(), process.retains()))
     }
 
     /// Begins to end all processes. [`next`] goes on to report.

@@ -8,6 +8,8 @@
 mod connection;
 mod engine;
 mod fetch;
+mod look;
+mod offer;
 mod outgoing;
 mod signals;
 mod stdio;
@@ -20,6 +22,8 @@ mod websocket;
 pub use connection::{FLUSH_WAIT, GONE_WAIT, INCOMING_CHUNKS, Incoming, SHUTDOWN_WAIT, serve};
 pub use engine::{Engine, News};
 pub use fetch::{FETCH_WAIT, FetchFlaw, Fetcher, MAX_REDIRECTS};
+pub use look::{MAX_OFFER_LINE_BYTES, MAX_OFFERS, OFFER_WAIT, look, offered};
+pub use offer::{MAX_ONLOOKERS, MAX_QUESTION_BYTES, ONLOOKER_WAIT, Offered, exit_code};
 pub use outgoing::{
     OUTGOING_FRAMES, OUTPUT_BACKLOG_BYTES, OUTPUT_BACKLOG_FRAMES, Outgoing, Outlet, REPLY_BACKLOG_BYTES,
     REPLY_BACKLOG_FRAMES, outgoing,

@@ -2,10 +2,12 @@
 
 use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Subcommand;
 use parlor_doors::exec::ExecMachine;
-use parlor_engine::Processes;
+use parlor_host::Offered;
+use parlor_log::SystemClock;
 
 use crate::environment::Environment;
 use crate::{loaf, synaps};
@@ -28,7 +30,8 @@ pub(crate) fn serve(door: Door, environment: &Environment) -> anyhow::Result<Exi
             if stdin().is_terminal() {
                 eprintln!("{EXEC_HINT}");
             }
-            parlor_host::block_on(parlor_host::serve_stdio(ExecMachine::default(), Processes::default()))?;
+            let processes = Offered::new(environment.state_folder().ok(), Arc::new(SystemClock));
+            parlor_host::block_on(parlor_host::serve_stdio(ExecMachine::default(), processes))?;
             Ok(ExitCode::SUCCESS)
         }
         Door::Loaf => {

@@ -25,7 +25,7 @@ use std::time::Duration;
 use parlor_vocab::{Ending, Stream};
 
 pub use error::SpawnError;
-pub use process::{Process, spawn};
+pub use process::{Process, ReadSoFar, Retained, spawn};
 pub use stdin::{WriteError, WriteId, Written};
 pub use terminal::Size;
 

@@ -159,10 +159,39 @@ impl Process {
             .map_or_else(Vec::new, |(_, tail)| tail.lock().unwrap_or_else(PoisonError::into_inner).to_vec())
     }
 
+    /// The same for whoever reads on from time to time, also when the process is over.
+    pub fn retains(&self) -> Retained {
+        Retained(self.tails.iter().map(|(_, tail)| Arc::clone(tail)).collect())
+    }
+
     /// Waits until nothing is left of the process and its supervisor.
     pub async fn gone(self) {
         // The supervisor does not panic, and is not cancelled while the runtime lives.
         let _ = self.task.await;
+    }
+}
+
+/// What is retained of all outputs of a process.
+#[derive(Clone, Debug)]
+pub struct Retained(Vec<Arc<Mutex<Tail>>>);
+
+/// How far somebody has read.
+#[derive(Clone, Debug)]
+pub struct ReadSoFar(Vec<u64>);
+
+impl Retained {
+    /// The place before all output.
+    pub fn from_the_start(&self) -> ReadSoFar {
+        ReadSoFar(vec![0; self.0.len()])
+    }
+
+    /// What was written since, one stream after another, as far as it is retained.
+    pub fn since(&self, place: &mut ReadSoFar) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (tail, place) in self.0.iter().zip(&mut place.0) {
+            bytes.extend(tail.lock().unwrap_or_else(PoisonError::into_inner).since(place));
+        }
+        bytes
     }
 }
 

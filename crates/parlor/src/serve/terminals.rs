@@ -1,4 +1,4 @@
-//! The terminals of this server, as the web side shows them.
+//! The terminals of this server and what others show of theirs, for the web side.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,9 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parlor_engine::{TerminalLine, TerminalSight, TerminalView, Terminals};
 use parlor_host::web::{Onlooker, ProcessFlaw, ProcessLine, ProcessTable, Sight, TerminalSize};
+use parlor_host::{exit_code, look, offered};
 use parlor_log::SystemClock;
 use parlor_process::Size;
-use parlor_vocab::{Ending, Refusal};
+use parlor_vocab::Refusal;
 
 use crate::environment::Environment;
 
@@ -25,13 +26,15 @@ const DOOR: &str = "supr";
 pub(super) struct OwnTerminals {
     terminals: Arc<Terminals>,
     shell: String,
+    /// The state folder, where others show what they run.
+    home: PathBuf,
     /// Whether clients may do more than look.
     may_start: bool,
 }
 
 impl OwnTerminals {
     /// None yet. They start in `folder`.
-    pub(super) fn new(folder: PathBuf, environment: &Environment, may_start: bool) -> Self {
+    pub(super) fn new(folder: PathBuf, home: PathBuf, environment: &Environment, may_start: bool) -> Self {
         let is_ours = |name: &str| TERMINAL.iter().any(|(ours, _)| *ours == name);
         let mut env = environment.for_commands.clone();
         let shell = env.iter().find(|(name, _)| name == "SHELL").map(|(_, shell)| shell.clone());
@@ -39,7 +42,7 @@ impl OwnTerminals {
         env.extend(TERMINAL.map(|(name, value)| (name.to_owned(), value.to_owned())));
         let terminals = Arc::new(Terminals::new(folder, env, Arc::new(SystemClock)));
         let shell = shell.filter(|shell| !shell.is_empty()).unwrap_or_else(|| SHELL.to_owned());
-        Self { terminals, shell, may_start }
+        Self { terminals, shell, home, may_start }
     }
 
     /// Ends all of them.
@@ -51,7 +54,9 @@ impl OwnTerminals {
 #[async_trait]
 impl ProcessTable for OwnTerminals {
     async fn list(&self) -> Vec<ProcessLine> {
-        self.terminals.list().into_iter().map(line).collect()
+        let mut lines: Vec<ProcessLine> = self.terminals.list().into_iter().map(line).collect();
+        lines.extend(offered(&self.home).await);
+        lines
     }
 
     async fn start(
@@ -75,12 +80,22 @@ impl ProcessTable for OwnTerminals {
     }
 
     async fn end(&self, id: &str) -> Result<(), ProcessFlaw> {
-        let number = number_of(id).ok_or(ProcessFlaw::Unknown)?;
+        let (pid, number) = parts_of(id).ok_or(ProcessFlaw::Unknown)?;
+        if pid != std::process::id() {
+            let why = format!(
+                "process {pid} has started it, for its own client: it can be looked at and nothing else"
+            );
+            return Err(ProcessFlaw::Forbidden(why));
+        }
         if self.terminals.end(number) { Ok(()) } else { Err(ProcessFlaw::Unknown) }
     }
 
     async fn look(&self, id: &str) -> Result<Box<dyn Onlooker>, ProcessFlaw> {
-        let view = number_of(id).and_then(|number| self.terminals.view(number));
+        let (pid, number) = parts_of(id).ok_or(ProcessFlaw::Unknown)?;
+        if pid != std::process::id() {
+            return look(&self.home, pid, number).await.ok_or(ProcessFlaw::Unknown);
+        }
+        let view = self.terminals.view(number);
         view.map(|view| Box::new(View(view)) as _).ok_or(ProcessFlaw::Unknown)
     }
 }
@@ -124,16 +139,8 @@ fn line(terminal: TerminalLine) -> ProcessLine {
     }
 }
 
-fn number_of(id: &str) -> Option<u64> {
+/// The process whose it is, and the number that it has there.
+fn parts_of(id: &str) -> Option<(u32, u64)> {
     let (pid, number) = id.split_once('-')?;
-    if pid.parse() == Ok(std::process::id()) { number.parse().ok() } else { None }
-}
-
-/// As shells count: signals from 128 on. What we ended has no number.
-fn exit_code(ending: Ending) -> Option<i32> {
-    match ending {
-        Ending::Code(code) => Some(code.into()),
-        Ending::Signal(signal) => Some(128 + signal),
-        Ending::Terminated | Ending::Unknown => None,
-    }
+    Some((pid.parse().ok()?, number.parse().ok()?))
 }

@@ -95,7 +95,12 @@ pub(super) async fn open(
     let house = Arc::new(house.with_fetch(fetch));
     let reception = SuprReception::new(&config, &house, &metrics)?;
     let folder = std::env::current_dir().context("the working folder is gone")?;
-    let terminals = Arc::new(OwnTerminals::new(folder, environment, may_send(&config.allow_from)));
+    let terminals = Arc::new(OwnTerminals::new(
+        folder,
+        home.path().to_owned(),
+        environment,
+        may_send(&config.allow_from),
+    ));
     let settings = settings(config, choices::choices(home, environment));
     let invitation = is_seen.then(|| Arc::new(Invitation::new(&system_chance())));
     Ok(Door { listener, address, tokens, invitation, house, metrics, settings, reception, terminals })

@@ -1,0 +1,271 @@
+//! Lets others of the same user look at the processes of a door on stdio, through a Unix socket in the state folder.
+//!
+//! It costs nothing before the first process and little while nobody looks: output is not copied, those who look on read
+//! what is retained of it anyway. They can look and do nothing else. Whatever fails here, the door goes on without it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use parlor_doors::Ticket;
+use parlor_engine::{Processes, Retained};
+use parlor_vocab::{Clock, Command, Ending, Event, ProcessId, Refusal, Reply, Stdio};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+use crate::web::ProcessLine;
+use crate::{Engine, News};
+
+/// How many may look on at a time. More are turned away.
+pub const MAX_ONLOOKERS: usize = 8;
+
+/// How long one who looks on may take to say at what, and to take what is shown.
+pub const ONLOOKER_WAIT: Duration = Duration::from_secs(10);
+
+/// The longest question of one who looks on.
+pub const MAX_QUESTION_BYTES: u64 = 4096;
+
+/// Where the sockets are, in the state folder.
+pub(crate) const FOLDER: &str = "run";
+
+/// Processes of one caller that others can look at.
+pub struct Offered {
+    processes: Processes<Ticket>,
+    table: Arc<Table>,
+    /// Starts that are not answered yet.
+    starting: HashMap<Ticket, Start>,
+    /// The state folder, until it was tried.
+    home: Option<PathBuf>,
+    socket: Option<SocketFile>,
+    clock: Arc<dyn Clock>,
+}
+
+/// What is shown of a start: not its environment, which may hold secrets.
+struct Start {
+    process: ProcessId,
+    command: Vec<String>,
+    tty: bool,
+}
+
+struct Table {
+    shown: Mutex<Shown>,
+    /// Counts what happens, for those who look on.
+    moved: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Shown {
+    by_number: BTreeMap<u64, Arc<Line>>,
+    by_name: HashMap<ProcessId, u64>,
+    last: u64,
+}
+
+struct Line {
+    line: ProcessLine,
+    retained: Retained,
+    ending: OnceLock<Ending>,
+}
+
+/// Removed with the door.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Whoever finds one that nobody listens at removes it.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Offered {
+    /// Processes that are shown in the state folder `home`, if that is there.
+    pub fn new(home: Option<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+        let table = Arc::new(Table { shown: Mutex::default(), moved: watch::channel(0).0 });
+        let starting = HashMap::new();
+        Self { processes: Processes::default(), table, starting, home, socket: None, clock }
+    }
+
+    fn on_answer(&mut self, ticket: Ticket, answer: &Result<Reply, Refusal>) {
+        let Some(start) = self.starting.remove(&ticket) else { return };
+        if answer.is_err() {
+            return;
+        }
+        if let Some(home) = self.home.take() {
+            self.socket = open(&home, &self.table);
+        }
+        if self.socket.is_some()
+            && let Some((pid, retained)) = self.processes.look_at(&start.process)
+        {
+            self.table.add(start, pid, retained, &*self.clock);
+        }
+    }
+
+    fn on_event(&self, event: &Event) {
+        if let Event::ProcessExited { process, ending } = event {
+            self.table.remove(process, *ending);
+        }
+        if self.table.moved.receiver_count() > 0 {
+            self.table.moved.send_modify(|count| *count += 1);
+        }
+    }
+}
+
+impl Engine for Offered {
+    type Ask = Command;
+    type Reply = Reply;
+    type Event = Event;
+
+    fn ask(&mut self, ticket: Ticket, command: Command) -> Option<(Ticket, Result<Reply, Refusal>)> {
+        if (self.home.is_some() || self.socket.is_some())
+            && let Command::StartProcess(start) = &command
+        {
+            let command = std::iter::once(&start.program).chain(&start.args).cloned().collect();
+            let tty = start.stdio == Stdio::Terminal;
+            self.starting.insert(ticket, Start { process: start.process.clone(), command, tty });
+        }
+        let (ticket, answer) = self.processes.perform(ticket, command)?;
+        self.on_answer(ticket, &answer);
+        Some((ticket, answer))
+    }
+
+    async fn next(&mut self) -> Option<News<Reply, Event>> {
+        let news = Engine::next(&mut self.processes).await?;
+        match &news {
+            News::Answer(ticket, answer) => self.on_answer(*ticket, answer),
+            News::Event(event) => self.on_event(event),
+        }
+        Some(news)
+    }
+
+    fn begin_end(&mut self) {
+        self.processes.end_all();
+    }
+
+    async fn gone(self) {
+        let Self { processes, socket, .. } = self;
+        drop(socket);
+        processes.gone().await;
+    }
+}
+
+impl Table {
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        // A panic cannot leave it half changed that would matter: it is only looked at.
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, start: Start, pid: u32, retained: Retained, clock: &dyn Clock) {
+        let mut shown = self.shown();
+        shown.last += 1;
+        let number = shown.last;
+        let line = ProcessLine {
+            id: format!("{}-{number}", std::process::id()),
+            name: start.process.to_string(),
+            door: "exec".to_owned(),
+            pid,
+            tty: start.tty,
+            running: true,
+            exit_code: None,
+            started: clock.now().rfc3339(),
+            cols: 80,
+            rows: 24,
+            command: start.command,
+            here: false,
+        };
+        shown.by_name.insert(start.process, number);
+        shown.by_number.insert(number, Arc::new(Line { line, retained, ending: OnceLock::new() }));
+    }
+
+    fn remove(&self, process: &ProcessId, ending: Ending) {
+        let mut shown = self.shown();
+        if let Some(line) = shown.by_name.remove(process).and_then(|number| shown.by_number.remove(&number)) {
+            let _ = line.ending.set(ending);
+        }
+    }
+}
+
+/// Opens the socket and lets others look. None if that cannot be done, which is no reason to do nothing else.
+fn open(home: &Path, table: &Arc<Table>) -> Option<SocketFile> {
+    // A state folder that nobody has made is nobody's to look into.
+    if !home.is_dir() {
+        return None;
+    }
+    let folder = home.join(FOLDER);
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
+    let path = folder.join(format!("{}.sock", std::process::id()));
+    // One of this number that is dead has left it.
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).ok()?;
+    let socket = SocketFile(path);
+    std::fs::set_permissions(&socket.0, std::fs::Permissions::from_mode(0o600)).ok()?;
+    tokio::spawn(receive(listener, Arc::clone(table)));
+    Some(socket)
+}
+
+async fn receive(listener: UnixListener, table: Arc<Table>) {
+    let places = Arc::new(Semaphore::new(MAX_ONLOOKERS));
+    while let Ok((stream, _)) = listener.accept().await {
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        let table = Arc::clone(&table);
+        tokio::spawn(async move {
+            // How it ends is the other's affair.
+            let _ = answer(stream, &table).await;
+            drop(place);
+        });
+    }
+}
+
+/// One question: `list`, or the number of a process.
+async fn answer(stream: UnixStream, table: &Table) -> std::io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut question = String::new();
+    let mut reader = BufReader::new(reader.take(MAX_QUESTION_BYTES));
+    timeout(ONLOOKER_WAIT, reader.read_line(&mut question)).await??;
+    let question = question.trim();
+    if question == "list" {
+        let lines: Vec<ProcessLine> =
+            table.shown().by_number.values().map(|line| line.line.clone()).collect();
+        return say(&mut writer, &json!(lines)).await;
+    }
+    let found = question.parse().ok().and_then(|number: u64| table.shown().by_number.get(&number).cloned());
+    let Some(line) = found else { return say(&mut writer, &Value::Null).await };
+    let mut moved = table.moved.subscribe();
+    say(&mut writer, &json!({"watching": line.line.id})).await?;
+    let mut seen = line.retained.from_the_start();
+    loop {
+        moved.mark_unchanged();
+        // Looked at first: what was written before the end is shown before it.
+        let ending = line.ending.get().copied();
+        let bytes = line.retained.since(&mut seen);
+        if !bytes.is_empty() {
+            let text = base64_simd::STANDARD.encode_to_string(bytes);
+            say(&mut writer, &json!({"output": text})).await?;
+        }
+        if let Some(ending) = ending {
+            return say(&mut writer, &json!({"exited": exit_code(ending)})).await;
+        }
+        tokio::select! {
+            changed = moved.changed() => changed.map_err(std::io::Error::other)?,
+            // It says nothing more, so it has left.
+            _ = reader.read_u8() => return Ok(()),
+        }
+    }
+}
+
+async fn say(writer: &mut (impl AsyncWriteExt + Unpin), value: &Value) -> std::io::Result<()> {
+    timeout(ONLOOKER_WAIT, writer.write_all(format!("{value}\n").as_bytes())).await?
+}
+
+/// As shells count: signals from 128 on. What was ended on purpose has no number.
+pub fn exit_code(ending: Ending) -> Option<i32> {
+    match ending {
+        Ending::Code(code) => Some(code.into()),
+        Ending::Signal(signal) => Some(128 + signal),
+        Ending::Terminated | Ending::Unknown => None,
+    }
+}

@@ -11,6 +11,12 @@ import { keepOutbox, keptOutbox } from "./outbox";
 /** Frames are shown together, at the latest after this many milliseconds: a hidden page draws nothing by itself. */
 const LATEST = 250;
 
+/** So many messages may be on their way; who has more to say waits until some are taken. */
+export const MAX_UNSETTLED = 64;
+
+/** The wait before the first page is asked for again, in milliseconds. */
+const FIRST_PAGE_PAUSE = 1_000;
+
 /** How many pages are asked for in a row until one has the beginning of a run. */
 const PAGES_IN_A_ROW = 20;
 
@@ -26,13 +32,16 @@ export class Chat {
   /** Whether all that was said is here. */
   isWhole = $state(false);
   active: Turn | undefined = $derived(activeTurn(this.conversation));
+  /** Whether no more can be sent until some of it is taken. */
+  isFull: boolean = $derived.by(() => this.unsettled.length >= MAX_UNSETTLED);
 
   private cursor: number | null = null;
   private older: Promise<void> | null = null;
   private waiting: Frame[] = [];
   private frame = 0;
   private timer = 0;
-  private unsettled: Message[];
+  private unsettled: Message[] = $state.raw([]);
+  private isClosed = false;
   private readonly wire: Line;
 
   constructor(
@@ -44,7 +53,7 @@ export class Chat {
     this.wire = new Line(session, {
       lastEvent: () => this.conversation.last,
       onFrame: (frame) => this.take(frame),
-      onState: (state) => this.turn(state),
+      onState: (state) => this.onLine(state),
     });
     for (const message of this.unsettled) this.conversation = say(this.conversation, message, Date.now());
     void this.open(isFresh);
@@ -54,7 +63,7 @@ export class Chat {
   send(message: Message): void {
     this.complaint = "";
     this.conversation = say(this.conversation, message, Date.now());
-    this.unsettled.push(message);
+    this.unsettled = [...this.unsettled, message];
     this.keep();
     if (!this.wire.send(messageFrame(message))) this.wire.hurry();
   }
@@ -90,23 +99,39 @@ export class Chat {
 
   /** Leaves the conversation; its runs go on. */
   close(): void {
+    this.isClosed = true;
     cancelAnimationFrame(this.frame);
     clearTimeout(this.timer);
     this.wire.close();
   }
 
   private async open(isFresh: boolean): Promise<void> {
-    try {
-      if (isFresh) this.isWhole = true;
-      else await this.page();
-    } catch (error) {
-      if (error instanceof Locked) return this.onLocked();
-      // A session that nobody knows yet, or a server without pages: the socket tells all there is.
-      if (error instanceof Missing) this.isWhole = true;
-      else if (!(error instanceof Unreachable || error instanceof Refused)) throw error;
-    }
+    if (isFresh) this.isWhole = true;
+    else if (!(await this.firstPage())) return;
     this.isLoading = false;
     this.wire.open();
+  }
+
+  /** Asks for the newest page until it is there; false if there is no use in going on. */
+  private async firstPage(): Promise<boolean> {
+    while (!this.isClosed) {
+      try {
+        await this.page();
+        return !this.isClosed;
+      } catch (error) {
+        if (error instanceof Locked) {
+          this.onLocked();
+          return false;
+        }
+        // A session that nobody knows yet, or a server without pages: the socket tells all there is.
+        if (error instanceof Missing) this.isWhole = true;
+        if (this.isWhole) return !this.isClosed;
+        if (!(error instanceof Unreachable || error instanceof Refused)) throw error;
+      }
+      this.line = "waiting";
+      await new Promise((resolve) => setTimeout(resolve, FIRST_PAGE_PAUSE));
+    }
+    return false;
   }
 
   private async page(): Promise<void> {
@@ -120,7 +145,7 @@ export class Chat {
     }
   }
 
-  private turn(state: LineState): void {
+  private onLine(state: LineState): void {
     const before = this.line;
     this.line = state;
     if (state === "open") {

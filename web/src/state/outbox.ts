@@ -16,6 +16,10 @@ export function keptOutbox(session: string): Message[] {
 /** Keeps the messages that wait; none is as good as forgetting. */
 export function keepOutbox(session: string, messages: readonly Message[]): void {
   const texts = messages.filter(({ attachments }) => !attachments?.length);
-  if (texts.length) sessionStorage.setItem(KEPT + session, JSON.stringify(texts));
-  else sessionStorage.removeItem(KEPT + session);
+  try {
+    if (texts.length) sessionStorage.setItem(KEPT + session, JSON.stringify(texts));
+    else sessionStorage.removeItem(KEPT + session);
+  } catch {
+    // More than a browser keeps: it is sent all the same, and only a reload would lose it.
+  }
 }

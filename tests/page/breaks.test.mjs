@@ -115,3 +115,17 @@ test("on this machine a new token is noticed by nobody", async () => {
   await at.ended("/say still here");
   await at.end();
 });
+
+test("who has said too much at once waits until some of it is taken", async () => {
+  const visit = await browser.visit(server, { path: "/#/chat/full", allow: NETWORK });
+  await visit.page.addInitScript(() => {
+    const waiting = Array.from({ length: 64 }, (_, index) => ({ content: `/say ${index}`, key: `full-${index}` }));
+    sessionStorage.setItem("parlor.outbox.full", JSON.stringify(waiting));
+  });
+  await visit.page.routeWebSocket(/supr\/ws/, (socket) => socket.connectToServer().close());
+  const at = await visit.begin();
+  await at.page.getByRole("alert").getByText("Many messages wait").waitFor();
+  await at.field.fill("/say one more");
+  assert.equal(await at.page.getByRole("button", { name: "Send" }).isDisabled(), true);
+  await at.end();
+});

@@ -61,6 +61,19 @@ const screens = {
     await at.page.goto(`${server.address}/#/terminals`);
     await at.page.getByText("Nothing runs here.").waitFor();
   },
+  async terminal(at) {
+    await at.page.goto(`${server.address}/#/terminals`);
+    await at.page.getByRole("button", { name: "New terminal" }).click();
+    await at.page.locator(".xterm-helper-textarea:focus").waitFor();
+    await at.page.keyboard.type("echo here\n");
+    await at.page.locator(".xterm-rows").getByText(/^here/).waitFor();
+  },
+  async elsewhere(at) {
+    await at.page.goto(`${server.address}/#/chat/other`);
+    await at.ended("!uname -s");
+    await (await at.another("/#/chat/other")).connection("open");
+    await at.connection("elsewhere");
+  },
   async shortcuts(at) {
     await at.page.getByRole("button", { name: "Keyboard shortcuts" }).click();
     await at.page.getByRole("dialog").waitFor();

@@ -36,6 +36,9 @@ async fn short_processes_lose_nothing_and_leave_nothing() {
     fs::write(&file, &text).expect("the text can be kept");
 
     let mut server = Server::start().await;
+    // From the first process on others may look, through a descriptor that stays.
+    server.start_process("first", ":", false).await;
+    server.rest_of("first").await;
     let descriptors = descriptors_of(server.pid());
     let mut lives: HashMap<String, (Life, Life)> = HashMap::new();
     let mut next = 0;

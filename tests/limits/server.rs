@@ -49,6 +49,8 @@ impl Server {
     pub(crate) async fn start_after(this: &str) -> Self {
         let mut child = Command::new("/bin/bash")
             .args(["-c", &format!(r#"{this}; exec "$0" stdio exec"#), PARLOR])
+            // A state folder that is there, so that all of this holds while others may look on.
+            .env("PARLOR_HOME", env!("CARGO_TARGET_TMPDIR"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

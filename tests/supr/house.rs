@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
+use parlor_host::web::MAX_EVENTS_BYTES;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -225,4 +226,20 @@ async fn what_was_used_is_told_day_by_day() {
     // What is deleted was used all the same.
     ask(&server, Method::DELETE, "/api/sessions/a", Value::Null).await;
     assert_eq!(get(&server, "/api/usage?days=7").await, usage);
+}
+
+#[tokio::test]
+async fn a_page_of_large_events_is_cut_and_nothing_is_missing() {
+    let server = Server::start();
+    let mut client = Client::connect(server.http, "session_id=a").await;
+    let text = "x".repeat(MAX_EVENTS_BYTES / 3);
+    for _ in 0..3 {
+        client.say(&format!("/say {text}")).await;
+        client.until("run.completed").await;
+    }
+    let newest = get(&server, "/api/sessions/a/events?limit=1000").await;
+    assert!(newest["before"].is_u64(), "what is older is left to the next page");
+    assert!(newest["events"].to_string().len() <= MAX_EVENTS_BYTES + 1024);
+    let (large, small) = (pages(&server, "a", 1000).await, pages(&server, "a", 1).await);
+    assert!(large == small, "{} events, and one by one {}", large.len(), small.len());
 }

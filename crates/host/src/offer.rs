@@ -269,3 +269,82 @@ pub fn exit_code(ending: Ending) -> Option<i32> {
         Ending::Terminated | Ending::Unknown => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use parlor_vocab::{StartProcess, Timestamp};
+
+    use super::*;
+
+    struct Noon;
+
+    impl Clock for Noon {
+        fn now(&self) -> Timestamp {
+            Timestamp(0)
+        }
+    }
+
+    /// Starts a shell that waits to be ended.
+    fn start(offered: &mut Offered, name: &str) -> Result<Reply, Refusal> {
+        let start = StartProcess {
+            process: ProcessId::parse(name).unwrap(),
+            program: "/bin/sh".to_owned(),
+            args: vec!["-c".to_owned(), "echo hi; exec sleep 600".to_owned()],
+            arg0: None,
+            folder: "/".into(),
+            env: Vec::new(),
+            stdio: Stdio::Pipes,
+            retain: 1024,
+        };
+        offered.ask(Ticket(1), Command::StartProcess(start)).unwrap().1
+    }
+
+    #[tokio::test]
+    async fn where_nothing_can_be_offered_the_door_goes_on() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join(FOLDER), "no folder").unwrap();
+        for home in [None, Some(home.path().join("missing")), Some(home.path().to_owned())] {
+            let mut offered = Offered::new(home, Arc::new(Noon));
+            assert_eq!(start(&mut offered, "p"), Ok(Reply::ProcessStarted));
+            assert!(offered.socket.is_none() && offered.table.shown().by_number.is_empty());
+            offered.gone().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn so_many_look_on_and_the_next_is_turned_away() {
+        let home = tempfile::tempdir().unwrap();
+        let mut offered = Offered::new(Some(home.path().to_owned()), Arc::new(Noon));
+        start(&mut offered, "p").unwrap();
+        let path = offered.socket.as_ref().unwrap().0.clone();
+        let look = async || {
+            let mut stream = BufReader::new(UnixStream::connect(&path).await.unwrap());
+            // One that is turned away may be so before it has asked.
+            let _ = stream.write_all(b"1\n").await;
+            let mut line = String::new();
+            let _ = stream.read_line(&mut line).await;
+            (stream, line)
+        };
+        let mut looking = Vec::new();
+        for _ in 0..MAX_ONLOOKERS {
+            let (stream, line) = look().await;
+            assert!(line.contains("watching"), "{line}");
+            looking.push(stream);
+        }
+        assert_eq!(look().await.1, "");
+        let endless = "x".repeat(usize::try_from(MAX_QUESTION_BYTES).unwrap() + 1);
+        drop(looking);
+        // A place is free again once it was noticed that its taker has left.
+        loop {
+            let mut stream = BufReader::new(UnixStream::connect(&path).await.unwrap());
+            let _ = stream.write_all(endless.as_bytes()).await;
+            let mut line = String::new();
+            let _ = stream.read_line(&mut line).await;
+            if line == "null\n" {
+                break;
+            }
+        }
+        offered.gone().await;
+        assert!(!path.exists());
+    }
+}

@@ -30,6 +30,7 @@ test("what happens at any door is seen as it happens", async () => {
   await other.say("/wait 60");
   await row(at, "/wait 60").getByText("Running").waitFor();
   await row(at, "/wait 60").getByText("supr").waitFor();
+  await row(at, "/wait 60").getByText("Local").waitFor();
   await other.page.keyboard.press("Escape");
   await row(at, "/wait 60").getByText("Idle").waitFor();
   await row(at, "/wait 60").getByText("run failed").waitFor();

@@ -115,12 +115,13 @@ export class Server {
 
   /** Starts another command of the program in the same home. */
   begin(...args) {
-    return spawn(binary, args, { cwd: this.home, env: this.environment(), stdio: ["ignore", "pipe", "inherit"] });
+    return spawn(binary, args, { cwd: this.home, env: this.environment(), stdio: ["pipe", "pipe", "ignore"] });
   }
 
   /** Runs another command to its end, and tells what it printed. */
   async run(...args) {
     const child = this.begin(...args);
+    child.stdin.end();
     let out = "";
     child.stdout.on("data", (text) => (out += text));
     await new Promise((resolve) => child.once("close", resolve));

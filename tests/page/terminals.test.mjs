@@ -54,3 +54,20 @@ test("output has its colours, although the page allows no inline styles", async 
   assert.notEqual(colour, plain);
   await at.end();
 });
+
+test("what a client on stdio runs on a terminal can be watched, and only watched", async (t) => {
+  const exec = server.begin("stdio", "exec");
+  t.after(() => exec.kill("SIGKILL"));
+  const command = { processId: "p", argv: ["sh", "-c", "echo seen from here; exec sleep 60"], cwd: "/", env: {}, tty: true };
+  for (const frame of [{ id: 1, method: "initialize", params: { clientName: "me" } }, { method: "initialized" }, { id: 2, method: "command/exec", params: command }]) {
+    exec.stdin.write(`${JSON.stringify(frame)}\n`);
+  }
+  const at = await visit();
+  const line = at.page.getByRole("list", { name: "Processes" }).getByRole("listitem").filter({ hasText: "seen from here" });
+  await line.getByText(/exec · running/).waitFor();
+  assert.equal(await line.getByRole("button").count(), 0);
+  await line.getByRole("link").click();
+  await screen(at).getByText("seen from here").waitFor();
+  await at.page.getByText("you are looking on").waitFor();
+  await at.end();
+});

@@ -109,6 +109,7 @@ test("from elsewhere a token is needed; one that was replaced is asked for again
 
 test("on this machine a new token is noticed by nobody", async () => {
   const at = await visit();
+  await at.connection("open");
   await server.run("token", "--rotate");
   await at.page.reload();
   await at.say("/say still here");

@@ -95,6 +95,11 @@ async fn looking_on_needs_the_token_and_a_place() {
     let server = Server::with(|wanted| wanted.settings.max_connections = 1).await;
     server.shake("/api/processes/p/ws", "").await.assert_text(401, "unauthorized");
     server.shake("/api/processes/x/ws", &bearer()).await.assert_text(404, "process not found");
+    // A browser elsewhere has no way to send the token but this.
+    let far =
+        format!("X-Forwarded-For: 192.0.2.1\nSec-WebSocket-Protocol: token.{TOKEN}\nConnection: Upgrade");
+    let other = Server::start().await;
+    assert_eq!(other.shake("/api/processes/p/ws", &far).await.status, 101);
     let mut first = look(&server, "p").await.unwrap();
     shown(&mut first).await;
     server.shake("/api/processes/p/ws", &bearer()).await.assert_text(503, "too many connections");

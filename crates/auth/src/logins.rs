@@ -146,6 +146,12 @@ impl Logins {
         }))
     }
 
+    /// How it stands with the login to a provider that is configured.
+    pub async fn status(&self, provider: &str) -> Option<Status> {
+        let provider = self.0.provider(provider)?;
+        Some(self.0.status(provider.name.clone()).await)
+    }
+
     /// How it stands with each login: those that are configured, and others that are kept in files.
     pub async fn statuses(&self) -> Result<Vec<Status>, StoreError> {
         let kept = self.0.on_disk(SecretStore::names).await?;

@@ -1,5 +1,6 @@
 //! Logging out: the provider is told, and the tokens are forgotten.
 
+use oauth2::HttpRequest;
 use oauth2::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use oauth2::http::{Method, Request};
 use url::form_urlencoded;
@@ -40,18 +41,7 @@ impl Inner {
         if let Some(what) = &provider.lacks {
             return Err(what.clone());
         }
-        let mut form = form_urlencoded::Serializer::new(String::new());
-        form.append_pair("token", token.expose());
-        let request = Request::builder().method(Method::POST).uri(url.as_str());
-        let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
-        let request = match &provider.client_secret {
-            Some(secret) => request.header(AUTHORIZATION, basic(&provider.client_id, secret).as_str()),
-            None => {
-                form.append_pair("client_id", &provider.client_id);
-                request
-            }
-        };
-        let request = request.body(form.finish().into_bytes()).map_err(|error| error.to_string())?;
+        let request = revocation(provider, url.as_str(), token).map_err(|error| error.to_string())?;
         let said = |text: &str| clean(&self.redactor, text);
         let answer = self.http.send(request).await.map_err(|error| said(&error.to_string()))?;
         if answer.status().is_success() {
@@ -60,6 +50,22 @@ impl Inner {
             Err(format!("status {}", answer.status().as_u16()))
         }
     }
+}
+
+/// Apart from what waits for the answer: a form that is being written cannot move to another thread.
+fn revocation(provider: &Provider, url: &str, token: &Secret) -> Result<HttpRequest, oauth2::http::Error> {
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    form.append_pair("token", token.expose());
+    let request = Request::builder().method(Method::POST).uri(url);
+    let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+    let request = match &provider.client_secret {
+        Some(secret) => request.header(AUTHORIZATION, basic(&provider.client_id, secret).as_str()),
+        None => {
+            form.append_pair("client_id", &provider.client_id);
+            request
+        }
+    };
+    request.body(form.finish().into_bytes())
 }
 
 /// How a client with a secret says who it is (RFC 6749, section 2.3.1).

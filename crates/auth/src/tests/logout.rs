@@ -19,9 +19,19 @@ async fn logged_in(revoke: u16, draft: impl FnOnce(&Peer) -> Draft) -> (Peer, Ho
 }
 
 #[tokio::test]
+async fn logging_out_can_be_left_to_another_thread() {
+    let (_peer, house) = logged_in(200, Peer::draft).await;
+    let logins = house.logins.clone();
+    let done = tokio::spawn(async move { logins.logout("x").await }).await.unwrap();
+    assert!(done.unwrap().existed);
+}
+
+#[tokio::test]
 async fn logging_out_revokes_and_forgets() {
     let (peer, house) = logged_in(200, Peer::draft).await;
     let status = &house.logins.statuses().await.unwrap()[0];
+    assert_eq!(house.logins.status("x").await.as_ref(), Some(status));
+    assert_eq!(house.logins.status("y").await, None);
     assert_eq!((&status.state, status.renewable, status.configured), (&State::LoggedIn, true, true));
     assert_eq!(status.expires_at, Some(Timestamp(3_600_000)));
     assert!(status.place.ends_with("secrets/login-x"), "{}", status.place);

@@ -1,8 +1,8 @@
 //! Takes live secrets out of text that is going to be seen: logs, errors, events, output.
 //!
 //! A secret is found as it is, percent-encoded, escaped as in JSON, and inside of base64, whatever
-//! stands before it there. Not found: a secret that is cut in two by whoever writes it in pieces, and
-//! any other disguise.
+//! stands before it there. Whoever writes in pieces asks how much of the end may be the beginning of a
+//! secret ([`Redactor::held`]) and keeps that back. Not found: any other disguise.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -13,7 +13,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use url::form_urlencoded;
 use zeroize::Zeroizing;
 
-use crate::Secret;
+use crate::record::Login;
+use crate::{Secret, SecretStore};
 
 /// What stands in the place of a secret.
 pub const REDACTED: &str = "[secret]";
@@ -58,6 +59,29 @@ impl Redactor {
         known.push_back(Known { secret: secret.clone(), forms: forms(secret.expose()) });
     }
 
+    /// From now on, all that is kept in the files of `store` is taken out. Blocking.
+    pub fn learn_all(&self, store: &SecretStore) {
+        for name in store.names().unwrap_or_default() {
+            // What cannot be read is told to whoever needs it.
+            let Ok(Some(secret)) = store.read(&name) else { continue };
+            match name.provider() {
+                None => self.learn(&secret),
+                Some(_) => {
+                    let login = Login::parse(&secret);
+                    let tokens = login.map(|login| [login.access, login.refresh]);
+                    tokens.iter().flatten().flatten().for_each(|token| self.learn(token));
+                }
+            }
+        }
+    }
+
+    /// How many bytes at the end of `text` may be the beginning of a secret, if more text follows.
+    pub fn held(&self, text: &str) -> usize {
+        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let forms = known.iter().flat_map(|known| &known.forms);
+        forms.map(|form| overlap(text, form)).max().unwrap_or(0)
+    }
+
     /// `text` without the secrets.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -75,6 +99,12 @@ impl std::fmt::Debug for Redactor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Redactor(…)")
     }
+}
+
+/// How many bytes at the end of `text` are the beginning of `form`, without being all of it.
+fn overlap(text: &str, form: &str) -> usize {
+    let most = text.len().min(form.len().saturating_sub(1));
+    (1..=most).rev().find(|length| text.as_bytes().ends_with(&form.as_bytes()[..*length])).unwrap_or(0)
 }
 
 /// What a secret looks like in texts.
@@ -171,7 +201,56 @@ mod tests {
         assert_eq!(redactor.redact(&secret(MAX_REDACTED)), REDACTED);
     }
 
+    #[test]
+    fn what_is_kept_is_known() {
+        let home = tempfile::tempdir().unwrap();
+        let store = SecretStore::open(home.path()).unwrap();
+        let keep = |name: Option<crate::SecretName>, text: &str| {
+            store.write(&name.unwrap(), &Secret::new(text)).unwrap();
+        };
+        keep(crate::SecretName::key("a"), "a-key-that-is-kept");
+        let login =
+            r#"{"version":1,"access_token":"access-12345","refresh_token":"refresh-12345","obtained_at":1}"#;
+        keep(crate::SecretName::login("b"), login);
+        keep(crate::SecretName::login("c"), "no login at all");
+        let redactor = Redactor::new();
+        redactor.learn_all(&store);
+        let text = "a-key-that-is-kept access-12345 refresh-12345 no login at all";
+        assert_eq!(redactor.redact(text), "[secret] [secret] [secret] no login at all");
+    }
+
+    #[test]
+    fn the_end_of_a_text_is_held_while_it_may_be_a_secret() {
+        let redactor = knowing("s3cret-é-token");
+        assert_eq!(redactor.held("nothing"), 0);
+        assert_eq!(redactor.held("text s3cret-"), 7);
+        assert_eq!(redactor.held("s3cret-s3c"), 3);
+        assert_eq!(redactor.held("s"), 1);
+        assert_eq!(redactor.held("s3cret-é-token"), 0, "that is all of it");
+        assert_eq!(Redactor::new().held("s3cret"), 0);
+    }
+
     proptest! {
+        #[test]
+        fn a_secret_in_pieces_is_never_let_through(
+            before in "[a-c]{0,6}", after in "[a-c]{0,6}", cuts in proptest::collection::vec(1_usize..5, 0..12)
+        ) {
+            let secret = "abcabcabd-s3c";
+            let redactor = knowing(secret);
+            let text = format!("{before}{secret}{after}");
+            let (mut rest, mut held, mut seen) = (text.as_str(), String::new(), String::new());
+            for cut in cuts.into_iter().chain([text.len()]) {
+                let (piece, later) = rest.split_at(cut.min(rest.len()));
+                rest = later;
+                held = redactor.redact(&(held + piece)).into_owned();
+                let keep = held.len() - redactor.held(&held);
+                seen.push_str(held.split_at(keep).0);
+                held = held.split_at(keep).1.to_owned();
+            }
+            seen.push_str(&redactor.redact(&held));
+            prop_assert_eq!(seen, redactor.redact(&text));
+        }
+
         #[test]
         fn a_secret_is_found_inside_of_base64(secret in "[!-~]{9,40}", before in ".{0,9}", after in ".{0,9}") {
             let redactor = knowing(&secret);

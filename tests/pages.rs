@@ -53,7 +53,10 @@ fn every_limit_is_on_a_page() {
 #[test]
 fn the_page_on_operations_names_every_command() {
     let page = fs::read_to_string(root().join("docs/operations.md")).unwrap();
-    for command in ["chat", "sessions", "replay", "gc", "doctor", "settings", "link", "stdio"] {
+    for command in [
+        "chat", "sessions", "replay", "gc", "doctor", "settings", "link", "stdio", "models", "login",
+        "logout", "auth", "token", "serve", "supex",
+    ] {
         assert!(
             page.contains(&format!("`parlor {command}")),
             "docs/operations.md does not mention parlor {command}"

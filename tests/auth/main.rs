@@ -6,9 +6,16 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
 mod browser;
+#[path = "../models/forms.rs"]
+#[allow(dead_code, reason = "a helper of other tests, of which some is used")]
+mod forms;
 #[path = "../home/mod.rs"]
 mod home;
 mod leaks;
+#[path = "../models/server.rs"]
+#[allow(dead_code, reason = "a helper of other tests, of which some is used")]
+mod model_server;
+mod models;
 mod server;
 
 use std::io::{BufRead, BufReader};

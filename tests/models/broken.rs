@@ -55,6 +55,23 @@ fn an_input_that_is_no_json_is_told_to_the_model_and_the_run_goes_on() {
 }
 
 #[test]
+fn a_provider_that_says_until_when_to_wait_is_asked_then() {
+    let form = Form::Chat;
+    let line = "date: Sun, 06 Nov 1994 12:00:00 GMT\r\nretry-after: Sun, 06 Nov 1994 12:00:02 GMT";
+    let answer = Deed::Answer(form.text("Hello.") + &form.end());
+    let server = Server::start(vec![Deed::Refuse(503, line.to_owned()), answer]);
+    let home = form.home(&server.url, "");
+    let events = home.json(&["chat", "--json", "go"]);
+    assert_eq!(completed(&events), ["Hello."]);
+    let notes: Vec<String> = events
+        .iter()
+        .filter(|event| event["type"] == "step.updated")
+        .map(|event| event["headline"].to_string())
+        .collect();
+    assert!(notes.len() == 1 && notes[0].contains("trying again in 2.0 s"), "{notes:?}");
+}
+
+#[test]
 fn a_stop_in_the_middle_of_a_stream_leaves_it_at_once() {
     for form in Form::ALL {
         let server = Server::start(vec![

@@ -11,6 +11,7 @@ mod commands;
 mod crash;
 mod forms;
 mod images;
+mod keys;
 mod long;
 mod mock;
 mod others;

@@ -17,14 +17,23 @@ pub(crate) enum Deed {
     Cut(String),
     /// A stream of these events, then nothing more, and no end.
     Hang(String),
+    /// No stream: a status, with this line in the head.
+    Refuse(u16, String),
 }
 
 /// A server on loopback. Its threads end when their connections do.
 pub(crate) struct Server {
     pub(crate) url: String,
-    bodies: Arc<Mutex<Vec<Value>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
     /// Says that the other side has left a stream that hangs.
     left: Receiver<()>,
+}
+
+/// A request: its head in small letters but for what follows a colon, and its body.
+#[derive(Clone)]
+struct Asked {
+    head: Vec<(String, String)>,
+    body: Value,
 }
 
 /// How many news of those who left may wait.
@@ -35,9 +44,9 @@ impl Server {
     pub(crate) fn start(deeds: Vec<Deed>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let bodies = Arc::new(Mutex::new(Vec::new()));
+        let asked = Arc::new(Mutex::new(Vec::new()));
         let (leaving, left) = sync_channel(LEFT);
-        let keep = Arc::clone(&bodies);
+        let keep = Arc::clone(&asked);
         std::thread::spawn(move || {
             let mut deeds = deeds.into_iter();
             for connection in listener.incoming().flatten() {
@@ -47,12 +56,22 @@ impl Server {
                 std::thread::spawn(move || serve(connection, deed, &keep, &leaving));
             }
         });
-        Self { url, bodies, left }
+        Self { url, asked, left }
     }
 
     /// The bodies of all requests so far.
     pub(crate) fn bodies(&self) -> Vec<Value> {
-        self.bodies.lock().unwrap().clone()
+        self.asked.lock().unwrap().iter().map(|asked| asked.body.clone()).collect()
+    }
+
+    /// What each request said in the line `name` of its head.
+    pub(crate) fn heads(&self, name: &str) -> Vec<Option<String>> {
+        let asked = self.asked.lock().unwrap();
+        let line = |asked: &Asked| {
+            let mut lines = asked.head.iter().filter(|(known, _)| known == name);
+            lines.next().map(|(_, value)| value.clone())
+        };
+        asked.iter().map(line).collect()
     }
 
     /// Waits until the other side has left a stream that hangs.
@@ -61,26 +80,38 @@ impl Server {
     }
 }
 
-fn serve(connection: TcpStream, deed: Deed, keep: &Mutex<Vec<Value>>, leaving: &SyncSender<()>) {
+fn serve(connection: TcpStream, deed: Deed, keep: &Mutex<Vec<Asked>>, leaving: &SyncSender<()>) {
     let mut reader = BufReader::new(connection.try_clone().unwrap());
-    let mut length = 0;
+    let (mut length, mut head) = (0, Vec::new());
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line).unwrap_or(0) == 0 {
             return;
         }
-        let line = line.trim_end().to_ascii_lowercase();
-        if let Some(value) = line.strip_prefix("content-length:") {
-            length = value.trim().parse().unwrap();
-        }
+        let line = line.trim_end();
         if line.is_empty() {
             break;
+        }
+        if let Some((name, value)) = line.split_once(':') {
+            let (name, value) = (name.to_ascii_lowercase(), value.trim().to_owned());
+            if name == "content-length" {
+                length = value.parse().unwrap();
+            }
+            head.push((name, value));
         }
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    keep.lock().unwrap().push(serde_json::from_slice(&body).unwrap());
+    keep.lock().unwrap().push(Asked { head, body: serde_json::from_slice(&body).unwrap() });
     let mut out = connection;
+    if let Deed::Refuse(status, line) = &deed {
+        let body = r#"{"error":{"message":"no"}}"#;
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status} No\r\n{line}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        return out.write_all((head + body).as_bytes()).unwrap();
+    }
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
     out.write_all(head.as_bytes()).unwrap();
     let mut send = |text: &str| {
@@ -92,6 +123,7 @@ fn serve(connection: TcpStream, deed: Deed, keep: &Mutex<Vec<Value>>, leaving: &
             send(&events).unwrap();
             out.write_all(b"0\r\n\r\n").unwrap();
         }
+        Deed::Refuse(..) => {}
         Deed::Cut(events) => send(&events).unwrap(),
         Deed::Hang(events) => {
             send(&events).unwrap();

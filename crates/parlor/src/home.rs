@@ -11,13 +11,14 @@ use parlor_tools::{Ruby, Shell, Toolbox};
 use parlor_vocab::AgentId;
 
 use crate::environment::Environment;
-use crate::models::Builder;
+use crate::models::{Builder, Keys};
 use crate::settings::{AgentConfig, AgentKind, Config};
 
 /// The state folder with what is configured there.
 pub(crate) struct Home {
     path: PathBuf,
     config: Config,
+    keys: Keys,
 }
 
 impl Home {
@@ -28,8 +29,17 @@ impl Home {
 
     /// The folder at `path`, which need not exist, with its settings.
     pub(crate) fn at(environment: &Environment, path: PathBuf) -> anyhow::Result<Self> {
-        let config = Config::load(&path)?.with_keys(&environment.model_keys);
-        Ok(Self { path, config })
+        let config = Config::load(&path)?;
+        let keys = Keys::open(&path, &config, environment)?;
+        let is_set = |name: &str| environment.model_keys.contains(&name);
+        let config =
+            config.with_keys(|provider| provider.key_variable().is_some_and(is_set) || keys.has(provider));
+        Ok(Self { path, config, keys })
+    }
+
+    /// The same with an agent for each provider, for whoever gives keys while it runs.
+    pub(crate) fn with_all_providers(self) -> Self {
+        Self { config: self.config.with_all_providers(), ..self }
     }
 
     /// Where it is.
@@ -40,6 +50,11 @@ impl Home {
     /// What is configured.
     pub(crate) fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Its keys and logins.
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     /// Everything that sessions need, with the log in this folder.
@@ -54,7 +69,7 @@ impl Home {
         wrap: impl FnOnce(Arc<dyn EventLog>) -> Arc<dyn EventLog>,
     ) -> anyhow::Result<House> {
         let clock = Arc::new(SystemClock);
-        let agents = agents(&self.config, &self.path, environment)?;
+        let agents = agents(self, environment)?;
         let log = SqliteLog::open(&self.path, Arc::clone(&clock) as _)
             .with_context(|| format!("cannot keep state in {}", self.path.display()))?;
         Ok(House::new(Means {
@@ -76,9 +91,10 @@ pub(crate) fn tools(environment: &Environment) -> Toolbox {
 }
 
 /// The agents that are configured, ready to answer.
-pub(crate) fn agents(config: &Config, home: &Path, environment: &Environment) -> anyhow::Result<Agents> {
+pub(crate) fn agents(home: &Home, environment: &Environment) -> anyhow::Result<Agents> {
+    let config = home.config();
     let id = |id: &str| AgentId::parse(id).with_context(|| format!("agents.{id:.40} has too long a name"));
-    let builder = Builder::new(config, home, environment);
+    let builder = Builder::new(home, environment);
     let agent = |name: &str, config: &AgentConfig| -> anyhow::Result<Arc<dyn Agent>> {
         Ok(match &config.kind {
             AgentKind::Local => Arc::new(LocalAgent::new(config.name.clone())),

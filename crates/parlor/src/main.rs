@@ -93,15 +93,16 @@ enum Command {
     /// It is made at the first use and kept in supr.json in the state folder, unless parlor.toml sets one.
     #[command(after_help = TOKEN_EXAMPLES)]
     Token(token::Options),
-    /// Log in to a provider
+    /// Log in to a provider, or keep a key
     ///
     /// Opens a browser, or where there is no screen shows a code to enter on any device. What one can log
-    /// in to is described by [auth.NAME] in parlor.toml. Exits with 130 if the login was cancelled.
+    /// in to is described by [auth.NAME] in parlor.toml. With --key it keeps the key of a provider instead.
+    /// Exits with 130 if the login was cancelled.
     #[command(after_help = LOGIN_EXAMPLES)]
     Login(login::LoginOptions),
-    /// Forget a login, and tell the provider
+    /// Forget a login, and tell the provider; forget a key
     Logout(login::LogoutOptions),
-    /// List the logins: how each stands, whose it is, when it expires and where it is kept
+    /// List the keys that are kept and the logins: how each stands, whose it is, when it expires
     Auth(login::ListOptions),
     /// Say what is ready and what is missing, with the fix for each
     ///
@@ -202,6 +203,8 @@ Examples:
 
 const LOGIN_EXAMPLES: &str = "\
 Examples:
+  parlor login openai --key                asks for the key, and does not show it
+  parlor login openai --key < key.txt
   parlor login example
   parlor login example --device            with a code, on any device
   parlor login example --browser --no-open > url.txt

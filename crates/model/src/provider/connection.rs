@@ -8,6 +8,7 @@
 //! - It takes `-low` or `-high` at the end of a model's name for an effort: the name is put into the
 //!   body once more, as it was.
 //! - It does not say what OpenRouter charged, so cost is known from prices only.
+//! - It sends the token of a login to Anthropic and Gemini as a key: there, address and headers are ours.
 //! - It sets no limit to one line of a stream. Ours are to the whole answer and to silence.
 
 use std::sync::{Arc, OnceLock};
@@ -18,15 +19,15 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use genai::chat::{ChatOptions, ChatStream, ChatStreamEvent, ReasoningEffort, StopReason, StreamEnd};
 use genai::resolver::{AuthData, Endpoint, ProviderConfig};
-use genai::{Client, ModelIden, ServiceTarget, WebConfig};
+use genai::{Client, Headers, ModelIden, ServiceTarget, WebConfig};
 use parlor_vocab::{Reasoning, Usage};
 use serde_json::{Value, json};
 
 use super::speech::spoken;
 use super::trouble::trouble;
 use super::{
-    Completion, Key, KeySource, ModelCall, Piece, Pieces, Provider, ProviderError, ProviderKind, Request,
-    Stop, Thread,
+    Completion, Key, KeyError, KeySource, ModelCall, Piece, Pieces, Provider, ProviderError, ProviderKind,
+    Request, Stop, Thread,
 };
 
 /// How long it may take to reach a server.
@@ -43,6 +44,9 @@ pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// The most models of a catalogue that are taken.
 pub const MAX_CATALOGUE: usize = 5000;
+
+/// The version of Anthropic's API that requests with the token of a login name.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// What stands for a key where a server asks for none, but the protocol has a place for one.
 const NO_KEY: &str = "none";
@@ -99,7 +103,43 @@ impl Connection {
     }
 
     async fn current_key(&self) -> Result<Option<Key>, ProviderError> {
-        self.key.key().await.map_err(|error| ProviderError::Auth { said: error.to_string() })
+        self.key.key().await.map_err(no_key)
+    }
+
+    async fn ask_with(&self, request: &Request, key: Option<Key>) -> Result<Reading, ProviderError> {
+        let target = ServiceTarget {
+            endpoint: self.endpoint.clone(),
+            auth: self.auth_of(request, key.as_ref()),
+            model: ModelIden::new(self.kind.adapter(), request.model.as_str()),
+        };
+        let options = self.options(request);
+        let answer =
+            self.client()?.exec_chat_stream(target, spoken(request, self.kind), Some(&options)).await;
+        let answer = answer.map_err(|error| hide(trouble(&error), key.as_ref()))?;
+        Ok(Reading { stream: answer.stream, kind: self.kind, key, bytes: 0, calls: Vec::new(), over: false })
+    }
+
+    /// How a request says who asks.
+    fn auth_of(&self, request: &Request, key: Option<&Key>) -> AuthData {
+        let Some(token) = key.filter(|key| key.is_bearer()) else { return auth(key) };
+        let base = self.endpoint.base_url();
+        let bearer = ("authorization".to_owned(), format!("Bearer {}", token.reveal()));
+        match self.kind {
+            // These send any key as a bearer token.
+            ProviderKind::OpenAi
+            | ProviderKind::OpenAiResponses
+            | ProviderKind::OpenRouter
+            | ProviderKind::Ollama => auth(key),
+            ProviderKind::Anthropic => {
+                let version = ("anthropic-version".to_owned(), ANTHROPIC_VERSION.to_owned());
+                let headers = Headers::from(vec![bearer, version]);
+                AuthData::RequestOverride { url: format!("{base}messages"), headers }
+            }
+            ProviderKind::Gemini => {
+                let url = format!("{base}models/{}:streamGenerateContent?alt=sse", request.model);
+                AuthData::RequestOverride { url, headers: Headers::from(vec![bearer]) }
+            }
+        }
     }
 
     fn options(&self, request: &Request) -> ChatOptions {
@@ -141,18 +181,17 @@ impl Connection {
 impl Provider for Connection {
     async fn ask(&self, request: &Request) -> Result<Pieces, ProviderError> {
         let key = self.current_key().await?;
-        let target = ServiceTarget {
-            endpoint: self.endpoint.clone(),
-            auth: auth(key.as_ref()),
-            model: ModelIden::new(self.kind.adapter(), request.model.as_str()),
-        };
-        let options = self.options(request);
-        let answer =
-            self.client()?.exec_chat_stream(target, spoken(request, self.kind), Some(&options)).await;
-        let answer = answer.map_err(|error| hide(trouble(&error), key.as_ref()))?;
-        let reading =
-            Reading { stream: answer.stream, kind: self.kind, key, bytes: 0, calls: Vec::new(), over: false };
-        Ok(stream::unfold(reading, Reading::next).boxed())
+        let mut reading = self.ask_with(request, key.clone()).await?;
+        // Only with its first piece it is known whether the key was accepted.
+        let mut first = reading.piece().await;
+        if let (Err(ProviderError::Auth { .. }), Some(refused)) = (&first, &key)
+            && let Some(other) = self.key.instead_of(refused).await.map_err(no_key)?
+        {
+            reading = self.ask_with(request, Some(other)).await?;
+            first = reading.piece().await;
+        }
+        let first = reading.taken(first);
+        Ok(stream::iter([first]).chain(stream::unfold(reading, Reading::next)).boxed())
     }
 }
 
@@ -173,9 +212,13 @@ impl Reading {
             return None;
         }
         let piece = self.piece().await;
+        Some((self.taken(piece), self))
+    }
+
+    /// A piece as it is passed on; with the last one the answer is over.
+    fn taken(&mut self, piece: Result<Piece, ProviderError>) -> Result<Piece, ProviderError> {
         self.over = matches!(piece, Err(_) | Ok(Piece::Done(_)));
-        let piece = piece.map_err(|error| hide(error, self.key.as_ref()));
-        Some((piece, self))
+        piece.map_err(|error| hide(error, self.key.as_ref()))
     }
 
     async fn piece(&mut self) -> Result<Piece, ProviderError> {
@@ -261,6 +304,13 @@ impl Reading {
             input: call.fn_arguments.as_str().map_or_else(|| call.fn_arguments.to_string(), str::to_owned),
         });
         Ok(Piece::Done(Completion { calls: calls.collect(), usage, stop, thread: Thread(thread) }))
+    }
+}
+
+fn no_key(error: KeyError) -> ProviderError {
+    match error {
+        KeyError::Missing(said) => ProviderError::Auth { said },
+        KeyError::Unavailable(said) => ProviderError::broken(said),
     }
 }
 

@@ -6,22 +6,36 @@ use async_trait::async_trait;
 
 /// A secret. Its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(String);
+pub struct Key {
+    secret: String,
+    /// Whether it is a token of a login, which all providers take in the same way.
+    is_bearer: bool,
+}
 
 impl Key {
-    /// This secret.
+    /// A key that the provider gave out, sent as it wants its keys.
     pub fn new(secret: impl Into<String>) -> Self {
-        Self(secret.into())
+        Self { secret: secret.into(), is_bearer: false }
+    }
+
+    /// The token of a login, sent as a bearer token (RFC 6750).
+    pub fn bearer(token: impl Into<String>) -> Self {
+        Self { secret: token.into(), is_bearer: true }
     }
 
     /// The secret itself, for the one place that sends it.
     pub fn reveal(&self) -> &str {
-        &self.0
+        &self.secret
+    }
+
+    /// Whether it is the token of a login.
+    pub fn is_bearer(&self) -> bool {
+        self.is_bearer
     }
 
     /// `text` without the secret, should somebody have repeated it there.
     pub(super) fn hide_in(&self, text: &str) -> String {
-        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "[key]") }
+        if self.secret.is_empty() { text.to_owned() } else { text.replace(&self.secret, "[key]") }
     }
 }
 
@@ -33,14 +47,25 @@ impl fmt::Debug for Key {
 
 /// Why there is no key: a sentence that says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct KeyError(pub String);
+pub enum KeyError {
+    /// There is none, and waiting brings none.
+    #[error("{0}")]
+    Missing(String),
+    /// It cannot be had now. Later it may be.
+    #[error("{0}")]
+    Unavailable(String),
+}
 
 /// Where the key of a model comes from. Asked before each call, so that a login can be renewed.
 #[async_trait]
 pub trait KeySource: Send + Sync {
     /// The key that holds now; none if the server asks for none.
     async fn key(&self) -> Result<Option<Key>, KeyError>;
+
+    /// Another key in the place of one that the server did not accept; none if there is no other.
+    async fn instead_of(&self, _refused: &Key) -> Result<Option<Key>, KeyError> {
+        Ok(None)
+    }
 }
 
 /// A key that does not change, or none at all, or the sentence why there is none.

@@ -133,12 +133,21 @@ fn with_causes(error: &(dyn std::error::Error + 'static), said: &str) -> String 
     said
 }
 
-/// How long the provider wants us to wait. A date is not understood; then we wait as we see fit.
+/// How long the provider wants us to wait.
 fn retry_after(error: &Error) -> Option<Duration> {
     let headers = error.headers()?;
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
+    asked_wait(|name| headers.get(name)?.to_str().ok().map(str::trim))
+}
+
+/// The same, of a head. A date is compared with that of the answer: the provider's clock need not be ours.
+fn asked_wait<'h>(line: impl Fn(&str) -> Option<&'h str>) -> Option<Duration> {
+    let number = |name: &str| line(name)?.parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|millis| millis / 1000.0).or_else(|| number("retry-after"));
-    Duration::try_from_secs_f64(seconds?).ok()
+    if let Some(seconds) = seconds {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let moment = |name: &str| httpdate::parse_http_date(line(name)?).ok();
+    Some(moment("retry-after")?.duration_since(moment("date")?).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -147,6 +156,26 @@ mod tests {
 
     fn status(status: u16, body: &str) -> ProviderError {
         by_status(status, said_in(body), None)
+    }
+
+    #[test]
+    fn a_wait_is_told_in_seconds_or_as_a_date() {
+        const NOON: &str = "Sun, 06 Nov 1994 12:00:00 GMT";
+        const LATER: &str = "Sun, 06 Nov 1994 12:00:07 GMT";
+        let wait = |head: &[(&str, &'static str)]| {
+            asked_wait(|name| head.iter().find(|(known, _)| *known == name).map(|(_, value)| *value))
+        };
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(wait(&[("retry-after", "7")]), seconds(7));
+        assert_eq!(
+            wait(&[("retry-after-ms", "1500"), ("retry-after", "7")]),
+            Some(Duration::from_millis(1500))
+        );
+        assert_eq!(wait(&[("retry-after", LATER), ("date", NOON)]), seconds(7));
+        assert_eq!(wait(&[("retry-after", NOON), ("date", LATER)]), seconds(0), "it is over already");
+        assert_eq!(wait(&[("retry-after", LATER)]), None, "nobody says what time it is there");
+        assert_eq!(wait(&[("retry-after", "-1")]), None);
+        assert_eq!(wait(&[("retry-after", "soon"), ("date", NOON)]), None);
     }
 
     #[test]

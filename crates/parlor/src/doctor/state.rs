@@ -9,7 +9,7 @@ use rustix::fs::{Access, access, statvfs};
 
 use super::Finding;
 use crate::environment::Environment;
-use crate::home::agents;
+use crate::home::{Home, agents};
 use crate::settings::{AgentKind, Config, FILE, size};
 
 /// With less room than this, sessions soon cannot be kept.
@@ -124,9 +124,9 @@ fn settings(home: &Path, environment: &Environment) -> Finding {
 }
 
 fn load(home: &Path, environment: &Environment) -> anyhow::Result<Config> {
-    let config = Config::load(home)?.with_keys(&environment.model_keys);
-    agents(&config, home, environment)?;
-    Ok(config)
+    let home = Home::at(environment, home.to_owned())?;
+    agents(&home, environment)?;
+    Ok(home.config().clone())
 }
 
 #[cfg(test)]

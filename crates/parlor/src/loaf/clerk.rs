@@ -1,12 +1,10 @@
 //! Keys, logins and what was chosen, in the state folder.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
-use parlor_auth::{
-    Account, LoginError, LoginRequest, Logins as Accounts, Progress, Redactor, Secret, SecretName,
-    SecretStore, State, Way, WayWanted,
-};
+use parlor_auth::{Account, LoginError, LoginRequest, Progress, Secret, SecretName, State, Way, WayWanted};
 use parlor_engine::{Clerk, LoginWish, Teller, find_skills_in};
 use parlor_model::provider::{ProviderKind, routes};
 use parlor_vocab::{
@@ -17,7 +15,7 @@ use super::{kept, offers};
 use crate::environment::Environment;
 use crate::home::Home;
 use crate::login;
-use crate::models::Builder;
+use crate::models::Keys;
 use crate::settings::Config;
 use crate::settings::models::ModelConfig;
 
@@ -32,39 +30,36 @@ pub(super) struct HomeClerk {
     home: PathBuf,
     folder: PathBuf,
     user_home: Option<PathBuf>,
-    offers: Vec<Offer>,
+    config: Config,
+    keys: Keys,
     /// Where the router is.
     router: String,
-    accounts: Accounts,
-    store: SecretStore,
     /// Whether no browser can be seen from here.
     is_headless: bool,
     has_router_variable: bool,
 }
 
 impl HomeClerk {
-    pub(super) fn new(home: &Home, environment: &Environment, folder: PathBuf) -> anyhow::Result<Self> {
-        let builder = Builder::new(home.config(), home.path(), environment);
-        Ok(Self {
+    pub(super) fn new(home: &Home, environment: &Environment, folder: PathBuf) -> Self {
+        Self {
             home: home.path().to_owned(),
             folder,
             user_home: environment.user_home.as_ref().map(PathBuf::from),
-            offers: offers::offers(home.config(), |model| builder.key(model).is_ok()),
+            config: home.config().clone(),
+            keys: home.keys().clone(),
             router: router(home.config()),
-            accounts: login::logins(home, &Redactor::new())?,
-            store: SecretStore::open(home.path())?,
             is_headless: login::is_headless(&environment.for_commands),
             has_router_variable: environment.model_keys.contains(&ROUTER_KEY),
-        })
+        }
     }
 
     /// Does something that may block.
     async fn on_disk<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&SecretStore) -> Result<T, String> + Send + 'static,
+        work: impl FnOnce(&Keys) -> Result<T, String> + Send + 'static,
     ) -> Result<T, String> {
-        let store = self.store.clone();
-        let done = tokio::task::spawn_blocking(move || work(&store)).await;
+        let keys = self.keys.clone();
+        let done = tokio::task::spawn_blocking(move || work(&keys)).await;
         done.unwrap_or_else(|_| Err("the program is ending".to_owned()))
     }
 
@@ -72,7 +67,8 @@ impl HomeClerk {
         let mut keys = Vec::new();
         for service in SERVICES {
             let Some(name) = SecretName::key(service) else { continue };
-            let read = self.on_disk(move |store| store.read(&name).map_err(|error| error.to_string())).await;
+            let read =
+                self.on_disk(move |keys| keys.store().read(&name).map_err(|error| error.to_string())).await;
             let is_set = service == SERVICES[0] && self.has_router_variable;
             if is_set || read.is_ok_and(|key| key.is_some()) {
                 keys.push(service.to_owned());
@@ -85,7 +81,13 @@ impl HomeClerk {
 #[async_trait]
 impl Clerk for HomeClerk {
     async fn offers(&self) -> Vec<Offer> {
-        self.offers.clone()
+        let mut usable = BTreeSet::new();
+        for (name, model) in &self.config.models {
+            if self.keys.pass(model).await.is_ok() {
+                usable.insert(name.as_str());
+            }
+        }
+        offers::offers(&self.config, |name| usable.contains(name))
     }
 
     async fn routes(&self, model: &str) -> Result<Vec<String>, String> {
@@ -105,7 +107,7 @@ impl Clerk for HomeClerk {
     }
 
     async fn logins(&self) -> Logins {
-        let statuses = self.accounts.statuses().await.unwrap_or_default();
+        let statuses = self.keys.logins().statuses().await.unwrap_or_default();
         let logged_in = statuses.into_iter().filter(|status| status.state == State::LoggedIn);
         Logins {
             providers: logged_in.map(|status| (status.provider, status.account.map(account))).collect(),
@@ -114,16 +116,9 @@ impl Clerk for HomeClerk {
     }
 
     async fn set_key(&self, service: &str, key: Option<Hidden>) -> Result<usize, String> {
-        let name = SecretName::key(service).ok_or_else(|| format!("no key is kept for {service}"))?;
-        self.on_disk(move |store| {
-            let done = match key {
-                Some(Hidden(key)) => store.write(&name, &Secret::new(key)),
-                None => store.remove(&name).map(drop),
-            };
-            done.map_err(|error| error.to_string())
-        })
-        .await?;
-        Ok(self.offers.iter().filter(|offer| offer.provider == service).count())
+        let wanted = service.to_owned();
+        self.on_disk(move |keys| keys.keep(&wanted, key.map(|Hidden(key)| Secret::new(key)))).await?;
+        Ok(self.offers().await.iter().filter(|offer| offer.provider == service).count())
     }
 
     async fn log_in(&self, wish: LoginWish, teller: Teller) -> Result<LoggedIn, LoginFlaw> {
@@ -135,7 +130,7 @@ impl Clerk for HomeClerk {
         };
         let originator = wish.originator.map(|originator| ("originator".to_owned(), originator));
         let request = LoginRequest { way, authorize_params: originator.into_iter().collect() };
-        let mut flow = self.accounts.start(&wish.provider, request).map_err(flaw_of)?;
+        let mut flow = self.keys.logins().start(&wish.provider, request).map_err(flaw_of)?;
         loop {
             match flow.next().await {
                 Some(Progress::Started) => {}
@@ -160,14 +155,8 @@ impl Clerk for HomeClerk {
     }
 
     async fn log_out(&self, provider: &str) -> Result<bool, String> {
-        let (accounts, provider) = (self.accounts.clone(), provider.to_owned());
-        // What it waits for cannot move to another thread, so it gets one of its own.
-        let runtime = tokio::runtime::Handle::current();
-        let log_out = move || runtime.block_on(async { accounts.logout(&provider).await });
-        match tokio::task::spawn_blocking(log_out).await {
-            Ok(done) => done.map(|done| done.existed).map_err(|error| error.to_string()),
-            Err(_) => Err("the program is ending".to_owned()),
-        }
+        let done = self.keys.logins().logout(provider).await;
+        done.map(|done| done.existed).map_err(|error| error.to_string())
     }
 
     async fn forget_all(&self) -> Result<(), String> {

@@ -50,10 +50,11 @@ pub(crate) fn serve(environment: &Environment) -> anyhow::Result<ExitCode> {
         .thread_keep_alive(THREAD_KEEP_ALIVE)
         .build()?;
     let done = runtime.block_on(async {
-        let home = Home::open(environment)?;
+        // Keys may come through the door, so there are agents for all of them.
+        let home = Home::open(environment)?.with_all_providers();
         let house = Arc::new(home.house(environment)?);
         let folder = std::env::current_dir().context("the working folder is gone")?;
-        let clerk = Arc::new(HomeClerk::new(&home, environment, folder.clone())?);
+        let clerk = Arc::new(HomeClerk::new(&home, environment, folder.clone()));
         let server = server(&home, &clerk, environment, folder).await;
         let ending = ending()?;
         let office = Office::new(house, clerk, Standing::Owner).with_ending(ending);

@@ -15,17 +15,21 @@ const GROUP: &str = "openai";
 /// The group of a router.
 const ROUTER: &str = "openrouter";
 
-/// What is offered, with the agent that answers by default first. Of the models only those that are usable:
-/// some are there for whoever has a key.
-pub(super) fn offers(config: &Config, is_usable: impl Fn(&ModelConfig) -> bool) -> Vec<Offer> {
+/// What is offered, with the agent that answers by default first. Of the models, and of the agents that are there
+/// for whoever has a key, only those whose model is usable.
+pub(super) fn offers(config: &Config, is_usable: impl Fn(&str) -> bool) -> Vec<Offer> {
     let mut agents: Vec<(&String, &AgentConfig)> = config.agents.iter().collect();
     agents.sort_by_key(|(id, _)| **id != config.default_agent);
-    let mut offers: Vec<Offer> =
-        agents.iter().filter_map(|(id, agent)| of_agent(config, id, agent)).collect();
+    let is_offered = |agent: &AgentConfig| match &agent.kind {
+        AgentKind::Model(mind) => config.are_minds_given() || is_usable(&mind.model),
+        AgentKind::Local | AgentKind::Script(_) => true,
+    };
+    let offered = agents.iter().filter(|(_, agent)| is_offered(agent));
+    let mut offers: Vec<Offer> = offered.filter_map(|(id, agent)| of_agent(config, id, agent)).collect();
     let with_model = agents.iter().find(|(_, agent)| matches!(agent.kind, AgentKind::Model(_)));
     let mind = with_model.and_then(|(id, _)| AgentId::parse(id).ok());
     if mind.is_some() {
-        for (name, model) in config.models.iter().filter(|(_, model)| is_usable(model)) {
+        for (name, model) in config.models.iter().filter(|(name, _)| is_usable(name)) {
             let choice = Choice { agent: mind.clone(), model: Some(name.clone()), reasoning: None };
             let offer = of_model(name, model, choice);
             let is_there =
@@ -96,7 +100,7 @@ model = "fast"
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("parlor.toml"), text).unwrap();
         let config = Config::load(folder.path()).unwrap();
-        let offers = offers(&config, |model| ["some-model", "a/b"].contains(&model.model.as_str()));
+        let offers = offers(&config, |name| ["fast", "routed"].contains(&name));
         let told: Vec<(&str, &str, Option<&str>, Option<&str>)> = offers
             .iter()
             .map(|offer| {

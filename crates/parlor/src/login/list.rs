@@ -1,14 +1,15 @@
-//! `parlor auth`: how it stands with each login.
+//! `parlor auth`: the keys that are kept, and how it stands with each login.
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use parlor_auth::{Logins, State, Status};
+use parlor_auth::{Logins, SecretName, State, Status};
 use serde_json::json;
 
-use super::{LABEL_COLUMNS, with_logins};
+use super::{LABEL_COLUMNS, key, with_home};
 use crate::environment::Environment;
+use crate::home::Home;
 use crate::{text, time};
 
 /// How to list.
@@ -22,20 +23,30 @@ pub(crate) struct ListOptions {
     check: bool,
 }
 
-/// Lists the logins.
+/// Lists keys and logins.
 pub(crate) fn list(
     environment: &Environment,
     options: &ListOptions,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    with_logins(environment, async |logins, redactor| {
+    with_home(environment, async |home| {
+        let (logins, redactor) = (home.keys().logins(), home.keys().redactor());
         let works = if options.check { check(logins).await } else { true };
         let statuses = logins.statuses().await?;
+        let keys = kept_keys(home);
         if statuses.is_empty() && !options.json {
             writeln!(
                 out,
-                "No login is configured. [auth.NAME] in parlor.toml describes one; see docs/auth.md."
+                "No login is configured. [auth.NAME] in parlor.toml describes one; see docs/auth.md.{}",
+                if keys.is_empty() { " parlor login NAME --key keeps a key." } else { "" }
             )?;
+        }
+        for (name, place) in keys {
+            if options.json {
+                writeln!(out, "{}", json!({"provider": name, "state": "key", "place": place}))?;
+            } else {
+                writeln!(out, "{name}: a key is kept\n  in {place}")?;
+            }
         }
         for status in statuses {
             let text = if options.json { for_programs(&status) } else { for_people(&status) };
@@ -43,6 +54,18 @@ pub(crate) fn list(
         }
         Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
+}
+
+/// The names of the keys that are kept, each with its place.
+fn kept_keys(home: &Home) -> Vec<(String, String)> {
+    let store = home.keys().store();
+    let known = key::known(home.config()).into_iter().filter_map(|name| {
+        let secret = SecretName::key(name)?;
+        // One that cannot be read is there, too.
+        let is_kept = store.read(&secret).map_or(true, |key| key.is_some());
+        is_kept.then(|| (name.to_owned(), store.place(&secret)))
+    });
+    known.collect()
 }
 
 /// Whether each login that is there can be used; says why not.

@@ -1,5 +1,6 @@
-//! `parlor login`, `parlor logout` and `parlor auth`: the logins of `parlor-auth`, for people.
+//! `parlor login`, `parlor logout` and `parlor auth`: keys and the logins of `parlor-auth`, for people.
 
+mod key;
 mod list;
 mod open;
 mod out;
@@ -24,6 +25,7 @@ pub(crate) use out::{LogoutOptions, logout};
 use crate::console::Console;
 use crate::environment::Environment;
 use crate::home::Home;
+use crate::settings::Config;
 use crate::text;
 
 /// What the program exits with when it was interrupted.
@@ -35,9 +37,12 @@ const LABEL_COLUMNS: usize = 60;
 /// What to log in to, and how.
 #[derive(Args)]
 pub(crate) struct LoginOptions {
-    /// The NAME of an [auth.NAME] in parlor.toml
+    /// The NAME of an [auth.NAME] in parlor.toml; with --key, whose key it is: openai, anthropic, …
     #[arg(value_name = "PROVIDER")]
     provider: String,
+    /// Keep a key in the place of logging in: it is asked for without being shown, or read from a pipe
+    #[arg(long, conflicts_with_all = ["device", "browser", "no_open"])]
+    key: bool,
     /// Log in with a code that is entered on any device
     #[arg(long, conflicts_with = "browser")]
     device: bool,
@@ -56,7 +61,22 @@ pub(crate) fn login(
     console: Console,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    with_logins(environment, async |logins, redactor| {
+    with_home(environment, async |home| {
+        let (logins, redactor, name) = (home.keys().logins(), home.keys().redactor(), &options.provider);
+        if options.key {
+            return key::keep(home, name, console, out);
+        }
+        if !home.config().auth.contains_key(name) {
+            let has_key = key::known(home.config()).contains(name.as_str());
+            let key = if has_key {
+                format!("to keep a key, run: parlor login {name} --key; ")
+            } else {
+                String::new()
+            };
+            bail!(
+                "no login is configured for {name:?}; {key}[auth.NAME] in parlor.toml describes one (docs/auth.md)"
+            );
+        }
         let headless = is_headless(&environment.for_commands);
         let way = match (options.device, options.browser) {
             (true, _) => WayWanted::Only(Way::Device),
@@ -64,7 +84,7 @@ pub(crate) fn login(
             _ if headless => WayWanted::Device,
             _ => WayWanted::Browser,
         };
-        let flow = logins.start(&options.provider, LoginRequest { way, ..LoginRequest::default() })?;
+        let flow = logins.start(name, LoginRequest { way, ..LoginRequest::default() })?;
         // A browser that nobody sees would only be in the way.
         let opens = !options.no_open && !headless;
         let mut guide = Guide { environment, opens, console, redactor, out };
@@ -72,31 +92,29 @@ pub(crate) fn login(
     })
 }
 
-/// Does something with the logins of the state folder.
-fn with_logins(
+/// Does something with the keys and logins of the state folder.
+fn with_home(
     environment: &Environment,
-    work: impl AsyncFnOnce(&Logins, &Redactor) -> anyhow::Result<ExitCode>,
+    work: impl AsyncFnOnce(&Home) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
     let home = Home::open(environment)?;
-    let redactor = Redactor::new();
-    let logins = logins(&home, &redactor)?;
     // One thread: children get a signal when the thread that started them ends.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let done = runtime.block_on(work(&logins, &redactor));
+    let done = runtime.block_on(work(&home));
     runtime.shutdown_background();
     // Errors are made without secrets; this is for those that nobody has thought of.
     done.map_err(|error| {
         let text = format!("{error:#}");
-        match redactor.redact(&text) {
+        match home.keys().redactor().redact(&text) {
             std::borrow::Cow::Borrowed(_) => error,
             std::borrow::Cow::Owned(clean) => anyhow::anyhow!(clean),
         }
     })
 }
 
-/// The logins that are configured, kept in the state folder.
-pub(crate) fn logins(home: &Home, redactor: &Redactor) -> anyhow::Result<Logins> {
-    let providers = home.config().auth.iter().map(|(name, login)| {
+/// The logins that are configured, kept in `store`.
+pub(crate) fn logins(config: &Config, store: SecretStore, redactor: &Redactor) -> Logins {
+    let providers = config.auth.iter().map(|(name, login)| {
         let provider = login.provider.clone();
         match login.client_secret_env.as_ref().map(|variable| (variable, Environment::secret(variable))) {
             None => provider,
@@ -107,8 +125,7 @@ pub(crate) fn logins(home: &Home, redactor: &Redactor) -> anyhow::Result<Logins>
         }
     });
     let providers = providers.collect();
-    let store = SecretStore::open(home.path())?;
-    Ok(Logins::new(Means { providers, store, clock: Arc::new(SystemClock), redactor: redactor.clone() }))
+    Logins::new(Means { providers, store, clock: Arc::new(SystemClock), redactor: redactor.clone() })
 }
 
 /// Guides a person through a login.

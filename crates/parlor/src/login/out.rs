@@ -7,13 +7,13 @@ use anyhow::bail;
 use clap::Args;
 use parlor_auth::{Logins, State};
 
-use super::with_logins;
+use super::with_home;
 use crate::environment::Environment;
 
 /// What to log out of.
 #[derive(Args)]
 pub(crate) struct LogoutOptions {
-    /// Which login to forget; it may be left out if there is only one
+    /// Which login or key to forget; it may be left out if there is only one login
     #[arg(value_name = "PROVIDER")]
     provider: Option<String>,
     /// Forget all logins
@@ -27,10 +27,16 @@ pub(crate) fn logout(
     options: &LogoutOptions,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    with_logins(environment, async |logins, redactor| {
+    with_home(environment, async |home| {
+        let (logins, redactor) = (home.keys().logins(), home.keys().redactor());
         for provider in chosen(logins, options).await? {
+            let had_key = home.keys().keep(&provider, None).map_err(|why| anyhow::anyhow!(why))?;
+            if had_key {
+                writeln!(out, "The key of {provider} is forgotten.")?;
+            }
             let done = logins.logout(&provider).await?;
             let line = match (done.existed, done.revoked) {
+                (false, _) if had_key => continue,
                 (false, _) => format!("You are not logged in to {provider}."),
                 (true, Ok(_)) => format!("Logged out of {provider}."),
                 (true, Err(reason)) => {

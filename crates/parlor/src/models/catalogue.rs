@@ -52,9 +52,9 @@ impl Catalogue {
         let mut catalogue = Self::default();
         let mut asked: BTreeMap<String, ()> = BTreeMap::new();
         let mut changed = false;
-        for model in home.config().models.values().filter(|model| builder.key(model).is_ok()) {
-            let place = place(builder, model);
-            if asked.insert(place.clone(), ()).is_some() {
+        for model in home.config().models.values() {
+            let place = place(home, model);
+            if home.keys().pass(model).await.is_err() || asked.insert(place.clone(), ()).is_some() {
                 continue;
             }
             let fresh = kept.0.get(&place).filter(|list| !refresh && is_fresh(list, now)).cloned();
@@ -97,8 +97,8 @@ impl Catalogue {
     }
 }
 
-fn place(builder: &Builder<'_>, model: &ModelConfig) -> String {
-    let url = builder.base_url(model).unwrap_or(model.provider.base_url());
+fn place(home: &Home, model: &ModelConfig) -> String {
+    let url = home.keys().base_url(model).unwrap_or(model.provider.base_url());
     format!("{} {url}", model.provider.name())
 }
 

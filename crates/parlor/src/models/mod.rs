@@ -2,6 +2,7 @@
 
 mod build;
 mod catalogue;
+mod keys;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,6 +13,7 @@ use serde::Serialize;
 
 pub(crate) use self::build::Builder;
 use self::catalogue::Catalogue;
+pub(crate) use self::keys::{Keys, Pass, name_of};
 use crate::environment::Environment;
 use crate::home::Home;
 use crate::json;
@@ -58,14 +60,15 @@ pub(crate) fn models(
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
     let home = Home::open(environment)?;
-    let builder = Builder::new(home.config(), home.path(), environment);
+    let builder = Builder::new(&home, environment);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let default = match home.config().agents.get(&home.config().default_agent).map(|agent| &agent.kind) {
         Some(AgentKind::Model(mind)) => Some(mind.model.as_str()),
         Some(AgentKind::Local | AgentKind::Script(_)) | None => None,
     };
     let configured: Vec<(&String, &ModelConfig)> = home.config().models.iter().collect();
     for (name, model) in &configured {
-        let missing = builder.key(model).err().map(|error| error.to_string());
+        let missing = runtime.block_on(home.keys().pass(model)).err();
         let line = Line {
             name,
             provider: model.provider.name(),
@@ -81,7 +84,6 @@ pub(crate) fn models(
     if !options.all && !options.refresh {
         return Ok(ExitCode::SUCCESS);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let catalogue = runtime.block_on(Catalogue::read(&home, &builder, options.refresh))?;
     for (provider, names) in catalogue.names() {
         for model in names {

@@ -2,16 +2,13 @@
 
 use parlor_host::web::{AgentLine, Choices, ModelLine};
 
-use crate::environment::Environment;
 use crate::home::Home;
-use crate::models::Builder;
 use crate::settings::AgentKind;
 use crate::settings::models::REASONING;
 
 /// What there is to choose from. Of the models only those that can be asked: some are there for whoever has a key.
-pub(super) fn choices(home: &Home, environment: &Environment) -> Choices {
+pub(super) async fn choices(home: &Home) -> Choices {
     let config = home.config();
-    let builder = Builder::new(config, home.path(), environment);
     let agents = config.agents.iter().map(|(id, agent)| {
         let (kind, model) = match &agent.kind {
             AgentKind::Local => ("local", None),
@@ -26,15 +23,15 @@ pub(super) fn choices(home: &Home, environment: &Environment) -> Choices {
             is_default: *id == config.default_agent,
         }
     });
-    let models = config.models.iter().filter(|(_, model)| builder.key(model).is_ok());
-    let models = models.map(|(name, model)| ModelLine {
-        name: name.clone(),
-        provider: model.provider.name().to_owned(),
-        model: model.model.clone(),
-    });
-    Choices {
-        agents: agents.collect(),
-        models: models.collect(),
-        reasoning: REASONING.iter().map(|(name, _)| *name).collect(),
+    let mut models = Vec::new();
+    for (name, model) in &config.models {
+        if home.keys().pass(model).await.is_ok() {
+            models.push(ModelLine {
+                name: name.clone(),
+                provider: model.provider.name().to_owned(),
+                model: model.model.clone(),
+            });
+        }
     }
+    Choices { agents: agents.collect(), models, reasoning: REASONING.iter().map(|(name, _)| *name).collect() }
 }

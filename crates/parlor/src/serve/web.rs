@@ -101,7 +101,7 @@ pub(super) async fn open(
         environment,
         may_send(&config.allow_from),
     ));
-    let settings = settings(config, choices::choices(home, environment));
+    let settings = settings(config, choices::choices(home).await);
     let invitation = is_seen.then(|| Arc::new(Invitation::new(&system_chance())));
     Ok(Door { listener, address, tokens, invitation, house, metrics, settings, reception, terminals })
 }

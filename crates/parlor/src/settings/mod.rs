@@ -19,6 +19,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use parlor_model::provider::ProviderKind;
 
 use self::auth::{Drafts, LoginConfig};
 use self::models::{BUILT_IN, MindConfig, ModelConfig, Spending};
@@ -46,6 +47,8 @@ pub(crate) struct Config {
     pub(crate) spending: Spending,
     /// Whether somebody chose the default agent.
     is_default_chosen: bool,
+    /// Whether the file has agents with models.
+    are_minds_given: bool,
     /// Where one can log in to, by name.
     pub(crate) auth: BTreeMap<String, LoginConfig>,
     /// What `parlor gc` keeps.
@@ -97,6 +100,7 @@ impl Default for Config {
                 .collect(),
             spending: Spending::default(),
             is_default_chosen: false,
+            are_minds_given: false,
             auth: BTreeMap::new(),
             retention: Retention { days: Some(90), max_size: Some(10 << 30) },
             supex: SupexConfig::default(),
@@ -169,28 +173,46 @@ impl Config {
             let what = format!("default_agent is {wanted:?}, which is not configured; there are: {known}");
             return Err(Flaw { line: default_line, what });
         }
+        config.are_minds_given = config.has_minds();
         Ok(config)
     }
 
-    /// The same with an agent for each provider whose key is among `keys`, if no agent with a model is
-    /// configured. The first of them answers where nobody is asked for.
-    pub(crate) fn with_keys(mut self, keys: &[&str]) -> Self {
-        if self.has_minds() {
+    /// The same with an agent for each provider that `has_key`, if no agent with a model is configured. The
+    /// first of them answers where nobody is asked for.
+    pub(crate) fn with_keys(mut self, has_key: impl Fn(ProviderKind) -> bool) -> Self {
+        if self.are_minds_given {
             return self;
         }
         for (provider, _) in BUILT_IN {
-            let has_key = provider.key_variable().is_some_and(|name| keys.contains(&name));
-            let name = provider.name();
-            if !has_key || self.agents.contains_key(name) {
+            if !has_key(provider) || self.agents.contains_key(provider.name()) {
                 continue;
             }
             if !self.has_minds() && !self.is_default_chosen {
-                self.default_agent = name.to_owned();
+                self.default_agent = provider.name().to_owned();
             }
-            let kind = AgentKind::Model(Box::new(MindConfig::new(name)));
-            self.agents.insert(name.to_owned(), AgentConfig { name: name.to_owned(), kind });
+            self.add_mind(provider);
         }
         self
+    }
+
+    /// The same with an agent for each provider, since keys may come later, if no agent with a model is
+    /// configured. Who answers where nobody is asked for stays.
+    pub(crate) fn with_all_providers(mut self) -> Self {
+        if !self.are_minds_given {
+            BUILT_IN.into_iter().for_each(|(provider, _)| self.add_mind(provider));
+        }
+        self
+    }
+
+    fn add_mind(&mut self, provider: ProviderKind) {
+        let name = provider.name().to_owned();
+        let kind = AgentKind::Model(Box::new(MindConfig::new(&name)));
+        self.agents.entry(name.clone()).or_insert(AgentConfig { name, kind });
+    }
+
+    /// Whether agents with models are configured, and not only there because of a key.
+    pub(crate) fn are_minds_given(&self) -> bool {
+        self.are_minds_given
     }
 
     /// Whether there is an agent with a model.

@@ -42,6 +42,8 @@ pub(crate) struct ModelConfig {
     pub(crate) base_url: Option<String>,
     /// The variable that holds the key, if not the provider's usual one.
     pub(crate) api_key_env: Option<String>,
+    /// Under which name its key or login is kept, if not the provider's.
+    pub(crate) auth: Option<String>,
     /// How many tokens it can read.
     pub(crate) context_window: Option<u64>,
     /// The most tokens of an answer.
@@ -62,6 +64,7 @@ impl ModelConfig {
             model: model.to_owned(),
             base_url: None,
             api_key_env: None,
+            auth: None,
             context_window: None,
             max_output: None,
             reasoning: None,
@@ -84,6 +87,7 @@ impl ModelConfig {
             "model" => Some(quoted(&self.model)),
             "base_url" => self.base_url.as_deref().map(quoted),
             "api_key_env" => self.api_key_env.as_deref().map(quoted),
+            "auth" => self.auth.as_deref().map(quoted),
             "context_window" => self.context_window.map(|tokens| tokens.to_string()),
             "max_output" => self.max_output.map(|tokens| tokens.to_string()),
             "reasoning" => self.reasoning.map(|level| quoted(name_of(level))),
@@ -190,6 +194,7 @@ impl Drafts {
             (["model"], Value::Text(model)) => config.model = model,
             (["base_url"], Value::Text(url)) => config.base_url = Some(url),
             (["api_key_env"], Value::Text(name)) => config.api_key_env = Some(name),
+            (["auth"], Value::Text(name)) => config.auth = Some(name),
             (["context_window"], Value::UpTo(tokens)) => config.context_window = tokens,
             (["max_output"], Value::UpTo(tokens)) => config.max_output = tokens,
             (["reasoning"], Value::Text(level)) => config.reasoning = reasoning(&level),
@@ -287,7 +292,7 @@ mod tests {
     #[test]
     fn a_model_is_taken_with_all_that_it_has() {
         let text = format!(
-            "{FAST}base_url = \"http://127.0.0.1:1/v1\"\napi_key_env = \"MY_KEY\"\ncontext_window = 8000\n\
+            "{FAST}base_url = \"http://127.0.0.1:1/v1\"\napi_key_env = \"MY_KEY\"\nauth = \"mine\"\ncontext_window = 8000\n\
              max_output = 100\nreasoning = \"low\"\nrouting = [\"a\"]\n\
              price = {{ input = 1, output = 4.5, cached_input = 0.1 }}\n"
         );
@@ -297,7 +302,7 @@ mod tests {
         assert_eq!(model.reasoning, Some(Reasoning::Low));
         let price = Price { input_micros: 1_000_000, output_micros: 4_500_000, cached_input_micros: 100_000 };
         assert_eq!(model.price, Some(price));
-        assert_eq!(model.key_variable(), Some("MY_KEY"));
+        assert_eq!((model.key_variable(), model.auth.as_deref()), (Some("MY_KEY"), Some("mine")));
     }
 
     #[test]
@@ -339,16 +344,26 @@ mod tests {
 
     #[test]
     fn a_key_alone_gives_an_agent_unless_one_is_configured() {
-        let keys = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY"];
-        let config = parse("").unwrap().with_keys(&keys);
+        let keys = |provider| [ProviderKind::OpenAi, ProviderKind::Anthropic].contains(&provider);
+        let config = parse("").unwrap().with_keys(keys);
         assert_eq!(config.default_agent, "anthropic");
         assert!(config.agents.contains_key("openai") && !config.agents.contains_key("gemini"));
         let text = format!("{FAST}[agents.main]\nkind = \"model\"\nmodel = \"fast\"");
-        let config = parse(&text).unwrap().with_keys(&keys);
+        let config = parse(&text).unwrap().with_keys(keys);
         assert_eq!(config.default_agent, "main");
         assert!(!config.agents.contains_key("openai"));
-        assert_eq!(parse("default_agent = \"local\"").unwrap().with_keys(&keys).default_agent, "local");
-        assert_eq!(parse("").unwrap().with_keys(&[]), parse("").unwrap());
+        assert_eq!(parse("default_agent = \"local\"").unwrap().with_keys(keys).default_agent, "local");
+        assert_eq!(parse("").unwrap().with_keys(|_| false), parse("").unwrap());
+    }
+
+    #[test]
+    fn agents_for_keys_that_may_come_change_nothing_for_whoever_has_one() {
+        let config = parse("").unwrap().with_keys(|_| false).with_all_providers();
+        assert_eq!((config.default_agent.as_str(), config.agents.len()), ("local", 5));
+        let config = parse("").unwrap().with_keys(|provider| provider == ProviderKind::Gemini);
+        assert_eq!(config.with_all_providers().default_agent, "gemini");
+        let text = format!("{FAST}[agents.main]\nkind = \"model\"\nmodel = \"fast\"");
+        assert_eq!(parse(&text).unwrap().with_all_providers().agents.len(), 2);
     }
 
     #[test]

@@ -45,6 +45,7 @@ provider = \"openai\"
 model = \"qwen3-coder\"
 base_url = \"http://127.0.0.1:8080/v1\"
 api_key_env = \"MY_SERVER_KEY\"
+auth = \"my-server\"
 
 [models.routed]
 provider = \"openrouter\"

@@ -407,6 +407,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         doc: "The variable that holds the key. Its name must look like that of a secret, so that commands of agents do not get it.",
     },
     Setting {
+        name: "models.*.auth",
+        kind: Kind::Text,
+        default: "the provider's name, unless there is a `base_url`",
+        doc: "Under which name of `parlor login` its key or login is kept. To a server at a `base_url` they go only if this names them.",
+    },
+    Setting {
         name: "models.*.context_window",
         kind: Kind::UpTo(MAX_WINDOW),
         default: "`128000`",

@@ -1,0 +1,148 @@
+//! `parlor login NAME --key`: keeps a key. It comes through a prompt that does not show it or through a
+//! pipe, never on the command line, which others can list.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write, stderr, stdin};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use parlor_auth::{SECRET_BYTES, Secret, SecretName};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
+use super::INTERRUPTED;
+use crate::console::Console;
+use crate::home::Home;
+use crate::models::name_of;
+use crate::settings::Config;
+use crate::settings::models::BUILT_IN;
+
+/// Services that are no providers of models, whose keys doors keep.
+const OTHERS: [&str; 1] = ["exa"];
+
+/// What a terminal sends for Ctrl-C.
+const INTERRUPT: u8 = 3;
+/// What it sends for Ctrl-D.
+const END: u8 = 4;
+/// What it sends for Ctrl-U.
+const KILL: u8 = 21;
+/// What it sends for the key that deletes backwards: one or the other.
+const DELETE: [u8; 2] = [8, 127];
+
+/// Keeps the key of `name`.
+pub(super) fn keep(
+    home: &Home,
+    name: &str,
+    console: Console,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let known = known(home.config());
+    if !known.contains(name) {
+        let known: Vec<&str> = known.into_iter().collect();
+        bail!(
+            "no model asks for a key of {name:?}; there are: {}. auth = {name:?} in a [models.NAME] of parlor.toml \
+             makes it ask",
+            known.join(", ")
+        );
+    }
+    let typed = if console.input { typed(name)? } else { Some(piped()?) };
+    let Some(typed) = typed else {
+        eprintln!("No key was kept.");
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    let key = checked(typed.expose())?;
+    home.keys().keep(name, Some(key)).map_err(|why| anyhow::anyhow!(why))?;
+    let place = SecretName::key(name).map(|name| home.keys().store().place(&name)).unwrap_or_default();
+    writeln!(out, "The key of {name} is kept in {place}; parlor models shows what it opens.")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The names under which a key is looked for.
+pub(super) fn known(config: &Config) -> BTreeSet<&str> {
+    let built_in = BUILT_IN.into_iter().map(|(provider, _)| name_of(provider));
+    let of_models = config.models.values().filter_map(|model| model.auth.as_deref());
+    built_in.chain(of_models).chain(OTHERS).collect()
+}
+
+/// What was given, if it can be a key: a header holds it, so it is one word.
+fn checked(given: &str) -> anyhow::Result<Secret> {
+    let key = given.trim();
+    if key.is_empty() {
+        bail!("there is no key on stdin; type or paste it, or pipe it in: parlor login NAME --key < FILE");
+    }
+    if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+        bail!("that is no key: a key is one word of plain letters, digits and signs");
+    }
+    Ok(Secret::new(key))
+}
+
+/// The key that comes through a pipe or from a file.
+fn piped() -> anyhow::Result<Secret> {
+    let mut text = String::new();
+    let read = stdin().lock().take(SECRET_BYTES as u64 + 1).read_to_string(&mut text);
+    let text = Secret::new(text);
+    read.context("cannot read the key from stdin")?;
+    if text.expose().len() > SECRET_BYTES {
+        bail!("what is on stdin is longer than {SECRET_BYTES} bytes, and no key");
+    }
+    Ok(text)
+}
+
+/// The key that a person types or pastes, unseen. None if they leave it.
+fn typed(name: &str) -> anyhow::Result<Option<Secret>> {
+    write!(stderr(), "The key of {name} (it is not shown): ")?;
+    let quiet = Quiet::begin()?;
+    let (mut bytes, mut byte) = (Vec::new(), [0]);
+    let is_left = loop {
+        if stdin().lock().read(&mut byte)? == 0 {
+            break bytes.is_empty();
+        }
+        match byte[0] {
+            b'\r' | b'\n' => break false,
+            INTERRUPT => break true,
+            END => break bytes.is_empty(),
+            KILL => bytes.clear(),
+            byte if DELETE.contains(&byte) => drop(bytes.pop()),
+            byte if bytes.len() < SECRET_BYTES => bytes.push(byte),
+            _ => {}
+        }
+    };
+    drop(quiet);
+    writeln!(stderr())?;
+    let text = String::from_utf8(bytes).map(Secret::new).context("that is no text in UTF-8")?;
+    Ok((!is_left).then_some(text))
+}
+
+/// A terminal that shows nothing of what is typed, until this is dropped. Ctrl-C is a letter meanwhile, so
+/// that it cannot leave the terminal as it is.
+struct Quiet(Termios);
+
+impl Quiet {
+    fn begin() -> anyhow::Result<Self> {
+        let before = tcgetattr(stdin()).context("the terminal cannot be made quiet; pipe the key in")?;
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+        tcsetattr(stdin(), OptionalActions::Flush, &quiet)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no putting right.
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_one_word() {
+        assert_eq!(checked(" sk-1_2+/=\n").unwrap().expose(), "sk-1_2+/=");
+        for bad in ["", " \n", "two words", "a\nb", "é", "a\x1b[A"] {
+            let error = checked(bad).unwrap_err().to_string();
+            assert!(error.contains("key"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What opens the providers: variables, keys that are kept, and logins, in this order.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parlor_auth::{AccessError, Logins, Redactor, Secret, SecretName, SecretStore, State};
+use parlor_model::provider::{Key, KeyError, KeySource, ProviderKind};
+
+use crate::environment::Environment;
+use crate::login;
+use crate::settings::Config;
+use crate::settings::models::ModelConfig;
+
+/// All keys and logins of a state folder. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Keys {
+    store: SecretStore,
+    logins: Logins,
+    redactor: Redactor,
+    /// `OPENAI_BASE_URL`.
+    openai_base_url: Option<String>,
+}
+
+/// By what a model can be asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// Its server wants nothing, as far as that is known.
+    None,
+    /// By the key in this variable.
+    Variable(String),
+    /// By the key that is kept under this name.
+    Kept(String),
+    /// By the login of this name.
+    Login(String),
+}
+
+impl Keys {
+    /// Those of the state folder `home`. From now on, all that is known of them is taken out of texts.
+    pub(crate) fn open(home: &Path, config: &Config, environment: &Environment) -> anyhow::Result<Self> {
+        let redactor = Redactor::new();
+        let store = SecretStore::open(home)?;
+        let logins = login::logins(config, store.clone(), &redactor);
+        redactor.learn_all(&store);
+        let openai_base_url = environment.openai_base_url.clone();
+        let keys = Self { store, logins, redactor, openai_base_url };
+        for model in config.models.values() {
+            // A variable of which nobody asks now may be asked for later.
+            drop(keys.variable(model));
+        }
+        Ok(keys)
+    }
+
+    /// The logins there are.
+    pub(crate) fn logins(&self) -> &Logins {
+        &self.logins
+    }
+
+    /// Where secrets are kept.
+    pub(crate) fn store(&self) -> &SecretStore {
+        &self.store
+    }
+
+    /// What takes secrets out of texts.
+    pub(crate) fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
+
+    /// Whether something is kept for a provider: a key, or a login. Blocking.
+    pub(crate) fn has(&self, provider: ProviderKind) -> bool {
+        let name = name_of(provider);
+        // What cannot be read is there; whoever uses it is told what is wrong.
+        let is_kept = |name: Option<SecretName>| {
+            name.is_some_and(|name| self.store.read(&name).map_or(true, |secret| secret.is_some()))
+        };
+        is_kept(SecretName::key(name)) || (self.has_login(name) && is_kept(SecretName::login(name)))
+    }
+
+    /// Keeps a key, or forgets it; says whether there was one to forget. Blocking.
+    pub(crate) fn keep(&self, service: &str, key: Option<Secret>) -> Result<bool, String> {
+        let name = SecretName::key(service)
+            .ok_or_else(|| format!("{service:?} is no name: letters, digits, - and _ make one"))?;
+        let done = match key {
+            Some(key) => {
+                self.redactor.learn(&key);
+                self.store.write(&name, &key).map(|()| true)
+            }
+            None => self.store.remove(&name),
+        };
+        done.map_err(|error| error.to_string())
+    }
+
+    /// Where a model is, if not at its provider's own address.
+    pub(crate) fn base_url<'b>(&'b self, model: &'b ModelConfig) -> Option<&'b str> {
+        let of_openai = match model.provider {
+            ProviderKind::OpenAi | ProviderKind::OpenAiResponses => self.openai_base_url.as_deref(),
+            ProviderKind::Anthropic
+            | ProviderKind::Gemini
+            | ProviderKind::OpenRouter
+            | ProviderKind::Ollama => None,
+        };
+        model.base_url.as_deref().or(of_openai)
+    }
+
+    /// Where the key of a model comes from.
+    pub(crate) fn source(&self, model: &ModelConfig) -> Arc<dyn KeySource> {
+        Arc::new(ModelKey { keys: self.clone(), model: model.clone(), variable: self.variable(model) })
+    }
+
+    /// By what a model can be asked, or what to do so that it can. Renews no login.
+    pub(crate) async fn pass(&self, model: &ModelConfig) -> Result<Pass, String> {
+        if self.variable(model).is_some() {
+            return Ok(Pass::Variable(model.key_variable().unwrap_or_default().to_owned()));
+        }
+        let Some(name) = kept_name(model) else { return self.without(model).map(|()| Pass::None) };
+        if self.kept(name).await?.is_some() {
+            return Ok(Pass::Kept(name.to_owned()));
+        }
+        match self.logins.status(name).await.map(|status| status.state) {
+            Some(State::LoggedIn) => Ok(Pass::Login(name.to_owned())),
+            Some(State::Expired) => Err(format!("the login to {name} has expired; run: parlor login {name}")),
+            Some(State::Ended(why)) => {
+                Err(format!("the login to {name} has ended: {why}; run: parlor login {name}"))
+            }
+            Some(State::Unreadable(why)) => Err(why),
+            Some(State::LoggedOut) | None => self.without(model).map(|()| Pass::None),
+        }
+    }
+
+    /// The key in a model's variable.
+    fn variable(&self, model: &ModelConfig) -> Option<Key> {
+        let key = Environment::secret(model.key_variable()?)?;
+        self.redactor.learn(&Secret::new(key.as_str()));
+        Some(Key::new(key))
+    }
+
+    /// The key that is kept under a name.
+    async fn kept(&self, name: &str) -> Result<Option<Secret>, String> {
+        let (store, name) = (self.store.clone(), SecretName::key(name));
+        let Some(name) = name else { return Ok(None) };
+        let read = tokio::task::spawn_blocking(move || store.read(&name)).await;
+        let key = read.map_err(|_| "the program is ending".to_owned())?.map_err(|error| error.to_string())?;
+        key.iter().for_each(|key| self.redactor.learn(key));
+        Ok(key)
+    }
+
+    fn has_login(&self, name: &str) -> bool {
+        self.logins.providers().any(|provider| provider.name() == name)
+    }
+
+    /// Whether a model can be asked without a key, or what to do to have one.
+    fn without(&self, model: &ModelConfig) -> Result<(), String> {
+        // A server of one's own mostly wants none; if it does, it says so.
+        if model.auth.is_none() && (model.key_variable().is_none() || self.base_url(model).is_some()) {
+            return Ok(());
+        }
+        let Some(name) = kept_name(model) else { return Ok(()) };
+        let login = if self.has_login(name) { format!(", or parlor login {name}") } else { String::new() };
+        let variable = model.key_variable().map_or_else(String::new, |name| format!("set {name}, or "));
+        Err(format!("there is no key: {variable}run: parlor login {name} --key{login}"))
+    }
+}
+
+/// Under which name the keys and logins of a provider are kept.
+pub(crate) fn name_of(provider: ProviderKind) -> &'static str {
+    match provider {
+        ProviderKind::OpenAi | ProviderKind::OpenAiResponses => ProviderKind::OpenAi.name(),
+        ProviderKind::Anthropic | ProviderKind::Gemini | ProviderKind::OpenRouter | ProviderKind::Ollama => {
+            provider.name()
+        }
+    }
+}
+
+/// Under which name what opens a model is kept. A key goes to a server other than its provider's only if
+/// the settings say so.
+fn kept_name(model: &ModelConfig) -> Option<&str> {
+    let of_provider = model.base_url.is_none().then(|| name_of(model.provider));
+    model.auth.as_deref().or(of_provider)
+}
+
+/// The key of one model.
+struct ModelKey {
+    keys: Keys,
+    model: ModelConfig,
+    variable: Option<Key>,
+}
+
+#[async_trait]
+impl KeySource for ModelKey {
+    async fn key(&self) -> Result<Option<Key>, KeyError> {
+        if let Some(key) = &self.variable {
+            return Ok(Some(key.clone()));
+        }
+        if let Some(name) = kept_name(&self.model) {
+            if let Some(key) = self.keys.kept(name).await.map_err(KeyError::Missing)? {
+                return Ok(Some(Key::new(key.expose())));
+            }
+            if self.keys.has_login(name) {
+                match self.keys.logins.access(name).await {
+                    Ok(token) => return Ok(Some(Key::bearer(token.expose()))),
+                    Err(AccessError::LoggedOut { .. }) => {}
+                    Err(error) => return Err(of_login(&error)),
+                }
+            }
+        }
+        self.keys.without(&self.model).map(|()| None).map_err(KeyError::Missing)
+    }
+
+    async fn instead_of(&self, refused: &Key) -> Result<Option<Key>, KeyError> {
+        let Some(name) = kept_name(&self.model).filter(|_| refused.is_bearer()) else { return Ok(None) };
+        let renewed = self.keys.logins.access_instead_of(name, &Secret::new(refused.reveal())).await;
+        renewed.map(|token| Some(Key::bearer(token.expose()))).map_err(|error| of_login(&error))
+    }
+}
+
+fn of_login(error: &AccessError) -> KeyError {
+    match error {
+        AccessError::Unavailable { .. } => KeyError::Unavailable(error.to_string()),
+        AccessError::UnknownProvider { .. }
+        | AccessError::LoggedOut { .. }
+        | AccessError::Ended { .. }
+        | AccessError::Local(_) => KeyError::Missing(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model(provider: ProviderKind, base_url: Option<&str>, auth: Option<&str>) -> ModelConfig {
+        ModelConfig {
+            base_url: base_url.map(str::to_owned),
+            auth: auth.map(str::to_owned),
+            ..ModelConfig::new(provider, "m")
+        }
+    }
+
+    #[test]
+    fn what_is_kept_goes_to_its_provider_and_elsewhere_only_where_the_settings_say_so() {
+        let name = |base_url, auth| {
+            let model = model(ProviderKind::OpenAiResponses, base_url, auth);
+            kept_name(&model).map(str::to_owned)
+        };
+        assert_eq!(name(None, None).as_deref(), Some("openai"));
+        assert_eq!(name(Some("http://elsewhere"), None), None);
+        assert_eq!(name(Some("http://elsewhere"), Some("mine")).as_deref(), Some("mine"));
+        assert_eq!(name(None, Some("mine")).as_deref(), Some("mine"));
+    }
+}

@@ -1,0 +1,168 @@
+//! Which key arrives at a server: that of a variable, then one that is kept. Logins are in `tests/auth`. The server is
+//! ours: aimock does not say which key it was sent.
+#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+
+use crate::forms::Form;
+use crate::home::Home;
+use crate::server::{Deed, Server};
+
+/// Gives a program something to read.
+fn with_input(home: &Home, args: &[&str], input: &str) -> Output {
+    let mut command = home.command(args);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // One that refuses at once does not read.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn keep_key(home: &Home, name: &str, key: &str) -> String {
+    let output = with_input(home, &["login", name, "--key"], key);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn line_of(home: &Home, model: &str) -> Value {
+    home.json(&["models", "--json"]).into_iter().find(|line| line["name"] == model).unwrap()
+}
+
+#[test]
+fn a_key_that_is_kept_opens_a_model_until_it_is_forgotten() {
+    let answer = || Deed::Answer(Form::Chat.text("Hello.") + &Form::Chat.end());
+    let (server, home) = (Server::start(vec![answer(), answer()]), Home::new());
+    assert_eq!(line_of(&home, "openai")["ready"], false);
+    let said = keep_key(&home, "openai", "kept-s3cret-key\n");
+    assert!(said.contains("secrets/key-openai") && !said.contains("s3cret"), "{said}");
+    assert_eq!(line_of(&home, "openai")["ready"], true);
+    assert!(home.prints(&["auth"]).contains("openai: a key is kept"));
+    let doctor = String::from_utf8(home.run(&["doctor"]).stdout).unwrap();
+    assert!(doctor.contains("with the key of openai that is kept"), "{doctor}");
+
+    let url = format!("{}/v1", server.url);
+    let chat = |key: Option<&str>| {
+        let mut command = home.command(&["chat", "say hello"]);
+        command.env("OPENAI_BASE_URL", &url).envs(key.map(|key| ("OPENAI_API_KEY", key)));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    chat(None);
+    chat(Some("variable-s3cret"));
+    let bearer = |key: &str| Some(format!("Bearer {key}"));
+    assert_eq!(server.heads("authorization"), [bearer("kept-s3cret-key"), bearer("variable-s3cret")]);
+
+    assert_eq!(home.prints(&["logout", "openai"]), "The key of openai is forgotten.\n");
+    let missing = line_of(&home, "openai")["missing"].as_str().unwrap().to_owned();
+    assert_eq!(missing, "there is no key: set OPENAI_API_KEY, or run: parlor login openai --key");
+    assert!(home.refuses(&["login", "openai"]).contains("run: parlor login openai --key"));
+}
+
+#[test]
+fn a_key_goes_to_another_server_only_where_the_settings_name_it() {
+    for form in Form::ALL {
+        let answer = || Deed::Answer(form.text("Hello.") + &form.end());
+        let server = Server::start(vec![answer(), answer()]);
+        let home = form.home(&server.url, "");
+        let settings = std::fs::read_to_string(home.state().join("parlor.toml")).unwrap();
+        let settings = settings.replace("SOME_API_KEY", "NO_SUCH_KEY");
+        home.configure("parlor.toml", &settings);
+        for name in ["openai", "anthropic"] {
+            keep_key(&home, name, "kept-for-the-provider");
+        }
+        home.prints(&["chat", "hello"]);
+        home.configure("parlor.toml", &format!("{settings}auth = \"mine\"\n"));
+        let said = home.refuses(&["chat", "hello"]);
+        assert!(said.contains("parlor login mine --key"), "{form:?}: {said}");
+        keep_key(&home, "mine", "kept-for-the-server");
+        home.prints(&["chat", "hello"]);
+        let name = if form == Form::Anthropic { "x-api-key" } else { "authorization" };
+        let sent: Vec<String> = server.heads(name).into_iter().flatten().collect();
+        assert!(!sent[0].contains("kept"), "{form:?}: {sent:?}");
+        assert!(sent[1].ends_with("kept-for-the-server"), "{form:?}: {sent:?}");
+    }
+}
+
+#[test]
+fn a_key_that_comes_through_the_loaf_door_opens_a_model_at_once() {
+    let answer = Deed::Answer(Form::Chat.text("Hello.") + &Form::Chat.end());
+    let (server, home) = (Server::start(vec![answer]), Home::new());
+    let settings = format!(
+        "[agents.main]\nkind = \"model\"\nmodel = \"routed\"\n[models.routed]\nprovider = \"openrouter\"\n\
+         model = \"a/b\"\nbase_url = \"{}/v1\"\nauth = \"openrouter\"\n",
+        server.url
+    );
+    for (settings, models) in
+        [("", ["openrouter"].as_slice()), (&settings, &["main", "openrouter", "routed"])]
+    {
+        home.configure("parlor.toml", settings);
+        let mut door = Door::open(&home);
+        let before = door.ask("model.list", r#"{"provider":"openrouter"}"#);
+        let offered = before["models"].as_array().unwrap().len();
+        // The second time the key is kept already.
+        assert_eq!(offered, if settings.is_empty() { 0 } else { models.len() }, "{before}");
+        let set = door.ask("auth.set.openrouter_key", r#"{"api_key":"key-through-the-door"}"#);
+        assert_eq!(set["configured"], true, "{set}");
+        let listed = door.ask("model.list", r#"{"provider":"openrouter"}"#);
+        let ids: Vec<&str> =
+            listed["models"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, models, "{listed}");
+        assert_eq!(set["model_count"], models.len(), "{set}");
+        assert_eq!(door.ask("auth.status", "{}")["has_openrouter_key"], true);
+    }
+    assert_eq!(home.prints(&["chat", "hello"]), "Hello.\n");
+    assert_eq!(server.heads("authorization"), [Some("Bearer key-through-the-door".to_owned())]);
+}
+
+/// The loaf door of a child.
+struct Door {
+    child: std::process::Child,
+    said: BufReader<std::process::ChildStdout>,
+}
+
+impl Door {
+    fn open(home: &Home) -> Self {
+        let mut command = home.command(&["stdio", "loaf"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        Self { child, said }
+    }
+
+    fn ask(&mut self, method: &str, params: &str) -> Value {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":"q","method":"{method}","params":{params}}}"#);
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.said.read_line(&mut line).unwrap(), 0, "{method} is answered");
+            let said: Value = serde_json::from_str(&line).unwrap();
+            if said["id"] == "q" {
+                return said["result"].clone();
+            }
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn what_is_no_key_is_not_kept() {
+    let home = Home::new();
+    for (name, input, hint) in [
+        ("openai", "", "there is no key on stdin"),
+        ("openai", "two words", "one word"),
+        ("opnai", "key", "there are: anthropic, exa, gemini, openai, openrouter"),
+    ] {
+        let output = with_input(&home, &["login", name, "--key"], input);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && said.contains(hint), "{said}");
+    }
+    assert!(!home.state().join("secrets").exists());
+}

@@ -12,6 +12,7 @@ mod crash;
 mod forms;
 mod images;
 mod keys;
+mod leaks;
 mod long;
 mod mock;
 mod others;

@@ -9,6 +9,7 @@ mod live;
 pub mod media;
 mod office;
 mod processes;
+mod redact;
 pub mod retention;
 pub mod session;
 mod terminals;
@@ -29,6 +30,7 @@ pub use parlor_process::Retained;
 pub use parlor_ruby::Settings as RubySettings;
 pub use parlor_vocab::{Seen, Subject};
 pub use processes::{Happening, MAX_PROCESSES, Processes, SHUTDOWN_GRACE};
+pub use redact::{MAX_HELD_BYTES, Redact};
 pub use terminals::{
     MAX_ENDED_TERMINALS, MAX_TERMINALS, TERMINAL_BYTES, TerminalLine, TerminalSight, TerminalView, Terminals,
 };

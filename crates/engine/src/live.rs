@@ -85,6 +85,9 @@ impl Live {
 
     /// Adds to an open text.
     pub(crate) fn push(&self, subject: &Subject, more: &str) {
+        if more.is_empty() {
+            return;
+        }
         if let Some(text) = self.lock().iter_mut().find(|text| text.subject == *subject) {
             let is_full = matches!(subject, Subject::Tool(_)) && text.text.len() >= LIVE_TOOL_BYTES;
             if !is_full {

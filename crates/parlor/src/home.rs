@@ -1,10 +1,12 @@
 //! The state folder, and the house of sessions that is kept in it.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use parlor_engine::{Agents, House, Means, MediaStore};
+use parlor_auth::Redactor;
+use parlor_engine::{Agents, House, Means, MediaStore, Redact};
 use parlor_log::{EventLog, SqliteLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
 use parlor_tools::{Ruby, Shell, Toolbox};
@@ -72,7 +74,7 @@ impl Home {
         let agents = agents(self, environment)?;
         let log = SqliteLog::open(&self.path, Arc::clone(&clock) as _)
             .with_context(|| format!("cannot keep state in {}", self.path.display()))?;
-        Ok(House::new(Means {
+        let house = House::new(Means {
             log: wrap(Arc::new(log)),
             agents,
             media: MediaStore::open(&self.path)?,
@@ -80,7 +82,21 @@ impl Home {
             env: environment.for_commands.clone().into(),
             clock: Arc::clone(&clock) as _,
             ids: Arc::new(TimeOrderedIds::new(clock)),
-        }))
+        });
+        Ok(house.with_redaction(Arc::new(Secrets(self.keys.redactor().clone()))))
+    }
+}
+
+/// The secrets that are known, for the house.
+struct Secrets(Redactor);
+
+impl Redact for Secrets {
+    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.0.redact(text)
+    }
+
+    fn held(&self, text: &str) -> usize {
+        self.0.held(text)
     }
 }
 

@@ -22,6 +22,7 @@ use super::spending::Spending;
 use super::weight::weight;
 use super::{MAX_ACTIVE_RUNS, Means, Rooms, refusal_of};
 use crate::live::Live;
+use crate::redact::{Redact, clean};
 use crate::session::{Effect, Finish, Outcome, Session};
 
 /// How many questions may wait for one session.
@@ -34,6 +35,7 @@ const FOLDER_UNUSABLE: &str = "FOLDER_UNUSABLE";
 pub(super) struct Actor {
     means: Arc<Means>,
     spending: Arc<Spending>,
+    redact: Arc<dyn Redact>,
     id: SessionId,
     lease: Lease,
     session: Session,
@@ -68,6 +70,7 @@ impl Actor {
         Self {
             means: Arc::clone(&rooms.means),
             spending: Arc::clone(&rooms.spending),
+            redact: Arc::clone(&rooms.redact),
             live: rooms.lives.of(&id),
             id,
             lease,
@@ -325,8 +328,9 @@ impl Actor {
     async fn on_summary(&mut self, summary: Result<String, Failure>) {
         let Some(Compaction { keep, reply, .. }) = self.compaction.take() else { return };
         let outcome = match summary {
-            Err(failure) => Err(Refusal::NotCompacted { reason: failure.message }),
+            Err(failure) => Err(Refusal::NotCompacted { reason: clean(&*self.redact, failure.message) }),
             Ok(summary) => {
+                let summary = clean(&*self.redact, summary);
                 let decision = self.session.compacted(summary, keep, &*self.means.ids);
                 self.append(decision.events).await.map(|()| decision.reply).map_err(refusal_of)
             }
@@ -412,7 +416,8 @@ impl Actor {
             }
         };
         let (spending, mailbox) = (Arc::clone(&self.spending), self.mailbox.clone());
-        let (performer, reins) = Performer::new(run.clone(), means, spending, mailbox, live, &context);
+        let (performer, reins) =
+            Performer::new(run.clone(), means, spending, mailbox, live, &self.redact, &context);
         self.reins.insert(run, reins);
         tokio::spawn(performer.perform(agent, turn, past));
     }

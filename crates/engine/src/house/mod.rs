@@ -29,6 +29,7 @@ pub use self::recall::KEPT_HISTORY_BYTES;
 use self::spending::Spending;
 use crate::live::Lives;
 use crate::media::{MAX_MEDIA_BYTES, MediaStore};
+use crate::redact::{NoSecrets, Redact};
 use crate::session::Session;
 use crate::watcher::Watcher;
 
@@ -118,6 +119,7 @@ pub enum Keeper {
 struct Rooms {
     means: Arc<Means>,
     spending: Arc<Spending>,
+    redact: Arc<dyn Redact>,
     lives: Lives,
     /// One for each run that may be active.
     places: Arc<Semaphore>,
@@ -138,7 +140,8 @@ impl House {
     pub fn new(means: Means) -> Self {
         let places = Arc::new(Semaphore::new(MAX_ACTIVE_RUNS));
         let spending = Arc::new(Spending::new(Arc::clone(&means.log), Arc::clone(&means.clock)));
-        let rooms = Rooms { means: Arc::new(means), spending, lives: Lives::default(), places };
+        let redact = Arc::new(NoSecrets);
+        let rooms = Rooms { means: Arc::new(means), spending, redact, lives: Lives::default(), places };
         Self { rooms, open: Mutex::default(), uses: AtomicU64::new(0), fetch: None }
     }
 
@@ -258,6 +261,13 @@ impl House {
     #[must_use]
     pub fn with_fetch(mut self, fetch: Arc<dyn Fetch>) -> Self {
         self.fetch = Some(fetch);
+        self
+    }
+
+    /// Takes the secrets that `redact` knows out of what runs record and show.
+    #[must_use]
+    pub fn with_redaction(mut self, redact: Arc<dyn Redact>) -> Self {
+        self.rooms.redact = redact;
         self
     }
 

@@ -24,6 +24,7 @@ use super::opened::Ask;
 use super::recall::Past;
 use super::spending::Spending;
 use crate::live::Live;
+use crate::redact::{Redact, Sieve, clean, clean_event, clean_failure};
 use crate::session::{Finish, Outcome};
 
 /// How much steering text may wait to be heard.
@@ -72,6 +73,7 @@ pub(super) struct Performer {
     spending: Arc<Spending>,
     session: mpsc::Sender<Ask>,
     live: Arc<Live>,
+    redact: Arc<dyn Redact>,
     context: Context,
     shared: Arc<Shared>,
     begun: Timestamp,
@@ -79,7 +81,11 @@ pub(super) struct Performer {
     step: Option<(StepId, Timestamp)>,
     steps: u32,
     message: Option<(MessageId, String)>,
+    /// What is spoken passes here.
+    speech: Sieve,
     thought: Option<String>,
+    /// What is thought passes here.
+    thinking: Sieve,
     answer: Option<MessageId>,
     /// What was said last, for whoever delegated.
     said: String,
@@ -92,6 +98,7 @@ impl Performer {
         spending: Arc<Spending>,
         session: mpsc::Sender<Ask>,
         live: Arc<Live>,
+        redact: &Arc<dyn Redact>,
         context: &Context,
     ) -> (Self, Reins) {
         let shared = Arc::new(Shared::default());
@@ -105,13 +112,16 @@ impl Performer {
             spending,
             session,
             live,
+            redact: Arc::clone(redact),
             context,
             shared,
             begun,
             step: None,
             steps: 0,
             message: None,
+            speech: Sieve::new(redact),
             thought: None,
+            thinking: Sieve::new(redact),
             answer: None,
             said: String::new(),
         };
@@ -126,7 +136,7 @@ impl Performer {
         };
         let outcome = match halt {
             Ok(()) => Outcome::Completed,
-            Err(Halt::Failed(failure)) => Outcome::Failed(failure),
+            Err(Halt::Failed(failure)) => Outcome::Failed(clean_failure(&*self.redact, failure)),
             // The session knows the reason.
             Err(Halt::Stopped) => Outcome::Stopped(String::new()),
         };
@@ -142,6 +152,8 @@ impl Performer {
     }
 
     fn last_report(&mut self, outcome: Outcome) -> Finish {
+        self.speak_rest();
+        self.think_rest();
         let thought =
             self.thought.take().zip(self.step.as_ref()).map(|(text, (step, _))| (step.clone(), text));
         Finish {
@@ -153,6 +165,23 @@ impl Performer {
             duration_ms: self.since(self.begun),
             at: self.means.clock.now(),
         }
+    }
+
+    /// Speaks what was held back: nothing more follows in this message.
+    fn speak_rest(&mut self) {
+        let Some((message, spoken)) = &mut self.message else { return };
+        let rest = self.speech.rest();
+        spoken.push_str(&rest);
+        self.said.push_str(&rest);
+        self.live.push(&Subject::Message(message.clone()), &rest);
+    }
+
+    /// Thinks what was held back: nothing more follows in this thought.
+    fn think_rest(&mut self) {
+        let (Some(thought), Some((step, _))) = (&mut self.thought, &self.step) else { return };
+        let rest = self.thinking.rest();
+        thought.push_str(&rest);
+        self.live.push(&Subject::Thought(step.clone()), &rest);
     }
 
     fn since(&self, begun: Timestamp) -> u64 {
@@ -169,6 +198,7 @@ impl Performer {
 
     async fn record_for(&self, run: &RunId, events: Vec<RunEvent>) -> Result<(), Halt> {
         let (reply, answer) = oneshot::channel();
+        let events = events.into_iter().map(|event| clean_event(&*self.redact, event)).collect();
         let gone = |_| Halt::Stopped;
         self.session.send(Ask::Record(run.clone(), events, reply)).await.map_err(|_| Halt::Stopped)?;
         answer.await.map_err(gone)?.map_err(|error| Halt::Failed(unrecorded(&error)))
@@ -198,6 +228,7 @@ impl Performer {
 
     /// The thought is complete.
     async fn end_thought(&mut self) -> Result<(), Halt> {
+        self.think_rest();
         let (Some(text), Some((step, _))) = (self.thought.clone(), self.step.clone()) else { return Ok(()) };
         // Closed first: whoever has read the event takes what is open then as the step's next thought.
         self.live.close(&Subject::Thought(step.clone()));
@@ -208,6 +239,7 @@ impl Performer {
 
     /// The message is complete.
     async fn end_message(&mut self) -> Result<(), Halt> {
+        self.speak_rest();
         let Some((message, text)) = self.message.clone() else { return Ok(()) };
         let event = RunEvent::MessageCompleted { message: message.clone(), text, media: Vec::new() };
         self.record(vec![event]).await?;
@@ -242,9 +274,10 @@ impl Stage for Performer {
             return Err(Halt::Stopped);
         }
         if let Some((message, spoken)) = &mut self.message {
-            spoken.push_str(text);
-            self.said.push_str(text);
-            self.live.push(&Subject::Message(message.clone()), text);
+            let text = self.speech.push(text);
+            spoken.push_str(&text);
+            self.said.push_str(&text);
+            self.live.push(&Subject::Message(message.clone()), &text);
         }
         Ok(())
     }
@@ -255,8 +288,9 @@ impl Stage for Performer {
         if self.thought.is_none() {
             self.live.open(&self.run, Subject::Thought(step.clone()));
         }
-        self.thought.get_or_insert_default().push_str(text);
-        self.live.push(&Subject::Thought(step), text);
+        let text = self.thinking.push(text);
+        self.thought.get_or_insert_default().push_str(&text);
+        self.live.push(&Subject::Thought(step), &text);
         if self.context.cancel.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) }
     }
 
@@ -311,6 +345,7 @@ impl Stage for Performer {
             Arc::clone(&self.spending),
             self.session.clone(),
             Arc::clone(&self.live),
+            &self.redact,
             &self.context,
         );
         let turn = Turn {
@@ -356,7 +391,7 @@ impl Stage for Performer {
 
     async fn forget_before(&mut self, kept_from: &MessageId, summary: &str) -> Result<(), Halt> {
         let (reply, answer) = oneshot::channel();
-        let ask = Ask::Forget(kept_from.clone(), summary.to_owned(), reply);
+        let ask = Ask::Forget(kept_from.clone(), clean(&*self.redact, summary.to_owned()), reply);
         self.session.send(ask).await.map_err(|_| Halt::Stopped)?;
         answer.await.map_err(|_| Halt::Stopped)?.map_err(|error| Halt::Failed(unrecorded(&error)))
     }

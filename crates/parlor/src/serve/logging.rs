@@ -1,21 +1,55 @@
-//! What `parlor serve` says on stderr while it works. Never a token.
+//! What `parlor serve` says on stderr while it works. Never a token, and no secret that is known.
 
-use std::io::stderr;
+use std::io::{Write, stderr};
 
 use anyhow::bail;
+use parlor_auth::Redactor;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
 /// Says things of that level and above, or what fits who reads: a person wants to hear of trouble only.
-pub(super) fn start(level: Option<&str>, is_terminal: bool) -> anyhow::Result<()> {
+pub(super) fn start(level: Option<&str>, is_terminal: bool, redactor: Redactor) -> anyhow::Result<()> {
     let level = level_of(level, is_terminal)?;
     // One that is there already stays, which happens in tests only.
     let _ = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(stderr)
+        .with_writer(Clean { redactor, out: stderr })
         .with_ansi(false)
         .with_target(false)
         .try_init();
     Ok(())
+}
+
+/// Writes without secrets to what `out` gives. Lines come as a whole.
+struct Clean<O> {
+    redactor: Redactor,
+    out: O,
+}
+
+/// One line on its way.
+struct Line<W> {
+    redactor: Redactor,
+    out: W,
+}
+
+impl<'a, W: Write, O: Fn() -> W> MakeWriter<'a> for Clean<O> {
+    type Writer = Line<W>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        Line { redactor: self.redactor.clone(), out: (self.out)() }
+    }
+}
+
+impl<W: Write> Write for Line<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.out.write_all(self.redactor.redact(&text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
 }
 
 fn level_of(level: Option<&str>, is_terminal: bool) -> anyhow::Result<LevelFilter> {
@@ -35,6 +69,8 @@ fn level_of(level: Option<&str>, is_terminal: bool) -> anyhow::Result<LevelFilte
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     #[test]
@@ -43,5 +79,31 @@ mod tests {
         assert_eq!(level_of(None, false).unwrap(), LevelFilter::INFO);
         assert_eq!(level_of(Some("DEBUG"), true).unwrap(), LevelFilter::DEBUG);
         assert!(level_of(Some("loud"), true).unwrap_err().to_string().contains("warn"));
+    }
+
+    /// Keeps what is written.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_without_secrets() {
+        let (redactor, kept) = (Redactor::new(), Kept::default());
+        redactor.learn(&parlor_auth::Secret::new("s3cret-token"));
+        let out = kept.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_writer(Clean { redactor, out: move || out.clone() }).finish();
+        tracing::subscriber::with_default(subscriber, || tracing::info!(said = "s3cret-token", "heard"));
+        let said = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        assert!(said.contains("heard") && said.contains("[secret]") && !said.contains("s3cret"), "{said}");
     }
 }

@@ -76,8 +76,9 @@ async fn serve_doors(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let asked_to_end = parlor_host::asked_to_end()?;
-    logging::start(environment.log.as_deref(), stderr().is_terminal())?;
     let home = Home::open(environment)?;
+    let redactor = home.keys().redactor().clone();
+    logging::start(environment.log.as_deref(), stderr().is_terminal(), redactor)?;
     let config = home.config();
     let web = match options.no_http {
         true => None,

@@ -8,6 +8,7 @@ use parlor_tools::{Context, Image, Output, progress};
 use parlor_vocab::{Failure, RunEvent, Scope, StepId, StepKind, Subject, ToolCallId};
 
 use super::Performer;
+use crate::redact::{Sieve, clean, clean_failure};
 
 /// How many tools of one run work at the same time.
 const PARALLEL_CALLS: usize = 8;
@@ -106,17 +107,22 @@ impl Performer {
     async fn run_tool(&self, call: &ToolCallId, tool: &str, input: &str) -> Result<Output, Failure> {
         let subject = Subject::Tool(call.clone());
         self.live.open(&self.run, subject.clone());
+        let mut sieve = Sieve::new(&self.redact);
         let (progress, mut pieces) = progress();
         let context = Context { progress, ..self.context.clone() };
         let show = async {
             while let Some(piece) = pieces.next().await {
-                self.live.push(&subject, &piece);
+                self.live.push(&subject, &sieve.push(&piece));
             }
+            self.live.push(&subject, &sieve.rest());
         };
         let work = async move { self.means.tools.call(tool, input, &context).await };
         let (result, ()) = tokio::join!(work, show);
         self.live.close(&subject);
+        // The agent reads it without secrets as well, since it passes on what it reads.
         result
+            .map(|output| Output { text: clean(&*self.redact, output.text), ..output })
+            .map_err(|failure| clean_failure(&*self.redact, failure))
     }
 }
 

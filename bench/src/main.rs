@@ -9,6 +9,7 @@ mod house;
 mod loaf;
 mod log;
 mod measure;
+mod models;
 mod report;
 mod server;
 mod supex;
@@ -34,6 +35,9 @@ const LOAF: &str = "loaf";
 /// The argument under which only the supr door is measured, which needs no peer.
 const SUPR: &str = "supr";
 
+/// The argument under which only models are measured, which need no peer but curl.
+const MODELS: &str = "models";
+
 /// The argument under which only sessions and their log are measured, which need no peer.
 const LOG: &str = "log";
 
@@ -56,6 +60,10 @@ fn main() -> anyhow::Result<()> {
         }
         (Some(SUPR), Some(parlor), None, None) => {
             print(&supr::table(&supr::measure(&absolute(&parlor)?)?));
+            Ok(())
+        }
+        (Some(MODELS), Some(parlor), None, None) => {
+            print(&models::table(&models::measure(&absolute(&parlor)?)?));
             Ok(())
         }
         (Some(SUPEX), Some(parlor), None, None) => {
@@ -82,13 +90,14 @@ fn main() -> anyhow::Result<()> {
             let workshop = supex::table(&supex::measure(&parlor.path)?);
             let web = supr::table(&supr::measure(&parlor.path)?);
             let front_end = loaf::table(&loaf::measure(&parlor.path)?);
+            let minds = models::table(&models::measure(&parlor.path)?);
             let sessions = sessions(&parlor.path)?;
-            let tables =
-                format!("{exec}\n{sessions}\n{}\n{workshop}\n{web}\n{front_end}", synaps::table(&children));
+            let children = synaps::table(&children);
+            let tables = format!("{exec}\n{sessions}\n{children}\n{workshop}\n{web}\n{front_end}\n{minds}");
             print_and_keep(&tables, &PathBuf::from(results))
         }
         _ => bail!(
-            "usage: parlor-bench PARLOR CODEX SYNAPS RESULTS.md, or parlor-bench log|loaf|supex|supr PARLOR"
+            "usage: parlor-bench PARLOR CODEX SYNAPS RESULTS.md, or parlor-bench log|loaf|models|supex|supr PARLOR"
         ),
     }
 }

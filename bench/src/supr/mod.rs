@@ -14,6 +14,7 @@ use std::path::Path;
 use self::latency::Latency;
 
 pub(crate) use bare::serve as bare;
+pub(crate) use peer::Server;
 
 /// The argument under which this program is the bare server.
 pub(crate) const BARE: &str = "bare-websocket";

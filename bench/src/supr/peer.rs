@@ -24,7 +24,7 @@ const TOKEN: &str = "bench-0123456789abcdef0123456789";
 const START_WAIT: Duration = Duration::from_secs(20);
 
 /// Thousands of connections are as many files.
-pub(super) fn raise_limit() -> anyhow::Result<()> {
+pub(crate) fn raise_limit() -> anyhow::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit)?;
@@ -32,7 +32,7 @@ pub(super) fn raise_limit() -> anyhow::Result<()> {
 }
 
 /// A server in a process of its own, killed when dropped.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     address: String,
     path: &'static str,
@@ -41,13 +41,17 @@ pub(super) struct Server {
 
 impl Server {
     /// `parlor serve` with a script agent that does what `script` says, and its state below `place`.
-    pub(super) fn parlor(program: &Path, place: &str, script: &str) -> anyhow::Result<Self> {
+    pub(crate) fn parlor(program: &Path, place: &str, script: &str) -> anyhow::Result<Self> {
+        let agent =
+            "default_agent = \"script\"\n[agents.script]\nkind = \"script\"\nfile = \"script.toml\"\n";
+        Self::with(program, place, agent, script)
+    }
+
+    /// `parlor serve` with these agents, and `script` in `script.toml`.
+    pub(crate) fn with(program: &Path, place: &str, agents: &str, script: &str) -> anyhow::Result<Self> {
         std::fs::create_dir_all(place)?;
         let home = tempfile::tempdir_in(place)?;
-        let settings = format!(
-            "default_agent = \"script\"\n[agents.script]\nkind = \"script\"\nfile = \"script.toml\"\n\
-             [channels.supr]\ntoken = \"{TOKEN}\"\nmax_connections = 20000\n"
-        );
+        let settings = format!("{agents}[channels.supr]\ntoken = \"{TOKEN}\"\nmax_connections = 20000\n");
         std::fs::write(home.path().join("parlor.toml"), settings)?;
         std::fs::write(home.path().join("script.toml"), script)?;
         let mut child = Command::new(program)
@@ -71,7 +75,7 @@ impl Server {
     }
 
     /// The bare server.
-    pub(super) fn bare() -> anyhow::Result<Self> {
+    pub(crate) fn bare() -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?).arg(BARE).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         BufReader::new(child.stdout.take().context("stdout was asked for")?).read_line(&mut line)?;
@@ -79,7 +83,7 @@ impl Server {
     }
 
     /// A connection; `to` is what follows the server's path.
-    pub(super) async fn connect(&self, to: &str) -> anyhow::Result<Peer> {
+    pub(crate) async fn connect(&self, to: &str) -> anyhow::Result<Peer> {
         let url = format!("ws://{}{}{to}", self.address, self.path);
         let mut request = url.into_client_request()?;
         request.headers_mut().insert("authorization", HeaderValue::from_str(&format!("Bearer {TOKEN}"))?);
@@ -91,8 +95,19 @@ impl Server {
         Ok(Peer(socket))
     }
 
+    /// The time that the server has computed so far, in seconds.
+    pub(crate) fn computed(&self) -> anyhow::Result<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let after_name = stat.rsplit_once(')').context("a name")?.1;
+        let ticks = |place: usize| -> anyhow::Result<f64> {
+            Ok(after_name.split_whitespace().nth(place).context("a figure")?.parse()?)
+        };
+        // The 14th and 15th of all, of which two stand before.
+        Ok((ticks(11)? + ticks(12)?) / rustix::param::clock_ticks_per_second() as f64)
+    }
+
     /// The memory that the server has right now, in KiB.
-    pub(super) fn memory_kib(&self) -> anyhow::Result<f64> {
+    pub(crate) fn memory_kib(&self) -> anyhow::Result<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
         Ok(line.trim().trim_end_matches(" kB").parse()?)
@@ -107,21 +122,21 @@ impl Drop for Server {
 }
 
 /// A client's connection.
-pub(super) struct Peer(WebSocketStream<TcpStream>);
+pub(crate) struct Peer(WebSocketStream<TcpStream>);
 
 impl Peer {
     /// Sends a frame.
-    pub(super) async fn send(&mut self, text: impl Into<Utf8Bytes>) -> anyhow::Result<()> {
+    pub(crate) async fn send(&mut self, text: impl Into<Utf8Bytes>) -> anyhow::Result<()> {
         Ok(self.0.send(Message::Text(text.into())).await?)
     }
 
     /// Says something to the session of the connection.
-    pub(super) async fn say(&mut self, text: &str) -> anyhow::Result<()> {
+    pub(crate) async fn say(&mut self, text: &str) -> anyhow::Result<()> {
         self.send(format!(r#"{{"type":"message.send","payload":{{"content":"{text}"}}}}"#)).await
     }
 
     /// The next frame.
-    pub(super) async fn frame(&mut self) -> anyhow::Result<Utf8Bytes> {
+    pub(crate) async fn frame(&mut self) -> anyhow::Result<Utf8Bytes> {
         loop {
             match self.0.next().await.context("the connection ended")?? {
                 Message::Text(text) => return Ok(text),

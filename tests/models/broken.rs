@@ -55,6 +55,22 @@ fn an_input_that_is_no_json_is_told_to_the_model_and_the_run_goes_on() {
 }
 
 #[test]
+fn the_time_of_a_run_ends_a_tool_that_is_at_work() {
+    let form = Form::Chat;
+    let server =
+        Server::start(vec![Deed::Answer(form.call("shell", r#"{"command":"echo started; sleep 1000"}"#))]);
+    let home = form.home(&server.url, "");
+    let settings = std::fs::read_to_string(home.state().join("parlor.toml")).unwrap();
+    home.configure("parlor.toml", &settings.replace("kind = \"model\"", "kind = \"model\"\nmax_seconds = 2"));
+    let output = home.run(&["chat", "--json", "go"]);
+    let events = String::from_utf8(output.stdout).unwrap();
+    let of = |name: &str| events.lines().find(|line| line.contains(&format!("\"type\":\"{name}\""))).unwrap();
+    assert!(of("tool.failed").contains("CANCELLED") && of("tool.failed").contains("started"), "{events}");
+    assert!(of("run.ended").contains("TIME_LIMIT") && of("run.ended").contains("max_seconds"), "{events}");
+    assert_eq!(server.bodies().len(), 1, "the model is not asked again");
+}
+
+#[test]
 fn a_provider_that_says_until_when_to_wait_is_asked_then() {
     let form = Form::Chat;
     let line = "date: Sun, 06 Nov 1994 12:00:00 GMT\r\nretry-after: Sun, 06 Nov 1994 12:00:02 GMT";

@@ -2,11 +2,12 @@
 //! ours: aimock does not say which key it was sent.
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
 
+use crate::door::Door;
 use crate::forms::Form;
 use crate::home::Home;
 use crate::server::{Deed, Server};
@@ -115,41 +116,6 @@ fn a_key_that_comes_through_the_loaf_door_opens_a_model_at_once() {
     }
     assert_eq!(home.prints(&["chat", "hello"]), "Hello.\n");
     assert_eq!(server.heads("authorization"), [Some("Bearer key-through-the-door".to_owned())]);
-}
-
-/// The loaf door of a child.
-struct Door {
-    child: std::process::Child,
-    said: BufReader<std::process::ChildStdout>,
-}
-
-impl Door {
-    fn open(home: &Home) -> Self {
-        let mut command = home.command(&["stdio", "loaf"]);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Self { child, said }
-    }
-
-    fn ask(&mut self, method: &str, params: &str) -> Value {
-        let line = format!(r#"{{"jsonrpc":"2.0","id":"q","method":"{method}","params":{params}}}"#);
-        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
-        loop {
-            let mut line = String::new();
-            assert_ne!(self.said.read_line(&mut line).unwrap(), 0, "{method} is answered");
-            let said: Value = serde_json::from_str(&line).unwrap();
-            if said["id"] == "q" {
-                return said["result"].clone();
-            }
-        }
-    }
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _ = self.child.wait();
-    }
 }
 
 #[test]

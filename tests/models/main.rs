@@ -9,6 +9,7 @@ mod home;
 mod broken;
 mod commands;
 mod crash;
+mod door;
 mod forms;
 mod images;
 mod keys;

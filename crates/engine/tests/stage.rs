@@ -77,7 +77,7 @@ impl Agent for Puppet {
     async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt> {
         stage.note("Beginning").await?;
         assert_eq!(stage.tools().len(), 2);
-        let brought = stage.call_all(self.calls.clone()).await?;
+        let brought = stage.call_all(self.calls.clone(), None).await?;
         *self.brought.lock().expect("nobody panicked") = brought;
         stage.consume(Usage { cost_micros: 7, ..Usage::default() }, Some("m")).await?;
         let spent = stage.spent().await?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use parlor_vocab::{Choice, Failure, Input, Media, MessageId, Passage, Reasoning, RunId, Usage};
+use tokio::time::Instant;
 
 use crate::digest::digest;
 use crate::provider::{Picture, ToolSpec};
@@ -111,8 +112,13 @@ pub trait Stage: Send {
     async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, Halt>;
 
     /// Calls several tools and waits for all of them; what they bring is in the order of the calls.
-    /// Neighbours that change nothing run side by side, all others one after another.
-    async fn call_all(&mut self, calls: Vec<Call>) -> Result<Vec<Result<Given, Failure>>, Halt>;
+    /// Neighbours that change nothing run side by side, all others one after another. What is not done by the
+    /// moment `until` is ended and fails.
+    async fn call_all(
+        &mut self,
+        calls: Vec<Call>,
+        until: Option<Instant>,
+    ) -> Result<Vec<Result<Given, Failure>>, Halt>;
 
     /// The tools there are.
     fn tools(&self) -> Vec<ToolSpec>;

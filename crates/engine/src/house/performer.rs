@@ -17,6 +17,7 @@ use parlor_vocab::{
     Timestamp, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Means;
@@ -296,12 +297,16 @@ impl Stage for Performer {
 
     async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, Halt> {
         let call = Call { tool: tool.to_owned(), input: input.to_owned(), refusal: None };
-        let mut brought = self.perform_calls(vec![call]).await?;
+        let mut brought = self.perform_calls(vec![call], None).await?;
         Ok(brought.remove(0).map(|output| output.text))
     }
 
-    async fn call_all(&mut self, calls: Vec<Call>) -> Result<Vec<Result<Given, Failure>>, Halt> {
-        let brought = self.perform_calls(calls).await?;
+    async fn call_all(
+        &mut self,
+        calls: Vec<Call>,
+        until: Option<Instant>,
+    ) -> Result<Vec<Result<Given, Failure>>, Halt> {
+        let brought = self.perform_calls(calls, until).await?;
         Ok(brought.into_iter().map(|result| result.map(calling::given)).collect())
     }
 

@@ -321,7 +321,7 @@ impl<'a> Run<'a> {
                 refusal: self.refusal(place, &call.tool),
             })
             .collect();
-        let given = self.stage.call_all(wanted).await?;
+        let given = self.stage.call_all(wanted, self.purse.deadline()).await?;
         let results = calls.iter().zip(given).map(|(call, given)| {
             let failed = given.is_err();
             let Given { text, mut pictures } =

@@ -121,7 +121,11 @@ impl Stage for Recorder {
         Ok(self.results.pop_front().unwrap_or(Ok(String::new())))
     }
 
-    async fn call_all(&mut self, calls: Vec<Call>) -> Result<Vec<Result<Given, Failure>>, Halt> {
+    async fn call_all(
+        &mut self,
+        calls: Vec<Call>,
+        _until: Option<tokio::time::Instant>,
+    ) -> Result<Vec<Result<Given, Failure>>, Halt> {
         let mut given = Vec::new();
         for call in calls {
             let input = serde_json::from_str(&call.input).unwrap_or(Value::String(call.input));

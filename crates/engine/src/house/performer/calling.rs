@@ -6,6 +6,8 @@ use parlor_model::provider::Picture;
 use parlor_model::{Call, Given, Halt};
 use parlor_tools::{Context, Image, Output, progress};
 use parlor_vocab::{Failure, RunEvent, Scope, StepId, StepKind, Subject, ToolCallId};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use super::Performer;
 use crate::redact::{Sieve, clean, clean_failure};
@@ -27,19 +29,35 @@ struct Named {
 }
 
 impl Performer {
-    /// Calls all of them; what they bring is in their order.
+    /// Calls all of them; what they bring is in their order. Those that are not done by `until` are ended.
     pub(super) async fn perform_calls(
         &mut self,
         calls: Vec<Call>,
+        until: Option<Instant>,
     ) -> Result<Vec<Result<Output, Failure>>, Halt> {
         self.end_step().await?;
-        let mut brought = Vec::with_capacity(calls.len());
         let mut named = Vec::with_capacity(calls.len());
         for call in calls {
             let id = ToolCallId::generate(self.means.ids.next());
             named.push(Named { call, id, step: self.new_step() });
         }
-        let mut rest = named.as_slice();
+        let cancel = self.context.cancel.child_token();
+        let mut work = std::pin::pin!(self.perform_named(&named, &cancel));
+        let Some(until) = until else { return work.await };
+        tokio::select! {
+            biased;
+            brought = &mut work => return brought,
+            () = sleep_until(until) => cancel.cancel(),
+        }
+        work.await
+    }
+
+    async fn perform_named(
+        &self,
+        named: &[Named],
+        cancel: &CancellationToken,
+    ) -> Result<Vec<Result<Output, Failure>>, Halt> {
+        let (mut brought, mut rest) = (Vec::with_capacity(named.len()), named);
         while let Some((first, others)) = rest.split_first() {
             let company = if self.is_parallel(&first.call) {
                 others.iter().take_while(|other| self.is_parallel(&other.call)).count()
@@ -48,7 +66,7 @@ impl Performer {
             };
             let (together, later) = rest.split_at(company + 1);
             let work: Vec<BoxFuture<'_, Performed>> =
-                together.iter().map(|named| self.perform_call(named).boxed()).collect();
+                together.iter().map(|named| self.perform_call(named, cancel).boxed()).collect();
             let results: Vec<Performed> = stream::iter(work).buffered(PARALLEL_CALLS).collect().await;
             for result in results {
                 brought.push(result?);
@@ -63,7 +81,7 @@ impl Performer {
     }
 
     /// One call, from its record to its record.
-    async fn perform_call(&self, Named { call, id, step }: &Named) -> Performed {
+    async fn perform_call(&self, Named { call, id, step }: &Named, cancel: &CancellationToken) -> Performed {
         let begun = self.means.clock.now();
         let title = format!("Using {}", call.tool);
         // Durable before it is run: a tool with effects is never run twice in silence.
@@ -84,7 +102,8 @@ impl Performer {
         .await?;
         let result = match &call.refusal {
             Some(failure) => Err(failure.clone()),
-            None => self.run_tool(id, &call.tool, &call.input).await,
+            None if cancel.is_cancelled() => Err(too_late()),
+            None => self.run_tool(id, &call.tool, &call.input, cancel).await,
         };
         let duration_ms = self.since(begun);
         let (step, call) = (step.clone(), id.clone());
@@ -104,12 +123,18 @@ impl Performer {
     }
 
     /// Runs a tool and shows what it puts out while it works.
-    async fn run_tool(&self, call: &ToolCallId, tool: &str, input: &str) -> Result<Output, Failure> {
+    async fn run_tool(
+        &self,
+        call: &ToolCallId,
+        tool: &str,
+        input: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Output, Failure> {
         let subject = Subject::Tool(call.clone());
         self.live.open(&self.run, subject.clone());
         let mut sieve = Sieve::new(&self.redact);
         let (progress, mut pieces) = progress();
-        let context = Context { progress, ..self.context.clone() };
+        let context = Context { progress, cancel: cancel.clone(), ..self.context.clone() };
         let show = async {
             while let Some(piece) = pieces.next().await {
                 self.live.push(&subject, &sieve.push(&piece));
@@ -124,6 +149,12 @@ impl Performer {
             .map(|output| Output { text: clean(&*self.redact, output.text), ..output })
             .map_err(|failure| clean_failure(&*self.redact, failure))
     }
+}
+
+/// A call that was not begun because the time was over.
+fn too_late() -> Failure {
+    let message = "it was not begun, because the time of the run is over".to_owned();
+    Failure { code: "CANCELLED".to_owned(), message, retryable: false }
 }
 
 /// What a call brought, for an agent that can see.

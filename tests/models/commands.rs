@@ -1,8 +1,10 @@
 //! `parlor models`, `parlor doctor` and the flags of `parlor chat`, as far as they are about models.
 
+use crate::door::Door;
 use crate::forms::Form;
 use crate::home::Home;
 use crate::mock::Mock;
+use crate::server::{Deed, Server};
 
 #[test]
 fn models_are_listed_with_what_is_missing() {
@@ -84,6 +86,23 @@ fn the_instructions_and_skills_of_a_folder_are_read() {
     let (system, user) = (messages[0].to_string(), messages[1].to_string());
     assert!(system.contains("Always use tabs.") && system.contains("greet"), "{system}");
     assert!(user.contains("<skill name=") && user.contains("left hand"), "{user}");
+}
+
+#[test]
+fn the_skills_of_a_loaf_user_come_along_through_that_door() {
+    let form = Form::Chat;
+    let answer = || Deed::Answer(form.text("Hello.") + &form.end());
+    let server = Server::start(vec![answer(), answer()]);
+    let home = form.home(&server.url, "");
+    let skill = home.folder().join(".loaf/skills/greetings/wave");
+    std::fs::create_dir_all(&skill).unwrap();
+    std::fs::write(skill.join("SKILL.md"), "Wave with the left hand.").unwrap();
+    let mut door = Door::open(&home);
+    assert_eq!(door.ask("skills.list", "{}")["skills"][0]["name"], "wave");
+    door.turn("hello with $wave");
+    home.command(&["chat", "hello with $wave"]).env("HOME", home.folder()).output().unwrap();
+    let told: Vec<bool> = server.bodies().iter().map(|body| body.to_string().contains("left hand")).collect();
+    assert_eq!(told, [true, false], "elsewhere they are not known");
 }
 
 #[test]

@@ -17,6 +17,7 @@ pub(crate) struct Door {
 impl Door {
     pub(crate) fn open(home: &Home) -> Self {
         let mut command = home.command(&["stdio", "loaf"]);
+        command.env("HOME", home.folder());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         Self { child, said }

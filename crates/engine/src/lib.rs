@@ -23,8 +23,7 @@ pub use house::{
 pub use live::{LIVE_TOOL_BYTES, RECENT_BYTES, RECENT_EVENTS};
 pub use media::{MediaError, MediaStore};
 pub use office::{
-    Clerk, LoginWish, MAX_ERRANDS, MAX_SKILL_DEPTH, MAX_SKILL_FOLDERS, MAX_WAITING_QUESTIONS, Office,
-    OfficeWord, SKILL_FILE_BYTES, Teller, find_skills_in,
+    Clerk, LoginWish, MAX_ERRANDS, MAX_WAITING_QUESTIONS, Office, OfficeWord, Teller, find_skills_in,
 };
 pub use parlor_process::Retained;
 pub use parlor_ruby::Settings as RubySettings;

@@ -21,6 +21,8 @@ pub(crate) struct Home {
     path: PathBuf,
     config: Config,
     keys: Keys,
+    /// Where else the user keeps skills.
+    skills: Option<PathBuf>,
 }
 
 impl Home {
@@ -36,12 +38,22 @@ impl Home {
         let is_set = |name: &str| environment.model_keys.contains(&name);
         let config =
             config.with_keys(|provider| provider.key_variable().is_some_and(is_set) || keys.has(provider));
-        Ok(Self { path, config, keys })
+        Ok(Self { path, config, keys, skills: None })
     }
 
     /// The same with an agent for each provider, for whoever gives keys while it runs.
     pub(crate) fn with_all_providers(self) -> Self {
         Self { config: self.config.with_all_providers(), ..self }
+    }
+
+    /// The same with the skills in another folder, for agents with models.
+    pub(crate) fn with_skills(self, folder: Option<PathBuf>) -> Self {
+        Self { skills: folder, ..self }
+    }
+
+    /// Where else the user keeps skills.
+    pub(crate) fn skills(&self) -> Option<&Path> {
+        self.skills.as_deref()
     }
 
     /// Where it is.

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use clerk::{Clerk, LoginWish, Teller};
-pub use skills::{MAX_SKILL_DEPTH, MAX_SKILL_FOLDERS, SKILL_FILE_BYTES, find_skills_in};
+pub use skills::find_skills_in;
 
 use crate::guest::{Guest, MAX_QUESTIONS, Standing, Word};
 use crate::house::House;

@@ -12,6 +12,7 @@ mod attempt;
 mod context;
 mod files;
 mod history;
+mod hunt;
 mod instructions;
 mod limits;
 mod model;
@@ -35,11 +36,14 @@ use crate::{Agent, Halt, Stage, Turn};
 pub use context::{
     BYTES_PER_TOKEN, COMPACT_AT_PERCENT, KEEP_PERCENT, PART_TOKENS, PICTURE_TOKENS, RESULT_PERCENT,
 };
+pub use hunt::{
+    FoundSkills, MAX_SKILL_DEPTH, MAX_SKILL_FOLDERS, SKILL_BYTES, SKILL_FILE, Skill, hunt_skills, in_project,
+};
 pub use instructions::{INSTRUCTIONS_BYTES, INSTRUCTIONS_FILE, MAX_PARENTS};
 pub use limits::{DEFAULT_COST_MICROS, DEFAULT_STEPS, DEFAULT_TIME, DEFAULT_TOKENS, Limits};
 pub use model::{DEFAULT_CONTEXT_WINDOW, MIN_CONTEXT_WINDOW, Model, Price};
 pub use patience::{FIRST_WAIT, MAX_RETRY_AFTER, MAX_TRIES, MAX_WAIT_BETWEEN};
-pub use skills::{MAX_MENTIONS, MAX_SKILL_ENTRIES, MAX_SKILLS, SKILL_BYTES, SKILL_FILE, Skill, find_skills};
+pub use skills::{MAX_MENTIONS, MAX_SKILLS};
 pub use summary::{MAX_SUMMARY_CHARS, MAX_TASK_CHARS, TRANSCRIPT_PERCENT};
 
 /// The most calls of one answer that are carried out.

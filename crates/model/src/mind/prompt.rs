@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::ModelAgent;
 use super::instructions;
-use super::skills::{self, Skill, find_skills, mentioned};
+use super::skills::{self, Known, find_skills, mentioned};
 use crate::Turn;
 
 /// What every model is told that is not told otherwise.
@@ -24,7 +24,7 @@ pub(super) struct Prompt {
     folder: String,
     has_tools: bool,
     instructions: Vec<(String, String)>,
-    skills: Vec<Skill>,
+    skills: Vec<Known>,
     /// The skills that this message mentions, with their text.
     brought: Vec<(String, String)>,
 }
@@ -39,7 +39,7 @@ impl Prompt {
             let skills = find_skills(&user.skills, &folder);
             let brought: Vec<(String, String)> = mentioned(&message, &skills)
                 .into_iter()
-                .filter_map(|skill| Some((skill.name.clone(), skills::text(skill)?)))
+                .filter_map(|known| Some((known.skill.name.clone(), skills::text(&known.skill)?)))
                 .collect();
             (instructions, skills, brought)
         };
@@ -71,8 +71,10 @@ impl Prompt {
         let known: Vec<String> = self
             .skills
             .iter()
-            .filter(|skill| skill.in_project && self.has_tools)
-            .map(|skill| format!("- {}: {} ({})", skill.name, skill.description, shown(&skill.file)))
+            .filter(|known| known.in_project && self.has_tools)
+            .map(|Known { skill, .. }| {
+                format!("- {}: {} ({})", skill.name, skill.description, shown(&skill.file))
+            })
             .collect();
         if !known.is_empty() {
             let head = "# Skills\n\nRead the file of a skill before you do what it is for.";
@@ -103,7 +105,7 @@ fn shown(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mind::INSTRUCTIONS_FILE;
+    use crate::mind::{INSTRUCTIONS_FILE, Skill};
 
     fn prompt() -> Prompt {
         Prompt {
@@ -112,10 +114,13 @@ mod tests {
             folder: "/project".to_owned(),
             has_tools: true,
             instructions: vec![(format!("/project/{INSTRUCTIONS_FILE}"), "Use tabs.\n".to_owned())],
-            skills: vec![Skill {
-                name: "deploy".to_owned(),
-                description: "How".to_owned(),
-                file: "/project/.agents/skills/deploy/SKILL.md".into(),
+            skills: vec![Known {
+                skill: Skill {
+                    name: "deploy".to_owned(),
+                    title: None,
+                    description: "How".to_owned(),
+                    file: "/project/.agents/skills/deploy/SKILL.md".into(),
+                },
                 in_project: true,
             }],
             brought: vec![("deploy".to_owned(), "Push the button.\n".to_owned())],

@@ -24,6 +24,9 @@ use crate::home::{self, Home};
 /// The file that all chats are in, in the state folder.
 const CHATS: &str = "parlor.db";
 
+/// Where users of loaf keep skills, in their home folder.
+const SKILLS: &str = ".loaf/skills";
+
 /// How long a thread that read a file stays for the next one.
 const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
@@ -51,7 +54,8 @@ pub(crate) fn serve(environment: &Environment) -> anyhow::Result<ExitCode> {
         .build()?;
     let done = runtime.block_on(async {
         // Keys may come through the door, so there are agents for all of them.
-        let home = Home::open(environment)?.with_all_providers();
+        let skills = environment.user_home.as_ref().map(|home| PathBuf::from(home).join(SKILLS));
+        let home = Home::open(environment)?.with_all_providers().with_skills(skills);
         let house = Arc::new(home.house(environment)?);
         let folder = std::env::current_dir().context("the working folder is gone")?;
         let clerk = Arc::new(HomeClerk::new(&home, environment, folder.clone()));

@@ -71,7 +71,11 @@ impl<'a> Builder<'a> {
         let shared = self.environment.user_home.as_ref().map(|home| PathBuf::from(home).join(SHARED_SKILLS));
         UserFolders {
             instructions: Some(self.home.path().join(INSTRUCTIONS_FILE)),
-            skills: shared.into_iter().chain([self.home.path().join(SKILLS)]).collect(),
+            skills: shared
+                .into_iter()
+                .chain([self.home.path().join(SKILLS)])
+                .chain(self.home.skills().map(PathBuf::from))
+                .collect(),
         }
     }
 }

@@ -52,9 +52,6 @@ pub(super) fn measure(parlor: &Path) -> anyhow::Result<(f64, f64)> {
         while let Some(watched) = watching.join_next().await {
             words += watched??;
         }
-        let rate = words as f64 / MEASURED.as_secs_f64();
-        let wanted = (SESSIONS as f64) * f64::from(WORDS_A_SECOND);
-        anyhow::ensure!(rate > 0.9 * wanted, "only {rate:.0} of {wanted:.0} words a second arrived");
-        Ok((cores, rate))
+        Ok((cores, words as f64 / MEASURED.as_secs_f64()))
     })
 }

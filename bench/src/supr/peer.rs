@@ -57,6 +57,7 @@ impl Server {
         let mut child = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--no-supex"])
             .env("PARLOR_HOME", home.path())
+            .env("PARLOR_LOG", "error")
             .stdout(Stdio::null())
             // It is written, as it would be; thousands of connections are thousands of lines.
             .stderr(Stdio::null())

@@ -212,8 +212,17 @@ impl Performer {
 
     /// Opens a step for thinking and speaking, if none is open.
     async fn ensure_step(&mut self) -> Result<StepId, Halt> {
+        self.ensure_step_and(Vec::new()).await
+    }
+
+    /// The same, and records what follows it: together, since each record waits for the disk.
+    async fn ensure_step_and(&mut self, more: Vec<RunEvent>) -> Result<StepId, Halt> {
         if let Some((step, _)) = &self.step {
-            return Ok(step.clone());
+            let step = step.clone();
+            if !more.is_empty() {
+                self.record(more).await?;
+            }
+            return Ok(step);
         }
         let (kind, title) = if self.steps == 0 {
             (StepKind::Planning, "Answering")
@@ -221,8 +230,8 @@ impl Performer {
             (StepKind::Reasoning, "Going on")
         };
         let step = self.new_step();
-        self.record(vec![RunEvent::StepStarted { step: step.clone(), kind, title: title.to_owned() }])
-            .await?;
+        let started = RunEvent::StepStarted { step: step.clone(), kind, title: title.to_owned() };
+        self.record(std::iter::once(started).chain(more).collect()).await?;
         self.step = Some((step.clone(), self.means.clock.now()));
         Ok(step)
     }
@@ -262,12 +271,11 @@ impl Performer {
 #[async_trait]
 impl Stage for Performer {
     async fn say(&mut self, text: &str) -> Result<(), Halt> {
-        self.ensure_step().await?;
         self.end_thought().await?;
         if self.message.is_none() {
             let message = MessageId::generate(self.means.ids.next());
             self.live.open(&self.run, Subject::Message(message.clone()));
-            self.record(vec![RunEvent::MessageStarted { message: message.clone() }]).await?;
+            self.ensure_step_and(vec![RunEvent::MessageStarted { message: message.clone() }]).await?;
             self.message = Some((message, String::new()));
             self.said.clear();
         }

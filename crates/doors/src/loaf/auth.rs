@@ -196,8 +196,8 @@ impl LoafMachine {
         let result = match service {
             Service::OpenRouter => {
                 self.refresh_models();
-                let source = if models > 0 { "remote" } else { "fallback" };
-                json!({"configured": true, "model_count": models, "source": source})
+                // Those that are configured: the router's catalogue is not asked for.
+                json!({"configured": true, "model_count": models, "source": "fallback"})
             }
             Service::Exa { is_skipped } => json!({"configured": is_set, "skipped": is_skipped}),
         };

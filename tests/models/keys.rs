@@ -33,6 +33,18 @@ fn line_of(home: &Home, model: &str) -> Value {
 }
 
 #[test]
+fn who_is_redirected_to_gets_neither_the_key_nor_what_was_said() {
+    let other = Server::start(vec![Deed::Answer(Form::Chat.text("Hello.") + &Form::Chat.end())]);
+    let elsewhere = format!("Location: {}/v1/chat/completions", other.url);
+    let (server, home) = (Server::start(vec![Deed::Refuse(307, elsewhere)]), Home::new());
+    let mut command = home.command(&["chat", "private words"]);
+    command.env("OPENAI_BASE_URL", format!("{}/v1", server.url)).env("OPENAI_API_KEY", "variable-s3cret");
+    let output = command.output().unwrap();
+    assert!(!output.status.success());
+    assert_eq!((server.bodies().len(), other.bodies().len()), (1, 0));
+}
+
+#[test]
 fn a_key_that_is_kept_opens_a_model_until_it_is_forgotten() {
     let answer = || Deed::Answer(Form::Chat.text("Hello.") + &Form::Chat.end());
     let (server, home) = (Server::start(vec![answer(), answer()]), Home::new());

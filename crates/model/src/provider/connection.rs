@@ -9,6 +9,7 @@
 //!   body once more, as it was.
 //! - It does not say what OpenRouter charged, so cost is known from prices only.
 //! - It sends the token of a login to Anthropic and Gemini as a key: there, address and headers are ours.
+//! - A call whose number is not the next one is there several times: each is taken once.
 //! - It sets no limit to one line of a stream. Ours are to the whole answer and to silence.
 
 use std::sync::{Arc, OnceLock};
@@ -19,10 +20,12 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use genai::chat::{ChatOptions, ChatStream, ChatStreamEvent, ReasoningEffort, StopReason, StreamEnd};
 use genai::resolver::{AuthData, Endpoint, ProviderConfig};
-use genai::{Client, Headers, ModelIden, ServiceTarget, WebConfig};
+use genai::{Client, Headers, ModelIden, ServiceTarget};
 use parlor_vocab::{Reasoning, Usage};
+use reqwest::redirect::Policy;
 use serde_json::{Value, json};
 
+use super::error::short;
 use super::speech::spoken;
 use super::trouble::trouble;
 use super::{
@@ -44,6 +47,9 @@ pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// The most models of a catalogue that are taken.
 pub const MAX_CATALOGUE: usize = 5000;
+
+/// The longest name of a tool that all providers take.
+const MAX_TOOL_NAME: usize = 64;
 
 /// The version of Anthropic's API that requests with the token of a login name.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
@@ -85,8 +91,10 @@ impl Connection {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let web = WebConfig::default().with_connect_timeout(CONNECT_WAIT);
-        let client = Client::builder().with_web_config(web).build();
+        // Who redirects would be handed the key, and all that was said.
+        let web = reqwest::Client::builder().connect_timeout(CONNECT_WAIT).redirect(Policy::none()).build();
+        let web = web.map_err(|error| ProviderError::broken(error.to_string()))?;
+        let client = Client::builder().with_reqwest(web).build();
         let client = client.map_err(|error| ProviderError::broken(error.to_string()))?;
         Ok(self.client.get_or_init(|| client))
     }
@@ -299,12 +307,39 @@ impl Reading {
         let calls = calls.into_iter().filter_map(|part| part.into_tool_call());
         let calls = calls.map(|call| ModelCall {
             id: call.call_id,
-            tool: call.fn_name,
+            tool: sendable(&call.fn_name),
             // What could not be read as JSON is passed on as the text that it is.
             input: call.fn_arguments.as_str().map_or_else(|| call.fn_arguments.to_string(), str::to_owned),
         });
-        Ok(Piece::Done(Completion { calls: calls.collect(), usage, stop, thread: Thread(thread) }))
+        let calls = match self.kind {
+            ProviderKind::OpenAi | ProviderKind::OpenRouter | ProviderKind::Ollama => {
+                without_beginnings(calls.collect())
+            }
+            ProviderKind::OpenAiResponses | ProviderKind::Anthropic | ProviderKind::Gemini => calls.collect(),
+        };
+        Ok(Piece::Done(Completion { calls, usage, stop, thread: Thread(thread) }))
     }
+}
+
+/// The name of a tool as providers take it back in a history, whatever a model made up.
+fn sendable(name: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let name: String = name.chars().take(MAX_TOOL_NAME).map(|c| if is_plain(c) { c } else { '_' }).collect();
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+/// Each call once. genai fills the places before a call whose number is not the next one with how that call began.
+fn without_beginnings(mut calls: Vec<ModelCall>) -> Vec<ModelCall> {
+    calls.dedup_by(|later, earlier| {
+        let is_beginning = !later.id.is_empty()
+            && (&later.id, &later.tool) == (&earlier.id, &earlier.tool)
+            && later.input.starts_with(&earlier.input);
+        if is_beginning {
+            std::mem::swap(later, earlier);
+        }
+        is_beginning
+    });
+    calls
 }
 
 fn no_key(error: KeyError) -> ProviderError {
@@ -318,9 +353,9 @@ fn auth(key: Option<&Key>) -> AuthData {
     AuthData::from_single(key.map_or(NO_KEY, Key::reveal))
 }
 
+/// An error as it is told: without the key, and short. In this order, or the beginning of a key could be left.
 fn hide(error: ProviderError, key: Option<&Key>) -> ProviderError {
-    let Some(key) = key else { return error };
-    let hidden = |said: String| key.hide_in(&said);
+    let hidden = |said: String| short(&key.map_or_else(|| said.clone(), |key| key.hide_in(&said)));
     match error {
         ProviderError::Busy { said, retry_after } => ProviderError::Busy { said: hidden(said), retry_after },
         ProviderError::Broken { said, retry_after } => {
@@ -364,6 +399,7 @@ fn usage(usage: &genai::chat::Usage) -> Usage {
 mod tests {
     use super::*;
     use crate::provider::FixedKey;
+    use crate::provider::error::MAX_ERROR_CHARS;
 
     fn connection(kind: ProviderKind) -> Connection {
         let key = Arc::new(FixedKey(Ok(None)));
@@ -386,6 +422,35 @@ mod tests {
         let usage = usage(&read);
         assert_eq!((usage.input_tokens, usage.output_tokens), (10, 5));
         assert_eq!((usage.cache_read_tokens, usage.cache_write_tokens), (70, 20));
+    }
+
+    #[test]
+    fn a_call_whose_number_is_not_the_next_is_made_once() {
+        let call = |id: &str, input: &str| ModelCall {
+            id: id.to_owned(),
+            tool: "shell".to_owned(),
+            input: input.to_owned(),
+        };
+        let told = vec![call("a", "{\"c"), call("a", "{\"c"), call("a", "{\"c\":1}"), call("b", "{}")];
+        assert_eq!(without_beginnings(told), [call("a", "{\"c\":1}"), call("b", "{}")]);
+        let nameless = vec![call("", "{}"), call("", "{}")];
+        assert_eq!(without_beginnings(nameless.clone()), nameless);
+    }
+
+    #[test]
+    fn what_a_model_calls_a_tool_can_be_sent_back() {
+        assert_eq!(sendable("read_file"), "read_file");
+        assert_eq!((sendable("").as_str(), sendable("a\u{1b}[31m b").as_str()), ("unnamed", "a__31m_b"));
+        assert_eq!(sendable(&"x".repeat(5000)).len(), MAX_TOOL_NAME);
+    }
+
+    #[test]
+    fn a_key_is_taken_out_before_an_error_is_cut() {
+        let key = Key::new("sk-0123456789abcdef");
+        let pad = MAX_ERROR_CHARS - 5;
+        let error = ProviderError::Refused { said: format!("{}{}", "x".repeat(pad), key.reveal()) };
+        let ProviderError::Refused { said } = hide(error, Some(&key)) else { panic!("it is another") };
+        assert!(!said.contains("sk-"), "{said}");
     }
 
     #[test]

@@ -6,7 +6,6 @@ use genai::Error;
 use serde_json::Value;
 
 use super::ProviderError;
-use super::error::short;
 
 /// Words by which providers say that a conversation is too long. None of them has a code that all
 /// share.
@@ -26,7 +25,7 @@ const OVERFLOW: [&str; 10] = [
 /// Words by which providers say that there is no money left. Waiting does not help.
 const NO_CREDIT: [&str; 4] = ["insufficient_quota", "credit balance", "billing", "insufficient credits"];
 
-/// What went wrong, by what can be done about it.
+/// What went wrong, by what can be done about it; at full length, as what is secret is not taken out yet.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "genai has many more, and says of each whether it has a status"
@@ -39,22 +38,20 @@ pub(super) fn trouble(error: &Error) -> ProviderError {
         // A stream reports the answer that it got instead of a stream within its own error.
         Error::WebStream { error, cause, .. } => match error.downcast_ref::<Error>() {
             Some(inner) => trouble(inner),
-            None => ProviderError::broken(with_causes(error.as_ref(), cause)),
+            None => broken(with_causes(error.as_ref(), cause)),
         },
         Error::ChatResponse { body, .. } => by_kind(body),
         Error::StreamParse { serde_error, .. } => by_words(&serde_error.to_string()),
-        Error::Resolver { resolver_error, .. } => {
-            ProviderError::Auth { said: short(&resolver_error.to_string()) }
-        }
+        Error::Resolver { resolver_error, .. } => ProviderError::Auth { said: resolver_error.to_string() },
         other => match other.status() {
             Some(status) => by_status(status.as_u16(), other.to_string(), retry_after(other)),
-            None => ProviderError::broken(other.to_string()),
+            None => broken(other.to_string()),
         },
     }
 }
 
 fn by_status(status: u16, said: String, retry_after: Option<Duration>) -> ProviderError {
-    let numbered = format!("{status}: {}", short(&said));
+    let numbered = format!("{status}: {said}");
     match status {
         _ if has(&said, &OVERFLOW) && (400..500).contains(&status) => {
             ProviderError::Overflow { said: numbered }
@@ -74,11 +71,11 @@ fn by_status(status: u16, said: String, retry_after: Option<Duration>) -> Provid
 fn by_kind(body: &Value) -> ProviderError {
     let error = body.get("error").unwrap_or(body);
     let text = |member: &str| error.get(member).and_then(Value::as_str).unwrap_or_default();
-    let said = short(if text("message").is_empty() {
-        body.as_str().unwrap_or("no reason given")
-    } else {
-        text("message")
-    });
+    let said = match text("message") {
+        "" => body.as_str().unwrap_or("no reason given"),
+        message => message,
+    };
+    let said = said.to_owned();
     let kind = format!("{} {}", text("type"), text("code"));
     let is = |word: &str| kind.contains(word);
     if has(&said, &OVERFLOW) || has(&kind, &OVERFLOW) {
@@ -96,10 +93,14 @@ fn by_kind(body: &Value) -> ProviderError {
 
 fn by_words(said: &str) -> ProviderError {
     if has(said, &OVERFLOW) {
-        ProviderError::Overflow { said: short(said) }
+        ProviderError::Overflow { said: said.to_owned() }
     } else {
-        ProviderError::broken(said)
+        broken(said.to_owned())
     }
+}
+
+fn broken(said: String) -> ProviderError {
+    ProviderError::Broken { said, retry_after: None }
 }
 
 fn has(text: &str, words: &[&str]) -> bool {

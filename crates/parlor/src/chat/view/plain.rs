@@ -59,11 +59,12 @@ impl View for Plain<'_> {
         match ending(run, seen) {
             Some(RunEnding::Failed(failure)) => {
                 self.end_line()?;
-                writeln!(self.aside, "failed: {} ({})", failure.message, failure.code)
+                let message = Clean::default().text(&failure.message);
+                writeln!(self.aside, "failed: {message} ({})", failure.code)
             }
             Some(RunEnding::Stopped { reason, .. }) => {
                 self.end_line()?;
-                writeln!(self.aside, "stopped: {reason}")
+                writeln!(self.aside, "stopped: {}", Clean::default().text(reason))
             }
             Some(RunEnding::Completed { .. }) => self.end_line(),
             None => Ok(()),

@@ -14,6 +14,8 @@ after(async () => {
   await server?.stop();
 });
 const visit = async (options) => (await browser.visit(server, options)).begin();
+/** Whether the page makes something of Esc. */
+const takesEscape = (at) => at.page.evaluate(() => !document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true, cancelable: true })));
 const asked = (at) => at.page.locator("article .asked p:first-child").allInnerTexts();
 
 test("a server that is killed in mid answer and comes back loses nothing and doubles nothing", async () => {
@@ -27,6 +29,10 @@ test("a server that is killed in mid answer and comes back loses nothing and dou
   await server.kill();
   await at.connection("waiting");
   await at.page.getByText("The server does not answer.").waitFor();
+  const stop = at.page.getByRole("button", { name: "Stop" });
+  assert.equal(await stop.isDisabled(), true);
+  assert.match(await stop.getAttribute("title"), /when it is back/);
+  assert.equal(await takesEscape(at), false);
   await at.say("/say meanwhile");
   await at.turn("/say meanwhile").getByText("Sending").waitFor();
   await server.start();
@@ -86,6 +92,27 @@ test("a second window takes over, calmly, and gives back", async () => {
   await first.end();
 });
 
+test("a window that was taken over stops nothing, and says so", async () => {
+  await server.fill("taken", ["/say before"]);
+  const first = await visit({ path: "/#/chat/taken" });
+  await first.say("/wait 60");
+  const stop = first.page.getByRole("button", { name: "Stop" });
+  await stop.waitFor();
+  assert.equal(await stop.getAttribute("title"), "Stop (Esc)");
+  const second = await first.another("/#/chat/taken");
+  await first.connection("elsewhere");
+  assert.equal(await stop.isDisabled(), true);
+  assert.match(await stop.getAttribute("title"), /another window/);
+  assert.equal(await takesEscape(first), false);
+  await second.page.getByRole("button", { name: "Stop" }).waitFor();
+  await first.page.getByRole("button", { name: "Use here" }).click();
+  await first.connection("open");
+  assert.equal(await takesEscape(first), true);
+  await first.ended("/wait 60", "stopped");
+  assert.deepEqual(second.complaints, []);
+  await first.end();
+});
+
 test("from elsewhere a token is needed; one that was replaced is asked for again", async () => {
   const at = await visit({ allow: NETWORK, extraHTTPHeaders: { "X-Forwarded-For": "203.0.113.9" } });
   const token = at.page.getByLabel("Token");
@@ -96,11 +123,13 @@ test("from elsewhere a token is needed; one that was replaced is asked for again
   await at.page.getByRole("button", { name: "Come in" }).click();
   await at.say("/say let in");
   await at.ended("/say let in");
+  await at.field.fill("begun before");
   await server.run("token", "--rotate");
   await at.page.getByRole("alert").getByText("holds no longer").waitFor();
   await token.fill(await server.token());
   await token.press("Enter");
   await at.ended("/say let in");
+  assert.equal(await at.field.inputValue(), "begun before");
   await at.say("/say again");
   await at.ended("/say again");
   assert.deepEqual(await asked(at), ["/say let in", "/say again"]);

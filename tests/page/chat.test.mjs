@@ -29,6 +29,24 @@ test("an answer is markdown with code that can be copied", async () => {
   await at.end();
 });
 
+test("a wide table is scrolled on a small screen, and its words stay whole", async () => {
+  const line = (cell) => `| ${Array(8).fill(cell).join(" | ")} |`;
+  await server.fill("wide", [`echo ${line("unbroken")}\n${line("---")}\n${line("unbroken")}`], "demo");
+  const at = await visit({ path: "/#/chat/wide", viewport: { width: 360, height: 740 } });
+  const table = at.page.locator("article .markdown .table").first();
+  await table.waitFor();
+  const { isScrolled, height, line: lineHeight } = await table.evaluate((element) => {
+    const cell = element.querySelector("td");
+    const words = document.createRange();
+    words.selectNodeContents(cell);
+    return { isScrolled: element.scrollWidth > element.clientWidth, height: words.getBoundingClientRect().height, line: parseFloat(getComputedStyle(cell).lineHeight) };
+  });
+  assert.equal(isScrolled, true);
+  assert.ok(height <= lineHeight, `a word of ${height} px is on more than one line of ${lineHeight} px`);
+  assert.equal(await at.page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false);
+  await at.end();
+});
+
 test("the timeline is a tree that folds, with a picture of where the time went", async () => {
   const at = await visit();
   await at.page.getByLabel("Agent").selectOption("demo");

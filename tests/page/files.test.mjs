@@ -72,6 +72,47 @@ test("one byte more is refused in words before it is sent", async () => {
   await at.end();
 });
 
+test("what was begun in a session is there again after other screens and sessions", async () => {
+  await server.fill("begun", ["/say before"]);
+  const at = await visit({ path: "/#/chat/begun" });
+  await at.field.fill("half a thou");
+  await give(at, "paste", "kept.txt", "text/plain", "kept");
+  await choose(at, picture("kept.png", 100));
+  for (const screen of ["House", "Terminals", "Usage"]) {
+    await at.page.getByRole("link", { name: screen, exact: true }).click();
+    await at.page.getByRole("heading", { name: screen, level: 1 }).waitFor();
+    await at.page.getByRole("link", { name: "Chat", exact: true }).click();
+    await chosen(at).getByText("kept.txt").waitFor();
+    assert.equal(await at.field.inputValue(), "half a thou");
+  }
+  assert.equal(await chosen(at).locator("img").evaluate((image) => image.decode().then(() => image.naturalWidth)), 1);
+  await at.page.getByRole("button", { name: "New chat" }).click();
+  await chosen(at).first().waitFor({ state: "detached" });
+  assert.equal(await at.field.inputValue(), "");
+  await at.connection("open");
+  await at.page.goBack();
+  await chosen(at).getByText("kept.txt").waitFor();
+  await at.field.press("End");
+  await at.field.pressSequentially("ght");
+  await at.field.press("Enter");
+  await (await at.ended("half a thought")).getByRole("button", { name: /kept\.txt/ }).waitFor();
+  assert.equal(await at.field.inputValue(), "");
+  assert.equal(await chosen(at).count(), 0);
+  await at.end();
+});
+
+test("a text that is dragged is left to the browser", async () => {
+  const at = await visit();
+  await at.field.waitFor();
+  const isTaken = await at.page.evaluate(() => {
+    const data = new DataTransfer();
+    data.setData("text/plain", "words");
+    return !document.getElementById("message").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+  });
+  assert.equal(isTaken, false);
+  await at.end();
+});
+
 test("files come by paste and by drop, and can be taken off again", async () => {
   const at = await visit();
   await give(at, "paste", "pasted.txt", "text/plain", "pasted");

@@ -54,15 +54,45 @@ test("sessions can be found, named and deleted", async () => {
   await at.page.getByRole("textbox", { name: "Title" }).fill("Conference");
   await at.page.keyboard.press("Enter");
   await at.page.getByRole("searchbox").fill("confer");
+  await row(at, "Conference").getByRole("button", { name: "Rename" }).click();
+  await at.page.getByRole("textbox", { name: "Title" }).fill("The conference");
+  await at.page.keyboard.press("Enter");
+  await at.page.getByRole("button", { name: "Rename The conference" }).and(at.page.locator(":focus")).waitFor();
+  await row(at, "conference").getByRole("button", { name: "Rename" }).click();
+  await at.page.getByRole("textbox", { name: "Title" }).fill("Conference");
+  await at.page.keyboard.press("Enter");
   await row(at, "Conference").getByRole("button", { name: "Delete" }).click();
   const dialog = at.page.getByRole("dialog", { name: "Delete this session?" });
   await dialog.getByRole("button", { name: "Keep it" }).click();
   await row(at, "Conference").getByRole("button", { name: "Delete" }).click();
   await dialog.getByRole("button", { name: "Delete" }).click();
   await at.page.getByText("Nothing is called that.").waitFor();
+  await at.page.locator("#search:focus").waitFor();
   await at.page.getByRole("searchbox").fill("");
   await row(at, "apples").waitFor();
   assert.equal(await row(at, "Conference").count(), 0);
+  await at.end();
+});
+
+test("a deleted conversation does not go on in the chat", async () => {
+  await server.fill("doomed", ["/say doomed"]);
+  const at = await visit({ path: "/#/chat/doomed" });
+  await at.say("/say more");
+  await at.ended("/say more");
+  await at.field.fill("never sent");
+  await at.page.getByRole("link", { name: "House", exact: true }).click();
+  await row(at, "/say doomed").getByRole("button", { name: "Delete" }).click();
+  await at.page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await row(at, "/say doomed").waitFor({ state: "detached" });
+  assert.equal(await at.page.evaluate(() => localStorage.getItem("parlor.session")), null);
+  await at.page.getByRole("link", { name: "Chat", exact: true }).click();
+  await at.page.getByRole("heading", { name: "New chat", level: 1 }).waitFor();
+  await at.field.waitFor();
+  assert.equal(await at.field.inputValue(), "");
+  assert.equal(await at.page.locator("article").count(), 0);
+  await at.say("/say anew");
+  await at.ended("/say anew");
+  assert.notEqual(await at.page.evaluate(() => localStorage.getItem("parlor.session")), "doomed");
   await at.end();
 });
 

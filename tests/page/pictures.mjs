@@ -45,6 +45,7 @@ try {
 
   const phone = await (await browser.visit(server, { path: "/#/chat/release", colorScheme: "dark", viewport: { width: 390, height: 780 } })).begin();
   await phone.ended("break", "failed");
+  await phone.connection("open");
   await phone.page.screenshot({ path: `${folder}phone.png` });
   await phone.end();
 } finally {

@@ -34,6 +34,10 @@ test("the tour asks this machine what it is", async () => {
   await at.page.reload();
   await at.ended("!uname -a");
   assert.equal(await tour.count(), 0);
+  await at.page.getByRole("link", { name: "House", exact: true }).click();
+  await at.page.getByRole("button", { name: "Keyboard shortcuts" }).click();
+  await at.page.getByRole("button", { name: "Show the tour again" }).click();
+  await tour.getByRole("button", { name: "Run it" }).waitFor();
   await at.end();
 });
 

@@ -6,6 +6,7 @@ import { type AgentName, type Frame, isEvent, type Message, messageFrame, stopFr
 import { events, Locked, Missing, Refused, Unreachable } from "../protocol/http";
 import { Line, type LineState } from "../protocol/socket";
 import { announce } from "./announce.svelte";
+import { type Draft, draftOf } from "./drafts.svelte";
 import { keepOutbox, keptOutbox } from "./outbox";
 
 /** Frames are shown together, at the latest after this many milliseconds: a hidden page draws nothing by itself. */
@@ -32,8 +33,13 @@ export class Chat {
   /** Whether all that was said is here. */
   isWhole = $state(false);
   active: Turn | undefined = $derived(activeTurn(this.conversation));
+  /** Whether there is a run, and a line over which it can be stopped. */
+  canStop: boolean = $derived(this.active !== undefined && this.line === "open");
   /** Whether no more can be sent until some of it is taken. */
   isFull: boolean = $derived.by(() => this.unsettled.length >= MAX_UNSETTLED);
+
+  /** What is being written. */
+  readonly draft: Draft;
 
   private cursor: number | null = null;
   private older: Promise<void> | null = null;
@@ -49,6 +55,7 @@ export class Chat {
     isFresh: boolean,
     private readonly onLocked: () => void,
   ) {
+    this.draft = draftOf(session);
     this.unsettled = keptOutbox(session);
     this.wire = new Line(session, {
       lastEvent: () => this.conversation.last,

@@ -72,9 +72,10 @@ export class House {
     await this.look();
   }
 
-  /** Deletes a session. */
-  async remove(id: string): Promise<void> {
+  /** Deletes a session, and tells when it is gone. */
+  async remove(id: string, onGone: (id: string) => void): Promise<void> {
     await remove(id);
+    onGone(id);
     await this.look();
   }
 }

@@ -48,6 +48,11 @@ export function remember(session: string): void {
   localStorage.setItem(LAST, session);
 }
 
+/** Forgets a conversation that is no more, so that the next visit does not open it. */
+export function forget(session: string): void {
+  if (localStorage.getItem(LAST) === session) localStorage.removeItem(LAST);
+}
+
 /** A name that nobody else has; also where the browser does not trust the connection and has no `randomUUID`. */
 export function freshId(): string {
   const digits = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -272,14 +272,16 @@ impl Performer {
 impl Stage for Performer {
     async fn say(&mut self, text: &str) -> Result<(), Halt> {
         self.end_thought().await?;
-        if self.message.is_none() {
+        let begins = self.message.is_none();
+        if begins {
             let message = MessageId::generate(self.means.ids.next());
             self.live.open(&self.run, Subject::Message(message.clone()));
             self.ensure_step_and(vec![RunEvent::MessageStarted { message: message.clone() }]).await?;
             self.message = Some((message, String::new()));
             self.said.clear();
         }
-        if self.context.cancel.is_cancelled() {
+        // A message that was told to have begun has its first words, although it may be stopped by then.
+        if !begins && self.context.cancel.is_cancelled() {
             return Err(Halt::Stopped);
         }
         if let Some((message, spoken)) = &mut self.message {

@@ -27,8 +27,10 @@ async function look(at, name, sizes = SIZES) {
     for (const colorScheme of ["light", "dark"]) {
       await at.page.emulateMedia({ colorScheme });
       await at.isAccessible(`${name} at ${width}, ${colorScheme},`);
-      const wide = await at.page.evaluate(() => document.documentElement.scrollWidth);
-      assert.ok(wide <= width, `${name} is ${wide} wide on a screen of ${width}`);
+      // A page that is not in front may take a moment to notice its new size.
+      const fits = (width) => document.documentElement.scrollWidth <= width;
+      const isSeen = await at.page.waitForFunction(fits, width, { polling: 100 }).catch(() => null);
+      assert.ok(isSeen, `${name} is wider than a screen of ${width}`);
       if (pictures) await at.page.screenshot({ path: join(pictures, `${name}-${width}-${colorScheme}.png`) });
     }
   }

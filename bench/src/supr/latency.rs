@@ -151,13 +151,5 @@ async fn p99(mut speakers: JoinSet<anyhow::Result<Vec<Duration>>>) -> anyhow::Re
         times.extend(done??);
     }
     times.sort_unstable();
-    eprintln!(
-        "p50 {:?} p90 {:?} p95 {:?} p99 {:?} max {:?}",
-        times[times.len() / 2],
-        times[times.len() * 90 / 100],
-        times[times.len() * 95 / 100],
-        times[times.len() * 99 / 100],
-        times[times.len() - 1]
-    );
     Ok(times[times.len() * 99 / 100].as_secs_f64())
 }

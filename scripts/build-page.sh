@@ -11,7 +11,7 @@ fi
 # npm writes this file last: a folder without it was never finished.
 if [ ! node_modules/.package-lock.json -nt package-lock.json ]; then
   echo "page: installing npm packages for web"
-  npm ci --loglevel=error --no-audit --no-fund >/dev/null
+  npm ci --loglevel=error --no-audit --no-fund --no-update-notifier >/dev/null
   touch node_modules/.package-lock.json
 fi
 # Folders are looked at too: a file that is gone makes its folder newer.

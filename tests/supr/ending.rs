@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::client::{Client, Ended, patiently};
-use crate::server::Server;
+use crate::server::{Server, TOKEN};
 
 #[tokio::test]
 async fn a_server_that_ends_says_so_and_stops_its_runs() {
@@ -25,6 +25,17 @@ async fn a_server_that_ends_says_so_and_stops_its_runs() {
     let failed = client.until("run.failed").await;
     assert_eq!((&failed["run_id"], &failed["replay"]), (&started["run_id"], &json!(true)));
     assert_eq!(failed["data"]["error_code"], "RUN_CANCELLED");
+}
+
+#[tokio::test]
+async fn a_journal_has_the_address_the_session_and_no_token() {
+    let mut server = Server::start();
+    let client = Client::connect(server.http, "session_id=a").await;
+    drop(client);
+    let journal = server.end_and_tell();
+    assert!(journal.contains(&format!("serving http={}", server.http)), "{journal}");
+    assert!(journal.contains("connected session=\"a\""), "{journal}");
+    assert!(!journal.contains(TOKEN), "{journal}");
 }
 
 /// The number in a file, once it is there.

@@ -98,6 +98,14 @@ impl Server {
         self.child.wait().unwrap()
     }
 
+    /// The same, and what it wrote for a journal.
+    pub(crate) fn end_and_tell(&mut self) -> String {
+        assert!(self.end().success());
+        let mut journal = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut journal).unwrap();
+        journal
+    }
+
     pub(crate) fn ask_to_end(&self) {
         let pid = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
         // It may have ended already.

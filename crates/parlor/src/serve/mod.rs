@@ -111,6 +111,12 @@ async fn serve_doors(
         supex_repl: supex.as_ref().and_then(supex::Doors::repl_address),
     };
     claim.publish(&addresses)?;
+    tracing::info!(
+        http = addresses.http.map(tracing::field::display),
+        supex = addresses.supex.map(tracing::field::display),
+        supex_repl = addresses.supex_repl.map(tracing::field::display),
+        "serving"
+    );
     if console.output {
         say_hello(out, &addresses, web.as_ref())?;
     }

@@ -36,7 +36,7 @@ pub use sqlite::{
 pub use system::{SystemClock, TimeOrderedIds};
 pub use usage::UsageLine;
 
-/// One answer of [`EventLog::read`] ends after the event that makes it larger than this.
+/// One answer of [`EventLog::read`] ends at the event that makes it larger than this, or at most 16 KiB later.
 pub const READ_BYTES: usize = 4 << 20;
 
 /// The most sessions on one [`Page`], whatever is asked for.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parlor_vocab::{Entry, EventId, Seq, SessionId, Timestamp};
-use rusqlite::{Connection, OptionalExtension, Transaction};
+use rusqlite::{Connection, OptionalExtension, Statement, Transaction};
 
 use super::fault::fault;
 use super::read::Readers;
@@ -20,6 +20,9 @@ use crate::{LogError, READ_BYTES};
 
 /// How many events a part has, but for the last. With fewer, calling a second costs what it saves.
 const PART_EVENTS: usize = 1024;
+
+/// How many bytes one has read when it tells the other. Told of each event, they would wait for one another.
+const TOLD_BYTES: usize = 16 << 10;
 
 /// How large the events of a session are on average, at most, if two read them. Of larger ones, an
 /// answer holds too few to be shared.
@@ -143,8 +146,9 @@ impl Reading {
     fn work(&self, mut number: usize, view: &View<'_>) -> rusqlite::Result<Vec<Part>> {
         let mut parts = Vec::new();
         let mut decoder = Decoder::default();
+        let mut tables = view.tables()?;
         while number < self.parts() {
-            let part = self.part(number, view, &mut decoder)?;
+            let part = self.part(number, view.key, &mut tables, &mut decoder)?;
             let whole = matches!(part.end, End::Whole);
             parts.push(part);
             if !whole {
@@ -165,22 +169,25 @@ impl Reading {
         work().unwrap_or_else(|_: rusqlite::Error| Vec::new())
     }
 
-    fn part(&self, number: usize, view: &View<'_>, decoder: &mut Decoder) -> rusqlite::Result<Part> {
+    fn part(
+        &self,
+        number: usize,
+        key: i64,
+        tables: &mut [Statement<'_>],
+        decoder: &mut Decoder,
+    ) -> rusqlite::Result<Part> {
         let skipped = number * PART_EVENTS;
         let count = PART_EVENTS.min(self.count - skipped);
-        let first = view.key * SPAN + self.after + skipped as i64;
+        let first = key * SPAN + self.after + skipped as i64;
         let mut part = Part { number, entries: Vec::with_capacity(count), end: End::Whole };
-        for table in ["events", "fresh"] {
+        let mut untold = 0;
+        for table in tables {
             // What a session has among the fresh events comes after all others.
             let range = [first + part.entries.len() as i64, first + count as i64];
             if range[0] == range[1] {
                 break;
             }
-            let mut statement = view.connection.prepare(&format!(
-                "SELECT place, id, at, version, body FROM {table}
-                 WHERE place > ?1 AND place <= ?2 ORDER BY place"
-            ))?;
-            let mut rows = statement.query(range)?;
+            let mut rows = table.query(range)?;
             while let Some(row) = rows.next()? {
                 let seq = Seq((row.get::<_, i64>(0)? % SPAN) as u64);
                 let (at, version) = (Timestamp(row.get(2)?), row.get(3)?);
@@ -196,13 +203,22 @@ impl Reading {
                         return Ok(part);
                     }
                 }
-                if self.bytes.fetch_add(body.len(), Ordering::Relaxed) + body.len() > READ_BYTES {
+                untold += body.len();
+                if untold >= TOLD_BYTES && self.is_enough_with(std::mem::take(&mut untold)) {
                     part.end = End::Enough;
                     return Ok(part);
                 }
             }
         }
+        if self.is_enough_with(untold) {
+            part.end = End::Enough;
+        }
         Ok(part)
+    }
+
+    /// Whether enough was read by both, now that these bytes were.
+    fn is_enough_with(&self, more: usize) -> bool {
+        self.bytes.fetch_add(more, Ordering::Relaxed) + more > READ_BYTES
     }
 }
 
@@ -226,6 +242,17 @@ impl<'c> View<'c> {
         });
         let view = |(key, head, bytes)| Self { connection, key, head, bytes, _moment: moment };
         Ok(found.optional()?.map(view))
+    }
+
+    /// What finds events in the one table and in the other.
+    fn tables(&self) -> rusqlite::Result<[Statement<'c>; 2]> {
+        let from = |table: &str| {
+            self.connection.prepare(&format!(
+                "SELECT place, id, at, version, body FROM {table}
+                 WHERE place > ?1 AND place <= ?2 ORDER BY place"
+            ))
+        };
+        Ok([from("events")?, from("fresh")?])
     }
 
     /// The id of the session's first event: another session of the same name and key has another.

@@ -38,6 +38,20 @@ async fn a_journal_has_the_address_the_session_and_no_token() {
     assert!(!journal.contains(TOKEN), "{journal}");
 }
 
+#[tokio::test]
+async fn a_journal_that_nobody_reads_stops_nobody() {
+    let server = Server::start();
+    let pipe = 64 << 10;
+    // Each says more than 60 bytes, twice.
+    for _ in 0..pipe / 100 {
+        let client = Client::connect(server.http, "session_id=a").await;
+        drop(client);
+    }
+    let mut client = Client::connect(server.http, "session_id=a").await;
+    client.say("/say still here").await;
+    assert_eq!(client.until("message.completed").await["data"]["text"], "still here");
+}
+
 /// The number in a file, once it is there.
 async fn process_in(file: &Path) -> u32 {
     loop {

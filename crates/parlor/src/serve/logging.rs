@@ -7,17 +7,30 @@ use parlor_auth::Redactor;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+use super::journal::Journal;
+
+/// Writes the last lines when it is dropped.
+pub(super) struct Speaking(Journal);
+
+impl Drop for Speaking {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
 /// Says things of that level and above, or what fits who reads: a person wants to hear of trouble only.
-pub(super) fn start(level: Option<&str>, is_terminal: bool, redactor: Redactor) -> anyhow::Result<()> {
+pub(super) fn start(level: Option<&str>, is_terminal: bool, redactor: Redactor) -> anyhow::Result<Speaking> {
     let level = level_of(level, is_terminal)?;
+    let journal = Journal::start(stderr())?;
+    let out = journal.clone();
     // One that is there already stays, which happens in tests only.
     let _ = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(Clean { redactor, out: stderr })
+        .with_writer(Clean { redactor, out: move || out.clone() })
         .with_ansi(false)
         .with_target(false)
         .try_init();
-    Ok(())
+    Ok(Speaking(journal))
 }
 
 /// Writes without secrets to what `out` gives. Lines come as a whole.

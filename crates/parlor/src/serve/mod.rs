@@ -5,6 +5,7 @@ mod archive;
 mod choices;
 mod claim;
 mod history;
+mod journal;
 mod logging;
 mod measured;
 mod supex;
@@ -78,7 +79,7 @@ async fn serve_doors(
     let asked_to_end = parlor_host::asked_to_end()?;
     let home = Home::open(environment)?;
     let redactor = home.keys().redactor().clone();
-    logging::start(environment.log.as_deref(), stderr().is_terminal(), redactor)?;
+    let _speaking = logging::start(environment.log.as_deref(), stderr().is_terminal(), redactor)?;
     let config = home.config();
     let web = match options.no_http {
         true => None,

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use parlor_engine::House;
 use parlor_log::{MAX_PAGE, PageRequest, SessionRecord};
-use parlor_vocab::{Refusal, SessionId};
+use parlor_vocab::{MAX_ID_BYTES, Refusal, SessionId};
 
 use crate::text::cut;
 use crate::time::minute;
@@ -65,7 +65,9 @@ fn ambiguous(text: &str, found: &[SessionRecord], more: usize) -> String {
     let mut said = format!("{} sessions begin with {text:?}; say more of the id:", found.len() + more);
     for record in found {
         let title = cut(record.title.as_deref().unwrap_or("-"), TITLE_COLUMNS);
-        said.push_str(&format!("\n  {}  {}  {title}", record.id, minute(record.updated)));
+        // A client chose it, and may have put anything there.
+        let id = cut(record.id.as_str(), MAX_ID_BYTES);
+        said.push_str(&format!("\n  {id}  {}  {title}", minute(record.updated)));
     }
     if more > 0 {
         said.push_str(&format!("\n  and {more} more"));
@@ -84,6 +86,8 @@ mod tests {
         let said = ambiguous("a", &found, 3);
         assert!(said.starts_with("13 sessions begin with \"a\""), "{said}");
         assert!(said.ends_with("and 3 more") && said.lines().count() == CANDIDATES + 2, "{said}");
+        let said = ambiguous("a", &[record("a\u{1b}[2J\nb")], 1);
+        assert!(said.contains("\n  a") && !said.contains('\u{1b}') && said.lines().count() == 3, "{said}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::MAX_KEY_BYTES;
 use super::code::{self, Flaw};
 use super::media::{self, Upload};
+use super::pairs::mended;
 
 /// A frame that is in order.
 #[derive(Debug, PartialEq)]
@@ -56,7 +57,10 @@ type Agents = [(String, String)];
 
 /// What `bytes` say where there are these agents.
 pub(super) fn request(bytes: &[u8], agents: &Agents) -> Result<Request, Flaw> {
-    let value: Value = serde_json::from_slice(bytes).map_err(|_| code::unparsable())?;
+    // A text that was cut in the middle of a letter is still a text.
+    let value: Value = serde_json::from_slice(bytes)
+        .or_else(|_| serde_json::from_slice(&mended(bytes)))
+        .map_err(|_| code::unparsable())?;
     let mut frame = match value {
         Value::Object(frame) => frame,
         Value::Null => Map::new(),

@@ -5,7 +5,7 @@
 //! the log and nothing else: its id, its time and its number within the run are the same for whoever sees
 //! it, now or years later. That is what makes replay possible.
 //!
-//! `decode` finds out what a frame says or what is wrong with it, `media` what files come with it, `activity`
+//! `decode` finds out what a frame says or what is wrong with it (`pairs` mends what JavaScript cuts), `media` what files come with it, `activity`
 //! makes events of what happens and `run` knows what they need of what happened before, `preview` cuts and
 //! redacts what is shown, `replay` makes frames for who looks back without a connection, and `code` has all codes and texts.
 //!
@@ -17,6 +17,7 @@ mod decode;
 mod frame;
 mod machine;
 mod media;
+mod pairs;
 mod preview;
 pub mod protocol;
 mod replay;

@@ -39,14 +39,18 @@ pub(super) enum Request {
         key: Option<String>,
     },
     /// Stop a run.
-    Stop {
-        /// Of which session, if not the connection's own.
-        session: Option<SessionId>,
-        /// Only this one.
-        run: Option<RunId>,
-        /// Why.
-        reason: Option<String>,
-    },
+    Stop(Halt),
+}
+
+/// Which run is to be stopped.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Halt {
+    /// Of which session, if not the connection's own.
+    pub(super) session: Option<SessionId>,
+    /// Only this one.
+    pub(super) run: Option<RunId>,
+    /// Why.
+    pub(super) reason: Option<String>,
 }
 
 /// The longest name of an agent that is looked for, in letters.
@@ -92,11 +96,11 @@ pub(super) fn request(bytes: &[u8], agents: &Agents) -> Result<Request, Flaw> {
             let key = key(&payload);
             media(session, payload, agents, key.clone()).map_err(|flaw| flaw.about(key.as_ref()))
         }
-        "run.stop" => Ok(Request::Stop {
+        "run.stop" => Ok(Request::Stop(Halt {
             session,
             run: trimmed(&payload, "run_id").map(|run| run_id(&run)),
             reason: trimmed(&payload, "reason"),
-        }),
+        })),
         other => Err(code::unknown_type(other)),
     }
 }

@@ -14,12 +14,12 @@ use serde_json::{Map, Value, json};
 
 use super::activity::Happening;
 use super::code::{self, Flaw};
-use super::decode::{self, Request};
+use super::decode::{self, Halt, Request};
 use super::frame::{self, object};
 use super::media::{self, Content, Item, Label, MAX_MEDIA_BYTES, Upload};
 use super::replay::aside;
 use super::run::Run;
-use super::{MAX_FRAME_BYTES, MAX_SENT_MEDIA_BYTES, MAX_WAITING_BYTES, MAX_WAITING_FRAMES};
+use super::{FILES_WAIT, MAX_FRAME_BYTES, MAX_SENT_MEDIA_BYTES, MAX_WAITING_BYTES, MAX_WAITING_FRAMES};
 use crate::{Input, Machine, Output, Ticket};
 
 /// What a connection begins with.
@@ -58,6 +58,8 @@ pub struct SuprMachine {
     /// The frames that came after it, with their sizes.
     waiting: VecDeque<(Result<Request, Flaw>, usize)>,
     waiting_bytes: usize,
+    /// Stops that went past the files they would have waited for.
+    stopping: HashMap<Ticket, Halt>,
     /// Watches whose beginning is not known yet.
     beginning: HashMap<Ticket, SessionId>,
     /// Files that are being read for the client.
@@ -100,6 +102,7 @@ enum Pending {
 
 /// Files on their way.
 struct Receiving {
+    begun: Instant,
     session: SessionId,
     choice: Choice,
     key: Option<String>,
@@ -118,6 +121,7 @@ impl SuprMachine {
             pending: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            stopping: HashMap::new(),
             beginning: HashMap::new(),
             reading: HashMap::new(),
             next_ticket: 0,
@@ -161,11 +165,11 @@ impl Machine for SuprMachine {
     type Reply = HouseReply;
     type Event = HouseEvent;
 
-    fn handle(&mut self, _now: Instant, input: Input<'_, HouseReply, HouseEvent>) {
+    fn handle(&mut self, now: Instant, input: Input<'_, HouseReply, HouseEvent>) {
         match input {
-            Input::Frame(bytes) => self.on_frame(bytes),
+            Input::Frame(bytes) => self.on_frame(now, bytes),
             Input::Oversize { .. } => self.fail(code::unparsable()),
-            Input::Answer(ticket, answer) => self.on_answer(ticket, answer),
+            Input::Answer(ticket, answer) => self.on_answer(now, ticket, answer),
             Input::Event(event) => self.on_event(event),
             Input::Deadline => {}
         }
@@ -180,7 +184,7 @@ impl Machine for SuprMachine {
     }
 
     fn is_at_work(&self) -> bool {
-        self.pending.is_some()
+        self.pending.is_some() || !self.stopping.is_empty()
     }
 
     fn max_line_bytes(&self) -> usize {
@@ -189,19 +193,44 @@ impl Machine for SuprMachine {
 }
 
 impl SuprMachine {
-    fn on_frame(&mut self, bytes: &[u8]) {
+    fn on_frame(&mut self, now: Instant, bytes: &[u8]) {
         match decode::request(bytes, &self.visit.agents) {
             Ok(Request::Ping { id }) => self.typed("pong", id, None, Map::new()),
+            Ok(Request::Stop(halt)) if self.may_stop_at_once() => {
+                let ticket = self.ask_to_stop(halt.clone());
+                self.stopping.insert(ticket, halt);
+            }
             // What is wrong with a frame is told in its turn: an error names no frame but by its place.
             request if self.pending.is_some() => {
                 self.waiting_bytes += bytes.len();
                 self.waiting.push_back((request, bytes.len()));
             }
-            request => self.begin(request),
+            request => self.begin(now, request),
         }
     }
 
-    fn begin(&mut self, request: Result<Request, Flaw>) {
+    /// Whoever wants something to end does not want to wait until files have come that may take a minute.
+    fn may_stop_at_once(&self) -> bool {
+        matches!(self.pending, Some((_, Pending::Fetch(..) | Pending::Store(..))))
+            && self.stopping.len() < MAX_WAITING_FRAMES
+    }
+
+    fn ask_to_stop(&mut self, Halt { session, run, reason }: Halt) -> Ticket {
+        let session = session.unwrap_or_else(|| self.visit.session.clone());
+        self.ask(HouseCommand::Session(session, SessionCommand::Stop { run, reason }))
+    }
+
+    fn on_stopped(&mut self, now: Instant, halt: Halt, answer: Result<HouseReply, Refusal>) {
+        let is_idle = matches!(answer, Err(Refusal::NoActiveRun | Refusal::UnknownSession(_)));
+        if is_idle && self.pending.is_some() {
+            // It means the run that is still to begin.
+            self.waiting.push_front((Ok(Request::Stop(halt)), 0));
+        } else {
+            self.go_on(now, Pending::Stop, answer);
+        }
+    }
+
+    fn begin(&mut self, now: Instant, request: Result<Request, Flaw>) {
         let request = match request {
             Ok(request) => request,
             Err(flaw) => return self.fail(flaw),
@@ -209,9 +238,8 @@ impl SuprMachine {
         let own = self.visit.session.clone();
         match request {
             Request::Ping { id } => self.typed("pong", id, None, Map::new()),
-            Request::Stop { session, run, reason } => {
-                let command = SessionCommand::Stop { run, reason };
-                let ticket = self.ask(HouseCommand::Session(session.unwrap_or(own), command));
+            Request::Stop(halt) => {
+                let ticket = self.ask_to_stop(halt);
                 self.pending = Some((ticket, Pending::Stop));
             }
             // Whoever may not send is not told so: that is how clients know it.
@@ -223,8 +251,9 @@ impl SuprMachine {
             Request::Media { session, upload: Upload { caption, items }, choice, key } => {
                 let session = session.unwrap_or(own);
                 let (labels, stored) = (Vec::new(), Vec::new());
-                let receiving = Receiving { session, choice, key, caption, left: items, labels, stored };
-                self.receive(Box::new(receiving));
+                let (begun, left) = (now, items);
+                let receiving = Receiving { begun, session, choice, key, caption, left, labels, stored };
+                self.receive(now, Box::new(receiving));
             }
         }
     }
@@ -241,13 +270,16 @@ impl SuprMachine {
     }
 
     /// Goes on to receive files: one after another, so that one frame holds no more than one in memory.
-    fn receive(&mut self, mut receiving: Box<Receiving>) {
+    fn receive(&mut self, now: Instant, mut receiving: Box<Receiving>) {
         let Some(Item { content, label }) = receiving.left.pop() else {
             let text = media::text(receiving.caption.as_deref(), &receiving.labels);
             let Receiving { session, choice, key, stored, .. } = *receiving;
             return self.send(session, Words { text, media: stored, choice, key, ..Words::default() });
         };
         match content {
+            Content::Url(_) if now.duration_since(receiving.begun) >= FILES_WAIT => {
+                self.fail(code::not_downloaded().about(receiving.key.as_ref()));
+            }
             Content::Url(url) => {
                 let ticket = self.ask(HouseCommand::Fetch { url, max_bytes: MAX_MEDIA_BYTES });
                 self.pending = Some((ticket, Pending::Fetch(receiving, label)));
@@ -265,7 +297,10 @@ impl SuprMachine {
         self.pending = Some((ticket, Pending::Store(receiving, label)));
     }
 
-    fn on_answer(&mut self, ticket: Ticket, answer: Result<HouseReply, Refusal>) {
+    fn on_answer(&mut self, now: Instant, ticket: Ticket, answer: Result<HouseReply, Refusal>) {
+        if let Some(halt) = self.stopping.remove(&ticket) {
+            return self.on_stopped(now, halt, answer);
+        }
         if let Some(session) = self.beginning.remove(&ticket) {
             return self.on_watching(&session, answer);
         }
@@ -273,12 +308,12 @@ impl SuprMachine {
             return self.on_contents(&session, media, answer);
         }
         if let Some((_, pending)) = self.pending.take_if(|(waiting, _)| *waiting == ticket) {
-            self.go_on(pending, answer);
+            self.go_on(now, pending, answer);
             while self.pending.is_none()
                 && let Some((request, bytes)) = self.waiting.pop_front()
             {
                 self.waiting_bytes -= bytes;
-                self.begin(request);
+                self.begin(now, request);
             }
         }
     }
@@ -305,7 +340,7 @@ impl SuprMachine {
     }
 
     /// Goes on with a frame, now that the house has answered.
-    fn go_on(&mut self, pending: Pending, answer: Result<HouseReply, Refusal>) {
+    fn go_on(&mut self, now: Instant, pending: Pending, answer: Result<HouseReply, Refusal>) {
         match (pending, answer) {
             // It has become a run, or will; its events say the rest.
             (Pending::Send { .. } | Pending::Stop, Ok(_)) => {}
@@ -335,7 +370,7 @@ impl SuprMachine {
             (Pending::Store(mut receiving, label), Ok(HouseReply::Stored(stored))) => {
                 receiving.stored.extend(stored);
                 receiving.labels.push(label);
-                self.receive(receiving);
+                self.receive(now, receiving);
             }
             (Pending::Store(receiving, _), Err(refusal)) => {
                 self.fail(code::not_stored(&refusal.to_string()).about(receiving.key.as_ref()));

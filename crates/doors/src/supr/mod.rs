@@ -23,6 +23,8 @@ pub mod protocol;
 mod replay;
 mod run;
 
+use std::time::Duration;
+
 pub use machine::{SuprMachine, Visit};
 pub use media::MAX_MEDIA_BYTES;
 pub use replay::{Replay, event_type};
@@ -32,6 +34,9 @@ pub const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// The most files that one frame may bring.
 pub const MAX_ATTACHMENTS: usize = 64;
+
+/// How long the downloads of one frame may take before no more is begun.
+pub const FILES_WAIT: Duration = Duration::from_secs(60);
 
 /// How many frames may wait while one before them is being carried out; `ping` never waits.
 pub const MAX_WAITING_FRAMES: usize = 16;

@@ -210,3 +210,70 @@ fn a_session_that_was_deleted_and_made_anew_is_told_as_new() {
     assert!(tell(&mut machine, 1, renamed).is_empty());
     assert_eq!(tell(&mut machine, 2, started(None))[0]["replay"], false);
 }
+
+fn answer(machine: &mut SuprMachine, ticket: Ticket, answer: Result<HouseReply, Refusal>) {
+    machine.handle(Instant::now(), Input::Answer(ticket, answer));
+}
+
+/// A machine that fetches the first of two files, and its question.
+fn fetching() -> (SuprMachine, Ticket) {
+    let mut machine = watching(visit(), 0, 0);
+    let file = r#"{"type":"image","url":"http://a.example/b"}"#;
+    say(&mut machine, &format!(r#"{{"type":"media.send","payload":{{"attachments":[{file},{file}]}}}}"#));
+    let (frames, mut questions) = drain(&mut machine);
+    assert!(frames.is_empty(), "{frames:?}");
+    let (ticket, command) = questions.pop().unwrap();
+    assert!(matches!(command, HouseCommand::Fetch { .. }), "{command:?}");
+    (machine, ticket)
+}
+
+/// What was asked, if it is one stop.
+fn asked_to_stop(machine: &mut SuprMachine) -> Option<Ticket> {
+    let (frames, mut questions) = drain(machine);
+    assert!(frames.is_empty() && questions.len() <= 1, "{frames:?} {questions:?}");
+    let (ticket, command) = questions.pop()?;
+    matches!(command, HouseCommand::Session(_, SessionCommand::Stop { .. })).then_some(ticket)
+}
+
+fn wrong_run() -> Refusal {
+    let id = |id: &str| RunId::parse(id).unwrap();
+    Refusal::WrongRun { asked: id("run_1"), active: id("run_2") }
+}
+
+#[test]
+fn a_stop_waits_for_no_files() {
+    let (mut machine, _) = fetching();
+    say(&mut machine, r#"{"type":"run.stop"}"#);
+    let stop = asked_to_stop(&mut machine).unwrap();
+    answer(&mut machine, stop, Err(wrong_run()));
+    assert_eq!(drain(&mut machine).0[0]["payload"]["code"], "run_mismatch");
+}
+
+#[test]
+fn a_stop_that_finds_nothing_is_for_the_message_before_it() {
+    let (mut machine, fetch) = fetching();
+    say(&mut machine, r#"{"type":"run.stop"}"#);
+    let stop = asked_to_stop(&mut machine).unwrap();
+    answer(&mut machine, stop, Err(Refusal::NoActiveRun));
+    assert_eq!(asked_to_stop(&mut machine), None);
+    // The message comes to nothing, so there is nothing to stop.
+    answer(&mut machine, fetch, Ok(HouseReply::Files(vec![Err(FileFlaw::Closed)])));
+    let (frames, questions) = drain(&mut machine);
+    assert_eq!(frames[0]["payload"]["code"], "media_write_failed");
+    answer(&mut machine, questions[0].0, Err(Refusal::NoActiveRun));
+    assert_eq!(drain(&mut machine).0[0]["payload"]["code"], "no_active_run");
+}
+
+#[test]
+fn files_that_take_too_long_are_not_waited_for() {
+    let (mut machine, fetch) = fetching();
+    let file = File { name: String::new(), bytes: vec![1] };
+    answer(&mut machine, fetch, Ok(HouseReply::Files(vec![Ok(file)])));
+    let (_, questions) = drain(&mut machine);
+    let media = Media { id: MediaId::parse("a").unwrap(), name: String::new(), mime: String::new(), size: 1 };
+    let later = Instant::now() + FILES_WAIT;
+    machine.handle(later, Input::Answer(questions[0].0, Ok(HouseReply::Stored(vec![media]))));
+    let (frames, questions) = drain(&mut machine);
+    assert_eq!(frames[0]["payload"]["code"], "media_write_failed");
+    assert!(questions.is_empty(), "{questions:?}");
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::client::{Client, Ended, patiently};
+use crate::house::get;
 use crate::server::{Server, TOKEN};
 
 #[tokio::test]
@@ -14,17 +15,41 @@ async fn a_server_that_ends_says_so_and_stops_its_runs() {
     let mut client = Client::connect(server.http, "session_id=a").await;
     client.say_to_script("speak, then wait").await;
     let started = client.until("message.started").await;
+    let seen = client.last_event.clone().unwrap();
     server.ask_to_end();
+    let failed = client.until("run.failed").await;
+    assert_eq!(
+        (&failed["run_id"], &failed["data"]["error_code"]),
+        (&started["run_id"], &json!("RUN_CANCELLED"))
+    );
     let ended = client.ended().await;
     assert!(matches!(ended, Ended::Closed(1001, _)), "{ended:?}");
     assert!(server.end().success());
-    // What became of the run is known to whoever comes back.
+    // Whoever did not hear it finds it.
     let server = Server::on(&server.home);
-    let after = client.last_event.unwrap();
-    let mut client = Client::connect(server.http, &format!("session_id=a&after={after}")).await;
-    let failed = client.until("run.failed").await;
-    assert_eq!((&failed["run_id"], &failed["replay"]), (&started["run_id"], &json!(true)));
-    assert_eq!(failed["data"]["error_code"], "RUN_CANCELLED");
+    let mut client = Client::connect(server.http, &format!("session_id=a&after={seen}")).await;
+    let replayed = client.until("run.failed").await;
+    assert_eq!((&replayed["event_id"], &replayed["replay"]), (&failed["event_id"], &json!(true)));
+}
+
+#[tokio::test]
+async fn what_waits_when_the_server_ends_is_begun_for_who_comes_back() {
+    let mut server = Server::start();
+    let mut client = Client::connect(server.http, "session_id=a&stream=1").await;
+    client.say("/wait 600").await;
+    client.until("run.started").await;
+    for text in ["one", "two"] {
+        client.say(&format!("/say {text}")).await;
+        client.until("run.queued").await;
+    }
+    assert!(server.end().success());
+    let server = Server::on(&server.home);
+    let session = get(&server, "/api/sessions").await[0].clone();
+    assert_eq!((&session["running"], &session["queued"]), (&json!(false), &json!(2)));
+    let mut client = Client::connect(server.http, "session_id=a").await;
+    for text in ["one", "two"] {
+        assert_eq!(client.until("message.completed").await["data"]["text"], text);
+    }
 }
 
 #[tokio::test]

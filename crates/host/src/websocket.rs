@@ -91,6 +91,7 @@ where
         silent_since: now,
         pinged: now,
         wake_at: None,
+        is_writing: false,
     });
     async move {
         let end = connection.serve(stop).await;
@@ -108,6 +109,8 @@ struct Connection<M, E> {
     /// When the last ping was sent.
     pinged: Instant,
     wake_at: Option<Instant>,
+    /// Whether a frame is being written. If nobody waits for that any more, it may be lost, and none may follow it.
+    is_writing: bool,
 }
 
 /// Why a connection ends.
@@ -137,9 +140,25 @@ where
         // in part goes out before the goodbye, and nothing comes after it.
         tokio::select! {
             biased;
-            farewell = stop => farewell.into(),
+            farewell = stop => {
+                if farewell == Farewell::GoingAway && !self.is_writing {
+                    // Whoever does not read is told no more.
+                    let _ = timeout(PARTING_WAIT, self.tell_the_rest()).await;
+                }
+                farewell.into()
+            }
             Err(end) = self.serve_until_it_ends() => end,
         }
+    }
+
+    /// Tells what has happened so far.
+    async fn tell_the_rest(&mut self) -> Result<(), End> {
+        self.engine.begin_end();
+        while let Some(news) = self.engine.next().await {
+            self.hand_over(news);
+            self.do_what_it_wants().await?;
+        }
+        Ok(())
     }
 
     async fn serve_until_it_ends(&mut self) -> Result<Infallible, End> {
@@ -253,7 +272,10 @@ where
 
     /// Puts a frame on its way; it may wait for others to go with it.
     async fn write(&mut self, message: Message) -> Result<(), End> {
-        match timeout(self.keepalive.write_timeout, self.socket.feed(message)).await {
+        self.is_writing = true;
+        let written = timeout(self.keepalive.write_timeout, self.socket.feed(message)).await;
+        self.is_writing = false;
+        match written {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(End::Gone),
         }

@@ -39,9 +39,9 @@ pub(super) async fn carry_out(house: &Arc<House>, command: HouseCommand) -> Resu
         }
         HouseCommand::Look(id) => HouseReply::Overview(Box::new(overview(house, &id).await?)),
         HouseCommand::Watch { session, after } => {
-            let Beginning { from, seen, head, is_running } = house.beginning(&session, &after).await?;
-            if is_running {
-                end_what_was_cut_off(house, &session);
+            let Beginning { from, seen, head, is_unfinished } = house.beginning(&session, &after).await?;
+            if is_unfinished {
+                take_up(house, &session);
             }
             let watcher = Box::new(house.watch(&session, from).await);
             return Ok(Carried::Watching { session, watcher, seen, head });
@@ -72,9 +72,10 @@ pub(super) async fn carry_out(house: &Arc<House>, command: HouseCommand) -> Resu
     Ok(Carried::Out(reply))
 }
 
-/// Opens a session whose log says that it runs. If the process that ran it is gone, this ends the run:
-/// whoever watches waits for that, and may have nothing to say. In another process, it stays as it is.
-fn end_what_was_cut_off(house: &Arc<House>, session: &SessionId) {
+/// Opens a session whose log says that it runs, or did when the program ended. If the process that ran it is gone,
+/// this ends the run and begins what waits: whoever watches waits for that, and may have nothing to say. In another
+/// process, it stays as it is.
+fn take_up(house: &Arc<House>, session: &SessionId) {
     let (house, session) = (Arc::clone(house), session.clone());
     tokio::spawn(async move { house.trouble(&session).await });
 }

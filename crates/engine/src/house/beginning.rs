@@ -1,7 +1,7 @@
 //! Where somebody who watches a session begins to look.
 
-use parlor_log::{EventLog, LogError};
-use parlor_vocab::{Place, RunEvent, RunId, Seq, SessionEvent, SessionId};
+use parlor_log::{EventLog, LogError, SessionRecord};
+use parlor_vocab::{PROGRAM_ENDS, Place, RunEnding, RunEvent, RunId, Seq, SessionEvent, SessionId};
 
 /// How many events are looked through first for the start of a run; each time it is not among them, twice
 /// as many.
@@ -19,8 +19,9 @@ pub(crate) struct Beginning {
     pub(crate) seen: Seq,
     /// What stands up to here happened before.
     pub(crate) head: Seq,
-    /// Whether a run has begun and not ended.
-    pub(crate) is_running: bool,
+    /// Whether there is something to do for whoever opens the session: a run has begun and not ended, or inputs may
+    /// wait that were behind one.
+    pub(crate) is_unfinished: bool,
 }
 
 /// Finds the place. A session that is not there has happened up to [`Seq::START`].
@@ -29,9 +30,9 @@ pub(crate) async fn find(
     session: &SessionId,
     place: &Place,
 ) -> Result<Beginning, LogError> {
-    let (head, is_running) = match log.session(session).await {
-        Ok(record) => (record.head, record.running.is_some()),
-        Err(LogError::UnknownSession(_)) => (Seq::START, false),
+    let (head, is_running, is_left) = match log.session(session).await {
+        Ok(record) => (record.head, record.running.is_some(), is_left(log, &record).await?),
+        Err(LogError::UnknownSession(_)) => (Seq::START, false, false),
         Err(error) => return Err(error),
     };
     let (seen, from) = match place {
@@ -43,7 +44,19 @@ pub(crate) async fn find(
             None => (Seq::START, Seq::START),
         },
     };
-    Ok(Beginning { from, seen, head, is_running })
+    Ok(Beginning { from, seen, head, is_unfinished: is_running || is_left })
+}
+
+/// Whether the last thing that happened was that the program ended in the middle of a run. What waited behind that run
+/// waits still: whoever opens the session begins it.
+pub(super) async fn is_left(log: &dyn EventLog, record: &SessionRecord) -> Result<bool, LogError> {
+    if record.head == Seq::START {
+        return Ok(false);
+    }
+    let last = log.read(&record.id, Seq(record.head.0 - 1), 1).await?;
+    let event = last.first().map(|entry| &entry.event);
+    Ok(matches!(event, Some(SessionEvent::Run { event: RunEvent::Ended { ending, .. }, .. })
+        if matches!(ending, RunEnding::Stopped { reason, .. } if reason == PROGRAM_ENDS)))
 }
 
 /// The place before the run that is under way at `place`, or `place` itself if none is. Runs come one after

@@ -22,6 +22,7 @@ use parlor_vocab::{
     Refusal, Seq, SessionCommand, SessionId, SessionReply,
 };
 use tokio::sync::{Mutex, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::beginning::Beginning;
 use self::opened::OpenSession;
@@ -133,6 +134,8 @@ pub struct House {
     /// Counts uses of sessions, to know which was used last.
     uses: AtomicU64,
     fetch: Option<Arc<dyn Fetch>>,
+    /// Cancelled when nothing new may begin.
+    ending: CancellationToken,
 }
 
 impl House {
@@ -142,7 +145,8 @@ impl House {
         let spending = Arc::new(Spending::new(Arc::clone(&means.log), Arc::clone(&means.clock)));
         let redact = Arc::new(NoSecrets);
         let rooms = Rooms { means: Arc::new(means), spending, redact, lives: Lives::default(), places };
-        Self { rooms, open: Mutex::default(), uses: AtomicU64::new(0), fetch: None }
+        let ending = CancellationToken::new();
+        Self { rooms, open: Mutex::default(), uses: AtomicU64::new(0), fetch: None, ending }
     }
 
     /// Creates a session, under `id` or under a new one, and returns its id once it is durable.
@@ -188,6 +192,7 @@ impl House {
         self.rooms.means.agents.find(birth.choice.agent.as_ref())?;
         let id = id.unwrap_or_else(|| SessionId::generate(self.rooms.means.ids.next()));
         let mut open = self.open.lock().await;
+        self.may_begin()?;
         if open.get(&id).is_some_and(OpenSession::is_running) {
             return Err(Refusal::SessionExists(id));
         }
@@ -271,10 +276,11 @@ impl House {
         self
     }
 
-    /// Reads a file from the network.
+    /// Reads a file from the network, unless the house ends meanwhile.
     pub(crate) async fn fetch(&self, url: &str, max_bytes: u64) -> Result<File, FileFlaw> {
         let fetch = self.fetch.as_ref().ok_or(FileFlaw::Closed)?;
-        let bytes = fetch.fetch(url, max_bytes).await?;
+        let fetching = self.ending.run_until_cancelled(fetch.fetch(url, max_bytes));
+        let bytes = fetching.await.ok_or(FileFlaw::Closed)??;
         Ok(File { name: String::new(), bytes })
     }
 
@@ -297,6 +303,13 @@ impl House {
     /// ended when the session is opened.
     pub async fn is_cut_off(&self, record: &SessionRecord) -> bool {
         record.running.is_some() && self.keeper(&record.id).await.is_ok_and(|keeper| keeper == Keeper::Nobody)
+    }
+
+    /// How many inputs wait in a session that nobody has open: those that were behind a run when the program ended.
+    /// They are begun when the session is opened.
+    pub async fn left_waiting(&self, record: &SessionRecord) -> Result<usize, Refusal> {
+        let is_left = beginning::is_left(&*self.rooms.means.log, record).await.map_err(refusal_of)?;
+        if is_left { Ok(self.read(&record.id).await?.queue().len()) } else { Ok(0) }
     }
 
     /// Who has a session open. Opens nothing.
@@ -366,6 +379,19 @@ impl House {
         Ok(())
     }
 
+    /// The same as [`close`](House::close), and nothing new begins.
+    pub async fn end(&self) {
+        self.ending.cancel();
+        self.close().await;
+    }
+
+    fn may_begin(&self) -> Result<(), Refusal> {
+        match self.ending.is_cancelled() {
+            true => Err(Refusal::LogUnavailable { reason: "the program is ending".to_owned() }),
+            false => Ok(()),
+        }
+    }
+
     /// Stops all runs, waits for their ends to be recorded, and lets go of all sessions.
     pub async fn close(&self) {
         let sessions: Vec<OpenSession> = self.open.lock().await.drain().map(|(_, session)| session).collect();
@@ -383,6 +409,7 @@ impl House {
             self.touch(session);
             return Ok(session.clone());
         }
+        self.may_begin()?;
         self.make_room(&mut open).await?;
         let session = OpenSession::load(&self.rooms, id.clone()).await?;
         self.touch(&session);

@@ -40,11 +40,16 @@ pub const MAX_HEADERS: usize = 64;
 /// How long connections and sockets may take to end when the server ends.
 pub const WEB_STOP_WAIT: Duration = Duration::from_secs(5);
 
-/// Serves the web side until `stop` is cancelled. Then nobody is accepted any more, sockets are told that the
-/// server goes away, and what has not ended in time is left to the runtime.
-pub async fn serve_web(listener: TcpListener, web: Web, stop: CancellationToken) -> io::Result<()> {
+/// Serves the web side until `stop` is cancelled. Then nobody is accepted any more. When `goodbye` is cancelled too, sockets
+/// are told what they have not heard and that the server goes away, and what has not ended in time is left to the runtime.
+pub async fn serve_web(
+    listener: TcpListener,
+    web: Web,
+    stop: CancellationToken,
+    goodbye: CancellationToken,
+) -> io::Result<()> {
     let limits = web.settings.limits;
-    let site = Site::new(web, listener.local_addr()?, stop.clone());
+    let site = Site::new(web, listener.local_addr()?, stop.clone(), goodbye.clone());
     let router = router(Shared::clone(&site));
     let mut protocol = http1::Builder::new();
     protocol
@@ -76,6 +81,7 @@ pub async fn serve_web(listener: TcpListener, web: Web, stop: CancellationToken)
     }
     drop(listener);
     site.tasks.close();
+    goodbye.cancelled().await;
     if timeout(limits.stop_wait, site.tasks.wait()).await.is_err() {
         tracing::warn!(left = site.tasks.len(), "not all connections have ended in time");
     }

@@ -160,9 +160,14 @@ pub(super) struct Site {
 }
 
 impl Site {
-    pub(super) fn new(web: Web, bound: SocketAddr, stop: CancellationToken) -> Shared {
+    pub(super) fn new(
+        web: Web,
+        bound: SocketAddr,
+        stop: CancellationToken,
+        goodbye: CancellationToken,
+    ) -> Shared {
         let limits = web.settings.limits;
-        let connections = Connections::new(web.settings.max_connections, stop.clone());
+        let connections = Connections::new(web.settings.max_connections, goodbye);
         Arc::new(Self {
             web,
             bound,

@@ -106,7 +106,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let task = tokio::spawn(serve_web(listener, web, stop.clone()));
+        let task = tokio::spawn(serve_web(listener, web, stop.clone(), stop.clone()));
         Self { address, tokens, invitation, metrics, stop, task, folder }
     }
 

@@ -125,7 +125,11 @@ impl Sessions {
         let first = if record.messages > 0 { self.first_words(&record.id).await } else { None };
         let preview = cut(&first.unwrap_or_default());
         let keeper = self.0.keeper(&record.id).await.unwrap_or(Keeper::Another);
-        let queued = if let Keeper::Us { waiting } = keeper { waiting } else { 0 };
+        let queued = match keeper {
+            Keeper::Us { waiting } => waiting,
+            Keeper::Nobody => self.0.left_waiting(record).await.unwrap_or(0),
+            Keeper::Another => 0,
+        };
         SessionLine {
             id: record.id.as_str().to_owned(),
             title: record.title.as_deref().map_or_else(|| preview.clone(), cut),

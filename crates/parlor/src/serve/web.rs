@@ -153,7 +153,7 @@ impl Door {
         self.invitation.as_ref().map(|invitation| invitation.code())
     }
 
-    /// Serves whoever comes until `stop` is cancelled, then closes everything.
+    /// Serves whoever comes until `stop` is cancelled, then ends all runs and closes everything.
     pub(super) async fn serve(self, stop: CancellationToken) {
         let Self { listener, tokens, invitation, house, metrics, settings, reception, terminals, .. } = self;
         let web = Web {
@@ -167,15 +167,28 @@ impl Door {
             chance: system_chance(),
             page: PAGE,
         };
-        if let Err(error) = serve_web(listener, web, stop).await {
-            tracing::error!(%error, "the web side has ended");
-        }
-        terminals.close().await;
-        if tokio::time::timeout(crate::CLOSE_WAIT, house.close()).await.is_err() {
-            tracing::warn!(
-                "not all that happened could be recorded; it is put right when the session is used again"
-            );
-        }
+        let (stop, goodbye) = (stop.child_token(), CancellationToken::new());
+        let serving = async {
+            if let Err(error) = serve_web(listener, web, stop.clone(), goodbye.clone()).await {
+                tracing::error!(%error, "the web side has ended");
+                stop.cancel();
+            }
+        };
+        let ending = async {
+            stop.cancelled().await;
+            // Those who listen hear how their runs end, then that the server does.
+            tokio::join!(terminals.close(), end(&house));
+            goodbye.cancel();
+        };
+        tokio::join!(serving, ending);
+    }
+}
+
+async fn end(house: &House) {
+    if tokio::time::timeout(crate::CLOSE_WAIT, house.end()).await.is_err() {
+        tracing::warn!(
+            "not all that happened could be recorded; it is put right when the session is used again"
+        );
     }
 }
 

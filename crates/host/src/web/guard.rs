@@ -5,11 +5,29 @@
 
 use std::net::IpAddr;
 
-use axum::http::header::{FORWARDED, HOST, HeaderMap, HeaderValue, ORIGIN};
+use axum::http::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 use axum::http::request::Parts;
 
 use super::handshake::bears;
 use super::token::Token;
+
+/// What the headers begin with in which proxies tell what they have changed.
+const FORWARDED_BY: &str = "x-forwarded";
+
+/// The other headers that proxies add.
+const PROXY_HEADERS: [&str; 8] = [
+    "forwarded",
+    "via",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+];
+
+/// What pages of this server are loaded by: it speaks no TLS.
+const SCHEME: &str = "http";
 
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +55,13 @@ pub(super) fn is_trusted(parts: &Parts, ends: Ends, token: &Token) -> bool {
     let host = host(parts).unwrap_or_default();
     let is_near = ends.peer.to_canonical().is_loopback() && is_ours(&host, ends, &[]);
     // Whoever is behind a proxy is not who is connected.
-    let is_proxied = parts.headers.contains_key("x-forwarded-for") || parts.headers.contains_key(FORWARDED);
-    is_near && !is_proxied && !is_foreign(parts) || bears(&parts.headers, token)
+    is_near && !is_proxied(&parts.headers) && !is_foreign(parts) || bears(&parts.headers, token)
+}
+
+/// Whether a proxy has passed a request on.
+pub(super) fn is_proxied(headers: &HeaderMap) -> bool {
+    let is_theirs = |name: &str| name.starts_with(FORWARDED_BY) || PROXY_HEADERS.contains(&name);
+    headers.keys().any(|name| is_theirs(name.as_str()))
 }
 
 /// Whether a page of another site has made this request.
@@ -51,14 +74,14 @@ fn is_foreign(parts: &Parts) -> bool {
         None => false,
         Some(Err(_)) => true,
         Some(Ok(origin)) => {
-            let from = origin.split_once("://").map_or("", |(_, authority)| authority);
-            !authority(parts).is_some_and(|to| to.eq_ignore_ascii_case(from))
+            let (scheme, from) = origin.split_once("://").unwrap_or_default();
+            !(scheme == SCHEME && authority(parts).is_some_and(|to| to.eq_ignore_ascii_case(from)))
         }
     }
 }
 
 /// What the request line says goes before what the header says.
-fn authority(parts: &Parts) -> Option<String> {
+pub(super) fn authority(parts: &Parts) -> Option<String> {
     match parts.uri.authority() {
         Some(authority) => Some(authority.as_str().to_owned()),
         None => value(&parts.headers, HOST.as_str()).map(str::to_owned),
@@ -148,11 +171,22 @@ mod tests {
         for foreign in [
             ("origin", "http://evil.example"),
             ("origin", "http://localhost:3000"),
+            ("origin", "https://localhost:18790"),
+            ("origin", "localhost:18790"),
             ("origin", "null"),
             ("sec-fetch-site", "cross-site"),
             ("sec-fetch-site", "same-site"),
             ("x-forwarded-for", "192.0.2.9"),
+            ("x-forwarded-host", "localhost:18790"),
+            ("X-Forwarded-Whatever", ""),
             ("forwarded", "for=192.0.2.9"),
+            ("via", "1.1 proxy"),
+            ("x-real-ip", "127.0.0.1"),
+            ("x-client-ip", "127.0.0.1"),
+            ("x-cluster-client-ip", "127.0.0.1"),
+            ("true-client-ip", "127.0.0.1"),
+            ("cf-connecting-ip", "127.0.0.1"),
+            ("fastly-client-ip", "127.0.0.1"),
         ] {
             assert!(!trusts(NEAR, &[host, foreign]), "{foreign:?}");
             assert!(trusts(NEAR, &[host, foreign, ("authorization", "Bearer good")]), "{foreign:?}");

@@ -4,40 +4,40 @@ use std::net::SocketAddr;
 
 use axum::http::request::Parts;
 
-use super::guard::{host, value};
+use super::guard::{authority, host, is_proxied, value, without_port};
 
 /// `ws://HOST:PORT/supr/ws`, as far as can be known from behind a proxy. Never has a query: clients append theirs.
+///
+/// A proxy is believed about its scheme and its port. The name is that of `Host`, which was looked at before
+/// (`guard.rs`); `X-Forwarded-Host` anybody could have written.
 pub(super) fn ws_url(parts: &Parts, bound: SocketAddr) -> String {
     let forwarded = |name| value(&parts.headers, name).and_then(|list| list.split(',').next()).map(str::trim);
     let scheme = match forwarded("x-forwarded-proto").map(str::to_ascii_lowercase).as_deref() {
         Some("https" | "wss") => "wss",
         Some(_) | None => "ws",
     };
-    let usual = if scheme == "wss" { 443 } else { 80 };
-    let outside = forwarded("x-forwarded-host").filter(|host| is_host(host));
-    let forwarded_port = forwarded("x-forwarded-port").and_then(|port| port.parse::<u16>().ok());
-    let (host, port) = match outside {
-        // The name under which it is seen from outside has that side's port.
-        Some(outside) => match outside.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => {
-                (host.to_owned(), forwarded_port.or(port.parse().ok()))
-            }
-            Some(_) | None => (outside.to_owned(), Some(forwarded_port.unwrap_or(usual))),
-        },
-        None => (own_host(parts, bound), forwarded_port),
+    let is_proxied = is_proxied(&parts.headers);
+    let named = host(parts).filter(|host| is_host(host));
+    let port = match forwarded("x-forwarded-port").and_then(|port| port.parse::<u16>().ok()) {
+        Some(port) => port,
+        None if is_proxied && named.is_some() => {
+            port_of(parts).unwrap_or(if scheme == "wss" { 443 } else { 80 })
+        }
+        None => bound.port(),
     };
-    format!("{scheme}://{host}:{}/supr/ws", port.unwrap_or(bound.port()))
+    let host = match (named, bound) {
+        (Some(named), _) if is_proxied || bound.ip().is_unspecified() => named,
+        (_, bound) if bound.ip().is_unspecified() => "127.0.0.1".to_owned(),
+        (_, SocketAddr::V4(bound)) => bound.ip().to_string(),
+        (_, SocketAddr::V6(bound)) => format!("[{}]", bound.ip()),
+    };
+    format!("{scheme}://{host}:{port}/supr/ws")
 }
 
-/// The address that is listened at, unless that is all there are.
-fn own_host(parts: &Parts, bound: SocketAddr) -> String {
-    if bound.ip().is_unspecified() {
-        return host(parts).filter(|host| is_host(host)).unwrap_or_else(|| "127.0.0.1".to_owned());
-    }
-    match bound {
-        SocketAddr::V4(bound) => bound.ip().to_string(),
-        SocketAddr::V6(bound) => format!("[{}]", bound.ip()),
-    }
+/// The port that stands in `Host`.
+fn port_of(parts: &Parts) -> Option<u16> {
+    let authority = authority(parts)?;
+    authority.strip_prefix(without_port(&authority))?.strip_prefix(':')?.parse().ok()
 }
 
 fn is_host(text: &str) -> bool {
@@ -69,18 +69,27 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_believed() {
+    fn a_proxy_is_believed_about_its_scheme_and_its_port() {
         let near = "127.0.0.1:18790";
         assert_eq!(url(near, &[("x-forwarded-proto", "HTTPS, http")]), "wss://127.0.0.1:18790/supr/ws");
         assert_eq!(url(near, &[("x-forwarded-proto", "ftp")]), "ws://127.0.0.1:18790/supr/ws");
+        assert_eq!(url(near, &[("x-forwarded-port", "99")]), "ws://127.0.0.1:99/supr/ws");
         let proto = ("x-forwarded-proto", "https");
-        let host = |host| [proto, ("x-forwarded-host", host)];
+        let host = |host| [proto, ("host", host)];
         assert_eq!(url(near, &host("chat.example")), "wss://chat.example:443/supr/ws");
         assert_eq!(url(near, &host("chat.example:8443")), "wss://chat.example:8443/supr/ws");
         assert_eq!(url(near, &host("[::1]")), "wss://[::1]:443/supr/ws");
         assert_eq!(url(near, &host("a b")), "wss://127.0.0.1:18790/supr/ws");
-        assert_eq!(url(near, &[("x-forwarded-port", "99")]), "ws://127.0.0.1:99/supr/ws");
-        let all = [proto, ("x-forwarded-host", "chat.example"), ("x-forwarded-port", "99")];
+        let plain = [("x-real-ip", "192.0.2.1"), ("host", "chat.example")];
+        assert_eq!(url(near, &plain), "ws://chat.example:80/supr/ws");
+        let all = [proto, ("host", "chat.example"), ("x-forwarded-port", "99")];
         assert_eq!(url(near, &all), "wss://chat.example:99/supr/ws");
+    }
+
+    #[test]
+    fn a_name_that_anybody_could_have_written_is_not_believed() {
+        let evil = ("x-forwarded-host", "evil.example");
+        assert_eq!(url("127.0.0.1:7", &[evil]), "ws://127.0.0.1:7/supr/ws");
+        assert_eq!(url("0.0.0.0:7", &[evil, ("host", "box.lan:9")]), "ws://box.lan:9/supr/ws");
     }
 }

@@ -38,6 +38,9 @@ async fn a_page_of_another_site_gets_and_changes_nothing() {
         "Origin: http://localhost:3000",
         "Sec-Fetch-Site: cross-site",
         "X-Forwarded-For: 192.0.2.7",
+        "X-Forwarded-Host: localhost",
+        "X-Real-IP: 127.0.0.1",
+        "Via: 1.1 proxy",
     ];
     for header in foreign {
         for request in [
@@ -61,6 +64,8 @@ async fn a_page_of_another_site_gets_and_changes_nothing() {
     }
     let own = format!("DELETE /api/sessions/c\nOrigin: http://{}", server.address);
     assert_eq!(server.ask(&own).await.status, 204);
+    // There is no TLS here, so a page that came by it is another's.
+    assert_eq!(server.ask(&own.replace("http:", "https:")).await.status, 401);
     // A name that is allowed is not this machine.
     let server = Server::with(|wanted| wanted.settings.allow_hosts = vec!["chat.example".to_owned()]).await;
     assert_eq!(server.ask("GET /api/supr/token\nHost: chat.example").await.status, 401);

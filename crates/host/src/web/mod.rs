@@ -7,6 +7,7 @@
 mod answer;
 mod archive;
 mod arrival;
+mod body;
 mod chance;
 mod choices;
 mod connections;
@@ -37,6 +38,7 @@ pub use archive::{
     MAX_EVENTS_BYTES, MAX_SEARCHED, MAX_SESSIONS, SaidMessage, SessionLine, SessionText,
 };
 pub use arrival::{Arrival, QueryFlaw};
+pub use body::{BODY_WAIT, MAX_BODY_BYTES, UNREAD_WAIT};
 pub use chance::{Chance, system_chance};
 pub use choices::{AgentLine, Choices, ModelLine};
 pub use connections::{Connections, Full, Place, REPLACEMENT_ROOM, Stop};
@@ -48,7 +50,6 @@ pub use processes::{
     MAX_TERMINAL_SIDE, Onlooker, ProcessFlaw, ProcessLine, ProcessTable, Sight, TerminalSize,
 };
 pub use rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, RATE_CLIENTS, REQUEST_RATE, Rate};
-pub use screen::{BODY_WAIT, MAX_BODY_BYTES};
 pub use server::{
     CONNECTION_LIFE, HEADER_WAIT, MAX_HEADER_BYTES, MAX_HEADERS, MAX_HTTP_CONNECTIONS, WEB_STOP_WAIT,
     serve_web,

@@ -1,24 +1,17 @@
 //! What every request passes before it is answered, and what every answer is given on its way out.
 
-use std::time::Duration;
-
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 
 use super::answer::text;
+use super::body::{BodyFlaw, MAX_BODY_BYTES, read};
 use super::guard::{Ends, host, is_ours, is_trusted};
 use super::metrics::Reason;
 use super::site::{Shared, Site};
-
-/// The largest body of a request.
-pub const MAX_BODY_BYTES: usize = 64 * 1024;
-
-/// How long a body may take to arrive.
-pub const BODY_WAIT: Duration = Duration::from_secs(10);
 
 /// What browsers are told not to do with what we send.
 const SECURITY: [(&str, &str); 7] = [
@@ -57,6 +50,7 @@ enum Turned {
     ForeignHost(String),
     NoToken,
     LargeBody,
+    BrokenBody,
     SlowBody,
 }
 
@@ -66,7 +60,7 @@ impl Turned {
             Self::TooOften => "rate",
             Self::NoHost | Self::ForeignHost(_) => "host",
             Self::NoToken => "token",
-            Self::LargeBody | Self::SlowBody => "body",
+            Self::LargeBody | Self::BrokenBody | Self::SlowBody => "body",
         }
     }
 
@@ -92,9 +86,12 @@ impl Turned {
                 WWW_AUTHENTICATE,
                 "Bearer",
             ),
-            Self::LargeBody => {
-                text(StatusCode::PAYLOAD_TOO_LARGE, &format!("a body has at most {MAX_BODY_BYTES} bytes"))
-            }
+            Self::LargeBody => with(
+                text(StatusCode::PAYLOAD_TOO_LARGE, &format!("a body has at most {MAX_BODY_BYTES} bytes")),
+                CONNECTION,
+                "close",
+            ),
+            Self::BrokenBody => text(StatusCode::BAD_REQUEST, "the body has broken off"),
             Self::SlowBody => text(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time"),
         }
     }
@@ -127,9 +124,16 @@ async fn pass(site: &Site, request: Request) -> Result<Request, Turned> {
     if matches!(parts.method, Method::GET | Method::HEAD) {
         return Ok(Request::from_parts(parts, Body::empty()));
     }
-    match tokio::time::timeout(site.web.settings.limits.body_wait, to_bytes(body, MAX_BODY_BYTES)).await {
+    let wait = site.web.settings.limits.body_wait;
+    match tokio::time::timeout(wait, read(&parts.headers, body)).await {
         Ok(Ok(body)) => Ok(Request::from_parts(parts, Body::from(body))),
-        Ok(Err(_)) => Err(Turned::LargeBody),
+        Ok(Err(BodyFlaw::TooLarge(rest))) => {
+            if let Some(rest) = rest {
+                site.tasks.spawn(rest.drain());
+            }
+            Err(Turned::LargeBody)
+        }
+        Ok(Err(BodyFlaw::Broken)) => Err(Turned::BrokenBody),
         Err(_) => Err(Turned::SlowBody),
     }
 }

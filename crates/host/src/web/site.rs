@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::answer::not_found;
 use super::archive::{self, Archive};
+use super::body::BODY_WAIT;
 use super::chance::Chance;
 use super::choices::{self, Choices};
 use super::connections::Connections;
@@ -22,7 +23,7 @@ use super::metrics::Metrics;
 use super::page::{self, Asset};
 use super::processes::{self, ProcessTable};
 use super::rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, Limiter, REQUEST_RATE, Rate};
-use super::screen::{BODY_WAIT, screen};
+use super::screen::screen;
 use super::server::{CONNECTION_LIFE, HEADER_WAIT, MAX_HTTP_CONNECTIONS, WEB_STOP_WAIT};
 use super::socket::{Reception, shake_hands};
 use super::store::TokenStore;

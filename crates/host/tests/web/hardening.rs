@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parlor_host::web::{CONNECTION_LIFE, MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_HEADERS};
+use parlor_host::web::{CONNECTION_LIFE, MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, UNREAD_WAIT};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -125,6 +125,53 @@ async fn a_body_is_dropped_and_a_large_one_refused() {
     let chunk = format!("4000\r\n{}\r\n", "x".repeat(0x4000));
     stream.write_all(format!("{head}{}", chunk.repeat(5)).as_bytes()).await.unwrap();
     assert_eq!(Answer::read(&mut stream).await.status, 413);
+}
+
+#[tokio::test]
+async fn a_body_that_says_that_it_is_too_large_is_not_waited_for() {
+    let server = Server::with(|wanted| wanted.settings.limits.body_wait = Duration::from_secs(3600)).await;
+    let size = MAX_BODY_BYTES + 1;
+    for more in ["", "\nExpect: 100-continue"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head =
+            format!("POST /api/supr/setup HTTP/1.1\nHost: localhost\nContent-Length: {size}{more}\n\n");
+        stream.write_all(head.replace('\n', "\r\n").as_bytes()).await.unwrap();
+        let answer = Answer::read(&mut stream).await;
+        answer.assert_text(413, &format!("a body has at most {MAX_BODY_BYTES} bytes"));
+        assert_eq!(answer.header("connection"), Some("close"));
+        assert_eq!(closed(&mut stream).await, "");
+    }
+}
+
+#[tokio::test]
+async fn who_sends_too_much_before_it_reads_sees_the_answer_all_the_same() {
+    let server = Server::start().await;
+    let large = "x".repeat(200 * MAX_BODY_BYTES);
+    let length = large.len();
+    let whole = format!("Content-Length: {length}\r\n\r\n{large}");
+    let pieces = format!("Transfer-Encoding: chunked\r\n\r\n{length:x}\r\n{large}\r\n0\r\n\r\n");
+    for body in [whole, pieces] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(b"POST /api/supr/setup HTTP/1.1\r\nHost: localhost\r\n").await.unwrap();
+        // All of it is taken, which a connection that was cut off would not do.
+        stream.write_all(body.as_bytes()).await.unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).await.unwrap();
+        assert!(said.starts_with("HTTP/1.1 413"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn who_never_ends_a_body_that_is_too_large_is_cut_off() {
+    let server = Server::start().await;
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head = "POST /api/supr/setup HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    assert_eq!(Answer::read(&mut stream).await.status, 413);
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    assert_eq!(closed(&mut stream).await, "");
+    assert!(begun.elapsed() < 2 * UNREAD_WAIT, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

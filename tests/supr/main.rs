@@ -10,6 +10,7 @@ mod house;
 mod keepalive;
 mod media;
 mod memory;
+mod refusals;
 mod server;
 mod sessions;
 mod slow;

@@ -22,6 +22,7 @@ mod metrics;
 mod page;
 mod processes;
 mod rate;
+mod refusals;
 mod screen;
 mod server;
 mod site;
@@ -50,6 +51,7 @@ pub use processes::{
     MAX_TERMINAL_SIDE, Onlooker, ProcessFlaw, ProcessLine, ProcessTable, Sight, TerminalSize,
 };
 pub use rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, RATE_CLIENTS, REQUEST_RATE, Rate};
+pub use refusals::{REFUSAL_LINES, REFUSAL_PATH_CHARS};
 pub use server::{
     CONNECTION_LIFE, HEADER_WAIT, MAX_HEADER_BYTES, MAX_HEADERS, MAX_HTTP_CONNECTIONS, WEB_STOP_WAIT,
     serve_web,

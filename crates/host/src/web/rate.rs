@@ -42,8 +42,9 @@ struct Buckets {
     others: Option<Bucket>,
 }
 
+/// Permits that come back by themselves.
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
+pub(super) struct Bucket {
     left: f64,
     at: Instant,
 }
@@ -65,18 +66,13 @@ impl Limiter {
                 bucket.filled(rate, now).left < rate.burst
             });
         }
-        let full = Bucket { left: rate.burst, at: now };
+        let full = Bucket::full(rate, now);
         let bucket = if buckets.by_client.len() < RATE_CLIENTS || buckets.by_client.contains_key(&client) {
             buckets.by_client.entry(client).or_insert(full)
         } else {
             buckets.others.get_or_insert(full)
         };
-        *bucket = bucket.filled(rate, now);
-        if bucket.left < 1.0 {
-            return false;
-        }
-        bucket.left -= 1.0;
-        true
+        bucket.take(rate, now)
     }
 
     fn rate_of(&self, client: IpAddr) -> Rate {
@@ -85,6 +81,21 @@ impl Limiter {
 }
 
 impl Bucket {
+    /// All permits that there may be at once.
+    pub(super) fn full(rate: Rate, now: Instant) -> Self {
+        Self { left: rate.burst, at: now }
+    }
+
+    /// Takes one, if there is one.
+    pub(super) fn take(&mut self, rate: Rate, now: Instant) -> bool {
+        *self = self.filled(rate, now);
+        let has_one = self.left >= 1.0;
+        if has_one {
+            self.left -= 1.0;
+        }
+        has_one
+    }
+
     fn filled(self, rate: Rate, now: Instant) -> Self {
         let gained = now.saturating_duration_since(self.at).as_secs_f64() * rate.per_second;
         Self { left: (self.left + gained).min(rate.burst), at: now }

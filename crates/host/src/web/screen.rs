@@ -30,10 +30,14 @@ const SECURITY: [(&str, &str); 7] = [
 
 /// Turns away what must not get through, and adds to each answer what browsers need to hear.
 pub(super) async fn screen(State(site): State<Shared>, request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Ends>().map(|ends| ends.peer);
+    let uri = request.uri().clone();
     let mut response = match pass(&site, request).await {
         Ok(request) => next.run(request).await,
         Err(turned) => {
-            site.web.metrics.turned_away.get_or_create(&Reason { reason: turned.reason() }).inc();
+            let reason = turned.reason();
+            site.web.metrics.turned_away.get_or_create(&Reason { reason }).inc();
+            site.refusals.tell(reason, peer, uri.path());
             turned.response()
         }
     };

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::http::request::Parts;
 use axum::middleware::from_fn_with_state;
+use axum::response::Response;
 use axum::routing::{any, delete, get, post};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -18,11 +20,14 @@ use super::choices::{self, Choices};
 use super::connections::Connections;
 use super::console;
 use super::files;
+use super::guard::Ends;
+use super::handshake::Refused;
 use super::invitation::Invitation;
-use super::metrics::Metrics;
+use super::metrics::{Metrics, Reason};
 use super::page::{self, Asset};
 use super::processes::{self, ProcessTable};
 use super::rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, Limiter, REQUEST_RATE, Rate};
+use super::refusals::Refusals;
 use super::screen::screen;
 use super::server::{CONNECTION_LIFE, HEADER_WAIT, MAX_HTTP_CONNECTIONS, WEB_STOP_WAIT};
 use super::socket::{Reception, shake_hands};
@@ -155,6 +160,7 @@ pub(super) struct Site {
     pub(super) connections: Arc<Connections>,
     pub(super) handshakes: Limiter,
     pub(super) requests: Limiter,
+    pub(super) refusals: Refusals,
     /// All connections and sockets.
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
@@ -176,9 +182,19 @@ impl Site {
             connections,
             handshakes: Limiter::new(limits.handshakes, limits.local_handshakes),
             requests: Limiter::new(limits.requests, limits.local_requests),
+            refusals: Refusals::new(),
             tasks: TaskTracker::new(),
             stop,
         })
+    }
+
+    /// A handshake is refused: counts it, tells of it, and gives the answer.
+    pub(super) fn refuse(&self, refused: Refused, parts: &Parts) -> Response {
+        let reason = refused.reason();
+        self.web.metrics.refused.get_or_create(&Reason { reason }).inc();
+        let peer = parts.extensions.get::<Ends>().map(|ends| ends.peer);
+        self.refusals.tell(reason, peer, parts.uri.path());
+        refused.response()
     }
 
     /// Whether sockets are still let in.

@@ -15,7 +15,6 @@ use super::arrival::Arrival;
 use super::connections::{Place, Stop};
 use super::guard::value;
 use super::handshake::{Refused, authenticate, upgrade};
-use super::metrics::Reason;
 use super::site::{Shared, Site};
 use super::traceparent::Traceparent;
 use crate::websocket::Socket;
@@ -41,12 +40,7 @@ pub(super) async fn shake_hands(State(site): State<Shared>, request: Request) ->
             site.tasks.spawn(welcome(Shared::clone(&site), guest));
             response
         }
-        Err(refused) => {
-            let reason = refused.reason();
-            tracing::info!(reason, "handshake refused");
-            site.web.metrics.refused.get_or_create(&Reason { reason }).inc();
-            refused.response()
-        }
+        Err(refused) => site.refuse(refused, &parts),
     }
 }
 

@@ -18,7 +18,6 @@ use tokio_tungstenite::tungstenite::{Bytes, Message};
 use super::chance::uuid;
 use super::connections::{Place, Stop};
 use super::handshake::{Refused, authenticate, upgrade};
-use super::metrics::Reason;
 use super::processes::{Onlooker, Sight, TerminalSize, refused};
 use super::site::{Shared, Site};
 use super::socket::socket;
@@ -47,11 +46,7 @@ pub(super) async fn shake_hands(
     let (mut parts, _) = request.into_parts();
     let (response, place, on_upgrade) = match admit(&site, &mut parts) {
         Ok(admitted) => admitted,
-        Err(refused) => {
-            let reason = refused.reason();
-            site.web.metrics.refused.get_or_create(&Reason { reason }).inc();
-            return refused.response();
-        }
+        Err(refused) => return site.refuse(refused, &parts),
     };
     let onlooker = match site.web.processes.look(&id).await {
         Ok(onlooker) => onlooker,

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::answer::{empty, json, text};
 use super::arrival::first;
 use super::files::StoredFile;
+use super::id::Id;
 use super::site::Shared;
 use super::usage::UsageReport;
 
@@ -164,14 +165,14 @@ pub(super) async fn list(State(site): State<Shared>, parts: Parts) -> Response {
     }
 }
 
-pub(super) async fn read(State(site): State<Shared>, Path(id): Path<String>) -> Response {
+pub(super) async fn read(State(site): State<Shared>, Id(id): Id) -> Response {
     match site.web.archive.read(&id).await {
         Ok(session) => json(StatusCode::OK, &session),
         Err(flaw) => refused(flaw),
     }
 }
 
-pub(super) async fn rename(State(site): State<Shared>, Path(id): Path<String>, body: Bytes) -> Response {
+pub(super) async fn rename(State(site): State<Shared>, Id(id): Id, body: Bytes) -> Response {
     #[derive(Deserialize)]
     struct Renamed {
         title: String,
@@ -185,7 +186,7 @@ pub(super) async fn rename(State(site): State<Shared>, Path(id): Path<String>, b
     }
 }
 
-pub(super) async fn events(State(site): State<Shared>, Path(id): Path<String>, parts: Parts) -> Response {
+pub(super) async fn events(State(site): State<Shared>, Id(id): Id, parts: Parts) -> Response {
     let (Ok(before), Ok(limit)) = (number(&parts, "before"), number(&parts, "limit")) else {
         return text(StatusCode::BAD_REQUEST, "before and limit are whole numbers");
     };
@@ -196,7 +197,7 @@ pub(super) async fn events(State(site): State<Shared>, Path(id): Path<String>, p
     }
 }
 
-pub(super) async fn delete(State(site): State<Shared>, Path(id): Path<String>) -> Response {
+pub(super) async fn delete(State(site): State<Shared>, Id(id): Id) -> Response {
     match site.web.archive.delete(&id).await {
         Ok(()) => empty(StatusCode::NO_CONTENT),
         Err(flaw) => refused(flaw),

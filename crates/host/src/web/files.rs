@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue,
@@ -14,6 +14,7 @@ use futures_util::stream;
 
 use super::answer::{text, typed};
 use super::archive::{ArchiveFlaw, refused};
+use super::id::Id;
 use super::site::Shared;
 
 /// How much of a file is read at once, and is in memory for each answer.
@@ -30,7 +31,7 @@ pub struct StoredFile {
     pub image: Option<&'static str>,
 }
 
-pub(super) async fn media(State(site): State<Shared>, Path(id): Path<String>) -> Response {
+pub(super) async fn media(State(site): State<Shared>, Id(id): Id) -> Response {
     let stored = match site.web.archive.media(&id).await {
         Ok(stored) => stored,
         Err(ArchiveFlaw::Unknown) => return text(StatusCode::NOT_FOUND, "file not found"),

@@ -17,6 +17,7 @@ mod files;
 mod guard;
 mod handshake;
 mod health;
+mod id;
 mod invitation;
 mod metrics;
 mod page;

@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
 use super::answer::{empty, json, text};
+use super::id::Id;
 use super::site::Shared;
 
 /// The most columns and rows of a terminal.
@@ -136,7 +137,7 @@ pub(super) async fn start(State(site): State<Shared>, body: Bytes) -> Response {
     }
 }
 
-pub(super) async fn end(State(site): State<Shared>, Path(id): Path<String>) -> Response {
+pub(super) async fn end(State(site): State<Shared>, Id(id): Id) -> Response {
     match site.web.processes.end(&id).await {
         Ok(()) => empty(StatusCode::NO_CONTENT),
         Err(flaw) => refused(&flaw),

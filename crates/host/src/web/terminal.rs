@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::response::Response;
 use futures_util::{SinkExt, StreamExt};
@@ -18,6 +18,7 @@ use tokio_tungstenite::tungstenite::{Bytes, Message};
 use super::chance::uuid;
 use super::connections::{Place, Stop};
 use super::handshake::{Refused, authenticate, upgrade};
+use super::id::Id;
 use super::processes::{Onlooker, Sight, TerminalSize, refused};
 use super::site::{Shared, Site};
 use super::socket::socket;
@@ -40,13 +41,17 @@ const PARTING_WAIT: Duration = Duration::from_secs(1);
 
 pub(super) async fn shake_hands(
     State(site): State<Shared>,
-    Path(id): Path<String>,
+    id: Result<Id, Response>,
     request: Request,
 ) -> Response {
     let (mut parts, _) = request.into_parts();
     let (response, place, on_upgrade) = match admit(&site, &mut parts) {
         Ok(admitted) => admitted,
         Err(refused) => return site.refuse(refused, &parts),
+    };
+    let Id(id) = match id {
+        Ok(id) => id,
+        Err(response) => return response,
     };
     let onlooker = match site.web.processes.look(&id).await {
         Ok(onlooker) => onlooker,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use parlor_doors::supr::MAX_SESSION_ID_BYTES;
 use parlor_host::web::{CONNECTION_LIFE, MAX_BODY_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, UNREAD_WAIT};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -172,6 +173,30 @@ async fn who_never_ends_a_body_that_is_too_large_is_cut_off() {
     let begun = tokio::time::Instant::now();
     assert_eq!(closed(&mut stream).await, "");
     assert!(begun.elapsed() < 2 * UNREAD_WAIT, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn ids_that_are_no_text_are_refused_in_our_words() {
+    let server = Server::start().await;
+    for request in [
+        "GET /api/sessions/%ff",
+        "PATCH /api/sessions/a%C3\nContent-Length: 0",
+        "DELETE /api/sessions/%80",
+        "GET /api/sessions/%ff/events",
+        "GET /api/media/%ff",
+        "DELETE /api/processes/%ff",
+    ] {
+        server.ask(request).await.assert_text(400, "the id in the address is not UTF-8");
+    }
+    server.shake("/api/processes/%ff/ws", "").await.assert_text(401, "unauthorized");
+    let known = server.shake("/api/processes/%ff/ws", &bearer()).await;
+    known.assert_text(400, "the id in the address is not UTF-8");
+    let known = server.shake("/supr/ws?session_id=%ff", &bearer()).await;
+    known.assert_text(400, "session_id is not UTF-8");
+    let long = format!("/supr/ws?session_id={}", "x".repeat(MAX_SESSION_ID_BYTES + 1));
+    server.shake(&long, &bearer()).await.assert_text(400, "session_id is longer than 256 bytes");
+    let long = format!("GET /api/sessions/{}", "x".repeat(4000));
+    server.ask(&long).await.assert_text(404, "session not found");
 }
 
 #[tokio::test]

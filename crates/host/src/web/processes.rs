@@ -54,8 +54,9 @@ pub struct TerminalSize {
 
 impl TerminalSize {
     /// Within what a terminal can be.
-    pub(super) fn bounded(cols: u16, rows: u16) -> Self {
-        Self { cols: cols.clamp(1, MAX_TERMINAL_SIDE), rows: rows.clamp(1, MAX_TERMINAL_SIDE) }
+    pub(super) fn bounded(cols: u64, rows: u64) -> Self {
+        let side = |side: u64| u16::try_from(side).unwrap_or(u16::MAX).clamp(1, MAX_TERMINAL_SIDE);
+        Self { cols: side(cols), rows: side(rows) }
     }
 }
 
@@ -122,8 +123,8 @@ pub(super) async fn start(State(site): State<Shared>, body: Bytes) -> Response {
     #[derive(Default, Deserialize)]
     struct Wanted {
         command: Option<Vec<String>>,
-        cols: Option<u16>,
-        rows: Option<u16>,
+        cols: Option<u64>,
+        rows: Option<u64>,
     }
     let wanted = if body.is_empty() { Ok(Wanted::default()) } else { serde_json::from_slice(&body) };
     let Ok(Wanted { command, cols, rows }) = wanted else {

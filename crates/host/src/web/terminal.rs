@@ -84,7 +84,7 @@ fn admit(site: &Site, parts: &mut Parts) -> Result<(Response, Place, OnUpgrade),
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum Order {
-    Resize { cols: u16, rows: u16 },
+    Resize { cols: u64, rows: u64 },
 }
 
 /// Why it ends.

@@ -39,6 +39,11 @@ async fn processes_are_listed_started_and_ended() {
     let started = started.json();
     assert_eq!(started["command"], json!(["ls", "-l"]));
     assert_eq!((&started["cols"], &started["rows"]), (&1.into(), &MAX_TERMINAL_SIDE.into()));
+    for (asked, made) in [("0", 1), ("1", 1), ("65536", 1000), ("18446744073709551615", 1000)] {
+        let body = format!(r#"{{"cols":{asked},"rows":{asked}}}"#);
+        let line = server.tell("POST /api/processes", &body).await.json();
+        assert_eq!(json!([line["cols"], line["rows"]]), json!([made, made]), "{asked}");
+    }
     assert_eq!(server.tell("POST /api/processes", "").await.json()["cols"], 80);
     for (program, status) in [("none", 400), ("many", 409), ("forbidden", 403)] {
         let answer = server.tell("POST /api/processes", &format!(r#"{{"command":["{program}"]}}"#)).await;
@@ -65,6 +70,8 @@ async fn who_looks_on_sees_types_and_is_told_the_end() {
     assert_eq!(shown(&mut client).await, Message::binary(b"ls\r".to_vec()));
     client.send(Message::text(r#"{"type":"resize","cols":100,"rows":0}"#)).await.unwrap();
     assert_eq!(shown(&mut client).await, Message::binary(b"100 by 1".to_vec()));
+    client.send(Message::text(r#"{"type":"resize","cols":70000,"rows":7}"#)).await.unwrap();
+    assert_eq!(shown(&mut client).await, Message::binary(b"1000 by 7".to_vec()));
     client.send(Message::binary(b"exit".to_vec())).await.unwrap();
     assert_eq!(shown(&mut client).await, Message::text(r#"{"type":"exited","exit_code":3}"#));
     assert_eq!(close(&mut client).await, Some((1000, String::new())));

@@ -89,7 +89,9 @@ impl Onlooker for Far {
         if self.has_ended {
             return None;
         }
-        let mut limited = (&mut self.door).take(MAX_OFFER_LINE_BYTES);
+        // Who was not waited for has read a part of it already.
+        let left = MAX_OFFER_LINE_BYTES.saturating_sub(self.partial.len() as u64);
+        let mut limited = (&mut self.door).take(left);
         limited.read_until(b'\n', &mut self.partial).await.ok()?;
         // A line without an end is the end of the door.
         let line: Value = serde_json::from_slice(&std::mem::take(&mut self.partial)).ok()?;
@@ -106,4 +108,100 @@ impl Onlooker for Far {
     }
 
     fn resize(&mut self, _size: TerminalSize) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+    use tokio::net::UnixListener;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn home() -> TempDir {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join(FOLDER)).unwrap();
+        home
+    }
+
+    /// A door of that number, which answers every question with `says` and then says nothing more.
+    fn door(home: &TempDir, pid: u32, says: String) {
+        let path = home.path().join(FOLDER).join(format!("{pid}.sock"));
+        let listener = UnixListener::bind(path).unwrap();
+        tokio::spawn(async move {
+            let mut open = Vec::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let mut stream = BufReader::new(stream);
+                let _ = stream.read_line(&mut String::new()).await;
+                let _ = stream.write_all(says.as_bytes()).await;
+                open.push(stream);
+            }
+        });
+    }
+
+    /// What a door says that runs one process, whose command has so many letters.
+    fn list(pid: u32, letters: usize) -> String {
+        let command = "x".repeat(letters);
+        let line = serde_json::json!([{
+            "id": format!("{pid}-1"), "name": "job", "door": "exec", "pid": pid, "command": [command], "tty": true,
+            "running": true, "exit_code": null, "started": "2026-01-02T03:04:05.006Z", "cols": 80, "rows": 24,
+            "here": true,
+        }]);
+        format!("{line}\n")
+    }
+
+    async fn pids(home: &TempDir) -> Vec<u32> {
+        offered(home.path()).await.iter().map(|line| line.pid).collect()
+    }
+
+    #[tokio::test]
+    async fn so_many_doors_are_asked_and_the_others_are_not_listed() {
+        let home = home();
+        let count = u32::try_from(MAX_OFFERS).unwrap();
+        // Of one length: names are in order as texts, not as numbers.
+        let all: Vec<u32> = (1000..=1000 + count).collect();
+        all.iter().for_each(|pid| door(&home, *pid, list(*pid, 1)));
+        assert_eq!(pids(&home).await, all[..MAX_OFFERS]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_door_that_says_nothing_is_not_waited_for() {
+        let home = home();
+        door(&home, 1, String::new());
+        door(&home, 2, list(2, 1));
+        let begun = Instant::now();
+        assert_eq!(timeout(2 * OFFER_WAIT, pids(&home)).await, Ok(vec![2]));
+        assert!(begun.elapsed() >= OFFER_WAIT);
+        let looked = timeout(2 * OFFER_WAIT, look(home.path(), 1, 1)).await;
+        assert!(looked.is_ok_and(|door| door.is_none()));
+    }
+
+    #[tokio::test]
+    async fn a_line_has_a_length_and_what_is_longer_ends_it() {
+        let home = home();
+        let most = usize::try_from(MAX_OFFER_LINE_BYTES).unwrap();
+        let around = list(1, 0).len();
+        door(&home, 1, list(1, most - around));
+        // The break after it may be missing.
+        door(&home, 2, list(2, most - around + 2));
+        door(&home, 3, list(3, 1));
+        assert_eq!(pids(&home).await, [1, 3]);
+    }
+
+    #[tokio::test]
+    async fn a_line_is_no_longer_for_who_reads_it_in_parts() {
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let mut far = Far { door: BufReader::new(far), partial: Vec::new(), has_ended: false };
+        tokio::spawn(async move { while near.write_all(&[b'x'; 4096]).await.is_ok() {} });
+        let most = usize::try_from(MAX_OFFER_LINE_BYTES).unwrap();
+        // It is left again and again, as a ping does it.
+        let ended = loop {
+            tokio::select! {
+                biased;
+                sight = far.next() => break sight,
+                () = tokio::task::yield_now() => assert!(far.partial.len() <= most),
+            }
+        };
+        assert_eq!(ended, None);
+    }
 }

@@ -272,7 +272,10 @@ pub fn exit_code(ending: Ending) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
+
     use parlor_vocab::{StartProcess, Timestamp};
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -309,6 +312,19 @@ mod tests {
             assert!(offered.socket.is_none() && offered.table.shown().by_number.is_empty());
             offered.gone().await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_who_neither_asks_nor_takes_is_not_waited_for() {
+        let table = Table { shown: Mutex::default(), moved: watch::channel(0).0 };
+        let (near, _silent) = UnixStream::pair().unwrap();
+        let begun = Instant::now();
+        let answered = timeout(2 * ONLOOKER_WAIT, answer(near, &table)).await;
+        assert_eq!(answered.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(begun.elapsed() >= ONLOOKER_WAIT);
+        let (mut near, _deaf) = tokio::io::duplex(16);
+        let said = timeout(2 * ONLOOKER_WAIT, say(&mut near, &json!("x".repeat(17)))).await;
+        assert_eq!(said.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
     }
 
     #[tokio::test]

@@ -66,6 +66,7 @@ macro_rules! conformance_tests {
             a_record_tells_how_much_the_events_take
             media_is_referenced_as_long_as_a_session_speaks_of_it
             what_was_used_is_counted_by_day_and_model
+            so_many_lines_of_what_was_used_are_told
             reclaiming_takes_nothing_that_is_there
         }
     };

@@ -6,7 +6,7 @@ use parlor_vocab::{
 };
 
 use super::{House, acquire, written};
-use crate::UsageLine;
+use crate::{MAX_USAGE_LINES, UsageLine};
 
 const DAY: i64 = 86_400_000;
 
@@ -73,4 +73,17 @@ pub async fn what_was_used_is_counted_by_day_and_model(house: &dyn House) {
     }
     other.delete(&lease).await.expect("a session to delete");
     assert_eq!(log.usage(0).await.expect("an answer"), all);
+}
+
+/// Of more pairs of a day and a model than are told of, the oldest are left out.
+pub async fn so_many_lines_of_what_was_used_are_told(house: &dyn House) {
+    let log = house.enter();
+    let name = |number: usize| format!("m{number:05}");
+    let spent = |number| consumed(i64::try_from(number).expect("small"), "r", Some(&name(number)), 1);
+    let all: Vec<Draft> = (0..=MAX_USAGE_LINES).map(spent).collect();
+    written(&*log, "s", &all).await;
+    let told = log.usage(0).await.expect("an answer");
+    let models: Vec<&str> = told.iter().map(|line| line.model.as_str()).collect();
+    assert_eq!(models.len(), MAX_USAGE_LINES);
+    assert_eq!((models.first(), models.last()), (Some(&&*name(1)), Some(&&*name(MAX_USAGE_LINES))));
 }

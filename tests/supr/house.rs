@@ -126,6 +126,13 @@ async fn a_list_says_what_each_session_does() {
     assert_eq!(found("New+Name").await, ["idle"]);
     let (status, why) = ask(&server, Method::PATCH, path, json!({"title": "x".repeat(201)})).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{why}");
+    let (_, renamed) = ask(&server, Method::PATCH, path, json!({"title": "\u{202e}\u{7}a\u{200b}b"})).await;
+    assert_eq!(renamed["title"], "ab");
+    let (status, why) = ask(&server, Method::PATCH, path, json!({"title": "\u{202e}\u{feff} "})).await;
+    assert_eq!(
+        (status, &why),
+        (StatusCode::BAD_REQUEST, &json!("a title needs at least a letter that can be seen\n"))
+    );
 }
 
 /// `parlor stdio loaf` on the state of a server.

@@ -13,6 +13,7 @@ mod redact;
 pub mod retention;
 pub mod session;
 mod terminals;
+mod visible;
 mod watcher;
 mod workshop;
 
@@ -33,6 +34,7 @@ pub use redact::{MAX_HELD_BYTES, Redact};
 pub use terminals::{
     MAX_ENDED_TERMINALS, MAX_TERMINALS, TERMINAL_BYTES, TerminalLine, TerminalSight, TerminalView, Terminals,
 };
+pub use visible::{is_blank, visible};
 pub use watcher::Watcher;
 pub use workshop::{
     CONSOLE_LOG_BYTES, Evaluates, KEEP_ANSWER, KEPT_BYTES, KEPT_SESSIONS, KEPT_SNIPPETS, MAX_CALLS,

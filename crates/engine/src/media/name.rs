@@ -1,5 +1,7 @@
 //! Names that people gave to files: for showing, never for finding anything.
 
+use crate::visible::is_hidden;
+
 /// The longest name that is kept, in letters.
 pub const MAX_NAME_CHARS: usize = 128;
 
@@ -17,12 +19,6 @@ pub fn clean_name(name: &str) -> String {
     let visible: String = base.chars().filter(|letter| !is_hidden(*letter)).collect();
     let name = cut(visible.trim());
     if name.trim_matches('.').is_empty() { NAMELESS.to_owned() } else { name }
-}
-
-fn is_hidden(letter: char) -> bool {
-    let is_mark =
-        matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}');
-    letter.is_control() || is_mark || letter == '\u{feff}'
 }
 
 /// Shortens from the middle: the ending says what a file is.

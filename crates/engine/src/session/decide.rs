@@ -6,6 +6,7 @@ use parlor_vocab::{
 };
 
 use super::Session;
+use crate::visible::{is_blank, visible};
 
 /// How many inputs may wait in one session.
 pub const MAX_QUEUED_INPUTS: usize = 16;
@@ -59,7 +60,7 @@ impl Session {
             SessionCommand::ClearQueue => Ok(self.clear_queue()),
             SessionCommand::ClearHistory => self.clear_history(),
             SessionCommand::Compact { keep } => self.compact_soon(keep),
-            SessionCommand::Rename { title } => Ok(done(SessionEvent::Renamed { title })),
+            SessionCommand::Rename { title } => Ok(done(SessionEvent::Renamed { title: visible(&title) })),
             SessionCommand::Choose(choice) => Ok(done(SessionEvent::Chosen(choice))),
         }
     }
@@ -220,7 +221,9 @@ impl Session {
 
 /// The first words of `text`, if there are any.
 fn title_of(text: &str) -> Option<String> {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let line = text.lines().find(|line| !is_blank(line))?.replace('\t', " ");
+    let line = visible(&line);
+    let line = line.trim();
     let mut title: String = line.chars().take(TITLE_CHARS).collect();
     if title.len() < line.len() {
         title.pop();
@@ -240,7 +243,8 @@ mod tests {
     #[test]
     fn a_title_is_the_first_line_that_says_something_cut_short() {
         assert_eq!(title_of(" \n  hello there \nmore"), Some("hello there".to_owned()));
-        assert_eq!(title_of(" \n\t"), None);
+        assert_eq!(title_of(" \n\t\u{200b}"), None);
+        assert_eq!(title_of("\u{202e}\none\ttwo\u{202e}\u{7}"), Some("one two".to_owned()));
         let long = title_of(&"\u{e4}".repeat(100)).unwrap();
         assert_eq!(long.chars().count(), TITLE_CHARS);
         assert!(long.ends_with('…'));

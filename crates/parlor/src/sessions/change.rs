@@ -3,7 +3,7 @@
 use std::io::{BufRead, Write, stdin};
 
 use anyhow::bail;
-use parlor_engine::House;
+use parlor_engine::{House, is_blank, visible};
 use parlor_vocab::SessionCommand;
 
 use super::pick::pick;
@@ -69,9 +69,9 @@ pub(super) async fn delete(
 
 /// A title as it is kept, or what is wrong with it.
 pub(crate) fn checked_title(title: &str) -> anyhow::Result<String> {
-    let title = cut(title.trim(), usize::MAX);
-    if title.is_empty() {
-        bail!("a title needs at least a letter");
+    let title = visible(&cut(title, usize::MAX)).trim().to_owned();
+    if is_blank(&title) {
+        bail!("a title needs at least a letter that can be seen");
     }
     let count = title.chars().count();
     if count > MAX_TITLE_CHARS {
@@ -87,7 +87,10 @@ mod tests {
     #[test]
     fn a_title_is_one_short_line() {
         assert_eq!(checked_title(" two\nlines\x1b[31m ").unwrap(), "two lines");
-        assert!(checked_title(" \x07").is_err());
+        assert_eq!(checked_title("\u{202e}a\u{200b} ").unwrap(), "a");
+        for blank in [" \x07", "\u{202e}\u{feff}", "\u{200d}", "\u{3164}"] {
+            assert!(checked_title(blank).unwrap_err().to_string().contains("can be seen"), "{blank:?}");
+        }
         assert!(checked_title(&"x".repeat(MAX_TITLE_CHARS)).is_ok());
         assert!(checked_title(&"x".repeat(MAX_TITLE_CHARS + 1)).is_err());
     }

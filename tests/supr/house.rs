@@ -133,6 +133,10 @@ async fn a_list_says_what_each_session_does() {
         (status, &why),
         (StatusCode::BAD_REQUEST, &json!("a title needs at least a letter that can be seen\n"))
     );
+    // What runs is not taken away from under somebody, who is told what to do.
+    let (status, why) = ask(&server, Method::DELETE, "/api/sessions/busy", Value::Null).await;
+    let what = "a run is under way in this session: stop it first, then delete the session\n";
+    assert_eq!((status, &why), (StatusCode::CONFLICT, &json!(what)));
 }
 
 /// `parlor stdio loaf` on the state of a server.

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use futures_util::{SinkExt, StreamExt};
+use parlor_engine::MAX_TERMINALS;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -104,6 +105,18 @@ async fn programs_end_with_their_code_and_with_the_server() {
     assert!(std::path::Path::new(&proc).exists());
     assert!(server.end().success());
     assert!(!std::path::Path::new(&proc).exists());
+}
+
+#[tokio::test]
+async fn one_more_than_may_run_is_told_what_to_do_once() {
+    let server = Server::start();
+    let start =
+        async || ask(&server, Method::POST, "/api/processes", json!({"command": ["sleep", "600"]})).await;
+    for _ in 0..MAX_TERMINALS {
+        assert_eq!(start().await.0, StatusCode::CREATED);
+    }
+    let what = format!("{MAX_TERMINALS} processes are running, which is the limit; end one first\n");
+    assert_eq!(start().await, (StatusCode::CONFLICT, json!(what)));
 }
 
 #[tokio::test]

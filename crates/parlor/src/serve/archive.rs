@@ -30,6 +30,9 @@ const LOOKED_AT: usize = 64;
 /// How much of a file tells whether it is an image.
 const IMAGE_HEAD_BYTES: usize = 64;
 
+/// Why a session is not deleted, and what to do.
+const RUNNING: &str = "a run is under way in this session: stop it first, then delete the session";
+
 /// The sessions of a house.
 pub(super) struct Sessions(pub(super) Arc<House>);
 
@@ -111,7 +114,10 @@ impl Archive for Sessions {
 
     async fn delete(&self, id: &str) -> Result<(), ArchiveFlaw> {
         let id = SessionId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
-        self.0.delete(&id).await.map_err(flaw)
+        match self.0.delete(&id).await {
+            Err(Refusal::Busy { .. }) => Err(ArchiveFlaw::Busy(RUNNING.to_owned())),
+            deleted => deleted.map_err(flaw),
+        }
     }
 
     async fn is_ready(&self) -> bool {
@@ -206,7 +212,14 @@ pub(super) fn flaw(refusal: Refusal) -> ArchiveFlaw {
     if matches!(refusal, Refusal::UnknownSession(_)) {
         return ArchiveFlaw::Unknown;
     }
-    if matches!(refusal, Refusal::Busy { .. } | Refusal::SessionHeld { .. } | Refusal::QueueFull { .. }) {
+    if matches!(
+        refusal,
+        Refusal::Busy { .. }
+            | Refusal::SessionHeld { .. }
+            | Refusal::QueueFull { .. }
+            | Refusal::Compacting
+            | Refusal::BackgroundProcesses
+    ) {
         return ArchiveFlaw::Busy(refusal.to_string());
     }
     ArchiveFlaw::Trouble(refusal.to_string())

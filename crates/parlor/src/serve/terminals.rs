@@ -72,9 +72,9 @@ impl ProcessTable for OwnTerminals {
             command.filter(|command| !command.is_empty()).unwrap_or_else(|| vec![self.shell.clone()]);
         match self.terminals.start(command, Size { columns: size.cols, rows: size.rows }) {
             Ok(started) => Ok(line(started)),
-            Err(refusal) if matches!(refusal, Refusal::TooManyProcesses { .. }) => Err(ProcessFlaw::TooMany(
-                format!("{refusal}; end one of those that run, or wait until one has ended"),
-            )),
+            Err(refusal) if matches!(refusal, Refusal::TooManyProcesses { .. }) => {
+                Err(ProcessFlaw::TooMany(refusal.to_string()))
+            }
             Err(refusal) => Err(ProcessFlaw::CannotStart(refusal.to_string())),
         }
     }

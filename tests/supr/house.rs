@@ -137,6 +137,10 @@ async fn a_list_says_what_each_session_does() {
     let (status, why) = ask(&server, Method::DELETE, "/api/sessions/busy", Value::Null).await;
     let what = "a run is under way in this session: stop it first, then delete the session\n";
     assert_eq!((status, &why), (StatusCode::CONFLICT, &json!(what)));
+    // Nothing is asked for, and nothing is left.
+    for query in ["limit=0", "offset=2", "offset=18446744073709551615", "q=idle&offset=1", "q=idle&limit=0"] {
+        assert_eq!(get(&server, &format!("/api/sessions?{query}")).await, json!([]), "{query}");
+    }
 }
 
 /// `parlor stdio loaf` on the state of a server.
@@ -234,6 +238,9 @@ async fn what_was_used_is_told_day_by_day() {
     let today = days.last().unwrap();
     assert_eq!((&today["runs"], &today["failed"]), (&json!(2), &json!(1)), "{usage}");
     assert!(today["output_tokens"].as_u64().unwrap() > 0, "{usage}");
+    // Today is told of at least.
+    let least = get(&server, "/api/usage?days=0").await;
+    assert_eq!(least["days"], json!([today]));
     // What is deleted was used all the same.
     ask(&server, Method::DELETE, "/api/sessions/a", Value::Null).await;
     assert_eq!(get(&server, "/api/usage?days=7").await, usage);

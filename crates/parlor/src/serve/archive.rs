@@ -34,7 +34,11 @@ const IMAGE_HEAD_BYTES: usize = 64;
 const RUNNING: &str = "a run is under way in this session: stop it first, then delete the session";
 
 /// The sessions of a house.
-pub(super) struct Sessions(pub(super) Arc<House>);
+pub(super) struct Sessions {
+    house: Arc<House>,
+    /// How many are looked at for words.
+    searched: usize,
+}
 
 #[async_trait]
 impl Archive for Sessions {
@@ -42,10 +46,13 @@ impl Archive for Sessions {
         let words = words.to_lowercase();
         let mut lines = Vec::new();
         let (mut skip, mut after, mut looked_at) = (offset, None, 0);
-        while lines.len() < limit && (words.is_empty() || looked_at < MAX_SEARCHED) {
-            let wanted =
-                if words.is_empty() { skip.saturating_add(limit - lines.len()) } else { MAX_SEARCHED };
-            let page = self.0.list(PageRequest { after, limit: wanted.min(MAX_PAGE) }).await.map_err(flaw)?;
+        while lines.len() < limit && (words.is_empty() || looked_at < self.searched) {
+            let wanted = match words.is_empty() {
+                true => skip.saturating_add(limit - lines.len()),
+                false => self.searched - looked_at,
+            };
+            let page =
+                self.house.list(PageRequest { after, limit: wanted.min(MAX_PAGE) }).await.map_err(flaw)?;
             looked_at += page.records.len();
             for record in &page.records {
                 if lines.len() == limit {
@@ -69,19 +76,19 @@ impl Archive for Sessions {
     async fn rename(&self, id: &str, title: &str) -> Result<SessionLine, ArchiveFlaw> {
         let id = SessionId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
         let title = checked_title(title).map_err(|error| ArchiveFlaw::Wrong(error.to_string()))?;
-        let was_open = matches!(self.0.keeper(&id).await, Ok(Keeper::Us { .. }));
-        self.0.ask(&id, SessionCommand::Rename { title }).await.map_err(flaw)?;
+        let was_open = matches!(self.house.keeper(&id).await, Ok(Keeper::Us { .. }));
+        self.house.ask(&id, SessionCommand::Rename { title }).await.map_err(flaw)?;
         if !was_open {
             // So that others can have it; one that has found something to do stays open.
-            let _ = self.0.leave(&id).await;
+            let _ = self.house.leave(&id).await;
         }
-        Ok(self.line(&self.0.record(&id).await.map_err(flaw)?).await)
+        Ok(self.line(&self.house.record(&id).await.map_err(flaw)?).await)
     }
 
     async fn read(&self, id: &str) -> Result<SessionText, ArchiveFlaw> {
         let id = SessionId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
-        let record = self.0.record(&id).await.map_err(flaw)?;
-        let session = self.0.read(&id).await.map_err(flaw)?;
+        let record = self.house.record(&id).await.map_err(flaw)?;
+        let session = self.house.read(&id).await.map_err(flaw)?;
         Ok(SessionText {
             id: id.as_str().to_owned(),
             messages: session.history().iter().filter_map(said).collect(),
@@ -93,18 +100,18 @@ impl Archive for Sessions {
 
     async fn events(&self, id: &str, before: Option<u64>, limit: usize) -> Result<EventPage, ArchiveFlaw> {
         let id = SessionId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
-        history::events(&self.0, &id, before, limit).await
+        history::events(&self.house, &id, before, limit).await
     }
 
     async fn usage(&self, days: usize) -> Result<UsageReport, ArchiveFlaw> {
         let last = day_of(SystemClock.now());
         let first = last - days as i64 + 1;
-        Ok(report(first, last, &self.0.usage(first).await.map_err(flaw)?))
+        Ok(report(first, last, &self.house.usage(first).await.map_err(flaw)?))
     }
 
     async fn media(&self, id: &str) -> Result<StoredFile, ArchiveFlaw> {
         let id = MediaId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
-        let (file, size) = self.0.open_media(&id).await.ok_or(ArchiveFlaw::Unknown)?;
+        let (file, size) = self.house.open_media(&id).await.ok_or(ArchiveFlaw::Unknown)?;
         let mut head = [0; IMAGE_HEAD_BYTES];
         let trouble = |error: std::io::Error| ArchiveFlaw::Trouble(error.to_string());
         let count = file.read_at(&mut head, 0).map_err(trouble)?;
@@ -114,26 +121,31 @@ impl Archive for Sessions {
 
     async fn delete(&self, id: &str) -> Result<(), ArchiveFlaw> {
         let id = SessionId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
-        match self.0.delete(&id).await {
+        match self.house.delete(&id).await {
             Err(Refusal::Busy { .. }) => Err(ArchiveFlaw::Busy(RUNNING.to_owned())),
             deleted => deleted.map_err(flaw),
         }
     }
 
     async fn is_ready(&self) -> bool {
-        self.0.list(PageRequest::first(1)).await.is_ok()
+        self.house.list(PageRequest::first(1)).await.is_ok()
     }
 }
 
 impl Sessions {
+    /// All of them.
+    pub(super) fn of(house: Arc<House>) -> Self {
+        Self { house, searched: MAX_SEARCHED }
+    }
+
     async fn line(&self, record: &SessionRecord) -> SessionLine {
         // What cannot be read is listed all the same, so that it can be deleted.
         let first = if record.messages > 0 { self.first_words(&record.id).await } else { None };
         let preview = cut(&first.unwrap_or_default());
-        let keeper = self.0.keeper(&record.id).await.unwrap_or(Keeper::Another);
+        let keeper = self.house.keeper(&record.id).await.unwrap_or(Keeper::Another);
         let queued = match keeper {
             Keeper::Us { waiting } => waiting,
-            Keeper::Nobody => self.0.left_waiting(record).await.unwrap_or(0),
+            Keeper::Nobody => self.house.left_waiting(record).await.unwrap_or(0),
             Keeper::Another => 0,
         };
         SessionLine {
@@ -162,7 +174,7 @@ impl Sessions {
     }
 
     async fn last_event(&self, record: &SessionRecord) -> Option<LastEvent> {
-        let mut watcher = self.0.watch(&record.id, Seq(record.head.0.saturating_sub(1))).await;
+        let mut watcher = self.house.watch(&record.id, Seq(record.head.0.saturating_sub(1))).await;
         match watcher.look().await.ok()?? {
             Seen::Entry(entry) => {
                 Some(LastEvent { event_type: event_type(&entry), timestamp: entry.at.rfc3339() })
@@ -173,7 +185,7 @@ impl Sessions {
 
     /// What somebody said first, without reading the whole session.
     async fn first_words(&self, id: &SessionId) -> Option<String> {
-        let mut watcher = self.0.watch(id, Seq::START).await;
+        let mut watcher = self.house.watch(id, Seq::START).await;
         for _ in 0..LOOKED_AT {
             let Seen::Entry(entry) = watcher.look().await.ok()?? else { continue };
             if let SessionEvent::Run { event: RunEvent::Started { input, .. }, .. } = &entry.event {
@@ -273,19 +285,29 @@ mod tests {
         for (name, text) in [("first", "/say one"), ("second", "/say two"), ("third", "/say three")] {
             talk(&house, name, text).await;
         }
-        let sessions = Sessions(Arc::clone(&house));
+        let sessions = Sessions::of(Arc::clone(&house));
         let ids = async |offset, limit| {
             let lines = sessions.list("", offset, limit).await.unwrap();
             lines.into_iter().map(|line| line.id).collect::<Vec<_>>()
         };
         assert_eq!(ids(0, 10).await, ["third", "second", "first"]);
         assert_eq!(ids(1, 1).await, ["second"]);
-        assert!(ids(3, 10).await.is_empty() && ids(0, 0).await.is_empty());
+        assert!(
+            ids(3, 10).await.is_empty() && ids(usize::MAX, 10).await.is_empty() && ids(0, 0).await.is_empty()
+        );
         let line = sessions.list("", 2, 1).await.unwrap().remove(0);
         assert_eq!(
             (line.title.as_str(), line.preview.as_str(), line.message_count),
             ("/say one", "/say one", 2)
         );
+        // Words are looked for in so many, the last used first.
+        let found = async |searched| {
+            let sessions = Sessions { house: Arc::clone(&house), searched };
+            let lines = sessions.list("/say", 0, 10).await.unwrap();
+            lines.into_iter().map(|line| line.id).collect::<Vec<_>>()
+        };
+        assert_eq!(found(2).await, ["third", "second"]);
+        assert_eq!(found(MAX_SEARCHED).await, ["third", "second", "first"]);
         let said = sessions.read("first").await.unwrap();
         let said: Vec<_> = said.messages.iter().map(|said| (said.role, said.content.as_str())).collect();
         assert_eq!(said, [("user", "/say one"), ("assistant", "one")]);

@@ -161,7 +161,7 @@ impl Door {
             tokens,
             invitation,
             reception: Arc::new(reception),
-            archive: Arc::new(Sessions(Arc::clone(&house))),
+            archive: Arc::new(Sessions::of(Arc::clone(&house))),
             processes: Arc::clone(&terminals) as _,
             metrics,
             chance: system_chance(),

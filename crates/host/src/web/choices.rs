@@ -1,5 +1,6 @@
 //! What can be chosen for a message: an agent, a model, how much to think.
 
+use async_trait::async_trait;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -35,36 +36,40 @@ pub struct ModelLine {
     pub model: String,
 }
 
-/// What there is to choose from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choices {
-    /// The agents.
-    pub agents: Vec<AgentLine>,
-    /// The models that can be asked.
-    pub models: Vec<ModelLine>,
+/// What there is to choose from. It is asked every time: keys come and go while the server runs.
+#[async_trait]
+pub trait Menu: Send + Sync {
+    /// The agents that can be talked to now.
+    async fn agents(&self) -> Vec<AgentLine>;
+
+    /// The models that can be asked now.
+    async fn models(&self) -> Vec<ModelLine>;
+
     /// The levels of reasoning.
-    pub reasoning: Vec<&'static str>,
+    fn reasoning(&self) -> Vec<&'static str>;
+
+    /// The file of settings, as people write its path.
+    fn settings_file(&self) -> &str;
 }
 
-impl Choices {
-    /// The agent that answers where nobody is asked for.
-    pub(super) fn default_agent(&self) -> &str {
-        self.agents.iter().find(|agent| agent.is_default).map_or("", |agent| &agent.id)
-    }
+/// The agent that answers where nobody is asked for.
+pub(super) fn default_of(agents: &[AgentLine]) -> &str {
+    agents.iter().find(|agent| agent.is_default).map_or("", |agent| &agent.id)
 }
 
 pub(super) async fn choices(State(site): State<Shared>) -> Response {
-    let choices = &site.web.settings.choices;
-    let agents: Vec<_> = choices
-        .agents
+    let menu = &site.web.menu;
+    let (agents, models) = (menu.agents().await, menu.models().await);
+    let lines: Vec<_> = agents
         .iter()
         .map(|agent| json!({"id": agent.id, "name": agent.name, "kind": agent.kind, "model": agent.model}))
         .collect();
     let value = json!({
-        "agents": agents,
-        "default_agent": choices.default_agent(),
-        "models": choices.models,
-        "reasoning": choices.reasoning,
+        "agents": lines,
+        "default_agent": default_of(&agents),
+        "models": models,
+        "reasoning": menu.reasoning(),
+        "settings_file": menu.settings_file(),
     });
     answer(StatusCode::OK, &value)
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::answer::{json as answer, typed};
+use super::choices::default_of;
 use super::site::Shared;
 
 /// What `GET /api/openapi.json` gives.
@@ -34,7 +35,7 @@ pub(super) async fn models(State(site): State<Shared>) -> Response {
         configured: bool,
         is_default: bool,
     }
-    let agents = &site.web.settings.choices.agents;
+    let agents = site.web.menu.agents().await;
     let models: Vec<Model<'_>> = agents
         .iter()
         .enumerate()
@@ -47,16 +48,18 @@ pub(super) async fn models(State(site): State<Shared>) -> Response {
             is_default: agent.is_default,
         })
         .collect();
-    let default = site.web.settings.choices.default_agent();
+    let default = default_of(&agents);
     answer(StatusCode::OK, &json!({ "models": models, "total": agents.len(), "default_model": default }))
 }
 
 /// What is set, without secrets.
 pub(super) async fn config(State(site): State<Shared>) -> Response {
     let settings = &site.web.settings;
-    let agents: Vec<_> = settings
-        .choices
-        .agents
+    let agents: Vec<_> = site
+        .web
+        .menu
+        .agents()
+        .await
         .iter()
         .map(|agent| json!({ "id": agent.id, "name": agent.name, "default": agent.is_default }))
         .collect();

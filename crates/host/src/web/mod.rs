@@ -42,7 +42,7 @@ pub use archive::{
 pub use arrival::{Arrival, QueryFlaw};
 pub use body::{BODY_WAIT, MAX_BODY_BYTES, UNREAD_WAIT};
 pub use chance::{Chance, system_chance};
-pub use choices::{AgentLine, Choices, ModelLine};
+pub use choices::{AgentLine, Menu, ModelLine};
 pub use connections::{Connections, Full, Place, REPLACEMENT_ROOM, Stop};
 pub use files::{FILE_PIECE_BYTES, StoredFile};
 pub use invitation::{INVITATION_LIFE, Invitation};

@@ -16,7 +16,7 @@ use super::answer::not_found;
 use super::archive::{self, Archive};
 use super::body::BODY_WAIT;
 use super::chance::Chance;
-use super::choices::{self, Choices};
+use super::choices::{self, Menu};
 use super::connections::Connections;
 use super::console;
 use super::files;
@@ -83,8 +83,6 @@ pub struct WebSettings {
     pub max_connections: usize,
     /// Names of this server, beside its addresses. `*` is any.
     pub allow_hosts: Vec<String>,
-    /// The agents and models, for whoever asks.
-    pub choices: Choices,
     /// How often and how slowly clients may come.
     pub limits: WebLimits,
 }
@@ -136,6 +134,8 @@ pub struct Web {
     pub tokens: Arc<TokenStore>,
     /// Who may have the token without knowing it, if anybody was told a code.
     pub invitation: Option<Arc<Invitation>>,
+    /// The agents and models, for whoever asks.
+    pub menu: Arc<dyn Menu>,
     /// Who serves the sockets.
     pub reception: Arc<dyn Reception>,
     /// Where sessions are.

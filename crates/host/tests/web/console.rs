@@ -99,8 +99,10 @@ async fn what_can_be_chosen_is_told() {
         {"id": "demo", "name": "Demo", "kind": "model", "model": "fast"},
     ]);
     let models = json!([{"name": "fast", "provider": "ollama", "model": "small"}]);
-    let expected =
-        json!({"agents": agents, "default_agent": "local", "models": models, "reasoning": ["off", "low"]});
+    let expected = json!({
+        "agents": agents, "default_agent": "local", "models": models, "reasoning": ["off", "low"],
+        "settings_file": "~/.parlor/parlor.toml",
+    });
     assert_eq!(choices, expected);
 }
 

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use futures_util::{SinkExt, StreamExt};
 use parlor_host::web::{
-    AgentLine, Archive, ArchiveFlaw, Arrival, Asset, Choices, Configured, DayUsage, EventPage,
-    FILE_PIECE_BYTES, Invitation, LastEvent, Metrics, ModelLine, ModelUsage, Reception, SaidMessage,
-    SessionLine, SessionText, Stop, StoredFile, Token, TokenStore, UsageReport, Web, WebLimits, WebSettings,
-    serve_web, system_chance,
+    AgentLine, Archive, ArchiveFlaw, Arrival, Asset, Configured, DayUsage, EventPage, FILE_PIECE_BYTES,
+    Invitation, LastEvent, Menu, Metrics, ModelLine, ModelUsage, Reception, SaidMessage, SessionLine,
+    SessionText, Stop, StoredFile, Token, TokenStore, UsageReport, Web, WebLimits, WebSettings, serve_web,
+    system_chance,
 };
 use parlor_host::{Farewell, Socket};
 use serde_json::value::RawValue;
@@ -70,18 +70,11 @@ impl Server {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut Wanted)) -> Self {
-        let agents = vec![
-            agent("local", "Local", "local", true),
-            AgentLine { model: Some("fast".to_owned()), ..agent("demo", "Demo", "model", false) },
-        ];
-        let [name, provider, model] = ["fast", "ollama", "small"].map(str::to_owned);
-        let models = vec![ModelLine { name, provider, model }];
         let settings = WebSettings {
             is_enabled: true,
             allow_token_query: false,
             max_connections: 100,
             allow_hosts: Vec::new(),
-            choices: Choices { agents, models, reasoning: vec!["off", "low"] },
             limits: WebLimits::default(),
         };
         let configured = Configured { token: Some(Token::parse(TOKEN).unwrap()), allow_origins: Vec::new() };
@@ -96,6 +89,7 @@ impl Server {
             settings: wanted.settings,
             tokens: Arc::clone(&tokens),
             invitation: Some(Arc::clone(&invitation)),
+            menu: Arc::new(Card),
             reception: Arc::new(Echo),
             archive: Arc::new(Shelf),
             processes: Arc::new(Bench),
@@ -299,6 +293,30 @@ impl Reception for Echo {
         };
         let _ = socket.close(Some(CloseFrame { code: code.into(), reason: reason.into() })).await;
         while let Some(Ok(_)) = socket.next().await {}
+    }
+}
+
+/// Two agents and a model.
+struct Card;
+
+#[async_trait]
+impl Menu for Card {
+    async fn agents(&self) -> Vec<AgentLine> {
+        let demo = AgentLine { model: Some("fast".to_owned()), ..agent("demo", "Demo", "model", false) };
+        vec![agent("local", "Local", "local", true), demo]
+    }
+
+    async fn models(&self) -> Vec<ModelLine> {
+        let [name, provider, model] = ["fast", "ollama", "small"].map(str::to_owned);
+        vec![ModelLine { name, provider, model }]
+    }
+
+    fn reasoning(&self) -> Vec<&'static str> {
+        vec!["off", "low"]
+    }
+
+    fn settings_file(&self) -> &str {
+        "~/.parlor/parlor.toml"
     }
 }
 

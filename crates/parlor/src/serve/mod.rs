@@ -77,7 +77,8 @@ async fn serve_doors(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let asked_to_end = parlor_host::asked_to_end()?;
-    let home = Home::open(environment)?;
+    // Keys may come while it runs.
+    let home = Home::open(environment)?.with_all_providers();
     let redactor = home.keys().redactor().clone();
     let _speaking = logging::start(environment.log.as_deref(), stderr().is_terminal(), redactor)?;
     let config = home.config();

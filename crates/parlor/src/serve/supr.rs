@@ -9,11 +9,12 @@ use async_trait::async_trait;
 use parlor_doors::supr::{SuprMachine, Visit};
 use parlor_doors::{Input, Machine, Output};
 use parlor_engine::{Guest, House, Standing};
-use parlor_host::web::{Arrival, Metrics, Reception, Stop};
+use parlor_host::web::{Arrival, Menu, Metrics, Reception, Stop};
 use parlor_host::{Keepalive, Socket, serve_socket};
 use parlor_log::{SystemClock, TimeOrderedIds};
 use parlor_vocab::{Clock, HouseCommand, HouseEvent, HouseReply, IdSource, SessionId};
 
+use super::choices::Choices;
 use crate::settings::supr::SuprConfig;
 
 /// Who everybody is, in `allow_from`: there is one token, so there is one user.
@@ -26,7 +27,7 @@ pub(super) struct SuprReception {
     metrics: Arc<Metrics>,
     keepalive: Keepalive,
     may_send: bool,
-    agents: Arc<[(String, String)]>,
+    menu: Arc<Choices>,
     folder: PathBuf,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
@@ -38,23 +39,26 @@ impl SuprReception {
         config: &SuprConfig,
         house: &Arc<House>,
         metrics: &Arc<Metrics>,
+        menu: Arc<Choices>,
     ) -> anyhow::Result<Self> {
-        let agents = house.agents().into_iter().map(|(id, name)| (id.to_string(), name)).collect();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Ok(Self {
             house: Arc::clone(house),
             metrics: Arc::clone(metrics),
             keepalive: config.keepalive,
             may_send: may_send(&config.allow_from),
-            agents,
+            menu,
             folder: std::env::current_dir().context("the working folder is gone")?,
             ids: Arc::new(TimeOrderedIds::new(Arc::clone(&clock))),
             clock,
         })
     }
 
-    fn visit(&self, arrival: Arrival) -> Visit {
+    async fn visit(&self, arrival: Arrival) -> Visit {
         let session = |id: &str| SessionId::parse(id).expect("the length was checked in the handshake");
+        let mut agents = self.menu.agents().await;
+        agents.sort_by_key(|agent| !agent.is_default);
+        let agents = agents.into_iter().map(|agent| (agent.id, agent.name)).collect();
         Visit {
             session: session(&arrival.session),
             after: arrival.after.map(|event| Some(event).filter(|event| !event.is_empty())),
@@ -62,7 +66,7 @@ impl SuprReception {
             streams: arrival.streams,
             may_send: self.may_send,
             traceparent: arrival.traceparent.map(|trace| trace.to_string()),
-            agents: Arc::clone(&self.agents),
+            agents,
             folder: self.folder.clone(),
             clock: Arc::clone(&self.clock),
             ids: Arc::clone(&self.ids),
@@ -79,8 +83,8 @@ pub(super) fn may_send(allow_from: &[String]) -> bool {
 #[async_trait]
 impl Reception for SuprReception {
     async fn receive(&self, arrival: Arrival, socket: Socket, stop: Stop) {
-        let machine =
-            Counted { machine: SuprMachine::new(self.visit(arrival)), metrics: Arc::clone(&self.metrics) };
+        let machine = SuprMachine::new(self.visit(arrival).await);
+        let machine = Counted { machine, metrics: Arc::clone(&self.metrics) };
         let guest = Guest::new(Arc::clone(&self.house), Standing::Visitor);
         serve_socket(machine, guest, socket, &self.keepalive, stop.asked()).await;
     }

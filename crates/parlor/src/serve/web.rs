@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use parlor_engine::House;
 use parlor_host::web::{
-    Choices, Invitation, Metrics, PAGE, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
+    Invitation, Metrics, PAGE, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
 };
 use parlor_host::{Fetcher, listen};
 use parlor_log::SystemClock;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::address;
 use super::archive::Sessions;
-use super::choices;
+use super::choices::Choices;
 use super::measured::Measured;
 use super::supr::{SuprReception, may_send};
 use super::terminals::OwnTerminals;
@@ -63,6 +63,7 @@ pub(super) struct Door {
     house: Arc<House>,
     metrics: Arc<Metrics>,
     settings: WebSettings,
+    menu: Arc<Choices>,
     reception: SuprReception,
     terminals: Arc<OwnTerminals>,
 }
@@ -93,7 +94,8 @@ pub(super) async fn open(
     }
     let fetch = Arc::new(Fetcher::new(config.allow_private_urls));
     let house = Arc::new(house.with_fetch(fetch));
-    let reception = SuprReception::new(&config, &house, &metrics)?;
+    let menu = Arc::new(Choices::new(home, environment));
+    let reception = SuprReception::new(&config, &house, &metrics, Arc::clone(&menu))?;
     let folder = std::env::current_dir().context("the working folder is gone")?;
     let terminals = Arc::new(OwnTerminals::new(
         folder,
@@ -101,9 +103,9 @@ pub(super) async fn open(
         environment,
         may_send(&config.allow_from),
     ));
-    let settings = settings(config, choices::choices(home).await);
+    let settings = settings(config);
     let invitation = is_seen.then(|| Arc::new(Invitation::new(&system_chance())));
-    Ok(Door { listener, address, tokens, invitation, house, metrics, settings, reception, terminals })
+    Ok(Door { listener, address, tokens, invitation, house, metrics, settings, menu, reception, terminals })
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -117,13 +119,12 @@ async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     }
 }
 
-fn settings(config: SuprConfig, choices: Choices) -> WebSettings {
+fn settings(config: SuprConfig) -> WebSettings {
     WebSettings {
         is_enabled: config.is_enabled,
         allow_token_query: config.allow_token_query,
         max_connections: config.max_connections,
         allow_hosts: config.allow_hosts,
-        choices,
         limits: WebLimits::default(),
     }
 }
@@ -155,11 +156,14 @@ impl Door {
 
     /// Serves whoever comes until `stop` is cancelled, then ends all runs and closes everything.
     pub(super) async fn serve(self, stop: CancellationToken) {
-        let Self { listener, tokens, invitation, house, metrics, settings, reception, terminals, .. } = self;
+        let Self {
+            listener, tokens, invitation, house, metrics, settings, menu, reception, terminals, ..
+        } = self;
         let web = Web {
             settings,
             tokens,
             invitation,
+            menu,
             reception: Arc::new(reception),
             archive: Arc::new(Sessions::of(Arc::clone(&house))),
             processes: Arc::clone(&terminals) as _,

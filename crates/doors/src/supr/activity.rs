@@ -1,7 +1,7 @@
 //! Events as clients know them.
 
 use parlor_vocab::{
-    Entry, Failure, Input, Media, RunEnding, RunEvent, RunId, Scope, StepKind, ToolCallId, Usage,
+    Entry, Failure, Input, Media, MessageId, RunEnding, RunEvent, RunId, Scope, StepKind, ToolCallId, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -72,7 +72,7 @@ impl Happening<'_> {
                 json!({"message_id": message.as_str(), "role": "assistant", "channel": "final"}),
             ),
             RunEvent::MessageCompleted { message, text, .. } => {
-                ("message.completed", self.message(message.as_str(), text))
+                ("message.completed", self.message(message, text))
             }
             RunEvent::StepStarted { step, kind, title } => (
                 "step.started",
@@ -118,9 +118,11 @@ impl Happening<'_> {
         (kind, object(data))
     }
 
-    fn message(&self, id: &str, text: &str) -> Value {
+    fn message(&self, id: &MessageId, text: &str) -> Value {
         let route = if self.run.is_agent_asked_for { "explicit" } else { "default" };
-        let mut data = json!({"message_id": id, "text": text, "format": "markdown",
+        // What a program has printed is no markdown, whatever it looks like.
+        let format = if self.run.is_given(id, text) { "plain" } else { "markdown" };
+        let mut data = json!({"message_id": id.as_str(), "text": text, "format": format,
                               "resolved_agent_id": self.run.agent, "route_matched_by": route});
         if let (Some(model), Some(data)) = (&self.run.model, data.as_object_mut()) {
             data.insert("model_used".to_owned(), Value::String(model.clone()));

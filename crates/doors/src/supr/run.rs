@@ -1,8 +1,9 @@
 //! What is known of the runs under way: what their events need of what happened before.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-use parlor_vocab::{RunEvent, RunId, StepId, ToolCallId};
+use parlor_vocab::{Failure, MessageId, RunEvent, RunId, StepId, ToolCallId};
 
 /// A run under way.
 #[derive(Debug)]
@@ -20,6 +21,10 @@ pub(super) struct Run {
     /// The key of an input that was refused: the run is told of, and never was.
     pub(super) refused_key: Option<String>,
     calls: HashMap<ToolCallId, Call>,
+    /// What the last tool gave back, as far as it takes to know it again: the text itself may be long.
+    given: Option<u64>,
+    /// The message that the agent spoke last. The words of a stop are not the agent's.
+    spoken: Option<MessageId>,
 }
 
 /// A tool at work.
@@ -41,6 +46,8 @@ impl Run {
             trace: input.traceparent.as_deref().and_then(trace),
             refused_key: None,
             calls: HashMap::new(),
+            given: None,
+            spoken: None,
         })
     }
 
@@ -54,6 +61,8 @@ impl Run {
             trace: None,
             refused_key,
             calls: HashMap::new(),
+            given: None,
+            spoken: None,
         }
     }
 
@@ -62,12 +71,32 @@ impl Run {
         if let RunEvent::ToolCalled { step, call, tool, .. } = event {
             self.calls.insert(call.clone(), Call { step: step.clone(), tool: tool.clone() });
         }
+        if let RunEvent::ToolCompleted { output: given, .. }
+        | RunEvent::ToolFailed { failure: Failure { message: given, .. }, .. } = event
+        {
+            self.given = Some(mark(given));
+        }
+        if let RunEvent::MessageStarted { message } = event {
+            self.spoken = Some(message.clone());
+        }
+    }
+
+    /// Whether the agent only says again, word for word, what the last tool gave back.
+    pub(super) fn is_given(&self, message: &MessageId, text: &str) -> bool {
+        self.spoken.as_ref() == Some(message) && self.given.is_some_and(|given| given == mark(text))
     }
 
     /// The call of this id.
     pub(super) fn call(&self, id: &ToolCallId) -> Option<&Call> {
         self.calls.get(id)
     }
+}
+
+/// By what a text is known again. Two that have the same by accident would be shown alike, and nothing else.
+fn mark(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The two ids in a W3C `traceparent`, if it is one.

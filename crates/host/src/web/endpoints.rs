@@ -75,7 +75,7 @@ pub(super) async fn claim(State(site): State<Shared>, parts: Parts, body: Bytes)
 
 fn answer(site: &Site, parts: &Parts, kept: &Kept, changed: Option<bool>) -> Response {
     let token = kept.token.reveal();
-    let ws_url = ws_url(parts, site.bound);
+    let ws_url = ws_url(parts, site.bound, &site.web.settings.allow_hosts);
     json(StatusCode::OK, &Answer { token, ws_url, enabled: site.web.settings.is_enabled, changed })
 }
 

@@ -14,6 +14,9 @@ use super::token::Token;
 /// What the headers begin with in which proxies tell what they have changed.
 const FORWARDED_BY: &str = "x-forwarded";
 
+/// The one of them that tells nothing of who asks. Clients of the protocol send it to learn a `wss` address.
+const FORWARDED_PROTO: &str = "x-forwarded-proto";
+
 /// The other headers that proxies add.
 const PROXY_HEADERS: [&str; 8] = [
     "forwarded",
@@ -44,9 +47,12 @@ pub(super) fn host(parts: &Parts) -> Option<String> {
 /// Whether `host` is this server: this machine, the address that the peer connected to, or a name that the
 /// settings list.
 pub(super) fn is_ours(host: &str, ends: Ends, allowed: &[String]) -> bool {
-    is_loopback(host)
-        || ip(host) == Some(ends.local.to_canonical())
-        || allowed.iter().any(|name| name == "*" || name.eq_ignore_ascii_case(host))
+    is_loopback(host) || ip(host) == Some(ends.local.to_canonical()) || is_listed(host, allowed)
+}
+
+/// Whether the settings list this name.
+pub(super) fn is_listed(host: &str, allowed: &[String]) -> bool {
+    allowed.iter().any(|name| name == "*" || name.eq_ignore_ascii_case(host))
 }
 
 /// Whether a request may read and change what is here: it comes from this machine and from no foreign page, or
@@ -60,7 +66,9 @@ pub(super) fn is_trusted(parts: &Parts, ends: Ends, token: &Token) -> bool {
 
 /// Whether a proxy has passed a request on.
 pub(super) fn is_proxied(headers: &HeaderMap) -> bool {
-    let is_theirs = |name: &str| name.starts_with(FORWARDED_BY) || PROXY_HEADERS.contains(&name);
+    let is_theirs = |name: &str| {
+        name.starts_with(FORWARDED_BY) && name != FORWARDED_PROTO || PROXY_HEADERS.contains(&name)
+    };
     headers.keys().any(|name| is_theirs(name.as_str()))
 }
 
@@ -168,6 +176,7 @@ mod tests {
         assert!(trusts(NEAR, &[host]));
         assert!(trusts(NEAR, &[host, ("origin", "http://localhost:18790")]));
         assert!(trusts(NEAR, &[host, ("sec-fetch-site", "same-origin")]));
+        assert!(trusts(NEAR, &[host, ("x-forwarded-proto", "https")]));
         for foreign in [
             ("origin", "http://evil.example"),
             ("origin", "http://localhost:3000"),

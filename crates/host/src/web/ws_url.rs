@@ -4,28 +4,29 @@ use std::net::SocketAddr;
 
 use axum::http::request::Parts;
 
-use super::guard::{authority, host, is_proxied, value, without_port};
+use super::guard::{authority, is_listed, is_proxied, value, without_port};
 
 /// `ws://HOST:PORT/supr/ws`, as far as can be known from behind a proxy. Never has a query: clients append theirs.
 ///
 /// A proxy is believed about its scheme and its port. The name is that of `Host`, which was looked at before
-/// (`guard.rs`); `X-Forwarded-Host` anybody could have written.
-pub(super) fn ws_url(parts: &Parts, bound: SocketAddr) -> String {
+/// (`guard.rs`). `X-Forwarded-Host` anybody could have written: it counts if it is one of the names in `allowed`.
+pub(super) fn ws_url(parts: &Parts, bound: SocketAddr, allowed: &[String]) -> String {
     let forwarded = |name| value(&parts.headers, name).and_then(|list| list.split(',').next()).map(str::trim);
     let scheme = match forwarded("x-forwarded-proto").map(str::to_ascii_lowercase).as_deref() {
         Some("https" | "wss") => "wss",
         Some(_) | None => "ws",
     };
     let is_proxied = is_proxied(&parts.headers);
-    let named = host(parts).filter(|host| is_host(host));
+    let outside = forwarded("x-forwarded-host").filter(|outside| is_listed(without_port(outside), allowed));
+    let named = outside.map(str::to_owned).or_else(|| authority(parts)).filter(|named| is_host(named));
     let port = match forwarded("x-forwarded-port").and_then(|port| port.parse::<u16>().ok()) {
         Some(port) => port,
-        None if is_proxied && named.is_some() => {
-            port_of(parts).unwrap_or(if scheme == "wss" { 443 } else { 80 })
-        }
-        None => bound.port(),
+        None => match named.as_deref().filter(|_| is_proxied) {
+            Some(named) => port_of(named).unwrap_or(if scheme == "wss" { 443 } else { 80 }),
+            None => bound.port(),
+        },
     };
-    let host = match (named, bound) {
+    let host = match (named.map(|named| without_port(&named).to_ascii_lowercase()), bound) {
         (Some(named), _) if is_proxied || bound.ip().is_unspecified() => named,
         (_, bound) if bound.ip().is_unspecified() => "127.0.0.1".to_owned(),
         (_, SocketAddr::V4(bound)) => bound.ip().to_string(),
@@ -34,10 +35,9 @@ pub(super) fn ws_url(parts: &Parts, bound: SocketAddr) -> String {
     format!("{scheme}://{host}:{port}/supr/ws")
 }
 
-/// The port that stands in `Host`.
-fn port_of(parts: &Parts) -> Option<u16> {
-    let authority = authority(parts)?;
-    authority.strip_prefix(without_port(&authority))?.strip_prefix(':')?.parse().ok()
+/// The port that is named beside a host.
+fn port_of(authority: &str) -> Option<u16> {
+    authority.strip_prefix(without_port(authority))?.strip_prefix(':')?.parse().ok()
 }
 
 fn is_host(text: &str) -> bool {
@@ -55,7 +55,8 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        ws_url(&request.body(()).unwrap().into_parts().0, bound.parse().unwrap())
+        let allowed = ["chat.example".to_owned()];
+        ws_url(&request.body(()).unwrap().into_parts().0, bound.parse().unwrap(), &allowed)
     }
 
     #[test]
@@ -75,7 +76,7 @@ mod tests {
         assert_eq!(url(near, &[("x-forwarded-proto", "ftp")]), "ws://127.0.0.1:18790/supr/ws");
         assert_eq!(url(near, &[("x-forwarded-port", "99")]), "ws://127.0.0.1:99/supr/ws");
         let proto = ("x-forwarded-proto", "https");
-        let host = |host| [proto, ("host", host)];
+        let host = |host| [proto, ("host", host), ("x-forwarded-for", "192.0.2.1")];
         assert_eq!(url(near, &host("chat.example")), "wss://chat.example:443/supr/ws");
         assert_eq!(url(near, &host("chat.example:8443")), "wss://chat.example:8443/supr/ws");
         assert_eq!(url(near, &host("[::1]")), "wss://[::1]:443/supr/ws");
@@ -87,7 +88,12 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_anybody_could_have_written_is_not_believed() {
+    fn the_name_outside_counts_if_the_settings_list_it() {
+        let outside =
+            |name| [("x-forwarded-proto", "https"), ("x-forwarded-host", name), ("host", "localhost:7")];
+        assert_eq!(url("127.0.0.1:7", &outside("Chat.example")), "wss://chat.example:443/supr/ws");
+        assert_eq!(url("127.0.0.1:7", &outside("chat.example:8443, x")), "wss://chat.example:8443/supr/ws");
+        assert_eq!(url("127.0.0.1:7", &outside("evil.example")), "wss://localhost:7/supr/ws");
         let evil = ("x-forwarded-host", "evil.example");
         assert_eq!(url("127.0.0.1:7", &[evil]), "ws://127.0.0.1:7/supr/ws");
         assert_eq!(url("0.0.0.0:7", &[evil, ("host", "box.lan:9")]), "ws://box.lan:9/supr/ws");

@@ -66,7 +66,7 @@ pub(super) async fn attempt(
                 shown = true;
             }
             // A call is shown when it is made: half of an input is of no use to anybody.
-            Some(Ok(Piece::CallBegun { .. } | Piece::CallInput { .. })) => {}
+            Some(Ok(Piece::CallInput { .. })) => {}
             Some(Ok(Piece::Done(done))) => return Ok(Attempt::Answered { text, done }),
             Some(Err(error)) => return Ok(Attempt::Broken { error, text, shown }),
             None => {

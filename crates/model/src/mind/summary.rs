@@ -48,7 +48,7 @@ pub(super) async fn summarize(model: &Model, said: &[Said]) -> Result<(String, U
         match piece? {
             Piece::Text(text) => summary.push_str(&text),
             Piece::Done(done) => usage = model.priced(done.usage),
-            Piece::Thought(_) | Piece::CallBegun { .. } | Piece::CallInput { .. } => {}
+            Piece::Thought(_) | Piece::CallInput { .. } => {}
         }
     }
     if summary.trim().is_empty() {

@@ -7,11 +7,14 @@
 //! Deliberately absent: conversations, tools that are really called, retries. Keys come from outside,
 //! and nothing here reads the environment.
 
+mod calls;
 mod connection;
 mod error;
+mod frames;
 mod key;
 mod kind;
 mod piece;
+mod reading;
 mod request;
 mod routes;
 mod speech;
@@ -20,13 +23,13 @@ mod trouble;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
-pub use connection::{
-    CONNECT_WAIT, Connection, FIRST_WORD_WAIT, MAX_ANSWER_BYTES, MAX_CATALOGUE, Routing, SILENCE_WAIT,
-};
+pub use calls::MAX_ANSWER_CALLS;
+pub use connection::{CONNECT_WAIT, Connection, FIRST_WORD_WAIT, MAX_CATALOGUE, Routing, SILENCE_WAIT};
 pub use error::{MAX_ERROR_CHARS, ProviderError};
 pub use key::{FixedKey, Key, KeyError, KeySource};
 pub use kind::ProviderKind;
 pub use piece::{Completion, ModelCall, Piece, Stop, Thread};
+pub use reading::MAX_ANSWER_BYTES;
 pub use request::{CallResult, Picture, Request, Said, ToolSpec};
 pub use routes::{MAX_ROUTES, MAX_ROUTES_BYTES, ROUTES_WAIT, routes};
 

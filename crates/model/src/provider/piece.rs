@@ -10,19 +10,14 @@ pub enum Piece {
     Text(String),
     /// Text of a thought.
     Thought(String),
-    /// The model begins to call a tool.
-    CallBegun {
-        /// The provider's name of the call.
+    /// The input of a call goes on, or begins. What is not told in pieces comes with the end alone.
+    CallInput {
+        /// The provider's name of the call, which no other call of the answer has.
         id: String,
         /// The tool.
         tool: String,
-    },
-    /// The input of the call that was begun last goes on.
-    CallInput {
-        /// The call.
-        id: String,
-        /// How many bytes of input there are by now.
-        bytes: usize,
+        /// A piece of the input.
+        text: String,
     },
     /// The answer is complete. Always the last.
     Done(Completion),

@@ -1,0 +1,240 @@
+//! An answer that is being read: genai's events as [`Piece`]s, within limits.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use genai::chat::{ChatStream, ChatStreamEvent, StopReason, StreamEnd};
+use parlor_vocab::Usage;
+
+use super::error::short;
+use super::frames::Frames;
+use super::trouble::trouble;
+use super::{Completion, Key, Piece, ProviderError, ProviderKind, Stop, Thread};
+
+/// The most that one answer may have: text, thoughts and the inputs of calls.
+pub const MAX_ANSWER_BYTES: usize = 16 << 20;
+
+/// An answer that is being read.
+pub(super) struct Reading {
+    stream: ChatStream,
+    kind: ProviderKind,
+    key: Option<Key>,
+    frames: Arc<Frames>,
+    /// How much text there was.
+    bytes: usize,
+    /// The end, which waits until all before it was passed on.
+    end: Option<Completion>,
+    over: bool,
+}
+
+impl Reading {
+    /// Of what `stream` brings, whose frames are shown to `frames` if its form is the chat form.
+    pub(super) fn new(stream: ChatStream, kind: ProviderKind, key: Option<Key>, frames: Arc<Frames>) -> Self {
+        Self { stream, kind, key, frames, bytes: 0, end: None, over: false }
+    }
+
+    pub(super) async fn next(mut self) -> Option<(Result<Piece, ProviderError>, Self)> {
+        if self.over {
+            return None;
+        }
+        let piece = self.piece().await;
+        Some((self.taken(piece), self))
+    }
+
+    /// A piece as it is passed on; with the last one the answer is over.
+    pub(super) fn taken(&mut self, piece: Result<Piece, ProviderError>) -> Result<Piece, ProviderError> {
+        self.over = matches!(piece, Err(_) | Ok(Piece::Done(_)));
+        piece.map_err(|error| hide(error, self.key.as_ref()))
+    }
+
+    pub(super) async fn piece(&mut self) -> Result<Piece, ProviderError> {
+        loop {
+            if let Some(piece) = self.frames.noted().calls.next_piece() {
+                return Ok(piece);
+            }
+            if let Some(end) = self.end.take() {
+                return Ok(Piece::Done(end));
+            }
+            let event = self.stream.next().await;
+            let piece = match event {
+                Some(Ok(event)) => self.on_event(event)?,
+                Some(Err(error)) => self.on_break(Some(&error))?,
+                None => self.on_break(None)?,
+            };
+            self.check()?;
+            if let Some(piece) = piece {
+                return Ok(piece);
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: ChatStreamEvent) -> Result<Option<Piece>, ProviderError> {
+        match event {
+            ChatStreamEvent::Chunk(chunk) => {
+                self.bytes += chunk.content.len();
+                return Ok(Some(Piece::Text(chunk.content)));
+            }
+            ChatStreamEvent::ReasoningChunk(chunk) => {
+                self.bytes += chunk.content.len();
+                return Ok(Some(Piece::Thought(chunk.content)));
+            }
+            // These were noted when their frame came.
+            ChatStreamEvent::ToolCallChunk(_) if has_frames(self.kind) => {}
+            ChatStreamEvent::ToolCallChunk(chunk) => {
+                let call = chunk.tool_call;
+                let calls = &mut self.frames.noted().calls;
+                match call.fn_arguments.as_str() {
+                    Some(input) => calls.so_far(&call.call_id, &call.fn_name, input)?,
+                    None => calls.whole(&call.call_id, &call.fn_name, call.fn_arguments.to_string())?,
+                }
+            }
+            ChatStreamEvent::End(end) => self.end = Some(self.ended(end)?),
+            ChatStreamEvent::Start
+            | ChatStreamEvent::Heartbeat
+            | ChatStreamEvent::ThoughtSignatureChunk(_) => {}
+        }
+        Ok(None)
+    }
+
+    /// There is nothing more, because of an error maybe. Whoever has said why its answer ended has given all of it.
+    fn on_break(&mut self, error: Option<&genai::Error>) -> Result<Option<Piece>, ProviderError> {
+        let is_cut = error.is_none_or(|error| matches!(error, genai::Error::WebStream { .. }));
+        let mut noted = self.frames.noted();
+        match noted.stop.take().filter(|_| is_cut) {
+            Some(reason) => {
+                let usage = noted.usage.take().as_ref().map(usage).unwrap_or_default();
+                let calls = noted.calls.made();
+                self.end =
+                    Some(Completion { calls, usage, stop: stop(Some(&reason)), thread: Thread::default() });
+                Ok(None)
+            }
+            None => Err(error.map_or_else(cut_off, trouble)),
+        }
+    }
+
+    /// Whether it is still within its limits.
+    fn check(&self) -> Result<(), ProviderError> {
+        let mut noted = self.frames.noted();
+        if let Some(error) = noted.error.take() {
+            return Err(error);
+        }
+        if self.bytes + noted.calls.bytes() > MAX_ANSWER_BYTES {
+            let said = format!("the answer is longer than {MAX_ANSWER_BYTES} bytes");
+            return Err(ProviderError::Refused { said });
+        }
+        Ok(())
+    }
+
+    fn ended(&self, end: StreamEnd) -> Result<Completion, ProviderError> {
+        let ends_without_reason = match self.kind {
+            ProviderKind::OpenAi | ProviderKind::OpenRouter | ProviderKind::Anthropic => false,
+            ProviderKind::OpenAiResponses | ProviderKind::Gemini | ProviderKind::Ollama => true,
+        };
+        if ends_without_reason && end.captured_stop_reason.is_none() {
+            return Err(cut_off());
+        }
+        let stop = stop(end.captured_stop_reason.as_ref());
+        let usage = end.captured_usage.as_ref().map(usage).unwrap_or_default();
+        let parts = end.captured_content.map(|content| content.into_parts()).unwrap_or_default();
+        let (read, mut thread): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.is_tool_call());
+        thread.retain(|part| !part.is_text());
+        let calls = &mut self.frames.noted().calls;
+        let calls = if has_frames(self.kind) {
+            calls.made()
+        } else {
+            calls.made_as(read.into_iter().filter_map(|part| part.into_tool_call()))
+        };
+        Ok(Completion { calls, usage, stop, thread: Thread(thread) })
+    }
+}
+
+/// Whether its calls and its end are read from the frames of a stream.
+pub(super) fn has_frames(kind: ProviderKind) -> bool {
+    match kind {
+        ProviderKind::OpenAi | ProviderKind::OpenRouter => true,
+        ProviderKind::OpenAiResponses
+        | ProviderKind::Anthropic
+        | ProviderKind::Gemini
+        | ProviderKind::Ollama => false,
+    }
+}
+
+fn cut_off() -> ProviderError {
+    ProviderError::broken("the stream ended before the answer was complete")
+}
+
+fn stop(reason: Option<&StopReason>) -> Stop {
+    match reason {
+        Some(StopReason::MaxTokens(_)) => Stop::Length,
+        Some(StopReason::ContentFilter(_)) => Stop::Filtered,
+        Some(
+            StopReason::Completed(_)
+            | StopReason::ToolCall(_)
+            | StopReason::StopSequence(_)
+            | StopReason::Other(_),
+        )
+        | None => Stop::Complete,
+    }
+}
+
+/// An error as it is told: without the key, and short. In this order, or the beginning of a key could be left.
+pub(super) fn hide(error: ProviderError, key: Option<&Key>) -> ProviderError {
+    let hidden = |said: String| short(&key.map_or_else(|| said.clone(), |key| key.hide_in(&said)));
+    match error {
+        ProviderError::Busy { said, retry_after } => ProviderError::Busy { said: hidden(said), retry_after },
+        ProviderError::Broken { said, retry_after } => {
+            ProviderError::Broken { said: hidden(said), retry_after }
+        }
+        ProviderError::Overflow { said } => ProviderError::Overflow { said: hidden(said) },
+        ProviderError::Auth { said } => ProviderError::Auth { said: hidden(said) },
+        ProviderError::Refused { said } => ProviderError::Refused { said: hidden(said) },
+    }
+}
+
+/// genai counts what was cached among what was read; we do not.
+fn usage(usage: &genai::chat::Usage) -> Usage {
+    let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or(0);
+    let details = usage.prompt_tokens_details.as_ref();
+    let cache_read_tokens = count(details.and_then(|details| details.cached_tokens));
+    let cache_write_tokens = count(details.and_then(|details| details.cache_creation_tokens));
+    Usage {
+        input_tokens: count(usage.prompt_tokens).saturating_sub(cache_read_tokens + cache_write_tokens),
+        output_tokens: count(usage.completion_tokens),
+        cache_read_tokens,
+        cache_write_tokens,
+        cost_micros: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::error::MAX_ERROR_CHARS;
+
+    #[test]
+    fn cached_tokens_are_counted_once() {
+        let details = genai::chat::PromptTokensDetails {
+            cached_tokens: Some(70),
+            cache_creation_tokens: Some(20),
+            ..Default::default()
+        };
+        let read = genai::chat::Usage {
+            prompt_tokens: Some(100),
+            completion_tokens: Some(5),
+            prompt_tokens_details: Some(details),
+            ..Default::default()
+        };
+        let usage = usage(&read);
+        assert_eq!((usage.input_tokens, usage.output_tokens), (10, 5));
+        assert_eq!((usage.cache_read_tokens, usage.cache_write_tokens), (70, 20));
+    }
+
+    #[test]
+    fn a_key_is_taken_out_before_an_error_is_cut() {
+        let key = Key::new("sk-0123456789abcdef");
+        let pad = MAX_ERROR_CHARS - 5;
+        let error = ProviderError::Refused { said: format!("{}{}", "x".repeat(pad), key.reveal()) };
+        let ProviderError::Refused { said } = hide(error, Some(&key)) else { panic!("it is another") };
+        assert!(!said.contains("sk-"), "{said}");
+    }
+}

@@ -1,0 +1,151 @@
+//! Calls in every way in which servers write them.
+
+use parlor_model::provider::{MAX_ANSWER_CALLS, ProviderKind};
+use serde_json::{Value, json};
+
+use crate::server::{ask, data, delta, event, finish};
+
+const CHAT: [ProviderKind; 2] = [ProviderKind::OpenAi, ProviderKind::OpenRouter];
+
+fn done() -> String {
+    finish("tool_calls") + "data: [DONE]\n\n"
+}
+
+fn pieces(calls: &[Value]) -> String {
+    calls.iter().map(|call| delta(&json!({"tool_calls": [call]}))).collect::<String>() + &done()
+}
+
+#[tokio::test]
+async fn a_number_of_billions_is_a_number() {
+    let call = json!({"index": 4_000_000_000_u32, "id": "a", "function": {"name": "x", "arguments": "{}"}});
+    for kind in CHAT {
+        let heard = ask(kind, &pieces(std::slice::from_ref(&call))).await;
+        assert_eq!(heard.calls(), [("a", "x", "{}")], "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_that_are_written_in_turns_are_told_apart() {
+    for first in [0, 1] {
+        let second = first + 1;
+        let stream = pieces(&[
+            json!({"index": first, "id": "a", "function": {"name": "x", "arguments": ""}}),
+            json!({"index": second, "id": "b", "function": {"name": "y", "arguments": ""}}),
+            json!({"index": second, "function": {"arguments": "{\"n\""}}),
+            json!({"index": first, "function": {"arguments": "{\"m\":"}}),
+            json!({"index": second, "function": {"arguments": ":2}"}}),
+            json!({"index": first, "function": {"arguments": "1}"}}),
+        ]);
+        let heard = ask(ProviderKind::OpenAi, &stream).await;
+        assert_eq!(heard.calls(), [("a", "x", "{\"m\":1}"), ("b", "y", "{\"n\":2}")]);
+        assert_eq!((heard.told("a").as_str(), heard.told("b").as_str()), ("{\"m\":1}", "{\"n\":2}"));
+        assert_eq!(heard.inputs[0], ("b".to_owned(), "y".to_owned(), "{\"n\"".to_owned()), "as it came");
+    }
+}
+
+#[tokio::test]
+async fn calls_that_come_whole_are_made_whether_they_have_numbers_or_ids() {
+    let call =
+        |id: Value, n: u32| json!({"id": id, "function": {"name": "x", "arguments": format!("[{n}]")}});
+    let both = json!({"tool_calls": [call(json!("a"), 1), call(json!("b"), 2)]});
+    let heard = ask(ProviderKind::OpenAi, &(delta(&both) + &done())).await;
+    assert_eq!(heard.calls(), [("a", "x", "[1]"), ("b", "x", "[2]")]);
+    let numbered =
+        |n: u32, id: &str| json!({"index": n, "id": id, "function": {"name": "x", "arguments": "{}"}});
+    for (id, stream) in
+        [("", [numbered(0, ""), numbered(1, "")]), ("same", [numbered(0, "same"), numbered(1, "same")])]
+    {
+        let heard = ask(ProviderKind::OpenAi, &pieces(&stream)).await;
+        assert_eq!(heard.calls(), [(id, "x", "{}"), (id, "x", "{}")]);
+        let told = if id.is_empty() { "" } else { "{}" };
+        assert_eq!(heard.told(id), told, "what has no name of its own is not told in pieces");
+    }
+}
+
+#[tokio::test]
+async fn a_call_beside_the_reason_for_the_end_is_made() {
+    let call = json!({"index": 0, "id": "a", "function": {"name": "x", "arguments": {"n": 1}}});
+    let last = json!({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]});
+    let heard = ask(ProviderKind::OpenAi, &(data(&last) + "data: [DONE]\n\n")).await;
+    assert_eq!(heard.calls(), [("a", "x", "{\"n\":1}")]);
+}
+
+#[tokio::test]
+async fn an_answer_with_too_many_calls_is_turned_down() {
+    let call =
+        |n: usize| json!({"index": n, "id": n.to_string(), "function": {"name": "x", "arguments": "{}"}});
+    let calls: Vec<Value> = (0..=MAX_ANSWER_CALLS).map(call).collect();
+    let heard = ask(ProviderKind::OpenAi, &pieces(&calls)).await;
+    assert_eq!(heard.end.unwrap_err().code(), "MODEL_REFUSED");
+}
+
+#[tokio::test]
+async fn a_signed_thought_goes_with_the_calls_of_anthropic() {
+    let block = |index: u32, block: Value| {
+        event(&json!({"type": "content_block_start", "index": index, "content_block": block}))
+    };
+    let more = |index: u32, delta: Value| {
+        event(&json!({"type": "content_block_delta", "index": index, "delta": delta}))
+    };
+    let stop = |index: u32| event(&json!({"type": "content_block_stop", "index": index}));
+    let tool = |index: u32, id: &str| {
+        block(index, json!({"type": "tool_use", "id": id, "name": "x", "input": {}}))
+            + &more(index, json!({"type": "input_json_delta", "partial_json": "{ \"n\""}))
+            + &more(index, json!({"type": "input_json_delta", "partial_json": ": 1 }"}))
+            + &stop(index)
+    };
+    let stream = block(0, json!({"type": "thinking", "thinking": "", "signature": ""}))
+        + &more(0, json!({"type": "thinking_delta", "thinking": "hm"}))
+        + &more(0, json!({"type": "signature_delta", "signature": "signed"}))
+        + &stop(0)
+        + &tool(1, "a")
+        + &tool(2, "b")
+        + &event(&json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}))
+        + &event(&json!({"type": "message_stop"}));
+    let heard = ask(ProviderKind::Anthropic, &stream).await;
+    assert_eq!(heard.calls(), [("a", "x", "{ \"n\": 1 }"), ("b", "x", "{ \"n\": 1 }")]);
+    assert_eq!(heard.inputs.len(), 4, "{:?}", heard.inputs);
+    assert_eq!(heard.told("b"), "{ \"n\": 1 }");
+    assert!(heard.end.unwrap().thread.bytes() >= "signed".len());
+}
+
+#[tokio::test]
+async fn a_sealed_thought_goes_with_the_calls_of_responses_and_what_is_done_counts() {
+    let item = |arguments: &str| json!({"type": "function_call", "id": "f", "call_id": "a", "name": "x", "arguments": arguments});
+    let thought = json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "sealed"});
+    let response = json!({
+        "id": "r", "object": "response", "created_at": 1, "status": "completed", "model": "m", "output": [],
+        "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2},
+    });
+    let stream = data(&json!({"type": "response.output_item.done", "output_index": 0, "item": thought}))
+        + &data(&json!({"type": "response.output_item.added", "output_index": 1, "item": item("")}))
+        + &data(&json!({
+            "type": "response.function_call_arguments.delta", "output_index": 1, "delta": "{\"n\":",
+        }))
+        + &data(&json!({"type": "response.output_item.done", "output_index": 1, "item": item("{\"n\":1}")}))
+        + &data(&json!({"type": "response.completed", "response": response}));
+    let heard = ask(ProviderKind::OpenAiResponses, &stream).await;
+    assert_eq!(heard.calls(), [("a", "x", "{\"n\":1}")]);
+    assert_eq!(heard.told("a"), "{\"n\":");
+    assert!(heard.end.unwrap().thread.bytes() >= "sealed".len());
+}
+
+#[tokio::test]
+async fn gemini_and_ollama_send_calls_whole() {
+    let call = |n: u32| json!({"functionCall": {"id": n.to_string(), "name": "x", "args": {"n": n}}, "thoughtSignature": "signed"});
+    let content = json!({"role": "model", "parts": [call(1), call(2)]});
+    let answer = json!({"candidates": [{"content": content, "finishReason": "STOP"}]});
+    let heard = ask(ProviderKind::Gemini, &data(&answer)).await;
+    let inputs: Vec<&str> = heard.calls().iter().map(|(_, _, input)| *input).collect();
+    assert_eq!(inputs, ["{\"n\":1}", "{\"n\":2}"]);
+    assert_eq!(heard.inputs.len(), 2, "{:?}", heard.inputs);
+    assert!(heard.end.unwrap().thread.bytes() >= "signed".len());
+
+    let call = |n: u32| json!({"function": {"name": "x", "arguments": {"n": n}}});
+    let calls = json!({"message": {"role": "assistant", "content": "", "tool_calls": [call(1), call(2)]}});
+    let heard =
+        ask(ProviderKind::Ollama, &format!("{calls}\n{}\n", json!({"done": true, "done_reason": "stop"})))
+            .await;
+    let inputs: Vec<&str> = heard.calls().iter().map(|(_, _, input)| *input).collect();
+    assert_eq!(inputs, ["{\"n\":1}", "{\"n\":2}"]);
+}

@@ -1,0 +1,48 @@
+//! How an answer ends.
+
+use parlor_model::provider::{ProviderKind, Stop};
+use serde_json::json;
+
+use crate::server::{ask, data, delta, finish};
+
+#[tokio::test]
+async fn an_answer_that_said_why_it_ended_is_complete() {
+    let text = delta(&json!({"content": "all of it"}));
+    let call = delta(&json!({"tool_calls": [
+        {"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}},
+    ]}));
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 5, "total_tokens": 35,
+        "prompt_tokens_details": {"cached_tokens": 10}}});
+    let heard = ask(ProviderKind::OpenAi, &(text + &call + &finish("tool_calls") + &data(&usage))).await;
+    assert_eq!((heard.text.as_str(), heard.calls()), ("all of it", vec![("a", "x", "{}")]));
+    let done = heard.end.unwrap();
+    assert_eq!(
+        (done.usage.input_tokens, done.usage.cache_read_tokens, done.usage.output_tokens),
+        (20, 10, 5)
+    );
+    assert_eq!(done.stop, Stop::Complete);
+}
+
+#[tokio::test]
+async fn an_answer_that_did_not_is_broken() {
+    for kind in [ProviderKind::OpenAi, ProviderKind::OpenRouter] {
+        let heard = ask(kind, &delta(&json!({"content": "half"}))).await;
+        assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE");
+    }
+}
+
+#[tokio::test]
+async fn an_error_after_the_reason_is_an_error() {
+    let error = data(&json!({"error": {"message": "overloaded", "type": "overloaded_error"}}));
+    let heard = ask(ProviderKind::OpenAi, &(finish("stop") + &error)).await;
+    assert_eq!(heard.end.unwrap_err().code(), "MODEL_BUSY");
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_at_the_models_limit_says_so() {
+    for end in ["", "data: [DONE]\n\n"] {
+        let heard =
+            ask(ProviderKind::OpenAi, &(delta(&json!({"content": "half"})) + &finish("length") + end)).await;
+        assert_eq!(heard.end.unwrap().stop, Stop::Length);
+    }
+}

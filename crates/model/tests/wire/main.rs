@@ -1,0 +1,5 @@
+//! What comes over the wire, as pieces: a connection beside a server that answers byte for byte.
+
+mod calls;
+mod endings;
+mod server;

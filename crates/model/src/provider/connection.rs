@@ -8,7 +8,8 @@
 //! - It takes `-low` or `-high` at the end of a model's name for an effort: the name is put into the
 //!   body once more, as it was.
 //! - It does not say what OpenRouter charged, so cost is known from prices only.
-//! - It sends the token of a login to Anthropic and Gemini as a key: there, address and headers are ours.
+//! - It sends the token of a login to Anthropic and Gemini as a key, Ollama none, and cannot do without one elsewhere:
+//!   there, address and headers are ours.
 //! - It trusts the numbers of calls, and that a stream says when it ends: in the chat form both are read from the frames
 //!   (`frames.rs`).
 //! - It sets no limit to one line of a stream. Ours are to the whole answer and to silence.
@@ -44,11 +45,8 @@ pub const SILENCE_WAIT: Duration = Duration::from_secs(180);
 /// The most models of a catalogue that are taken.
 pub const MAX_CATALOGUE: usize = 5000;
 
-/// The version of Anthropic's API that requests with the token of a login name.
+/// The version of Anthropic's API that requests without a key of its own name.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
-
-/// What stands for a key where a server asks for none, but the protocol has a place for one.
-const NO_KEY: &str = "none";
 
 /// To which of its own providers OpenRouter is to pass on, the first first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +93,8 @@ impl Connection {
     /// The models that the provider has, as it calls them, sorted.
     pub async fn catalogue(&self) -> Result<Vec<String>, ProviderError> {
         let key = self.current_key().await?;
-        let config = ProviderConfig { endpoint: Some(self.endpoint.clone()), auth: Some(auth(key.as_ref())) };
+        let auth = key.as_ref().map_or(AuthData::None, |key| AuthData::from_single(key.reveal()));
+        let config = ProviderConfig { endpoint: Some(self.endpoint.clone()), auth: Some(auth) };
         let names = self.client()?.all_model_names(self.kind.adapter(), config).await;
         let mut names = names.map_err(|error| hide(trouble(&error), key.as_ref()))?;
         names.truncate(MAX_CATALOGUE);
@@ -121,27 +120,29 @@ impl Connection {
         Ok(Reading::new(answer.stream, self.kind, key, frames))
     }
 
-    /// How a request says who asks.
+    /// How a request says who asks, if anybody does.
     fn auth_of(&self, request: &Request, key: Option<&Key>) -> AuthData {
-        let Some(token) = key.filter(|key| key.is_bearer()) else { return auth(key) };
         let base = self.endpoint.base_url();
-        let bearer = ("authorization".to_owned(), format!("Bearer {}", token.reveal()));
-        match self.kind {
-            // These send any key as a bearer token.
-            ProviderKind::OpenAi
-            | ProviderKind::OpenAiResponses
-            | ProviderKind::OpenRouter
-            | ProviderKind::Ollama => auth(key),
-            ProviderKind::Anthropic => {
-                let version = ("anthropic-version".to_owned(), ANTHROPIC_VERSION.to_owned());
-                let headers = Headers::from(vec![bearer, version]);
-                AuthData::RequestOverride { url: format!("{base}messages"), headers }
+        let url = match self.kind {
+            ProviderKind::OpenAi | ProviderKind::OpenRouter => format!("{base}chat/completions"),
+            ProviderKind::OpenAiResponses => format!("{base}responses"),
+            ProviderKind::Anthropic => format!("{base}messages"),
+            ProviderKind::Gemini => format!("{base}models/{}:streamGenerateContent?alt=sse", request.model),
+            ProviderKind::Ollama => format!("{base}api/chat"),
+        };
+        let mut headers = Vec::new();
+        match key {
+            // genai sends Ollama no key at all.
+            Some(key) if key.is_bearer() || self.kind == ProviderKind::Ollama => {
+                headers.push(("authorization".to_owned(), format!("Bearer {}", key.reveal())));
             }
-            ProviderKind::Gemini => {
-                let url = format!("{base}models/{}:streamGenerateContent?alt=sse", request.model);
-                AuthData::RequestOverride { url, headers: Headers::from(vec![bearer]) }
-            }
+            Some(key) => return AuthData::from_single(key.reveal()),
+            None => {}
         }
+        if self.kind == ProviderKind::Anthropic {
+            headers.push(("anthropic-version".to_owned(), ANTHROPIC_VERSION.to_owned()));
+        }
+        AuthData::RequestOverride { url, headers: Headers::from(headers) }
     }
 
     fn options(&self, request: &Request, frames: &Arc<Frames>) -> ChatOptions {
@@ -203,10 +204,6 @@ fn no_key(error: KeyError) -> ProviderError {
         KeyError::Missing(said) => ProviderError::Auth { said },
         KeyError::Unavailable(said) => ProviderError::broken(said),
     }
-}
-
-fn auth(key: Option<&Key>) -> AuthData {
-    AuthData::from_single(key.map_or(NO_KEY, Key::reveal))
 }
 
 fn effort(reasoning: Reasoning, kind: ProviderKind) -> Option<ReasoningEffort> {

@@ -2,4 +2,5 @@
 
 mod calls;
 mod endings;
+mod keys;
 mod server;

@@ -93,9 +93,10 @@ fn a_key_goes_to_another_server_only_where_the_settings_name_it() {
         keep_key(&home, "mine", "kept-for-the-server");
         home.prints(&["chat", "hello"]);
         let name = if form == Form::Anthropic { "x-api-key" } else { "authorization" };
-        let sent: Vec<String> = server.heads(name).into_iter().flatten().collect();
-        assert!(!sent[0].contains("kept"), "{form:?}: {sent:?}");
-        assert!(sent[1].ends_with("kept-for-the-server"), "{form:?}: {sent:?}");
+        let sent = server.heads(name);
+        assert_eq!(sent[0], None, "{form:?}");
+        let kept = sent[1].as_ref().expect("a key");
+        assert!(kept.ends_with("kept-for-the-server"), "{form:?}: {kept}");
     }
 }
 

@@ -20,3 +20,4 @@ mod others;
 mod page;
 mod scenarios;
 mod server;
+mod writing;

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
 use serde_json::Value;
 
@@ -15,6 +15,8 @@ pub(crate) enum Deed {
     Answer(String),
     /// A stream of these events, then the connection is cut.
     Cut(String),
+    /// The same, but only when somebody else has come to the barrier.
+    CutLater(String, Arc<Barrier>),
     /// A stream of these events, then nothing more, and no end.
     Hang(String),
     /// No stream: a status, with this line in the head.
@@ -125,6 +127,10 @@ fn serve(connection: TcpStream, deed: Deed, keep: &Mutex<Vec<Asked>>, leaving: &
         }
         Deed::Refuse(..) => {}
         Deed::Cut(events) => send(&events).unwrap(),
+        Deed::CutLater(events, barrier) => {
+            send(&events).unwrap();
+            barrier.wait();
+        }
         Deed::Hang(events) => {
             send(&events).unwrap();
             // Nothing more comes: this returns when the other side is gone.

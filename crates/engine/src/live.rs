@@ -14,6 +14,9 @@ use tokio::sync::watch;
 /// How much of a tool's output is shown while it works. The rest is in its result.
 pub const LIVE_TOOL_BYTES: usize = 1 << 20;
 
+/// How much of a call's input is shown while it is written. The rest comes with the call.
+pub const LIVE_INPUT_BYTES: usize = 1 << 20;
+
 /// How many of a session's last events those who watch find here instead of reading them from the disk.
 pub const RECENT_EVENTS: usize = 64;
 
@@ -89,8 +92,12 @@ impl Live {
             return;
         }
         if let Some(text) = self.lock().iter_mut().find(|text| text.subject == *subject) {
-            let is_full = matches!(subject, Subject::Tool(_)) && text.text.len() >= LIVE_TOOL_BYTES;
-            if !is_full {
+            let most = match subject {
+                Subject::Message(_) | Subject::Thought(_) => usize::MAX,
+                Subject::Tool(_) => LIVE_TOOL_BYTES,
+                Subject::Input { .. } => LIVE_INPUT_BYTES,
+            };
+            if text.text.len() < most {
                 text.text.push_str(more);
             }
         }
@@ -102,12 +109,24 @@ impl Live {
         self.lock().retain(|text| text.subject != *subject);
     }
 
-    /// What was added to a text after its first `shown` bytes.
-    pub(crate) fn since(&self, subject: &Subject, shown: usize) -> Option<(RunId, String)> {
+    /// What was added to one of the texts that were shown so far, of which it is known how much. The inputs of calls have no
+    /// event that begins them: whoever looks finds them.
+    pub(crate) fn news(&self, shown: &mut HashMap<Subject, usize>) -> Option<(RunId, Subject, String)> {
+        self.lock().iter().find_map(|text| {
+            if matches!(text.subject, Subject::Input { .. }) && !shown.contains_key(&text.subject) {
+                shown.insert(text.subject.clone(), 0);
+            }
+            let shown = shown.get_mut(&text.subject)?;
+            let news = text.text.get(*shown..).filter(|news| !news.is_empty())?.to_owned();
+            *shown = text.text.len();
+            Some((text.run.clone(), text.subject.clone(), news))
+        })
+    }
+
+    /// Whether what was shown of an open text is how `whole` begins.
+    pub(crate) fn begins(&self, subject: &Subject, whole: &str) -> bool {
         let texts = self.lock();
-        let text = texts.iter().find(|text| text.subject == *subject)?;
-        let news = text.text.get(shown..).filter(|news| !news.is_empty())?;
-        Some((text.run.clone(), news.to_owned()))
+        texts.iter().any(|text| text.subject == *subject && whole.starts_with(&text.text))
     }
 
     /// An event was appended, with so many bytes of text. Kept only if somebody watches.

@@ -61,6 +61,11 @@ impl Sieve {
         Cow::Owned(shown.to_owned())
     }
 
+    /// Forgets what was held back, and says how many bytes that is.
+    pub(crate) fn forget(&mut self) -> usize {
+        std::mem::take(&mut self.held).len()
+    }
+
     /// Gives what was held back: nothing more follows.
     pub(crate) fn rest(&mut self) -> String {
         let held = std::mem::take(&mut self.held);

@@ -128,7 +128,9 @@ impl Watcher {
                 RunEvent::StepCompleted { step, .. } | RunEvent::StepFailed { step, .. } => {
                     self.open.remove(&Subject::Thought(step.clone()));
                 }
-                RunEvent::ToolCalled { call, .. } => {
+                RunEvent::ToolCalled { call, tool, input, .. } => {
+                    let subject = Subject::Input { call: call.clone(), tool: tool.clone() };
+                    self.complete(run, subject, input);
                     self.open.insert(Subject::Tool(call.clone()), 0);
                 }
                 RunEvent::ToolCompleted { call, .. } | RunEvent::ToolFailed { call, .. } => {
@@ -142,8 +144,11 @@ impl Watcher {
                 | RunEvent::SubagentUpdated { .. }
                 | RunEvent::SubagentDone { .. }
                 | RunEvent::ErrorRaised { .. }
-                | RunEvent::Consumed { .. }
-                | RunEvent::Ended { .. } => {}
+                | RunEvent::Consumed { .. } => {}
+                // While a run ends, no other one writes: what is left was never called.
+                RunEvent::Ended { .. } => {
+                    self.open.retain(|subject, _| !matches!(subject, Subject::Input { .. }))
+                }
             }
         }
         self.due.push_back(Seen::Entry(entry));
@@ -158,12 +163,7 @@ impl Watcher {
     }
 
     fn delta(&mut self) -> Option<Seen> {
-        for (subject, shown) in &mut self.open {
-            if let Some((run, text)) = self.live.since(subject, *shown) {
-                *shown += text.len();
-                return Some(Seen::Delta { run, subject: subject.clone(), text });
-            }
-        }
-        None
+        let (run, subject, text) = self.live.news(&mut self.open)?;
+        Some(Seen::Delta { run, subject, text })
     }
 }

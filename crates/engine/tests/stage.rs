@@ -172,7 +172,7 @@ impl Play {
 }
 
 fn call(tool: &str, input: &str) -> Call {
-    Call { tool: tool.to_owned(), input: input.to_owned(), refusal: None }
+    Call { name: String::new(), tool: tool.to_owned(), input: input.to_owned(), refusal: None }
 }
 
 #[tokio::test]

@@ -71,6 +71,8 @@ pub type ToolResult = Result<String, Failure>;
 /// A tool call among several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
+    /// The agent's name for it, under which its input may have been shown before; may be empty.
+    pub name: String,
     /// The tool.
     pub tool: String,
     /// Its input, which should be JSON text.
@@ -108,6 +110,10 @@ pub trait Stage: Send {
     /// Thinks: `text` joins the thought of this step. Neighbouring calls are one thought.
     async fn think(&mut self, text: &str) -> Result<(), Halt>;
 
+    /// Shows a piece of the input of a call that is going to be made, by [`call_all`](Self::call_all) with the same
+    /// name and tool. It is not recorded.
+    async fn write_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), Halt>;
+
     /// Calls a tool with `input`, which is JSON text, and waits for what it gives back.
     async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, Halt>;
 
@@ -143,6 +149,10 @@ pub trait Stage: Send {
 
     /// Ends the message and the step: what is spoken next is another message.
     async fn next_step(&mut self) -> Result<(), Halt>;
+
+    /// Ends the message and the step where an answer broke off. The calls whose inputs were shown are not made. What may
+    /// have been the beginning of a secret is not said: gives back how many bytes of the message that is.
+    async fn break_off(&mut self) -> Result<usize, Halt>;
 
     /// Puts `summary` in the place of what was said before the message `kept_from`, for the turns to
     /// come.

@@ -179,10 +179,39 @@ async fn a_stream_that_is_cut_goes_on_in_a_new_message() {
     let mut stage = stage();
     assert_eq!(perform(&agent(&provider), &mut stage).await, Ok(()));
     assert_eq!(stage.said(), "The answer is 4.");
-    assert!(stage.acts.contains(&Act::NextStep));
+    assert!(stage.acts.contains(&Act::BreakOff));
     let again = &provider.asked()[1].messages;
     assert!(matches!(&again[1], Said::Model { text, .. } if text == "The answer"));
     assert!(last_user(again).contains("cut off"));
+}
+
+#[tokio::test]
+async fn what_was_not_said_of_a_stream_that_is_cut_is_asked_for_again() {
+    let provider = Scripted::new([vec![text("The key is sk-"), Err(broken())], vec![text("sk-1"), done()]]);
+    let mut stage = Recorder { unsaid: 3, ..stage() };
+    assert_eq!(perform(&agent(&provider), &mut stage).await, Ok(()));
+    let again = &provider.asked()[1].messages;
+    assert!(matches!(&again[1], Said::Model { text, .. } if text == "The key is "), "{again:?}");
+}
+
+#[tokio::test]
+async fn inputs_are_shown_while_they_are_written_and_given_up_when_a_stream_is_cut() {
+    let input = |text: &str| {
+        let (id, tool) = ("c0".to_owned(), "shell".to_owned());
+        Ok(Piece::CallInput { id, tool, text: text.to_owned() })
+    };
+    let provider = Scripted::new([
+        vec![input("{\"c"), Err(broken())],
+        vec![input("{"), input("}"), calls(&[("shell", "{}")])],
+        vec![text("ok"), done()],
+    ]);
+    let mut stage = stage();
+    assert_eq!(perform(&agent(&provider), &mut stage).await, Ok(()));
+    let is_told = |act: &&Act| matches!(act, Act::Write(..) | Act::BreakOff | Act::Call(..));
+    let acts: Vec<&Act> = stage.acts.iter().filter(is_told).collect();
+    let write = |text: &str| Act::Write("c0 shell".to_owned(), text.to_owned());
+    let call = Act::Call("shell".to_owned(), serde_json::json!({}));
+    assert_eq!(acts, [&write("{\"c"), &Act::BreakOff, &write("{"), &write("}"), &call]);
 }
 
 #[tokio::test]

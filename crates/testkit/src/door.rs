@@ -69,7 +69,9 @@ impl Door for Supr {
     fn join(&self, held: &Value, next: &Value) -> Option<Value> {
         const TEXT: &str = "/payload/text";
         const TIME: &str = "/timestamp";
-        if !matches!(held.get("type")?.as_str()?, "message.delta" | "reasoning.delta" | "tool.output") {
+        let is_text =
+            |kind: &str| matches!(kind, "message.delta" | "reasoning.delta" | "tool.output" | "tool.input");
+        if !is_text(held.get("type")?.as_str()?) {
             return None;
         }
         let text = |frame: &Value| Some(frame.pointer(TEXT)?.as_str()?.to_owned());

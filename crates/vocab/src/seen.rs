@@ -30,4 +30,12 @@ pub enum Subject {
     Thought(StepId),
     /// What a tool puts out.
     Tool(ToolCallId),
+    /// The input of a call that the agent is going to make, in a step of its own. It comes before the call. A call
+    /// that was not made when the run's next step that is no tool's begins, or the run ends, is never made.
+    Input {
+        /// The call.
+        call: ToolCallId,
+        /// The tool.
+        tool: String,
+    },
 }

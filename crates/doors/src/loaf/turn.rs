@@ -236,8 +236,8 @@ impl Turn {
                 let chunk = json!({"thoughts": [thought], "answerText": "", "segments": segments});
                 scene.event("session.stream.chunk", json!({"chunk": chunk}));
             }
-            // The dialect has the whole result only.
-            Subject::Tool(_) => {}
+            // The dialect has the whole call and the whole result only.
+            Subject::Tool(_) | Subject::Input { .. } => {}
         }
     }
 

@@ -486,6 +486,9 @@ impl SuprMachine {
             Subject::Message(id) => ("message.delta", json!({"message_id": id.as_str()})),
             Subject::Thought(id) => ("reasoning.delta", json!({"step_id": id.as_str()})),
             Subject::Tool(id) => ("tool.output", json!({"tool_call_id": id.as_str()})),
+            Subject::Input { call, tool } => {
+                ("tool.input", json!({"tool_call_id": call.as_str(), "tool_name": tool}))
+            }
         };
         let mut payload = object(payload);
         payload.insert("run_id".to_owned(), Value::from(run.as_str()));

@@ -10,6 +10,8 @@ pub(super) const OVERSIZE: &str = "frame exceeds 1 MiB limit";
 pub(super) const BUSY: &str = "another prompt is in flight; abort first";
 /// What stands for a subagent that was cut off. Parents take a preview that begins so as a failure.
 pub(super) const CUT_OFF: &str = "error: the turn ended before it was done";
+/// What stands for the result of a call whose input broke off.
+pub(super) const NOT_CALLED: &str = "not carried out: the answer broke off";
 /// In the history, after a turn that its user stopped.
 pub(super) const INTERRUPTED_BY_USER: &str = "[Request interrupted by user]";
 /// In the history, after a turn that was cut off by a crash.

@@ -1,10 +1,10 @@
 //! One turn: what happens in its run, as frames.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use parlor_vocab::{RunEnding, RunEvent, RunId, Seen, SessionEvent, Subject, Usage};
-use serde_json::Value;
+use parlor_vocab::{RunEnding, RunEvent, RunId, Seen, SessionEvent, StepKind, Subject, ToolCallId, Usage};
+use serde_json::{Map, Value};
 
 use super::protocol::{AssistantEvent, RpcEvent, TurnUsage};
 use super::{LATE_FAILURE, PREVIEW_CHARS, code};
@@ -24,6 +24,8 @@ pub(super) struct Turn {
     has_consumed: bool,
     /// The subagents that work for it, by run.
     subagents: BTreeMap<RunId, Subagent>,
+    /// The calls whose inputs are being written.
+    writing: BTreeSet<ToolCallId>,
     /// The ids of those who asked to stop it.
     pub(super) aborts: Vec<String>,
 }
@@ -53,6 +55,7 @@ impl Turn {
             model: None,
             has_consumed: false,
             subagents: BTreeMap::new(),
+            writing: BTreeSet::new(),
             aborts: Vec::new(),
         }
     }
@@ -67,7 +70,7 @@ impl Turn {
     ) -> Option<End> {
         match seen {
             Seen::Delta { run, subject, text } => {
-                frames.extend(self.delta(run, subject, text));
+                self.on_delta(run, subject, text, frames);
                 None
             }
             Seen::Entry(entry) => match &entry.event {
@@ -84,17 +87,31 @@ impl Turn {
         }
     }
 
-    fn delta(&self, run: &RunId, subject: &Subject, text: &str) -> Option<RpcEvent> {
+    fn on_delta(&mut self, run: &RunId, subject: &Subject, text: &str, frames: &mut Vec<RpcEvent>) {
         // What a subagent says is for the turn, which says what it makes of it.
         if self.run.as_ref() != Some(run) {
-            return None;
+            return;
         }
         let delta = text.to_owned();
         match subject {
-            Subject::Message(_) => Some(update(AssistantEvent::TextDelta { delta })),
-            Subject::Thought(_) => Some(update(AssistantEvent::ThinkingDelta { delta })),
+            Subject::Message(_) => frames.push(update(AssistantEvent::TextDelta { delta })),
+            Subject::Thought(_) => frames.push(update(AssistantEvent::ThinkingDelta { delta })),
+            Subject::Input { call, tool } => {
+                if self.writing.insert(call.clone()) {
+                    frames.push(tool_start(call, tool));
+                }
+                frames.push(tool_input_delta(call, text));
+            }
             // The dialect has the whole result only.
-            Subject::Tool(_) => None,
+            Subject::Tool(_) => {}
+        }
+    }
+
+    /// The calls whose inputs were being written are never made.
+    fn end_writing(&mut self, frames: &mut Vec<RpcEvent>) {
+        for call in std::mem::take(&mut self.writing) {
+            frames.push(tool_input(&call, Value::Object(Map::new())));
+            frames.push(tool_result(&call, code::NOT_CALLED));
         }
     }
 
@@ -121,13 +138,19 @@ impl Turn {
                     let status = format!("using {tool}");
                     frames.push(RpcEvent::SubagentUpdate { subagent_id: number, agent_name: name, status });
                 }
-                None => frames.extend(tool_call(call.as_str(), tool, input)),
+                None => {
+                    if !self.writing.remove(call) {
+                        frames.extend([tool_start(call, tool), tool_input_delta(call, input)]);
+                    }
+                    let whole = serde_json::from_str(input).unwrap_or_else(|_| Value::from(input.as_str()));
+                    frames.push(tool_input(call, whole));
+                }
             },
             RunEvent::ToolCompleted { call, output, .. } if is_own => {
-                frames.push(tool_result(call.as_str(), output));
+                frames.push(tool_result(call, output));
             }
             RunEvent::ToolFailed { call, failure, .. } if is_own => {
-                frames.push(tool_result(call.as_str(), &failure.message));
+                frames.push(tool_result(call, &failure.message));
             }
             RunEvent::SubagentStarted { child, name, task } => {
                 *numbers += 1;
@@ -161,6 +184,9 @@ impl Turn {
                     self.has_consumed = true;
                 }
             }
+            RunEvent::StepStarted { kind: StepKind::Planning | StepKind::Reasoning, .. } if is_own => {
+                self.end_writing(frames);
+            }
             RunEvent::Ended { ending, .. } if is_own => return Some(end(ending)),
             RunEvent::Started { .. }
             | RunEvent::Steered { .. }
@@ -181,7 +207,8 @@ impl Turn {
     }
 
     /// The last frames of the turn, its response and the answers to those who stopped it included.
-    pub(super) fn finish(self, now: Instant, end: End, frames: &mut Vec<RpcEvent>) {
+    pub(super) fn finish(mut self, now: Instant, end: End, frames: &mut Vec<RpcEvent>) {
+        self.end_writing(frames);
         for subagent in self.subagents.into_values() {
             let seconds = now.saturating_duration_since(subagent.began).as_secs_f64();
             frames.push(subagent.done(code::CUT_OFF.to_owned(), seconds));
@@ -229,19 +256,20 @@ fn update(event: AssistantEvent) -> RpcEvent {
     RpcEvent::MessageUpdate { event }
 }
 
-/// A call: that it begins, its input piece by piece (there is one piece), and its input as a whole.
-fn tool_call(call: &str, tool: &str, input: &str) -> [RpcEvent; 3] {
-    let tool_id = || call.to_owned();
-    let whole = serde_json::from_str(input).unwrap_or_else(|_| Value::String(input.to_owned()));
-    [
-        update(AssistantEvent::ToolcallStart { tool_id: tool_id(), tool_name: tool.to_owned() }),
-        update(AssistantEvent::ToolcallInputDelta { tool_id: tool_id(), delta: input.to_owned() }),
-        update(AssistantEvent::ToolcallInput { tool_id: tool_id(), input: whole }),
-    ]
+fn tool_start(call: &ToolCallId, tool: &str) -> RpcEvent {
+    update(AssistantEvent::ToolcallStart { tool_id: call.to_string(), tool_name: tool.to_owned() })
 }
 
-fn tool_result(call: &str, result: &str) -> RpcEvent {
-    update(AssistantEvent::ToolcallResult { tool_id: call.to_owned(), result: result.to_owned() })
+fn tool_input_delta(call: &ToolCallId, delta: &str) -> RpcEvent {
+    update(AssistantEvent::ToolcallInputDelta { tool_id: call.to_string(), delta: delta.to_owned() })
+}
+
+fn tool_input(call: &ToolCallId, input: Value) -> RpcEvent {
+    update(AssistantEvent::ToolcallInput { tool_id: call.to_string(), input })
+}
+
+fn tool_result(call: &ToolCallId, result: &str) -> RpcEvent {
+    update(AssistantEvent::ToolcallResult { tool_id: call.to_string(), result: result.to_owned() })
 }
 
 fn turn_usage(usage: Usage, model: Option<String>) -> TurnUsage {

@@ -38,6 +38,8 @@ struct Run {
     session: SessionId,
     id: RunId,
     calls: Vec<(RunId, ToolCallId)>,
+    /// Calls whose inputs are being written.
+    writing: Vec<(RunId, ToolCallId)>,
     children: Vec<RunId>,
     is_stopped: bool,
 }
@@ -185,8 +187,8 @@ impl<'a> House<'a> {
                     return Err(Refusal::Busy { active: run.id.clone() });
                 }
                 let id = self.name(RunId::parse);
-                let (calls, children, is_stopped) = (Vec::new(), Vec::new(), false);
-                self.run = Some(Run { session, id: id.clone(), calls, children, is_stopped });
+                let (calls, writing, children, is_stopped) = (Vec::new(), Vec::new(), Vec::new(), false);
+                self.run = Some(Run { session, id: id.clone(), calls, writing, children, is_stopped });
                 self.start(id.clone(), None, input);
                 SessionReply::Started(id)
             }
@@ -232,12 +234,14 @@ impl<'a> House<'a> {
         who.extend(children.iter().cloned());
         let who = self.whims.index(who.len()).map_or(own.clone(), |index| who[index].clone());
         let text = ["a", "\u{e4}\u{1f600}", "\n\"", ""][usize::from(whim >> 6)].to_owned();
-        match whim % 10 {
+        match whim % 11 {
             0 => self.delta(who, Subject::Message(self.fixed(MessageId::parse)), text),
             1 => self.delta(who, Subject::Thought(self.fixed(StepId::parse)), text),
             2 => self.delta(who, Subject::Tool(self.fixed(ToolCallId::parse)), text),
             3 => {
-                let (call, step) = (self.name(ToolCallId::parse), self.fixed(StepId::parse));
+                let written = self.run.as_mut()?.writing.pop().filter(|_| whim.is_multiple_of(2));
+                let (who, call) = written.unwrap_or_else(|| (who, self.name(ToolCallId::parse)));
+                let step = self.fixed(StepId::parse);
                 let input = ["{}", "{\"a\":[1]}", "no json", ""][usize::from(whim >> 6)].to_owned();
                 self.run.as_mut()?.calls.push((who.clone(), call.clone()));
                 self.record(who, RunEvent::ToolCalled { step, call, tool: "shell".to_owned(), input });
@@ -245,7 +249,7 @@ impl<'a> House<'a> {
             4 | 5 => {
                 let (who, call) = calls.get(self.whims.index(calls.len())?)?.clone();
                 self.run.as_mut()?.calls.retain(|(_, open)| *open != call);
-                let event = if whim % 10 == 4 {
+                let event = if whim % 11 == 4 {
                     RunEvent::ToolCompleted { call, output: text, duration_ms: 1 }
                 } else {
                     RunEvent::ToolFailed { call, failure: failure(&text), duration_ms: 1 }
@@ -267,10 +271,21 @@ impl<'a> House<'a> {
                 let child = children.get(self.whims.index(children.len())?)?.clone();
                 let result = if whim > 127 { Ok("Error: none".to_owned()) } else { Err(failure(&text)) };
                 self.run.as_mut()?.children.retain(|open| *open != child);
+                self.run.as_mut()?.writing.retain(|(of, _)| *of != child);
                 self.record(child.clone(), ended(RunEnding::Completed { message: None }));
                 self.record(own, RunEvent::SubagentDone { child, result, duration_ms: whim.into() });
             }
+            9 => {
+                let known = self.run.as_ref()?.writing.first().cloned().filter(|_| whim.is_multiple_of(2));
+                let (who, call) = known.unwrap_or_else(|| (who, self.name(ToolCallId::parse)));
+                let writing = &mut self.run.as_mut()?.writing;
+                if !writing.contains(&(who.clone(), call.clone())) {
+                    writing.push((who.clone(), call.clone()));
+                }
+                self.delta(who, Subject::Input { call, tool: "shell".to_owned() }, text);
+            }
             _ => {
+                self.run.as_mut()?.writing.retain(|(of, _)| *of != who);
                 let usage = Usage { input_tokens: whim.into(), output_tokens: u64::MAX, ..Usage::default() };
                 let model = (whim > 127).then(|| "m".to_owned());
                 self.record(who.clone(), RunEvent::Consumed { usage, model });

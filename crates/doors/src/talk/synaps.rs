@@ -2,7 +2,8 @@
 //!
 //! Each command with an id is settled once: by its response, or by an error under that id. A turn
 //! that has begun is an exception in one way: if it fails, the error comes before `agent_end` and the
-//! response. An error without an id is for lines that have none.
+//! response. An error without an id is for lines that have none. Of a call its start is told, then pieces of its input, its
+//! input, and its result; of none only a part.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use serde_json::Value;
 use super::LINE_BYTES;
 use super::house::{Happening, House};
 use crate::lines::{Line, Lines};
-use crate::synaps::{Child, LATE_FAILURE, RpcCommand, RpcEvent, SynapsMachine};
+use crate::synaps::{AssistantEvent, Child, LATE_FAILURE, RpcCommand, RpcEvent, SynapsMachine};
 use crate::{Input, Machine, Output, Ticket};
 
 /// What a parent looks for in the error of a command that cannot be served during a turn.
@@ -31,6 +32,14 @@ struct Owed {
     /// What its response says.
     command: &'static str,
     came: Instant,
+}
+
+/// What was told of a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Told {
+    Start,
+    Input,
+    Result,
 }
 
 /// What a line asks for.
@@ -60,6 +69,8 @@ pub(super) struct Talk<'a> {
     compacting: Option<Owed>,
     subagents: Vec<u64>,
     last_subagent: u64,
+    /// The calls of the turn, with what was told of each last.
+    calls: HashMap<String, Told>,
     heard: Vec<Vec<u8>>,
 }
 
@@ -90,6 +101,7 @@ impl<'a> Talk<'a> {
             compacting: None,
             subagents: Vec::new(),
             last_subagent: 0,
+            calls: HashMap::new(),
             heard: Vec::new(),
         }
     }
@@ -252,6 +264,8 @@ impl<'a> Talk<'a> {
             return assert!(frames.len() == 0, "the last words of a turn that goes on: {frames:?}");
         }
         let turn = self.turn.take().expect("there is a turn");
+        let begun = std::mem::take(&mut self.calls).into_iter().find(|(_, told)| *told == Told::Start);
+        assert!(begun.is_none(), "the input of {begun:?} was never told");
         assert!(self.subagents.is_empty(), "subagents that were never done: {:?}", self.subagents);
         let Seen::Entry(entry) = &event.seen else { panic!("a delta ends no turn") };
         let SessionEvent::Run { event: RunEvent::Ended { ending, .. }, .. } = &entry.event else {
@@ -281,7 +295,7 @@ impl<'a> Talk<'a> {
 
     fn on_update(&mut self, frame: &RpcEvent) {
         match frame {
-            RpcEvent::MessageUpdate { .. } => {}
+            RpcEvent::MessageUpdate { event } => self.on_assistant(event),
             RpcEvent::SubagentStart { subagent_id, task_preview, .. } => {
                 assert!(*subagent_id > self.last_subagent && task_preview.chars().count() <= 80, "{frame:?}");
                 self.last_subagent = *subagent_id;
@@ -299,6 +313,17 @@ impl<'a> Talk<'a> {
             | RpcEvent::Response { .. }
             | RpcEvent::Error { .. } => panic!("{frame:?} in the middle of a turn"),
         }
+    }
+
+    fn on_assistant(&mut self, event: &AssistantEvent) {
+        let (id, before, now) = match event {
+            AssistantEvent::TextDelta { .. } | AssistantEvent::ThinkingDelta { .. } => return,
+            AssistantEvent::ToolcallStart { tool_id, .. } => (tool_id, None, Told::Start),
+            AssistantEvent::ToolcallInputDelta { tool_id, .. } => (tool_id, Some(Told::Start), Told::Start),
+            AssistantEvent::ToolcallInput { tool_id, .. } => (tool_id, Some(Told::Start), Told::Input),
+            AssistantEvent::ToolcallResult { tool_id, .. } => (tool_id, Some(Told::Input), Told::Result),
+        };
+        assert_eq!(self.calls.insert(id.clone(), now), before, "{event:?}");
     }
 
     /// Takes out what the machine wants, on behalf of `owed`: passes questions on, and gives back

@@ -1,6 +1,7 @@
 //! The stage on which an agent performs one run: what it does there is recorded and shown.
 
 mod calling;
+mod writing;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::writing::{Inputs, Written};
 use super::Means;
 use super::opened::Ask;
 use super::recall::Past;
@@ -87,6 +89,8 @@ pub(super) struct Performer {
     thought: Option<String>,
     /// What is thought passes here.
     thinking: Sieve,
+    /// The calls whose inputs are being written.
+    inputs: Inputs,
     answer: Option<MessageId>,
     /// What was said last, for whoever delegated.
     said: String,
@@ -123,6 +127,7 @@ impl Performer {
             speech: Sieve::new(redact),
             thought: None,
             thinking: Sieve::new(redact),
+            inputs: Inputs::default(),
             answer: None,
             said: String::new(),
         };
@@ -153,8 +158,11 @@ impl Performer {
     }
 
     fn last_report(&mut self, outcome: Outcome) -> Finish {
-        self.speak_rest();
-        self.think_rest();
+        self.inputs.let_go(&self.live);
+        if outcome == Outcome::Completed {
+            self.speak_rest();
+            self.think_rest();
+        }
         let thought =
             self.thought.take().zip(self.step.as_ref()).map(|(text, (step, _))| (step.clone(), text));
         Finish {
@@ -305,8 +313,17 @@ impl Stage for Performer {
         if self.context.cancel.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) }
     }
 
+    async fn write_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), Halt> {
+        self.ensure_step().await?;
+        let tool = clean(&*self.redact, tool.to_owned());
+        let piece = Written { run: &self.run, name, tool, text };
+        self.inputs.write(&self.live, piece, &self.redact, || self.means.ids.next());
+        if self.context.cancel.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) }
+    }
+
     async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, Halt> {
-        let call = Call { tool: tool.to_owned(), input: input.to_owned(), refusal: None };
+        let call =
+            Call { name: String::new(), tool: tool.to_owned(), input: input.to_owned(), refusal: None };
         let mut brought = self.perform_calls(vec![call], None).await?;
         Ok(brought.remove(0).map(|output| output.text))
     }
@@ -402,6 +419,14 @@ impl Stage for Performer {
 
     async fn next_step(&mut self) -> Result<(), Halt> {
         self.end_step().await
+    }
+
+    async fn break_off(&mut self) -> Result<usize, Halt> {
+        self.inputs.let_go(&self.live);
+        self.thinking.forget();
+        let unsaid = self.speech.forget();
+        self.end_step().await?;
+        Ok(unsaid)
     }
 
     async fn forget_before(&mut self, kept_from: &MessageId, summary: &str) -> Result<(), Halt> {

@@ -6,5 +6,6 @@ mod common;
 mod disk;
 mod guest;
 mod house;
+mod inputs;
 mod places;
 mod rooms;

@@ -16,7 +16,7 @@ pub(super) enum Attempt {
         error: ProviderError,
         /// The text that was shown before.
         text: String,
-        /// Whether anything was shown, a thought maybe.
+        /// Whether anything was shown, a thought maybe, or the input of a call.
         shown: bool,
     },
     /// The time is over.
@@ -65,8 +65,10 @@ pub(super) async fn attempt(
                 stage.think(&more).await?;
                 shown = true;
             }
-            // A call is shown when it is made: half of an input is of no use to anybody.
-            Some(Ok(Piece::CallInput { .. })) => {}
+            Some(Ok(Piece::CallInput { id, tool, text })) => {
+                stage.write_input(&id, &tool, &text).await?;
+                shown = true;
+            }
             Some(Ok(Piece::Done(done))) => return Ok(Attempt::Answered { text, done }),
             Some(Err(error)) => return Ok(Attempt::Broken { error, text, shown }),
             None => {

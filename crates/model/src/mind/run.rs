@@ -86,7 +86,7 @@ impl<'a> Run<'a> {
             self.fit().await?;
             let (text, done) = self.answer().await?;
             let Completion { mut calls, stop, thread, .. } = done;
-            self.name_apart(&mut calls);
+            let written = self.name_apart(&mut calls);
             if calls.is_empty() {
                 self.ended(&text, stop).await?;
                 self.context.model(text, Vec::new(), thread);
@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
                 self.stage.next_step().await?;
                 continue;
             }
-            let results = self.call(&calls).await?;
+            let results = self.call(&calls, written).await?;
             self.context.model(text, calls, thread);
             self.context.results(results);
         }
@@ -213,7 +213,7 @@ impl<'a> Run<'a> {
         let (mut tries, mut compacted) = (0, false);
         loop {
             let model = self.models[0].clone();
-            let (error, text, shown) = match self.attempt(&model).await? {
+            let (error, mut text, shown) = match self.attempt(&model).await? {
                 Attempt::Answered { text, done } => {
                     let usage = model.priced(done.usage);
                     self.purse.add(usage);
@@ -227,7 +227,9 @@ impl<'a> Run<'a> {
             };
             tries += 1;
             if shown {
-                self.stage.next_step().await?;
+                let unsaid = self.stage.break_off().await?;
+                let said = text.len().saturating_sub(unsaid);
+                text = text.get(..said).unwrap_or(&text).to_owned();
             }
             if !text.trim().is_empty() {
                 self.context.model(text, Vec::new(), Default::default());
@@ -300,22 +302,27 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Gives calls names of their own. Some servers give none, or the same ones in every answer.
-    fn name_apart(&mut self, calls: &mut [ModelCall]) {
+    /// Gives calls names of their own. Some servers give none, or the same ones in every answer. Gives back their old
+    /// names, under which they were written.
+    fn name_apart(&mut self, calls: &mut [ModelCall]) -> Vec<String> {
+        let written = calls.iter().map(|call| call.id.clone()).collect();
         for call in calls {
             if call.id.is_empty() || self.called.contains(&call.id) {
                 call.id = format!("call_{}", self.called.len() + 1);
             }
             self.called.insert(call.id.clone());
         }
+        written
     }
 
     /// Carries out what the model wants, and gives back what it gets to read.
-    async fn call(&mut self, calls: &[ModelCall]) -> Result<Vec<CallResult>, Halt> {
+    async fn call(&mut self, calls: &[ModelCall], written: Vec<String>) -> Result<Vec<CallResult>, Halt> {
         let wanted: Vec<Call> = calls
             .iter()
+            .zip(written)
             .enumerate()
-            .map(|(place, call)| Call {
+            .map(|(place, (call, name))| Call {
+                name,
                 tool: call.tool.clone(),
                 input: call.input.clone(),
                 refusal: self.refusal(place, &call.tool),

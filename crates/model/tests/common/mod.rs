@@ -17,7 +17,9 @@ use tokio::sync::Notify;
 pub(crate) enum Act {
     Say(String),
     Think(String),
+    Write(String, String),
     Call(String, Value),
+    BreakOff,
     Delegate { name: String, agent: String, task: String },
     Pause(Duration),
     Consume(Usage, Option<String>),
@@ -50,6 +52,8 @@ pub(crate) struct Recorder {
     /// What every file holds.
     pub(crate) file: Option<Vec<u8>>,
     pub(crate) stop: Arc<Notify>,
+    /// How much is never said of what breaks off.
+    pub(crate) unsaid: usize,
 }
 
 impl Recorder {
@@ -72,7 +76,9 @@ impl Recorder {
         let spoken = self.acts.iter().skip(since).rev().map_while(|act| match act {
             Act::Say(text) => Some(text.as_str()),
             Act::Think(_)
+            | Act::Write(..)
             | Act::Call(..)
+            | Act::BreakOff
             | Act::Delegate { .. }
             | Act::Pause(_)
             | Act::Consume(..)
@@ -93,7 +99,9 @@ impl Recorder {
         let says = self.acts.iter().filter_map(|act| match act {
             Act::Say(text) => Some(text.as_str()),
             Act::Think(_)
+            | Act::Write(..)
             | Act::Call(..)
+            | Act::BreakOff
             | Act::Delegate { .. }
             | Act::Pause(_)
             | Act::Consume(..)
@@ -113,6 +121,10 @@ impl Stage for Recorder {
 
     async fn think(&mut self, text: &str) -> Result<(), Halt> {
         self.act(Act::Think(text.to_owned()))
+    }
+
+    async fn write_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), Halt> {
+        self.act(Act::Write(format!("{name} {tool}"), text.to_owned()))
     }
 
     async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, Halt> {
@@ -173,6 +185,11 @@ impl Stage for Recorder {
 
     async fn next_step(&mut self) -> Result<(), Halt> {
         self.act(Act::NextStep)
+    }
+
+    async fn break_off(&mut self) -> Result<usize, Halt> {
+        self.act(Act::BreakOff)?;
+        Ok(self.unsaid)
     }
 
     async fn forget_before(&mut self, kept_from: &MessageId, _summary: &str) -> Result<(), Halt> {

@@ -29,13 +29,14 @@ pub(crate) fn write_seen(out: &mut dyn Write, session: &SessionId, seen: &Seen) 
     match seen {
         Seen::Entry(entry) => write_line(out, &event(session, entry)),
         Seen::Delta { run, subject, text } => {
-            let (message, step, call) = match subject {
-                Subject::Message(message) => (Some(message.as_str()), None, None),
-                Subject::Thought(step) => (None, Some(step.as_str()), None),
-                Subject::Tool(call) => (None, None, Some(call.as_str())),
+            let of = match subject {
+                Subject::Message(message) => Of::Message { message: message.as_str() },
+                Subject::Thought(step) => Of::Thought { step: step.as_str() },
+                Subject::Tool(call) => Of::Tool { call: call.as_str() },
+                Subject::Input { call, tool } => Of::Input { input: call.as_str(), tool },
             };
             let (session, run) = (session.as_str(), run.as_str());
-            write_line(out, &Delta { kind: "delta", session, run, message, step, call, text })
+            write_line(out, &Delta { kind: "delta", session, run, of, text })
         }
     }
 }
@@ -84,13 +85,19 @@ struct Delta<'a> {
     kind: &'static str,
     session: &'a str,
     run: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    step: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    call: Option<&'a str>,
+    #[serde(flatten)]
+    of: Of<'a>,
     text: &'a str,
+}
+
+/// What a delta is a piece of.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Of<'a> {
+    Message { message: &'a str },
+    Thought { step: &'a str },
+    Tool { call: &'a str },
+    Input { input: &'a str, tool: &'a str },
 }
 
 #[derive(Serialize)]
@@ -215,6 +222,7 @@ mod tests {
             Subject::Message(MessageId::parse("msg_1").unwrap()),
             Subject::Thought(StepId::parse("s1").unwrap()),
             Subject::Tool(ToolCallId::parse("c1").unwrap()),
+            Subject::Input { call: ToolCallId::parse("c1").unwrap(), tool: "shell".to_owned() },
         ] {
             let run = RunId::parse("run_1").unwrap();
             let delta = Seen::Delta { run, subject, text: "two\nlines".to_owned() };

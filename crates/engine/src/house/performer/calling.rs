@@ -38,9 +38,11 @@ impl Performer {
         self.end_step().await?;
         let mut named = Vec::with_capacity(calls.len());
         for call in calls {
-            let id = ToolCallId::generate(self.means.ids.next());
+            let id = self.inputs.made(&self.live, &call, &*self.redact);
+            let id = id.unwrap_or_else(|| ToolCallId::generate(self.means.ids.next()));
             named.push(Named { call, id, step: self.new_step() });
         }
+        self.inputs.let_go(&self.live);
         let cancel = self.context.cancel.child_token();
         let mut work = std::pin::pin!(self.perform_named(&named, &cancel));
         let Some(until) = until else { return work.await };

@@ -221,6 +221,8 @@ impl View for Talk<'_> {
             Seen::Delta { subject: Subject::Message(_) | Subject::Thought(_), text, .. } => {
                 self.beside(text)?
             }
+            // A call is shown when it is made.
+            Seen::Delta { subject: Subject::Input { .. }, .. } => {}
             Seen::Entry(entry) => self.entry(run, entry)?,
         }
         match ending(run, seen) {

@@ -40,6 +40,19 @@ fn a_stream_that_ends_without_an_end_is_no_answer() {
 }
 
 #[test]
+fn an_answer_that_was_cut_at_a_limit_is_told_so_beside_it() {
+    for form in Form::ALL {
+        let server = Server::start(vec![Deed::Answer(form.text("Half of") + &form.cut())]);
+        let home = form.home(&server.url, "max_output = 7\n");
+        let output = home.run(&["chat", "go"]);
+        let said = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        assert_eq!(said(&output.stdout), "Half of\n", "{form:?}");
+        let aside = said(&output.stderr);
+        assert!(output.status.success() && aside.contains("cut after 7 tokens"), "{form:?}: {aside}");
+    }
+}
+
+#[test]
 fn an_input_that_is_no_json_is_told_to_the_model_and_the_run_goes_on() {
     for form in Form::ALL {
         let end = form.text("I see.") + &form.end();

@@ -73,6 +73,20 @@ impl Form {
         }
     }
 
+    /// The end of an answer that is as long as it may be.
+    pub(crate) fn cut(self) -> String {
+        match self {
+            Self::Chat => self.end().replace("\"stop\"", "\"length\""),
+            Self::Responses => {
+                let details =
+                    "\"status\":\"incomplete\",\"incomplete_details\":{\"reason\":\"max_output_tokens\"}";
+                let end = self.completed(&[]).replace("response.completed", "response.incomplete");
+                end.replace("\"status\":\"completed\"", details)
+            }
+            Self::Anthropic => self.end().replace("end_turn", "max_tokens"),
+        }
+    }
+
     /// A whole answer that calls `tool` with `input`, whatever that is.
     pub(crate) fn call(self, tool: &str, input: &str) -> String {
         match self {

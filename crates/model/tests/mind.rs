@@ -379,6 +379,20 @@ async fn what_is_said_meanwhile_joins_at_the_next_step() {
 }
 
 #[tokio::test]
+async fn an_answer_that_was_cut_says_where_and_what_to_do() {
+    let cut = |calls| Ok(Piece::Done(Completion { stop: Stop::Length, calls, ..completion() }));
+    let call = ModelCall { id: "c".to_owned(), tool: "shell".to_owned(), input: "{\"c".to_owned() };
+    let provider = Scripted::new([vec![cut(vec![call])], vec![text("half"), cut(Vec::new())]]);
+    let model = Model { max_output: Some(7), ..model("fast", &provider) };
+    let mut stage = stage();
+    assert_eq!(perform(&ModelAgent { models: vec![model], ..agent(&provider) }, &mut stage).await, Ok(()));
+    let told = "The answer was cut after 7 tokens, which is max_output of fast; ask it to go on, or allow more with max_output";
+    assert_eq!(notes(&stage), [told, told]);
+    let place = |wanted: fn(&Act) -> bool| stage.acts.iter().position(wanted);
+    assert!(place(|act| matches!(act, Act::Note(_))) < place(|act| matches!(act, Act::Call(..))));
+}
+
+#[tokio::test]
 async fn a_limit_ends_the_run_with_its_code() {
     let limited = |limits: Limits| {
         let provider = Scripted::new(vec![vec![calls(&[("shell", "{}")])]; 3]);

@@ -97,6 +97,9 @@ impl<'a> Run<'a> {
                 self.stage.next_step().await?;
                 continue;
             }
+            if stop == Stop::Length {
+                self.stage.note(&self.cut_short()).await?;
+            }
             let results = self.call(&calls, written).await?;
             self.context.model(text, calls, thread);
             self.context.results(results);
@@ -292,14 +295,25 @@ impl<'a> Run<'a> {
             }
             Stop::Length if text.trim().is_empty() => failed(
                 "ANSWER_TOO_LONG",
-                "the model thought until there was no room for an answer; ask for less",
+                "the model thought until there was no room for an answer; ask for less, or allow it more tokens with \
+                 max_output",
             ),
-            Stop::Length => self.stage.note("The answer is as long as one may be; ask for the rest").await,
+            Stop::Length => self.stage.note(&self.cut_short()).await,
             Stop::Complete if text.trim().is_empty() => {
                 failed("EMPTY_ANSWER", "the model said nothing; ask again, or choose another model")
             }
             Stop::Complete => Ok(()),
         }
+    }
+
+    /// What is told of an answer that was cut at its limit.
+    fn cut_short(&self) -> String {
+        let Model { name, max_output, .. } = &self.models[0];
+        let limit = match max_output {
+            Some(most) => format!("after {most} tokens, which is max_output of {name}"),
+            None => format!("at the limit of {name}"),
+        };
+        format!("The answer was cut {limit}; ask it to go on, or allow more with max_output")
     }
 
     /// Gives calls names of their own. Some servers give none, or the same ones in every answer. Gives back their old

@@ -7,7 +7,7 @@ use parlor_vocab::{RunEnding, RunEvent, RunId, Seen, SessionEvent, SessionId, Su
 use super::{View, ending};
 use crate::text::Clean;
 
-/// Prints what the agent says as it comes. Why there is no answer goes to `aside`.
+/// Prints what the agent says as it comes. Why there is no answer, or not all of one, goes to `aside`.
 pub(in crate::chat) struct Plain<'a> {
     out: &'a mut dyn Write,
     aside: &'a mut dyn Write,
@@ -33,6 +33,13 @@ impl<'a> Plain<'a> {
         self.out.flush()
     }
 
+    fn event(&mut self, event: &RunEvent) -> io::Result<()> {
+        if let RunEvent::StepUpdated { headline, .. } = event {
+            return self.note(&Clean::default().text(headline));
+        }
+        if let RunEvent::MessageCompleted { .. } = event { self.end_line() } else { Ok(()) }
+    }
+
     fn end_line(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.unfinished) {
             self.out.write_all(b"\n")?;
@@ -48,11 +55,10 @@ impl View for Plain<'_> {
             Seen::Delta { run: of, subject: Subject::Message(_), text } if of == run => self.say(text)?,
             Seen::Delta { .. } => {}
             Seen::Entry(entry) => {
-                if let SessionEvent::Run { run: of, event: RunEvent::MessageCompleted { .. }, .. } =
-                    &entry.event
+                if let SessionEvent::Run { run: of, event, .. } = &entry.event
                     && of == run
                 {
-                    self.end_line()?;
+                    self.event(event)?;
                 }
             }
         }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use parlor_engine::{LIVE_INPUT_BYTES, Redact, Seen, Subject};
 use parlor_log::{MemoryLog, SystemClock};
 use parlor_model::{Agent, Call, Halt, Stage, Turn};
-use parlor_vocab::{RunEvent, RunId, SessionEvent, ToolCallId};
+use parlor_vocab::{Failure, RunEvent, RunId, SessionEvent, ToolCallId};
 use tokio::sync::Semaphore;
 
 use crate::common::{Talk, birth, house_with};
@@ -20,6 +20,7 @@ enum Act {
     Write(&'static str, &'static str, String),
     Say(&'static str),
     BreakOff,
+    Fail,
     /// Waits until the test has seen enough.
     Wait,
     Call(Vec<(&'static str, String)>),
@@ -44,6 +45,10 @@ impl Agent for Player {
                 Act::BreakOff => {
                     let unsaid = stage.break_off().await?;
                     stage.note(&format!("{unsaid} bytes are not said")).await?;
+                }
+                Act::Fail => {
+                    let (code, message) = ("BROKEN".to_owned(), "it broke".to_owned());
+                    return Err(Halt::Failed(Failure { code, message, retryable: false }));
                 }
                 Act::Wait => self.go_on.acquire().await.unwrap().forget(),
                 Act::Call(calls) => {
@@ -229,10 +234,17 @@ async fn a_secret_in_an_input_is_shown_nowhere() {
 #[tokio::test]
 async fn what_breaks_off_in_the_middle_of_a_secret_does_not_show_its_beginning() {
     let acts = vec![Act::Say("the key is sk-123"), Act::BreakOff, Act::Say("sk-12345 sk-"), call(&[])];
+    // What ends of itself is whole: the last of it begins no secret.
+    assert_eq!(said(acts).await, ["the key is ", "6 bytes are not said", "[secret] sk-"]);
+    assert_eq!(said(vec![Act::Say("the key is sk-123"), Act::Fail]).await, ["the key is "]);
+    assert_eq!(said(vec![Act::Say("the key is sk-123")]).await, ["the key is sk-123"]);
+}
+
+/// The messages and notes of a run that does this.
+async fn said(acts: Vec<Act>) -> Vec<String> {
     let (mut talk, run, _) = play(acts).await;
     let (seen, _) = talk.end_of(&run).await;
-    let said: Vec<String> = seen
-        .iter()
+    seen.iter()
         .filter_map(|seen| match seen {
             Seen::Entry(entry) => match &entry.event {
                 SessionEvent::Run { event: RunEvent::MessageCompleted { text, .. }, .. } => {
@@ -245,7 +257,5 @@ async fn what_breaks_off_in_the_middle_of_a_secret_does_not_show_its_beginning()
             },
             Seen::Delta { .. } => None,
         })
-        .collect();
-    // What ends of itself is whole: the last of it begins no secret.
-    assert_eq!(said, ["the key is ", "6 bytes are not said", "[secret] sk-"]);
+        .collect()
 }

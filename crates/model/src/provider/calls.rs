@@ -29,7 +29,7 @@ pub(super) struct CallPiece {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     calls: Vec<Writing>,
-    /// How many bytes of input there are in all.
+    /// How many bytes they have in all.
     bytes: usize,
 }
 
@@ -71,9 +71,11 @@ impl Calls {
             Some(place) => {
                 let call = &mut self.calls[place];
                 if call.tool.is_empty() {
+                    self.bytes += piece.tool.len();
                     call.tool = piece.tool;
                 }
-                if call.id.is_empty() && call.shown.is_none() {
+                if call.id.is_empty() {
+                    self.bytes += piece.id.len();
                     call.id = piece.id;
                 }
                 call.input.push_str(&piece.input);
@@ -109,12 +111,12 @@ impl Calls {
         }
         let CallPiece { number, id, tool, input } = piece;
         let is_alone = !id.is_empty() && self.calls.iter().all(|call| call.id != id);
-        self.bytes += input.len();
+        self.bytes += id.len() + tool.len() + input.len();
         self.calls.push(Writing { number, id, tool, input, shown: is_alone.then_some(0) });
         Ok(())
     }
 
-    /// How many bytes of input there are in all.
+    /// How many bytes they have in all: inputs and names.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -261,7 +263,7 @@ mod tests {
         calls.so_far("b", "y", "{").unwrap();
         calls.so_far("b", "y", "{}").unwrap();
         assert_eq!(news(&mut calls), ["a x \":1}", "b y {}"]);
-        assert_eq!(calls.bytes(), 20);
+        assert_eq!(calls.bytes(), 27);
     }
 
     #[test]

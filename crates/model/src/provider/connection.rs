@@ -12,7 +12,9 @@
 //!   there, address and headers are ours.
 //! - It trusts the numbers of calls, and that a stream says when it ends: in the chat form both are read from the frames
 //!   (`frames.rs`).
-//! - It sets no limit to one line of a stream. Ours are to the whole answer and to silence.
+//! - It reads a line of a stream, the body of an error and a list of models as a whole, and nothing that it offers bounds
+//!   them: whoever is asked is trusted not to fill the memory with these. Ours are to what an answer holds, to silence,
+//!   and to the time of a run.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

@@ -30,7 +30,7 @@ use reqwest::redirect::Policy;
 use serde_json::{Value, json};
 
 use super::frames::Frames;
-use super::reading::{Reading, has_frames, hide};
+use super::reading::{Reading, hide, is_chat};
 use super::speech::spoken;
 use super::trouble::trouble;
 use super::{Key, KeyError, KeySource, Pieces, Provider, ProviderError, ProviderKind, Request};
@@ -152,18 +152,19 @@ impl Connection {
         // Models that cannot think turn down a request that speaks of thoughts, but only here.
         let thoughts = self.kind != ProviderKind::OpenAiResponses
             || effort.as_ref().is_some_and(|effort| !matches!(effort, ReasoningEffort::Zero));
+        let says_more = is_chat(self.kind) || self.kind == ProviderKind::Anthropic;
         let options = ChatOptions {
             max_tokens: request.max_output,
             reasoning_effort: effort,
             extra_body: self.extra_body(request),
             stream_header_timeout: Some(FIRST_WORD_WAIT),
             stream_read_timeout: Some(SILENCE_WAIT),
-            raw_frame_sink: has_frames(self.kind).then(|| Arc::clone(frames) as Arc<dyn ChatFrameSink>),
+            raw_frame_sink: says_more.then(|| Arc::clone(frames) as Arc<dyn ChatFrameSink>),
             ..ChatOptions::default()
         };
         options
             .with_capture_usage(true)
-            .with_capture_tool_calls(!has_frames(self.kind))
+            .with_capture_tool_calls(!is_chat(self.kind))
             .with_capture_reasoning_content(thoughts)
             .with_normalize_reasoning_content(true)
     }

@@ -1,7 +1,7 @@
-//! What the frames of the chat form say beyond what genai makes of them.
+//! What the frames of the chat form, and of Anthropic's, say beyond what genai makes of them.
 //!
 //! - genai fills a list up to a call's number, whatever that is, and leaves out calls that have none. Here the
-//!   calls are read from the frames.
+//!   calls of the chat form are read from the frames.
 //! - Many servers leave out the frame that ends a stream. Here the reason is noted for which an answer has ended, and
 //!   what it took.
 //!
@@ -39,6 +39,12 @@ impl Frames {
 
 impl ChatFrameSink for Frames {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
+        if let Some("message_start" | "message_delta") = frame.event {
+            if let Some(frame) = frame.json() {
+                self.noted().take_message(&frame);
+            }
+            return;
+        }
         let has_calls = says(frame.data, "\"tool_calls\"", '[');
         let has_more =
             has_calls || says(frame.data, "\"finish_reason\"", '"') || says(frame.data, "\"usage\"", '{');
@@ -63,6 +69,26 @@ impl Noted {
                 self.error = self.calls.add(piece(call)).err();
             }
         }
+    }
+}
+
+impl Noted {
+    /// A frame of Anthropic's about a message as a whole.
+    fn take_message(&mut self, frame: &Value) {
+        if let Some(Value::String(reason)) = frame.pointer("/delta/stop_reason") {
+            self.stop = Some(StopReason::from(reason.clone()));
+        }
+        let Some(told) = frame.pointer("/message/usage").or_else(|| frame.get("usage")) else { return };
+        let count = |name: &str| told.get(name)?.as_i64().and_then(|count| i32::try_from(count).ok());
+        let usage = self.usage.get_or_insert_default();
+        if let Some(fresh) = count("input_tokens") {
+            let (read, write) = (count("cache_read_input_tokens"), count("cache_creation_input_tokens"));
+            let cached = read.unwrap_or(0).saturating_add(write.unwrap_or(0));
+            usage.prompt_tokens = Some(fresh.saturating_add(cached));
+            let details = usage.prompt_tokens_details.get_or_insert_default();
+            (details.cached_tokens, details.cache_creation_tokens) = (read, write);
+        }
+        usage.completion_tokens = count("output_tokens").or(usage.completion_tokens);
     }
 }
 

@@ -22,15 +22,17 @@ pub(super) struct Reading {
     frames: Arc<Frames>,
     /// How much text there was.
     bytes: usize,
+    /// Whether there was a thought.
+    has_thought: bool,
     /// The end, which waits until all before it was passed on.
     end: Option<Completion>,
     over: bool,
 }
 
 impl Reading {
-    /// Of what `stream` brings, whose frames are shown to `frames` if its form is the chat form.
+    /// Of what `stream` brings, whose frames are shown to `frames` if these say more.
     pub(super) fn new(stream: ChatStream, kind: ProviderKind, key: Option<Key>, frames: Arc<Frames>) -> Self {
-        Self { stream, kind, key, frames, bytes: 0, end: None, over: false }
+        Self { stream, kind, key, frames, bytes: 0, has_thought: false, end: None, over: false }
     }
 
     pub(super) async fn next(mut self) -> Option<(Result<Piece, ProviderError>, Self)> {
@@ -76,10 +78,12 @@ impl Reading {
             }
             ChatStreamEvent::ReasoningChunk(chunk) => {
                 self.bytes += chunk.content.len();
+                self.has_thought = true;
                 return Ok(Some(Piece::Thought(chunk.content)));
             }
+            ChatStreamEvent::ThoughtSignatureChunk(_) => self.has_thought = true,
             // These were noted when their frame came.
-            ChatStreamEvent::ToolCallChunk(_) if has_frames(self.kind) => {}
+            ChatStreamEvent::ToolCallChunk(_) if is_chat(self.kind) => {}
             ChatStreamEvent::ToolCallChunk(chunk) => {
                 let call = chunk.tool_call;
                 let calls = &mut self.frames.noted().calls;
@@ -89,21 +93,21 @@ impl Reading {
                 }
             }
             ChatStreamEvent::End(end) => self.end = Some(self.ended(end)?),
-            ChatStreamEvent::Start
-            | ChatStreamEvent::Heartbeat
-            | ChatStreamEvent::ThoughtSignatureChunk(_) => {}
+            ChatStreamEvent::Start | ChatStreamEvent::Heartbeat => {}
         }
         Ok(None)
     }
 
-    /// There is nothing more, because of an error maybe. Whoever has said why its answer ended has given all of it.
+    /// There is nothing more, because of an error maybe. Whoever has said why its answer ended has given all of it, but
+    /// for what genai gives with the end alone: the thoughts that Anthropic wants back with calls.
     fn on_break(&mut self, error: Option<&genai::Error>) -> Result<Option<Piece>, ProviderError> {
         let is_cut = error.is_none_or(|error| matches!(error, genai::Error::WebStream { .. }));
         let mut noted = self.frames.noted();
-        match noted.stop.take().filter(|_| is_cut) {
+        let calls = noted.calls.made();
+        let lacks_thoughts = !is_chat(self.kind) && self.has_thought && !calls.is_empty();
+        match noted.stop.take().filter(|_| is_cut && !lacks_thoughts) {
             Some(reason) => {
                 let usage = noted.usage.take().as_ref().map(usage).unwrap_or_default();
-                let calls = noted.calls.made();
                 self.end =
                     Some(Completion { calls, usage, stop: stop(Some(&reason)), thread: Thread::default() });
                 Ok(None)
@@ -139,7 +143,7 @@ impl Reading {
         let (read, mut thread): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.is_tool_call());
         thread.retain(|part| !part.is_text());
         let calls = &mut self.frames.noted().calls;
-        let calls = if has_frames(self.kind) {
+        let calls = if is_chat(self.kind) {
             calls.made()
         } else {
             calls.made_as(read.into_iter().filter_map(|part| part.into_tool_call()))
@@ -148,8 +152,8 @@ impl Reading {
     }
 }
 
-/// Whether its calls and its end are read from the frames of a stream.
-pub(super) fn has_frames(kind: ProviderKind) -> bool {
+/// Whether it is spoken to in the chat form, whose calls are read from the frames of a stream.
+pub(super) fn is_chat(kind: ProviderKind) -> bool {
     match kind {
         ProviderKind::OpenAi | ProviderKind::OpenRouter => true,
         ProviderKind::OpenAiResponses

@@ -1,9 +1,9 @@
 //! How an answer ends.
 
 use parlor_model::provider::{ProviderKind, Stop};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::server::{ask, data, delta, finish};
+use crate::server::{ask, data, delta, event, finish};
 
 #[tokio::test]
 async fn an_answer_that_said_why_it_ended_is_complete() {
@@ -45,4 +45,37 @@ async fn an_answer_that_was_cut_at_the_models_limit_says_so() {
             ask(ProviderKind::OpenAi, &(delta(&json!({"content": "half"})) + &finish("length") + end)).await;
         assert_eq!(heard.end.unwrap().stop, Stop::Length);
     }
+}
+
+#[tokio::test]
+async fn an_answer_of_anthropic_is_complete_without_its_last_frame_unless_thoughts_are_lost_with_it() {
+    let usage = json!({"input_tokens": 20, "cache_read_input_tokens": 10, "output_tokens": 1});
+    let start = event(&json!({"type": "message_start", "message": {"usage": usage}}));
+    let block =
+        |block: Value| event(&json!({"type": "content_block_start", "index": 0, "content_block": block}));
+    let more = |delta: Value| event(&json!({"type": "content_block_delta", "index": 0, "delta": delta}));
+    let call = block(json!({"type": "tool_use", "id": "a", "name": "x", "input": {}}))
+        + &more(json!({"type": "input_json_delta", "partial_json": "{}"}))
+        + &event(&json!({"type": "content_block_stop", "index": 0}));
+    let thought = block(json!({"type": "thinking", "thinking": "", "signature": ""}))
+        + &more(json!({"type": "thinking_delta", "thinking": "hm"}))
+        + &event(&json!({"type": "content_block_stop", "index": 0}));
+    let text =
+        block(json!({"type": "text", "text": ""})) + &more(json!({"type": "text_delta", "text": "hi"}));
+    let stop = event(&json!({
+        "type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 5},
+    }));
+    let heard = ask(ProviderKind::Anthropic, &format!("{start}{thought}{text}{stop}")).await;
+    let done = heard.end.unwrap();
+    assert_eq!((heard.text.as_str(), done.stop), ("hi", Stop::Length));
+    assert_eq!(
+        (done.usage.input_tokens, done.usage.cache_read_tokens, done.usage.output_tokens),
+        (20, 10, 5)
+    );
+    let heard = ask(ProviderKind::Anthropic, &format!("{start}{call}{stop}")).await;
+    assert_eq!(heard.calls(), [("a", "x", "{}")]);
+    let heard = ask(ProviderKind::Anthropic, &format!("{start}{thought}{call}{stop}")).await;
+    assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE");
+    let heard = ask(ProviderKind::Anthropic, &format!("{start}{text}")).await;
+    assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE");
 }

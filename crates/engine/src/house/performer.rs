@@ -159,6 +159,7 @@ impl Performer {
 
     fn last_report(&mut self, outcome: Outcome) -> Finish {
         self.inputs.let_go(&self.live);
+        // What breaks off may do so within a secret.
         if outcome == Outcome::Completed {
             self.speak_rest();
             self.think_rest();

@@ -10,7 +10,7 @@ use parlor_model::{Agent, Call, Halt, Stage, Turn};
 use parlor_vocab::{Failure, RunEvent, RunId, SessionEvent, ToolCallId};
 use tokio::sync::Semaphore;
 
-use crate::common::{Talk, birth, house_with};
+use crate::common::{Talk, birth, house_with, run_event};
 
 const SECRET: &str = "sk-12345";
 
@@ -98,13 +98,14 @@ fn seen_calls(seen: &[Seen]) -> Vec<(char, ToolCallId, String)> {
             assert_eq!(tool, "nothing");
             Some(('+', call.clone(), text.clone()))
         }
-        Seen::Entry(entry) => match &entry.event {
-            SessionEvent::Run { event: RunEvent::ToolCalled { call, input, .. }, .. } => {
-                Some(('=', call.clone(), input.clone()))
-            }
-            _ => None,
-        },
         Seen::Delta { .. } => None,
+        Seen::Entry(entry) => {
+            let SessionEvent::Run { event: RunEvent::ToolCalled { call, input, .. }, .. } = &entry.event
+            else {
+                return None;
+            };
+            Some(('=', call.clone(), input.clone()))
+        }
     };
     seen.iter().filter_map(one).collect()
 }
@@ -244,18 +245,13 @@ async fn what_breaks_off_in_the_middle_of_a_secret_does_not_show_its_beginning()
 async fn said(acts: Vec<Act>) -> Vec<String> {
     let (mut talk, run, _) = play(acts).await;
     let (seen, _) = talk.end_of(&run).await;
-    seen.iter()
-        .filter_map(|seen| match seen {
-            Seen::Entry(entry) => match &entry.event {
-                SessionEvent::Run { event: RunEvent::MessageCompleted { text, .. }, .. } => {
-                    Some(text.clone())
-                }
-                SessionEvent::Run { event: RunEvent::StepUpdated { headline, .. }, .. } => {
-                    Some(headline.clone())
-                }
-                _ => None,
-            },
-            Seen::Delta { .. } => None,
-        })
-        .collect()
+    let one = |seen: &Seen| {
+        let (_, _, event) = run_event(seen, &run)?;
+        if let RunEvent::MessageCompleted { text, .. } | RunEvent::StepUpdated { headline: text, .. } = event
+        {
+            return Some(text.clone());
+        }
+        None
+    };
+    seen.iter().filter_map(one).collect()
 }

@@ -1,19 +1,10 @@
 // What breaks: the server, the connection, the token, and two windows that want the same conversation.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Browser, NETWORK } from "./browser.mjs";
-import { Server } from "./server.mjs";
+import { test } from "node:test";
+import { NETWORK } from "./browser.mjs";
+import { setUp } from "./stage.mjs";
 
-let server, browser;
-before(async () => {
-  server = await Server.start();
-  browser = await Browser.launch();
-});
-after(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-const visit = async (options) => (await browser.visit(server, options)).begin();
+const { server, browser, visit } = await setUp();
 /** Whether the page makes something of Esc. */
 const takesEscape = (at) => at.page.evaluate(() => !document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true, cancelable: true })));
 const asked = (at) => at.page.locator("article .asked p:first-child").allInnerTexts();

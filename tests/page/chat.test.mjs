@@ -1,19 +1,9 @@
 // The chat: answers, pickers, stopping, queueing, failing, and the timeline of a run.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Browser } from "./browser.mjs";
-import { Server } from "./server.mjs";
+import { test } from "node:test";
+import { setUp } from "./stage.mjs";
 
-let server, browser;
-before(async () => {
-  server = await Server.start();
-  browser = await Browser.launch();
-});
-after(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-const visit = async (options) => (await browser.visit(server, options)).begin();
+const { server, visit } = await setUp();
 
 test("an answer is markdown with code that can be copied", async () => {
   const at = await visit();

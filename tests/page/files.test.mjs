@@ -2,29 +2,19 @@
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
-import { Browser } from "./browser.mjs";
-import { Server } from "./server.mjs";
+import { test } from "node:test";
+import { setUp } from "./stage.mjs";
 
 const MAX = 25 * 1024 * 1024;
 const PNG = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==", "base64");
 
-let server, browser;
-before(async () => {
-  server = await Server.start();
-  browser = await Browser.launch();
-});
-after(async () => {
-  await browser?.close();
-  await server?.stop();
-});
+const { server, visit } = await setUp();
 /** A picture of any size: what follows its end is ignored by those who show it. */
 function picture(name, size) {
   const path = join(server.home, name);
   writeFileSync(path, Buffer.concat([PNG, Buffer.alloc(size - PNG.length)]));
   return path;
 }
-const visit = async (options) => (await browser.visit(server, options)).begin();
 const chosen = (at) => at.page.getByRole("list", { name: "Files to send" }).getByRole("listitem");
 
 async function choose(at, ...files) {

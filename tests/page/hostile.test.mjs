@@ -1,8 +1,8 @@
 // What hostile texts can do to whoever reads them here: nothing.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Browser } from "./browser.mjs";
-import { HOSTILE, Server } from "./server.mjs";
+import { test } from "node:test";
+import { HOSTILE } from "./server.mjs";
+import { setUp } from "./stage.mjs";
 
 const TEXTS = [
   `<script>window.broken='script'</script>`,
@@ -16,15 +16,7 @@ const TEXTS = [
   `{{constructor.constructor("window.broken='template'")()}} \${window.broken='literal'}`,
 ];
 
-let server, browser;
-before(async () => {
-  server = await Server.start();
-  browser = await Browser.launch();
-});
-after(async () => {
-  await browser?.close();
-  await server?.stop();
-});
+const { server, visit } = await setUp();
 
 async function isUnharmed(at) {
   assert.equal(await at.page.evaluate(() => window.broken), undefined);
@@ -40,7 +32,7 @@ async function isUnharmed(at) {
 test("messages, answers, reasoning, subagents and titles are texts", async () => {
   const session = `hostile ${HOSTILE}`;
   await server.fill(session, TEXTS.map((text) => `echo ${text}`), "evil");
-  const at = await (await browser.visit(server, { path: `/#/chat/${encodeURIComponent(session)}` })).begin();
+  const at = await visit({ path: `/#/chat/${encodeURIComponent(session)}` });
   await at.page.locator("article").last().waitFor();
   const scroller = at.page.getByRole("region", { name: "Conversation" });
   // From the end upwards, so that each turn was on the screen and unfolded.
@@ -61,7 +53,7 @@ test("messages, answers, reasoning, subagents and titles are texts", async () =>
 });
 
 test("what tools put out, and names of files and agents, are texts", async () => {
-  const at = await (await browser.visit(server)).begin();
+  const at = await visit();
   await at.page.getByLabel("Agent").selectOption("evil");
   await at.page.getByLabel("Agent").selectOption("local");
   const order = `!printf '%s' '<img src=x onerror="window.broken=1">'`;

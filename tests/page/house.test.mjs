@@ -1,19 +1,10 @@
 // The house: sessions of all doors, live, with search, names, deletion and resuming.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Browser, NETWORK } from "./browser.mjs";
-import { Server } from "./server.mjs";
+import { test } from "node:test";
+import { NETWORK } from "./browser.mjs";
+import { setUp } from "./stage.mjs";
 
-let server, browser;
-before(async () => {
-  server = await Server.start();
-  browser = await Browser.launch();
-});
-after(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-const visit = async (options) => (await browser.visit(server, { path: "/#/house", ...options })).begin();
+const { server, visit } = await setUp({ path: "/#/house" });
 const row = (at, name) => at.page.getByRole("list", { name: "Sessions" }).getByRole("listitem").filter({ hasText: name });
 
 test("an empty house says what will be there", async () => {

@@ -1,8 +1,8 @@
 // A conversation of 10,000 messages: all of it can be read, and little of it is in the document.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Browser } from "./browser.mjs";
-import { PATIENCE, Server, until } from "./server.mjs";
+import { test } from "node:test";
+import { PATIENCE, until } from "./server.mjs";
+import { setUp } from "./stage.mjs";
 import { LONG, TURNS, words } from "./talk.mjs";
 
 const path = `/#/chat/${LONG}`;
@@ -11,19 +11,11 @@ const last = new RegExp(`^Number ${TURNS}\\.`);
 /** More rows than this are not in the document, however long the conversation. */
 const MAX_ROWS = 60;
 
-let server, browser;
-before(async () => {
-  server = await Server.start();
-  browser = await Browser.launch();
-});
-after(async () => {
-  await browser?.close();
-  await server?.stop();
-});
+const { server, visit } = await setUp();
 
 test("10,000 messages can be read from the last to the first", { timeout: 10 * PATIENCE }, async () => {
   await server.fill(LONG, words());
-  const at = await (await browser.visit(server, { path })).begin();
+  const at = await visit({ path });
   await at.page.getByText(last).waitFor();
   const scroller = at.page.getByRole("region", { name: "Conversation" });
   const rows = () => at.page.locator("article").count();
@@ -42,7 +34,7 @@ test("10,000 messages can be read from the last to the first", { timeout: 10 * P
 });
 
 test("what one reads stays where it is while an answer is written below", async () => {
-  const at = await (await browser.visit(server, { path })).begin();
+  const at = await visit({ path });
   await at.ended("/say and on it goes");
   await at.say("/wait 3");
   await at.page.locator('article[data-status="running"] .answer').waitFor();

@@ -2,24 +2,16 @@
 // With PICTURES=folder each of them is also kept as a picture.
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { after, before, test } from "node:test";
-import { Browser, NETWORK } from "./browser.mjs";
-import { Server } from "./server.mjs";
+import { test } from "node:test";
+import { NETWORK } from "./browser.mjs";
+import { setUp } from "./stage.mjs";
 
 const SIZES = [[390, 844], [1024, 768], [1920, 1080]];
 const pictures = process.env.PICTURES;
 
-let server, browser;
-before(async () => {
-  server = await Server.start();
-  browser = await Browser.launch();
-  await server.fill("looks", ["deploy web", "break", "deploy api"], "demo");
-  await server.fill("other", ["/say How are you?", "!uname -s"]);
-});
-after(async () => {
-  await browser?.close();
-  await server?.stop();
-});
+const { server, visit } = await setUp();
+await server.fill("looks", ["deploy web", "break", "deploy api"], "demo");
+await server.fill("other", ["/say How are you?", "!uname -s"]);
 
 async function look(at, name, sizes = SIZES) {
   for (const [width, height] of sizes) {
@@ -89,7 +81,7 @@ const screens = {
 
 for (const [name, go] of Object.entries(screens)) {
   test(`${name} is for everybody`, async () => {
-    const at = await (await browser.visit(server)).begin();
+    const at = await visit();
     await at.connection("open");
     await go(at);
     await look(at, name);
@@ -98,21 +90,21 @@ for (const [name, go] of Object.entries(screens)) {
 }
 
 test("the tour is for everybody", async () => {
-  const at = await (await browser.visit(server, { isToured: false })).begin();
+  const at = await visit({ isToured: false });
   await at.page.getByRole("region", { name: "Tour" }).waitFor();
   await look(at, "tour");
   await at.end();
 });
 
 test("the door is for everybody", async () => {
-  const at = await (await browser.visit(server, { allow: NETWORK, extraHTTPHeaders: { "X-Forwarded-For": "203.0.113.9" } })).begin();
+  const at = await visit({ allow: NETWORK, extraHTTPHeaders: { "X-Forwarded-For": "203.0.113.9" } });
   await at.page.getByLabel("Token").waitFor();
   await look(at, "door");
   await at.end();
 });
 
 test("the menu of a small screen is for everybody", async () => {
-  const at = await (await browser.visit(server, { viewport: { width: 390, height: 844 } })).begin();
+  const at = await visit({ viewport: { width: 390, height: 844 } });
   await at.page.getByRole("button", { name: "Menu" }).click();
   await at.page.getByRole("dialog", { name: "Menu" }).getByRole("link", { name: "House" }).waitFor();
   await look(at, "menu", SIZES.slice(0, 1));
@@ -123,7 +115,7 @@ test("the menu of a small screen is for everybody", async () => {
 });
 
 test("colours can be chosen, and stay chosen", async () => {
-  const at = await (await browser.visit(server, { colorScheme: "light" })).begin();
+  const at = await visit({ colorScheme: "light" });
   const paper = () => at.page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor);
   const light = await paper();
   await at.page.getByRole("button", { name: "Colours: as the system" }).click();

@@ -1,19 +1,9 @@
 // Terminals: a shell on the machine of the server, live, on a page whose policy allows no inline styles.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Browser } from "./browser.mjs";
-import { Server } from "./server.mjs";
+import { test } from "node:test";
+import { setUp } from "./stage.mjs";
 
-let server, browser;
-before(async () => {
-  server = await Server.start();
-  browser = await Browser.launch();
-});
-after(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-const visit = async (path = "/#/terminals") => (await browser.visit(server, { path })).begin();
+const { server, visit } = await setUp({ path: "/#/terminals" });
 const screen = (at) => at.page.locator(".xterm-rows");
 
 test("a terminal is typed into, sized, looked at again, and ended", async () => {

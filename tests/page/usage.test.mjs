@@ -1,19 +1,9 @@
 // Usage over time.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
-import { Browser } from "./browser.mjs";
-import { Server } from "./server.mjs";
+import { test } from "node:test";
+import { setUp } from "./stage.mjs";
 
-let server, browser;
-before(async () => {
-  server = await Server.start();
-  browser = await Browser.launch();
-});
-after(async () => {
-  await browser?.close();
-  await server?.stop();
-});
-const visit = async () => (await browser.visit(server, { path: "/#/usage" })).begin();
+const { server, visit } = await setUp({ path: "/#/usage" });
 
 test("a house in which nothing was used says so", async () => {
   const at = await visit();

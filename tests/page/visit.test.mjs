@@ -1,25 +1,18 @@
 // The first visit: the tour, the one-time link, how to add a model, and how much has to be loaded for it.
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { Browser, NETWORK } from "./browser.mjs";
+import { NETWORK } from "./browser.mjs";
 import { Server, until } from "./server.mjs";
+import { setUp } from "./stage.mjs";
 
 /** What the scripts of the first screen may weigh, packed. */
 const MAX_SCRIPT_BYTES = 200 * 1024;
 
-let server, browser;
-before(async () => {
-  server = await Server.start();
-  browser = await Browser.launch();
-});
-after(async () => {
-  await browser?.close();
-  await server?.stop();
-});
+const { server, browser, visit } = await setUp();
 
 test("the tour asks this machine what it is", async () => {
-  const at = await (await browser.visit(server, { isToured: false })).begin();
+  const at = await visit({ isToured: false });
   const tour = at.page.getByRole("region", { name: "Tour" });
   await tour.getByRole("button", { name: "Run it" }).click();
   await tour.getByRole("button", { name: "Show the work" }).click();

@@ -192,3 +192,13 @@ describe("older pages", () => {
     expect(newest.held).toHaveLength(2);
   });
 });
+
+it("knows a text that is to be shown as it is, while it is written and when it is whole", () => {
+  const begun = [event("r", 1, "run.started", { input: { text: "!ls" } }), typed("message.delta", { run_id: "r", message_id: "m", text: "# a", format: "plain" })];
+  const written = receive(emptyConversation(), begun);
+  expect(written.turns[0]?.parts[0]).toMatchObject({ text: "# a", isPlain: true });
+  const whole = receive(emptyConversation(), [...begun.slice(0, 1), event("r", 2, "message.completed", { message_id: "m", text: "# a", format: "plain" })]);
+  expect(whole.turns[0]?.parts[0]).toMatchObject({ isPlain: true });
+  const usual = receive(emptyConversation(), [...begun.slice(0, 1), event("r", 2, "message.completed", { message_id: "m", text: "# a", format: "markdown" })]);
+  expect(usual.turns[0]?.parts[0]).toMatchObject({ isPlain: false });
+});

@@ -23,7 +23,7 @@ export function applyText(turn: Turn, type: string, payload: TypedPayload): void
   const work = findWork(turn.work, payload.run_id ?? "");
   if (type === "message.delta") {
     if (payload.run_id !== turn.runId) return;
-    const part = textPart(turn, payload.message_id ?? "", "assistant");
+    const part = textPart(turn, payload.message_id ?? "", "assistant", payload.format);
     if (!part.done) extend(part, "text", piece);
   } else if (type === "reasoning.delta") {
     const step = work?.steps.find(({ id }) => id === payload.step_id);
@@ -58,13 +58,13 @@ function applyOwn(turn: Turn, event: EventFrame, at: number): void {
       if (turn.status === "stopped") takeLastWords(turn, data);
       return end(turn, data, at);
     case "message.started":
-      textPart(turn, data.message_id ?? "", "assistant");
+      textPart(turn, data.message_id ?? "", "assistant", data.format);
       return;
     case "message.received":
       finish(textPart(turn, data.message_id ?? "", "user"), data);
       return;
     case "message.completed":
-      finish(textPart(turn, data.message_id ?? "", "assistant"), data);
+      finish(textPart(turn, data.message_id ?? "", "assistant", data.format), data);
       turn.agent = data.resolved_agent_id ?? turn.agent;
       turn.model = data.model_used ?? turn.model;
       return;
@@ -152,11 +152,11 @@ function takeLastWords(turn: Turn, data: EventData): void {
   turn.parts.splice(words, 1);
 }
 
-function textPart(turn: Turn, id: string, role: TextPart["role"]): TextPart {
+function textPart(turn: Turn, id: string, role: TextPart["role"], format?: string): TextPart {
   const known = turn.parts.find((part): part is TextPart => part.kind === "text" && part.id === id);
-  if (known) return known;
-  const part: TextPart = { kind: "text", id, role, text: "", done: false, stale: false };
-  turn.parts.push(part);
+  const part: TextPart = known ?? { kind: "text", id, role, text: "", isPlain: false, done: false, stale: false };
+  if (!known) turn.parts.push(part);
+  if (format !== undefined) part.isPlain = format === "plain";
   return part;
 }
 

@@ -20,6 +20,8 @@ export interface TextPart {
   id: string;
   role: "assistant" | "user";
   text: string;
+  /** It is shown letter by letter, and not as markdown. */
+  isPlain: boolean;
   done: boolean;
   /** The next piece is the beginning again, since the line was lost meanwhile. */
   stale: boolean;

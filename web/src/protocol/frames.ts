@@ -20,6 +20,8 @@ export interface MediaRef {
 export interface EventData {
   title?: string;
   text?: string;
+  /** How a text is to be read: `plain` is shown as it is, anything else is markdown. */
+  format?: string;
   message?: string;
   message_id?: string;
   final_message_id?: string;
@@ -83,6 +85,7 @@ export interface TypedPayload {
   run_id?: string;
   run_ids?: string[];
   text?: string;
+  format?: string;
   title?: string;
   type?: string;
   data?: string;

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setUp } from "./stage.mjs";
 
-const { server, visit } = await setUp();
+const { server, browser, visit } = await setUp();
 
 test("an answer is markdown with code that can be copied", async () => {
   const at = await visit();
@@ -34,6 +34,39 @@ test("a wide table is scrolled on a small screen, and its words stay whole", asy
   assert.equal(isScrolled, true);
   assert.ok(height <= lineHeight, `a word of ${height} px is on more than one line of ${lineHeight} px`);
   assert.equal(await at.page.evaluate(() => document.documentElement.scrollWidth > innerWidth), false);
+  await at.end();
+});
+
+test("a text that is plain is shown letter by letter, and scrolls sideways", async () => {
+  const at = await browser.visit(server, { path: "/#/chat/plain" });
+  const text = `total 4\n# drwx  *two*   <b>spaces</b>\n${"long ".repeat(100)}`;
+  await server.fill("plain", ["/say something"]);
+  await at.page.route(/\/events\?/, async (route) => {
+    const answer = await route.fetch();
+    const page = await answer.json();
+    for (const { event_type: type, data } of page.events) if (type === "message.completed") Object.assign(data, { text, format: "plain" });
+    await route.fulfill({ response: answer, json: page });
+  });
+  await at.begin();
+  const output = (await at.ended("/say something")).getByRole("group", { name: "Output" });
+  assert.equal(await output.evaluate((element) => element.textContent), text);
+  assert.equal(await output.locator("*").count(), 0);
+  assert.equal(await output.evaluate((element) => element.scrollWidth > element.clientWidth), true);
+  assert.equal(await at.page.locator("article .markdown").count(), 0);
+  await at.end();
+});
+
+test("a link without words is called by its address, and no heading skips a level", async () => {
+  const odd = "###### Deep\n\n# High\n\n#\n\n[](https://a.example) ![](https://b.example) [![](https://c.example)](https://d.example) ![]()\n\n| | b |\n|---|---|\n| 1 | 2 |";
+  await server.fill("odd", [`echo ${odd}`], "demo");
+  const at = await visit({ path: "/#/chat/odd" });
+  const answer = at.page.locator("article .markdown").first();
+  await answer.waitFor();
+  assert.deepEqual(await answer.getByRole("link").allInnerTexts(), ["https://a.example", "https://b.example", "https://c.example"]);
+  assert.equal(await answer.getByRole("link").last().getAttribute("href"), "https://d.example");
+  assert.deepEqual(await answer.getByRole("heading", { level: 3 }).allInnerTexts(), ["Deep", "High"]);
+  assert.equal(await answer.getByRole("heading").count(), 2);
+  assert.equal(await answer.locator("th").count(), 1);
   await at.end();
 });
 

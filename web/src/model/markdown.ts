@@ -19,23 +19,23 @@ const marked = new Marked({
   breaks: true,
   renderer: {
     html: ({ text }) => escape(text),
-    image: ({ href, text }) => link(href, escape(text || href)),
+    image: ({ href, text }) => link(href, escape(text)),
     link({ href, tokens }) {
       return link(href, this.parser.parseInline(tokens));
     },
     code: ({ text, lang }) => codeBlock(text, (lang ?? "").split(/\s/)[0] ?? ""),
     table(token: Tokens.Table) {
       const cells = (row: Tokens.TableCell[], tag: string): string =>
-        row.map((cell) => `<${tag}>${this.parser.parseInline(cell.tokens)}</${tag}>`).join("");
+        row.map((cell) => element(cell.text.trim() ? tag : "td", this.parser.parseInline(cell.tokens))).join("");
       const rows = token.rows.map((row) => `<tr>${cells(row, "td")}</tr>`).join("");
       return `<div class="table" tabindex="0" role="group" aria-label="Table"><table><thead><tr>${cells(token.header, "th")}</tr></thead><tbody>${rows}</tbody></table></div>`;
     },
-    // Answers stand below a heading of the page, so theirs begin lower.
+    // Each answer stands below a heading of the page. Its own are all one level lower, however they skip levels; they look as they are meant.
     heading({ tokens, depth }) {
-      const level = Math.min(6, depth + 2);
-      return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>`;
+      const words = this.parser.parseInline(tokens);
+      return words.trim() && `<h3 class="depth-${depth}">${words}</h3>`;
     },
-    checkbox: ({ checked }) => (checked ? "☑ " : "☐ "),
+    checkbox: ({ checked }) => `<span class="box">${checked ? "☑" : "☐"}</span> `,
   },
 });
 
@@ -65,8 +65,15 @@ export function render(block: string): string {
   return html;
 }
 
+/** A link; one without words is called by its address, and one within another is only its words. */
 function link(href: string, inner: string): string {
-  return `<a href="${escape(href)}" target="_blank" rel="noopener noreferrer">${inner}</a>`;
+  const words = inner.replace(/<\/?a\b[^>]*>/g, "");
+  const name = words.replace(/<[^>]*>/g, "").trim() ? words : escape(href);
+  return name && `<a href="${escape(href)}" target="_blank" rel="noopener noreferrer">${name}</a>`;
+}
+
+function element(tag: string, inner: string): string {
+  return `<${tag}>${inner}</${tag}>`;
 }
 
 function codeBlock(text: string, language: string): string {

@@ -6,7 +6,7 @@ FUZZ_TARGETS := lines exec synaps supex supr loaf
 # cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
 FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 
-.PHONY: help run page test setup check doc deny unit browser fuzz soak peers mcp clients bench page-bench
+.PHONY: help run page test setup check doc deny unit browser fuzz soak peers mcp clients bench page-bench screens
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -77,3 +77,7 @@ bench: ## measure beside the peers and the limit; writes bench/RESULTS.md
 page-bench: page ## frame times while 10,000 messages are scrolled through
 	cargo build --release --quiet -p parlor
 	cd tests/page && PARLOR_BINARY="$(CURDIR)/$(PROFILE_DIR)/parlor" node scroll.bench.mjs
+
+screens: page ## a picture of every screen of the page, in target/screens
+	cargo build --quiet -p parlor
+	cd tests/page && PARLOR_BINARY="$(CURDIR)/target/debug/parlor" node screens.mjs "$(CURDIR)/target/screens"

@@ -57,12 +57,12 @@ export class Server {
   #pid = 0;
   #log = "";
 
-  /** On a terminal a server also prints the one-time link. */
-  constructor({ isOnTerminal = false } = {}) {
-    this.isOnTerminal = isOnTerminal;
+  /** On a terminal a server also prints the one-time link; `more` goes into its settings, `variables` into its environment. */
+  constructor({ isOnTerminal = false, more = "", variables = {} } = {}) {
+    Object.assign(this, { isOnTerminal, variables });
     // What is written there is gone after the test anyway, so it need not reach a disk.
     this.home = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "parlor-page-"));
-    writeFileSync(join(this.home, "parlor.toml"), settings);
+    writeFileSync(join(this.home, "parlor.toml"), settings + more);
     writeFileSync(join(this.home, "demo.toml"), script);
     this.listen = "127.0.0.1:0";
   }
@@ -83,7 +83,7 @@ export class Server {
   }
 
   environment() {
-    return { PATH: process.env.PATH, HOME: this.home, PARLOR_HOME: this.home, PARLOR_LOG: "off", SHELL: "/bin/sh", LANG: "C.UTF-8" };
+    return { PATH: process.env.PATH, HOME: this.home, PARLOR_HOME: this.home, PARLOR_LOG: "off", SHELL: "/bin/sh", LANG: "C.UTF-8", ...this.variables };
   }
 
   async start() {

@@ -9,7 +9,14 @@ export class Locked extends Error {}
 export class Missing extends Error {}
 
 /** The server refuses, in its own words. */
-export class Refused extends Error {}
+export class Refused extends Error {
+  constructor(
+    words: string,
+    readonly status: number,
+  ) {
+    super(words);
+  }
+}
 
 /** The server cannot be reached. */
 export class Unreachable extends Error {}
@@ -160,5 +167,5 @@ async function ask(method: string, path: string, body?: unknown): Promise<Respon
   const words = (await answer.text().catch(() => "")).trim();
   if (answer.status === 401) throw new Locked("A token is needed.");
   if (answer.status === 404) throw new Missing(words || "Not found.");
-  throw new Refused(words || `The server refuses (${answer.status}).`);
+  throw new Refused(words || `The server refuses (${answer.status}).`, answer.status);
 }

@@ -1,13 +1,20 @@
 // One session over any number of sockets. It comes back by itself after a break and asks for what it missed; once another
 // window has taken the session it stays away until it is told to come back. What frames mean is not its business.
+import { blocked, type Hindrance, hindrance, judge } from "./admission";
 import { type Frame, parseFrame } from "./frames";
-import { Locked, token } from "./http";
+import { Locked, Refused, token } from "./http";
 
 /** The wait before the first attempt to come back; each further one doubles it. */
 export const FIRST_PAUSE = 250;
 
 /** The longest wait between two attempts. */
 export const LAST_PAUSE = 5_000;
+
+/** The wait where nothing changes in a moment: the server is full, or its settings keep the page out. */
+export const BARRED_PAUSE = 15_000;
+
+/** So often a socket may fail without a reason that the server knows, before that is told. */
+const UNEXPLAINED = 3;
 
 /** Opening may take this long. */
 export const OPEN_LIMIT = 15_000;
@@ -21,8 +28,8 @@ export const SILENCE = 45_000;
 /** The close code of a socket whose session was opened elsewhere. */
 export const REPLACED = 4001;
 
-/** How the line to the server is. */
-export type LineState = "connecting" | "open" | "waiting" | "elsewhere" | "locked" | "closed";
+/** How the line to the server is. `barred` is tried again, slowly; `misnamed` is not, since no session can be called that. */
+export type LineState = "connecting" | "open" | "waiting" | "barred" | "misnamed" | "elsewhere" | "locked" | "closed";
 
 /** What the owner of a line is told. */
 export interface LineOwner {
@@ -30,7 +37,8 @@ export interface LineOwner {
   lastEvent(): string | null;
   /** Frames, in order. */
   onFrame(frame: Frame): void;
-  onState(state: LineState): void;
+  /** `words` say why, where the state alone does not. */
+  onState(state: LineState, words: string): void;
 }
 
 /** A line to one session. */
@@ -72,7 +80,7 @@ export class Line {
   close(): void {
     this.ended = true;
     this.drop();
-    this.owner.onState("closed");
+    this.owner.onState("closed", "");
   }
 
   private drop(): void {
@@ -88,26 +96,30 @@ export class Line {
   private async connect(): Promise<void> {
     this.drop();
     const mine = this.generation;
-    this.owner.onState("connecting");
+    // Who comes back says so when it has come, and not with each attempt.
+    if (!this.attempts) this.owner.onState("connecting", "");
     let secret: string;
     try {
       secret = (await token()).token;
     } catch (error) {
       if (this.ended || mine !== this.generation) return;
-      if (error instanceof Locked) return this.owner.onState("locked");
-      return this.pause();
+      if (error instanceof Locked) return this.owner.onState("locked", "");
+      return this.stay(error instanceof Refused ? judge(error.status, error.message) : { kind: "away" });
     }
     if (this.ended || mine !== this.generation) return;
-    const socket = new WebSocket(this.address(), [`token.${secret}`]);
+    const address = this.address();
+    const socket = new WebSocket(address, [`token.${secret}`]);
     this.socket = socket;
+    let isOpened = false;
     const limit = setTimeout(() => socket.close(), OPEN_LIMIT);
     socket.onopen = () => {
       clearTimeout(limit);
       if (socket !== this.socket) return socket.close(1000);
+      isOpened = true;
       this.attempts = 0;
       this.heard = Date.now();
       this.pinger = window.setInterval(() => this.ping(socket), PING_INTERVAL);
-      this.owner.onState("open");
+      this.owner.onState("open", "");
     };
     socket.onmessage = ({ data }) => {
       if (socket !== this.socket) return;
@@ -119,22 +131,35 @@ export class Line {
       clearTimeout(limit);
       if (socket !== this.socket) return;
       this.drop();
-      if (code === REPLACED) this.owner.onState("elsewhere");
-      else this.pause();
+      if (code === REPLACED) this.owner.onState("elsewhere", "");
+      else if (isOpened) this.stay({ kind: "away" });
+      else void this.explain(address, secret);
     };
   }
 
-  private pause(): void {
-    const wait = Math.min(FIRST_PAUSE * 2 ** this.attempts, LAST_PAUSE);
+  /** Finds out why a socket was not let in. */
+  private async explain(address: string, secret: string): Promise<void> {
+    const mine = this.generation;
+    const found = await hindrance(address, secret);
+    if (!this.ended && mine === this.generation) this.stay(found);
+  }
+
+  /** Stays away for a while, or for good. */
+  private stay(found: Hindrance): void {
+    if (found.kind === "misnamed") return this.owner.onState("misnamed", found.words);
+    // A token that was replaced a moment ago is asked for anew; one that holds no longer after that is not ours to have.
+    if (found.kind === "locked" && this.attempts >= UNEXPLAINED) return this.owner.onState("locked", "");
+    const words = found.kind === "barred" ? found.words : found.kind === "none" && this.attempts >= UNEXPLAINED ? blocked(location.origin) : "";
+    const wait = words ? BARRED_PAUSE : Math.min(FIRST_PAUSE * 2 ** this.attempts, LAST_PAUSE);
     this.attempts += 1;
-    this.owner.onState("waiting");
+    this.owner.onState(words ? "barred" : "waiting", words);
     this.timer = window.setTimeout(() => void this.connect(), wait);
   }
 
   private ping(socket: WebSocket): void {
     if (Date.now() - this.heard < SILENCE) return socket.send('{"type":"ping"}');
     this.drop();
-    this.pause();
+    this.stay({ kind: "away" });
   }
 
   private address(): string {

@@ -21,10 +21,20 @@ const FIRST_PAGE_PAUSE = 1_000;
 /** How many pages are asked for in a row until one has the beginning of a run. */
 const PAGES_IN_A_ROW = 20;
 
+/** What a conversation cannot deal with by itself. */
+export interface ChatOwner {
+  /** A token is needed. */
+  onLocked(): void;
+  /** No session can be called that. */
+  onMisnamed(session: string): void;
+}
+
 /** A conversation that is open. */
 export class Chat {
   conversation: Conversation = $state.raw(emptyConversation());
   line: LineState = $state("connecting");
+  /** Why the line is not let in, in words. */
+  hindrance = $state("");
   agents: AgentName[] = $state.raw([]);
   defaultAgent = $state("");
   /** What the server objected to that belongs to no message. */
@@ -53,14 +63,14 @@ export class Chat {
   constructor(
     readonly session: string,
     isFresh: boolean,
-    private readonly onLocked: () => void,
+    private readonly owner: ChatOwner,
   ) {
     this.draft = draftOf(session);
     this.unsettled = keptOutbox(session);
     this.wire = new Line(session, {
       lastEvent: () => this.conversation.last,
       onFrame: (frame) => this.take(frame),
-      onState: (state) => this.onLine(state),
+      onState: (state, words) => this.onLine(state, words),
     });
     for (const message of this.unsettled) this.conversation = say(this.conversation, message, Date.now());
     void this.open(isFresh);
@@ -127,11 +137,11 @@ export class Chat {
         return !this.isClosed;
       } catch (error) {
         if (error instanceof Locked) {
-          this.onLocked();
+          this.owner.onLocked();
           return false;
         }
-        // A session that nobody knows yet, or a server without pages: the socket tells all there is.
-        if (error instanceof Missing) this.isWhole = true;
+        // A session that nobody knows yet, a name that none can have, or a server without pages: the socket tells all there is.
+        if (error instanceof Missing || (error instanceof Refused && error.status === 400)) this.isWhole = true;
         if (this.isWhole) return !this.isClosed;
         if (!(error instanceof Unreachable || error instanceof Refused)) throw error;
       }
@@ -152,18 +162,20 @@ export class Chat {
     }
   }
 
-  private onLine(state: LineState): void {
+  private onLine(state: LineState, words: string): void {
     const before = this.line;
     this.line = state;
+    this.hindrance = words;
     if (state === "open") {
       this.flush();
       this.conversation = interrupted(this.conversation);
       for (const message of this.unsettled) this.wire.send(messageFrame(message));
-      if (before === "connecting") announce("Connected.");
+      if (before !== "open") announce("Connected.");
     }
     if (state === "waiting" && before === "open") announce("The connection is lost. Trying again.");
     if (state === "elsewhere") announce("This conversation was opened in another window.");
-    if (state === "locked") this.onLocked();
+    if (state === "locked") this.owner.onLocked();
+    if (state === "misnamed") this.owner.onMisnamed(this.session);
   }
 
   private take(frame: Frame): void {

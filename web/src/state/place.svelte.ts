@@ -53,6 +53,12 @@ export function forget(session: string): void {
   if (localStorage.getItem(LAST) === session) localStorage.removeItem(LAST);
 }
 
+/** Takes the name of a conversation that cannot be out of the address; what is shown stays. */
+export function dropName(): void {
+  here.place = { name: "chat", session: "" };
+  history.replaceState(null, "", address(here.place));
+}
+
 /** A name that nobody else has; also where the browser does not trust the connection and has no `randomUUID`. */
 export function freshId(): string {
   const digits = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");

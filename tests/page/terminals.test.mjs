@@ -1,9 +1,11 @@
 // Terminals: a shell on the machine of the server, live, on a page whose policy allows no inline styles.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { NETWORK } from "./browser.mjs";
+import { Server, until } from "./server.mjs";
 import { setUp } from "./stage.mjs";
 
-const { server, visit } = await setUp({ path: "/#/terminals" });
+const { server, browser, visit } = await setUp({ path: "/#/terminals" });
 const screen = (at) => at.page.locator(".xterm-rows");
 
 test("a terminal is typed into, sized, looked at again, and ended", async () => {
@@ -42,6 +44,54 @@ test("output has its colours, although the page allows no inline styles", async 
   await red.waitFor();
   const [colour, plain] = await red.evaluate((element) => [getComputedStyle(element).color, getComputedStyle(element.parentElement).color]);
   assert.notEqual(colour, plain);
+  await at.end();
+});
+
+test("a terminal whose socket breaks comes back, and shows nothing twice", async () => {
+  const at = await browser.visit(server, { path: "/#/terminals" });
+  const sockets = [];
+  await at.page.routeWebSocket(/\/api\/processes\//, (socket) => {
+    socket.connectToServer();
+    sockets.push(socket);
+  });
+  await at.begin();
+  await at.page.getByRole("button", { name: "New terminal" }).click();
+  await at.page.locator(".xterm-helper-textarea:focus").waitFor();
+  await at.page.keyboard.type("echo o''nce\n");
+  await screen(at).getByText(/^once/).waitFor();
+  const [{ length }, broken] = [sockets, sockets.at(-1)];
+  await broken.close({ code: 1011 });
+  await until("another socket", () => sockets.length > length);
+  await at.page.getByRole("status").filter({ hasText: "Looking for it again" }).waitFor({ state: "detached" });
+  await at.page.keyboard.type("echo t''wice\n");
+  await screen(at).getByText(/^twice/).waitFor();
+  assert.equal(await screen(at).getByText(/^once/).count(), 1);
+  await at.end();
+});
+
+test("a process that went with its server is told to be gone, and one that is looked for in vain can be looked for again", async (t) => {
+  const other = await Server.start();
+  t.after(() => other.stop());
+  const at = await (await browser.visit(other, { path: "/#/terminals", allow: NETWORK })).begin();
+  await at.page.getByRole("button", { name: "New terminal" }).click();
+  await at.page.locator(".xterm-helper-textarea:focus").waitFor();
+  const address = new URL(at.page.url()).hash;
+  await at.page.clock.install();
+  await other.kill();
+  const note = at.page.locator("section").getByRole("status");
+  await note.getByText("Looking for it again").waitFor();
+  await until("the last attempt", async () => {
+    await at.page.clock.runFor(1000);
+    return note.getByText("The server does not answer").isVisible();
+  });
+  await other.start();
+  await at.page.getByRole("button", { name: "Try again" }).click();
+  await note.getByText("This process is gone").waitFor();
+  await at.isAccessible("a terminal that is gone");
+  await at.page.getByRole("button", { name: "Close" }).click();
+  await at.page.getByText("Nothing runs here.").waitFor();
+  await at.page.goto(`${other.address}/${address}`);
+  await at.page.getByRole("heading", { name: "This process is gone." }).waitFor();
   await at.end();
 });
 

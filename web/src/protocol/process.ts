@@ -1,25 +1,47 @@
-// The socket of a process: bytes both ways, its size, and its end.
-import { token } from "./http";
+// The socket of a process: bytes both ways, its size, and its end. It comes back by itself after a break, as long as the
+// server still knows the process; then the server tells first what it has kept, so that the screen begins anew.
+import { hindrance } from "./admission";
+import { Locked, processes, token } from "./http";
+
+/** So often a lost process is looked for, before somebody has to ask for it. */
+export const MAX_ATTEMPTS = 6;
+
+/** The wait before the first attempt; each further one doubles it. */
+const FIRST_PAUSE = 250;
+
+/** How the connection to a process is. */
+export type LinkState =
+  | "connecting"
+  | "open"
+  /** It broke, and is tried again. */
+  | "waiting"
+  /** The server does not answer, and nothing more is tried. */
+  | "lost"
+  /** The server knows no such process any more. */
+  | "gone"
+  | "exited";
 
 /** What is told of a process. */
 export interface ProcessOwner {
   onOutput(bytes: Uint8Array): void;
   onExit(code: number | null): void;
-  /** The connection ended before the process did. */
-  onLost(): void;
+  /** With `open` all that is known of its output comes again. `words` say why it is lost, if that is known. */
+  onState(state: LinkState, words: string): void;
 }
 
 /** A connection to one process. */
 export class ProcessLink {
   private socket: WebSocket | null = null;
-  private isClosed = false;
-  private hasExited = false;
+  private isOver = false;
   private size = "";
+  private attempts = 0;
+  private timer = 0;
 
   constructor(
     private readonly id: string,
     private readonly owner: ProcessOwner,
   ) {
+    owner.onState("connecting", "");
     void this.open();
   }
 
@@ -34,9 +56,17 @@ export class ProcessLink {
     if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(this.size);
   }
 
+  /** Looks for a process that was lost. */
+  again(): void {
+    this.attempts = 0;
+    this.owner.onState("waiting", "");
+    void this.open();
+  }
+
   /** Looks away; the process goes on. */
   close(): void {
-    this.isClosed = true;
+    this.isOver = true;
+    clearTimeout(this.timer);
     this.socket?.close(1000);
   }
 
@@ -44,23 +74,49 @@ export class ProcessLink {
     let secret: string;
     try {
       secret = (await token()).token;
-    } catch {
-      return this.owner.onLost();
+    } catch (error) {
+      return this.pause(error instanceof Locked ? "A token is needed." : "");
     }
-    if (this.isClosed) return;
+    if (this.isOver) return;
     const address = `${location.origin.replace(/^http/, "ws")}/api/processes/${encodeURIComponent(this.id)}/ws`;
     const socket = new WebSocket(address, [`token.${secret}`]);
+    this.socket = socket;
     socket.binaryType = "arraybuffer";
-    socket.onopen = () => this.size && socket.send(this.size);
+    let isOpened = false;
+    socket.onopen = () => {
+      isOpened = true;
+      this.owner.onState("open", "");
+      if (this.size) socket.send(this.size);
+    };
     socket.onmessage = ({ data }) => {
+      // One that opens and says nothing is no better than one that does not open.
+      this.attempts = 0;
       if (data instanceof ArrayBuffer) return this.owner.onOutput(new Uint8Array(data));
-      this.hasExited = true;
+      this.isOver = true;
+      this.owner.onState("exited", "");
       this.owner.onExit(exitCode(String(data)));
     };
-    socket.onclose = () => {
-      if (!this.isClosed && !this.hasExited) this.owner.onLost();
-    };
-    this.socket = socket;
+    socket.onclose = () => void (isOpened ? this.pause("") : this.explain(address, secret));
+  }
+
+  /** Finds out why the socket was not let in: the process may be gone, or the server be full. */
+  private async explain(address: string, secret: string): Promise<void> {
+    const found = await hindrance(address, secret);
+    if (found.kind === "barred") return this.pause(found.words);
+    const isKnown = await processes().then((lines) => lines.some(({ id }) => id === this.id), () => true);
+    if (!isKnown && !this.isOver) {
+      this.isOver = true;
+      return this.owner.onState("gone", "");
+    }
+    this.pause("");
+  }
+
+  private pause(words: string): void {
+    if (this.isOver) return;
+    if (this.attempts >= MAX_ATTEMPTS) return this.owner.onState("lost", words);
+    this.owner.onState("waiting", "");
+    this.timer = window.setTimeout(() => void this.open(), FIRST_PAUSE * 2 ** this.attempts);
+    this.attempts += 1;
   }
 }
 

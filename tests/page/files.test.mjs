@@ -91,6 +91,34 @@ test("what was begun in a session is there again after other screens and session
   await at.end();
 });
 
+test("a reload keeps what was begun, in a new chat too, and forgets what was sent", async () => {
+  const at = await visit();
+  await at.field.fill("begun in a new chat");
+  await at.page.reload();
+  await at.connection("open");
+  assert.equal(await at.field.inputValue(), "begun in a new chat");
+  await at.field.fill("/say sent");
+  await at.field.press("Enter");
+  await at.ended("/say sent");
+  await at.field.fill("begun here");
+  await at.page.getByRole("button", { name: "New chat" }).click();
+  await at.page.getByRole("heading", { name: "New chat", level: 1 }).waitFor();
+  await at.field.fill("begun there");
+  await at.page.reload();
+  await at.connection("open");
+  assert.equal(await at.field.inputValue(), "begun there");
+  await at.page.getByRole("navigation").getByRole("link", { name: "/say sent" }).click();
+  await at.ended("/say sent");
+  assert.equal(await at.field.inputValue(), "begun here");
+  await at.field.fill("/say this too");
+  await at.field.press("Enter");
+  await at.ended("/say this too");
+  await at.page.reload();
+  await at.ended("/say this too");
+  assert.equal(await at.field.inputValue(), "");
+  await at.end();
+});
+
 test("a text that is dragged is left to the browser", async () => {
   const at = await visit();
   await at.field.waitFor();

@@ -8,8 +8,9 @@ export type Place =
   | { name: "usage" };
 
 const LAST = "parlor.session";
-/** The last session that was made up here. */
-let made = "";
+const MADE = "parlor.fresh";
+/** The last session that was made up in this window, until something is said in it: a reload finds what was begun there. */
+let made = sessionStorage.getItem(MADE) ?? "";
 const here: { place: Place } = $state({ place: read() });
 
 addEventListener("hashchange", () => {
@@ -46,11 +47,13 @@ export function isFresh(session: string): boolean {
 /** Remembers the conversation that the next visit opens. */
 export function remember(session: string): void {
   localStorage.setItem(LAST, session);
+  if (session === made) make("");
 }
 
 /** Forgets a conversation that is no more, so that the next visit does not open it. */
 export function forget(session: string): void {
   if (localStorage.getItem(LAST) === session) localStorage.removeItem(LAST);
+  if (session === made) make("");
 }
 
 /** Takes the name of a conversation that cannot be out of the address; what is shown stays. */
@@ -70,11 +73,16 @@ function read(): Place {
   if (name === "house" || name === "usage") return { name };
   if (name === "terminals") return { name, process: decode(id) };
   if (name === "chat" && id) return { name: "chat", session: decode(id) };
-  return { name: "chat", session: localStorage.getItem(LAST) ?? freshSession() };
+  return { name: "chat", session: localStorage.getItem(LAST) ?? (made || freshSession()) };
 }
 
 function freshSession(): string {
-  made = freshId();
+  return make(freshId());
+}
+
+function make(session: string): string {
+  made = session;
+  sessionStorage.setItem(MADE, made);
   return made;
 }
 

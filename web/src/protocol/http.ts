@@ -56,6 +56,8 @@ export interface Choices {
   default_agent: string;
   models: { name: string; provider: string; model: string }[];
   reasoning: string[];
+  /** Where models are named on the machine of the server; older servers do not tell. */
+  settings_file?: string;
 }
 
 /** What was used on a day. */

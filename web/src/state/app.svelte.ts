@@ -46,12 +46,12 @@ class App {
     this.entry = "locked";
   }
 
-  /** Looks again at what can be chosen. */
+  /** Looks again at what can be chosen: a key or a model may have been added. What cannot be had stays as it was. */
   async lookAtChoices(): Promise<void> {
     try {
       this.choices = await choices();
     } catch {
-      this.choices = null;
+      // An older server has none; one that is away is asked again.
     }
   }
 

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NETWORK } from "./browser.mjs";
+import { until } from "./server.mjs";
 import { setUp } from "./stage.mjs";
 
 const { server, visit } = await setUp({ path: "/#/house" });
@@ -65,6 +66,41 @@ test("sessions can be found, named and deleted", async () => {
   await at.end();
 });
 
+test("what is looked for is not what was used last", async () => {
+  await server.fill("plums", ["/say plums"]);
+  await server.fill("quinces", ["/say quinces"]);
+  const at = await visit();
+  const recent = at.page.getByRole("navigation");
+  await at.page.getByRole("searchbox").fill("plums");
+  await row(at, "quinces").waitFor({ state: "detached" });
+  // Once more after that the list was asked for.
+  await at.page.waitForResponse((response) => response.url().includes("/api/sessions?q=plums"));
+  await row(at, "plums").waitFor();
+  await recent.getByRole("link", { name: "quinces" }).waitFor();
+  await recent.getByRole("link", { name: "plums" }).waitFor();
+  await at.end();
+});
+
+test("a line stays where it is while one points at the list, and finds its place when one has left", async () => {
+  for (const name of ["one", "two", "three"]) await server.fill(`order-${name}`, [`/say order ${name}`]);
+  const at = await visit();
+  await at.page.getByRole("searchbox").fill("order");
+  const names = async () => (await at.page.getByRole("list", { name: "Sessions" }).getByRole("link").allInnerTexts()).map((text) => text.replace("/say ", ""));
+  await until("the lines", async () => (await names()).length === 3);
+  assert.deepEqual(await names(), ["order three", "order two", "order one"]);
+  await row(at, "order one").getByRole("button", { name: "Rename" }).click();
+  await at.page.getByRole("textbox", { name: "Title" }).fill("order last");
+  await at.page.keyboard.press("Enter");
+  await row(at, "order last").waitFor();
+  assert.deepEqual(await names(), ["order three", "order two", "order last"]);
+  await server.fill("order-two", ["/say again"]);
+  await row(at, "order two").getByText("4 messages").waitFor();
+  assert.deepEqual(await names(), ["order three", "order two", "order last"]);
+  await at.page.getByRole("searchbox").click();
+  await until("the usual order", async () => (await names())[0] === "order two");
+  await at.end();
+});
+
 test("a deleted conversation does not go on in the chat", async () => {
   await server.fill("doomed", ["/say doomed"]);
   const at = await visit({ path: "/#/chat/doomed" });
@@ -94,9 +130,16 @@ test("what cannot be deleted says why", async () => {
   await row(at, "/wait 59").getByText("Running").waitFor();
   await row(at, "/wait 59").getByRole("button", { name: "Delete" }).click();
   await at.page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
-  await at.page.getByRole("alert").filter({ hasText: /\w/ }).waitFor();
+  const dialog = at.page.getByRole("dialog", { name: "Delete this session?" });
+  await dialog.getByRole("alert").getByText("Open it and stop it with Esc, then delete it.").waitFor();
+  await at.isAccessible("a deletion that is refused");
   await other.page.keyboard.press("Escape");
   await other.ended("/wait 59", "stopped");
+  await row(at, "/wait 59").getByText("Idle").waitFor();
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await dialog.waitFor({ state: "detached" });
+  await row(at, "/wait 59").waitFor({ state: "detached" });
+  await at.page.locator("#search:focus").waitFor();
   await at.end();
 });
 

@@ -77,6 +77,12 @@ export function failureWords({ code, message }: Failure): string {
   }
 }
 
+/** Why a session is in use and cannot be deleted, and what to do about it. */
+export function deletionFlaw(line: Pick<SessionLine, "here" | "running">): string {
+  if (line.here === false) return "Another program is working in this session. Delete it when that program has left.";
+  return line.running === false ? "This session is in use. Try again in a moment." : "It is still running. Open it and stop it with Esc, then delete it.";
+}
+
 /** What a turn is doing right now, in a few words. */
 export function activity(turn: Turn): string {
   if (turn.status === "pending") return "Sending";

@@ -9,12 +9,18 @@ export const MAX_LISTED = 500;
 
 /** The list of sessions. */
 export class House {
+  /** What was looked for, in the order in which it is shown. */
   lines: SessionLine[] = $state.raw([]);
+  /** The sessions that were used last, whatever is looked for. */
+  recent: SessionLine[] = $state.raw([]);
   query = $state("");
   hasMore = $state(false);
   isKnown = $state(false);
   /** Why the list cannot be had. */
   trouble = $state("");
+
+  /** While somebody points at the list or is in it, what is listed stays where it is. */
+  isHeld = false;
 
   private pages = 1;
   private timer = 0;
@@ -55,8 +61,10 @@ export class House {
         lines.push(...some);
         hasMore = some.length === SESSIONS_AT_A_TIME;
       }
+      const recent = this.query ? await sessions("") : lines.slice(0, SESSIONS_AT_A_TIME);
       if (mine !== this.asked) return;
-      this.lines = lines;
+      this.lines = this.isHeld ? inPlace(lines, this.lines) : lines;
+      this.recent = recent;
       this.hasMore = hasMore && lines.length < MAX_LISTED;
       this.isKnown = true;
       this.trouble = "";
@@ -78,4 +86,10 @@ export class House {
     onGone(id);
     await this.look();
   }
+}
+
+/** The lines that were there before in their old order, behind those that are new. */
+export function inPlace(lines: readonly SessionLine[], before: readonly SessionLine[]): SessionLine[] {
+  const places = new Map(before.map(({ id }, place) => [id, place]));
+  return lines.toSorted((a, b) => (places.get(a.id) ?? -1) - (places.get(b.id) ?? -1));
 }

@@ -34,6 +34,37 @@ test("the tour asks this machine what it is", async () => {
   await at.end();
 });
 
+test("the tour says what became of its run when it has to wait, and when it was not taken", async (t) => {
+  const at = await visit();
+  await at.say("/wait 60");
+  await at.page.locator('article[data-status="running"]').waitFor();
+  await at.page.getByRole("button", { name: "Keyboard shortcuts" }).click();
+  await at.page.getByRole("button", { name: "Show the tour again" }).click();
+  const tour = at.page.getByRole("region", { name: "Tour" });
+  await tour.getByRole("button", { name: "Run it" }).click();
+  await tour.getByText("Another run is before it.").waitFor();
+  await at.page.keyboard.press("Escape");
+  await tour.getByText("There is the answer.").waitFor();
+  await tour.getByRole("button", { name: "Show the work" }).click();
+  await at.page.locator("article").getByText("command: uname -a").waitFor();
+  await at.end();
+
+  const child = server.begin("chat", "!echo busy here; sleep 60");
+  t.after(() => child.kill("SIGKILL"));
+  const other = await visit({ isToured: false, path: "/#/house" });
+  await other.page.getByRole("list", { name: "Sessions" }).getByRole("listitem").filter({ hasText: "busy here" }).filter({ hasText: "Running" }).getByRole("link").click();
+  const offered = other.page.getByRole("region", { name: "Tour" });
+  await offered.getByRole("button", { name: "Run it" }).click();
+  await offered.getByText("It was not taken, and says why.").waitFor();
+  assert.equal(await offered.getByRole("button", { name: "Show the work" }).count(), 0);
+  await other.isAccessible("a tour whose run was not taken");
+  const failed = other.page.locator('article[data-status="failed"]');
+  assert.equal(await failed.count(), 1);
+  await offered.getByRole("button", { name: "Run it again" }).click();
+  await failed.nth(1).waitFor();
+  await other.end();
+});
+
 test("a one-time link lets in once", async (t) => {
   const elsewhere = { extraHTTPHeaders: { "X-Forwarded-For": "203.0.113.9" } };
   const printed = await Server.start({ isOnTerminal: true });

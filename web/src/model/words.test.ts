@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { emptyTurn } from "./turn";
-import { ago, askedText, bytes, count, duration, failureWords, fileFlaw, MAX_FILE_BYTES, MAX_FILES, money } from "./words";
+import { ago, askedText, bytes, count, deletionFlaw, duration, failureWords, fileFlaw, MAX_FILE_BYTES, MAX_FILES, money, tourWords } from "./words";
 
 it("says durations, sizes, numbers and money as people do", () => {
   expect([8, 1234, 34_000, 200_000, 7_300_000].map(duration)).toEqual(["8 ms", "1.2 s", "34 s", "3 min 20 s", "2 h 1 min"]);
@@ -38,4 +38,21 @@ it("explains failures, and repeats those that it does not know", () => {
   expect(failureWords({ code: "RUN_INTERRUPTED", message: "", retryable: true })).toContain("interrupted");
   expect(failureWords({ code: "NOT_FOUND", message: "no such host", retryable: false })).toBe("no such host");
   expect(failureWords({ code: "FAILED", message: "", retryable: false })).toContain("did not say why");
+});
+
+it("says what to do with a session that cannot be deleted", () => {
+  expect(deletionFlaw({ running: true, here: true })).toContain("stop it");
+  expect(deletionFlaw({ running: true, here: false })).toContain("Another program");
+  expect(deletionFlaw({ running: false, here: true })).toContain("in a moment");
+});
+
+it("has words of the tour for every end of a run", () => {
+  const run = emptyTurn("r", "r", 0);
+  expect(tourWords(undefined)).toContain("on its way");
+  expect(tourWords({ ...run, status: "queued" })).toContain("Another run is before it");
+  expect(tourWords(run)).toContain("at work");
+  expect(tourWords({ ...run, status: "completed" })).toContain("There is the answer");
+  expect(tourWords({ ...run, status: "stopped" })).toContain("was stopped");
+  expect(tourWords({ ...run, status: "failed" })).toContain("It failed");
+  expect(tourWords({ ...run, status: "failed", runId: "" })).toContain("was not taken");
 });

@@ -91,6 +91,25 @@ export function activity(turn: Turn): string {
   return step?.headline || step?.title || "Working";
 }
 
+/** What the tour says of the run that it has asked for. */
+export function tourWords(turn: Turn | undefined): string {
+  switch (turn?.status) {
+    case undefined:
+    case "pending":
+      return "It is on its way to the server.";
+    case "queued":
+      return "Another run is before it. It begins when that one has ended; Esc stops that one.";
+    case "running":
+      return "The agent is at work. Esc stops it.";
+    case "completed":
+      return "There is the answer. What was done for it is folded into the line above it.";
+    case "stopped":
+      return "It was stopped. What was done until then is folded into the line below the agent’s name.";
+    case "failed":
+      return turn.runId ? "It failed, and says why. What was done until then is folded into the line below the agent’s name." : "It was not taken, and says why. Nothing was done.";
+  }
+}
+
 /** What was done in a turn, once it is over. */
 export function workSummary(turn: Turn): string {
   const tools = turn.work.steps.reduce((sum, step) => sum + step.tools.length, 0);

@@ -1,6 +1,7 @@
 // The chat: answers, pickers, stopping, queueing, failing, and the timeline of a run.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "./server.mjs";
 import { setUp } from "./stage.mjs";
 
 const { server, browser, visit } = await setUp();
@@ -16,6 +17,17 @@ test("an answer is markdown with code that can be copied", async () => {
   await turn.getByRole("button", { name: "Copy" }).click();
   await turn.getByRole("button", { name: "Copied" }).waitFor();
   assert.equal(await at.page.evaluate(() => navigator.clipboard.readText()), 'fn main() { println!("web"); }');
+  await at.end();
+});
+
+test("links open beside the page, what scrolls is reached by keys, and a list counts from where it begins", async () => {
+  await server.fill("attributes", ["echo [away](https://a.example)\n\n7. seven\n8. eight\n\n```\ncode\n```\n\n| a |\n|---|\n| 1 |"], "demo");
+  const at = await visit({ path: "/#/chat/attributes" });
+  const answer = at.page.locator("article .markdown").first();
+  const link = answer.getByRole("link", { name: "away" });
+  assert.deepEqual([await link.getAttribute("target"), await link.getAttribute("rel")], ["_blank", "noopener noreferrer"]);
+  assert.equal(await answer.locator("ol").getAttribute("start"), "7");
+  for (const selector of ["pre", ".table"]) assert.equal(await answer.locator(selector).getAttribute("tabindex"), "0");
   await at.end();
 });
 
@@ -165,6 +177,19 @@ test("a text grows at its end, and nothing above it moves", async () => {
     return [...seen];
   });
   assert.deepEqual(jumps, [0]);
+  await at.end();
+});
+
+test("the last words stay in sight when something below takes room", async () => {
+  await server.fill("room", Array.from({ length: 12 }, (_, index) => `/say line ${index}`));
+  const at = await visit({ path: "/#/chat/room" });
+  await at.ended("/say line 11");
+  const gap = () => at.page.getByRole("region", { name: "Conversation" }).evaluate(({ scrollHeight, scrollTop, clientHeight }) => Math.round(scrollHeight - scrollTop - clientHeight));
+  await until("the end", async () => (await gap()) <= 1);
+  await at.field.fill("a\nb\nc\nd\ne\nf\ng\nh");
+  await at.page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+  assert.ok((await gap()) <= 1);
+  assert.equal(await at.page.getByRole("button", { name: "To the end" }).count(), 0);
   await at.end();
 });
 

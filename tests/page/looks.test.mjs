@@ -11,8 +11,11 @@ for (const name of Object.keys(screens)) {
   test(`${name} is for everybody`, async () => {
     const at = await goTo(name, browser, server);
     await inEachLook(at, name, async (width, colours) => {
-      await at.isAccessible(`${name} at ${width}, ${colours},`);
-      assert.ok(await at.page.evaluate((width) => document.documentElement.scrollWidth <= width, width), `${name} is wider than a screen of ${width}`);
+      // Colours are the same at every width, so dark ones are looked at once.
+      if (colours === "light" || width === 390) await at.isAccessible(`${name} at ${width}, ${colours},`);
+      // A page that is not in front may take a moment to notice its new size.
+      const fits = at.page.waitForFunction((width) => document.documentElement.scrollWidth <= width, width, { polling: 100 });
+      assert.ok(await fits.catch(() => null), `${name} is wider than a screen of ${width}`);
     });
     await at.end();
   });

@@ -18,12 +18,12 @@ async function serverWith(t, more) {
 
 test("a name that no session can have is told, kept nowhere, and a new chat is offered", async () => {
   const at = await visit({ path: `/#/chat/${LONG_NAME}`, allow: NETWORK });
-  await at.page.getByText("This address leads to no conversation: session_id is longer than 256 bytes.").waitFor();
+  await at.page.getByText("The address leads nowhere: session_id is longer than 256 bytes.").waitFor();
   await at.connection("misnamed");
   assert.equal(await at.field.isDisabled(), true);
   assert.equal(new URL(at.page.url()).hash, "#/chat/");
   await at.isAccessible("a chat without a name");
-  await at.page.locator(".notice").getByRole("button", { name: "New chat" }).click();
+  await at.page.getByRole("button", { name: "Begin a new one" }).click();
   await at.say("/say better");
   await at.ended("/say better");
   await at.end();

@@ -51,11 +51,17 @@ export async function furnish(server) {
   await server.fill("other", ["/say How are you?", "!uname -s", OUTPUT]);
 }
 
-/** How to get to a screen; `how` says what kind of visit it takes. */
+/** How to get to a screen: `how` says what kind of visit it takes, `line` what the page says of its line first. */
 export const screens = {
   welcome: { go: (at) => at.page.getByText("Good to see you.").waitFor() },
   tour: { how: { isToured: false }, go: (at) => at.page.getByRole("region", { name: "Tour" }).waitFor() },
-  door: { how: { allow: NETWORK, ...AFAR }, isLocked: true, go: (at) => at.page.getByLabel("Token").waitFor() },
+  toured: {
+    how: { isToured: false },
+    async go(at) {
+      for (const step of ["Run it", "Show the work", "Go on"]) await at.page.getByRole("button", { name: step }).click();
+    },
+  },
+  door: { how: { allow: NETWORK, ...AFAR }, line: "", go: (at) => at.page.getByLabel("Token").waitFor() },
   chat: {
     path: "/#/chat/looks",
     async go(at) {
@@ -118,6 +124,26 @@ export const screens = {
       await at.connection("elsewhere");
     },
   },
+  away: {
+    path: "/#/house",
+    how: { allow: NETWORK },
+    async go(at) {
+      await at.page.route("**/api/supr/token", (route) => route.abort());
+      await at.page.goto(`${at.server.address}/#/chat/looks`);
+      await at.connection("waiting");
+      await at.say("/say This is sent when the server is back.");
+    },
+  },
+  barred: {
+    path: "/#/house",
+    how: { allow: NETWORK },
+    async go(at) {
+      await at.page.route("**/api/supr/token", (route) => route.fulfill({ status: 429 }));
+      await at.page.goto(`${at.server.address}/#/chat/looks`);
+      await at.connection("barred");
+    },
+  },
+  misnamed: { path: `/#/chat/${"a".repeat(300)}`, how: { allow: NETWORK }, line: "misnamed", go: (at) => at.page.getByText("There is no such conversation.").waitFor() },
   house: { path: "/#/house", go: (at) => at.page.getByRole("link", { name: "deploy web" }).last().waitFor() },
   renaming: {
     path: "/#/house",
@@ -141,6 +167,19 @@ export const screens = {
     },
   },
   usage: { path: "/#/usage", go: (at) => at.page.getByRole("img", { name: /per day/ }).waitFor() },
+  unused: {
+    path: "/#/usage",
+    async go(at) {
+      await at.page.route("**/api/usage?*", async (route) => {
+        const response = await route.fetch();
+        const usage = await response.json();
+        for (const day of usage.days) Object.assign(day, { input_tokens: 0, output_tokens: 0 });
+        await route.fulfill({ response, json: usage });
+      });
+      await at.page.getByRole("button", { name: "7 days" }).click();
+      await at.page.getByText("No tokens were used").waitFor();
+    },
+  },
   terminals: { path: "/#/terminals", go: (at) => at.page.getByText(/Nothing runs here|Choose a process/).waitFor() },
   terminal: {
     path: "/#/terminals",
@@ -153,7 +192,6 @@ export const screens = {
   },
   shortcuts: {
     async go(at) {
-      if (await at.page.getByRole("button", { name: "Menu" }).isVisible()) await at.page.getByRole("button", { name: "Menu" }).click();
       await at.page.getByRole("button", { name: "Keyboard shortcuts" }).click();
       await at.page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
     },
@@ -176,9 +214,9 @@ export const screens = {
 
 /** Goes to a screen. */
 export async function goTo(name, browser, server) {
-  const { path = "/", how, isLocked = false, go } = screens[name];
+  const { path = "/", how, line = "open", go } = screens[name];
   const at = await (await browser.visit(server, { path, ...how })).begin();
-  if (!isLocked) await at.connection("open");
+  if (line) await at.connection(line);
   await go(at);
   return at;
 }

@@ -58,6 +58,8 @@ export function render(block: string): string {
     FORBID_TAGS: ["style", "img", "form", "input", "svg", "math"],
     FORBID_ATTR: ["style", "id", "name"],
     ADD_ATTR: ["target"],
+    // The values of these are no addresses, and would be taken for bad ones.
+    ADD_URI_SAFE_ATTR: ["rel", "start", "tabindex", "target"],
     ALLOWED_URI_REGEXP: /^(?:https?:|mailto:|#)/i,
   });
   if (kept.size >= KEPT_BLOCKS) kept.delete(kept.keys().next().value ?? "");

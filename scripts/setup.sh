@@ -9,6 +9,8 @@ command -v ps >/dev/null || missing+=(procps)
 command -v bash >/dev/null || missing+=(bash)
 command -v ruby >/dev/null || missing+=(ruby)
 command -v npm >/dev/null || missing+=(nodejs npm)
+command -v dbus-daemon >/dev/null || missing+=(dbus)
+command -v gnome-keyring-daemon >/dev/null || missing+=(gnome-keyring)
 if [ ${#missing[@]} -gt 0 ]; then
   echo "setup: installing ${missing[*]}"
   root=()

@@ -11,6 +11,7 @@ mod browser;
 mod forms;
 #[path = "../home/mod.rs"]
 mod home;
+mod keyring;
 mod leaks;
 #[path = "../models/server.rs"]
 #[allow(dead_code, reason = "a helper of other tests, of which some is used")]

@@ -52,8 +52,10 @@ impl Home {
         let mut command = Command::new(PARLOR);
         command.args(["stdio", "loaf"]).current_dir(self.folder()).kill_on_drop(true);
         command.env("PARLOR_HOME", self.state()).env("HOME", self.folder());
-        for name in ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY", "DISPLAY"]
-        {
+        for name in ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"] {
+            command.env_remove(name);
+        }
+        for name in ["DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"] {
             command.env_remove(name);
         }
         command

@@ -39,4 +39,6 @@ pub use provider::{
 pub use redact::{MAX_REDACTED, MIN_REDACTED_BYTES, REDACTED, Redactor};
 pub use refresh::REFRESH_MARGIN;
 pub use secret::Secret;
-pub use store::{LOCK_WAIT, SECRET_BYTES, SecretName, SecretStore, StoreError};
+pub use store::{
+    KEYRING_REST, KEYRING_WAIT, LOCK_WAIT, SECRET_BYTES, SecretName, SecretStore, StoreError, UNLOCK_WAIT,
+};

@@ -61,7 +61,7 @@ impl Redactor {
 
     /// From now on, all that is kept in the files of `store` is taken out. Blocking.
     pub fn learn_all(&self, store: &SecretStore) {
-        for name in store.names().unwrap_or_default() {
+        for name in store.names_in_files().unwrap_or_default() {
             // What cannot be read is told to whoever needs it.
             let Ok(Some(secret)) = store.read(&name) else { continue };
             match name.provider() {

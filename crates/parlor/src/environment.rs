@@ -43,6 +43,8 @@ pub(crate) struct Environment {
     pub(crate) model_keys: Vec<&'static str>,
     /// `OPENAI_BASE_URL`.
     pub(crate) openai_base_url: Option<String>,
+    /// Whether the user has a session bus to ask for a keyring, or why not.
+    pub(crate) session_bus: Result<(), String>,
     /// What commands get.
     pub(crate) for_commands: Vec<(String, String)>,
 }
@@ -67,6 +69,7 @@ impl Environment {
             unicode: locale.contains("UTF-8") || locale.contains("UTF8"),
             model_keys: MODEL_KEYS.into_iter().filter(|name| variable(name).is_some()).collect(),
             openai_base_url: variable("OPENAI_BASE_URL").and_then(|url| url.into_string().ok()),
+            session_bus: session_bus(variable("DBUS_SESSION_BUS_ADDRESS"), variable("XDG_RUNTIME_DIR")),
             for_commands: for_commands(),
         }
     }
@@ -192,6 +195,17 @@ impl SuprVariables {
     }
 }
 
+/// Whether there is a session bus. One that would have to be started first is none.
+fn session_bus(address: Option<OsString>, runtime_folder: Option<OsString>) -> Result<(), String> {
+    let is_started = |address: &OsString| !address.to_string_lossy().starts_with("autolaunch:");
+    let is_there = match (&address, runtime_folder) {
+        (Some(address), _) => is_started(address),
+        (None, Some(folder)) => Path::new(&folder).join("bus").exists(),
+        (None, None) => false,
+    };
+    if is_there { Ok(()) } else { Err("there is no session bus here".to_owned()) }
+}
+
 /// A variable that is set to something.
 #[expect(clippy::disallowed_methods, reason = "the environment is read here and passed on")]
 fn variable(name: &str) -> Option<OsString> {
@@ -215,6 +229,19 @@ pub(crate) fn looks_like_a_secret(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bus_is_used_if_it_runs_and_never_started() {
+        let bus = |address: Option<&str>, folder: Option<&Path>| {
+            session_bus(address.map(OsString::from), folder.map(OsString::from)).is_ok()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!bus(None, None) && !bus(None, Some(folder.path())));
+        assert!(bus(Some("unix:path=/run/user/1/bus"), None));
+        assert!(!bus(Some("autolaunch:"), Some(folder.path())));
+        std::fs::write(folder.path().join("bus"), "").unwrap();
+        assert!(bus(None, Some(folder.path())));
+    }
 
     #[test]
     fn keys_of_models_look_like_secrets() {

@@ -46,8 +46,13 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The system's keyring refused.
-    #[error("the system's keyring cannot be used: {reason}; unlock it and try again")]
+    #[error(
+        "{name} is in the system's keyring, which cannot be used: {reason}; unlock it and try again; a login or \
+         key that is given anew is kept in a file then"
+    )]
     Keyring {
+        /// What is to be had.
+        name: String,
         /// What it said.
         reason: String,
     },

@@ -29,6 +29,7 @@ const OTHERS: Mode = Mode::from_bits_truncate(0o077);
 const PREFIX: &str = ".";
 const LOCK_SUFFIX: &str = ".lock";
 const TEMP_SUFFIX: &str = ".tmp";
+const MARK_SUFFIX: &str = ".keyring";
 
 /// The folder of secrets, which need not exist.
 #[derive(Debug)]
@@ -93,12 +94,44 @@ impl Files {
     }
 
     pub(super) fn names(&self) -> Result<Vec<SecretName>, StoreError> {
+        self.list(SecretName::parse)
+    }
+
+    /// Notes that the keyring has the secret of that name.
+    pub(super) fn mark(&self, name: &SecretName) -> Result<(), StoreError> {
+        let folder = self.made()?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let marked =
+            openat(&folder, mark_of(name), flags, Mode::RUSR | Mode::WUSR).and_then(|_| fsync(&folder));
+        marked.map_err(StoreError::io("make a file in", &self.path))
+    }
+
+    /// Notes that the keyring has it no more.
+    pub(super) fn unmark(&self, name: &SecretName) -> Result<(), StoreError> {
+        let Some(folder) = self.existing()? else { return Ok(()) };
+        match unlinkat(&folder, mark_of(name), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(StoreError::io("delete a file in", &self.path)(errno)),
+        }
+    }
+
+    /// Whether the keyring has it.
+    pub(super) fn is_marked(&self, name: &SecretName) -> bool {
+        self.path.join(mark_of(name)).exists()
+    }
+
+    /// The names of those that the keyring has.
+    pub(super) fn marked(&self) -> Result<Vec<SecretName>, StoreError> {
+        self.list(|file| SecretName::parse(file.strip_prefix(PREFIX)?.strip_suffix(MARK_SUFFIX)?))
+    }
+
+    fn list(&self, name: impl Fn(&str) -> Option<SecretName>) -> Result<Vec<SecretName>, StoreError> {
         let Some(folder) = self.existing()? else { return Ok(Vec::new()) };
         let failed = |errno: Errno| StoreError::io("list", &self.path)(errno);
         let mut names = Vec::new();
         for entry in Dir::read_from(&folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            names.extend(entry.file_name().to_str().ok().and_then(SecretName::parse));
+            names.extend(entry.file_name().to_str().ok().and_then(&name));
         }
         names.sort();
         Ok(names)
@@ -174,6 +207,11 @@ impl Files {
         }
         Ok(())
     }
+}
+
+/// What stands in the folder for a secret that the keyring has.
+fn mark_of(name: &SecretName) -> String {
+    format!("{PREFIX}{}{MARK_SUFFIX}", name.as_str())
 }
 
 #[cfg(test)]

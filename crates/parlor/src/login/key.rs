@@ -51,9 +51,20 @@ pub(super) fn keep(
     };
     let key = checked(typed.expose())?;
     home.keys().keep(name, Some(key)).map_err(|why| anyhow::anyhow!(why))?;
-    let place = SecretName::key(name).map(|name| home.keys().store().place(&name)).unwrap_or_default();
+    let store = home.keys().store();
+    let place = SecretName::key(name).map(|name| store.place(&name)).unwrap_or_default();
+    if let Some(reason) = store.trouble() {
+        eprintln!("{}", without_keyring(&reason));
+    }
     writeln!(out, "The key of {name} is kept in {place}; parlor models shows what it opens.")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why a secret is in a file although there seems to be a keyring.
+pub(super) fn without_keyring(reason: &str) -> String {
+    format!(
+        "The system's keyring was not used: {reason}. keyring = false under [secrets] in parlor.toml does without it."
+    )
 }
 
 /// The names under which a key is looked for.

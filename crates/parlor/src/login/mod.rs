@@ -88,7 +88,11 @@ pub(crate) fn login(
         // A browser that nobody sees would only be in the way.
         let opens = !options.no_open && !headless;
         let mut guide = Guide { environment, opens, console, redactor, out };
-        guide.follow(flow).await
+        let done = guide.follow(flow).await;
+        if let Some(reason) = home.keys().store().trouble() {
+            eprintln!("{}", key::without_keyring(&reason));
+        }
+        done
     })
 }
 

@@ -39,7 +39,11 @@ impl Keys {
     /// Those of the state folder `home`. From now on, all that is known of them is taken out of texts.
     pub(crate) fn open(home: &Path, config: &Config, environment: &Environment) -> anyhow::Result<Self> {
         let redactor = Redactor::new();
-        let store = SecretStore::open(home)?;
+        let keyring = match config.keyring {
+            true => environment.session_bus.clone(),
+            false => Err("secrets.keyring in parlor.toml is false".to_owned()),
+        };
+        let store = SecretStore::with_keyring(home, keyring)?;
         let logins = login::logins(config, store.clone(), &redactor);
         redactor.learn_all(&store);
         let openai_base_url = environment.openai_base_url.clone();
@@ -66,13 +70,10 @@ impl Keys {
         &self.redactor
     }
 
-    /// Whether something is kept for a provider: a key, or a login. Blocking.
+    /// Whether something is kept for a provider: a key, or a login. Asks no keyring. Blocking.
     pub(crate) fn has(&self, provider: ProviderKind) -> bool {
         let name = name_of(provider);
-        // What cannot be read is there; whoever uses it is told what is wrong.
-        let is_kept = |name: Option<SecretName>| {
-            name.is_some_and(|name| self.store.read(&name).map_or(true, |secret| secret.is_some()))
-        };
+        let is_kept = |name: Option<SecretName>| name.is_some_and(|name| self.store.has(&name));
         is_kept(SecretName::key(name)) || (self.has_login(name) && is_kept(SecretName::login(name)))
     }
 

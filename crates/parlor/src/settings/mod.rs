@@ -53,6 +53,8 @@ pub(crate) struct Config {
     pub(crate) auth: BTreeMap<String, LoginConfig>,
     /// What `parlor gc` keeps.
     pub(crate) retention: Retention,
+    /// Whether secrets are kept in the system's keyring where there is one.
+    pub(crate) keyring: bool,
     /// How the Supex doors are opened.
     pub(crate) supex: SupexConfig,
     /// How the web side is opened.
@@ -103,6 +105,7 @@ impl Default for Config {
             are_minds_given: false,
             auth: BTreeMap::new(),
             retention: Retention { days: Some(90), max_size: Some(10 << 30) },
+            keyring: true,
             supex: SupexConfig::default(),
             supr: SuprConfig::default(),
         }
@@ -153,6 +156,7 @@ impl Config {
                 })?,
                 (["retention", _], Value::Days(days)) => config.retention.days = days,
                 (["retention", _], Value::Size(size)) => config.retention.max_size = size,
+                (["secrets", "keyring"], Value::Flag(is_used)) => config.keyring = is_used,
                 (path, _) => unreachable!("{path:?} is in the table of settings and nobody takes it"),
             }
         }

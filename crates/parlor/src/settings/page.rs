@@ -109,6 +109,9 @@ max_connections = 100
 [retention]
 days = 30
 max_size = \"2GiB\"
+
+[secrets]
+keyring = true
 ```
 
 ";

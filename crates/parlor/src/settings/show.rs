@@ -90,6 +90,7 @@ fn values(name: &str, config: &Config) -> Vec<(String, String)> {
         }),
         "spending.session" => one(money(config.spending.session)),
         "spending.day" => one(money(config.spending.day)),
+        "secrets.keyring" => one(config.keyring.to_string()),
         "retention.days" => one(config.retention.days.map_or(format!("{NEVER:?}"), |days| days.to_string())),
         "retention.max_size" => {
             one(format!("{:?}", config.retention.max_size.map_or(UNLIMITED.to_owned(), size::exact)))

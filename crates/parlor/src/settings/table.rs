@@ -467,6 +467,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         doc: "`parlor gc` deletes the sessions that were not used for longest, until all that is kept is no larger.",
     },
     Setting {
+        name: "secrets.keyring",
+        kind: Kind::Flag,
+        default: "`true`",
+        doc: "Whether keys and logins are kept in the system's keyring, where there is one ([auth.md](auth.md)); else in files.",
+    },
+    Setting {
         name: "spending.session",
         kind: Kind::Budget,
         default: "`\"unlimited\"`",
@@ -538,7 +544,8 @@ mod tests {
 
     #[test]
     fn tables_know_their_members() {
-        let tables = ["agents", "auth", "channels", "default_models", "models", "retention", "spending"];
+        let tables =
+            ["agents", "auth", "channels", "default_models", "models", "retention", "secrets", "spending"];
         assert_eq!(members(&[]), Some([&["default_agent"], &tables[..]].concat()));
         assert_eq!(members(&["agents"]), Some(vec!["*"]));
         assert_eq!(members(&["agents", "x"]).unwrap()[..4], ["kind", "name", "file", "model"]);

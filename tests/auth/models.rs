@@ -57,7 +57,7 @@ fn a_token_that_a_server_does_not_take_is_renewed_once() {
     assert_eq!(home.prints(&["chat", "hello"]), "Hello.\n");
     assert_eq!(models.heads("authorization"), [first, token(&home)]);
     let said = home.refuses(&["chat", "hello"]);
-    assert!(said.contains("the key is not accepted"), "{said}");
+    assert!(said.contains("the login to x is not accepted"), "{said}");
     assert_eq!(models.heads("authorization").len(), 4, "once more, and no more often");
 }
 

@@ -6,6 +6,7 @@
 #[path = "../home/mod.rs"]
 mod home;
 
+mod advice;
 mod broken;
 mod commands;
 mod crash;

@@ -21,6 +21,8 @@ pub(crate) enum Deed {
     Hang(String),
     /// No stream: a status, with this line in the head.
     Refuse(u16, String),
+    /// No stream: a status, with a head and a body of this type.
+    Body(u16, &'static str, &'static str),
 }
 
 /// A server on loopback. Its threads end when their connections do.
@@ -104,13 +106,20 @@ fn serve(connection: TcpStream, deed: Deed, keep: &Mutex<Vec<Asked>>, leaving: &
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    keep.lock().unwrap().push(Asked { head, body: serde_json::from_slice(&body).unwrap() });
+    keep.lock().unwrap().push(Asked { head, body: serde_json::from_slice(&body).unwrap_or_default() });
     let mut out = connection;
     if let Deed::Refuse(status, line) = &deed {
         let body = r#"{"error":{"message":"no"}}"#;
         let length = body.len();
         let head = format!(
             "HTTP/1.1 {status} No\r\n{line}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
+        );
+        return out.write_all((head + body).as_bytes()).unwrap();
+    }
+    if let Deed::Body(status, kind, body) = &deed {
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
         );
         return out.write_all((head + body).as_bytes()).unwrap();
     }
@@ -125,7 +134,7 @@ fn serve(connection: TcpStream, deed: Deed, keep: &Mutex<Vec<Asked>>, leaving: &
             send(&events).unwrap();
             out.write_all(b"0\r\n\r\n").unwrap();
         }
-        Deed::Refuse(..) => {}
+        Deed::Refuse(..) | Deed::Body(..) => {}
         Deed::Cut(events) => send(&events).unwrap(),
         Deed::CutLater(events, barrier) => {
             send(&events).unwrap();

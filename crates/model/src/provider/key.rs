@@ -66,6 +66,20 @@ pub trait KeySource: Send + Sync {
     async fn instead_of(&self, _refused: &Key) -> Result<Option<Key>, KeyError> {
         Ok(None)
     }
+
+    /// Which key is used, and what to do if the server does not accept it.
+    async fn about(&self) -> AboutKey {
+        AboutKey { used: None, remedy: "give it a key".to_owned() }
+    }
+}
+
+/// What people are told of a key. Never the key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AboutKey {
+    /// What it is: the key in a variable, one that is kept, a login. None if none is sent.
+    pub used: Option<String>,
+    /// How to have another.
+    pub remedy: String,
 }
 
 /// A key that does not change, or none at all, or the sentence why there is none.

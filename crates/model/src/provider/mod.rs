@@ -7,6 +7,7 @@
 //! Deliberately absent: conversations, tools that are really called, retries. Keys come from outside,
 //! and nothing here reads the environment.
 
+mod advice;
 mod calls;
 mod connection;
 mod error;
@@ -23,10 +24,11 @@ mod trouble;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
+pub use advice::Advised;
 pub use calls::MAX_ANSWER_CALLS;
 pub use connection::{CONNECT_WAIT, Connection, FIRST_WORD_WAIT, MAX_CATALOGUE, Routing, SILENCE_WAIT};
 pub use error::{MAX_ERROR_CHARS, ProviderError};
-pub use key::{FixedKey, Key, KeyError, KeySource};
+pub use key::{AboutKey, FixedKey, Key, KeyError, KeySource};
 pub use kind::ProviderKind;
 pub use piece::{Completion, ModelCall, Piece, Stop, Thread};
 pub use reading::MAX_ANSWER_BYTES;

@@ -2,10 +2,17 @@
 
 use std::time::Duration;
 
-use genai::Error;
+use genai::{Error, webc};
 use serde_json::Value;
 
 use super::ProviderError;
+use crate::MAX_RETRY_AFTER;
+
+/// How it is said that a server does not take a key; `advice.rs` says which one.
+pub(super) const KEY_REFUSED: &str = "the key is not accepted";
+
+/// What stands in the place of a reason.
+pub(super) const NO_REASON: &str = "no reason given";
 
 /// Words by which providers say that a conversation is too long. None of them has a code that all
 /// share.
@@ -33,7 +40,7 @@ const NO_CREDIT: [&str; 4] = ["insufficient_quota", "credit balance", "billing",
 pub(super) fn trouble(error: &Error) -> ProviderError {
     match error {
         Error::HttpError { status, body, .. } => {
-            by_status(status.as_u16(), said_in(body), retry_after(error))
+            by_status(status.as_u16(), said_in(body) + &long_wait(error), retry_after(error))
         }
         // A stream reports the answer that it got instead of a stream within its own error.
         Error::WebStream { error, cause, .. } => match error.downcast_ref::<Error>() {
@@ -43,6 +50,9 @@ pub(super) fn trouble(error: &Error) -> ProviderError {
         Error::ChatResponse { body, .. } => by_kind(body),
         Error::StreamParse { serde_error, .. } => by_words(&serde_error.to_string()),
         Error::Resolver { resolver_error, .. } => ProviderError::Auth { said: resolver_error.to_string() },
+        Error::WebAdapterCall { webc_error: webc::Error::Reqwest(error), .. } => {
+            broken(with_causes(error, &error.to_string()))
+        }
         other => match other.status() {
             Some(status) => by_status(status.as_u16(), other.to_string(), retry_after(other)),
             None => broken(other.to_string()),
@@ -59,7 +69,7 @@ fn by_status(status: u16, said: String, retry_after: Option<Duration>) -> Provid
         _ if has(&said, &NO_CREDIT) && (400..500).contains(&status) => {
             ProviderError::Refused { said: numbered }
         }
-        401 | 403 => ProviderError::Auth { said: format!("the key is not accepted ({numbered})") },
+        401 | 403 => ProviderError::Auth { said: format!("{KEY_REFUSED} ({numbered})") },
         413 => ProviderError::Overflow { said: numbered },
         408 | 409 | 425 | 429 | 503 | 529 => ProviderError::Busy { said: numbered, retry_after },
         500.. => ProviderError::Broken { said: numbered, retry_after },
@@ -72,7 +82,7 @@ fn by_kind(body: &Value) -> ProviderError {
     let error = body.get("error").unwrap_or(body);
     let text = |member: &str| error.get(member).and_then(Value::as_str).unwrap_or_default();
     let said = match text("message") {
-        "" => body.as_str().unwrap_or("no reason given"),
+        "" => body.as_str().unwrap_or(NO_REASON),
         message => message,
     };
     let said = said.to_owned();
@@ -83,7 +93,7 @@ fn by_kind(body: &Value) -> ProviderError {
     } else if is("rate_limit") || is("overloaded") {
         ProviderError::Busy { said, retry_after: None }
     } else if is("authentication") || is("permission") {
-        ProviderError::Auth { said }
+        ProviderError::Auth { said: format!("{KEY_REFUSED} ({said})") }
     } else if is("invalid_request") {
         ProviderError::Refused { said }
     } else {
@@ -110,6 +120,13 @@ fn has(text: &str, words: &[&str]) -> bool {
 
 /// The sentence in an error's body, which is JSON mostly.
 fn said_in(body: &str) -> String {
+    let body = body.trim();
+    if body.is_empty() || body == "{}" {
+        return NO_REASON.to_owned();
+    }
+    if body.starts_with('<') {
+        return "a page of HTML".to_owned();
+    }
     let Ok(json) = serde_json::from_str::<Value>(body) else { return body.to_owned() };
     let json = json.get(0).cloned().unwrap_or(json); // Gemini's errors are in a list.
     let error = json.get("error").unwrap_or(&json);
@@ -138,6 +155,21 @@ fn with_causes(error: &(dyn std::error::Error + 'static), said: &str) -> String 
 fn retry_after(error: &Error) -> Option<Duration> {
     let headers = error.headers()?;
     asked_wait(|name| headers.get(name)?.to_str().ok().map(str::trim))
+}
+
+/// What is said of a wait that is longer than anybody waits here.
+fn long_wait(error: &Error) -> String {
+    let Some(wait) = retry_after(error).filter(|wait| *wait > MAX_RETRY_AFTER) else { return String::new() };
+    let date = error.headers().and_then(|headers| headers.get("date")?.to_str().ok());
+    until(wait, date)
+}
+
+/// Until when to wait, if the provider says what time it is there.
+fn until(wait: Duration, date: Option<&str>) -> String {
+    let now = date.and_then(|date| httpdate::parse_http_date(date).ok());
+    let until = now.and_then(|now| now.checked_add(wait)).map(httpdate::fmt_http_date);
+    let until = until.map_or_else(String::new, |until| format!(", until {until}"));
+    format!("; it asks to wait for {} minutes{until}: try again then", wait.as_secs().div_ceil(60))
 }
 
 /// The same, of a head. A date is compared with that of the answer: the provider's clock need not be ours.
@@ -177,6 +209,21 @@ mod tests {
         assert_eq!(wait(&[("retry-after", LATER)]), None, "nobody says what time it is there");
         assert_eq!(wait(&[("retry-after", "-1")]), None);
         assert_eq!(wait(&[("retry-after", "soon"), ("date", NOON)]), None);
+    }
+
+    #[test]
+    fn a_long_wait_is_told_with_its_end() {
+        let hour = Duration::from_secs(3600);
+        assert_eq!(until(hour, None), "; it asks to wait for 60 minutes: try again then");
+        let told = until(hour, Some("Sun, 06 Nov 1994 12:00:00 GMT"));
+        assert!(told.contains("until Sun, 06 Nov 1994 13:00:00 GMT"), "{told}");
+    }
+
+    #[test]
+    fn what_says_nothing_is_said_to() {
+        assert_eq!(said_in(" "), NO_REASON);
+        assert_eq!(said_in("<!doctype html><html>…"), "a page of HTML");
+        assert_eq!(status(400, "").to_string(), "the provider refuses: 400: no reason given");
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod exchange;
 mod interrupts;
 mod talk;
 mod view;
+mod wish;
 
 use std::io::{Read, stderr, stdin, stdout};
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ use parlor_vocab::{AgentId, Choice, Reasoning};
 use self::exchange::{Conversation, Ended};
 use self::interrupts::Interrupts;
 use self::view::{Json, Plain, View};
+use self::wish::Wish;
 use crate::console::Console;
 use crate::home::Home;
 use crate::sessions::pick::pick;
@@ -40,7 +42,8 @@ pub(crate) struct Options {
     /// Let this agent answer; agents are named in $PARLOR_HOME/parlor.toml
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Let this model answer, from now on in this session; parlor models lists those there are
+    /// Let this model answer, from now on in this session: a name that parlor models lists, or PROVIDER/NAME as the
+    /// provider calls it
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
     /// How hard the model is to think: off, low, medium, high, xhigh or adaptive
@@ -72,14 +75,15 @@ pub(crate) async fn chat(
         None => None,
     };
     let chosen = record.as_ref().and_then(|record| record.agent.as_ref()).map(AgentId::as_str);
-    let agent = agent(home.config(), options.agent.as_deref().or(chosen))?;
+    let wish = Wish { agent: options.agent, model: options.model }.sorted(home.config(), chosen);
+    let agent = agent(home.config(), wish.agent.as_deref().or(chosen))?;
     let session = record.map(|record| record.id);
-    if options.model.is_some() && !matches!(agent.kind, AgentKind::Model(_)) {
-        bail!("{:?} is no agent with a model; parlor doctor says how to get one", agent.name);
+    if let Some(model) = wish.model.as_deref().filter(|_| !matches!(agent.kind, AgentKind::Model(_))) {
+        bail!(wish::missing(home, agent, model).await);
     }
     let choice = Choice {
-        agent: options.agent.as_deref().map(AgentId::parse).transpose()?,
-        model: options.model,
+        agent: wish.agent.as_deref().map(AgentId::parse).transpose()?,
+        model: wish.model,
         reasoning: options.reasoning,
     };
     let mut conversation = Conversation { house, session, choice };

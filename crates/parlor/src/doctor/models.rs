@@ -24,7 +24,9 @@ pub(super) fn look(home: &Path, environment: &Environment) -> Option<Finding> {
     minds.sort_by_key(|(id, _)| **id != config.default_agent);
     let Some((id, mind)) = minds.first() else { return Some(none(home.path())) };
     let model = config.models.get(&mind.model)?;
-    let said = format!("agent {id} asks {} ({} of {})", mind.model, model.model, model.provider.name());
+    let place = home.keys().base_url(model).map_or_else(String::new, |url| format!(" at {url}"));
+    let said =
+        format!("agent {id} asks {} ({} of {}{place})", mind.model, model.model, model.provider.name());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     Some(match runtime.block_on(home.keys().pass(model)) {
         Ok(Pass::Variable(name)) => Finding::ok(CHECK, format!("{said}; {name} set")),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::bail;
-use parlor_model::provider::{Connection, Routing};
+use parlor_model::provider::{Advised, Connection, Routing};
 use parlor_model::{DEFAULT_CONTEXT_WINDOW, INSTRUCTIONS_FILE, Limits, Model, ModelAgent, UserFolders};
 
 use crate::environment::Environment;
@@ -51,9 +51,11 @@ impl<'a> Builder<'a> {
     }
 
     /// The way to a model's provider.
-    pub(crate) fn connection(&self, model: &ModelConfig) -> Connection {
+    pub(crate) fn connection(&self, model: &ModelConfig) -> Advised {
         let (keys, routing) = (self.home.keys(), Routing(model.routing.clone()));
-        Connection::new(model.provider, keys.base_url(model), keys.source(model), routing)
+        let (url, key) = (keys.base_url(model), keys.source(model));
+        let connection = Connection::new(model.provider, url, Arc::clone(&key), routing);
+        Advised::new(connection, model.provider, url, key)
     }
 
     fn model(&self, name: &str) -> anyhow::Result<Model> {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parlor_auth::{AccessError, Logins, Redactor, Secret, SecretName, SecretStore, State};
-use parlor_model::provider::{Key, KeyError, KeySource, ProviderKind};
+use parlor_model::provider::{AboutKey, Key, KeyError, KeySource, ProviderKind};
 
 use crate::environment::Environment;
 use crate::login;
 use crate::settings::Config;
-use crate::settings::models::ModelConfig;
+use crate::settings::models::{ModelConfig, is_address};
 
 /// All keys and logins of a state folder. Cheap to clone.
 #[derive(Clone)]
@@ -110,6 +110,7 @@ impl Keys {
 
     /// By what a model can be asked, or what to do so that it can. Renews no login.
     pub(crate) async fn pass(&self, model: &ModelConfig) -> Result<Pass, String> {
+        self.check_address(model)?;
         if self.variable(model).is_some() {
             return Ok(Pass::Variable(model.key_variable().unwrap_or_default().to_owned()));
         }
@@ -126,6 +127,45 @@ impl Keys {
             Some(State::Unreadable(why)) => Err(why),
             Some(State::LoggedOut) | None => self.without(model).map(|()| Pass::None),
         }
+    }
+
+    /// Says so if the variable that moves a model elsewhere names no address.
+    fn check_address(&self, model: &ModelConfig) -> Result<(), String> {
+        match self.base_url(model) {
+            Some(url) if !is_address(url) => {
+                Err(format!("OPENAI_BASE_URL is {url:?}; it is an address such as http://127.0.0.1:8080/v1"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// What people are told of the key of a model.
+    async fn about(&self, model: &ModelConfig) -> AboutKey {
+        let keep = kept_name(model).map(|name| format!("run: parlor login {name} --key"));
+        let (used, remedy) = match self.pass(model).await {
+            Ok(Pass::Variable(name)) => (
+                Some(format!("the key in {name}")),
+                match keep {
+                    Some(keep) => format!("set another there, or unset it and {keep}"),
+                    None => "set another there".to_owned(),
+                },
+            ),
+            Ok(Pass::Kept(name)) => {
+                (Some(format!("the key of {name} that is kept")), format!("run: parlor login {name} --key"))
+            }
+            Ok(Pass::Login(name)) => {
+                (Some(format!("the login to {name}")), format!("run: parlor login {name}"))
+            }
+            Ok(Pass::None) => {
+                let set = model.key_variable().map_or_else(String::new, |name| format!("set {name}, or "));
+                let keep = keep.unwrap_or_else(|| {
+                    "name one with auth in its [models.NAME] of parlor.toml (docs/models.md)".to_owned()
+                });
+                (None, set + &keep)
+            }
+            Err(why) => (None, why),
+        };
+        AboutKey { used, remedy }
     }
 
     /// The key in a model's variable.
@@ -189,6 +229,7 @@ struct ModelKey {
 #[async_trait]
 impl KeySource for ModelKey {
     async fn key(&self) -> Result<Option<Key>, KeyError> {
+        self.keys.check_address(&self.model).map_err(KeyError::Missing)?;
         if let Some(key) = &self.variable {
             return Ok(Some(key.clone()));
         }
@@ -211,6 +252,10 @@ impl KeySource for ModelKey {
         let Some(name) = kept_name(&self.model).filter(|_| refused.is_bearer()) else { return Ok(None) };
         let renewed = self.keys.logins.access_instead_of(name, &Secret::new(refused.reveal())).await;
         renewed.map(|token| Some(Key::bearer(token.expose()))).map_err(|error| of_login(&error))
+    }
+
+    async fn about(&self) -> AboutKey {
+        self.keys.about(&self.model).await
     }
 }
 

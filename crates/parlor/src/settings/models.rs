@@ -248,7 +248,8 @@ impl Draft {
     }
 }
 
-fn is_address(url: &str) -> bool {
+/// Whether it can be the address of a server.
+pub(crate) fn is_address(url: &str) -> bool {
     url.split_once("://")
         .is_some_and(|(scheme, rest)| ["http", "https"].contains(&scheme) && !rest.is_empty())
 }

@@ -1,12 +1,20 @@
 //! `parlor chat` as a person at a terminal meets it.
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
+#[path = "models/forms.rs"]
+#[allow(dead_code, reason = "a helper of other tests, of which some is used")]
+mod forms;
 mod home;
+#[path = "models/server.rs"]
+#[allow(dead_code, reason = "a helper of other tests, of which some is used")]
+mod model_server;
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use forms::Form;
 use home::{Home, PARLOR};
+use model_server::{Deed, Server};
 use parlor_process::{Instance, News, Process, Report, WriteId, spawn};
 use parlor_vocab::{Ending, ProcessId, StartProcess, Stdio};
 use tokio::sync::mpsc;
@@ -33,6 +41,10 @@ struct Terminal {
 
 impl Terminal {
     fn start(home: &Home, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::start_program(home, PARLOR, args, env)
+    }
+
+    fn start_program(home: &Home, program: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
         let state = home.state().to_str().unwrap().to_owned();
         let basics = [
             ("PARLOR_HOME", state.as_str()),
@@ -44,7 +56,7 @@ impl Terminal {
         let env = basics.iter().filter(|(name, _)| !overridden(name)).chain(env);
         let start = StartProcess {
             process: ProcessId::parse("chat").unwrap(),
-            program: PARLOR.to_owned(),
+            program: program.to_owned(),
             args: args.iter().map(|arg| (*arg).to_owned()).collect(),
             arg0: None,
             folder: home.folder().to_owned(),
@@ -376,4 +388,51 @@ async fn a_person_who_starts_a_server_gets_a_link_that_lets_them_in() {
     assert_eq!(claim().await.status(), 403);
     terminal.keys(CTRL_C);
     terminal.end().await;
+}
+
+#[tokio::test]
+async fn a_key_is_typed_without_being_seen() {
+    let home = Home::new();
+    let mut terminal = Terminal::start(&home, &["login", "openai", "--key"], &[]);
+    terminal.until("(it is not shown): ").await;
+    // A slip is taken back, and so is a line.
+    terminal.keys("wrong-s3cret\x15typed-s3cret-keyx\x7f\r");
+    let shown = terminal.end().await;
+    assert!(shown.contains("The key of openai is kept in") && !shown.contains("s3cret"), "{shown}");
+    assert_eq!(std::fs::read_to_string(home.state().join("secrets/key-openai")).unwrap(), "typed-s3cret-key");
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_given_leaves_the_terminal_as_it_was() {
+    let home = Home::new();
+    let script = format!(
+        "before=$(stty -g); {PARLOR} login openai --key; echo code $?; [ $before = $(stty -g) ] && echo same"
+    );
+    let mut terminal = Terminal::start_program(&home, "/bin/sh", &["-c", &script], &[]);
+    terminal.until("(it is not shown): ").await;
+    terminal.keys("half-a-s3cret");
+    terminal.keys(CTRL_C);
+    terminal.until("No key was kept.").await;
+    terminal.until("code 130").await;
+    terminal.until("same").await;
+    let shown = terminal.end().await;
+    assert!(!shown.contains("s3cret") && !home.state().join("secrets").exists(), "{shown}");
+}
+
+#[tokio::test]
+async fn a_person_who_asks_one_thing_sees_that_the_provider_is_asked_again() {
+    let form = Form::Chat;
+    let answer = || Deed::Answer(form.text("Hello.") + &form.end());
+    let busy = || Deed::Refuse(429, "retry-after: 1".to_owned());
+    let server = Server::start(vec![busy(), answer(), busy(), answer()]);
+    let home = form.home(&server.url, "");
+    let key = [("SOME_API_KEY", "s3cret")];
+    let shown = Terminal::start(&home, &["chat", "hello"], &key).end().await;
+    assert!(shown.contains("429: no; trying again in 1.0 s (2 of 5)\r\nHello."), "{shown}");
+    let output = home.run(&["chat", "hello"]);
+    assert_eq!(
+        (output.stdout.as_slice(), output.stderr.as_slice()),
+        (&b"Hello.\n"[..], &b""[..]),
+        "a pipe has no person"
+    );
 }

@@ -132,11 +132,43 @@ fn a_key_that_comes_through_the_loaf_door_opens_a_model_at_once() {
 }
 
 #[test]
+fn all_that_is_kept_is_forgotten_at_once() {
+    let home = Home::new();
+    for name in ["exa", "openai"] {
+        keep_key(&home, name, "kept-s3cret-key");
+    }
+    let said = home.refuses(&["logout"]);
+    assert!(said.contains("say which one, or --all; there are: exa, openai"), "{said}");
+    let said = home.prints(&["logout", "--all"]);
+    assert_eq!(said, "The key of exa is forgotten.\nThe key of openai is forgotten.\n");
+    assert!(home.refuses(&["logout", "--all"]).contains("no key is kept"));
+    keep_key(&home, "openai", "kept-s3cret-key");
+    assert_eq!(home.prints(&["logout"]), "The key of openai is forgotten.\n", "there is no other");
+}
+
+#[test]
+fn a_key_that_others_can_read_is_told_with_what_to_do() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    keep_key(&home, "openai", "\u{feff}\"kept-s3cret-key\"\r\n");
+    let file = home.state().join("secrets/key-openai");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept-s3cret-key");
+    home.prints(&["auth", "--check"]);
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+    let said = home.prints(&["auth"]);
+    assert!(said.contains("openai: a key is kept, and not used: ") && said.contains("chmod 600"), "{said}");
+    assert!(!said.contains("s3cret"), "{said}");
+    assert_eq!(home.json(&["auth", "--json"])[0]["state"], "unreadable");
+    assert_eq!(home.run(&["auth", "--check"]).status.code(), Some(1));
+}
+
+#[test]
 fn what_is_no_key_is_not_kept() {
     let home = Home::new();
     for (name, input, hint) in [
         ("openai", "", "there is no key on stdin"),
         ("openai", "two words", "one word"),
+        ("openai", "OPENAI_API_KEY=key", "after the ="),
         ("opnai", "key", "there are: anthropic, exa, gemini, openai, openrouter"),
     ] {
         let output = with_input(&home, &["login", name, "--key"], input);

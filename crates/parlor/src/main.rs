@@ -101,8 +101,10 @@ enum Command {
     #[command(after_help = LOGIN_EXAMPLES)]
     Login(login::LoginOptions),
     /// Forget a login, and tell the provider; forget a key
+    #[command(after_help = LOGOUT_EXAMPLES)]
     Logout(login::LogoutOptions),
     /// List the keys that are kept and the logins: how each stands, whose it is, when it expires
+    #[command(after_help = AUTH_EXAMPLES)]
     Auth(login::ListOptions),
     /// Say what is ready and what is missing, with the fix for each
     ///
@@ -210,6 +212,16 @@ Examples:
   parlor login example --browser --no-open > url.txt
 
 docs/auth.md describes what can be configured.";
+
+const LOGOUT_EXAMPLES: &str = "\
+Examples:
+  parlor logout openai                     forgets its key, and its login
+  parlor logout --all                      forgets all that is kept; a key in a variable is not kept";
+
+const AUTH_EXAMPLES: &str = "\
+Examples:
+  parlor auth                              what is kept, where, and how it stands
+  parlor auth --check && parlor chat hello";
 
 const SUPEX_EXAMPLES: &str = "\
 Examples:

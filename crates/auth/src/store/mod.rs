@@ -50,6 +50,11 @@ impl SecretName {
         self.0.strip_prefix("login-")
     }
 
+    /// Whose key it is, if it is the name of a key.
+    pub fn service(&self) -> Option<&str> {
+        self.0.strip_prefix("key-")
+    }
+
     fn new(kind: &str, name: &str) -> Option<Self> {
         is_name(name).then(|| Self(format!("{kind}-{name}")))
     }
@@ -211,6 +216,7 @@ mod tests {
     fn names_are_harmless() {
         assert_eq!(SecretName::login("open-ai_2").unwrap().as_str(), "login-open-ai_2");
         assert_eq!(SecretName::key("exa").unwrap().provider(), None);
+        assert_eq!(SecretName::key("exa").unwrap().service(), Some("exa"));
         assert!(SecretName::login(&"x".repeat(MAX_NAME_CHARS)).is_some());
         let long = "x".repeat(MAX_NAME_CHARS + 1);
         for bad in ["", ".", "..", "../x", "a/b", "a b", "-a", "_a", "é", "a\0", "a.lock", &long] {

@@ -74,16 +74,30 @@ pub(super) fn known(config: &Config) -> BTreeSet<&str> {
     built_in.chain(of_models).chain(OTHERS).collect()
 }
 
-/// What was given, if it can be a key: a header holds it, so it is one word.
+/// What was given, if it can be a key: a header holds it, so it is one word. Without what files put around it: a mark
+/// at the beginning, quotes, the end of the line.
 fn checked(given: &str) -> anyhow::Result<Secret> {
-    let key = given.trim();
+    let key = unquoted(given.trim_start_matches('\u{feff}').trim());
     if key.is_empty() {
         bail!("there is no key on stdin; type or paste it, or pipe it in: parlor login NAME --key < FILE");
     }
     if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
         bail!("that is no key: a key is one word of plain letters, digits and signs");
     }
+    let is_name = |text: &str| text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    if key
+        .split_once('=')
+        .is_some_and(|(name, rest)| name.ends_with("KEY") && is_name(name) && !rest.is_empty())
+    {
+        bail!("that is a variable with its value, and no key; give only what stands after the =");
+    }
     Ok(Secret::new(key))
+}
+
+/// A text without the quotes around it.
+fn unquoted(text: &str) -> &str {
+    let within = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    within('"').or_else(|| within('\'')).unwrap_or(text)
 }
 
 /// The key that comes through a pipe or from a file.
@@ -100,8 +114,9 @@ fn piped() -> anyhow::Result<Secret> {
 
 /// The key that a person types or pastes, unseen. None if they leave it.
 fn typed(name: &str) -> anyhow::Result<Option<Secret>> {
-    write!(stderr(), "The key of {name} (it is not shown): ")?;
+    // Quiet first: a key is pasted as soon as it is asked for.
     let quiet = Quiet::begin()?;
+    write!(stderr(), "The key of {name} (it is not shown): ")?;
     let (mut bytes, mut byte) = (Vec::new(), [0]);
     let is_left = loop {
         if stdin().lock().read(&mut byte)? == 0 {
@@ -151,7 +166,12 @@ mod tests {
     #[test]
     fn a_key_is_one_word() {
         assert_eq!(checked(" sk-1_2+/=\n").unwrap().expose(), "sk-1_2+/=");
-        for bad in ["", " \n", "two words", "a\nb", "é", "a\x1b[A"] {
+        for given in ["\u{feff}sk-1\r\n", "\"sk-1\"\n", "'sk-1'", "\r\n sk-1 \r\n"] {
+            assert_eq!(checked(given).unwrap().expose(), "sk-1", "{given:?}");
+        }
+        assert_eq!(checked("sk-1=").unwrap().expose(), "sk-1=");
+        assert!(checked("OPENAI_API_KEY=sk-1").unwrap_err().to_string().contains("after the ="));
+        for bad in ["", "\"\"", "\"sk 1\"", " \n", "two words", "a\nb", "é", "a\x1b[A"] {
             let error = checked(bad).unwrap_err().to_string();
             assert!(error.contains("key"), "{error}");
         }

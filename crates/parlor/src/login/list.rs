@@ -31,7 +31,7 @@ pub(crate) fn list(
 ) -> anyhow::Result<ExitCode> {
     with_home(environment, async |home| {
         let (logins, redactor) = (home.keys().logins(), home.keys().redactor());
-        let works = if options.check { check(logins).await } else { true };
+        let mut works = if options.check { check(logins).await } else { true };
         let statuses = logins.statuses().await?;
         let keys = kept_keys(home);
         if statuses.is_empty() && !options.json {
@@ -41,11 +41,18 @@ pub(crate) fn list(
                 if keys.is_empty() { " parlor login NAME --key keeps a key." } else { "" }
             )?;
         }
-        for (name, place) in keys {
-            if options.json {
-                writeln!(out, "{}", json!({"provider": name, "state": "key", "place": place}))?;
-            } else {
-                writeln!(out, "{name}: a key is kept\n  in {place}")?;
+        for Kept { name, place, trouble } in keys {
+            works &= trouble.is_none() || !options.check;
+            match (options.json, trouble) {
+                (true, reason) => {
+                    let state = if reason.is_some() { "unreadable" } else { "key" };
+                    let line = json!({"provider": name, "state": state, "reason": reason, "place": place});
+                    writeln!(out, "{line}")?;
+                }
+                (false, None) => writeln!(out, "{name}: a key is kept\n  in {place}")?,
+                (false, Some(why)) => {
+                    writeln!(out, "{name}: a key is kept, and not used: {why}\n  in {place}")?
+                }
             }
         }
         for status in statuses {
@@ -56,14 +63,25 @@ pub(crate) fn list(
     })
 }
 
-/// The names of the keys that are kept, each with its place.
-fn kept_keys(home: &Home) -> Vec<(String, String)> {
+/// A key that is kept.
+struct Kept {
+    name: String,
+    place: String,
+    /// Why it cannot be used.
+    trouble: Option<String>,
+}
+
+/// The keys that are kept.
+fn kept_keys(home: &Home) -> Vec<Kept> {
     let store = home.keys().store();
     let known = key::known(home.config()).into_iter().filter_map(|name| {
         let secret = SecretName::key(name)?;
-        // One that cannot be read is there, too.
-        let is_kept = store.read(&secret).map_or(true, |key| key.is_some());
-        is_kept.then(|| (name.to_owned(), store.place(&secret)))
+        let trouble = match store.read(&secret) {
+            Ok(key) => key.map(|_| None)?,
+            // One that cannot be read is there, too.
+            Err(error) => Some(error.to_string()),
+        };
+        Some(Kept { name: name.to_owned(), place: store.place(&secret), trouble })
     });
     known.collect()
 }

@@ -77,3 +77,36 @@ fn a_login_that_was_revoked_says_what_to_do() {
     let listed = home.prints(&["models"]);
     assert!(listed.contains("the login to x has ended"), "{listed}");
 }
+
+#[test]
+fn a_login_lists_the_models_of_its_provider() {
+    let server = Server::start();
+    for (provider, told, listed) in [
+        (
+            "anthropic",
+            r#"{"data":[{"id":"claude-b"},{"id":"claude-a"}],"has_more":false}"#,
+            ["claude-a", "claude-b"],
+        ),
+        ("gemini", r#"{"models":[{"name":"models/gem-a"},{"name":"models/gem-b"}]}"#, ["gem-a", "gem-b"]),
+    ] {
+        let list = || Deed::Body(200, "application/json", told);
+        let refuse = Deed::Refuse(401, "x: y".to_owned());
+        let models = ModelServer::start(vec![list(), refuse, list()]);
+        let home = home(&server, Form::Anthropic, &models.url);
+        let settings = std::fs::read_to_string(home.state().join("parlor.toml")).unwrap();
+        home.configure("parlor.toml", &settings.replace("\"anthropic\"", &format!("{provider:?}")));
+        log_in(&home, &mut Browser::new());
+        let names = |flag: &str| -> Vec<String> {
+            let lines = home.json(&["models", flag, "--json"]).into_iter();
+            let lines = lines.filter(|line| line["configured"] == false);
+            lines.map(|line| line["name"].as_str().unwrap().to_owned()).collect()
+        };
+        let first = token(&home);
+        assert_eq!(names("--all"), listed, "{provider}");
+        assert_eq!(names("--refresh"), listed, "{provider}: with another token");
+        assert_eq!(models.heads("authorization"), [first.clone(), first, token(&home)], "{provider}");
+        for key in ["x-api-key", "x-goog-api-key"] {
+            assert_eq!(models.heads(key), [None, None, None], "{provider}: a token is no key");
+        }
+    }
+}

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 
+use super::listing;
 use super::trouble::{KEY_REFUSED, NO_REASON};
 use super::{Connection, KeySource, Pieces, Provider, ProviderError, ProviderKind, Request};
 
@@ -43,9 +44,24 @@ impl Advised {
 
     /// The models that the provider has, as it calls them, sorted.
     pub async fn catalogue(&self) -> Result<Vec<String>, ProviderError> {
-        match self.connection.catalogue().await {
+        match self.listed().await {
             Ok(names) => Ok(names),
             Err(error) => Err(self.advise(error, None).await),
+        }
+    }
+
+    async fn listed(&self) -> Result<Vec<String>, ProviderError> {
+        // Why there is no key is said by whoever asks without one.
+        let key = self.key.key().await.ok().flatten();
+        let Some(token) = key.filter(|key| listing::is_needed(self.kind, Some(key))) else {
+            return self.connection.catalogue().await;
+        };
+        match listing::models(self.kind, &self.base_url, &token).await {
+            Err(error @ ProviderError::Auth { .. }) => match self.key.instead_of(&token).await {
+                Ok(Some(other)) => listing::models(self.kind, &self.base_url, &other).await,
+                Ok(None) | Err(_) => Err(error),
+            },
+            other => other,
         }
     }
 

@@ -14,6 +14,7 @@ mod error;
 mod frames;
 mod key;
 mod kind;
+mod listing;
 mod piece;
 mod reading;
 mod request;
@@ -30,6 +31,7 @@ pub use connection::{CONNECT_WAIT, Connection, FIRST_WORD_WAIT, MAX_CATALOGUE, R
 pub use error::{MAX_ERROR_CHARS, ProviderError};
 pub use key::{AboutKey, FixedKey, Key, KeyError, KeySource};
 pub use kind::ProviderKind;
+pub use listing::MAX_LISTING_BYTES;
 pub use piece::{Completion, ModelCall, Piece, Stop, Thread};
 pub use reading::MAX_ANSWER_BYTES;
 pub use request::{CallResult, Picture, Request, Said, ToolSpec};

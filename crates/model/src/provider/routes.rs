@@ -63,16 +63,17 @@ async fn ask(url: Url) -> Result<Vec<String>, ProviderError> {
     if !status.is_success() {
         return Err(ProviderError::broken(format!("it answers with status {}", status.as_u16())));
     }
-    let told: Told = serde_json::from_slice(&body(response).await?)
+    let told: Told = serde_json::from_slice(&body(response, MAX_ROUTES_BYTES).await?)
         .map_err(|error| ProviderError::broken(format!("what it tells cannot be read: {error}")))?;
     Ok(told.data.endpoints.into_iter().take(MAX_ROUTES).map(|runner| runner.provider_name).collect())
 }
 
-async fn body(mut response: Response) -> Result<Vec<u8>, ProviderError> {
+/// A whole answer, if it has no more than `most` bytes.
+pub(super) async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, ProviderError> {
     let mut body = Vec::new();
     let failed = |error: reqwest::Error| ProviderError::broken(error.without_url().to_string());
     while let Some(piece) = response.chunk().await.map_err(failed)? {
-        if body.len() + piece.len() > MAX_ROUTES_BYTES {
+        if body.len() + piece.len() > most {
             return Err(ProviderError::broken("it tells more than can be read"));
         }
         body.extend_from_slice(&piece);

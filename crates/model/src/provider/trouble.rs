@@ -60,7 +60,8 @@ pub(super) fn trouble(error: &Error) -> ProviderError {
     }
 }
 
-fn by_status(status: u16, said: String, retry_after: Option<Duration>) -> ProviderError {
+/// What an answer with this status means.
+pub(super) fn by_status(status: u16, said: String, retry_after: Option<Duration>) -> ProviderError {
     let numbered = format!("{status}: {said}");
     match status {
         _ if has(&said, &OVERFLOW) && (400..500).contains(&status) => {
@@ -119,7 +120,7 @@ fn has(text: &str, words: &[&str]) -> bool {
 }
 
 /// The sentence in an error's body, which is JSON mostly.
-fn said_in(body: &str) -> String {
+pub(super) fn said_in(body: &str) -> String {
     let body = body.trim();
     if body.is_empty() || body == "{}" {
         return NO_REASON.to_owned();

@@ -67,10 +67,10 @@ impl HomeClerk {
         let mut keys = Vec::new();
         for service in SERVICES {
             let Some(name) = SecretName::key(service) else { continue };
-            let read =
-                self.on_disk(move |keys| keys.store().read(&name).map_err(|error| error.to_string())).await;
+            // No keyring is opened to say that there is something in it.
+            let kept = self.on_disk(move |keys| Ok(keys.store().has(&name))).await;
             let is_set = service == SERVICES[0] && self.has_router_variable;
-            if is_set || read.is_ok_and(|key| key.is_some()) {
+            if is_set || kept.is_ok_and(|is_kept| is_kept) {
                 keys.push(service.to_owned());
             }
         }

@@ -8,7 +8,6 @@ use anyhow::Context;
 use parlor_auth::Redactor;
 use parlor_engine::{Agents, House, Means, MediaStore, Redact};
 use parlor_log::{EventLog, SqliteLog, SystemClock, TimeOrderedIds};
-use parlor_model::provider::ProviderKind;
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
 use parlor_tools::{Ruby, Shell, Toolbox};
 use parlor_vocab::AgentId;
@@ -37,11 +36,8 @@ impl Home {
         let config = Config::load(&path)?;
         let keys = Keys::open(&path, &config, environment)?;
         let is_set = |name: &str| environment.model_keys.contains(&name);
-        // A server of one's own mostly wants no key.
-        let is_moved = |provider| provider == ProviderKind::OpenAi && environment.openai_base_url.is_some();
-        let config = config.with_keys(|provider| {
-            provider.key_variable().is_some_and(is_set) || is_moved(provider) || keys.has(provider)
-        });
+        let config =
+            config.with_keys(|provider| provider.key_variable().is_some_and(is_set) || keys.has(provider));
         Ok(Self { path, config, keys, skills: None })
     }
 

@@ -70,11 +70,15 @@ impl Keys {
         &self.redactor
     }
 
-    /// Whether something is kept for a provider: a key, or a login. Asks no keyring. Blocking.
+    /// Whether there is something by which a provider can be asked: a key or a login that is kept, or a server of one's
+    /// own in its place, which mostly wants none. Asks no keyring. Blocking.
     pub(crate) fn has(&self, provider: ProviderKind) -> bool {
         let name = name_of(provider);
         let is_kept = |name: Option<SecretName>| name.is_some_and(|name| self.store.has(&name));
-        is_kept(SecretName::key(name)) || (self.has_login(name) && is_kept(SecretName::login(name)))
+        let is_moved = provider == ProviderKind::OpenAi && self.openai_base_url.is_some();
+        is_moved
+            || is_kept(SecretName::key(name))
+            || (self.has_login(name) && is_kept(SecretName::login(name)))
     }
 
     /// Keeps a key, or forgets it; says whether there was one to forget. Blocking.

@@ -147,6 +147,21 @@ fn all_that_is_kept_is_forgotten_at_once() {
 }
 
 #[test]
+fn what_cannot_be_forgotten_keeps_nothing_else() {
+    let home = Home::new();
+    for name in ["anthropic", "openrouter"] {
+        keep_key(&home, name, "kept-s3cret-key");
+    }
+    // One that was put into a keyring, where there is none now.
+    std::fs::write(home.state().join("secrets/.key-openai.keyring"), "").unwrap();
+    let said = home.refuses(&["logout", "--all"]);
+    assert!(said.contains("key-openai is in the system's keyring"), "{said}");
+    for name in ["anthropic", "openrouter"] {
+        assert!(!home.state().join(format!("secrets/key-{name}")).exists(), "{name}");
+    }
+}
+
+#[test]
 fn a_key_that_others_can_read_is_told_with_what_to_do() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();

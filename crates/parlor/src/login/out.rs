@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use parlor_auth::State;
+use parlor_auth::{LoggedOut, State};
 
 use super::with_home;
 use crate::environment::Environment;
@@ -30,27 +30,41 @@ pub(crate) fn logout(
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
     with_home(environment, async |home| {
-        let (logins, redactor) = (home.keys().logins(), home.keys().redactor());
+        let mut failures = Vec::new();
         for provider in chosen(home, options).await? {
-            let had_key = home.keys().keep(&provider, None).map_err(|why| anyhow::anyhow!(why))?;
-            if had_key {
-                writeln!(out, "The key of {provider} is forgotten.")?;
+            // What cannot be forgotten keeps nothing else from being forgotten.
+            let key = home.keys().keep(&provider, None);
+            let had_key = !matches!(key, Ok(false));
+            match key {
+                Ok(true) => writeln!(out, "The key of {provider} is forgotten.")?,
+                Ok(false) => {}
+                Err(why) => failures.push(why),
             }
-            let done = logins.logout(&provider).await?;
-            let line = match (done.existed, done.revoked) {
-                (false, _) if had_key => continue,
-                (false, _) => format!("You are not logged in to {provider}."),
-                (true, Ok(_)) => format!("Logged out of {provider}."),
-                (true, Err(reason)) => {
-                    format!(
-                        "Logged out of {provider} here; it was not told, so revoke it there as well: {reason}"
-                    )
+            let line = match home.keys().logins().logout(&provider).await {
+                Ok(done) => told(&provider, &done, had_key),
+                Err(error) => {
+                    failures.push(error.to_string());
+                    None
                 }
             };
-            writeln!(out, "{}", redactor.redact(&line))?;
+            if let Some(line) = line {
+                writeln!(out, "{}", home.keys().redactor().redact(&line))?;
+            }
         }
-        Ok(ExitCode::SUCCESS)
+        if failures.is_empty() { Ok(ExitCode::SUCCESS) } else { bail!("{}", failures.join("\n")) }
     })
+}
+
+/// What became of a login.
+fn told(provider: &str, done: &LoggedOut, had_key: bool) -> Option<String> {
+    match (done.existed, &done.revoked) {
+        (false, _) if had_key => None,
+        (false, _) => Some(format!("You are not logged in to {provider}.")),
+        (true, Ok(_)) => Some(format!("Logged out of {provider}.")),
+        (true, Err(reason)) => Some(format!(
+            "Logged out of {provider} here; it was not told, so revoke it there as well: {reason}"
+        )),
+    }
 }
 
 async fn chosen(home: &Home, options: &LogoutOptions) -> anyhow::Result<Vec<String>> {

@@ -7,7 +7,7 @@ use genai::chat::ToolCall;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{ModelCall, Piece, ProviderError};
+use super::{Key, ModelCall, Piece, ProviderError};
 
 /// The most calls that one answer may make.
 pub const MAX_ANSWER_CALLS: usize = 512;
@@ -28,6 +28,8 @@ pub(super) struct CallPiece {
 /// The calls of one answer, in the order in which they began.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
+    /// What no tool may be called.
+    key: Option<Key>,
     calls: Vec<Writing>,
     /// How many bytes they have in all.
     bytes: usize,
@@ -59,6 +61,11 @@ impl Writing {
 }
 
 impl Calls {
+    /// None yet, of an answer to whoever asked with this key.
+    pub(super) fn hiding(key: Option<Key>) -> Self {
+        Self { key, ..Self::default() }
+    }
+
     /// Takes a piece of a call.
     pub(super) fn add(&mut self, piece: CallPiece) -> Result<(), ProviderError> {
         let known = match piece.number {
@@ -123,18 +130,21 @@ impl Calls {
 
     /// What has come since the last time of the first call that goes on.
     pub(super) fn next_piece(&mut self) -> Option<Piece> {
+        let key = self.key.as_ref();
         self.calls.iter_mut().find_map(|call| {
             let shown = call.shown.as_mut().filter(|_| !call.tool.is_empty())?;
             let text = call.input.get(*shown..).filter(|more| !more.is_empty())?.to_owned();
             *shown = call.input.len();
-            Some(Piece::CallInput { id: call.id.clone(), tool: sendable(&call.tool), text })
+            Some(Piece::CallInput { id: call.id.clone(), tool: sendable(&call.tool, key), text })
         })
     }
 
     /// The calls, complete.
     pub(super) fn made(&mut self) -> Vec<ModelCall> {
-        let calls = std::mem::take(&mut self.calls).into_iter();
-        calls.map(|call| ModelCall { id: call.id, tool: sendable(&call.tool), input: call.input }).collect()
+        let (calls, key) = (std::mem::take(&mut self.calls), self.key.as_ref());
+        let made =
+            |call: Writing| ModelCall { id: call.id, tool: sendable(&call.tool, key), input: call.input };
+        calls.into_iter().map(made).collect()
     }
 
     /// The calls as somebody else has read them, in the words in which they came.
@@ -150,8 +160,9 @@ impl Calls {
             Some(text) => text.to_owned(),
             None => said(call).unwrap_or_else(|| call.fn_arguments.to_string()),
         };
+        let tool = |call: &ToolCall| sendable(&call.fn_name, self.key.as_ref());
         read.take(MAX_ANSWER_CALLS)
-            .map(|call| ModelCall { input: input(&call), tool: sendable(&call.fn_name), id: call.call_id })
+            .map(|call| ModelCall { input: input(&call), tool: tool(&call), id: call.call_id })
             .collect()
     }
 }
@@ -161,8 +172,10 @@ fn is_whole(input: &str) -> bool {
     input.trim_end().ends_with('}') && serde_json::from_str::<IgnoredAny>(input).is_ok()
 }
 
-/// The name of a tool as providers take it back in a history, whatever a model made up.
-fn sendable(name: &str) -> String {
+/// The name of a tool as providers take it back in a history, whatever a model made up. The key is taken out first: once
+/// the name is cut, nobody would know it any more.
+fn sendable(name: &str, key: Option<&Key>) -> String {
+    let name = key.map_or_else(|| name.to_owned(), |key| key.hide_in(name));
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let name: String = name.chars().take(MAX_TOOL_NAME).map(|c| if is_plain(c) { c } else { '_' }).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
@@ -300,8 +313,11 @@ mod tests {
 
     #[test]
     fn what_a_model_calls_a_tool_can_be_sent_back() {
-        assert_eq!(sendable("read_file"), "read_file");
-        assert_eq!((sendable("").as_str(), sendable("a\u{1b}[31m b").as_str()), ("unnamed", "a__31m_b"));
-        assert_eq!(sendable(&"x".repeat(5000)).len(), MAX_TOOL_NAME);
+        assert_eq!(sendable("read_file", None), "read_file");
+        assert_eq!(
+            (sendable("", None).as_str(), sendable("a\u{1b}[31m b", None).as_str()),
+            ("unnamed", "a__31m_b")
+        );
+        assert_eq!(sendable(&"x".repeat(5000), None).len(), MAX_TOOL_NAME);
     }
 }

@@ -114,7 +114,7 @@ impl Connection {
             auth: self.auth_of(request, key.as_ref()),
             model: ModelIden::new(self.kind.adapter(), request.model.as_str()),
         };
-        let frames = Arc::<Frames>::default();
+        let frames = Arc::new(Frames::hiding(key.clone()));
         let options = self.options(request, &frames);
         let answer =
             self.client()?.exec_chat_stream(target, spoken(request, self.kind), Some(&options)).await;

@@ -12,8 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef, StopReason};
 use serde_json::Value;
 
-use super::ProviderError;
 use super::calls::{CallPiece, Calls};
+use super::{Key, ProviderError};
 
 /// What was noted of an answer.
 #[derive(Debug, Default)]
@@ -27,10 +27,15 @@ pub(super) struct Noted {
 }
 
 /// Where it is noted. genai shows each frame here before it passes on what it makes of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Frames(Mutex<Noted>);
 
 impl Frames {
+    /// Of an answer to whoever asked with this key.
+    pub(super) fn hiding(key: Option<Key>) -> Self {
+        Self(Mutex::new(Noted { calls: Calls::hiding(key), ..Noted::default() }))
+    }
+
     /// A plain mutex: whoever reads an answer also shows its frames, so nobody waits.
     pub(super) fn noted(&self) -> MutexGuard<'_, Noted> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

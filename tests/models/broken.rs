@@ -135,3 +135,57 @@ fn a_server_that_is_not_there_is_asked_as_often_as_it_is_said() {
     chat.kill().unwrap();
     chat.wait().unwrap();
 }
+
+#[test]
+fn calls_of_an_answer_that_the_provider_did_not_let_pass_are_not_made() {
+    for (form, ended, filtered) in [
+        (Form::Chat, "tool_calls\"", "content_filter\""),
+        (Form::Anthropic, "\"stop_reason\":\"tool_use", "\"stop_reason\":\"refusal"),
+    ] {
+        let call = form.call("shell", "{\"command\":\"echo ran > ran\"}");
+        let (begun, end) = call.rsplit_once(ended).unwrap();
+        let server = Server::start(vec![Deed::Answer(format!("{begun}{filtered}{end}"))]);
+        let home = form.home(&server.url, "");
+        let output = home.run(&["chat", "go"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("MODEL_REFUSED") && !home.folder().join("ran").exists(), "{form:?}: {said}");
+    }
+}
+
+#[test]
+fn a_key_that_is_told_as_the_name_of_a_tool_is_written_nowhere() {
+    // Longer than a name may be, and with letters that none may have.
+    let key = format!("sk-{}+/{}", "s3cret".repeat(8), "LONG".repeat(10));
+    for form in Form::ALL {
+        let call = form.call(&key, "{}");
+        let server = Server::start(vec![Deed::Answer(call), Deed::Answer(form.text("Well.") + &form.end())]);
+        let home = form.home(&server.url, "");
+        let output = home.command(&["chat", "--json", "go"]).env("SOME_API_KEY", &key).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("UNKNOWN_TOOL") && !said.contains("s3cret"), "{form:?}: {said}");
+        for file in ["parlor.db", "parlor.db-wal"] {
+            let written = std::fs::read(home.state().join(file)).unwrap_or_default();
+            assert!(!String::from_utf8_lossy(&written).contains("s3cret"), "{form:?}: {file}");
+        }
+    }
+}
+
+#[test]
+fn calls_of_one_name_are_calls_of_their_own() {
+    let form = Form::Chat;
+    let call = form.call("list_dir", "{\"path\":\".\"}");
+    let (first, rest) = call.split_once("\n\n").unwrap();
+    let both =
+        format!("{first}\n\n{}\n\n{rest}", first.replace("\"index\":0,\"id\"", "\"index\":1,\"id\""));
+    let end = || Deed::Answer(form.text("Well.") + &form.end());
+    let server = Server::start(vec![Deed::Answer(both), end(), end()]);
+    let home = form.home(&server.url, "");
+    let events = home.json(&["chat", "--json", "go"]);
+    let done: Vec<&Value> = events.iter().filter(|event| event["type"] == "tool.completed").collect();
+    assert!(done.len() == 2 && done[0]["call"] != done[1]["call"], "{events:?}");
+    let session = events[0]["session"].as_str().unwrap();
+    home.prints(&["chat", "--session", session, "more"]);
+    let bodies = server.bodies();
+    assert_valid(&bodies[2]);
+    assert!(!bodies[2].to_string().contains("cut off"), "{}", bodies[2]);
+}

@@ -97,8 +97,11 @@ impl<'a> Run<'a> {
                 self.stage.next_step().await?;
                 continue;
             }
-            if stop == Stop::Length {
-                self.stage.note(&self.cut_short()).await?;
+            match stop {
+                // What the provider stopped is not to be carried out.
+                Stop::Filtered => self.ended(&text, stop).await?,
+                Stop::Length => self.stage.note(&self.cut_short()).await?,
+                Stop::Complete => {}
             }
             let results = self.call(&calls, written).await?;
             self.context.model(text, calls, thread);
@@ -283,7 +286,7 @@ impl<'a> Run<'a> {
         self.fit().await
     }
 
-    /// Whether an answer without calls is one.
+    /// Whether an answer is one, that makes no calls or may make none.
     async fn ended(&mut self, text: &str, stop: Stop) -> Result<(), Halt> {
         let failed = |code: &str, what: &str| {
             let message = format!("{}: {what}", self.models[0].name);

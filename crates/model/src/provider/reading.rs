@@ -11,7 +11,7 @@ use super::frames::Frames;
 use super::trouble::trouble;
 use super::{Completion, Key, Piece, ProviderError, ProviderKind, Stop, Thread};
 
-/// The most that one answer may have: text, thoughts and the inputs of calls.
+/// The most that one answer may have: text, thoughts with their signatures, and the inputs of calls.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// An answer that is being read.
@@ -81,7 +81,10 @@ impl Reading {
                 self.has_thought = true;
                 return Ok(Some(Piece::Thought(chunk.content)));
             }
-            ChatStreamEvent::ThoughtSignatureChunk(_) => self.has_thought = true,
+            ChatStreamEvent::ThoughtSignatureChunk(chunk) => {
+                self.bytes += chunk.content.len();
+                self.has_thought = true;
+            }
             // These were noted when their frame came.
             ChatStreamEvent::ToolCallChunk(_) if is_chat(self.kind) => {}
             ChatStreamEvent::ToolCallChunk(chunk) => {

@@ -32,6 +32,9 @@ const OVERFLOW: [&str; 10] = [
 /// Words by which providers say that there is no money left. Waiting does not help.
 const NO_CREDIT: [&str; 4] = ["insufficient_quota", "credit balance", "billing", "insufficient credits"];
 
+/// What a wait is taken for that is longer than anybody lives.
+const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+
 /// What went wrong, by what can be done about it; at full length, as what is secret is not taken out yet.
 #[expect(
     clippy::wildcard_enum_match_arm,
@@ -87,15 +90,21 @@ fn by_kind(body: &Value) -> ProviderError {
         message => message,
     };
     let said = said.to_owned();
+    // Some have a status all the same, as a number.
+    if let Some(status) = error.get("code").and_then(Value::as_u64).filter(|code| (400..600).contains(code)) {
+        return by_status(u16::try_from(status).unwrap_or(500), said, None);
+    }
     let kind = format!("{} {}", text("type"), text("code"));
     let is = |word: &str| kind.contains(word);
     if has(&said, &OVERFLOW) || has(&kind, &OVERFLOW) {
         ProviderError::Overflow { said }
+    } else if has(&kind, &NO_CREDIT) {
+        ProviderError::Refused { said }
     } else if is("rate_limit") || is("overloaded") {
         ProviderError::Busy { said, retry_after: None }
     } else if is("authentication") || is("permission") {
         ProviderError::Auth { said: format!("{KEY_REFUSED} ({said})") }
-    } else if is("invalid_request") {
+    } else if is("invalid_request") || is("invalid_prompt") {
         ProviderError::Refused { said }
     } else {
         ProviderError::Broken { said, retry_after: None }
@@ -105,6 +114,10 @@ fn by_kind(body: &Value) -> ProviderError {
 fn by_words(said: &str) -> ProviderError {
     if has(said, &OVERFLOW) {
         ProviderError::Overflow { said: said.to_owned() }
+    } else if has(said, &NO_CREDIT) || has(said, &["invalid_prompt"]) {
+        ProviderError::Refused { said: said.to_owned() }
+    } else if has(said, &["rate_limit"]) {
+        ProviderError::Busy { said: said.to_owned(), retry_after: None }
     } else {
         broken(said.to_owned())
     }
@@ -177,8 +190,8 @@ fn until(wait: Duration, date: Option<&str>) -> String {
 fn asked_wait<'h>(line: impl Fn(&str) -> Option<&'h str>) -> Option<Duration> {
     let number = |name: &str| line(name)?.parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|millis| millis / 1000.0).or_else(|| number("retry-after"));
-    if let Some(seconds) = seconds {
-        return Duration::try_from_secs_f64(seconds).ok();
+    if let Some(seconds) = seconds.filter(|seconds| *seconds >= 0.0) {
+        return Some(Duration::try_from_secs_f64(seconds).unwrap_or(FOR_EVER).min(FOR_EVER));
     }
     let moment = |name: &str| httpdate::parse_http_date(line(name)?).ok();
     Some(moment("retry-after")?.duration_since(moment("date")?).unwrap_or_default())
@@ -209,6 +222,7 @@ mod tests {
         assert_eq!(wait(&[("retry-after", NOON), ("date", LATER)]), seconds(0), "it is over already");
         assert_eq!(wait(&[("retry-after", LATER)]), None, "nobody says what time it is there");
         assert_eq!(wait(&[("retry-after", "-1")]), None);
+        assert_eq!(wait(&[("retry-after", "1e300")]), Some(FOR_EVER));
         assert_eq!(wait(&[("retry-after", "soon"), ("date", NOON)]), None);
     }
 
@@ -274,5 +288,8 @@ mod tests {
         assert_eq!(kind("api_error"), "MODEL_UNAVAILABLE");
         assert_eq!(kind("authentication_error"), "MODEL_AUTH");
         assert_eq!(kind("invalid_request_error"), "MODEL_REFUSED");
+        assert_eq!(kind("insufficient_quota"), "MODEL_REFUSED");
+        let code = |code: u16| by_kind(&serde_json::json!({"error": {"code": code, "message": "m"}})).code();
+        assert_eq!((code(401), code(429), code(1)), ("MODEL_AUTH", "MODEL_BUSY", "MODEL_UNAVAILABLE"));
     }
 }

@@ -22,6 +22,8 @@ struct Input {
     tool: String,
     /// What is written passes here.
     sieve: Sieve,
+    /// Whether the call was made.
+    is_made: bool,
 }
 
 /// A piece of an input.
@@ -55,7 +57,8 @@ impl Inputs {
             None if self.0.len() == MAX_WRITTEN_INPUTS => return,
             None => {
                 let call = ToolCallId::generate(next());
-                let input = Input { name: name.to_owned(), call, tool, sieve: Sieve::new(redact) };
+                let input =
+                    Input { name: name.to_owned(), call, tool, sieve: Sieve::new(redact), is_made: false };
                 live.open(run, input.subject());
                 self.0.push(input);
                 self.0.len() - 1
@@ -66,11 +69,13 @@ impl Inputs {
         live.push(&input.subject(), &shown);
     }
 
-    /// The id under which the input of `call` was shown, if it was and that was its beginning.
-    pub(super) fn made(&self, live: &Live, call: &Call, redact: &dyn Redact) -> Option<ToolCallId> {
+    /// The id under which the input of `call` was shown, if it was, that was its beginning, and no other call has it.
+    pub(super) fn made(&mut self, live: &Live, call: &Call, redact: &dyn Redact) -> Option<ToolCallId> {
         let (tool, whole) = (clean(redact, call.tool.clone()), clean(redact, call.input.clone()));
-        let mut same = self.0.iter().filter(|input| input.name == call.name && input.tool == tool);
-        same.next().filter(|input| live.begins(&input.subject(), &whole)).map(|input| input.call.clone())
+        let mut same = self.0.iter_mut().filter(|input| input.name == call.name && input.tool == tool);
+        let input = same.next().filter(|input| !input.is_made && live.begins(&input.subject(), &whole))?;
+        input.is_made = true;
+        Some(input.call.clone())
     }
 
     /// Nothing more is written. What was called is in the log from now on, the rest nowhere.

@@ -40,6 +40,33 @@ test("a server that is killed in mid answer and comes back loses nothing and dou
   await at.end();
 });
 
+test("what waited while one was elsewhere is there once, and is not sent again", async () => {
+  await server.fill("left", ["/say before"], "local");
+  const at = await visit();
+  await at.page.goto(`${server.address}/#/chat/left`);
+  await at.ended("/say before");
+  await at.say("/wait 2");
+  await at.page.locator('article[data-status="running"]').waitFor();
+  await at.say("/say behind");
+  await at.page.locator('article[data-status="queued"]').waitFor();
+  assert.equal(await at.page.evaluate(() => sessionStorage.getItem("parlor.outbox.left")), null);
+  // As if the page had been left before it heard that the message was taken.
+  const key = await at.page.evaluate(async () => {
+    const { events } = await (await fetch("/api/sessions/left/events")).json();
+    return events.find(({ type }) => type === "run.queued").payload.key;
+  });
+  await at.page.goto(`${server.address}/#/house`);
+  await at.page.evaluate((key) => sessionStorage.setItem("parlor.outbox.left", JSON.stringify([{ content: "/say behind", key }])), key);
+  await at.page.goto(`${server.address}/#/chat/left`);
+  await at.page.reload();
+  await at.ended("/say behind");
+  await at.page.reload();
+  await at.ended("/say behind");
+  assert.deepEqual(await asked(at), ["/say before", "/wait 2", "/say behind"]);
+  assert.equal(await at.page.evaluate(() => sessionStorage.getItem("parlor.outbox.left")), null);
+  await at.end();
+});
+
 test("what was written while the server was away survives a reload", async () => {
   const at = await visit({ allow: NETWORK });
   await at.say("/say first");

@@ -47,9 +47,11 @@ describe("what was said", () => {
 });
 
 describe("the queue", () => {
-  it("knows a message of ours by its words, and begins it by its key", () => {
+  it("knows a message of ours by its key, whatever others say", () => {
     const sent = say(receive(none, [event("r1", 1, "run.started", { input: { text: "long" } })]), { content: "next", key: "k2" }, 5);
-    const queued = receive(sent, [typed("run.queued", { run_id: "r2", text: "next" })]);
+    const foreign = receive(sent, [typed("run.queued", { run_id: "r3", text: "next", key: null })]);
+    expect(foreign.turns.map(({ id, status }) => [id, status])).toEqual([["r1", "running"], ["k2", "pending"], ["r3", "queued"]]);
+    const queued = receive(sent, [typed("run.queued", { run_id: "r2", text: "next\n[file: a]", key: "k2" })]);
     expect(queued.turns.map(({ status }) => status)).toEqual(["running", "queued"]);
     const begun = receive(queued, answered("r2", "next", "done", "k2"));
     expect(begun.turns.map(({ id, status }) => [id, status])).toEqual([["r1", "running"], ["k2", "completed"]]);
@@ -179,6 +181,18 @@ describe("older pages", () => {
     expect(newest.turns.map(({ status }) => status)).toEqual(["completed", "queued"]);
     const later = prepend(none, [started as never, ...rest], false);
     expect(texts(prepend(later, [...events.slice(8), queued], false))).toEqual(["said r3", "said r4"]);
+  });
+
+  it("settle what is on its way here: queued, begun or ended, it is shown once", () => {
+    const sent = ["k1", "k2", "k3"].reduce((before, key) => say(before, { content: key, key }, 5), none);
+    const [started] = answered("r2", "k2", "", "k2");
+    const page = [...answered("r1", "k1", "done", "k1"), started as never, typed("run.queued", { run_id: "r4", text: "k3", key: null })];
+    const states = ({ turns }: Conversation) => turns.map(({ id, status }) => [id, status]);
+    const come = prepend(sent, page, true);
+    expect(states(come)).toEqual([["k1", "completed"], ["k2", "running"], ["r4", "queued"], ["k3", "pending"]]);
+    const queued = prepend(sent, [...page, typed("run.queued", { run_id: "r3", text: "k3", key: "k3" })], true);
+    expect(states(queued).slice(2)).toEqual([["k3", "queued"], ["r4", "queued"]]);
+    expect(states(receive(queued, answered("r3", "k3", "done", "k3"))).slice(2)).toEqual([["k3", "completed"], ["r4", "queued"]]);
   });
 
   it("are not told again by the socket", () => {

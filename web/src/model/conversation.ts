@@ -54,7 +54,8 @@ export function prepend(conversation: Conversation, frames: readonly Frame[], is
   const whole = [...frames, ...conversation.held];
   const first = isBeginning ? 0 : whole.findIndex((frame) => isEvent(frame) && frame.event_type === "run.started" && !frame.parent_run_id);
   const begin = first < 0 ? whole.length : first;
-  const draft = new Draft(emptyConversation());
+  // What is still on its way here may be on the page already.
+  const draft = new Draft({ ...emptyConversation(), turns: conversation.turns.filter(({ status }) => status === "pending") });
   for (const frame of whole.slice(begin)) {
     if (isEvent(frame)) draft.event(frame, false);
     else draft.typed(frame);
@@ -62,8 +63,10 @@ export function prepend(conversation: Conversation, frames: readonly Frame[], is
   const older = draft.done();
   // What was queued on the older page may have begun on a newer one.
   const begun = new Set(conversation.turns.map(({ runId }) => runId));
+  const found = older.turns.filter(({ runId }) => runId && !begun.has(runId));
+  const known = new Set(found.map(({ id }) => id));
   return {
-    turns: [...older.turns.filter(({ runId }) => !begun.has(runId)), ...conversation.turns],
+    turns: [...found, ...conversation.turns.filter(({ id }) => !known.has(id))],
     title: conversation.title || older.title,
     oldest: frames.find(isEvent)?.event_id ?? conversation.oldest,
     last: conversation.last || (whole.findLast(isEvent)?.event_id ?? ""),
@@ -120,7 +123,7 @@ class Draft {
         this.title = payload.title ?? "";
         return;
       case "run.queued":
-        return this.queued(payload.run_id ?? "", payload.text ?? "");
+        return this.queued(payload.run_id ?? "", payload.text ?? "", payload.key ?? null);
       case "run.unqueued":
         return this.unqueued(new Set(payload.run_ids));
       case "error": {
@@ -189,13 +192,13 @@ class Draft {
     turn.failure = { code, message, retryable: true };
   }
 
-  private queued(runId: string, text: string): void {
+  private queued(runId: string, text: string, key: string | null): void {
     if (this.turns.some((turn) => turn.runId === runId)) return;
-    const mine = this.turns.findIndex((turn) => turn.status === "pending" && !turn.runId && isSame(turn, text));
+    const mine = this.turns.findIndex((turn) => turn.status === "pending" && turn.key === key);
     const turn = mine < 0 ? emptyTurn(runId, runId, Date.now()) : this.change(mine);
     turn.runId = runId;
     turn.status = "queued";
-    if (mine < 0) this.turns.push({ ...turn, text });
+    if (mine < 0) this.turns.push({ ...turn, text, key });
   }
 
   private unqueued(runIds: Set<string>): void {
@@ -217,10 +220,4 @@ class Draft {
 
 function isWaiting(turn: Turn): boolean {
   return turn.status === "pending" || turn.status === "queued";
-}
-
-/** Files add lines behind what was said, so there the beginning counts. */
-function isSame(turn: Turn, text: string): boolean {
-  const said = turn.text.trim();
-  return turn.attachments.length ? text.trim().startsWith(said) : text.trim() === said;
 }

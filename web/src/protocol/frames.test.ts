@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { messageFrame, parseFrame, stopFrame } from "./frames";
+import { event, typed } from "../model/fixtures";
+import { messageFrame, parseFrame, settledKey, stopFrame } from "./frames";
 
 const file = { data: "AAAA", filename: "a.png", content_type: "image/png" };
 
@@ -20,4 +21,12 @@ it("knows frames, and takes nothing else for one", () => {
   expect(parseFrame('{"type":"pong"}')).toEqual({ type: "pong", payload: {} });
   expect(parseFrame('{"event_type":"run.started","event_id":"e","run_id":"r"}')).toMatchObject({ data: {} });
   for (const text of ["", "null", "[]", '"x"', '{"event_type":"x"}', "{}"]) expect(parseFrame(text)).toBeNull();
+});
+
+it("settles a message that was taken, queued or refused, and nothing else", () => {
+  expect(settledKey(event("r", 1, "run.started", { input: { key: "k" } }))).toBe("k");
+  expect(settledKey(typed("run.queued", { run_id: "r", text: "x", key: "k" }))).toBe("k");
+  expect(settledKey(typed("error", { code: "x", key: "k" }))).toBe("k");
+  expect(settledKey(typed("run.queued", { run_id: "r", text: "x", key: null }))).toBe(null);
+  expect(settledKey(event("r", 2, "run.completed"))).toBe(null);
 });

@@ -78,7 +78,7 @@ export interface TypedPayload {
   default?: string;
   code?: string;
   message?: string;
-  key?: string;
+  key?: string | null;
   message_id?: string;
   step_id?: string;
   tool_call_id?: string;
@@ -125,6 +125,12 @@ export interface Message {
 /** Whether a frame is an event of the log. */
 export function isEvent(frame: Frame): frame is EventFrame {
   return "event_type" in frame;
+}
+
+/** The key of the message that a frame tells to be taken or refused: it need not be sent again. */
+export function settledKey(frame: Frame): string | null {
+  if (isEvent(frame)) return frame.data.input?.key ?? null;
+  return frame.type === "run.queued" || frame.type === "error" ? (frame.payload.key ?? null) : null;
 }
 
 /** Reads a frame, or nothing if it is none. */

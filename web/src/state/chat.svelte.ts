@@ -2,7 +2,7 @@
 import { activeTurn, type Conversation, emptyConversation, interrupted, prepend, receive, say, withdraw } from "../model/conversation";
 import { failureWords } from "../model/words";
 import type { Turn } from "../model/turn";
-import { type AgentName, type Frame, isEvent, type Message, messageFrame, stopFrame } from "../protocol/frames";
+import { type AgentName, type Frame, isEvent, type Message, messageFrame, settledKey, stopFrame } from "../protocol/frames";
 import { events, Locked, Missing, Refused, Unreachable } from "../protocol/http";
 import { Line, type LineState } from "../protocol/socket";
 import { announce } from "./announce.svelte";
@@ -158,6 +158,7 @@ export class Chat {
       this.cursor = page.before;
       this.conversation = prepend(this.conversation, page.events, page.before === null);
       this.isWhole = page.before === null;
+      this.settle(page.events);
       if (this.isWhole || this.conversation.turns.length > before) return;
     }
   }
@@ -192,13 +193,12 @@ export class Chat {
     this.waiting = [];
     if (!frames.length) return;
     this.conversation = receive(this.conversation, frames);
+    this.settle(frames);
     for (const frame of frames) this.notice(frame);
   }
 
   private notice(frame: Frame): void {
     if (isEvent(frame)) {
-      const key = frame.data.input?.key;
-      if (key) this.settle(key);
       if (frame.replay || frame.parent_run_id) return;
       if (frame.event_type === "run.completed") announce("The answer is complete.");
       if (frame.event_type === "run.failed") {
@@ -212,15 +212,15 @@ export class Chat {
       this.agents = payload.agents ?? [];
       this.defaultAgent = payload.default ?? "";
     }
-    if (frame.type === "error") {
-      if (payload.key) this.settle(payload.key);
-      // Nothing to stop is what was wanted: the run had ended meanwhile.
-      else if (payload.code !== "no_active_run") this.complaint = payload.message ?? "";
-    }
+    // Nothing to stop is what was wanted: the run had ended meanwhile.
+    if (frame.type === "error" && !payload.key && payload.code !== "no_active_run") this.complaint = payload.message ?? "";
   }
 
-  private settle(key: string): void {
-    this.unsettled = this.unsettled.filter((message) => message.key !== key);
+  /** Forgets what the server has taken or refused. */
+  private settle(frames: readonly Frame[]): void {
+    const keys = new Set(frames.map(settledKey));
+    if (!this.unsettled.some(({ key }) => keys.has(key))) return;
+    this.unsettled = this.unsettled.filter(({ key }) => !keys.has(key));
     this.keep();
   }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use parlor_vocab::{Entry, RunEvent, RunId, SessionEvent, SessionId};
+use parlor_vocab::{Entry, Queued, RunEvent, RunId, SessionEvent, SessionId};
 use serde_json::{Map, Value, json};
 
 use super::activity::Happening;
@@ -72,7 +72,8 @@ pub(super) fn aside(event: &SessionEvent) -> Option<(&'static str, Map<String, V
     let (kind, payload) = match event {
         SessionEvent::Renamed { title } => (RENAMED, json!({"title": title})),
         SessionEvent::Queued(queued) => {
-            (QUEUED, json!({"run_id": queued.run.as_str(), "text": queued.input.text}))
+            let Queued { run, input } = queued;
+            (QUEUED, json!({"run_id": run.as_str(), "text": input.text, "key": input.key}))
         }
         SessionEvent::Unqueued { runs } => {
             let runs: Vec<&str> = runs.iter().map(RunId::as_str).collect();

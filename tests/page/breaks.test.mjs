@@ -67,6 +67,19 @@ test("what waited while one was elsewhere is there once, and is not sent again",
   await at.end();
 });
 
+test("a conversation whose first answer breaks off is asked for again", async () => {
+  const at = await visit();
+  await at.say("/say whole");
+  await at.ended("/say whole");
+  let count = 0;
+  await at.page.route("**/events?*", (route) => (count++ ? route.continue() : route.fulfill({ status: 200, contentType: "application/json", body: '{"events":[' })));
+  await at.page.reload();
+  await at.ended("/say whole");
+  await at.connection("open");
+  assert.equal(count, 2);
+  await at.end();
+});
+
 test("what was written while the server was away survives a reload", async () => {
   const at = await visit({ allow: NETWORK });
   await at.say("/say first");

@@ -18,7 +18,7 @@ export class Refused extends Error {
   }
 }
 
-/** The server cannot be reached. */
+/** The server cannot be reached, or what answers is not to be understood: a connection that broke, or a proxy without a server. */
 export class Unreachable extends Error {}
 
 /** What `GET /api/supr/token` tells. */
@@ -141,11 +141,17 @@ export const endProcess = (id: string): Promise<void> => nothing("DELETE", `/api
 
 /** The bytes of a file of a message. */
 export async function media(id: string): Promise<Blob> {
-  return (await ask("GET", `/api/media/${encodeURIComponent(id)}`)).blob();
+  const answer = await ask("GET", `/api/media/${encodeURIComponent(id)}`);
+  return answer.blob().catch(notUnderstood);
 }
 
 async function json<T>(method: string, path: string, body?: unknown): Promise<T> {
-  return (await (await ask(method, path, body)).json()) as T;
+  const answer = await ask(method, path, body);
+  return answer.json().catch(notUnderstood) as Promise<T>;
+}
+
+function notUnderstood(): never {
+  throw new Unreachable("The answer of the server broke off, or it is not from parlor. Try again.");
 }
 
 async function nothing(method: string, path: string): Promise<void> {

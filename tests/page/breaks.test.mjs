@@ -80,6 +80,28 @@ test("a conversation whose first answer breaks off is asked for again", async ()
   await at.end();
 });
 
+test("a file that was sent while the server was away is sent when one comes back to its conversation", async () => {
+  const at = await visit({ allow: NETWORK });
+  await at.say("/say first");
+  await at.ended("/say first");
+  const session = await at.page.evaluate(() => localStorage.getItem("parlor.session"));
+  await server.kill();
+  await at.connection("waiting");
+  await at.page.locator("input[type=file]").setInputFiles({ name: "note.txt", mimeType: "text/plain", buffer: Buffer.from("kept") });
+  await at.say("/say with a file");
+  await at.turn("/say with a file").getByText("Sending").waitFor();
+  await at.page.getByText("sent when it is back and this conversation is open").waitFor();
+  await at.page.keyboard.press("Alt+n");
+  await at.turn("/say with a file").waitFor({ state: "detached" });
+  await server.start();
+  await at.connection("open");
+  await at.page.goto(`${server.address}/#/chat/${session}`);
+  const turn = await at.ended("/say with a file");
+  await turn.getByText("note.txt").first().waitFor();
+  assert.equal((await at.page.locator("article").count()), 2);
+  await at.end();
+});
+
 test("what was written while the server was away survives a reload", async () => {
   const at = await visit({ allow: NETWORK });
   await at.say("/say first");

@@ -7,7 +7,7 @@ import { events, Locked, Missing, Refused, Unreachable } from "../protocol/http"
 import { Line, type LineState } from "../protocol/socket";
 import { announce } from "./announce.svelte";
 import { type Draft, draftOf } from "./drafts.svelte";
-import { keepOutbox, keptOutbox } from "./outbox";
+import { isOutboxFull, keepOutbox, keptOutbox } from "./outbox";
 
 /** Frames are shown together, at the latest after this many milliseconds: a hidden page draws nothing by itself. */
 const LATEST = 250;
@@ -46,7 +46,7 @@ export class Chat {
   /** Whether there is a run, and a line over which it can be stopped. */
   canStop: boolean = $derived(this.active !== undefined && this.line === "open");
   /** Whether no more can be sent until some of it is taken. */
-  isFull: boolean = $derived.by(() => this.unsettled.length >= MAX_UNSETTLED);
+  isFull: boolean = $derived.by(() => this.unsettled.length >= MAX_UNSETTLED || isOutboxFull());
 
   /** What is being written. */
   readonly draft: Draft;
@@ -56,7 +56,7 @@ export class Chat {
   private waiting: Frame[] = [];
   private frame = 0;
   private timer = 0;
-  private unsettled: Message[] = $state.raw([]);
+  private unsettled: readonly Message[] = $state.raw([]);
   private isClosed = false;
   private readonly wire: Line;
 
@@ -80,8 +80,7 @@ export class Chat {
   send(message: Message): void {
     this.complaint = "";
     this.conversation = say(this.conversation, message, Date.now());
-    this.unsettled = [...this.unsettled, message];
-    this.keep();
+    this.keep([...this.unsettled, message]);
     if (!this.wire.send(messageFrame(message))) this.wire.hurry();
   }
 
@@ -103,8 +102,7 @@ export class Chat {
   /** Takes a message away that never became a run. */
   withdraw(id: string): void {
     this.conversation = withdraw(this.conversation, id);
-    this.unsettled = this.unsettled.filter(({ key }) => key !== id);
-    this.keep();
+    this.keep(this.unsettled.filter(({ key }) => key !== id));
   }
 
   /** Loads what was said before; one page at a time. */
@@ -220,11 +218,11 @@ export class Chat {
   private settle(frames: readonly Frame[]): void {
     const keys = new Set(frames.map(settledKey));
     if (!this.unsettled.some(({ key }) => keys.has(key))) return;
-    this.unsettled = this.unsettled.filter(({ key }) => !keys.has(key));
-    this.keep();
+    this.keep(this.unsettled.filter(({ key }) => !keys.has(key)));
   }
 
-  private keep(): void {
-    keepOutbox(this.session, this.unsettled);
+  private keep(unsettled: readonly Message[]): void {
+    keepOutbox(this.session, unsettled);
+    this.unsettled = unsettled;
   }
 }

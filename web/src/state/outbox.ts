@@ -1,10 +1,18 @@
-// What was said and not yet taken by the server, kept over a reload of the page. Files are not kept: they are too large.
+// What was said and not yet taken by the server, by session. All of it is there until the page is left, also while another
+// session or the question for a token is on the screen; texts outlast a reload. Files do not: they are too large.
 import type { Message } from "../protocol/frames";
+
+/** So many letters of files, in base64, may wait in all sessions together; who has more to send waits until some are taken. */
+export const MAX_WAITING_CHARS = 128 * 1024 * 1024;
 
 const KEPT = "parlor.outbox.";
 
+const waiting = new Map<string, readonly Message[]>();
+
 /** The messages of a session that wait to be sent. */
-export function keptOutbox(session: string): Message[] {
+export function keptOutbox(session: string): readonly Message[] {
+  const here = waiting.get(session);
+  if (here) return here;
   try {
     const kept: unknown = JSON.parse(sessionStorage.getItem(KEPT + session) ?? "[]");
     return Array.isArray(kept) ? (kept as Message[]) : [];
@@ -15,6 +23,8 @@ export function keptOutbox(session: string): Message[] {
 
 /** Keeps the messages that wait; none is as good as forgetting. */
 export function keepOutbox(session: string, messages: readonly Message[]): void {
+  if (messages.length) waiting.set(session, messages);
+  else waiting.delete(session);
   const texts = messages.filter(({ attachments }) => !attachments?.length);
   try {
     if (texts.length) sessionStorage.setItem(KEPT + session, JSON.stringify(texts));
@@ -22,4 +32,13 @@ export function keepOutbox(session: string, messages: readonly Message[]): void 
   } catch {
     // More than a browser keeps: it is sent all the same, and only a reload would lose it.
   }
+}
+
+/** Whether as many files wait as may. */
+export function isOutboxFull(): boolean {
+  let chars = 0;
+  for (const messages of waiting.values()) {
+    for (const { attachments = [] } of messages) for (const { data } of attachments) chars += data.length;
+  }
+  return chars >= MAX_WAITING_CHARS;
 }

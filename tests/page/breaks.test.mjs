@@ -102,6 +102,18 @@ test("a file that was sent while the server was away is sent when one comes back
   await at.end();
 });
 
+test("a network that goes and comes back is noticed at once", async () => {
+  const at = await visit({ allow: NETWORK });
+  await at.connection("open");
+  await at.context.setOffline(true);
+  await at.connection("waiting");
+  await at.say("/say offline");
+  await at.turn("/say offline").getByText("Sending").waitFor();
+  await at.context.setOffline(false);
+  await at.ended("/say offline");
+  await at.end();
+});
+
 test("what was written while the server was away survives a reload", async () => {
   const at = await visit({ allow: NETWORK });
   await at.say("/say first");

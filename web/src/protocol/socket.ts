@@ -2,7 +2,7 @@
 // window has taken the session it stays away until it is told to come back. What frames mean is not its business.
 import { blocked, type Hindrance, hindrance, judge } from "./admission";
 import { type Frame, parseFrame } from "./frames";
-import { Locked, Refused, token } from "./http";
+import { Locked, Refused, token, Unreachable } from "./http";
 
 /** The wait before the first attempt to come back; each further one doubles it. */
 export const FIRST_PAUSE = 250;
@@ -51,11 +51,16 @@ export class Line {
   private ended = false;
   /** Counts attempts for good: an answer that belongs to an older one is let go. */
   private generation = 0;
+  private readonly onOffline = (): void => void this.probe();
+  private readonly onOnline = (): void => this.hurry();
 
   constructor(
     private readonly session: string,
     private readonly owner: LineOwner,
-  ) {}
+  ) {
+    addEventListener("offline", this.onOffline);
+    addEventListener("online", this.onOnline);
+  }
 
   /** Opens the line, or opens it again after it was taken by another window. */
   open(): void {
@@ -79,6 +84,8 @@ export class Line {
   /** Leaves for good. */
   close(): void {
     this.ended = true;
+    removeEventListener("offline", this.onOffline);
+    removeEventListener("online", this.onOnline);
     this.drop();
     this.owner.onState("closed", "");
   }
@@ -154,6 +161,16 @@ export class Line {
     this.attempts += 1;
     this.owner.onState(words ? "barred" : "waiting", words);
     this.timer = window.setTimeout(() => void this.connect(), wait);
+  }
+
+  /** The network is said to be gone: that is true of a server elsewhere, and not of one on this machine. */
+  private async probe(): Promise<void> {
+    if (this.socket?.readyState !== WebSocket.OPEN) return;
+    const mine = this.generation;
+    const isGone = await token().then(() => false, (error) => error instanceof Unreachable);
+    if (!isGone || mine !== this.generation) return;
+    this.drop();
+    this.stay({ kind: "away" });
   }
 
   private ping(socket: WebSocket): void {

@@ -32,6 +32,12 @@ describe("a file", () => {
     const turn = { ...emptyTurn("r", "r", 0), text: "look\n[image: a.png]\n[file: b.txt]", media: [{ id: "1", filename: "a.png", content_type: "image/png", size: 1 }] };
     expect(askedText(turn)).toBe("look\n[file: b.txt]");
   });
+
+  it("is known by its line also if the server has tidied its name", () => {
+    const media = ["passwd.png", "a.png", "here.png"].map((filename) => ({ id: filename, filename, content_type: "image/png", size: 1 }));
+    const text = "[file: mine]\nlook\n[image: ../../etc/passwd.png]\n[image: a.png]\n[image: \there.png]";
+    expect(askedText({ ...emptyTurn("r", "r", 0), text, media })).toBe("[file: mine]\nlook");
+  });
 });
 
 it("explains failures, and repeats those that it does not know", () => {

@@ -133,10 +133,13 @@ export function fileFlaw(file: { name: string; size: number }, others: readonly 
 /** What was asked, without the lines that stand for its files: those are shown as themselves. */
 export function askedText(turn: Turn): string {
   const lines = turn.text.split("\n");
-  for (const { filename } of turn.media) {
-    const place = lines.findIndex((line) => line.endsWith(`: ${filename}]`) && /^\[(image|audio|video|file): /.test(line));
-    if (place >= 0) lines.splice(place, 1);
-  }
+  const takeLine = (end: string): boolean => {
+    const place = lines.findLastIndex((line) => line.endsWith(end) && /^\[(image|audio|video|file): /.test(line));
+    return place >= 0 && lines.splice(place, 1).length > 0;
+  };
+  // A line has the name that was sent, of which the server may keep a tidier one: such files have the last lines that are left.
+  const renamed = turn.media.filter(({ filename }) => !takeLine(`: ${filename}]`));
+  for (const _ of renamed) takeLine("]");
   return lines.join("\n").trim();
 }
 

@@ -50,7 +50,12 @@ test("sessions can be found, named and deleted", async () => {
   await at.page.getByRole("textbox", { name: "Title" }).fill("The conference");
   await at.page.keyboard.press("Enter");
   await at.page.getByRole("button", { name: "Rename The conference" }).and(at.page.locator(":focus")).waitFor();
+  const long = `Conference ${"and all that has to be done before it ".repeat(4)}begins`;
   await row(at, "conference").getByRole("button", { name: "Rename" }).click();
+  await at.page.getByRole("textbox", { name: "Title" }).fill(long);
+  await at.page.keyboard.press("Enter");
+  await row(at, "Conference and all").getByRole("button", { name: "Rename" }).click();
+  assert.equal(await at.page.getByRole("textbox", { name: "Title" }).inputValue(), long);
   await at.page.getByRole("textbox", { name: "Title" }).fill("Conference");
   await at.page.keyboard.press("Enter");
   await row(at, "Conference").getByRole("button", { name: "Delete" }).click();

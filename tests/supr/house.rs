@@ -124,6 +124,10 @@ async fn a_list_says_what_each_session_does() {
     let (status, renamed) = ask(&server, Method::PATCH, path, json!({"title": " new\nname "})).await;
     assert_eq!((status, &renamed["title"]), (StatusCode::OK, &json!("new name")));
     assert_eq!(found("New+Name").await, ["idle"]);
+    let long = "x".repeat(200);
+    let (_, renamed) = ask(&server, Method::PATCH, path, json!({"title": long})).await;
+    assert_eq!(renamed["title"], format!("{}...", "x".repeat(60)));
+    assert_eq!(renamed["full_title"], long);
     let (status, why) = ask(&server, Method::PATCH, path, json!({"title": "x".repeat(201)})).await;
     assert_eq!(status, StatusCode::BAD_REQUEST, "{why}");
     let (_, renamed) = ask(&server, Method::PATCH, path, json!({"title": "\u{202e}\u{7}a\u{200b}b"})).await;

@@ -35,6 +35,8 @@ export interface SessionLine {
   message_count: number;
   created: string;
   updated: string;
+  /** The title that it was given, whole. */
+  full_title?: string | null;
   door?: string;
   agent_id?: string;
   running?: boolean;

@@ -39,8 +39,10 @@ pub const MAX_EVENTS_BYTES: usize = 8 << 20;
 pub struct SessionLine {
     /// Its id.
     pub id: String,
-    /// What people call it.
+    /// What people call it, cut if it is long.
     pub title: String,
+    /// The title that it was given, whole; none if it was given none.
+    pub full_title: Option<String>,
     /// How it began.
     pub preview: String,
     /// How many messages there are.

@@ -133,6 +133,7 @@ async fn sessions_are_found_and_renamed() {
     let list = server.ask("GET /api/sessions?q=+a%2F").await.json();
     assert_eq!((list.as_array().unwrap().len(), &list[0]["id"]), (1, &"a/b".into()));
     for (member, value) in [
+        ("full_title", json!(null)),
         ("door", json!("supr")),
         ("agent_id", json!("")),
         ("running", json!(true)),

@@ -332,6 +332,7 @@ fn line(id: &str) -> SessionLine {
     SessionLine {
         id: id.to_owned(),
         title,
+        full_title: None,
         preview,
         message_count: 2,
         created: time.clone(),

@@ -151,6 +151,7 @@ impl Sessions {
         SessionLine {
             id: record.id.as_str().to_owned(),
             title: record.title.as_deref().map_or_else(|| preview.clone(), cut),
+            full_title: record.title.clone(),
             preview,
             message_count: record.messages,
             created: record.created.rfc3339(),

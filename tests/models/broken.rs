@@ -175,8 +175,7 @@ fn calls_of_one_name_are_calls_of_their_own() {
     let form = Form::Chat;
     let call = form.call("list_dir", "{\"path\":\".\"}");
     let (first, rest) = call.split_once("\n\n").unwrap();
-    let both =
-        format!("{first}\n\n{}\n\n{rest}", first.replace("\"index\":0,\"id\"", "\"index\":1,\"id\""));
+    let both = format!("{first}\n\n{}\n\n{rest}", first.replace("\"index\":0,\"id\"", "\"index\":1,\"id\""));
     let end = || Deed::Answer(form.text("Well.") + &form.end());
     let server = Server::start(vec![Deed::Answer(both), end(), end()]);
     let home = form.home(&server.url, "");

@@ -134,6 +134,25 @@ test("what was written while the server was away survives a reload", async () =>
   await at.end();
 });
 
+test("a screen that could not be fetched says so, and is there when the server is back", async () => {
+  const at = await visit({ allow: NETWORK });
+  await at.page.getByRole("link", { name: "Terminals", exact: true }).waitFor();
+  await at.field.fill("not yet said");
+  await server.kill();
+  const loaded = at.page.getByRole("button", { name: "New terminal" });
+  await at.page.getByRole("link", { name: "Terminals", exact: true }).click();
+  await at.page.getByRole("heading", { name: "This screen could not be loaded." }).waitFor();
+  await at.page.getByRole("button", { name: "Try again" }).click();
+  await at.page.getByText("The server does not answer yet.").waitFor();
+  await server.start();
+  await at.page.getByRole("button", { name: "Try again" }).click();
+  await loaded.waitFor();
+  await at.page.getByRole("link", { name: "Chat", exact: true }).click();
+  await at.field.waitFor();
+  assert.equal(await at.field.inputValue(), "not yet said");
+  await at.end();
+});
+
 test("a second window takes over, calmly, and gives back", async () => {
   const first = await visit();
   await first.say("/say one");

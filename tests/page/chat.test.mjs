@@ -49,6 +49,18 @@ test("a wide table is scrolled on a small screen, and its words stay whole", asy
   await at.end();
 });
 
+test("a conversation can be left while it scrolls", async () => {
+  await server.fill("scrolled", ["/say something"]);
+  const at = await visit({ path: "/#/chat/scrolled" });
+  await at.ended("/say something");
+  const scroller = await at.page.getByRole("region", { name: "Conversation" }).elementHandle();
+  await at.page.getByRole("link", { name: "House", exact: true }).click();
+  await at.page.getByRole("searchbox").waitFor();
+  // A browser tells of a scroll with the next picture, when the element may be gone.
+  await scroller.evaluate((element) => element.dispatchEvent(new Event("scroll")));
+  await at.end();
+});
+
 test("a text that is plain is shown letter by letter, and scrolls sideways", async () => {
   const at = await browser.visit(server, { path: "/#/chat/plain" });
   const text = `total 4\n# drwx  *two*   <b>spaces</b>\n${"long ".repeat(100)}`;

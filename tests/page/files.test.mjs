@@ -131,6 +131,18 @@ test("a text that is dragged is left to the browser", async () => {
   await at.end();
 });
 
+test("a file that is dropped where nobody takes it is not opened by the browser", async () => {
+  const at = await visit({ path: "/#/house" });
+  await at.page.getByRole("searchbox").waitFor();
+  const caught = await at.page.evaluate(() => {
+    const data = new DataTransfer();
+    data.items.add(new File(["words"], "words.txt"));
+    return ["dragover", "drop"].map((name) => !document.body.dispatchEvent(new DragEvent(name, { dataTransfer: data, bubbles: true, cancelable: true })));
+  });
+  assert.deepEqual(caught, [true, true]);
+  await at.end();
+});
+
 test("files come by paste and by drop, and can be taken off again", async () => {
   const at = await visit();
   await give(at, "paste", "pasted.txt", "text/plain", "pasted");

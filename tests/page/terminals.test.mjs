@@ -35,6 +35,25 @@ test("a terminal is typed into, sized, looked at again, and ended", async () => 
   await at.end();
 });
 
+test("where somebody comes back to a terminal it has the size of that window", async () => {
+  const at = await visit();
+  await at.page.getByRole("button", { name: "New terminal" }).click();
+  await at.page.locator(".xterm-helper-textarea:focus").waitFor();
+  const rows = await screen(at).evaluate((element) => element.children.length);
+  const small = await at.another(`/${new URL(at.page.url()).hash}`);
+  await small.page.setViewportSize({ width: 900, height: 400 });
+  await until("a smaller terminal", async () => (await screen(small).evaluate((element) => element.children.length)) < rows);
+  await small.page.locator(".xterm").click();
+  await small.page.keyboard.type("stty size | sed 's/^/small /'\n");
+  await screen(small).getByText(/^small \d/).waitFor();
+  assert.equal(await screen(small).getByText(new RegExp(`^small ${rows} `)).count(), 0);
+  await small.page.close();
+  await at.page.locator(".xterm").click();
+  await at.page.keyboard.type("stty size | sed 's/^/large /'\n");
+  await screen(at).getByText(new RegExp(`^large ${rows} `)).waitFor();
+  await at.end();
+});
+
 test("output has its colours, although the page allows no inline styles", async () => {
   const at = await visit();
   await at.page.getByRole("button", { name: "New terminal" }).click();

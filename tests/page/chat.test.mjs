@@ -49,6 +49,14 @@ test("a wide table is scrolled on a small screen, and its words stay whole", asy
   await at.end();
 });
 
+test("a link finds its address in another part of the answer", async () => {
+  await server.fill("references", ["echo See [the page][1].\n\nSomething else.\n\n[1]: https://a.example/page"], "demo");
+  const at = await visit({ path: "/#/chat/references" });
+  const answer = at.page.locator("article .markdown").first();
+  assert.equal(await answer.getByRole("link", { name: "the page" }).getAttribute("href"), "https://a.example/page");
+  await at.end();
+});
+
 test("a conversation can be left while it scrolls", async () => {
   await server.fill("scrolled", ["/say something"]);
   const at = await visit({ path: "/#/chat/scrolled" });

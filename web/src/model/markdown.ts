@@ -10,7 +10,15 @@ const KEPT_BLOCKS = 2_000;
 export interface Cut {
   text: string;
   blocks: string[];
+  /** Where reference links lead, by label: any block may use what another one says. The same object as long as nothing changes. */
+  definitions: Definitions;
 }
+
+/** The source of a definition, and the block that it is, by its label. */
+export type Definitions = ReadonlyMap<string, { source: string; block: number }>;
+
+/** A text of which nothing was cut yet. */
+export const UNCUT: Cut = { text: "", blocks: [], definitions: new Map() };
 
 const kept = new Map<string, string>();
 
@@ -44,14 +52,30 @@ export function cut(text: string, before: Cut): Cut {
   const grows = before.blocks.length > 1 && text.startsWith(before.text);
   const stable = grows ? before.blocks.slice(0, -1) : [];
   const rest = text.slice(stable.reduce((sum, block) => sum + block.length, 0));
-  const blocks = marked.lexer(rest).map(({ raw }) => raw);
+  const tokens = marked.lexer(rest);
+  const blocks = tokens.map(({ raw }) => raw);
   // A text that the lexer has normalised cannot be continued by length.
   const isExact = blocks.reduce((sum, block) => sum + block.length, 0) === rest.length;
-  return isExact ? { text, blocks: [...stable, ...blocks] } : { text: "", blocks: [text] };
+  if (!isExact) return { ...UNCUT, blocks: [text] };
+  const definitions = new Map([...before.definitions].filter(([, { block }]) => block < stable.length));
+  tokens.forEach((token, index) => {
+    // Of two definitions the first one holds.
+    if (token.type === "def" && !definitions.has(token["tag"])) definitions.set(token["tag"], { source: token.raw, block: stable.length + index });
+  });
+  return { text, blocks: [...stable, ...blocks], definitions: isSame(definitions, before.definitions) ? before.definitions : definitions };
+}
+
+/** A block with the definitions that it uses and no others, so that it stays as it is while others are written. */
+export function complete(block: string, definitions: Definitions): string {
+  if (!definitions.size) return block;
+  const labels = new Set([...block.matchAll(/\[([^[\]]+)\]/g)].map(([, label = ""]) => label.toLowerCase().replace(/\s+/g, " ")));
+  const used = [...labels].flatMap((label) => definitions.get(label)?.source.trimEnd() ?? []);
+  return used.length ? `${used.join("\n")}\n\n${block}` : block;
 }
 
 /** A block as HTML that can do no harm. */
-export function render(block: string): string {
+export function render(part: string, definitions: Definitions): string {
+  const block = complete(part, definitions);
   const known = kept.get(block);
   if (known !== undefined) return known;
   const html = DOMPurify.sanitize(marked.parse(block, { async: false }), {
@@ -65,6 +89,10 @@ export function render(block: string): string {
   if (kept.size >= KEPT_BLOCKS) kept.delete(kept.keys().next().value ?? "");
   kept.set(block, html);
   return html;
+}
+
+function isSame(some: Definitions, others: Definitions): boolean {
+  return some.size === others.size && [...some].every(([label, { source, block }]) => others.get(label)?.source === source && others.get(label)?.block === block);
 }
 
 /** A link; one without words is called by its address, and one within another is only its words. */

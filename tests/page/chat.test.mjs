@@ -49,6 +49,20 @@ test("a wide table is scrolled on a small screen, and its words stay whole", asy
   await at.end();
 });
 
+test("a cell without a place to break stays in its column", async () => {
+  await server.fill("cell", [`echo | a | b |\n|---|---|\n| ${"x".repeat(300)} | next |`], "demo");
+  const at = await visit({ path: "/#/chat/cell" });
+  const cell = at.page.locator("article .markdown td").first();
+  await cell.waitFor();
+  const isWithin = await cell.evaluate((element) => {
+    const words = document.createRange();
+    words.selectNodeContents(element);
+    return words.getBoundingClientRect().right <= element.getBoundingClientRect().right;
+  });
+  assert.equal(isWithin, true);
+  await at.end();
+});
+
 test("a link finds its address in another part of the answer", async () => {
   await server.fill("references", ["echo See [the page][1].\n\nSomething else.\n\n[1]: https://a.example/page"], "demo");
   const at = await visit({ path: "/#/chat/references" });

@@ -57,9 +57,10 @@ export class House {
       const lines: SessionLine[] = [];
       let hasMore = true;
       for (let page = 0; page < this.pages && hasMore; page++) {
-        const some = await sessions(this.query, lines.length);
-        lines.push(...some);
-        hasMore = some.length === SESSIONS_AT_A_TIME;
+        // One more than is shown: it tells whether there is more.
+        const some = await sessions(this.query, lines.length, SESSIONS_AT_A_TIME + 1);
+        lines.push(...some.slice(0, SESSIONS_AT_A_TIME));
+        hasMore = some.length > SESSIONS_AT_A_TIME;
       }
       const recent = this.query ? await sessions("") : lines.slice(0, SESSIONS_AT_A_TIME);
       if (mine !== this.asked) return;

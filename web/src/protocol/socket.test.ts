@@ -3,14 +3,18 @@ import { Line, type LineState } from "./socket";
 
 /** A socket that opens when it is told to. */
 class FakeSocket {
+  static readonly CONNECTING = 0;
   static readonly OPEN = 1;
   static made: FakeSocket[] = [];
   readyState = 0;
+  /** The states in which it was closed. */
+  readonly closedIn: number[] = [];
   onopen = (): void => undefined;
   constructor() {
     FakeSocket.made.push(this);
   }
   close(): void {
+    this.closedIn.push(this.readyState);
     this.readyState = 3;
   }
 }
@@ -86,4 +90,16 @@ test("a line that was left stays away, and listens no longer", async () => {
   network.dispatchEvent(new Event("online"));
   expect(states).toEqual(["connecting", "open", "closed"]);
   expect(removed.mock.calls).toEqual(added.mock.calls);
+});
+
+test("a socket that is about to open is closed when it has opened", async () => {
+  const mine = line();
+  mine.open();
+  await vi.waitFor(() => expect(FakeSocket.made).toHaveLength(1));
+  const socket = FakeSocket.made[0]!;
+  mine.close();
+  expect(socket.closedIn).toEqual([]);
+  await opened(1);
+  expect(socket.closedIn).toEqual([FakeSocket.OPEN]);
+  expect(states).toEqual(["connecting", "closed"]);
 });

@@ -97,7 +97,8 @@ export class Line {
     this.generation += 1;
     const old = this.socket;
     this.socket = null;
-    old?.close(1000);
+    // One that is about to open is closed when it has: before that, browsers complain.
+    if (old?.readyState !== WebSocket.CONNECTING) old?.close(1000);
   }
 
   private async connect(): Promise<void> {

@@ -128,6 +128,22 @@ test("a deleted conversation does not go on in the chat", async () => {
   await at.end();
 });
 
+test("a conversation that was deleted elsewhere says so, and a new one is offered", async () => {
+  await server.fill("deleted-elsewhere", ["/say for now"]);
+  const at = await visit({ path: "/#/chat/deleted-elsewhere", allow: NETWORK });
+  await at.connection("open");
+  await at.page.getByRole("navigation").getByRole("link", { name: "for now" }).waitFor();
+  assert.equal((await fetch(`${server.address}/api/sessions/deleted-elsewhere`, { method: "DELETE" })).status, 204);
+  await at.page.getByText("This conversation was deleted.").waitFor();
+  await at.connection("closed");
+  assert.equal(await at.field.isDisabled(), true);
+  await at.isAccessible("a conversation that was deleted");
+  await at.page.getByRole("button", { name: "Begin a new one" }).click();
+  await at.say("/say after that");
+  await at.ended("/say after that");
+  await at.end();
+});
+
 test("what cannot be deleted says why", async () => {
   const at = await visit({ allow: NETWORK });
   const other = await at.another("/#/chat/busy-one");

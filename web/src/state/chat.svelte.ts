@@ -39,6 +39,8 @@ export class Chat {
   defaultAgent = $state("");
   /** What the server objected to that belongs to no message. */
   complaint = $state("");
+  /** Somebody else has deleted it. */
+  isDeleted = $state(false);
   isLoading = $state(true);
   /** Whether all that was said is here. */
   isWhole = $state(false);
@@ -92,6 +94,14 @@ export class Chat {
   /** Takes the conversation back from another window. */
   useHere(): void {
     this.wire.open();
+  }
+
+  /** Looks whether the session is still there; one that is not goes on nowhere. */
+  async lookAfter(): Promise<void> {
+    const isGone = await events(this.session, null).then(() => false, (error) => error instanceof Missing);
+    if (!isGone || this.isClosed) return;
+    this.isDeleted = true;
+    this.close();
   }
 
   /** Tries to connect without waiting. */

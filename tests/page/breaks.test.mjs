@@ -162,13 +162,18 @@ test("a second window takes over, calmly, and gives back", async () => {
   await second.ended("/say one");
   await first.connection("elsewhere");
   await first.page.getByText("This conversation is open in another window.").waitFor();
+  const taken = (at) => at.page.getByText("It goes on here now.");
+  await taken(second).waitFor();
   assert.equal(await first.field.isDisabled(), true);
   await second.say("/say two");
+  await taken(second).waitFor({ state: "detached" });
   await second.ended("/say two");
   await first.page.getByRole("button", { name: "Use here" }).click();
   await first.connection("open");
   await second.connection("elsewhere");
   await first.ended("/say two");
+  // Who has asked for it need not be told.
+  assert.equal(await taken(first).count(), 0);
   await first.say("/say three");
   await first.ended("/say three");
   assert.deepEqual(await asked(first), ["/say one", "/say two", "/say three"]);

@@ -8,6 +8,7 @@ import { Line, type LineState } from "../protocol/socket";
 import { announce } from "./announce.svelte";
 import { type Draft, draftOf } from "./drafts.svelte";
 import { isOutboxFull, keepOutbox, keptOutbox } from "./outbox";
+import { Windows } from "./windows";
 
 /** Frames are shown together, at the latest after this many milliseconds: a hidden page draws nothing by itself. */
 const LATEST = 250;
@@ -41,6 +42,8 @@ export class Chat {
   complaint = $state("");
   /** Somebody else has deleted it. */
   isDeleted = $state(false);
+  /** It was open in another window until this one took it; told once, until something is said. */
+  hasTaken = $state(false);
   isLoading = $state(true);
   /** Whether all that was said is here. */
   isWhole = $state(false);
@@ -60,6 +63,8 @@ export class Chat {
   private timer = 0;
   private unsettled: readonly Message[] = $state.raw([]);
   private isClosed = false;
+  private isTakingTold = false;
+  private readonly windows: Windows;
   private readonly wire: Line;
 
   constructor(
@@ -69,6 +74,7 @@ export class Chat {
   ) {
     this.draft = draftOf(session);
     this.unsettled = keptOutbox(session);
+    this.windows = new Windows(session, () => this.onTaken());
     this.wire = new Line(session, {
       lastEvent: () => this.conversation.last,
       onFrame: (frame) => this.take(frame),
@@ -81,6 +87,7 @@ export class Chat {
   /** Says something; it is sent until the server is seen to have it. */
   send(message: Message): void {
     this.complaint = "";
+    this.hasTaken = false;
     this.conversation = say(this.conversation, message, Date.now());
     this.keep([...this.unsettled, message]);
     if (!this.wire.send(messageFrame(message))) this.wire.hurry();
@@ -93,6 +100,7 @@ export class Chat {
 
   /** Takes the conversation back from another window. */
   useHere(): void {
+    this.isTakingTold = true;
     this.wire.open();
   }
 
@@ -127,6 +135,7 @@ export class Chat {
     this.isClosed = true;
     cancelAnimationFrame(this.frame);
     clearTimeout(this.timer);
+    this.windows.close();
     this.wire.close();
   }
 
@@ -182,9 +191,20 @@ export class Chat {
       if (before !== "open") announce("Connected.");
     }
     if (state === "waiting" && before === "open") announce("The connection is lost. Trying again.");
-    if (state === "elsewhere") announce("This conversation was opened in another window.");
+    if (state !== "open" && state !== "connecting") this.hasTaken = false;
+    if (state === "elsewhere") {
+      this.windows.lose();
+      announce("This conversation was opened in another window.");
+    }
     if (state === "locked") this.owner.onLocked();
     if (state === "misnamed") this.owner.onMisnamed(this.session);
+  }
+
+  /** Another window has lost the session. If it is not this one that has it, that is no news here. */
+  private onTaken(): void {
+    if (this.isTakingTold || (this.line !== "open" && this.line !== "connecting")) return;
+    this.isTakingTold = true;
+    this.hasTaken = true;
   }
 
   private take(frame: Frame): void {

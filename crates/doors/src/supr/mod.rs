@@ -17,7 +17,7 @@ mod decode;
 mod frame;
 mod machine;
 mod media;
-mod pairs;
+pub(crate) mod pairs;
 mod preview;
 pub mod protocol;
 mod replay;

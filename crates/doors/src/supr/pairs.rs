@@ -1,7 +1,7 @@
 //! Halves of surrogate pairs, which a text in JavaScript may have and one in JSON may not.
 
 /// The same JSON with U+FFFD in the place of each escape that is half a pair. Escapes are of one length, so nothing moves.
-pub(super) fn mended(json: &[u8]) -> Vec<u8> {
+pub(crate) fn mended(json: &[u8]) -> Vec<u8> {
     let mut mended = json.to_vec();
     let mut place = 0;
     while place < json.len() {

@@ -19,6 +19,7 @@ use super::LINE_BYTES;
 use super::house::Happening;
 use super::shared::SharedHouse;
 use crate::lines::{Line, Lines};
+use crate::supr::pairs::mended;
 use crate::supr::protocol::{Activity, ServerFrame, Typed};
 use crate::supr::{SuprMachine, Visit};
 use crate::{Input, Machine, Output, Ticket};
@@ -339,7 +340,8 @@ fn ping(frame: &[u8]) -> Option<Option<String>> {
 
 /// An object in which what is null is not there, which is the same thing.
 fn without_nulls(frame: &[u8]) -> Option<Vec<u8>> {
-    let Value::Object(mut members) = serde_json::from_slice(frame).ok()? else { return None };
+    let read = serde_json::from_slice(frame).or_else(|_| serde_json::from_slice(&mended(frame)));
+    let Value::Object(mut members) = read.ok()? else { return None };
     members.retain(|_, value| !value.is_null());
     serde_json::to_vec(&members).ok()
 }

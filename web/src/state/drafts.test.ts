@@ -1,14 +1,7 @@
-import { beforeEach, expect, test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
+import { stored } from "./storage.fake";
 
 type Drafts = typeof import("./drafts.svelte");
-
-const stored = new Map<string, string>();
-vi.stubGlobal("sessionStorage", {
-  getItem: (name: string) => stored.get(name) ?? null,
-  setItem: (name: string, value: string) => stored.set(name, value),
-  removeItem: (name: string) => stored.delete(name),
-});
-beforeEach(() => stored.clear());
 
 /** The page as it is when it was loaded. */
 async function load(): Promise<Drafts> {

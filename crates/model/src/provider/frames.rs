@@ -75,9 +75,7 @@ impl Noted {
             }
         }
     }
-}
 
-impl Noted {
     /// A frame of Anthropic's about a message as a whole.
     fn take_message(&mut self, frame: &Value) {
         if let Some(Value::String(reason)) = frame.pointer("/delta/stop_reason") {

@@ -31,8 +31,10 @@ pub(crate) struct Live {
     recent: Mutex<Recent>,
     /// Counts how often the session was deleted: its places mean nothing then.
     lives: AtomicU64,
-    /// Counts changes, to wake those who watch.
-    changes: watch::Sender<u64>,
+    /// Counts what was appended, to wake those who watch.
+    appended: watch::Sender<u64>,
+    /// Counts what was added to texts. Whoever has just shown some need not be woken by each word.
+    written: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -48,7 +50,8 @@ impl Default for Live {
             texts: Mutex::default(),
             recent: Mutex::default(),
             lives: AtomicU64::new(0),
-            changes: watch::Sender::new(0),
+            appended: watch::Sender::new(0),
+            written: watch::Sender::new(0),
         }
     }
 }
@@ -101,7 +104,7 @@ impl Live {
                 text.text.push_str(more);
             }
         }
-        self.changes.send_modify(|count| *count += 1);
+        self.written.send_modify(|count| *count += 1);
     }
 
     /// The text is complete; the event that holds it is in the log.
@@ -109,10 +112,10 @@ impl Live {
         self.lock().retain(|text| text.subject != *subject);
     }
 
-    /// What was added to one of the texts that were shown so far, of which it is known how much. The inputs of calls have no
+    /// What was added to the texts that were shown so far, of which it is known how much. The inputs of calls have no
     /// event that begins them: whoever looks finds them.
-    pub(crate) fn news(&self, shown: &mut HashMap<Subject, usize>) -> Option<(RunId, Subject, String)> {
-        self.lock().iter().find_map(|text| {
+    pub(crate) fn news(&self, shown: &mut HashMap<Subject, usize>) -> Vec<(RunId, Subject, String)> {
+        let news = |text: &Text| {
             if matches!(text.subject, Subject::Input { .. }) && !shown.contains_key(&text.subject) {
                 shown.insert(text.subject.clone(), 0);
             }
@@ -120,7 +123,8 @@ impl Live {
             let news = text.text.get(*shown..).filter(|news| !news.is_empty())?.to_owned();
             *shown = text.text.len();
             Some((text.run.clone(), text.subject.clone(), news))
-        })
+        };
+        self.lock().iter().filter_map(news).collect()
     }
 
     /// Whether what was shown of an open text is how `whole` begins.
@@ -131,11 +135,11 @@ impl Live {
 
     /// An event was appended, with so many bytes of text. Kept only if somebody watches.
     pub(crate) fn appended(&self, entry: &Arc<Entry>, bytes: usize) {
-        if self.changes.receiver_count() == 0 {
+        if self.appended.receiver_count() == 0 {
             *self.recent() = Recent::default();
         } else {
             self.recent().push(Arc::clone(entry), bytes);
-            self.changes.send_modify(|count| *count += 1);
+            self.appended.send_modify(|count| *count += 1);
         }
     }
 
@@ -152,7 +156,7 @@ impl Live {
     /// Others may write the session from now on: whoever waits has to ask the log.
     pub(crate) fn forget(&self) {
         *self.recent() = Recent::default();
-        self.changes.send_modify(|count| *count += 1);
+        self.appended.send_modify(|count| *count += 1);
     }
 
     /// The session is gone. Another may get its name.
@@ -170,9 +174,14 @@ impl Live {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Wakes when an event was appended, or all has to be looked at anew.
+    pub(crate) fn appendings(&self) -> watch::Receiver<u64> {
+        self.appended.subscribe()
+    }
+
     /// Wakes when any text has changed.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+    pub(crate) fn writings(&self) -> watch::Receiver<u64> {
+        self.written.subscribe()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Text>> {
@@ -215,7 +224,7 @@ mod tests {
     #[test]
     fn the_last_events_are_found_by_the_place_before_them() {
         let live = Live::default();
-        let _watching = live.changes();
+        let _watching = live.appendings();
         let last = 2 * RECENT_EVENTS as u64;
         (1..=last).for_each(|seq| live.appended(&entry(seq), 1));
         let first = last - RECENT_EVENTS as u64 + 1;
@@ -228,7 +237,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_in_bytes_and_has_no_gap() {
         let live = Live::default();
-        let _watching = live.changes();
+        let _watching = live.appendings();
         live.appended(&entry(1), RECENT_BYTES);
         assert!(live.after(Seq(0)).is_some());
         live.appended(&entry(2), 1);

@@ -2,15 +2,21 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parlor_log::{EventLog, LogError};
 use parlor_vocab::{Entry, RunEvent, RunId, Seen, Seq, SessionEvent, SessionId, Subject};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
 use crate::live::Live;
 
 /// How many events are read at a time.
 const READ_EVENTS: usize = 256;
+
+/// Who was shown some text is shown more of it after this long, all that has come meanwhile: as often as a screen can
+/// follow. The first words, and events with what is left of their texts, come at once.
+pub const TEXT_PACE: Duration = Duration::from_millis(25);
 
 /// One who watches. It holds a place in the log and nothing is kept for it.
 pub struct Watcher {
@@ -21,7 +27,10 @@ pub struct Watcher {
     live: Arc<Live>,
     /// The session's life that is watched.
     life: u64,
-    changes: watch::Receiver<u64>,
+    appendings: watch::Receiver<u64>,
+    writings: watch::Receiver<u64>,
+    /// When more text may be shown, if some was.
+    paced_until: Option<Instant>,
     read: VecDeque<Entry>,
     /// Texts that have begun, with how many of their bytes were shown.
     open: HashMap<Subject, usize>,
@@ -32,7 +41,7 @@ pub struct Watcher {
 impl Watcher {
     pub(crate) fn new(log: Arc<dyn EventLog>, session: SessionId, after: Seq, live: Arc<Live>) -> Self {
         let heads = log.head(&session);
-        let changes = live.changes();
+        let (appendings, writings) = (live.appendings(), live.writings());
         Self {
             log,
             session,
@@ -40,7 +49,9 @@ impl Watcher {
             heads,
             life: live.life(),
             live,
-            changes,
+            appendings,
+            writings,
+            paced_until: None,
             read: VecDeque::new(),
             open: HashMap::new(),
             due: VecDeque::new(),
@@ -52,35 +63,45 @@ impl Watcher {
         loop {
             // Marked before looking, so that what comes in between wakes us below.
             self.heads.mark_unchanged();
-            self.changes.mark_unchanged();
-            if let Some(seen) = self.look().await? {
+            self.appendings.mark_unchanged();
+            self.writings.mark_unchanged();
+            let event = self.look_for_event().await?;
+            self.paced_until.take_if(|moment| *moment <= Instant::now());
+            if let Some(seen) = event.or_else(|| self.paced_until.is_none().then(|| self.delta()).flatten()) {
                 return Ok(seen);
             }
             // Who writes the session here tells of everything. Being woken by the log besides would be for nothing, and
             // there may be a thousand who watch.
             let is_told = self.live.is_at_end(self.place);
-            // An error means that the log is gone, and nothing will ever wake us.
+            let paced_until = self.paced_until;
             tokio::select! {
-                changed = self.heads.changed(), if !is_told => if changed.is_err() { std::future::pending().await },
-                changed = self.changes.changed() => if changed.is_err() { std::future::pending().await },
+                () = woken(&mut self.heads), if !is_told => {}
+                () = woken(&mut self.appendings) => {}
+                () = woken(&mut self.writings), if paced_until.is_none() => {}
+                () = pause(paced_until) => {}
             }
         }
     }
 
     /// The next thing to see, if it is there already. Cancel safe.
     pub async fn look(&mut self) -> Result<Option<Seen>, LogError> {
+        Ok(self.look_for_event().await?.or_else(|| self.delta()))
+    }
+
+    /// The next thing that is to be seen at once, if it is there already. Cancel safe.
+    async fn look_for_event(&mut self) -> Result<Option<Seen>, LogError> {
         loop {
             if let Some(seen) = self.at_hand() {
                 return Ok(Some(seen));
             }
             // Who writes the session here has told of everything: there is nothing on the disk beyond it.
             if self.live.is_at_end(self.place) {
-                return Ok(self.delta());
+                return Ok(None);
             }
             self.read = self.log.read(&self.session, self.place, READ_EVENTS).await?.into();
             match self.read.back() {
                 Some(last) => self.place = last.seq,
-                None => return Ok(self.delta()),
+                None => return Ok(None),
             }
         }
     }
@@ -162,8 +183,81 @@ impl Watcher {
         }
     }
 
+    /// The first of all that was added to texts; the rest of it is due.
     fn delta(&mut self) -> Option<Seen> {
-        let (run, subject, text) = self.live.news(&mut self.open)?;
-        Some(Seen::Delta { run, subject, text })
+        let news = self.live.news(&mut self.open);
+        self.due.extend(news.into_iter().map(|(run, subject, text)| Seen::Delta { run, subject, text }));
+        let first = self.due.pop_front()?;
+        self.paced_until = Some(Instant::now() + TEXT_PACE);
+        Some(first)
+    }
+}
+
+/// Waits for a change. An error means that the log is gone, and nothing will ever wake us.
+async fn woken<T>(changes: &mut watch::Receiver<T>) {
+    if changes.changed().await.is_err() {
+        std::future::pending().await
+    }
+}
+
+async fn pause(until: Option<Instant>) {
+    match until {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parlor_log::{MemoryLog, SystemClock};
+    use parlor_vocab::{EventId, MessageId, Timestamp};
+
+    use super::*;
+
+    fn appended(live: &Live, seq: u64, event: RunEvent) -> Seen {
+        let id = EventId::parse(&seq.to_string()).unwrap();
+        let event = SessionEvent::Run { run: run(), sequence: seq, event };
+        let entry = Arc::new(Entry { seq: Seq(seq), id, at: Timestamp(0), event });
+        live.appended(&entry, 1);
+        Seen::Entry(entry)
+    }
+
+    fn run() -> RunId {
+        RunId::parse("run").unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn words_come_at_once_then_together_and_none_after_its_event() {
+        let live = Arc::<Live>::default();
+        let log = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+        let session = SessionId::parse("session").unwrap();
+        let mut watcher = Watcher::new(log, session, Seq::START, Arc::clone(&live));
+        let message = MessageId::parse("message").unwrap();
+        let subject = Subject::Message(message.clone());
+        let words = |text: &str| Seen::Delta { run: run(), subject: subject.clone(), text: text.to_owned() };
+        live.open(&run(), subject.clone());
+
+        let started = appended(&live, 1, RunEvent::MessageStarted { message: message.clone() });
+        assert_eq!(watcher.next().await.unwrap(), started);
+        let begun = Instant::now();
+        live.push(&subject, "one ");
+        assert_eq!(watcher.next().await.unwrap(), words("one "));
+        assert_eq!(Instant::now(), begun);
+
+        live.push(&subject, "two ");
+        let more = async {
+            sleep_until(begun + TEXT_PACE / 2).await;
+            live.push(&subject, "three ");
+        };
+        assert_eq!(tokio::join!(watcher.next(), more).0.unwrap(), words("two three "));
+        let paced = Instant::now();
+        assert!(paced >= begun + TEXT_PACE);
+
+        live.push(&subject, "four");
+        let (text, media) = ("one two three four".to_owned(), Vec::new());
+        let completed = appended(&live, 2, RunEvent::MessageCompleted { message, text, media });
+        assert_eq!(watcher.next().await.unwrap(), words("four"));
+        assert_eq!(watcher.next().await.unwrap(), completed);
+        assert_eq!(Instant::now(), paced);
     }
 }

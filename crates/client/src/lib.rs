@@ -3,6 +3,7 @@
 //! A client speaks a dialect to any server of it, parlor or not, and knows nothing of the engine.
 //! One module per dialect.
 
+mod child;
 pub mod exec;
 pub mod loaf;
 pub mod supex;

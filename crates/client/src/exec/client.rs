@@ -6,8 +6,8 @@ use parlor_doors::exec::{ExecParams, InitializeParams, InitializeResponse, PROTO
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::connection::Connection;
-use super::launch::{self, Vitals};
-use super::{ExecServerError, ExecServerLaunchCommand, ExecServerProcess};
+use super::{ExecServerError, ExecServerLaunchCommand, ExecServerProcess, launch};
+use crate::child::Vitals;
 
 /// What a server is told of who is calling, if nothing else is said.
 const CLIENT_NAME: &str = "parlor-client";

@@ -15,9 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use super::inbox::Inbox;
-use super::launch::Vitals;
 use super::link::{Link, Pending};
 use super::{ExecServerError, driver};
+use crate::child::Vitals;
 
 /// How many calls of one client may be without an answer; more of them wait for their turn.
 ///

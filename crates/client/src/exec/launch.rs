@@ -15,13 +15,10 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use super::ExecServerError;
+use crate::child::Vitals;
 
 /// How long a server may go on after its input has closed. It has only to kill what it started.
 const EXIT_GRACE: Duration = Duration::from_secs(2);
-
-/// How long the two signs of a server's death, the end of its output and its exit status, may be
-/// apart. Both come from the same kernel at the same moment.
-pub(super) const DEATH_GRACE: Duration = Duration::from_millis(500);
 
 /// How to start an exec server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +60,7 @@ pub(super) fn launch(command: ExecServerLaunchCommand) -> Result<Launched, ExecS
     let (status, vitals) = watch::channel(None);
     let (in_use, unused) = oneshot::channel();
     tokio::spawn(keep(child, status, unused));
-    Ok(Launched { stdin, stdout, vitals: Vitals(Some(vitals)), in_use })
+    Ok(Launched { stdin, stdout, vitals: Vitals::told_by(vitals), in_use })
 }
 
 /// Waits for the server's end, and sees to it when it is no longer wanted.
@@ -85,29 +82,7 @@ async fn keep(
     }
 }
 
-/// What is known of the life of the server's process: nothing, if somebody else started it.
-#[derive(Clone, Debug)]
-pub(super) struct Vitals(Option<watch::Receiver<Option<ExitStatus>>>);
-
-impl Vitals {
-    pub(super) const UNKNOWN: Self = Self(None);
-
-    /// Waits for the death of the server; for ever, if it would not be known.
-    pub(super) async fn death(&mut self) -> Option<ExitStatus> {
-        match &mut self.0 {
-            // If the keeper is gone without a word, so is the server, and nobody knows how.
-            Some(report) => report.wait_for(Option::is_some).await.ok().and_then(|status| *status),
-            None => std::future::pending().await,
-        }
-    }
-
-    /// What to say of a connection that is over because of `source`, or just over.
-    pub(super) async fn closed(&mut self, source: Option<Arc<io::Error>>) -> ExecServerError {
-        let status = match self.0 {
-            // It may have closed its output and live on, so this does not wait for long.
-            Some(_) => timeout(DEATH_GRACE, self.death()).await.ok().flatten(),
-            None => None,
-        };
-        ExecServerError::Closed { status, source }
-    }
+/// What to say of a connection that is over because of `source`, or just over.
+pub(super) async fn closed(vitals: &mut Vitals, source: Option<Arc<io::Error>>) -> ExecServerError {
+    ExecServerError::Closed { status: vitals.last().await, source }
 }

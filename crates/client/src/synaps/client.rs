@@ -13,8 +13,9 @@ use tokio::time::timeout;
 
 use super::connection::Connection;
 use super::driver::Ready;
-use super::launch::{self, EXIT_WAIT, READY_WAIT, Vitals};
+use super::launch::{self, EXIT_WAIT, READY_WAIT};
 use super::{SynapsError, SynapsLaunch, SynapsModel, SynapsState, SynapsStats, SynapsTool, SynapsTurn};
+use crate::child::Vitals;
 
 /// A conversation with a child. Clones are handles on the same child.
 ///

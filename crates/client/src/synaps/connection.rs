@@ -17,9 +17,10 @@ use tokio::time::timeout;
 
 use super::backlog::Backlog;
 use super::driver::{self, Ready};
-use super::launch::{Farewell, Vitals};
+use super::launch::Farewell;
 use super::link::{Link, Pending};
 use super::{SynapsError, driver::Wires};
+use crate::child::Vitals;
 
 /// How many commands of one client may be without an answer; more of them wait for their turn.
 pub const MAX_PENDING_COMMANDS: usize = 256;

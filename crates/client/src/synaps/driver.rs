@@ -2,25 +2,21 @@
 //!
 //! Both halves run side by side, so a child that stops reading can still be heard.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use parlor_doors::lines::{Line, Lines};
 use parlor_doors::synaps::{RpcEvent, TurnUsage};
 use serde::Deserialize;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
-use super::launch::{DEATH_GRACE, Vitals};
+use super::launch::closed;
 use super::link::{Body, Link};
 use super::{SynapsError, TurnEvent};
+use crate::child::{Output, Vitals, write_frames};
 
 /// The longest frame that a child may send: room for a history with its files.
 pub const MAX_EVENT_BYTES: usize = 128 << 20;
-
-/// How much is read at once: what a Linux pipe holds.
-const READ_BYTES: usize = 64 * 1024;
 
 /// What a child begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,13 +47,13 @@ pub(super) async fn drive<R, W>(
     let write = async {
         let error = write_frames(std::pin::pin!(writer), queue).await;
         // What the child said before it closed its input can still be read, so only calls fail.
-        link.fail_calls(vitals.clone().closed(Some(error)).await);
+        link.fail_calls(closed(&mut vitals.clone(), Some(error)).await);
         std::future::pending::<()>().await;
     };
     let read = async {
+        let reader = std::pin::pin!(reader);
         let mut incoming = Incoming {
-            reader: std::pin::pin!(reader),
-            buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            output: Output::new(reader, vitals.clone()),
             link: &link,
             vitals: vitals.clone(),
             greet: Some(greet),
@@ -73,27 +69,8 @@ pub(super) async fn drive<R, W>(
     }
 }
 
-/// Returns when the child no longer takes anything, or nobody has anything to send.
-async fn write_frames(
-    mut writer: Pin<&mut impl AsyncWrite>,
-    mut queue: mpsc::Receiver<Vec<u8>>,
-) -> Arc<io::Error> {
-    while let Some(mut frame) = queue.recv().await {
-        frame.push(b'\n');
-        let written = async {
-            writer.write_all(&frame).await?;
-            writer.flush().await
-        };
-        if let Err(error) = written.await {
-            return Arc::new(error);
-        }
-    }
-    Arc::new(io::ErrorKind::NotConnected.into())
-}
-
 struct Incoming<'a, R> {
-    reader: Pin<&'a mut R>,
-    buffer: Box<[u8]>,
+    output: Output<'a, R>,
     link: &'a Link,
     vitals: Vitals,
     /// Until the child has said `ready`.
@@ -105,12 +82,11 @@ impl<R: AsyncRead> Incoming<'_, R> {
     async fn run(&mut self) -> SynapsError {
         let mut lines = Lines::new(MAX_EVENT_BYTES);
         loop {
-            let arrived = match self.read().await {
-                Ok(0) => break,
-                Ok(count) => self.buffer.get(..count).unwrap_or_default(),
-                Err(error) => return self.vitals.closed(Some(Arc::new(error))).await,
-            };
-            lines.push(arrived);
+            match self.output.read().await {
+                Ok([]) => break,
+                Ok(arrived) => lines.push(arrived),
+                Err(error) => return closed(&mut self.vitals, Some(Arc::new(error))).await,
+            }
             while let Some(line) = lines.next_line() {
                 if let Err(error) = self.on_line(line).await {
                     return error;
@@ -121,19 +97,7 @@ impl<R: AsyncRead> Incoming<'_, R> {
             // What a child said half when it died is no breach of the protocol.
             let _ = self.on_line(line).await;
         }
-        self.vitals.closed(None).await
-    }
-
-    async fn read(&mut self) -> io::Result<usize> {
-        tokio::select! {
-            biased;
-            count = self.reader.read(&mut self.buffer) => return count,
-            _ = self.vitals.death() => {}
-        }
-        // The child is dead, yet its output is not at its end: a descendant may hold it open for
-        // ever. What the child itself wrote is there to be read without waiting.
-        let rest = tokio::time::timeout(DEATH_GRACE, self.reader.read(&mut self.buffer));
-        rest.await.unwrap_or(Ok(0))
+        closed(&mut self.vitals, None).await
     }
 
     async fn on_line(&mut self, line: Line<'_>) -> Result<(), SynapsError> {

@@ -15,6 +15,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use super::SynapsError;
+use crate::child::Vitals;
 
 /// How long a child may take to say `ready`, if nothing else is said.
 pub const READY_WAIT: Duration = Duration::from_secs(10);
@@ -27,10 +28,6 @@ const TERMINATE_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a child may go on after its input has closed.
 const EOF_GRACE: Duration = Duration::from_secs(2);
-
-/// How long the two signs of a child's death, the end of its output and its exit status, may be
-/// apart. Both come from the same kernel at the same moment.
-pub(super) const DEATH_GRACE: Duration = Duration::from_millis(500);
 
 /// How to start a child.
 ///
@@ -137,7 +134,7 @@ pub(super) fn launch(launch: &SynapsLaunch) -> Result<Launched, SynapsError> {
     let (status, vitals) = watch::channel(None);
     let (keeper, told) = oneshot::channel();
     tokio::spawn(keep(child, status, told));
-    Ok(Launched { stdin, stdout, vitals: Vitals(Some(vitals)), keeper })
+    Ok(Launched { stdin, stdout, vitals: Vitals::told_by(vitals), keeper })
 }
 
 /// Waits for the child's end, and sees to it when it is no longer wanted.
@@ -181,36 +178,9 @@ fn terminate(child: &Child) {
     }
 }
 
-/// What is known of the life of the child: nothing, if somebody else started it.
-#[derive(Clone, Debug)]
-pub(super) struct Vitals(Option<watch::Receiver<Option<ExitStatus>>>);
-
-impl Vitals {
-    pub(super) const UNKNOWN: Self = Self(None);
-
-    /// Whether there will be news of the child's death.
-    pub(super) fn is_known(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// Waits for the death of the child; for ever, if it would not be known.
-    pub(super) async fn death(&mut self) -> Option<ExitStatus> {
-        match &mut self.0 {
-            // If the keeper is gone without a word, so is the child, and nobody knows how.
-            Some(report) => report.wait_for(Option::is_some).await.ok().and_then(|status| *status),
-            None => std::future::pending().await,
-        }
-    }
-
-    /// What to say of a connection that is over because of `source`, or just over.
-    pub(super) async fn closed(&mut self, source: Option<Arc<io::Error>>) -> SynapsError {
-        let status = match self.0 {
-            // It may have closed its output and live on, so this does not wait for long.
-            Some(_) => timeout(DEATH_GRACE, self.death()).await.ok().flatten(),
-            None => None,
-        };
-        SynapsError::Closed { status, source }
-    }
+/// What to say of a connection that is over because of `source`, or just over.
+pub(super) async fn closed(vitals: &mut Vitals, source: Option<Arc<io::Error>>) -> SynapsError {
+    SynapsError::Closed { status: vitals.last().await, source }
 }
 
 #[cfg(test)]

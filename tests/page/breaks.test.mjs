@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NETWORK } from "./browser.mjs";
+import { until } from "./server.mjs";
 import { setUp } from "./stage.mjs";
 
 const { server, browser, visit } = await setUp();
@@ -64,6 +65,43 @@ test("what waited while one was elsewhere is there once, and is not sent again",
   await at.ended("/say behind");
   assert.deepEqual(await asked(at), ["/say before", "/wait 2", "/say behind"]);
   assert.equal(await at.page.evaluate(() => sessionStorage.getItem("parlor.outbox.left")), null);
+  await at.end();
+});
+
+test("what was taken long before a reload stands in its place, and is not sent again", async () => {
+  await server.fill("far", ["/say before"], "local");
+  const at = await browser.visit(server, { path: "/#/chat/far" });
+  // A page that hears nothing while it is told so: the server takes what it says, and it does not know.
+  await at.page.addInitScript(() => {
+    const { set } = Object.getOwnPropertyDescriptor(WebSocket.prototype, "onmessage");
+    Object.defineProperty(WebSocket.prototype, "onmessage", { set(hear) { set.call(this, (event) => window.isDeaf || hear(event)); } });
+  });
+  await at.begin();
+  await at.ended("/say before");
+  await at.connection("open");
+  await at.page.evaluate(() => (window.isDeaf = true));
+  await at.say("/say early");
+  await at.turn("/say early").getByText("Sending").waitFor();
+  await until("a message that is taken", async () => (await (await fetch(`${server.address}/api/sessions/far`)).text()).includes("/say early"));
+  await server.fill("far", Array.from({ length: 150 }, (_, index) => `/say later ${index}`), "local");
+  const newest = await (await fetch(`${server.address}/api/sessions/far/events?limit=300`)).text();
+  assert.equal(newest.includes("/say early"), false, "more than a page was to come after it");
+  const sent = [];
+  at.page.on("websocket", (socket) => socket.on("framesent", ({ payload }) => sent.push(JSON.parse(payload))));
+  await at.page.reload();
+  await at.ended("/say later 149");
+  await at.connection("open");
+  assert.equal(await at.page.evaluate(() => sessionStorage.getItem("parlor.outbox.far")), null);
+  assert.equal(await at.page.locator('article[data-status="pending"]').count(), 0);
+  await at.say("/say now");
+  await at.ended("/say now");
+  assert.deepEqual(sent.filter(({ type }) => type === "message.send").map(({ payload }) => payload.content), ["/say now"]);
+  assert.equal("after" in sent[0].payload, false);
+  await until("its place", async () => {
+    await at.page.getByRole("region", { name: "Conversation" }).evaluate((element) => (element.scrollTop = 0));
+    return at.turn("/say before").isVisible();
+  });
+  assert.deepEqual((await asked(at)).slice(0, 3), ["/say before", "/say early", "/say later 0"]);
   await at.end();
 });
 

@@ -25,7 +25,7 @@ test("what happens at any door is seen as it happens", async () => {
   await row(at, "/wait 60").getByText("Local").waitFor();
   await other.page.keyboard.press("Escape");
   await row(at, "/wait 60").getByText("Idle").waitFor();
-  await row(at, "/wait 60").getByText("run failed").waitFor();
+  await row(at, "/wait 60").getByText("run stopped").waitFor();
   await server.run("chat", "/say from a terminal");
   await row(at, "from a terminal").waitFor();
   await row(at, "from a terminal").getByRole("link").click();

@@ -1,4 +1,5 @@
 // Numbers, times and names as people read them.
+import { RUN_CANCELLED } from "../protocol/frames";
 import type { ProcessLine, SessionLine } from "../protocol/http";
 import type { Failure, Turn } from "./turn";
 
@@ -52,6 +53,12 @@ export function ago(then: number, now: number): string {
 /** What to call a session. */
 export function sessionName(line: Pick<SessionLine, "id" | "title" | "preview">): string {
   return line.title.trim() || line.preview.trim() || line.id;
+}
+
+/** What happened last in a session; nothing if nobody knows. */
+export function lastEventWords({ last_event: event }: Pick<SessionLine, "last_event">): string {
+  // What somebody stopped did as it was told.
+  return event?.error_code === RUN_CANCELLED ? "run stopped" : (event?.event_type.replace(".", " ") ?? "");
 }
 
 /** What to call a process. */

@@ -1,5 +1,8 @@
 // The frames of the supr door as types: what docs/protocols/supr.md says, and no more of it than the page looks at.
 
+/** Why a run failed that somebody stopped. */
+export const RUN_CANCELLED = "RUN_CANCELLED";
+
 /** What a run was asked, as `run.started` repeats it. */
 export interface RunInput {
   message_id?: string;

@@ -2,7 +2,7 @@
 import { activeTurn, type Conversation, emptyConversation, interrupted, prepend, receive, say, withdraw } from "../model/conversation";
 import { failureWords } from "../model/words";
 import type { Turn } from "../model/turn";
-import { type AgentName, type Frame, isEvent, type Message, messageFrame, settledKey, stopFrame } from "../protocol/frames";
+import { type AgentName, type Frame, isEvent, type Message, messageFrame, RUN_CANCELLED, settledKey, stopFrame } from "../protocol/frames";
 import { events, Locked, Missing, Refused, Unreachable } from "../protocol/http";
 import { Line, type LineState } from "../protocol/socket";
 import { announce } from "./announce.svelte";
@@ -236,7 +236,7 @@ export class Chat {
       if (frame.event_type === "run.completed") announce("The answer is complete.");
       if (frame.event_type === "run.failed") {
         const { error_code: code = "", message = "" } = frame.data;
-        announce(code === "RUN_CANCELLED" ? "Stopped." : failureWords({ code, message, retryable: false }));
+        announce(code === RUN_CANCELLED ? "Stopped." : failureWords({ code, message, retryable: false }));
       }
       return;
     }

@@ -176,10 +176,13 @@ test("a screen that could not be fetched says so, and is there when the server i
   const at = await visit({ allow: NETWORK });
   await at.page.getByRole("link", { name: "Terminals", exact: true }).waitFor();
   await at.field.fill("not yet said");
+  await at.page.locator("input[type=file]").setInputFiles({ name: "chosen.txt", mimeType: "text/plain", buffer: Buffer.from("chosen") });
+  await at.page.getByText("chosen.txt").waitFor();
   await server.kill();
   const loaded = at.page.getByRole("button", { name: "New terminal" });
   await at.page.getByRole("link", { name: "Terminals", exact: true }).click();
   await at.page.getByRole("heading", { name: "This screen could not be loaded." }).waitFor();
+  await at.page.getByText("Files do not: choose “chosen.txt” again then.").waitFor();
   await at.page.getByRole("button", { name: "Try again" }).click();
   await at.page.getByText("The server does not answer yet.").waitFor();
   await server.start();
@@ -188,6 +191,31 @@ test("a screen that could not be fetched says so, and is there when the server i
   await at.page.getByRole("link", { name: "Chat", exact: true }).click();
   await at.field.waitFor();
   assert.equal(await at.field.inputValue(), "not yet said");
+  await at.end();
+});
+
+test("a message with files that is not sent yet is not lost by a screen that could not be fetched", async () => {
+  const at = await browser.visit(server, { allow: NETWORK });
+  // Held back on the way: the page believes that it was sent, and nobody has taken it.
+  await at.page.routeWebSocket(/supr\/ws/, () => undefined);
+  await at.begin();
+  await at.page.locator("input[type=file]").setInputFiles({ name: "on its way.txt", mimeType: "text/plain", buffer: Buffer.from("kept") });
+  await at.say("/say with a file");
+  await at.turn("/say with a file").getByText("Sending").waitFor();
+  await at.page.route(/UsageView.*\.js/, (route) => route.abort());
+  await at.page.getByRole("link", { name: "Usage", exact: true }).click();
+  const again = at.page.getByRole("button", { name: "Try again" });
+  await again.click();
+  await at.page.getByText("“on its way.txt” would be lost: the message is not sent yet.").waitFor();
+  await at.page.getByRole("link", { name: "Chat", exact: true }).click();
+  await at.turn("/say with a file").getByText("Sending").waitFor();
+  await at.page.getByRole("link", { name: "Usage", exact: true }).click();
+  await again.click();
+  await at.page.getByText("would be lost").waitFor();
+  // Who asks once more goes without it.
+  await at.page.unroute(/UsageView.*\.js/);
+  await again.click();
+  await at.page.getByRole("button", { name: "7 days" }).waitFor();
   await at.end();
 });
 

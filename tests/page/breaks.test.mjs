@@ -46,7 +46,7 @@ test("what waited while one was elsewhere is there once, and is not sent again",
   const at = await visit();
   await at.page.goto(`${server.address}/#/chat/left`);
   await at.ended("/say before");
-  await at.say("/wait 2");
+  await at.say("/wait 60");
   await at.page.locator('article[data-status="running"]').waitFor();
   await at.say("/say behind");
   await at.page.locator('article[data-status="queued"]').waitFor();
@@ -60,10 +60,12 @@ test("what waited while one was elsewhere is there once, and is not sent again",
   await at.page.evaluate((key) => sessionStorage.setItem("parlor.outbox.left", JSON.stringify([{ content: "/say behind", key }])), key);
   await at.page.goto(`${server.address}/#/chat/left`);
   await at.page.reload();
+  await at.page.locator('article[data-status="queued"]').waitFor();
+  await at.page.getByRole("button", { name: "Stop" }).click();
   await at.ended("/say behind");
   await at.page.reload();
   await at.ended("/say behind");
-  assert.deepEqual(await asked(at), ["/say before", "/wait 2", "/say behind"]);
+  assert.deepEqual(await asked(at), ["/say before", "/wait 60", "/say behind"]);
   assert.equal(await at.page.evaluate(() => sessionStorage.getItem("parlor.outbox.left")), null);
   await at.end();
 });
@@ -153,19 +155,23 @@ test("a network that goes and comes back is noticed at once", async () => {
 });
 
 test("what was written while the server was away survives a reload", async () => {
-  const at = await visit({ allow: NETWORK });
+  const at = await browser.visit(server);
+  // Held back on the way: the page believes that it was sent, and nobody has taken it.
+  await at.page.addInitScript(() => {
+    const { send } = WebSocket.prototype;
+    WebSocket.prototype.send = function (text) {
+      if (!sessionStorage.getItem("isHeldBack")) send.call(this, text);
+    };
+  });
+  await at.begin();
   await at.say("/say first");
   await at.ended("/say first");
-  // Held back on the way: the page believes that it was sent, and nobody has taken it.
-  await at.page.routeWebSocket(/supr\/ws/, () => undefined);
+  await at.page.evaluate(() => sessionStorage.setItem("isHeldBack", "1"));
   await at.page.reload();
-  await at.field.waitFor();
+  await at.connection("open");
   await at.say("/say kept");
   await at.turn("/say kept").getByText("Sending").waitFor();
-  const next = await at.context.storageState();
-  assert.ok(next.origins.length > 0);
-  await at.page.unrouteAll();
-  await at.page.routeWebSocket(/supr\/ws/, (socket) => void socket.connectToServer());
+  await at.page.evaluate(() => sessionStorage.removeItem("isHeldBack"));
   await at.page.reload();
   await at.ended("/say kept");
   assert.deepEqual(await asked(at), ["/say first", "/say kept"]);

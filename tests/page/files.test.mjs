@@ -171,6 +171,7 @@ test("files come by paste and by drop, and can be taken off again", async () => 
   const at = await visit();
   await give(at, "paste", "pasted.txt", "text/plain", "pasted");
   await give(at, "drop", "dropped.txt", "text/plain", "dropped");
+  await chosen(at).nth(1).waitFor();
   assert.equal(await chosen(at).count(), 2);
   await at.page.getByRole("button", { name: "Remove pasted.txt" }).click();
   await at.page.getByRole("button", { name: "Send" }).click();

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NETWORK } from "./browser.mjs";
+import { until } from "./server.mjs";
 import { setUp } from "./stage.mjs";
 
 const { server, browser, visit } = await setUp();
@@ -45,7 +46,7 @@ test("what waited while one was elsewhere is there once, and is not sent again",
   const at = await visit();
   await at.page.goto(`${server.address}/#/chat/left`);
   await at.ended("/say before");
-  await at.say("/wait 2");
+  await at.say("/wait 60");
   await at.page.locator('article[data-status="running"]').waitFor();
   await at.say("/say behind");
   await at.page.locator('article[data-status="queued"]').waitFor();
@@ -59,11 +60,50 @@ test("what waited while one was elsewhere is there once, and is not sent again",
   await at.page.evaluate((key) => sessionStorage.setItem("parlor.outbox.left", JSON.stringify([{ content: "/say behind", key }])), key);
   await at.page.goto(`${server.address}/#/chat/left`);
   await at.page.reload();
+  await at.page.locator('article[data-status="queued"]').waitFor();
+  await at.page.getByRole("button", { name: "Stop" }).click();
   await at.ended("/say behind");
   await at.page.reload();
   await at.ended("/say behind");
-  assert.deepEqual(await asked(at), ["/say before", "/wait 2", "/say behind"]);
+  assert.deepEqual(await asked(at), ["/say before", "/wait 60", "/say behind"]);
   assert.equal(await at.page.evaluate(() => sessionStorage.getItem("parlor.outbox.left")), null);
+  await at.end();
+});
+
+test("what was taken long before a reload stands in its place, and is not sent again", async () => {
+  await server.fill("far", ["/say before"], "local");
+  const at = await browser.visit(server, { path: "/#/chat/far" });
+  // A page that hears nothing while it is told so: the server takes what it says, and it does not know.
+  await at.page.addInitScript(() => {
+    const { set } = Object.getOwnPropertyDescriptor(WebSocket.prototype, "onmessage");
+    Object.defineProperty(WebSocket.prototype, "onmessage", { set(hear) { set.call(this, (event) => window.isDeaf || hear(event)); } });
+  });
+  await at.begin();
+  await at.ended("/say before");
+  await at.connection("open");
+  await at.page.evaluate(() => (window.isDeaf = true));
+  await at.say("/say early");
+  await at.turn("/say early").getByText("Sending").waitFor();
+  await until("a message that is taken", async () => (await (await fetch(`${server.address}/api/sessions/far`)).text()).includes("/say early"));
+  await server.fill("far", Array.from({ length: 150 }, (_, index) => `/say later ${index}`), "local");
+  const newest = await (await fetch(`${server.address}/api/sessions/far/events?limit=300`)).text();
+  assert.equal(newest.includes("/say early"), false, "more than a page was to come after it");
+  const sent = [];
+  at.page.on("websocket", (socket) => socket.on("framesent", ({ payload }) => sent.push(JSON.parse(payload))));
+  await at.page.reload();
+  await at.ended("/say later 149");
+  await at.connection("open");
+  assert.equal(await at.page.evaluate(() => sessionStorage.getItem("parlor.outbox.far")), null);
+  assert.equal(await at.page.locator('article[data-status="pending"]').count(), 0);
+  await at.say("/say now");
+  await at.ended("/say now");
+  assert.deepEqual(sent.filter(({ type }) => type === "message.send").map(({ payload }) => payload.content), ["/say now"]);
+  assert.equal("after" in sent[0].payload, false);
+  await until("its place", async () => {
+    await at.page.getByRole("region", { name: "Conversation" }).evaluate((element) => (element.scrollTop = 0));
+    return at.turn("/say before").isVisible();
+  });
+  assert.deepEqual((await asked(at)).slice(0, 3), ["/say before", "/say early", "/say later 0"]);
   await at.end();
 });
 
@@ -115,19 +155,23 @@ test("a network that goes and comes back is noticed at once", async () => {
 });
 
 test("what was written while the server was away survives a reload", async () => {
-  const at = await visit({ allow: NETWORK });
+  const at = await browser.visit(server);
+  // Held back on the way: the page believes that it was sent, and nobody has taken it.
+  await at.page.addInitScript(() => {
+    const { send } = WebSocket.prototype;
+    WebSocket.prototype.send = function (text) {
+      if (!sessionStorage.getItem("isHeldBack")) send.call(this, text);
+    };
+  });
+  await at.begin();
   await at.say("/say first");
   await at.ended("/say first");
-  // Held back on the way: the page believes that it was sent, and nobody has taken it.
-  await at.page.routeWebSocket(/supr\/ws/, () => undefined);
+  await at.page.evaluate(() => sessionStorage.setItem("isHeldBack", "1"));
   await at.page.reload();
-  await at.field.waitFor();
+  await at.connection("open");
   await at.say("/say kept");
   await at.turn("/say kept").getByText("Sending").waitFor();
-  const next = await at.context.storageState();
-  assert.ok(next.origins.length > 0);
-  await at.page.unrouteAll();
-  await at.page.routeWebSocket(/supr\/ws/, (socket) => void socket.connectToServer());
+  await at.page.evaluate(() => sessionStorage.removeItem("isHeldBack"));
   await at.page.reload();
   await at.ended("/say kept");
   assert.deepEqual(await asked(at), ["/say first", "/say kept"]);
@@ -138,10 +182,13 @@ test("a screen that could not be fetched says so, and is there when the server i
   const at = await visit({ allow: NETWORK });
   await at.page.getByRole("link", { name: "Terminals", exact: true }).waitFor();
   await at.field.fill("not yet said");
+  await at.page.locator("input[type=file]").setInputFiles({ name: "chosen.txt", mimeType: "text/plain", buffer: Buffer.from("chosen") });
+  await at.page.getByText("chosen.txt").waitFor();
   await server.kill();
   const loaded = at.page.getByRole("button", { name: "New terminal" });
   await at.page.getByRole("link", { name: "Terminals", exact: true }).click();
   await at.page.getByRole("heading", { name: "This screen could not be loaded." }).waitFor();
+  await at.page.getByText("Files do not: choose “chosen.txt” again then.").waitFor();
   await at.page.getByRole("button", { name: "Try again" }).click();
   await at.page.getByText("The server does not answer yet.").waitFor();
   await server.start();
@@ -150,6 +197,31 @@ test("a screen that could not be fetched says so, and is there when the server i
   await at.page.getByRole("link", { name: "Chat", exact: true }).click();
   await at.field.waitFor();
   assert.equal(await at.field.inputValue(), "not yet said");
+  await at.end();
+});
+
+test("a message with files that is not sent yet is not lost by a screen that could not be fetched", async () => {
+  const at = await browser.visit(server, { allow: NETWORK });
+  // Held back on the way: the page believes that it was sent, and nobody has taken it.
+  await at.page.routeWebSocket(/supr\/ws/, () => undefined);
+  await at.begin();
+  await at.page.locator("input[type=file]").setInputFiles({ name: "on its way.txt", mimeType: "text/plain", buffer: Buffer.from("kept") });
+  await at.say("/say with a file");
+  await at.turn("/say with a file").getByText("Sending").waitFor();
+  await at.page.route(/UsageView.*\.js/, (route) => route.abort());
+  await at.page.getByRole("link", { name: "Usage", exact: true }).click();
+  const again = at.page.getByRole("button", { name: "Try again" });
+  await again.click();
+  await at.page.getByText("“on its way.txt” would be lost: the message is not sent yet.").waitFor();
+  await at.page.getByRole("link", { name: "Chat", exact: true }).click();
+  await at.turn("/say with a file").getByText("Sending").waitFor();
+  await at.page.getByRole("link", { name: "Usage", exact: true }).click();
+  await again.click();
+  await at.page.getByText("would be lost").waitFor();
+  // Who asks once more goes without it.
+  await at.page.unroute(/UsageView.*\.js/);
+  await again.click();
+  await at.page.getByRole("button", { name: "7 days" }).waitFor();
   await at.end();
 });
 

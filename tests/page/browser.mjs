@@ -80,8 +80,25 @@ export class Visit {
     return this.turn(text);
   }
 
+  /** Begins a terminal, and waits until its shell listens: what is typed before that goes nowhere. */
+  async newTerminal() {
+    await this.page.getByRole("button", { name: "New terminal" }).click();
+    await this.page.locator(".xterm-helper-textarea:focus").waitFor();
+    await this.page.locator(".xterm-rows").getByText(/[$#]\s*$/).first().waitFor();
+  }
+
   connection(state) {
     return this.page.locator(`[data-connection="${state}"]`).waitFor();
+  }
+
+  /** How far down the screen something is, once it stays there. */
+  settled(locator) {
+    return locator.evaluate(async (element) => {
+      for (let [before, now] = [NaN, element.getBoundingClientRect().y]; ; [before, now] = [now, element.getBoundingClientRect().y]) {
+        if (before === now) return now;
+        for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+      }
+    });
   }
 
   /** What can be seen must be usable by everybody. */

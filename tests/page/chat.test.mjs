@@ -1,7 +1,7 @@
 // The chat: answers, pickers, stopping, queueing, failing, and the timeline of a run.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "./server.mjs";
+import { PATIENCE, until } from "./server.mjs";
 import { setUp } from "./stage.mjs";
 
 const { server, browser, visit } = await setUp();
@@ -14,8 +14,8 @@ test("an answer is markdown with code that can be copied", async () => {
   assert.equal(await turn.locator("strong").innerText(), "web");
   assert.equal(await turn.locator("table td").first().innerText(), "build");
   await turn.locator("code .hljs-keyword").first().waitFor();
-  await turn.getByRole("button", { name: "Copy" }).click();
-  await turn.getByRole("button", { name: "Copied" }).waitFor();
+  // It says so for a moment only.
+  await Promise.all([turn.getByRole("button", { name: "Copied" }).waitFor(), turn.getByRole("button", { name: "Copy", exact: true }).click()]);
   assert.equal(await at.page.evaluate(() => navigator.clipboard.readText()), 'fn main() { println!("web"); }');
   await at.end();
 });
@@ -123,11 +123,11 @@ test("the timeline is a tree that folds, with a picture of where the time went",
   const turn = await at.ended("deploy api");
   const line = turn.getByRole("button", { name: /^Worked for .* 1 tool · 1 subagent$/ });
   assert.equal(await line.getAttribute("aria-expanded"), "false");
-  const place = (await line.boundingBox()).y;
+  const place = await at.settled(line);
   await line.click();
-  assert.equal((await line.boundingBox()).y, place, "what is unfolded must not move away");
   await turn.getByText("Checking api before anything is touched.").waitFor({ state: "attached" });
   await turn.getByText("command: echo building api; echo done").waitFor();
+  assert.equal(await at.settled(line), place, "what is unfolded must not move away");
   await turn.getByText("building api\ndone", { exact: false }).first().waitFor();
   await turn.getByText("scout: Look at api").first().waitFor();
   await turn.getByText("`api.log` does not exist").first().waitFor();
@@ -192,14 +192,14 @@ test("a failure is told in words and can be tried again", async () => {
   await at.end();
 });
 
-test("a text grows at its end, and nothing above it moves", async () => {
+test("a text grows at its end, and nothing above it moves", { timeout: 2 * PATIENCE }, async () => {
   const at = await visit();
   await at.say("/say hello");
   await at.ended("/say hello");
-  await at.say("/wait 3");
-  await at.page.locator('article[data-status="running"] .answer').waitFor();
-  const jumps = await at.page.evaluate(async () => {
-    const answer = document.querySelector('article[data-status="running"] .answer');
+  // Looked at from its first picture on, however late a test hears of that.
+  const watched = at.page.evaluate(async () => {
+    let answer = null;
+    while (!(answer = document.querySelector('article[data-status="running"] .answer'))) await new Promise(requestAnimationFrame);
     const scroller = document.querySelector('[aria-label="Conversation"]');
     const place = () => answer.getBoundingClientRect().top + scroller.scrollTop;
     const begin = place();
@@ -210,7 +210,8 @@ test("a text grows at its end, and nothing above it moves", async () => {
     }
     return [...seen];
   });
-  assert.deepEqual(jumps, [0]);
+  await at.say("/wait 3");
+  assert.deepEqual(await watched, [0]);
   await at.end();
 });
 

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { NETWORK } from "./browser.mjs";
 import { setUp } from "./stage.mjs";
 
 const MAX = 25 * 1024 * 1024;
@@ -143,10 +144,34 @@ test("a file that is dropped where nobody takes it is not opened by the browser"
   await at.end();
 });
 
+test("a file that cannot be saved says why, and is saved when it can be", async () => {
+  const at = await visit({ allow: NETWORK });
+  await give(at, "paste", "wanted.txt", "text/plain", "wanted");
+  await at.say("keep this");
+  const turn = await at.ended("keep this");
+  const file = turn.getByRole("button", { name: /wanted\.txt/ });
+  const flaw = turn.getByRole("alert");
+  await at.page.route("**/api/media/*", (route) => route.fulfill({ status: 404 }));
+  await file.click();
+  await flaw.getByText("The server does not have this file any more.").waitFor();
+  await at.isAccessible("a file that is gone");
+  await at.page.unrouteAll();
+  await at.page.route("**/api/media/*", (route) => route.abort());
+  await file.click();
+  await flaw.getByText("It was not saved. The server cannot be reached.").waitFor();
+  await at.page.unrouteAll();
+  const saved = at.page.waitForEvent("download");
+  await file.click();
+  await saved;
+  await flaw.waitFor({ state: "detached" });
+  await at.end();
+});
+
 test("files come by paste and by drop, and can be taken off again", async () => {
   const at = await visit();
   await give(at, "paste", "pasted.txt", "text/plain", "pasted");
   await give(at, "drop", "dropped.txt", "text/plain", "dropped");
+  await chosen(at).nth(1).waitFor();
   assert.equal(await chosen(at).count(), 2);
   await at.page.getByRole("button", { name: "Remove pasted.txt" }).click();
   await at.page.getByRole("button", { name: "Send" }).click();

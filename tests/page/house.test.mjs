@@ -23,9 +23,11 @@ test("what happens at any door is seen as it happens", async () => {
   await row(at, "/wait 60").getByText("Running").waitFor();
   await row(at, "/wait 60").getByText("supr").waitFor();
   await row(at, "/wait 60").getByText("Local").waitFor();
+  // The list may know it before the page that can stop it.
+  await other.page.locator('article[data-status="running"]').waitFor();
   await other.page.keyboard.press("Escape");
   await row(at, "/wait 60").getByText("Idle").waitFor();
-  await row(at, "/wait 60").getByText("run failed").waitFor();
+  await row(at, "/wait 60").getByText("run stopped").waitFor();
   await server.run("chat", "/say from a terminal");
   await row(at, "from a terminal").waitFor();
   await row(at, "from a terminal").getByRole("link").click();
@@ -154,6 +156,7 @@ test("what cannot be deleted says why", async () => {
   const dialog = at.page.getByRole("dialog", { name: "Delete this session?" });
   await dialog.getByRole("alert").getByText("Open it and stop it with Esc, then delete it.").waitFor();
   await at.isAccessible("a deletion that is refused");
+  await other.page.locator('article[data-status="running"]').waitFor();
   await other.page.keyboard.press("Escape");
   await other.ended("/wait 59", "stopped");
   await row(at, "/wait 59").getByText("Idle").waitFor();

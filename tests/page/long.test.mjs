@@ -36,7 +36,7 @@ test("10,000 messages can be read from the last to the first", { timeout: 10 * P
 test("what one reads stays where it is while an answer is written below", async () => {
   const at = await visit({ path });
   await at.ended("/say and on it goes");
-  await at.say("/wait 3");
+  await at.say("/wait 60");
   await at.page.locator('article[data-status="running"] .answer').waitFor();
   const moved = await at.page.getByRole("region", { name: "Conversation" }).evaluate(async (element) => {
     const frame = () => new Promise(requestAnimationFrame);
@@ -53,5 +53,6 @@ test("what one reads stays where it is while an answer is written below", async 
     return [...seen];
   });
   assert.deepEqual(moved, [0]);
+  await at.page.getByRole("button", { name: "Stop" }).click();
   await at.end();
 });

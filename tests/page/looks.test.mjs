@@ -24,14 +24,17 @@ for (const name of Object.keys(screens)) {
 test("what one writes stands below what one reads", async () => {
   const at = await visit({ path: "/#/chat/looks" });
   await at.ended("deploy api");
-  const sides = (selector) => at.page.locator(selector).last().evaluate((element) => {
-    const { left, right } = element.getBoundingClientRect();
+  const sides = () => at.page.evaluate(() => ["form .box", "article"].map((selector) => {
+    const { left, right } = [...document.querySelectorAll(selector)].at(-1).getBoundingClientRect();
     return [left, right];
-  });
+  }));
   for (const width of [390, 1024, 1920]) {
     await at.page.setViewportSize({ width, height: 800 });
     await at.page.waitForFunction((width) => innerWidth === width, width, { polling: 100 });
-    assert.deepEqual(await sides("form .box"), await sides("article"), `at ${width}`);
+    // The page arranges itself for a new size with its next picture.
+    await at.settled(at.page.locator("form .box"));
+    const [written, read] = await sides();
+    assert.deepEqual(written, read, `at ${width}`);
   }
   await at.end();
 });
@@ -40,7 +43,7 @@ test("the menu of a small screen leads to the other screens", async () => {
   const at = await goTo("menu", browser, server);
   await at.page.getByRole("dialog").getByRole("link", { name: "House" }).click();
   await at.page.getByRole("heading", { name: "House", level: 1 }).waitFor();
-  assert.equal(await at.page.getByRole("dialog").count(), 0);
+  await at.page.getByRole("dialog").waitFor({ state: "detached" });
   await at.end();
 });
 

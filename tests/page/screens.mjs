@@ -184,8 +184,7 @@ export const screens = {
   terminal: {
     path: "/#/terminals",
     async go(at) {
-      await at.page.getByRole("button", { name: "New terminal" }).click();
-      await at.page.locator(".xterm-helper-textarea:focus").waitFor();
+      await at.newTerminal();
       await at.page.keyboard.type("echo here\n");
       await at.page.locator(".xterm-rows").getByText(/^here/).waitFor();
     },

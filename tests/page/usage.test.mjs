@@ -38,6 +38,8 @@ test("runs, tokens and cost of today are in the plot and in the numbers", async 
   await plot.locator("g").last().hover();
   await at.page.locator("figcaption").getByText(/: 4 runs/).waitFor();
   await at.page.getByText("Day by day").click();
-  assert.equal(await at.page.getByRole("group", { name: "Day by day" }).getByRole("row").count(), 8);
+  const lines = at.page.getByRole("group", { name: "Day by day" }).getByRole("row");
+  await lines.last().waitFor();
+  assert.equal(await lines.count(), 8);
   await at.end();
 });

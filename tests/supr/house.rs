@@ -92,6 +92,26 @@ async fn pages_of_events_are_what_a_socket_replays() {
 }
 
 #[tokio::test]
+async fn a_list_tells_a_run_that_was_stopped_from_one_that_failed() {
+    let server = Server::start();
+    let mut client = Client::connect(server.http, "session_id=one").await;
+    let last = async || get(&server, "/api/sessions").await[0]["last_event"].clone();
+    client.say("/say done").await;
+    client.until("run.completed").await;
+    assert_eq!(last().await.get("error_code"), None);
+    client.say("/fail no").await;
+    let failed = client.until("run.failed").await;
+    let code = failed["data"]["error_code"].clone();
+    assert_eq!([&last().await["event_type"], &last().await["error_code"]], [&json!("run.failed"), &code]);
+    client.say("/wait 60").await;
+    client.until("run.started").await;
+    client.send(&json!({"type": "run.stop"})).await;
+    client.until("run.failed").await;
+    assert_ne!(code, "RUN_CANCELLED");
+    assert_eq!(last().await["error_code"], "RUN_CANCELLED");
+}
+
+#[tokio::test]
 async fn a_list_says_what_each_session_does() {
     let server = Server::start();
     let mut busy = Client::connect(server.http, "session_id=busy").await;

@@ -1,5 +1,5 @@
 // What one event, or one piece of a text that is being written, changes in a turn.
-import type { EventData, EventFrame, TypedPayload } from "../protocol/frames";
+import { type EventData, type EventFrame, RUN_CANCELLED, type TypedPayload } from "../protocol/frames";
 import { emptyWork, type Step, type TextPart, type ToolCall, type Turn, type Work } from "./turn";
 
 /** Of what a tool puts out, this many last letters are kept. */
@@ -53,7 +53,7 @@ function applyOwn(turn: Turn, event: EventFrame, at: number): void {
       turn.status = "completed";
       return end(turn, data, at);
     case "run.failed":
-      turn.status = data.error_code === "RUN_CANCELLED" ? "stopped" : "failed";
+      turn.status = data.error_code === RUN_CANCELLED ? "stopped" : "failed";
       turn.failure = { code: data.error_code ?? "", message: data.message ?? "", retryable: data.retryable ?? false };
       if (turn.status === "stopped") takeLastWords(turn, data);
       return end(turn, data, at);

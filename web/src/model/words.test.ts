@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { emptyTurn } from "./turn";
-import { ago, askedText, bytes, count, deletionFlaw, duration, failureWords, fileFlaw, MAX_FILE_BYTES, MAX_FILES, money, tourWords } from "./words";
+import { ago, askedText, bytes, count, deletionFlaw, duration, failureWords, fileFlaw, lastEventWords, MAX_FILE_BYTES, MAX_FILES, MAX_NAMED, money, someNames, tourWords } from "./words";
 
 it("says durations, sizes, numbers and money as people do", () => {
   expect([8, 1234, 34_000, 200_000, 7_300_000].map(duration)).toEqual(["8 ms", "1.2 s", "34 s", "3 min 20 s", "2 h 1 min"]);
@@ -12,6 +12,20 @@ it("says durations, sizes, numbers and money as people do", () => {
 it("says how long ago something was", () => {
   const now = Date.parse("2026-03-30T12:00:00Z");
   expect([1, 300, 7_200, 172_800].map((seconds) => ago(now - seconds * 1000, now))).toEqual(["just now", "5 min ago", "2 h ago", "2 d ago"]);
+});
+
+it("says of a run that somebody stopped that it was stopped, and not that it failed", () => {
+  const event = { event_type: "run.failed", timestamp: "" };
+  expect(lastEventWords({ last_event: { ...event, error_code: "RUN_CANCELLED" } })).toBe("run stopped");
+  expect(lastEventWords({ last_event: { ...event, error_code: "NOT_FOUND" } })).toBe("run failed");
+  expect([lastEventWords({ last_event: event }), lastEventWords({ last_event: null }), lastEventWords({})]).toEqual(["run failed", "", ""]);
+});
+
+it("names some, and counts the others", () => {
+  const names = Array.from({ length: MAX_NAMED + 3 }, (_, index) => `${index}.txt`);
+  expect(someNames(names.slice(0, 2))).toBe("“0.txt”, “1.txt”");
+  expect(someNames(names.slice(0, MAX_NAMED))).not.toContain("more");
+  expect(someNames(names)).toMatch(/“7\.txt” and 3 more$/);
 });
 
 describe("a file", () => {

@@ -1,4 +1,5 @@
 // Numbers, times and names as people read them.
+import { RUN_CANCELLED } from "../protocol/frames";
 import type { ProcessLine, SessionLine } from "../protocol/http";
 import type { Failure, Turn } from "./turn";
 
@@ -10,6 +11,9 @@ export const MAX_FILES_BYTES = 45 * 1024 * 1024;
 
 /** How many files a message can have. */
 export const MAX_FILES = 64;
+
+/** So many names are told in a sentence; of the others, how many there are. */
+export const MAX_NAMED = 8;
 
 /** Such as `8 ms`, `1.2 s`, `3 min 20 s`. */
 export function duration(ms: number): string {
@@ -52,6 +56,12 @@ export function ago(then: number, now: number): string {
 /** What to call a session. */
 export function sessionName(line: Pick<SessionLine, "id" | "title" | "preview">): string {
   return line.title.trim() || line.preview.trim() || line.id;
+}
+
+/** What happened last in a session; nothing if nobody knows. */
+export function lastEventWords({ last_event: event }: Pick<SessionLine, "last_event">): string {
+  // What somebody stopped did as it was told.
+  return event?.error_code === RUN_CANCELLED ? "run stopped" : (event?.event_type.replace(".", " ") ?? "");
 }
 
 /** What to call a process. */
@@ -119,6 +129,12 @@ export function workSummary(turn: Turn): string {
   if (tools) parts.push(tools === 1 ? "1 tool" : `${tools} tools`);
   if (helpers) parts.push(helpers === 1 ? "1 subagent" : `${helpers} subagents`);
   return parts.join(" · ");
+}
+
+/** Some names, such as `“a.txt”, “b.txt” and 3 more`. */
+export function someNames(names: readonly string[]): string {
+  const quoted = names.slice(0, MAX_NAMED).map((name) => `“${name}”`).join(", ");
+  return names.length > MAX_NAMED ? `${quoted} and ${names.length - MAX_NAMED} more` : quoted;
 }
 
 /** Why a file cannot be sent, or nothing. */

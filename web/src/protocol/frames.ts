@@ -1,5 +1,8 @@
 // The frames of the supr door as types: what docs/protocols/supr.md says, and no more of it than the page looks at.
 
+/** Why a run failed that somebody stopped. */
+export const RUN_CANCELLED = "RUN_CANCELLED";
+
 /** What a run was asked, as `run.started` repeats it. */
 export interface RunInput {
   message_id?: string;
@@ -120,6 +123,8 @@ export interface Message {
   model?: string;
   reasoning?: string;
   attachments?: Attachment[];
+  /** The last event that was known when it was said: its run can only be behind that. It is for the page alone. */
+  after?: string;
 }
 
 /** Whether a frame is an event of the log. */
@@ -152,7 +157,7 @@ export function parseFrame(text: string): Frame | null {
 
 /** The frame that says a message. */
 export function messageFrame(message: Message): string {
-  const { content, attachments, ...rest } = message;
+  const { content, attachments, after: _, ...rest } = message;
   const [first, ...others] = attachments ?? [];
   if (!first) return JSON.stringify({ type: "message.send", payload: { content, ...rest } });
   // The caption of a message counts only beside several files; that of a file always does.

@@ -42,7 +42,7 @@ export interface SessionLine {
   running?: boolean;
   queued?: number;
   here?: boolean;
-  last_event?: { event_type: string; timestamp: string } | null;
+  last_event?: { event_type: string; timestamp: string; error_code?: string } | null;
 }
 
 /** A page of what a session's socket would have told, oldest first. */

@@ -67,7 +67,8 @@ export class ProcessLink {
   close(): void {
     this.isOver = true;
     clearTimeout(this.timer);
-    this.socket?.close(1000);
+    // One that is about to open is closed when it has: before that, browsers complain.
+    if (this.socket?.readyState !== WebSocket.CONNECTING) this.socket?.close(1000);
   }
 
   private async open(): Promise<void> {
@@ -84,6 +85,7 @@ export class ProcessLink {
     socket.binaryType = "arraybuffer";
     let isOpened = false;
     socket.onopen = () => {
+      if (this.isOver) return socket.close(1000);
       isOpened = true;
       this.owner.onState("open", "");
       if (this.size) socket.send(this.size);
@@ -96,7 +98,9 @@ export class ProcessLink {
       this.owner.onState("exited", "");
       this.owner.onExit(exitCode(String(data)));
     };
-    socket.onclose = () => void (isOpened ? this.pause("") : this.explain(address, secret));
+    socket.onclose = () => {
+      if (!this.isOver) void (isOpened ? this.pause("") : this.explain(address, secret));
+    };
   }
 
   /** Finds out why the socket was not let in: the process may be gone, or the server be full. */

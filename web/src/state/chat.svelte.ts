@@ -2,7 +2,7 @@
 import { activeTurn, type Conversation, emptyConversation, interrupted, prepend, receive, say, withdraw } from "../model/conversation";
 import { failureWords } from "../model/words";
 import type { Turn } from "../model/turn";
-import { type AgentName, type Frame, isEvent, type Message, messageFrame, settledKey, stopFrame } from "../protocol/frames";
+import { type AgentName, type Frame, isEvent, type Message, messageFrame, RUN_CANCELLED, settledKey, stopFrame } from "../protocol/frames";
 import { events, Locked, Missing, Refused, Unreachable } from "../protocol/http";
 import { Line, type LineState } from "../protocol/socket";
 import { announce } from "./announce.svelte";
@@ -19,7 +19,7 @@ export const MAX_UNSETTLED = 64;
 /** The wait before the first page is asked for again, in milliseconds. */
 const FIRST_PAGE_PAUSE = 1_000;
 
-/** How many pages are asked for in a row until one has the beginning of a run. */
+/** How many pages are asked for in a row until one has the beginning of a run, and all that was taken of what waits here. */
 const PAGES_IN_A_ROW = 20;
 
 /** What a conversation cannot deal with by itself. */
@@ -89,7 +89,7 @@ export class Chat {
     this.complaint = "";
     this.hasTaken = false;
     this.conversation = say(this.conversation, message, Date.now());
-    this.keep([...this.unsettled, message]);
+    this.keep([...this.unsettled, { ...message, after: this.conversation.last }]);
     if (!this.wire.send(messageFrame(message))) this.wire.hurry();
   }
 
@@ -176,8 +176,13 @@ export class Chat {
       this.conversation = prepend(this.conversation, page.events, page.before === null);
       this.isWhole = page.before === null;
       this.settle(page.events);
-      if (this.isWhole || this.conversation.turns.length > before) return;
+      if (this.isWhole || (this.conversation.turns.length > before && !this.mayBeOlder())) return;
     }
+  }
+
+  /** Whether the run of something that waits may have begun on an older page: then it is found there, and not sent again. */
+  private mayBeOlder(): boolean {
+    return this.unsettled.some(({ after }) => after !== undefined && after < this.conversation.oldest);
   }
 
   private onLine(state: LineState, words: string): void {
@@ -231,7 +236,7 @@ export class Chat {
       if (frame.event_type === "run.completed") announce("The answer is complete.");
       if (frame.event_type === "run.failed") {
         const { error_code: code = "", message = "" } = frame.data;
-        announce(code === "RUN_CANCELLED" ? "Stopped." : failureWords({ code, message, retryable: false }));
+        announce(code === RUN_CANCELLED ? "Stopped." : failureWords({ code, message, retryable: false }));
       }
       return;
     }

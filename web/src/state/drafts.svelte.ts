@@ -63,6 +63,11 @@ export function dropDraft(session: string): void {
   drafts.delete(session);
 }
 
+/** The names of the files that were chosen and not sent: they go with the page. */
+export function chosenFiles(): string[] {
+  return [...drafts.values()].flatMap(({ files }) => files.map(({ file }) => file.name));
+}
+
 /** Keeps the texts for when the page is loaded again. */
 export function keepDrafts(): void {
   let room = MAX_KEPT_CHARS;

@@ -34,6 +34,11 @@ export function keepOutbox(session: string, messages: readonly Message[]): void 
   }
 }
 
+/** The names of the files that wait: their messages go with the page. */
+export function waitingFiles(): string[] {
+  return [...waiting.values()].flat().flatMap(({ attachments = [] }) => attachments.map(({ filename }) => filename));
+}
+
 /** Whether as many files wait as may. */
 export function isOutboxFull(): boolean {
   let chars = 0;

@@ -27,7 +27,7 @@ use std::time::Duration;
 
 pub use machine::{SuprMachine, Visit};
 pub use media::MAX_MEDIA_BYTES;
-pub use replay::{Replay, event_type};
+pub use replay::{Replay, error_code, event_type};
 
 /// The longest message that a client may send: 64 MiB. One file of the largest size fits, as base64.
 pub const MAX_FRAME_BYTES: usize = 64 << 20;

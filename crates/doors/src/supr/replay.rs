@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use parlor_vocab::{Entry, Queued, RunEvent, RunId, SessionEvent, SessionId};
+use parlor_vocab::{Entry, Queued, RunEnding, RunEvent, RunId, SessionEvent, SessionId};
 use serde_json::{Map, Value, json};
 
 use super::activity::Happening;
+use super::code::RUN_CANCELLED;
 use super::frame::{self, object};
 use super::run::Run;
 
@@ -64,6 +65,16 @@ pub fn event_type(entry: &Entry) -> &'static str {
         SessionEvent::Cleared => "session.cleared",
         SessionEvent::Compacted { .. } => "session.compacted",
         SessionEvent::MessageAdded(_) => "message.added",
+    }
+}
+
+/// Why the run that an entry ends did not come to its own end: as `error_code` of the frame that is made of it.
+pub fn error_code(entry: &Entry) -> Option<&str> {
+    let SessionEvent::Run { event: RunEvent::Ended { ending, .. }, .. } = &entry.event else { return None };
+    match ending {
+        RunEnding::Completed { .. } => None,
+        RunEnding::Failed(failure) => Some(&failure.code),
+        RunEnding::Stopped { .. } => Some(RUN_CANCELLED),
     }
 }
 

@@ -70,6 +70,9 @@ pub struct SessionLine {
 pub struct LastEvent {
     /// Its type.
     pub event_type: &'static str,
+    /// Why a run failed, or that it was stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
     /// When it happened, by RFC 3339.
     pub timestamp: String,
 }

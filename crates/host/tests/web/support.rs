@@ -342,7 +342,7 @@ fn line(id: &str) -> SessionLine {
         running: true,
         queued: 1,
         here: true,
-        last_event: Some(LastEvent { event_type: "run.queued", timestamp: time }),
+        last_event: Some(LastEvent { event_type: "run.queued", error_code: None, timestamp: time }),
     }
 }
 

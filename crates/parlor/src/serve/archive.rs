@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use parlor_doors::supr::event_type;
+use parlor_doors::supr::{error_code, event_type};
 use parlor_engine::{House, Keeper};
 use parlor_host::web::{
     Archive, ArchiveFlaw, EventPage, LastEvent, MAX_SEARCHED, SaidMessage, SessionLine, SessionText,
@@ -177,9 +177,11 @@ impl Sessions {
     async fn last_event(&self, record: &SessionRecord) -> Option<LastEvent> {
         let mut watcher = self.house.watch(&record.id, Seq(record.head.0.saturating_sub(1))).await;
         match watcher.look().await.ok()?? {
-            Seen::Entry(entry) => {
-                Some(LastEvent { event_type: event_type(&entry), timestamp: entry.at.rfc3339() })
-            }
+            Seen::Entry(entry) => Some(LastEvent {
+                event_type: event_type(&entry),
+                error_code: error_code(&entry).map(str::to_owned),
+                timestamp: entry.at.rfc3339(),
+            }),
             Seen::Delta { .. } => None,
         }
     }

@@ -1,7 +1,9 @@
 //! One socket for each session, a limit over all of them, and the end of the server.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
+use futures_util::stream::FuturesUnordered;
 use futures_util::{SinkExt, StreamExt};
 use parlor_host::web::Rate;
 use tokio::io::AsyncWriteExt;
@@ -113,25 +115,23 @@ async fn a_client_that_is_gone_before_the_answer_leaves_its_place() {
 async fn a_storm_of_newcomers_leaves_one_socket_for_each_session() {
     let server = Server::with(|wanted| wanted.settings.max_connections = 200).await;
     let all: Vec<_> = (0..120).map(|n| format!("session_id={}", n % 3)).collect();
-    let clients = futures_util::future::join_all(all.iter().map(|query| greeted(&server, query))).await;
-    let closed = |mut client: Client| async move {
-        // Whoever lives on answers; the others were told.
-        let _ = client.send(Message::text("ping")).await;
-        loop {
-            match client.next().await {
-                Some(Ok(Message::Text(_))) => return Some(client),
-                Some(Ok(Message::Close(frame))) => {
-                    assert_eq!(u16::from(frame.unwrap().code), 4001);
-                    return None;
-                }
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => return None,
-            }
-        }
-    };
-    let living: Vec<_> =
-        futures_util::future::join_all(clients.into_iter().map(closed)).await.into_iter().flatten().collect();
-    assert_eq!(living.len(), 3);
+    let mut clients = futures_util::future::join_all(all.iter().map(|query| greeted(&server, query))).await;
+    let ends =
+        clients.iter_mut().enumerate().map(|(number, client)| async move { (number, close(client).await) });
+    let mut ends: FuturesUnordered<_> = ends.collect();
+    let mut gone = HashSet::new();
+    while gone.len() < 117 {
+        let (number, told) = ends.next().await.unwrap();
+        assert_eq!(told.map(|(code, _)| code), Some(4001));
+        gone.insert(number);
+    }
+    drop(ends);
+    let living = clients.into_iter().enumerate().filter(|(number, _)| !gone.contains(number));
+    let mut living: Vec<Client> = living.map(|(_, client)| client).collect();
+    for client in &mut living {
+        client.send(Message::text("ping")).await.unwrap();
+        assert_eq!(text(client).await, "ping");
+    }
     assert_eq!(server.metrics.replaced.get(), 117);
     until(&server, 3).await;
     drop(living);

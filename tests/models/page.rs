@@ -8,11 +8,17 @@ fn read(path: &str) -> String {
     fs::read_to_string(format!("{root}/{path}")).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// All sources of a folder of `crates/model/src`.
+/// All sources of a folder of `crates/model/src`, and of those in it.
 fn sources(folder: &str) -> String {
     let path = format!("{}/../../crates/model/src/{folder}", env!("CARGO_MANIFEST_DIR"));
-    let files = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-    files.map(|file| fs::read_to_string(file).unwrap()).collect()
+    let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
+    let texts = entries.map(|entry| {
+        if entry.file_type().unwrap().is_dir() {
+            return sources(&format!("{folder}/{}", entry.file_name().display()));
+        }
+        fs::read_to_string(entry.path()).unwrap()
+    });
+    texts.collect()
 }
 
 #[test]

@@ -10,8 +10,8 @@
 //! - It does not say what OpenRouter charged, so cost is known from prices only.
 //! - It sends the token of a login to Anthropic and Gemini as a key, Ollama none, and cannot do without one elsewhere:
 //!   there, address and headers are ours.
-//! - It trusts the numbers of calls, and that a stream says when it ends: in the chat form both are read from the frames
-//!   (`frames.rs`).
+//! - It trusts the numbers of calls, that one follows the other, and that a stream says when it ends: both are read from
+//!   the frames (`frames/`).
 //! - It reads a line of a stream, the body of an error and a list of models as a whole, and nothing that it offers bounds
 //!   them: whoever is asked is trusted not to fill the memory with these. Ours are to what an answer holds, to silence,
 //!   and to the time of a run.
@@ -30,7 +30,7 @@ use reqwest::redirect::Policy;
 use serde_json::{Value, json};
 
 use super::frames::Frames;
-use super::reading::{Reading, hide, is_chat};
+use super::reading::{Reading, hide};
 use super::speech::spoken;
 use super::trouble::trouble;
 use super::{Key, KeyError, KeySource, Pieces, Provider, ProviderError, ProviderKind, Request};
@@ -114,7 +114,7 @@ impl Connection {
             auth: self.auth_of(request, key.as_ref()),
             model: ModelIden::new(self.kind.adapter(), request.model.as_str()),
         };
-        let frames = Arc::new(Frames::hiding(key.clone()));
+        let frames = Arc::new(Frames::new(self.kind, key.clone()));
         let options = self.options(request, &frames);
         let answer =
             self.client()?.exec_chat_stream(target, spoken(request, self.kind), Some(&options)).await;
@@ -152,19 +152,17 @@ impl Connection {
         // Models that cannot think turn down a request that speaks of thoughts, but only here.
         let thoughts = self.kind != ProviderKind::OpenAiResponses
             || effort.as_ref().is_some_and(|effort| !matches!(effort, ReasoningEffort::Zero));
-        let says_more = is_chat(self.kind) || self.kind == ProviderKind::Anthropic;
         let options = ChatOptions {
             max_tokens: request.max_output,
             reasoning_effort: effort,
             extra_body: self.extra_body(request),
             stream_header_timeout: Some(FIRST_WORD_WAIT),
             stream_read_timeout: Some(SILENCE_WAIT),
-            raw_frame_sink: says_more.then(|| Arc::clone(frames) as Arc<dyn ChatFrameSink>),
+            raw_frame_sink: Some(Arc::clone(frames) as Arc<dyn ChatFrameSink>),
             ..ChatOptions::default()
         };
         options
             .with_capture_usage(true)
-            .with_capture_tool_calls(!is_chat(self.kind))
             .with_capture_reasoning_content(thoughts)
             .with_normalize_reasoning_content(true)
     }

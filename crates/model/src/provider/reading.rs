@@ -7,7 +7,7 @@ use genai::chat::{ChatStream, ChatStreamEvent, StopReason, StreamEnd};
 use parlor_vocab::Usage;
 
 use super::error::short;
-use super::frames::Frames;
+use super::frames::{Frames, too_long};
 use super::trouble::trouble;
 use super::{Completion, Key, Piece, ProviderError, ProviderKind, Stop, Thread};
 
@@ -85,16 +85,14 @@ impl Reading {
                 self.bytes += chunk.content.len();
                 self.has_thought = true;
             }
-            // These were noted when their frame came.
-            ChatStreamEvent::ToolCallChunk(_) if is_chat(self.kind) => {}
-            ChatStreamEvent::ToolCallChunk(chunk) => {
+            // Of the others, these were noted when their frame came.
+            ChatStreamEvent::ToolCallChunk(chunk) if sends_whole_calls(self.kind) => {
                 let call = chunk.tool_call;
-                let calls = &mut self.frames.noted().calls;
-                match call.fn_arguments.as_str() {
-                    Some(input) => calls.so_far(&call.call_id, &call.fn_name, input)?,
-                    None => calls.whole(&call.call_id, &call.fn_name, call.fn_arguments.to_string())?,
-                }
+                let input = call.fn_arguments.as_str();
+                let input = input.map_or_else(|| call.fn_arguments.to_string(), str::to_owned);
+                self.frames.noted().calls.whole(&call.call_id, &call.fn_name, input)?;
             }
+            ChatStreamEvent::ToolCallChunk(_) => {}
             ChatStreamEvent::End(end) => self.end = Some(self.ended(end)?),
             ChatStreamEvent::Start | ChatStreamEvent::Heartbeat => {}
         }
@@ -107,7 +105,7 @@ impl Reading {
         let is_cut = error.is_none_or(|error| matches!(error, genai::Error::WebStream { .. }));
         let mut noted = self.frames.noted();
         let calls = noted.calls.made();
-        let lacks_thoughts = !is_chat(self.kind) && self.has_thought && !calls.is_empty();
+        let lacks_thoughts = self.kind == ProviderKind::Anthropic && self.has_thought && !calls.is_empty();
         match noted.stop.take().filter(|_| is_cut && !lacks_thoughts) {
             Some(reason) => {
                 let usage = noted.usage.take().as_ref().map(usage).unwrap_or_default();
@@ -125,9 +123,8 @@ impl Reading {
         if let Some(error) = noted.error.take() {
             return Err(error);
         }
-        if self.bytes + noted.calls.bytes() > MAX_ANSWER_BYTES {
-            let said = format!("the answer is longer than {MAX_ANSWER_BYTES} bytes");
-            return Err(ProviderError::Refused { said });
+        if self.bytes + noted.bytes() > MAX_ANSWER_BYTES {
+            return Err(too_long());
         }
         Ok(())
     }
@@ -143,26 +140,20 @@ impl Reading {
         let stop = stop(end.captured_stop_reason.as_ref());
         let usage = end.captured_usage.as_ref().map(usage).unwrap_or_default();
         let parts = end.captured_content.map(|content| content.into_parts()).unwrap_or_default();
-        let (read, mut thread): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.is_tool_call());
-        thread.retain(|part| !part.is_text());
-        let calls = &mut self.frames.noted().calls;
-        let calls = if is_chat(self.kind) {
-            calls.made()
-        } else {
-            calls.made_as(read.into_iter().filter_map(|part| part.into_tool_call()))
-        };
+        let thread = parts.into_iter().filter(|part| !part.is_text()).collect();
+        let calls = self.frames.noted().calls.made();
         Ok(Completion { calls, usage, stop, thread: Thread(thread) })
     }
 }
 
-/// Whether it is spoken to in the chat form, whose calls are read from the frames of a stream.
-pub(super) fn is_chat(kind: ProviderKind) -> bool {
+/// Whether its calls come as a whole, so that nothing can be wrong with how genai puts them together.
+fn sends_whole_calls(kind: ProviderKind) -> bool {
     match kind {
-        ProviderKind::OpenAi | ProviderKind::OpenRouter => true,
-        ProviderKind::OpenAiResponses
-        | ProviderKind::Anthropic
-        | ProviderKind::Gemini
-        | ProviderKind::Ollama => false,
+        ProviderKind::Gemini | ProviderKind::Ollama => true,
+        ProviderKind::OpenAi
+        | ProviderKind::OpenRouter
+        | ProviderKind::OpenAiResponses
+        | ProviderKind::Anthropic => false,
     }
 }
 

@@ -51,6 +51,9 @@ impl Reading {
 
     pub(super) async fn piece(&mut self) -> Result<Piece, ProviderError> {
         loop {
+            if let Some(text) = self.refusal() {
+                return Ok(Piece::Text(text));
+            }
             if let Some(piece) = self.frames.noted().calls.next_piece() {
                 return Ok(piece);
             }
@@ -70,11 +73,20 @@ impl Reading {
         }
     }
 
+    /// How the model has refused since the last time.
+    fn refusal(&mut self) -> Option<String> {
+        let refusal = std::mem::take(&mut self.frames.noted().refusal);
+        self.bytes += refusal.len();
+        (!refusal.is_empty()).then_some(refusal)
+    }
+
     fn on_event(&mut self, event: ChatStreamEvent) -> Result<Option<Piece>, ProviderError> {
         match event {
             ChatStreamEvent::Chunk(chunk) => {
                 self.bytes += chunk.content.len();
-                return Ok(Some(Piece::Text(chunk.content)));
+                // Frames before this one may have refused: genai passes on nothing of these.
+                let refusal = self.refusal().unwrap_or_default();
+                return Ok(Some(Piece::Text(refusal + &chunk.content)));
             }
             ChatStreamEvent::ReasoningChunk(chunk) => {
                 self.bytes += chunk.content.len();

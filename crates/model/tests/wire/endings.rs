@@ -79,3 +79,31 @@ async fn an_answer_of_anthropic_is_complete_without_its_last_frame_unless_though
     let heard = ask(ProviderKind::Anthropic, &format!("{start}{text}")).await;
     assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE");
 }
+
+#[tokio::test]
+async fn a_refusal_is_what_the_model_says() {
+    let chat = delta(&json!({"role": "assistant", "content": "", "refusal": null}))
+        + &delta(&json!({"refusal": "I will "}))
+        + &delta(&json!({"refusal": "not."}))
+        + &delta(&json!({"content": " Sorry."}))
+        + &delta(&json!({"refusal": " No."}))
+        + &finish("stop");
+    for end in ["", "data: [DONE]\n\n"] {
+        let heard = ask(ProviderKind::OpenAi, &format!("{chat}{end}")).await;
+        assert_eq!(heard.text, "I will not. Sorry. No.");
+        assert_eq!(heard.end.unwrap().stop, Stop::Complete);
+    }
+    let more = |text: &str| data(&json!({"type": "response.refusal.delta", "delta": text}));
+    let stream = more("I will ") + &more("not.") + &completed("completed", &json!({"model": "m"}));
+    let heard = ask(ProviderKind::OpenAiResponses, &stream).await;
+    assert_eq!((heard.text.as_str(), heard.end.unwrap().stop), ("I will not.", Stop::Complete));
+}
+
+/// The last frame of the responses form, with `more` members.
+fn completed(status: &str, more: &Value) -> String {
+    let mut response = json!({"id": "r", "object": "response", "created_at": 1, "status": status});
+    for (name, value) in more.as_object().unwrap() {
+        response[name] = value.clone();
+    }
+    data(&json!({"type": format!("response.{status}"), "response": response}))
+}

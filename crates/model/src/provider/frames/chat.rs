@@ -5,9 +5,10 @@ use serde_json::Value;
 
 use super::{CallPiece, Noted};
 
-/// Notes what a frame says of calls, of the end and of what the answer took.
+/// Notes what a frame says of calls, by way of refusing, of the end and of what the answer took.
 pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
     let has_more = says(frame.data, "\"tool_calls\"", '[')
+        || says(frame.data, "\"refusal\"", '"')
         || says(frame.data, "\"finish_reason\"", '"')
         || says(frame.data, "\"usage\"", '{');
     if let Some(mut frame) = has_more.then(|| frame.json()).flatten() {
@@ -22,6 +23,9 @@ fn take(noted: &mut Noted, frame: &mut Value) {
     let Some(choice) = frame.pointer_mut("/choices/0") else { return };
     if let Some(Value::String(reason)) = choice.get("finish_reason") {
         noted.stop = Some(StopReason::from(reason.clone()));
+    }
+    if let Some(Value::String(more)) = choice.pointer("/delta/refusal") {
+        noted.refusal.push_str(more);
     }
     if let Some(Value::Array(calls)) = choice.pointer_mut("/delta/tool_calls") {
         calls.iter_mut().for_each(|call| noted.add(piece(call)));

@@ -5,8 +5,10 @@
 //!   responses form (`responses.rs`) and of Anthropic's (`anthropic.rs`).
 //! - Many servers leave out the frame that ends a stream. Here the reason is noted for which an answer has ended, and
 //!   what it took.
+//! - What a model says by way of refusing has members of its own, which genai does not read. Here it is noted as the
+//!   text that it is.
 //!
-//! Deliberately absent: text and thoughts, which genai passes on. So most frames are only looked through.
+//! Deliberately absent: other text and thoughts, which genai passes on. So most frames are only looked through.
 
 mod anthropic;
 mod chat;
@@ -23,6 +25,8 @@ use super::{Key, MAX_ANSWER_BYTES, ProviderError, ProviderKind};
 #[derive(Debug, Default)]
 pub(super) struct Noted {
     pub(super) calls: Calls,
+    /// How it refuses, as far as nobody has taken it.
+    pub(super) refusal: String,
     /// Why it has ended, if it has.
     pub(super) stop: Option<StopReason>,
     pub(super) usage: Option<genai::chat::Usage>,
@@ -71,7 +75,7 @@ impl ChatFrameSink for Frames {
 impl Noted {
     /// How many bytes it has in all.
     pub(super) fn bytes(&self) -> usize {
-        self.calls.bytes()
+        self.calls.bytes() + self.refusal.len()
     }
 
     fn add(&mut self, piece: CallPiece) {

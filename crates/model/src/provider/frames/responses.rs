@@ -15,7 +15,7 @@ struct Kind<'f> {
     name: Cow<'f, str>,
 }
 
-/// Notes what a frame says of calls.
+/// Notes what a frame says of calls and by way of refusing.
 pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
     let Ok(kind) = serde_json::from_str::<Kind<'_>>(frame.data) else { return };
     let read: fn(&mut Noted, &Value) = match &*kind.name {
@@ -31,6 +31,7 @@ pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
                 ..CallPiece::default()
             });
         },
+        "response.refusal.delta" => |noted, frame| noted.refusal.push_str(&text(frame, "delta")),
         "response.output_item.done" => |noted, frame| {
             if let Some(call) = call(&frame["item"], number(frame)) {
                 noted.add_all_of(call);

@@ -61,6 +61,9 @@ impl Reading {
                 return Ok(Piece::Done(end));
             }
             let event = self.stream.next().await;
+            if let Some(error) = self.frames.noted().error.take() {
+                return Err(error);
+            }
             let piece = match event {
                 Some(Ok(event)) => self.on_event(event)?,
                 Some(Err(error)) => self.on_break(Some(&error))?,
@@ -131,14 +134,8 @@ impl Reading {
 
     /// Whether it is still within its limits.
     fn check(&self) -> Result<(), ProviderError> {
-        let mut noted = self.frames.noted();
-        if let Some(error) = noted.error.take() {
-            return Err(error);
-        }
-        if self.bytes + noted.bytes() > MAX_ANSWER_BYTES {
-            return Err(too_long());
-        }
-        Ok(())
+        let is_within = self.bytes + self.frames.noted().bytes() <= MAX_ANSWER_BYTES;
+        if is_within { Ok(()) } else { Err(too_long()) }
     }
 
     fn ended(&self, end: StreamEnd) -> Result<Completion, ProviderError> {
@@ -146,14 +143,16 @@ impl Reading {
             ProviderKind::OpenAi | ProviderKind::OpenRouter | ProviderKind::Anthropic => false,
             ProviderKind::OpenAiResponses | ProviderKind::Gemini | ProviderKind::Ollama => true,
         };
-        if ends_without_reason && end.captured_stop_reason.is_none() {
+        let mut noted = self.frames.noted();
+        let reason = noted.stop.take().or(end.captured_stop_reason);
+        if ends_without_reason && reason.is_none() {
             return Err(cut_off());
         }
-        let stop = stop(end.captured_stop_reason.as_ref());
-        let usage = end.captured_usage.as_ref().map(usage).unwrap_or_default();
+        let stop = stop(reason.as_ref());
+        let usage = end.captured_usage.or(noted.usage.take()).as_ref().map(usage).unwrap_or_default();
         let parts = end.captured_content.map(|content| content.into_parts()).unwrap_or_default();
         let thread = parts.into_iter().filter(|part| !part.is_text()).collect();
-        let calls = self.frames.noted().calls.made();
+        let calls = noted.calls.made();
         Ok(Completion { calls, usage, stop, thread: Thread(thread) })
     }
 }

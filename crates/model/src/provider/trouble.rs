@@ -51,7 +51,7 @@ pub(super) fn trouble(error: &Error) -> ProviderError {
             None => broken(with_causes(error.as_ref(), cause)),
         },
         Error::ChatResponse { body, .. } => by_kind(body),
-        Error::StreamParse { serde_error, .. } => by_words(&serde_error.to_string()),
+        Error::StreamParse { serde_error, .. } => broken(serde_error.to_string()),
         Error::Resolver { resolver_error, .. } => ProviderError::Auth { said: resolver_error.to_string() },
         Error::WebAdapterCall { webc_error: webc::Error::Reqwest(error), .. } => {
             broken(with_causes(error, &error.to_string()))
@@ -82,7 +82,7 @@ pub(super) fn by_status(status: u16, said: String, retry_after: Option<Duration>
 }
 
 /// An error within a stream, which has a word for its kind and no status.
-fn by_kind(body: &Value) -> ProviderError {
+pub(super) fn by_kind(body: &Value) -> ProviderError {
     let error = body.get("error").unwrap_or(body);
     let text = |member: &str| error.get(member).and_then(Value::as_str).unwrap_or_default();
     let said = match text("message") {
@@ -108,18 +108,6 @@ fn by_kind(body: &Value) -> ProviderError {
         ProviderError::Refused { said }
     } else {
         ProviderError::Broken { said, retry_after: None }
-    }
-}
-
-fn by_words(said: &str) -> ProviderError {
-    if has(said, &OVERFLOW) {
-        ProviderError::Overflow { said: said.to_owned() }
-    } else if has(said, &NO_CREDIT) || has(said, &["invalid_prompt"]) {
-        ProviderError::Refused { said: said.to_owned() }
-    } else if has(said, &["rate_limit"]) {
-        ProviderError::Busy { said: said.to_owned(), retry_after: None }
-    } else {
-        broken(said.to_owned())
     }
 }
 
@@ -262,7 +250,8 @@ mod tests {
         }
         assert_eq!(status(400, r#"{"error":{"message":"no such parameter"}}"#).code(), "MODEL_REFUSED");
         assert_eq!(
-            by_words("Your input exceeds the context window of this model").code(),
+            by_kind(&serde_json::json!({"error": {"message": "Your input exceeds the context window of this model"}}))
+                .code(),
             "CONTEXT_OVERFLOW"
         );
     }

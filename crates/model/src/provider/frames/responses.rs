@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
-use genai::chat::RawFrameRef;
+use genai::chat::{PromptTokensDetails, RawFrameRef, StopReason, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::super::trouble::by_kind;
 use super::{CallPiece, Noted};
 
 /// What kind of frame it is. Those of text are many, and are read no further.
@@ -15,7 +16,7 @@ struct Kind<'f> {
     name: Cow<'f, str>,
 }
 
-/// Notes what a frame says of calls and by way of refusing.
+/// Notes what a frame says of calls, by way of refusing, and of the end, of which genai says too little and wants too much.
 pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
     let Ok(kind) = serde_json::from_str::<Kind<'_>>(frame.data) else { return };
     let read: fn(&mut Noted, &Value) = match &*kind.name {
@@ -38,6 +39,7 @@ pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
             }
         },
         "response.completed" | "response.incomplete" => |noted, frame| take_end(noted, &frame["response"]),
+        "response.failed" => |noted, frame| noted.error = Some(by_kind(&frame["response"])),
         _ => return,
     };
     if let Some(frame) = frame.json() {
@@ -47,6 +49,14 @@ pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
 
 /// The answer as a whole. Some servers have not told of its calls before.
 fn take_end(noted: &mut Noted, response: &Value) {
+    let reason = match response["incomplete_details"]["reason"].as_str() {
+        Some("content_filter") => StopReason::ContentFilter,
+        Some(_) => StopReason::MaxTokens,
+        None if response["status"] == "incomplete" => StopReason::MaxTokens,
+        None => StopReason::Completed,
+    };
+    noted.stop = Some(reason(text(response, "status")));
+    noted.usage = response["usage"].is_object().then(|| usage(&response["usage"]));
     if noted.calls.is_empty() {
         let items = response["output"].as_array().into_iter().flatten();
         for (item, number) in items.zip(0..) {
@@ -54,6 +64,17 @@ fn take_end(noted: &mut Noted, response: &Value) {
                 noted.add_all_of(call);
             }
         }
+    }
+}
+
+fn usage(told: &Value) -> Usage {
+    let count = |value: &Value| value.as_i64().and_then(|count| i32::try_from(count).ok());
+    let cached_tokens = count(&told["input_tokens_details"]["cached_tokens"]);
+    Usage {
+        prompt_tokens: count(&told["input_tokens"]),
+        prompt_tokens_details: Some(PromptTokensDetails { cached_tokens, ..PromptTokensDetails::default() }),
+        completion_tokens: count(&told["output_tokens"]),
+        ..Usage::default()
     }
 }
 

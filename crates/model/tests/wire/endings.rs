@@ -146,6 +146,15 @@ async fn why_an_answer_of_responses_failed_is_told_and_judged() {
     }
 }
 
+#[tokio::test]
+async fn an_error_of_ollama_is_told() {
+    let half = json!({"message": {"role": "assistant", "content": "an \"error\""}});
+    let heard = ask(ProviderKind::Ollama, &format!("{half}\n{}\n", json!({"error": "out of memory"}))).await;
+    let error = heard.end.unwrap_err();
+    assert_eq!((heard.text.as_str(), error.code()), ("an \"error\"", "MODEL_UNAVAILABLE"));
+    assert!(error.to_string().contains("out of memory"), "{error}");
+}
+
 /// The last frame of the responses form, with `more` members.
 fn completed(status: &str, more: &Value) -> String {
     let mut response = json!({"id": "r", "object": "response", "created_at": 1, "status": status});

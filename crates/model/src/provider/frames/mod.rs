@@ -19,6 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef, StopReason};
 
 use super::calls::{CallPiece, Calls};
+use super::trouble::error_in;
 use super::{Key, MAX_ANSWER_BYTES, ProviderError, ProviderKind};
 
 /// What was noted of an answer.
@@ -32,6 +33,10 @@ pub(super) struct Noted {
     pub(super) usage: Option<genai::chat::Usage>,
     /// Why it cannot be taken.
     pub(super) error: Option<ProviderError>,
+    /// How many frames there were.
+    frames: usize,
+    /// How many blocks there were that held no frame. genai does not show what they are.
+    others: usize,
 }
 
 /// Where it is noted. genai shows each frame here before it passes on what it makes of it.
@@ -56,6 +61,9 @@ impl Frames {
 impl ChatFrameSink for Frames {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
         let mut noted = self.noted();
+        let is_frame = frame.event.is_some() || !frame.data.is_empty();
+        let count = if is_frame { &mut noted.frames } else { &mut noted.others };
+        *count = count.saturating_add(1);
         // genai reads on where it makes nothing of a frame, so what cannot be taken must not grow.
         if noted.error.is_some() {
             return;
@@ -64,7 +72,11 @@ impl ChatFrameSink for Frames {
             ProviderKind::OpenAi | ProviderKind::OpenRouter => chat::note(&mut noted, frame),
             ProviderKind::OpenAiResponses => responses::note(&mut noted, frame),
             ProviderKind::Anthropic => anthropic::note(&mut noted, frame),
-            ProviderKind::Gemini | ProviderKind::Ollama => {}
+            // genai looks for answers alone in these lines.
+            ProviderKind::Ollama if frame.data.contains("\"error\"") => {
+                noted.error = frame.json().as_ref().and_then(error_in);
+            }
+            ProviderKind::Ollama | ProviderKind::Gemini => {}
         }
         if noted.bytes() > MAX_ANSWER_BYTES {
             noted.error = Some(too_long());
@@ -73,6 +85,11 @@ impl ChatFrameSink for Frames {
 }
 
 impl Noted {
+    /// Whether it may be no stream at all: one block without a frame in it. A comment looks the same from here.
+    pub(super) fn is_one_block(&self) -> bool {
+        (self.frames, self.others) == (0, 1)
+    }
+
     /// How many bytes it has in all.
     pub(super) fn bytes(&self) -> usize {
         self.calls.bytes() + self.refusal.len()

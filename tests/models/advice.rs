@@ -120,7 +120,11 @@ fn a_variable_that_is_no_address_is_named() {
         command
     };
     let said = fails(moved(&["chat", "hello"]));
-    assert!(said.contains("OPENAI_BASE_URL is \"localhost:8080\""), "{said}");
+    assert!(
+        said.contains("MODEL_SETTINGS") && said.contains("OPENAI_BASE_URL is \"localhost:8080\""),
+        "{said}"
+    );
+    assert!(said.contains("set it to one such as http://127.0.0.1:8080/v1"), "{said}");
     let doctor = String::from_utf8(moved(&["doctor"]).output().unwrap().stdout).unwrap();
     assert!(doctor.contains("OPENAI_BASE_URL is \"localhost:8080\""), "{doctor}");
 }

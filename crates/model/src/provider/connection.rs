@@ -237,6 +237,7 @@ fn no_key(error: KeyError) -> ProviderError {
     match error {
         KeyError::Missing(said) => ProviderError::Auth { said },
         KeyError::Unavailable(said) => ProviderError::broken(said),
+        KeyError::Settings(said) => ProviderError::Settings { said },
     }
 }
 

@@ -201,6 +201,7 @@ pub(super) fn hide(error: ProviderError, key: Option<&Key>) -> ProviderError {
         }
         ProviderError::Overflow { said } => ProviderError::Overflow { said: hidden(said) },
         ProviderError::Auth { said } => ProviderError::Auth { said: hidden(said) },
+        ProviderError::Settings { said } => ProviderError::Settings { said: hidden(said) },
         ProviderError::Refused { said } => ProviderError::Refused { said: hidden(said) },
     }
 }

@@ -1,6 +1,6 @@
 //! How an answer ends.
 
-use parlor_model::provider::{ProviderKind, Stop};
+use parlor_model::provider::{MAX_ANSWER_BYTES, ProviderKind, Stop};
 use serde_json::{Value, json};
 
 use crate::server::{ask, data, delta, event, finish};
@@ -97,6 +97,25 @@ async fn a_refusal_is_what_the_model_says() {
     let stream = more("I will ") + &more("not.") + &completed("completed", &json!({"model": "m"}));
     let heard = ask(ProviderKind::OpenAiResponses, &stream).await;
     assert_eq!((heard.text.as_str(), heard.end.unwrap().stop), ("I will not.", Stop::Complete));
+}
+
+#[tokio::test]
+async fn what_nobody_is_shown_until_the_end_has_the_same_limit() {
+    let much = "x".repeat(1 << 20);
+    let refusal = delta(&json!({"refusal": much}));
+    // genai makes nothing of calls that have no number.
+    let call = delta(&json!({"tool_calls": [{"id": "a", "function": {"name": "x", "arguments": much}}]}));
+    let item = json!({"type": "response.function_call_arguments.delta", "output_index": 7, "delta": much});
+    for (kind, frame) in [
+        (ProviderKind::OpenAi, refusal),
+        (ProviderKind::OpenAi, call),
+        (ProviderKind::OpenAiResponses, data(&item)),
+    ] {
+        let heard = ask(kind, &frame.repeat(MAX_ANSWER_BYTES / much.len() + 1)).await;
+        let error = heard.end.unwrap_err();
+        assert_eq!((error.code(), heard.text.as_str()), ("MODEL_REFUSED", ""), "{error}");
+        assert!(error.to_string().contains("is longer than"), "{error}");
+    }
 }
 
 #[tokio::test]

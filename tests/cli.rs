@@ -110,7 +110,7 @@ fn settings_are_printed_and_mistakes_are_named() {
 fn the_doctor_says_what_is_ready() {
     let home = Home::new();
     let said = home.prints(&["doctor"]);
-    assert!(said.contains("is not there yet; the first command makes it"), "{said}");
+    assert!(said.contains("is made by the first command"), "{said}");
     assert!(!home.state().exists(), "looking makes nothing");
     home.prints(&["chat", "/say hi"]);
     let findings = home.json(&["doctor", "--json"]);

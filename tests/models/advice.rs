@@ -120,9 +120,19 @@ fn a_variable_that_is_no_address_is_named() {
         command
     };
     let said = fails(moved(&["chat", "hello"]));
-    assert!(said.contains("OPENAI_BASE_URL is \"localhost:8080\""), "{said}");
+    assert!(
+        said.contains("MODEL_SETTINGS") && said.contains("OPENAI_BASE_URL is \"localhost:8080\""),
+        "{said}"
+    );
+    assert!(said.contains("set it to one such as http://127.0.0.1:8080/v1"), "{said}");
     let doctor = String::from_utf8(moved(&["doctor"]).output().unwrap().stdout).unwrap();
-    assert!(doctor.contains("OPENAI_BASE_URL is \"localhost:8080\""), "{doctor}");
+    let told = "OPENAI_BASE_URL is \"localhost:8080\", which is no address";
+    assert_eq!(doctor.matches(told).count(), 1, "{doctor}");
+    assert!(doctor.contains("fix: export OPENAI_BASE_URL=http://127.0.0.1:8080/v1, or unset it"), "{doctor}");
+    // Also if another model answers.
+    let doctor = moved(&["doctor"]).env("ANTHROPIC_API_KEY", "s3cret").output().unwrap().stdout;
+    let doctor = String::from_utf8(doctor).unwrap();
+    assert!(doctor.contains(told) && doctor.contains("ANTHROPIC_API_KEY set"), "{doctor}");
 }
 
 #[test]

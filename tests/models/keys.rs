@@ -147,6 +147,40 @@ fn all_that_is_kept_is_forgotten_at_once() {
 }
 
 #[test]
+fn logging_out_of_somebody_unknown_says_who_there_is_and_leaves_nothing_behind() {
+    let home = Home::new();
+    keep_key(&home, "openai", "kept-s3cret-key");
+    let login = "[auth.x]\nclient_id = \"c\"\nauthorize_url = \"https://x.test/a\"\ntoken_url = \"https://x.test/t\"\n";
+    home.configure(
+        "parlor.toml",
+        &format!("{login}[models.own]\nprovider = \"openai\"\nmodel = \"m\"\nauth = \"own\"\n"),
+    );
+    keep_key(&home, "own", "kept-s3cret-key");
+    home.configure("parlor.toml", login);
+    let files = || {
+        let entries = std::fs::read_dir(home.state().join("secrets")).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let before = files();
+    for name in ["nosuch", "../up"] {
+        let said = home.refuses(&["logout", name]);
+        let there = format!(
+            "there is no provider {name:?}; there are: anthropic, exa, gemini, openai, openrouter, own, x."
+        );
+        assert!(said.contains(&there), "{said}");
+        assert_eq!(files(), before);
+    }
+    assert_eq!(
+        home.prints(&["logout", "own"]),
+        "The key of own is forgotten.\n",
+        "also what nobody asks for now"
+    );
+}
+
+#[test]
 fn what_cannot_be_forgotten_keeps_nothing_else() {
     let home = Home::new();
     for name in ["anthropic", "openrouter"] {

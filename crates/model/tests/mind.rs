@@ -393,6 +393,28 @@ async fn an_answer_that_was_cut_says_where_and_what_to_do() {
 }
 
 #[tokio::test]
+async fn a_call_that_was_cut_is_not_made_and_the_model_is_told_why() {
+    let call = |id: &str, input: &str| ModelCall {
+        id: id.to_owned(),
+        tool: "shell".to_owned(),
+        input: input.to_owned(),
+    };
+    let cut = vec![call("a", "{}"), call("b", ""), call("c", "{\"command\":\"rm")];
+    let cut = Ok(Piece::Done(Completion { stop: Stop::Length, calls: cut, ..completion() }));
+    let provider = Scripted::new([vec![cut], vec![calls(&[("shell", "")])], vec![text("x"), done()]]);
+    assert_eq!(perform(&agent(&provider), &mut stage()).await, Ok(()));
+    let asked = provider.asked();
+    let results = |place: usize| match asked[place].messages.last() {
+        Some(Said::Results(results)) => results.clone(),
+        other => panic!("no results: {other:?}"),
+    };
+    let failed: Vec<bool> = results(1).iter().map(|result| result.failed).collect();
+    assert_eq!(failed, [false, true, true]);
+    assert!(results(1)[1].text.contains("your answer was cut"), "{}", results(1)[1].text);
+    assert!(!results(2)[0].failed, "whoever takes no input is called without");
+}
+
+#[tokio::test]
 async fn a_limit_ends_the_run_with_its_code() {
     let limited = |limits: Limits| {
         let provider = Scripted::new(vec![vec![calls(&[("shell", "{}")])]; 3]);

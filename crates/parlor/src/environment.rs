@@ -68,7 +68,7 @@ impl Environment {
             dumb: variable("TERM").is_none_or(|term| term == "dumb"),
             unicode: locale.contains("UTF-8") || locale.contains("UTF8"),
             model_keys: MODEL_KEYS.into_iter().filter(|name| variable(name).is_some()).collect(),
-            openai_base_url: variable("OPENAI_BASE_URL").and_then(|url| url.into_string().ok()),
+            openai_base_url: variable("OPENAI_BASE_URL").map(|url| url.to_string_lossy().into_owned()),
             session_bus: session_bus(variable("DBUS_SESSION_BUS_ADDRESS"), variable("XDG_RUNTIME_DIR")),
             for_commands: for_commands(),
         }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use parlor_vocab::{Failure, Media};
+use serde::de::IgnoredAny;
 
 use super::attempt::{Attempt, attempt};
 use super::context::{
@@ -103,7 +104,7 @@ impl<'a> Run<'a> {
                 Stop::Length => self.stage.note(&self.cut_short()).await?,
                 Stop::Complete => {}
             }
-            let results = self.call(&calls, written).await?;
+            let results = self.call(&calls, written, stop).await?;
             self.context.model(text, calls, thread);
             self.context.results(results);
         }
@@ -333,7 +334,12 @@ impl<'a> Run<'a> {
     }
 
     /// Carries out what the model wants, and gives back what it gets to read.
-    async fn call(&mut self, calls: &[ModelCall], written: Vec<String>) -> Result<Vec<CallResult>, Halt> {
+    async fn call(
+        &mut self,
+        calls: &[ModelCall],
+        written: Vec<String>,
+        stop: Stop,
+    ) -> Result<Vec<CallResult>, Halt> {
         let wanted: Vec<Call> = calls
             .iter()
             .zip(written)
@@ -342,7 +348,7 @@ impl<'a> Run<'a> {
                 name,
                 tool: call.tool.clone(),
                 input: call.input.clone(),
-                refusal: self.refusal(place, &call.tool),
+                refusal: self.refusal(place, call, stop),
             })
             .collect();
         let given = self.stage.call_all(wanted, self.purse.deadline()).await?;
@@ -357,7 +363,8 @@ impl<'a> Run<'a> {
         Ok(results.collect())
     }
 
-    fn refusal(&self, place: usize, tool: &str) -> Option<Failure> {
+    fn refusal(&self, place: usize, call: &ModelCall, stop: Stop) -> Option<Failure> {
+        let ModelCall { tool, input, .. } = call;
         let refused =
             |code: &str, message: String| Some(Failure { code: code.to_owned(), message, retryable: false });
         if place >= MAX_CALLS {
@@ -366,9 +373,19 @@ impl<'a> Run<'a> {
                 format!("only {MAX_CALLS} calls are carried out at once; make it again"),
             );
         }
-        if !self.allowed.iter().any(|allowed| allowed == tool) {
+        if !self.allowed.contains(tool) {
             let known = self.allowed.join(", ");
             return refused("UNKNOWN_TOOL", format!("there is no tool `{tool}`; there are: {known}"));
+        }
+        // No input at all may be that of a tool that takes nothing, but not here: nobody knows what was to follow.
+        if stop == Stop::Length && serde_json::from_str::<IgnoredAny>(input).is_err() {
+            return refused(
+                "INVALID_INPUT",
+                format!(
+                    "your answer was cut at its limit before the input of {tool} was complete, so it was not \
+                         called; call it again, with a shorter input if you can"
+                ),
+            );
         }
         None
     }

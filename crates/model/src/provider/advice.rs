@@ -76,7 +76,9 @@ impl Advised {
                 let advice = self.about_place(&said);
                 ProviderError::Broken { said: said + &advice, retry_after }
             }
-            error @ (ProviderError::Busy { .. } | ProviderError::Overflow { .. }) => error,
+            error @ (ProviderError::Busy { .. }
+            | ProviderError::Overflow { .. }
+            | ProviderError::Settings { .. }) => error,
         }
     }
 

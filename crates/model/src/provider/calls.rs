@@ -3,9 +3,7 @@
 //! Providers number their calls in any way they like, so a number is only ever compared. Deliberately absent: whether a
 //! call can be carried out, and names for calls that have none.
 
-use genai::chat::ToolCall;
 use serde::de::IgnoredAny;
-use serde_json::Value;
 
 use super::{Key, ModelCall, Piece, ProviderError};
 
@@ -93,17 +91,18 @@ impl Calls {
         }
     }
 
-    /// Takes all that there is of the call `id` by now.
-    pub(super) fn so_far(&mut self, id: &str, tool: &str, input: &str) -> Result<(), ProviderError> {
-        let known = self.calls.iter_mut().rfind(|call| call.id == id);
-        match known.and_then(|call| input.get(call.input.len()..).map(|more| (call, more))) {
-            Some((call, more)) => {
-                call.input.push_str(more);
-                self.bytes += more.len();
-                Ok(())
+    /// Takes all of a call, of which there may be pieces. If it says nothing of the input, these stand.
+    pub(super) fn add_all_of(&mut self, call: CallPiece) -> Result<(), ProviderError> {
+        let is_same = |known: &&mut Writing| known.number == call.number && known.id == call.id;
+        let Some(known) = self.calls.iter_mut().rfind(is_same) else { return self.begin(call) };
+        if !call.input.is_empty() {
+            if !call.input.starts_with(&known.input) {
+                known.shown = None;
             }
-            None => self.whole(id, tool, input.to_owned()),
+            self.bytes = self.bytes.saturating_sub(known.input.len()) + call.input.len();
+            known.input = call.input;
         }
+        Ok(())
     }
 
     /// Takes a call that comes as a whole.
@@ -121,6 +120,11 @@ impl Calls {
         self.bytes += id.len() + tool.len() + input.len();
         self.calls.push(Writing { number, id, tool, input, shown: is_alone.then_some(0) });
         Ok(())
+    }
+
+    /// Whether there is none yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
     }
 
     /// How many bytes they have in all: inputs and names.
@@ -146,25 +150,6 @@ impl Calls {
             |call: Writing| ModelCall { id: call.id, tool: sendable(&call.tool, key), input: call.input };
         calls.into_iter().map(made).collect()
     }
-
-    /// The calls as somebody else has read them, in the words in which they came.
-    pub(super) fn made_as(&mut self, read: impl Iterator<Item = ToolCall>) -> Vec<ModelCall> {
-        let written = std::mem::take(&mut self.calls);
-        let said = |call: &ToolCall| {
-            let same = written.iter().find(|written| written.id == call.call_id)?;
-            let value: Value = serde_json::from_str(&same.input).ok()?;
-            (value == call.fn_arguments).then(|| same.input.clone())
-        };
-        let input = |call: &ToolCall| match call.fn_arguments.as_str() {
-            // What could not be read as JSON is passed on as the text that it is.
-            Some(text) => text.to_owned(),
-            None => said(call).unwrap_or_else(|| call.fn_arguments.to_string()),
-        };
-        let tool = |call: &ToolCall| sendable(&call.fn_name, self.key.as_ref());
-        read.take(MAX_ANSWER_CALLS)
-            .map(|call| ModelCall { input: input(&call), tool: tool(&call), id: call.call_id })
-            .collect()
-    }
 }
 
 /// Whether it is all of an input.
@@ -183,8 +168,6 @@ fn sendable(name: &str, key: Option<&Key>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn piece(number: Option<u64>, id: &str, tool: &str, input: &str) -> CallPiece {
@@ -272,9 +255,7 @@ mod tests {
         calls.add(piece(Some(2), "", "x", "never")).unwrap();
         assert_eq!(news(&mut calls), ["a x {\"\u{e4}"]);
         calls.add(piece(Some(0), "", "", "\":1}")).unwrap();
-        calls.so_far("b", "y", "").unwrap();
-        calls.so_far("b", "y", "{").unwrap();
-        calls.so_far("b", "y", "{}").unwrap();
+        calls.add_all_of(piece(Some(3), "b", "y", "{}")).unwrap();
         assert_eq!(news(&mut calls), ["a x \":1}", "b y {}"]);
         assert_eq!(calls.bytes(), 27);
     }
@@ -291,24 +272,25 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_read_is_kept_in_the_words_in_which_it_came() {
-        let read = |id: &str, fn_arguments: Value| ToolCall {
-            call_id: id.to_owned(),
-            fn_name: "x".to_owned(),
-            fn_arguments,
-            thought_signatures: None,
+    fn what_is_told_of_a_call_at_its_end_counts() {
+        let told = |begun: &str, end: &str| {
+            let mut calls = Calls::default();
+            calls.add(piece(Some(0), "a", "x", begun)).unwrap();
+            let mut shown = vec![calls.next_piece()];
+            calls.add_all_of(piece(Some(0), "a", "x", end)).unwrap();
+            assert_eq!(calls.bytes(), 2 + if end.is_empty() { begun.len() } else { end.len() });
+            shown.push(calls.next_piece());
+            let shown: Vec<String> = shown
+                .into_iter()
+                .flatten()
+                .map(|piece| if let Piece::CallInput { text, .. } = piece { text } else { String::new() })
+                .collect();
+            (calls.made().remove(0).input, shown)
         };
-        let mut calls = Calls::default();
-        calls.so_far("a", "x", "{ \"b\": 1, \"a\": 2 }").unwrap();
-        calls.so_far("b", "x", "{\"cut\":").unwrap();
-        let all = [
-            read("a", json!({"a": 2, "b": 1})),
-            read("b", json!({"whole": true})),
-            read("c", json!("{no json")),
-        ];
-        let made = calls.made_as(all.into_iter());
-        let inputs: Vec<&str> = made.iter().map(|call| call.input.as_str()).collect();
-        assert_eq!(inputs, ["{ \"b\": 1, \"a\": 2 }", "{\"whole\":true}", "{no json"]);
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        assert_eq!(told("{\"n\":", "{\"n\":1}"), ("{\"n\":1}".to_owned(), texts(&["{\"n\":", "1}"])));
+        assert_eq!(told("{}", ""), ("{}".to_owned(), texts(&["{}"])));
+        assert_eq!(told("{\"m", "{\"n\":1}"), ("{\"n\":1}".to_owned(), texts(&["{\"m"])));
     }
 
     #[test]

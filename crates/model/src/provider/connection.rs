@@ -10,8 +10,9 @@
 //! - It does not say what OpenRouter charged, so cost is known from prices only.
 //! - It sends the token of a login to Anthropic and Gemini as a key, Ollama none, and cannot do without one elsewhere:
 //!   there, address and headers are ours.
-//! - It trusts the numbers of calls, and that a stream says when it ends: in the chat form both are read from the frames
-//!   (`frames.rs`).
+//! - It trusts the numbers of calls, that one follows the other, and that a stream says when it ends: both are read from
+//!   the frames (`frames/`).
+//! - It drops what comes in the place of a stream: if that may be an error, it is asked for once more.
 //! - It reads a line of a stream, the body of an error and a list of models as a whole, and nothing that it offers bounds
 //!   them: whoever is asked is trusted not to fill the memory with these. Ours are to what an answer holds, to silence,
 //!   and to the time of a run.
@@ -30,10 +31,10 @@ use reqwest::redirect::Policy;
 use serde_json::{Value, json};
 
 use super::frames::Frames;
-use super::reading::{Reading, hide, is_chat};
+use super::reading::{Reading, hide};
 use super::speech::spoken;
-use super::trouble::trouble;
-use super::{Key, KeyError, KeySource, Pieces, Provider, ProviderError, ProviderKind, Request};
+use super::trouble::{error_instead, trouble};
+use super::{Key, KeyError, KeySource, Piece, Pieces, Provider, ProviderError, ProviderKind, Request};
 
 /// How long it may take to reach a server.
 pub const CONNECT_WAIT: Duration = Duration::from_secs(20);
@@ -43,6 +44,9 @@ pub const FIRST_WORD_WAIT: Duration = Duration::from_secs(300);
 
 /// How long a server may say nothing in the middle of an answer.
 pub const SILENCE_WAIT: Duration = Duration::from_secs(180);
+
+/// How long a server may take to say once more what it said in the place of a stream.
+pub const SAY_AGAIN_WAIT: Duration = Duration::from_secs(10);
 
 /// The most models of a catalogue that are taken.
 pub const MAX_CATALOGUE: usize = 5000;
@@ -109,17 +113,49 @@ impl Connection {
     }
 
     async fn ask_with(&self, request: &Request, key: Option<Key>) -> Result<Reading, ProviderError> {
-        let target = ServiceTarget {
-            endpoint: self.endpoint.clone(),
-            auth: self.auth_of(request, key.as_ref()),
-            model: ModelIden::new(self.kind.adapter(), request.model.as_str()),
-        };
-        let frames = Arc::new(Frames::hiding(key.clone()));
+        let target = self.target(request, key.as_ref());
+        let frames = Arc::new(Frames::new(self.kind, key.clone()));
         let options = self.options(request, &frames);
         let answer =
             self.client()?.exec_chat_stream(target, spoken(request, self.kind), Some(&options)).await;
         let answer = answer.map_err(|error| hide(trouble(&error), key.as_ref()))?;
         Ok(Reading::new(answer.stream, self.kind, key, frames))
+    }
+
+    /// Asks, and waits for the first piece. Only with that it is known whether the key was accepted, and whether there is a
+    /// stream at all.
+    async fn begin(
+        &self,
+        request: &Request,
+        key: Option<Key>,
+    ) -> Result<(Reading, Result<Piece, ProviderError>), ProviderError> {
+        let mut reading = self.ask_with(request, key.clone()).await?;
+        let mut first = reading.piece().await;
+        if first.is_err()
+            && reading.is_one_block()
+            && let Some(error) = self.said_instead(request, key.as_ref()).await
+        {
+            first = Err(error);
+        }
+        Ok((reading, first))
+    }
+
+    /// The error that came in the place of a stream, if it was one. genai drops what is no frame, so it is asked for once
+    /// more, and not as a stream.
+    async fn said_instead(&self, request: &Request, key: Option<&Key>) -> Option<ProviderError> {
+        let frames = Arc::new(Frames::new(self.kind, None));
+        let options = self.options(request, &frames).with_capture_raw_body(true);
+        let (target, spoken) = (self.target(request, key), spoken(request, self.kind));
+        let asked = self.client().ok()?.exec_chat(target, spoken, Some(&options));
+        error_instead(tokio::time::timeout(SAY_AGAIN_WAIT, asked).await.ok()?)
+    }
+
+    fn target(&self, request: &Request, key: Option<&Key>) -> ServiceTarget {
+        ServiceTarget {
+            endpoint: self.endpoint.clone(),
+            auth: self.auth_of(request, key),
+            model: ModelIden::new(self.kind.adapter(), request.model.as_str()),
+        }
     }
 
     /// How a request says who asks, if anybody does.
@@ -152,19 +188,17 @@ impl Connection {
         // Models that cannot think turn down a request that speaks of thoughts, but only here.
         let thoughts = self.kind != ProviderKind::OpenAiResponses
             || effort.as_ref().is_some_and(|effort| !matches!(effort, ReasoningEffort::Zero));
-        let says_more = is_chat(self.kind) || self.kind == ProviderKind::Anthropic;
         let options = ChatOptions {
             max_tokens: request.max_output,
             reasoning_effort: effort,
             extra_body: self.extra_body(request),
             stream_header_timeout: Some(FIRST_WORD_WAIT),
             stream_read_timeout: Some(SILENCE_WAIT),
-            raw_frame_sink: says_more.then(|| Arc::clone(frames) as Arc<dyn ChatFrameSink>),
+            raw_frame_sink: Some(Arc::clone(frames) as Arc<dyn ChatFrameSink>),
             ..ChatOptions::default()
         };
         options
             .with_capture_usage(true)
-            .with_capture_tool_calls(!is_chat(self.kind))
             .with_capture_reasoning_content(thoughts)
             .with_normalize_reasoning_content(true)
     }
@@ -188,14 +222,11 @@ impl Connection {
 impl Provider for Connection {
     async fn ask(&self, request: &Request) -> Result<Pieces, ProviderError> {
         let key = self.current_key().await?;
-        let mut reading = self.ask_with(request, key.clone()).await?;
-        // Only with its first piece it is known whether the key was accepted.
-        let mut first = reading.piece().await;
+        let (mut reading, mut first) = self.begin(request, key.clone()).await?;
         if let (Err(ProviderError::Auth { .. }), Some(refused)) = (&first, &key)
             && let Some(other) = self.key.instead_of(refused).await.map_err(no_key)?
         {
-            reading = self.ask_with(request, Some(other)).await?;
-            first = reading.piece().await;
+            (reading, first) = self.begin(request, Some(other)).await?;
         }
         let first = reading.taken(first);
         Ok(stream::iter([first]).chain(stream::unfold(reading, Reading::next)).boxed())
@@ -206,6 +237,7 @@ fn no_key(error: KeyError) -> ProviderError {
     match error {
         KeyError::Missing(said) => ProviderError::Auth { said },
         KeyError::Unavailable(said) => ProviderError::broken(said),
+        KeyError::Settings(said) => ProviderError::Settings { said },
     }
 }
 

@@ -40,6 +40,12 @@ pub enum ProviderError {
         /// What the provider says, or what is missing.
         said: String,
     },
+    /// Something is set in a way in which nobody can be asked.
+    #[error("{said}")]
+    Settings {
+        /// What, and how it would be right.
+        said: String,
+    },
     /// It will not answer this, also not later.
     #[error("the provider refuses: {said}")]
     Refused {
@@ -53,7 +59,7 @@ impl ProviderError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Busy { .. } | Self::Broken { .. } => true,
-            Self::Overflow { .. } | Self::Auth { .. } | Self::Refused { .. } => false,
+            Self::Overflow { .. } | Self::Auth { .. } | Self::Settings { .. } | Self::Refused { .. } => false,
         }
     }
 
@@ -61,7 +67,7 @@ impl ProviderError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Busy { retry_after, .. } | Self::Broken { retry_after, .. } => *retry_after,
-            Self::Overflow { .. } | Self::Auth { .. } | Self::Refused { .. } => None,
+            Self::Overflow { .. } | Self::Auth { .. } | Self::Settings { .. } | Self::Refused { .. } => None,
         }
     }
 
@@ -72,6 +78,7 @@ impl ProviderError {
             Self::Broken { .. } => "MODEL_UNAVAILABLE",
             Self::Overflow { .. } => "CONTEXT_OVERFLOW",
             Self::Auth { .. } => "MODEL_AUTH",
+            Self::Settings { .. } => "MODEL_SETTINGS",
             Self::Refused { .. } => "MODEL_REFUSED",
         }
     }

@@ -54,6 +54,9 @@ pub enum KeyError {
     /// It cannot be had now. Later it may be.
     #[error("{0}")]
     Unavailable(String),
+    /// Nobody can be asked for as long as something is set as it is.
+    #[error("{0}")]
+    Settings(String),
 }
 
 /// Where the key of a model comes from. Asked before each call, so that a login can be renewed.

@@ -7,7 +7,7 @@ use genai::chat::{ChatStream, ChatStreamEvent, StopReason, StreamEnd};
 use parlor_vocab::Usage;
 
 use super::error::short;
-use super::frames::Frames;
+use super::frames::{Frames, too_long};
 use super::trouble::trouble;
 use super::{Completion, Key, Piece, ProviderError, ProviderKind, Stop, Thread};
 
@@ -49,8 +49,16 @@ impl Reading {
         piece.map_err(|error| hide(error, self.key.as_ref()))
     }
 
+    /// Whether it may have been no stream at all.
+    pub(super) fn is_one_block(&self) -> bool {
+        self.frames.noted().is_one_block()
+    }
+
     pub(super) async fn piece(&mut self) -> Result<Piece, ProviderError> {
         loop {
+            if let Some(text) = self.refusal() {
+                return Ok(Piece::Text(text));
+            }
             if let Some(piece) = self.frames.noted().calls.next_piece() {
                 return Ok(piece);
             }
@@ -58,6 +66,9 @@ impl Reading {
                 return Ok(Piece::Done(end));
             }
             let event = self.stream.next().await;
+            if let Some(error) = self.frames.noted().error.take() {
+                return Err(error);
+            }
             let piece = match event {
                 Some(Ok(event)) => self.on_event(event)?,
                 Some(Err(error)) => self.on_break(Some(&error))?,
@@ -70,11 +81,20 @@ impl Reading {
         }
     }
 
+    /// How the model has refused since the last time.
+    fn refusal(&mut self) -> Option<String> {
+        let refusal = std::mem::take(&mut self.frames.noted().refusal);
+        self.bytes += refusal.len();
+        (!refusal.is_empty()).then_some(refusal)
+    }
+
     fn on_event(&mut self, event: ChatStreamEvent) -> Result<Option<Piece>, ProviderError> {
         match event {
             ChatStreamEvent::Chunk(chunk) => {
                 self.bytes += chunk.content.len();
-                return Ok(Some(Piece::Text(chunk.content)));
+                // Frames before this one may have refused: genai passes on nothing of these.
+                let refusal = self.refusal().unwrap_or_default();
+                return Ok(Some(Piece::Text(refusal + &chunk.content)));
             }
             ChatStreamEvent::ReasoningChunk(chunk) => {
                 self.bytes += chunk.content.len();
@@ -85,16 +105,14 @@ impl Reading {
                 self.bytes += chunk.content.len();
                 self.has_thought = true;
             }
-            // These were noted when their frame came.
-            ChatStreamEvent::ToolCallChunk(_) if is_chat(self.kind) => {}
-            ChatStreamEvent::ToolCallChunk(chunk) => {
+            // Of the others, these were noted when their frame came.
+            ChatStreamEvent::ToolCallChunk(chunk) if sends_whole_calls(self.kind) => {
                 let call = chunk.tool_call;
-                let calls = &mut self.frames.noted().calls;
-                match call.fn_arguments.as_str() {
-                    Some(input) => calls.so_far(&call.call_id, &call.fn_name, input)?,
-                    None => calls.whole(&call.call_id, &call.fn_name, call.fn_arguments.to_string())?,
-                }
+                let input = call.fn_arguments.as_str();
+                let input = input.map_or_else(|| call.fn_arguments.to_string(), str::to_owned);
+                self.frames.noted().calls.whole(&call.call_id, &call.fn_name, input)?;
             }
+            ChatStreamEvent::ToolCallChunk(_) => {}
             ChatStreamEvent::End(end) => self.end = Some(self.ended(end)?),
             ChatStreamEvent::Start | ChatStreamEvent::Heartbeat => {}
         }
@@ -107,7 +125,7 @@ impl Reading {
         let is_cut = error.is_none_or(|error| matches!(error, genai::Error::WebStream { .. }));
         let mut noted = self.frames.noted();
         let calls = noted.calls.made();
-        let lacks_thoughts = !is_chat(self.kind) && self.has_thought && !calls.is_empty();
+        let lacks_thoughts = self.kind == ProviderKind::Anthropic && self.has_thought && !calls.is_empty();
         match noted.stop.take().filter(|_| is_cut && !lacks_thoughts) {
             Some(reason) => {
                 let usage = noted.usage.take().as_ref().map(usage).unwrap_or_default();
@@ -121,15 +139,8 @@ impl Reading {
 
     /// Whether it is still within its limits.
     fn check(&self) -> Result<(), ProviderError> {
-        let mut noted = self.frames.noted();
-        if let Some(error) = noted.error.take() {
-            return Err(error);
-        }
-        if self.bytes + noted.calls.bytes() > MAX_ANSWER_BYTES {
-            let said = format!("the answer is longer than {MAX_ANSWER_BYTES} bytes");
-            return Err(ProviderError::Refused { said });
-        }
-        Ok(())
+        let is_within = self.bytes + self.frames.noted().bytes() <= MAX_ANSWER_BYTES;
+        if is_within { Ok(()) } else { Err(too_long()) }
     }
 
     fn ended(&self, end: StreamEnd) -> Result<Completion, ProviderError> {
@@ -137,32 +148,28 @@ impl Reading {
             ProviderKind::OpenAi | ProviderKind::OpenRouter | ProviderKind::Anthropic => false,
             ProviderKind::OpenAiResponses | ProviderKind::Gemini | ProviderKind::Ollama => true,
         };
-        if ends_without_reason && end.captured_stop_reason.is_none() {
+        let mut noted = self.frames.noted();
+        let reason = noted.stop.take().or(end.captured_stop_reason);
+        if ends_without_reason && reason.is_none() {
             return Err(cut_off());
         }
-        let stop = stop(end.captured_stop_reason.as_ref());
-        let usage = end.captured_usage.as_ref().map(usage).unwrap_or_default();
+        let stop = stop(reason.as_ref());
+        let usage = end.captured_usage.or(noted.usage.take()).as_ref().map(usage).unwrap_or_default();
         let parts = end.captured_content.map(|content| content.into_parts()).unwrap_or_default();
-        let (read, mut thread): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.is_tool_call());
-        thread.retain(|part| !part.is_text());
-        let calls = &mut self.frames.noted().calls;
-        let calls = if is_chat(self.kind) {
-            calls.made()
-        } else {
-            calls.made_as(read.into_iter().filter_map(|part| part.into_tool_call()))
-        };
+        let thread = parts.into_iter().filter(|part| !part.is_text()).collect();
+        let calls = noted.calls.made();
         Ok(Completion { calls, usage, stop, thread: Thread(thread) })
     }
 }
 
-/// Whether it is spoken to in the chat form, whose calls are read from the frames of a stream.
-pub(super) fn is_chat(kind: ProviderKind) -> bool {
+/// Whether its calls come as a whole, so that nothing can be wrong with how genai puts them together.
+fn sends_whole_calls(kind: ProviderKind) -> bool {
     match kind {
-        ProviderKind::OpenAi | ProviderKind::OpenRouter => true,
-        ProviderKind::OpenAiResponses
-        | ProviderKind::Anthropic
-        | ProviderKind::Gemini
-        | ProviderKind::Ollama => false,
+        ProviderKind::Gemini | ProviderKind::Ollama => true,
+        ProviderKind::OpenAi
+        | ProviderKind::OpenRouter
+        | ProviderKind::OpenAiResponses
+        | ProviderKind::Anthropic => false,
     }
 }
 
@@ -194,6 +201,7 @@ pub(super) fn hide(error: ProviderError, key: Option<&Key>) -> ProviderError {
         }
         ProviderError::Overflow { said } => ProviderError::Overflow { said: hidden(said) },
         ProviderError::Auth { said } => ProviderError::Auth { said: hidden(said) },
+        ProviderError::Settings { said } => ProviderError::Settings { said: hidden(said) },
         ProviderError::Refused { said } => ProviderError::Refused { said: hidden(said) },
     }
 }

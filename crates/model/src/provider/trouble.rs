@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use genai::chat::ChatResponse;
 use genai::{Error, webc};
 use serde_json::Value;
 
@@ -51,7 +52,7 @@ pub(super) fn trouble(error: &Error) -> ProviderError {
             None => broken(with_causes(error.as_ref(), cause)),
         },
         Error::ChatResponse { body, .. } => by_kind(body),
-        Error::StreamParse { serde_error, .. } => by_words(&serde_error.to_string()),
+        Error::StreamParse { serde_error, .. } => broken(serde_error.to_string()),
         Error::Resolver { resolver_error, .. } => ProviderError::Auth { said: resolver_error.to_string() },
         Error::WebAdapterCall { webc_error: webc::Error::Reqwest(error), .. } => {
             broken(with_causes(error, &error.to_string()))
@@ -81,12 +82,32 @@ pub(super) fn by_status(status: u16, said: String, retry_after: Option<Duration>
     }
 }
 
+/// The error that a body is, if it is one. Some servers send it as if all were well.
+pub(super) fn error_in(body: &Value) -> Option<ProviderError> {
+    body.get("error").filter(|error| !error.is_null()).map(|_| by_kind(body))
+}
+
+/// The error that came in the place of a stream, if it is one, of somebody who was asked for no stream.
+pub(super) fn error_instead(answer: Result<ChatResponse, Error>) -> Option<ProviderError> {
+    use webc::Error::{ResponseFailedInvalidJson, ResponseFailedNotJson};
+    let body = match answer {
+        Ok(answer) => answer.captured_raw_body?,
+        Err(Error::ChatResponseGeneration { response_body, .. }) => *response_body,
+        Err(Error::WebModelCall {
+            webc_error: ResponseFailedNotJson { body, .. } | ResponseFailedInvalidJson { body, .. },
+            ..
+        }) => serde_json::from_str(&body).ok()?,
+        Err(_) => return None,
+    };
+    error_in(&body)
+}
+
 /// An error within a stream, which has a word for its kind and no status.
-fn by_kind(body: &Value) -> ProviderError {
+pub(super) fn by_kind(body: &Value) -> ProviderError {
     let error = body.get("error").unwrap_or(body);
     let text = |member: &str| error.get(member).and_then(Value::as_str).unwrap_or_default();
     let said = match text("message") {
-        "" => body.as_str().unwrap_or(NO_REASON),
+        "" => error.as_str().unwrap_or(NO_REASON),
         message => message,
     };
     let said = said.to_owned();
@@ -108,18 +129,6 @@ fn by_kind(body: &Value) -> ProviderError {
         ProviderError::Refused { said }
     } else {
         ProviderError::Broken { said, retry_after: None }
-    }
-}
-
-fn by_words(said: &str) -> ProviderError {
-    if has(said, &OVERFLOW) {
-        ProviderError::Overflow { said: said.to_owned() }
-    } else if has(said, &NO_CREDIT) || has(said, &["invalid_prompt"]) {
-        ProviderError::Refused { said: said.to_owned() }
-    } else if has(said, &["rate_limit"]) {
-        ProviderError::Busy { said: said.to_owned(), retry_after: None }
-    } else {
-        broken(said.to_owned())
     }
 }
 
@@ -262,7 +271,8 @@ mod tests {
         }
         assert_eq!(status(400, r#"{"error":{"message":"no such parameter"}}"#).code(), "MODEL_REFUSED");
         assert_eq!(
-            by_words("Your input exceeds the context window of this model").code(),
+            by_kind(&serde_json::json!({"error": {"message": "Your input exceeds the context window of this model"}}))
+                .code(),
             "CONTEXT_OVERFLOW"
         );
     }

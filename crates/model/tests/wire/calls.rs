@@ -131,6 +131,46 @@ async fn a_sealed_thought_goes_with_the_calls_of_responses_and_what_is_done_coun
 }
 
 #[tokio::test]
+async fn calls_of_anthropic_that_are_written_in_turns_are_told_apart() {
+    let start = |index: u32, id: &str| {
+        let block = json!({"type": "tool_use", "id": id, "name": "x", "input": {}});
+        event(&json!({"type": "content_block_start", "index": index, "content_block": block}))
+    };
+    let more = |index: u32, text: &str| {
+        let delta = json!({"type": "input_json_delta", "partial_json": text});
+        event(&json!({"type": "content_block_delta", "index": index, "delta": delta}))
+    };
+    let stop = |index: u32| event(&json!({"type": "content_block_stop", "index": index}));
+    let stream = start(0, "a")
+        + &start(1, "b")
+        + &more(1, "{\"n\"")
+        + &more(0, "{\"m\":")
+        + &more(1, ":2}")
+        + &more(0, "1}")
+        + &stop(0)
+        + &stop(1)
+        + &start(2, "c")
+        + &stop(2)
+        + &event(&json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}))
+        + &event(&json!({"type": "message_stop"}));
+    let heard = ask(ProviderKind::Anthropic, &stream).await;
+    assert_eq!(heard.calls(), [("a", "x", "{\"m\":1}"), ("b", "x", "{\"n\":2}"), ("c", "x", "")]);
+    assert_eq!((heard.told("a").as_str(), heard.told("b").as_str()), ("{\"m\":1}", "{\"n\":2}"));
+}
+
+#[tokio::test]
+async fn a_call_of_responses_that_comes_with_the_end_alone_is_made() {
+    let call = json!({"type": "function_call", "id": "f", "call_id": "a", "name": "x", "arguments": "{}"});
+    let response = json!({
+        "id": "r", "object": "response", "created_at": 1, "status": "completed", "model": "m",
+        "output": [{"type": "reasoning", "id": "r", "summary": []}, call],
+    });
+    let stream = data(&json!({"type": "response.completed", "response": response}));
+    let heard = ask(ProviderKind::OpenAiResponses, &stream).await;
+    assert_eq!(heard.calls(), [("a", "x", "{}")]);
+}
+
+#[tokio::test]
 async fn gemini_and_ollama_send_calls_whole() {
     let call = |n: u32| json!({"functionCall": {"id": n.to_string(), "name": "x", "args": {"n": n}}, "thoughtSignature": "signed"});
     let content = json!({"role": "model", "parts": [call(1), call(2)]});

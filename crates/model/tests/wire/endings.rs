@@ -1,6 +1,6 @@
 //! How an answer ends.
 
-use parlor_model::provider::{ProviderKind, Stop};
+use parlor_model::provider::{MAX_ANSWER_BYTES, ProviderKind, Stop};
 use serde_json::{Value, json};
 
 use crate::server::{ask, data, delta, event, finish};
@@ -78,4 +78,107 @@ async fn an_answer_of_anthropic_is_complete_without_its_last_frame_unless_though
     assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE");
     let heard = ask(ProviderKind::Anthropic, &format!("{start}{text}")).await;
     assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE");
+}
+
+#[tokio::test]
+async fn a_refusal_is_what_the_model_says() {
+    let chat = delta(&json!({"role": "assistant", "content": "", "refusal": null}))
+        + &delta(&json!({"refusal": "I will "}))
+        + &delta(&json!({"refusal": "not."}))
+        + &delta(&json!({"content": " Sorry."}))
+        + &delta(&json!({"refusal": " No."}))
+        + &finish("stop");
+    for end in ["", "data: [DONE]\n\n"] {
+        let heard = ask(ProviderKind::OpenAi, &format!("{chat}{end}")).await;
+        assert_eq!(heard.text, "I will not. Sorry. No.");
+        assert_eq!(heard.end.unwrap().stop, Stop::Complete);
+    }
+    let more = |text: &str| data(&json!({"type": "response.refusal.delta", "delta": text}));
+    let stream = more("I will ") + &more("not.") + &completed("completed", &json!({"model": "m"}));
+    let heard = ask(ProviderKind::OpenAiResponses, &stream).await;
+    assert_eq!((heard.text.as_str(), heard.end.unwrap().stop), ("I will not.", Stop::Complete));
+}
+
+#[tokio::test]
+async fn what_nobody_is_shown_until_the_end_has_the_same_limit() {
+    let much = "x".repeat(1 << 20);
+    let refusal = delta(&json!({"refusal": much}));
+    // genai makes nothing of calls that have no number.
+    let call = delta(&json!({"tool_calls": [{"id": "a", "function": {"name": "x", "arguments": much}}]}));
+    let item = json!({"type": "response.function_call_arguments.delta", "output_index": 7, "delta": much});
+    for (kind, frame) in [
+        (ProviderKind::OpenAi, refusal),
+        (ProviderKind::OpenAi, call),
+        (ProviderKind::OpenAiResponses, data(&item)),
+    ] {
+        let heard = ask(kind, &frame.repeat(MAX_ANSWER_BYTES / much.len() + 1)).await;
+        let error = heard.end.unwrap_err();
+        assert_eq!((error.code(), heard.text.as_str()), ("MODEL_REFUSED", ""), "{error}");
+        assert!(error.to_string().contains("is longer than"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_responses_says_what_kept_it_from_being_complete() {
+    for (reason, stop) in [("content_filter", Stop::Filtered), ("max_output_tokens", Stop::Length)] {
+        for model in [json!({"model": "m"}), json!({})] {
+            let mut more = model;
+            more["incomplete_details"] = json!({"reason": reason});
+            let heard = ask(ProviderKind::OpenAiResponses, &completed("incomplete", &more)).await;
+            assert_eq!(heard.end.unwrap().stop, stop, "{more}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_responses_is_complete_whatever_its_last_frame_leaves_out() {
+    let item = |arguments: &str| json!({"type": "function_call", "call_id": "a", "name": "x", "arguments": arguments});
+    let usage = json!({
+        "input_tokens": 30, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 10},
+    });
+    let stream = data(&json!({"type": "response.output_text.delta", "delta": "hi"}))
+        + &data(&json!({"type": "response.output_item.added", "output_index": 1, "item": item("")}))
+        + &data(&json!({"type": "response.output_item.done", "output_index": 1, "item": item("{}")}));
+    let heard = ask(
+        ProviderKind::OpenAiResponses,
+        &(stream.clone() + &completed("completed", &json!({"usage": usage}))),
+    )
+    .await;
+    assert_eq!((heard.text.as_str(), heard.calls()), ("hi", vec![("a", "x", "{}")]));
+    let done = heard.end.unwrap();
+    assert_eq!(
+        (done.usage.input_tokens, done.usage.cache_read_tokens, done.usage.output_tokens, done.stop),
+        (20, 10, 5, Stop::Complete)
+    );
+    let heard = ask(ProviderKind::OpenAiResponses, &stream).await;
+    assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE", "but it has one");
+}
+
+#[tokio::test]
+async fn why_an_answer_of_responses_failed_is_told_and_judged() {
+    let error = json!({"code": "rate_limit_exceeded", "message": "slower, please"});
+    for more in [json!({"error": error, "model": "m"}), json!({"error": error})] {
+        let heard = ask(ProviderKind::OpenAiResponses, &completed("failed", &more)).await;
+        let error = heard.end.unwrap_err();
+        assert_eq!(error.code(), "MODEL_BUSY", "{error}");
+        assert!(error.to_string().contains("slower, please"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_ollama_is_told() {
+    let half = json!({"message": {"role": "assistant", "content": "an \"error\""}});
+    let heard = ask(ProviderKind::Ollama, &format!("{half}\n{}\n", json!({"error": "out of memory"}))).await;
+    let error = heard.end.unwrap_err();
+    assert_eq!((heard.text.as_str(), error.code()), ("an \"error\"", "MODEL_UNAVAILABLE"));
+    assert!(error.to_string().contains("out of memory"), "{error}");
+}
+
+/// The last frame of the responses form, with `more` members.
+fn completed(status: &str, more: &Value) -> String {
+    let mut response = json!({"id": "r", "object": "response", "created_at": 1, "status": status});
+    for (name, value) in more.as_object().into_iter().flatten() {
+        response[name] = value.clone();
+    }
+    data(&json!({"type": format!("response.{status}"), "response": response}))
 }

@@ -6,13 +6,24 @@ use super::Finding;
 use crate::environment::Environment;
 use crate::home::Home;
 use crate::models::{Pass, name_of};
-use crate::settings::models::BUILT_IN;
+use crate::settings::models::{BUILT_IN, is_address};
 use crate::settings::{AgentKind, FILE};
 
 const CHECK: &str = "model";
 
-/// Looks at the agent that answers where nobody is asked for.
-pub(super) fn look(home: &Path, environment: &Environment) -> Option<Finding> {
+/// Where servers of one's own mostly are.
+const LOCAL_SERVER: &str = "http://127.0.0.1:8080/v1";
+
+/// Looks at the agent that answers where nobody is asked for, and at the variable that moves models elsewhere.
+pub(super) fn look(home: &Path, environment: &Environment) -> Vec<Finding> {
+    let wrong = environment.openai_base_url.as_deref().filter(|url| !is_address(url)).map(moved_nowhere);
+    let mut findings: Vec<Finding> = wrong.into_iter().collect();
+    findings.extend(agent(home, environment));
+    findings
+}
+
+/// None if it is where the variable says, and that is nowhere.
+fn agent(home: &Path, environment: &Environment) -> Option<Finding> {
     // What is wrong with the settings is said elsewhere.
     let home = Home::at(environment, home.to_owned()).ok()?;
     let config = home.config();
@@ -22,8 +33,11 @@ pub(super) fn look(home: &Path, environment: &Environment) -> Option<Finding> {
     });
     let mut minds: Vec<_> = minds.collect();
     minds.sort_by_key(|(id, _)| **id != config.default_agent);
-    let Some((id, mind)) = minds.first() else { return Some(none(home.path())) };
+    let Some((id, mind)) = minds.first() else { return Some(none()) };
     let model = config.models.get(&mind.model)?;
+    if home.keys().base_url(model).is_some_and(|url| !is_address(url)) {
+        return None;
+    }
     let place = home.keys().base_url(model).map_or_else(String::new, |url| format!(" at {url}"));
     let said =
         format!("agent {id} asks {} ({} of {}{place})", mind.model, model.model, model.provider.name());
@@ -41,26 +55,25 @@ pub(super) fn look(home: &Path, environment: &Environment) -> Option<Finding> {
     })
 }
 
-fn none(home: &Path) -> Finding {
-    let variables: Vec<&str> =
-        BUILT_IN.into_iter().filter_map(|(provider, _)| provider.key_variable()).collect();
-    let names = BUILT_IN.map(|(provider, _)| name_of(provider));
-    let file = home.join(FILE);
+fn moved_nowhere(url: &str) -> Finding {
+    Finding::warning(
+        CHECK,
+        format!("OPENAI_BASE_URL is {url:?}, which is no address"),
+        format!("export OPENAI_BASE_URL={LOCAL_SERVER}, or unset it"),
+    )
+}
+
+/// How to get a model, in so few and short lines that all findings fit on one screen.
+fn none() -> Finding {
+    let names = BUILT_IN.map(|(provider, _)| name_of(provider)).join("|");
+    let variable = BUILT_IN.iter().find_map(|(provider, _)| provider.key_variable()).unwrap_or_default();
     let fix = format!(
-        "one of these, then parlor models shows it:\n    \
-         a key:           parlor login {} --key, or export {} (docs/models.md)\n    \
-         a login:         describe it as [auth.NAME] in {}, then parlor login NAME (docs/auth.md)\n    \
-         a local server:  put this into {}\n                     \
-         [models.mine]\n                     \
-         provider = \"ollama\"          # or \"openai\" with base_url = \"http://127.0.0.1:8080/v1\"\n                     \
-         model = \"qwen3-coder\"\n                     \
-         [agents.main]\n                     \
-         kind = \"model\"\n                     \
-         model = \"mine\"",
-        names.join("|"),
-        variables.join(" or "),
-        file.display(),
-        file.display(),
+        "any of these (docs/models.md, docs/auth.md):\n    \
+         a key:           parlor login {names} --key\n                     \
+         or export {variable}, and so on for the others\n    \
+         a local server:  export OPENAI_BASE_URL={LOCAL_SERVER}\n                     \
+         and parlor chat --model openai/NAME (Ollama: port 11434)\n    \
+         a login:         [auth.NAME] in {FILE}, then parlor login NAME"
     );
-    Finding::warning(CHECK, "none; the local agent answers, which does only what it is told", fix)
+    Finding::warning(CHECK, "none; the local agent answers, and does only as told", fix)
 }

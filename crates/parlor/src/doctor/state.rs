@@ -62,10 +62,7 @@ fn not_there(home: &Path) -> Finding {
     const CHECK: &str = "state folder";
     let above = nearest(home);
     if access(above, Access::WRITE_OK | Access::EXEC_OK).is_ok() {
-        return Finding::ok(
-            CHECK,
-            format!("{} is not there yet; the first command makes it", home.display()),
-        );
+        return Finding::ok(CHECK, format!("{} is made by the first command", home.display()));
     }
     let said = format!("{} cannot be made: {} cannot be written", home.display(), above.display());
     Finding::problem(CHECK, said, "set PARLOR_HOME to a folder of your own")
@@ -119,7 +116,7 @@ fn settings(home: &Path, environment: &Environment) -> Finding {
             format!("{id} ({kind}{mark})")
         })
         .collect();
-    let there = if home.join(FILE).exists() { "right" } else { "not there, which is fine" };
+    let there = if home.join(FILE).exists() { "right" } else { "none is needed" };
     Finding::ok(CHECK, format!("{there}; agents: {}", listed.join(", ")))
 }
 

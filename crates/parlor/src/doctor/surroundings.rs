@@ -77,7 +77,7 @@ fn link(name: &'static str, environment: &Environment) -> Finding {
         ),
         None => Finding::warning(
             name,
-            "not in PATH; programs that start it do not find parlor",
+            "not in PATH; who starts it does not find parlor",
             "parlor link DIR, with a DIR that is in PATH",
         ),
     }

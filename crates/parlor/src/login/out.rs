@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::Args;
 use parlor_auth::{LoggedOut, State};
 
-use super::with_home;
+use super::{key, with_home};
 use crate::environment::Environment;
 use crate::home::Home;
 
@@ -68,19 +68,38 @@ fn told(provider: &str, done: &LoggedOut, had_key: bool) -> Option<String> {
 }
 
 async fn chosen(home: &Home, options: &LogoutOptions) -> anyhow::Result<Vec<String>> {
-    if let Some(provider) = &options.provider {
-        return Ok(vec![provider.clone()]);
+    let mut known = key::known(home.config());
+    known.extend(home.config().auth.keys().map(String::as_str));
+    // What cannot be listed keeps nobody from forgetting what they can name.
+    if let Some(provider) = options.provider.as_deref().filter(|name| known.contains(name)) {
+        return Ok(vec![provider.to_owned()]);
     }
-    let statuses = home.keys().logins().statuses().await?;
-    let logins = statuses.into_iter().filter(|status| status.state != State::LoggedOut);
-    let names = home.keys().store().names()?;
-    let keys = names.iter().filter_map(|name| name.service()).map(str::to_owned);
-    let there: BTreeSet<String> = logins.map(|status| status.provider).chain(keys).collect();
-    let there: Vec<String> = there.into_iter().collect();
+    let there = there(home).await?;
+    if let Some(provider) = &options.provider {
+        if there.contains(provider) {
+            return Ok(vec![provider.clone()]);
+        }
+        known.extend(there.iter().map(String::as_str));
+        let known: Vec<&str> = known.into_iter().collect();
+        bail!(
+            "there is no provider {provider:?}; there are: {}. parlor auth lists what is kept",
+            known.join(", ")
+        );
+    }
     match there.as_slice() {
         [] => bail!("you are not logged in anywhere, and no key is kept; parlor auth lists what there is"),
         [_] => Ok(there),
         _ if options.all => Ok(there),
         several => bail!("say which one, or --all; there are: {}", several.join(", ")),
     }
+}
+
+/// Whoever has a login or a key that is kept.
+async fn there(home: &Home) -> anyhow::Result<Vec<String>> {
+    let statuses = home.keys().logins().statuses().await?;
+    let logins = statuses.into_iter().filter(|status| status.state != State::LoggedOut);
+    let names = home.keys().store().names()?;
+    let keys = names.iter().filter_map(|name| name.service()).map(str::to_owned);
+    let there: BTreeSet<String> = logins.map(|status| status.provider).chain(keys).collect();
+    Ok(there.into_iter().collect())
 }

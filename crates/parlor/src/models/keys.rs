@@ -12,6 +12,9 @@ use crate::login;
 use crate::settings::Config;
 use crate::settings::models::{ModelConfig, is_address};
 
+/// How to set `OPENAI_BASE_URL` right.
+const RIGHT_ADDRESS: &str = "set it to one such as http://127.0.0.1:8080/v1, or unset it";
+
 /// All keys and logins of a state folder. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Keys {
@@ -137,7 +140,7 @@ impl Keys {
     fn check_address(&self, model: &ModelConfig) -> Result<(), String> {
         match self.base_url(model) {
             Some(url) if !is_address(url) => {
-                Err(format!("OPENAI_BASE_URL is {url:?}; it is an address such as http://127.0.0.1:8080/v1"))
+                Err(format!("OPENAI_BASE_URL is {url:?}, which is no address: {RIGHT_ADDRESS}"))
             }
             Some(_) | None => Ok(()),
         }
@@ -233,7 +236,7 @@ struct ModelKey {
 #[async_trait]
 impl KeySource for ModelKey {
     async fn key(&self) -> Result<Option<Key>, KeyError> {
-        self.keys.check_address(&self.model).map_err(KeyError::Missing)?;
+        self.keys.check_address(&self.model).map_err(KeyError::Settings)?;
         if let Some(key) = &self.variable {
             return Ok(Some(key.clone()));
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use parlor_model::provider::ProviderKind;
 use parlor_model::{Limits, MIN_CONTEXT_WINDOW, Price};
 use parlor_vocab::Reasoning;
+use url::Url;
 
 use super::Flaw;
 use super::read::Value;
@@ -233,7 +234,9 @@ impl Draft {
             return Err(flaw(format!("needs a context_window of {MIN_CONTEXT_WINDOW} tokens or more")));
         }
         if let Some(url) = config.base_url.as_deref().filter(|url| !is_address(url)) {
-            return Err(flaw(format!("has base_url = {url:?}; it begins with http:// or https://")));
+            return Err(flaw(format!(
+                "has base_url = {url:?}, which is no address such as http://127.0.0.1:8080/v1"
+            )));
         }
         config.price = match self.prices {
             [None, None, None] => None,
@@ -250,8 +253,9 @@ impl Draft {
 
 /// Whether it can be the address of a server.
 pub(crate) fn is_address(url: &str) -> bool {
-    url.split_once("://")
-        .is_some_and(|(scheme, rest)| ["http", "https"].contains(&scheme) && !rest.is_empty())
+    let is_web = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
+    // What is put behind it would not be a part of it.
+    is_web && !url.contains(char::is_whitespace) && Url::parse(url).is_ok()
 }
 
 /// The level of that name.
@@ -316,7 +320,9 @@ mod tests {
         assert!(flaw("[models.a]\nprovider = \"ollama\"").contains("needs a model"));
         assert!(flaw(&format!("{FAST}api_key_env = \"HOME\"")).contains("commands would see"));
         assert!(flaw(&format!("{FAST}context_window = 100")).contains("4000 tokens or more"));
-        assert!(flaw(&format!("{FAST}base_url = \"localhost:1\"")).contains("http://"));
+        for url in ["localhost:1", "http://", "http://a b/v1", "http://127.0.0.1:99999/v1", "ftp://a"] {
+            assert!(flaw(&format!("{FAST}base_url = \"{url}\"")).contains("such as http://"), "{url}");
+        }
         assert!(flaw(&format!("{FAST}price = {{ input = 1 }}")).contains("both input and output"));
         assert!(flaw("[models.a]\nprovider = \"opnai\"").contains("openai-responses"));
     }

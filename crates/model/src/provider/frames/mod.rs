@@ -1,0 +1,114 @@
+//! What the frames of a stream say beyond what genai makes of them.
+//!
+//! - genai fills a list up to a call's number, whatever that is, leaves out calls that have none, and takes calls that
+//!   are written in turns for one. Here the calls are read from the frames: of the chat form (`chat.rs`), of the
+//!   responses form (`responses.rs`) and of Anthropic's (`anthropic.rs`).
+//! - Many servers leave out the frame that ends a stream. Here the reason is noted for which an answer has ended, and
+//!   what it took.
+//! - What a model says by way of refusing has members of its own, which genai does not read. Here it is noted as the
+//!   text that it is.
+//!
+//! Deliberately absent: other text and thoughts, which genai passes on. So most frames are only looked through.
+
+mod anthropic;
+mod chat;
+mod responses;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use genai::chat::{ChatFrameSink, FrameCtx, RawFrameRef, StopReason};
+
+use super::calls::{CallPiece, Calls};
+use super::trouble::error_in;
+use super::{Key, MAX_ANSWER_BYTES, ProviderError, ProviderKind};
+
+/// What was noted of an answer.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    pub(super) calls: Calls,
+    /// How it refuses, as far as nobody has taken it.
+    pub(super) refusal: String,
+    /// Why it has ended, if it has.
+    pub(super) stop: Option<StopReason>,
+    pub(super) usage: Option<genai::chat::Usage>,
+    /// Why it cannot be taken.
+    pub(super) error: Option<ProviderError>,
+    /// How many frames there were.
+    frames: usize,
+    /// How many blocks there were that held no frame. genai does not show what they are.
+    others: usize,
+}
+
+/// Where it is noted. genai shows each frame here before it passes on what it makes of it.
+#[derive(Debug)]
+pub(super) struct Frames {
+    kind: ProviderKind,
+    noted: Mutex<Noted>,
+}
+
+impl Frames {
+    /// Of an answer of this kind of provider to whoever asked with this key.
+    pub(super) fn new(kind: ProviderKind, key: Option<Key>) -> Self {
+        Self { kind, noted: Mutex::new(Noted { calls: Calls::hiding(key), ..Noted::default() }) }
+    }
+
+    /// A plain mutex: whoever reads an answer also shows its frames, so nobody waits.
+    pub(super) fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ChatFrameSink for Frames {
+    fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
+        let mut noted = self.noted();
+        let is_frame = frame.event.is_some() || !frame.data.is_empty();
+        let count = if is_frame { &mut noted.frames } else { &mut noted.others };
+        *count = count.saturating_add(1);
+        // genai reads on where it makes nothing of a frame, so what cannot be taken must not grow.
+        if noted.error.is_some() {
+            return;
+        }
+        match self.kind {
+            ProviderKind::OpenAi | ProviderKind::OpenRouter => chat::note(&mut noted, frame),
+            ProviderKind::OpenAiResponses => responses::note(&mut noted, frame),
+            ProviderKind::Anthropic => anthropic::note(&mut noted, frame),
+            // genai looks for answers alone in these lines.
+            ProviderKind::Ollama if frame.data.contains("\"error\"") => {
+                noted.error = frame.json().as_ref().and_then(error_in);
+            }
+            ProviderKind::Ollama | ProviderKind::Gemini => {}
+        }
+        if noted.bytes() > MAX_ANSWER_BYTES {
+            noted.error = Some(too_long());
+        }
+    }
+}
+
+impl Noted {
+    /// Whether it may be no stream at all: one block without a frame in it. A comment looks the same from here.
+    pub(super) fn is_one_block(&self) -> bool {
+        (self.frames, self.others) == (0, 1)
+    }
+
+    /// How many bytes it has in all.
+    pub(super) fn bytes(&self) -> usize {
+        self.calls.bytes() + self.refusal.len()
+    }
+
+    fn add(&mut self, piece: CallPiece) {
+        if self.error.is_none() {
+            self.error = self.calls.add(piece).err();
+        }
+    }
+
+    fn add_all_of(&mut self, call: CallPiece) {
+        if self.error.is_none() {
+            self.error = self.calls.add_all_of(call).err();
+        }
+    }
+}
+
+/// Why an answer of more than [`MAX_ANSWER_BYTES`] is not taken.
+pub(super) fn too_long() -> ProviderError {
+    ProviderError::Refused { said: format!("the answer is longer than {MAX_ANSWER_BYTES} bytes") }
+}

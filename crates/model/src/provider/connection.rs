@@ -12,7 +12,7 @@
 //!   there, address and headers are ours.
 //! - It trusts the numbers of calls, that one follows the other, and that a stream says when it ends: both are read from
 //!   the frames (`frames/`).
-//! - It drops what comes in the place of a stream: if that may be an error, it is asked for once more.
+//! - It drops what comes in the place of a stream: what an error says that has a status as if all were well cannot be told.
 //! - It reads a line of a stream, the body of an error and a list of models as a whole, and nothing that it offers bounds
 //!   them: whoever is asked is trusted not to fill the memory with these. Ours are to what an answer holds, to silence,
 //!   and to the time of a run.
@@ -33,8 +33,8 @@ use serde_json::{Value, json};
 use super::frames::Frames;
 use super::reading::{Reading, hide};
 use super::speech::spoken;
-use super::trouble::{error_instead, trouble};
-use super::{Key, KeyError, KeySource, Piece, Pieces, Provider, ProviderError, ProviderKind, Request};
+use super::trouble::trouble;
+use super::{Key, KeyError, KeySource, Pieces, Provider, ProviderError, ProviderKind, Request};
 
 /// How long it may take to reach a server.
 pub const CONNECT_WAIT: Duration = Duration::from_secs(20);
@@ -44,9 +44,6 @@ pub const FIRST_WORD_WAIT: Duration = Duration::from_secs(300);
 
 /// How long a server may say nothing in the middle of an answer.
 pub const SILENCE_WAIT: Duration = Duration::from_secs(180);
-
-/// How long a server may take to say once more what it said in the place of a stream.
-pub const SAY_AGAIN_WAIT: Duration = Duration::from_secs(10);
 
 /// The most models of a catalogue that are taken.
 pub const MAX_CATALOGUE: usize = 5000;
@@ -113,49 +110,17 @@ impl Connection {
     }
 
     async fn ask_with(&self, request: &Request, key: Option<Key>) -> Result<Reading, ProviderError> {
-        let target = self.target(request, key.as_ref());
+        let target = ServiceTarget {
+            endpoint: self.endpoint.clone(),
+            auth: self.auth_of(request, key.as_ref()),
+            model: ModelIden::new(self.kind.adapter(), request.model.as_str()),
+        };
         let frames = Arc::new(Frames::new(self.kind, key.clone()));
         let options = self.options(request, &frames);
         let answer =
             self.client()?.exec_chat_stream(target, spoken(request, self.kind), Some(&options)).await;
         let answer = answer.map_err(|error| hide(trouble(&error), key.as_ref()))?;
         Ok(Reading::new(answer.stream, self.kind, key, frames))
-    }
-
-    /// Asks, and waits for the first piece. Only with that it is known whether the key was accepted, and whether there is a
-    /// stream at all.
-    async fn begin(
-        &self,
-        request: &Request,
-        key: Option<Key>,
-    ) -> Result<(Reading, Result<Piece, ProviderError>), ProviderError> {
-        let mut reading = self.ask_with(request, key.clone()).await?;
-        let mut first = reading.piece().await;
-        if first.is_err()
-            && reading.is_one_block()
-            && let Some(error) = self.said_instead(request, key.as_ref()).await
-        {
-            first = Err(error);
-        }
-        Ok((reading, first))
-    }
-
-    /// The error that came in the place of a stream, if it was one. genai drops what is no frame, so it is asked for once
-    /// more, and not as a stream.
-    async fn said_instead(&self, request: &Request, key: Option<&Key>) -> Option<ProviderError> {
-        let frames = Arc::new(Frames::new(self.kind, None));
-        let options = self.options(request, &frames).with_capture_raw_body(true);
-        let (target, spoken) = (self.target(request, key), spoken(request, self.kind));
-        let asked = self.client().ok()?.exec_chat(target, spoken, Some(&options));
-        error_instead(tokio::time::timeout(SAY_AGAIN_WAIT, asked).await.ok()?)
-    }
-
-    fn target(&self, request: &Request, key: Option<&Key>) -> ServiceTarget {
-        ServiceTarget {
-            endpoint: self.endpoint.clone(),
-            auth: self.auth_of(request, key),
-            model: ModelIden::new(self.kind.adapter(), request.model.as_str()),
-        }
     }
 
     /// How a request says who asks, if anybody does.
@@ -222,11 +187,14 @@ impl Connection {
 impl Provider for Connection {
     async fn ask(&self, request: &Request) -> Result<Pieces, ProviderError> {
         let key = self.current_key().await?;
-        let (mut reading, mut first) = self.begin(request, key.clone()).await?;
+        let mut reading = self.ask_with(request, key.clone()).await?;
+        // Only with its first piece it is known whether the key was accepted.
+        let mut first = reading.piece().await;
         if let (Err(ProviderError::Auth { .. }), Some(refused)) = (&first, &key)
             && let Some(other) = self.key.instead_of(refused).await.map_err(no_key)?
         {
-            (reading, first) = self.begin(request, Some(other)).await?;
+            reading = self.ask_with(request, Some(other)).await?;
+            first = reading.piece().await;
         }
         let first = reading.taken(first);
         Ok(stream::iter([first]).chain(stream::unfold(reading, Reading::next)).boxed())

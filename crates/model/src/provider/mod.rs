@@ -27,9 +27,7 @@ use futures_util::stream::BoxStream;
 
 pub use advice::Advised;
 pub use calls::MAX_ANSWER_CALLS;
-pub use connection::{
-    CONNECT_WAIT, Connection, FIRST_WORD_WAIT, MAX_CATALOGUE, Routing, SAY_AGAIN_WAIT, SILENCE_WAIT,
-};
+pub use connection::{CONNECT_WAIT, Connection, FIRST_WORD_WAIT, MAX_CATALOGUE, Routing, SILENCE_WAIT};
 pub use error::{MAX_ERROR_CHARS, ProviderError};
 pub use key::{AboutKey, FixedKey, Key, KeyError, KeySource};
 pub use kind::ProviderKind;

@@ -49,11 +49,6 @@ impl Reading {
         piece.map_err(|error| hide(error, self.key.as_ref()))
     }
 
-    /// Whether it may have been no stream at all.
-    pub(super) fn is_one_block(&self) -> bool {
-        self.frames.noted().is_one_block()
-    }
-
     pub(super) async fn piece(&mut self) -> Result<Piece, ProviderError> {
         loop {
             if let Some(text) = self.refusal() {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use genai::chat::ChatResponse;
 use genai::{Error, webc};
 use serde_json::Value;
 
@@ -85,21 +84,6 @@ pub(super) fn by_status(status: u16, said: String, retry_after: Option<Duration>
 /// The error that a body is, if it is one. Some servers send it as if all were well.
 pub(super) fn error_in(body: &Value) -> Option<ProviderError> {
     body.get("error").filter(|error| !error.is_null()).map(|_| by_kind(body))
-}
-
-/// The error that came in the place of a stream, if it is one, of somebody who was asked for no stream.
-pub(super) fn error_instead(answer: Result<ChatResponse, Error>) -> Option<ProviderError> {
-    use webc::Error::{ResponseFailedInvalidJson, ResponseFailedNotJson};
-    let body = match answer {
-        Ok(answer) => answer.captured_raw_body?,
-        Err(Error::ChatResponseGeneration { response_body, .. }) => *response_body,
-        Err(Error::WebModelCall {
-            webc_error: ResponseFailedNotJson { body, .. } | ResponseFailedInvalidJson { body, .. },
-            ..
-        }) => serde_json::from_str(&body).ok()?,
-        Err(_) => return None,
-    };
-    error_in(&body)
 }
 
 /// An error within a stream, which has a word for its kind and no status.

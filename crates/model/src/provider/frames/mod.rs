@@ -33,10 +33,6 @@ pub(super) struct Noted {
     pub(super) usage: Option<genai::chat::Usage>,
     /// Why it cannot be taken.
     pub(super) error: Option<ProviderError>,
-    /// How many frames there were.
-    frames: usize,
-    /// How many blocks there were that held no frame. genai does not show what they are.
-    others: usize,
 }
 
 /// Where it is noted. genai shows each frame here before it passes on what it makes of it.
@@ -61,9 +57,6 @@ impl Frames {
 impl ChatFrameSink for Frames {
     fn on_frame(&self, _: &FrameCtx, frame: RawFrameRef<'_>) {
         let mut noted = self.noted();
-        let is_frame = frame.event.is_some() || !frame.data.is_empty();
-        let count = if is_frame { &mut noted.frames } else { &mut noted.others };
-        *count = count.saturating_add(1);
         // genai reads on where it makes nothing of a frame, so what cannot be taken must not grow.
         if noted.error.is_some() {
             return;
@@ -85,11 +78,6 @@ impl ChatFrameSink for Frames {
 }
 
 impl Noted {
-    /// Whether it may be no stream at all: one block without a frame in it. A comment looks the same from here.
-    pub(super) fn is_one_block(&self) -> bool {
-        (self.frames, self.others) == (0, 1)
-    }
-
     /// How many bytes it has in all.
     pub(super) fn bytes(&self) -> usize {
         self.calls.bytes() + self.refusal.len()

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use parlor_vocab::{Entry, RunId, Seq, SessionId, Subject};
-use tokio::sync::watch;
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, watch};
 
 /// How much of a tool's output is shown while it works. The rest is in its result.
 pub const LIVE_TOOL_BYTES: usize = 1 << 20;
@@ -33,8 +34,9 @@ pub(crate) struct Live {
     lives: AtomicU64,
     /// Counts what was appended, to wake those who watch.
     appended: watch::Sender<u64>,
-    /// Counts what was added to texts. Whoever has just shown some need not be woken by each word.
-    written: watch::Sender<u64>,
+    /// Wakes those who wait for text. Whoever has just shown some need not be woken by each word. A channel like that of
+    /// events would take half a kilobyte, for each session.
+    written: Notify,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,7 @@ impl Default for Live {
             recent: Mutex::default(),
             lives: AtomicU64::new(0),
             appended: watch::Sender::new(0),
-            written: watch::Sender::new(0),
+            written: Notify::new(),
         }
     }
 }
@@ -104,7 +106,7 @@ impl Live {
                 text.text.push_str(more);
             }
         }
-        self.written.send_modify(|count| *count += 1);
+        self.written.notify_waiters();
     }
 
     /// The text is complete; the event that holds it is in the log.
@@ -157,6 +159,7 @@ impl Live {
     pub(crate) fn forget(&self) {
         *self.recent() = Recent::default();
         self.appended.send_modify(|count| *count += 1);
+        self.written.notify_waiters();
     }
 
     /// The session is gone. Another may get its name.
@@ -174,14 +177,14 @@ impl Live {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes when an event was appended, or all has to be looked at anew.
+    /// Wakes when an event was appended, or all has to be looked at anew. Enough for who is at the end.
     pub(crate) fn appendings(&self) -> watch::Receiver<u64> {
         self.appended.subscribe()
     }
 
-    /// Wakes when any text has changed.
-    pub(crate) fn writings(&self) -> watch::Receiver<u64> {
-        self.written.subscribe()
+    /// Wakes when any text has changed, or all has to be looked at anew.
+    pub(crate) fn written(&self) -> Notified<'_> {
+        self.written.notified()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Text>> {

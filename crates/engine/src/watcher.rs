@@ -28,7 +28,6 @@ pub struct Watcher {
     /// The session's life that is watched.
     life: u64,
     appendings: watch::Receiver<u64>,
-    writings: watch::Receiver<u64>,
     /// When more text may be shown, if some was.
     paced_until: Option<Instant>,
     read: VecDeque<Entry>,
@@ -41,7 +40,7 @@ pub struct Watcher {
 impl Watcher {
     pub(crate) fn new(log: Arc<dyn EventLog>, session: SessionId, after: Seq, live: Arc<Live>) -> Self {
         let heads = log.head(&session);
-        let (appendings, writings) = (live.appendings(), live.writings());
+        let appendings = live.appendings();
         Self {
             log,
             session,
@@ -50,7 +49,6 @@ impl Watcher {
             life: live.life(),
             live,
             appendings,
-            writings,
             paced_until: None,
             read: VecDeque::new(),
             open: HashMap::new(),
@@ -60,48 +58,63 @@ impl Watcher {
 
     /// Waits for the next thing to see. Cancel safe.
     pub async fn next(&mut self) -> Result<Seen, LogError> {
+        let live = Arc::clone(&self.live);
         loop {
             // Marked before looking, so that what comes in between wakes us below.
             self.heads.mark_unchanged();
             self.appendings.mark_unchanged();
-            self.writings.mark_unchanged();
-            let event = self.look_for_event().await?;
+            let mut written = std::pin::pin!(live.written());
+            written.as_mut().enable();
+            let teller = match self.look_for_event().await? {
+                Found::Event(seen) => return Ok(seen),
+                Found::End(teller) => teller,
+            };
             self.paced_until.take_if(|moment| *moment <= Instant::now());
-            if let Some(seen) = event.or_else(|| self.paced_until.is_none().then(|| self.delta()).flatten()) {
+            if let Some(seen) = self.paced_until.is_none().then(|| self.delta()).flatten() {
                 return Ok(seen);
             }
-            // Who writes the session here tells of everything. Being woken by the log besides would be for nothing, and
-            // there may be a thousand who watch.
-            let is_told = self.live.is_at_end(self.place);
-            let paced_until = self.paced_until;
+            let Self { heads, appendings, paced_until, .. } = self;
+            // Two futures, and no room for a timer in them: each of ten thousand who wait for something keeps these.
+            let event = async {
+                match teller {
+                    Teller::Writer => woken(appendings).await,
+                    Teller::Log => woken(heads).await,
+                }
+            };
+            let text = async {
+                match paced_until {
+                    Some(moment) => Box::pin(sleep_until(*moment)).await,
+                    None => written.await,
+                }
+            };
             tokio::select! {
-                () = woken(&mut self.heads), if !is_told => {}
-                () = woken(&mut self.appendings) => {}
-                () = woken(&mut self.writings), if paced_until.is_none() => {}
-                () = pause(paced_until) => {}
+                () = event => {}
+                () = text => {}
             }
         }
     }
 
     /// The next thing to see, if it is there already. Cancel safe.
     pub async fn look(&mut self) -> Result<Option<Seen>, LogError> {
-        Ok(self.look_for_event().await?.or_else(|| self.delta()))
+        match self.look_for_event().await? {
+            Found::Event(seen) => Ok(Some(seen)),
+            Found::End(_) => Ok(self.delta()),
+        }
     }
 
     /// The next thing that is to be seen at once, if it is there already. Cancel safe.
-    async fn look_for_event(&mut self) -> Result<Option<Seen>, LogError> {
+    async fn look_for_event(&mut self) -> Result<Found, LogError> {
         loop {
             if let Some(seen) = self.at_hand() {
-                return Ok(Some(seen));
+                return Ok(Found::Event(seen));
             }
-            // Who writes the session here has told of everything: there is nothing on the disk beyond it.
             if self.live.is_at_end(self.place) {
-                return Ok(None);
+                return Ok(Found::End(Teller::Writer));
             }
             self.read = self.log.read(&self.session, self.place, READ_EVENTS).await?.into();
             match self.read.back() {
                 Some(last) => self.place = last.seq,
-                None => return Ok(None),
+                None => return Ok(Found::End(Teller::Log)),
             }
         }
     }
@@ -193,17 +206,24 @@ impl Watcher {
     }
 }
 
+/// What is found by who looks for an event.
+enum Found {
+    Event(Seen),
+    /// None, and this is who tells of the next one.
+    End(Teller),
+}
+
+enum Teller {
+    /// Who writes the session here, and has told of everything: there is nothing on the disk beyond it. Being woken by the log
+    /// besides would be for nothing, and there may be a thousand who watch.
+    Writer,
+    Log,
+}
+
 /// Waits for a change. An error means that the log is gone, and nothing will ever wake us.
 async fn woken<T>(changes: &mut watch::Receiver<T>) {
     if changes.changed().await.is_err() {
         std::future::pending().await
-    }
-}
-
-async fn pause(until: Option<Instant>) {
-    match until {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
 

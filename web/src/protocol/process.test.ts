@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type LinkState, ProcessLink } from "./process";
+import { type LinkState, MAX_EARLY, ProcessLink } from "./process";
 import { FakeSocket } from "./socket.fake";
 
 let states: LinkState[] = [];
@@ -36,4 +36,23 @@ test("a socket that is open is closed at once", async () => {
   mine.close();
   expect(socket.closedIn).toEqual([FakeSocket.OPEN]);
   expect(states).toEqual(["connecting", "open"]);
+});
+
+test("what is typed before the first connection is open comes after it, within a limit; after a break it is lost", async () => {
+  const mine = link();
+  mine.type("ls");
+  mine.type("x".repeat(MAX_EARLY));
+  await vi.waitFor(() => expect(FakeSocket.made).toHaveLength(1));
+  const socket = FakeSocket.made[0]!;
+  mine.type("\r");
+  mine.resize(80, 24);
+  socket.readyState = FakeSocket.OPEN;
+  socket.onopen();
+  const typed = (): string[] => socket.sent.map((data) => (typeof data === "string" ? "size" : new TextDecoder().decode(data)));
+  expect(typed()).toEqual(["size", "ls\r"]);
+  socket.readyState = FakeSocket.CLOSED;
+  mine.type("lost");
+  socket.readyState = FakeSocket.OPEN;
+  socket.onopen();
+  expect(typed()).toEqual(["size", "ls\r", "size"]);
 });

@@ -9,6 +9,9 @@ export const MAX_ATTEMPTS = 6;
 /** The wait before the first attempt; each further one doubles it. */
 const FIRST_PAUSE = 250;
 
+/** So many characters that were typed before the first connection is open are kept for it. */
+export const MAX_EARLY = 4096;
+
 /** How the connection to a process is. */
 export type LinkState =
   | "connecting"
@@ -34,6 +37,8 @@ export class ProcessLink {
   private socket: WebSocket | null = null;
   private isOver = false;
   private size = "";
+  /** What was typed too early; nothing is kept once the process was reached. */
+  private early: string | null = "";
   private attempts = 0;
   private timer = 0;
 
@@ -45,9 +50,10 @@ export class ProcessLink {
     void this.open();
   }
 
-  /** Sends what was typed. */
+  /** Sends what was typed. After a break nothing is kept: nobody saw what it would do. */
   type(text: string): void {
     if (this.socket?.readyState === WebSocket.OPEN) this.socket.send(new TextEncoder().encode(text));
+    else if (this.early !== null && this.early.length + text.length <= MAX_EARLY) this.early += text;
   }
 
   /** Tells the process how large its terminal is. */
@@ -89,6 +95,8 @@ export class ProcessLink {
       isOpened = true;
       this.owner.onState("open", "");
       if (this.size) socket.send(this.size);
+      if (this.early) this.type(this.early);
+      this.early = null;
     };
     socket.onmessage = ({ data }) => {
       // One that opens and says nothing is no better than one that does not open.

@@ -80,7 +80,7 @@ export class Visit {
     return this.turn(text);
   }
 
-  /** Begins a terminal, and waits until its shell listens: what is typed before that goes nowhere. */
+  /** Begins a terminal, and waits until its shell listens: what is typed before that is seen twice, from the terminal and from the shell. */
   async newTerminal() {
     await this.page.getByRole("button", { name: "New terminal" }).click();
     await this.page.locator(".xterm-helper-textarea:focus").waitFor();

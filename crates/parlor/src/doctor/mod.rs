@@ -82,11 +82,13 @@ pub(crate) fn doctor(
         }
     }
     findings.extend(surroundings::look(environment));
-    for finding in &findings {
+    for (finding, next) in findings.iter().zip(findings.iter().skip(1).map(Some).chain([None])) {
         if options.json {
             json::write_line(out, finding)?;
         } else {
-            print(finding, console, out)?;
+            // What mends several in a row is said once.
+            let fix = finding.fix.as_deref().filter(|_| next.is_none_or(|next| next.fix != finding.fix));
+            print(finding, fix, console, out)?;
         }
     }
     let count = |health| findings.iter().filter(|finding| finding.state == health).count();
@@ -97,7 +99,7 @@ pub(crate) fn doctor(
     Ok(if problems == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(finding: &Finding, console: Console, out: &mut dyn Write) -> std::io::Result<()> {
+fn print(finding: &Finding, fix: Option<&str>, console: Console, out: &mut dyn Write) -> std::io::Result<()> {
     let style = crate::console::Style(console.style.0 && console.output);
     let mark = match (finding.state, console.unicode) {
         (Health::Ok, true) => "✓".to_owned(),
@@ -109,7 +111,7 @@ fn print(finding: &Finding, console: Console, out: &mut dyn Write) -> std::io::R
     };
     let indent = if console.unicode { 2 } else { 9 };
     writeln!(out, "{mark} {:<18}  {}", finding.check, finding.found)?;
-    if let Some(fix) = &finding.fix {
+    if let Some(fix) = fix {
         writeln!(out, "{:indent$}{:<18}  {}", "", "", style.dim(&format!("fix: {fix}")))?;
     }
     Ok(())

@@ -56,7 +56,7 @@ fn port(check: &'static str, port: u16, door: &str) -> Finding {
         Err(error) if error.kind() == ErrorKind::AddrInUse => Finding::warning(
             check,
             format!("in use; {door} cannot be opened there"),
-            format!("if it is not parlor itself, see who has it: ss -ltnp 'sport = :{port}'"),
+            "if it is not parlor itself, see who has it: ss -ltnp",
         ),
         Err(error) => {
             Finding::warning(check, format!("cannot be opened: {error}"), "allow it, or use another port")

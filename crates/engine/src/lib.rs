@@ -21,7 +21,7 @@ pub use guest::{Guest, MAX_QUESTIONS, MAX_WATCHED, Standing, Word};
 pub use house::{
     Agents, Fetch, House, KEPT_HISTORY_BYTES, Keeper, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, Means,
 };
-pub use live::{LIVE_INPUT_BYTES, LIVE_TOOL_BYTES, RECENT_BYTES, RECENT_EVENTS};
+pub use live::{LIVE_INPUT_BYTES, LIVE_TOOL_BYTES, RECENT_BYTES, RECENT_EVENTS, TOOL_END_BYTES};
 pub use media::{MediaError, MediaStore};
 pub use office::{
     Clerk, LoginWish, MAX_ERRANDS, MAX_WAITING_QUESTIONS, Office, OfficeWord, Teller, find_skills_in,

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use parlor_vocab::{Entry, RunId, Seq, SessionId, Subject};
+use parlor_vocab::{Entry, RunEvent, RunId, Seq, SessionEvent, SessionId, Subject};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, watch};
 
@@ -23,6 +23,9 @@ pub const RECENT_EVENTS: usize = 64;
 
 /// How much text these events hold in all.
 pub const RECENT_BYTES: usize = 256 << 10;
+
+/// How much of the end of a tool's output is kept with the event that ends it, for those who have not seen all of it.
+pub const TOOL_END_BYTES: usize = 64 << 10;
 
 /// What is written in one session right now.
 #[derive(Debug)]
@@ -58,31 +61,61 @@ impl Default for Live {
     }
 }
 
+/// An event that was appended.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) entry: Arc<Entry>,
+    /// How the text ends that was shown until then and does not stand in the event.
+    pub(crate) tail: Option<Tail>,
+    bytes: usize,
+}
+
+/// The end of a text.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    /// Where it begins.
+    from: usize,
+    text: String,
+}
+
+impl Tail {
+    fn of(mut text: String, most: usize) -> Self {
+        let from = (text.len().saturating_sub(most)..=text.len()).find(|place| text.is_char_boundary(*place));
+        let from = from.unwrap_or(text.len());
+        Self { from, text: text.split_off(from) }
+    }
+
+    /// What comes after so much of the whole text, if all of that is here.
+    pub(crate) fn after(&self, shown: usize) -> Option<&str> {
+        self.text.get(shown.checked_sub(self.from)?..).filter(|rest| !rest.is_empty())
+    }
+}
+
 /// The last events, one after another.
 #[derive(Debug, Default)]
 struct Recent {
-    entries: VecDeque<(Arc<Entry>, usize)>,
+    events: VecDeque<Arc<Told>>,
     bytes: usize,
 }
 
 impl Recent {
-    fn push(&mut self, entry: Arc<Entry>, bytes: usize) {
-        let follows = self.entries.back().is_none_or(|(last, _)| last.seq.0 + 1 == entry.seq.0);
+    fn push(&mut self, told: Told) {
+        let follows = self.events.back().is_none_or(|last| last.entry.seq.0 + 1 == told.entry.seq.0);
         if !follows {
             *self = Self::default();
         }
-        self.bytes += bytes;
-        self.entries.push_back((entry, bytes));
-        while self.entries.len() > RECENT_EVENTS || self.bytes > RECENT_BYTES {
-            let Some((_, bytes)) = self.entries.pop_front() else { return };
-            self.bytes -= bytes;
+        self.bytes += told.bytes;
+        self.events.push_back(Arc::new(told));
+        while self.events.len() > RECENT_EVENTS || self.bytes > RECENT_BYTES {
+            let Some(told) = self.events.pop_front() else { return };
+            self.bytes -= told.bytes;
         }
     }
 
-    fn after(&self, place: Seq) -> Option<Arc<Entry>> {
-        let (first, _) = self.entries.front()?;
-        let index = (place.0 + 1).checked_sub(first.seq.0)?;
-        self.entries.get(usize::try_from(index).ok()?).map(|(entry, _)| Arc::clone(entry))
+    fn after(&self, place: Seq) -> Option<Arc<Told>> {
+        let first = self.events.front()?;
+        let index = (place.0 + 1).checked_sub(first.entry.seq.0)?;
+        self.events.get(usize::try_from(index).ok()?).map(Arc::clone)
     }
 }
 
@@ -109,7 +142,7 @@ impl Live {
         self.written.notify_waiters();
     }
 
-    /// The text is complete; the event that holds it is in the log.
+    /// The text is complete; the event that holds it is in the log. Those of tools end with their events.
     pub(crate) fn close(&self, subject: &Subject) {
         self.lock().retain(|text| text.subject != *subject);
     }
@@ -137,27 +170,67 @@ impl Live {
 
     /// An event was appended, with so many bytes of text. Kept only if somebody watches.
     pub(crate) fn appended(&self, entry: &Arc<Entry>, bytes: usize) {
+        let tail = self.end_of_text(&entry.event);
         if self.appended.receiver_count() == 0 {
             *self.recent() = Recent::default();
         } else {
-            self.recent().push(Arc::clone(entry), bytes);
+            let bytes = bytes + tail.as_ref().map_or(0, |tail| tail.text.len());
+            self.recent().push(Told { entry: Arc::clone(entry), tail, bytes });
             self.appended.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Takes the text away that an event ends. All of an input stands in the event.
+    fn end_of_text(&self, event: &SessionEvent) -> Option<Tail> {
+        let SessionEvent::Run { run, event, .. } = event else { return None };
+        let mut texts = self.lock();
+        let mut end = |is_it: &dyn Fn(&Subject) -> bool, most| {
+            let place = texts.iter().position(|text| is_it(&text.subject))?;
+            Some(Tail::of(texts.remove(place).text, most))
+        };
+        match event {
+            RunEvent::ToolCalled { call, .. } => {
+                end(&|subject| matches!(subject, Subject::Input { call: of, .. } if of == call), 0)
+            }
+            RunEvent::ToolCompleted { call, .. } | RunEvent::ToolFailed { call, .. } => {
+                end(&|subject| matches!(subject, Subject::Tool(of) if of == call), TOOL_END_BYTES)
+            }
+            RunEvent::Ended { .. } => {
+                texts.retain(|text| text.run != *run);
+                None
+            }
+            RunEvent::Started { .. }
+            | RunEvent::Steered { .. }
+            | RunEvent::MessageStarted { .. }
+            | RunEvent::MessageCompleted { .. }
+            | RunEvent::StepStarted { .. }
+            | RunEvent::StepUpdated { .. }
+            | RunEvent::StepCompleted { .. }
+            | RunEvent::StepFailed { .. }
+            | RunEvent::Reasoned { .. }
+            | RunEvent::ToolProgressed { .. }
+            | RunEvent::SubagentStarted { .. }
+            | RunEvent::SubagentUpdated { .. }
+            | RunEvent::SubagentDone { .. }
+            | RunEvent::ErrorRaised { .. }
+            | RunEvent::Consumed { .. } => None,
         }
     }
 
     /// Whether `place` is that of the last event, as far as that is known here.
     pub(crate) fn is_at_end(&self, place: Seq) -> bool {
-        self.recent().entries.back().is_some_and(|(last, _)| last.seq == place)
+        self.recent().events.back().is_some_and(|last| last.entry.seq == place)
     }
 
     /// The event after `place`, if it is one of the last.
-    pub(crate) fn after(&self, place: Seq) -> Option<Arc<Entry>> {
+    pub(crate) fn after(&self, place: Seq) -> Option<Arc<Told>> {
         self.recent().after(place)
     }
 
-    /// Others may write the session from now on: whoever waits has to ask the log.
+    /// Others may write the session from now on, and nothing is written here: whoever waits has to ask the log.
     pub(crate) fn forget(&self) {
         *self.recent() = Recent::default();
+        self.lock().clear();
         self.appended.send_modify(|count| *count += 1);
         self.written.notify_waiters();
     }
@@ -233,7 +306,7 @@ mod tests {
         let first = last - RECENT_EVENTS as u64 + 1;
         assert!(live.after(Seq(first - 2)).is_none() && live.after(Seq(last)).is_none());
         for seq in first..=last {
-            assert_eq!(live.after(Seq(seq - 1)), Some(entry(seq)));
+            assert_eq!(live.after(Seq(seq - 1)).unwrap().entry, entry(seq));
         }
     }
 

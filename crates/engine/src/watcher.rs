@@ -9,7 +9,7 @@ use parlor_vocab::{Entry, RunEvent, RunId, Seen, Seq, SessionEvent, SessionId, S
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::live::Live;
+use crate::live::{Live, Tail};
 
 /// How many events are read at a time.
 const READ_EVENTS: usize = 256;
@@ -132,16 +132,17 @@ impl Watcher {
                 self.open.clear();
             }
             if let Some(entry) = self.read.pop_front() {
-                self.on_entry(Arc::new(entry));
+                self.on_entry(Arc::new(entry), None);
             } else {
-                let entry = self.live.after(self.place)?;
-                self.place = entry.seq;
-                self.on_entry(entry);
+                let told = self.live.after(self.place)?;
+                self.place = told.entry.seq;
+                self.on_entry(Arc::clone(&told.entry), told.tail.as_ref());
             }
         }
     }
 
-    fn on_entry(&mut self, entry: Arc<Entry>) {
+    /// An event, and the end of the text that was shown until then and does not stand in it.
+    fn on_entry(&mut self, entry: Arc<Entry>, tail: Option<&Tail>) {
         if let SessionEvent::Run { run, event, .. } = &entry.event {
             match event {
                 RunEvent::MessageStarted { message } => {
@@ -164,11 +165,19 @@ impl Watcher {
                 }
                 RunEvent::ToolCalled { call, tool, input, .. } => {
                     let subject = Subject::Input { call: call.clone(), tool: tool.clone() };
+                    // It was written, be it too fast to have been seen.
+                    if tail.is_some() {
+                        self.open.entry(subject.clone()).or_insert(0);
+                    }
                     self.complete(run, subject, input);
                     self.open.insert(Subject::Tool(call.clone()), 0);
                 }
                 RunEvent::ToolCompleted { call, .. } | RunEvent::ToolFailed { call, .. } => {
-                    self.open.remove(&Subject::Tool(call.clone()));
+                    let subject = Subject::Tool(call.clone());
+                    let shown = self.open.remove(&subject);
+                    if let Some(rest) = shown.zip(tail).and_then(|(shown, tail)| tail.after(shown)) {
+                        self.due.push_back(Seen::Delta { run: run.clone(), subject, text: rest.to_owned() });
+                    }
                 }
                 RunEvent::Started { .. }
                 | RunEvent::Steered { .. }
@@ -230,9 +239,10 @@ async fn woken<T>(changes: &mut watch::Receiver<T>) {
 #[cfg(test)]
 mod tests {
     use parlor_log::{MemoryLog, SystemClock};
-    use parlor_vocab::{EventId, MessageId, Timestamp};
+    use parlor_vocab::{EventId, MessageId, StepId, Timestamp, ToolCallId};
 
     use super::*;
+    use crate::live::TOOL_END_BYTES;
 
     fn appended(live: &Live, seq: u64, event: RunEvent) -> Seen {
         let id = EventId::parse(&seq.to_string()).unwrap();
@@ -246,38 +256,105 @@ mod tests {
         RunId::parse("run").unwrap()
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn words_come_at_once_then_together_and_none_after_its_event() {
+    fn watched() -> (Arc<Live>, Watcher) {
         let live = Arc::<Live>::default();
         let log = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
         let session = SessionId::parse("session").unwrap();
-        let mut watcher = Watcher::new(log, session, Seq::START, Arc::clone(&live));
+        let watcher = Watcher::new(log, session, Seq::START, Arc::clone(&live));
+        (live, watcher)
+    }
+
+    fn more(subject: &Subject, text: &str) -> Seen {
+        Seen::Delta { run: run(), subject: subject.clone(), text: text.to_owned() }
+    }
+
+    fn called(call: &ToolCallId, input: &str) -> RunEvent {
+        let (step, tool) = (StepId::parse("step").unwrap(), "shell".to_owned());
+        RunEvent::ToolCalled { step, call: call.clone(), tool, input: input.to_owned() }
+    }
+
+    fn completed(call: &ToolCallId) -> RunEvent {
+        RunEvent::ToolCompleted { call: call.clone(), output: "it is done".to_owned(), duration_ms: 1 }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn words_come_at_once_then_together_and_none_after_its_event() {
+        let (live, mut watcher) = watched();
         let message = MessageId::parse("message").unwrap();
         let subject = Subject::Message(message.clone());
-        let words = |text: &str| Seen::Delta { run: run(), subject: subject.clone(), text: text.to_owned() };
         live.open(&run(), subject.clone());
 
         let started = appended(&live, 1, RunEvent::MessageStarted { message: message.clone() });
         assert_eq!(watcher.next().await.unwrap(), started);
         let begun = Instant::now();
         live.push(&subject, "one ");
-        assert_eq!(watcher.next().await.unwrap(), words("one "));
+        assert_eq!(watcher.next().await.unwrap(), more(&subject, "one "));
         assert_eq!(Instant::now(), begun);
 
         live.push(&subject, "two ");
-        let more = async {
+        let meanwhile = async {
             sleep_until(begun + TEXT_PACE / 2).await;
             live.push(&subject, "three ");
         };
-        assert_eq!(tokio::join!(watcher.next(), more).0.unwrap(), words("two three "));
+        assert_eq!(tokio::join!(watcher.next(), meanwhile).0.unwrap(), more(&subject, "two three "));
         let paced = Instant::now();
         assert!(paced >= begun + TEXT_PACE);
 
         live.push(&subject, "four");
         let (text, media) = ("one two three four".to_owned(), Vec::new());
         let completed = appended(&live, 2, RunEvent::MessageCompleted { message, text, media });
-        assert_eq!(watcher.next().await.unwrap(), words("four"));
+        assert_eq!(watcher.next().await.unwrap(), more(&subject, "four"));
         assert_eq!(watcher.next().await.unwrap(), completed);
         assert_eq!(Instant::now(), paced);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_written_and_put_out_within_the_pace_is_seen_before_its_event() {
+        let (live, mut watcher) = watched();
+        let call = ToolCallId::parse("call").unwrap();
+        let (input, output) =
+            (Subject::Input { call: call.clone(), tool: "shell".to_owned() }, Subject::Tool(call.clone()));
+        watcher.paced_until = Some(Instant::now() + TEXT_PACE);
+        live.open(&run(), input.clone());
+        live.push(&input, "{}");
+        let called = appended(&live, 1, called(&call, "{}"));
+        live.open(&run(), output.clone());
+        live.push(&output, "all of it");
+        let completed = appended(&live, 2, completed(&call));
+        for seen in [more(&input, "{}"), called, more(&output, "all of it"), completed] {
+            assert_eq!(watcher.next().await.unwrap(), seen);
+        }
+        assert!(live.news(&mut HashMap::from([(input, 0), (output, 0)])).is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_input_that_nobody_wrote_comes_with_its_call_alone() {
+        let (live, mut watcher) = watched();
+        let called = appended(&live, 1, called(&ToolCallId::parse("call").unwrap(), "{}"));
+        assert_eq!(watcher.next().await.unwrap(), called);
+    }
+
+    #[tokio::test]
+    async fn of_a_long_output_the_end_is_kept_and_no_gap_is_shown() {
+        for (seen, rest) in [(0, None), (3, Some(TOOL_END_BYTES))] {
+            let (live, mut watcher) = watched();
+            let call = ToolCallId::parse("call").unwrap();
+            let output = Subject::Tool(call.clone());
+            let called = appended(&live, 1, called(&call, "{}"));
+            assert_eq!(watcher.next().await.unwrap(), called);
+            live.open(&run(), output.clone());
+            live.push(&output, "abc".get(..seen).unwrap());
+            if seen > 0 {
+                assert_eq!(watcher.next().await.unwrap(), more(&output, "abc"));
+            } else {
+                live.push(&output, "abc");
+            }
+            live.push(&output, &"x".repeat(TOOL_END_BYTES));
+            let completed = appended(&live, 2, completed(&call));
+            if let Some(rest) = rest {
+                assert_eq!(watcher.next().await.unwrap(), more(&output, &"x".repeat(rest)));
+            }
+            assert_eq!(watcher.next().await.unwrap(), completed);
+        }
     }
 }

@@ -145,7 +145,6 @@ impl Performer {
         };
         let work = async move { self.means.tools.call(tool, input, &context).await };
         let (result, ()) = tokio::join!(work, show);
-        self.live.close(&subject);
         // The agent reads it without secrets as well, since it passes on what it reads.
         result
             .map(|output| Output { text: clean(&*self.redact, output.text), ..output })

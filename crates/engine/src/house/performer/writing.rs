@@ -78,9 +78,9 @@ impl Inputs {
         Some(input.call.clone())
     }
 
-    /// Nothing more is written. What was called is in the log from now on, the rest nowhere.
+    /// Nothing more is written. What is called ends with the event that says so, the rest here.
     pub(super) fn let_go(&mut self, live: &Live) {
-        self.0.drain(..).for_each(|input| live.close(&input.subject()));
+        self.0.drain(..).filter(|input| !input.is_made).for_each(|input| live.close(&input.subject()));
     }
 }
 

@@ -333,7 +333,12 @@ async fn say_goodbye(mut socket: Socket, goodbye: CloseFrame, keepalive: &Keepal
         if socket.send(Message::Close(Some(goodbye))).await.is_ok() {
             // Until the peer has said it too: a socket that is closed with something unread takes it back.
             while let Some(Ok(message)) = socket.next().await {
+                let is_goodbye = message.is_close();
                 last.take(message);
+                if is_goodbye {
+                    // Who has said it waits for us to close.
+                    return;
+                }
             }
             // What breaks the protocol has no end that could be found.
             let mut rest = [0; REST_BYTES];

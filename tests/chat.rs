@@ -119,6 +119,17 @@ fn a_subagent_neither_answers_nor_ends_the_run() {
 }
 
 #[test]
+fn an_empty_message_is_none() {
+    let home = Home::new();
+    for args in [&["chat"][..], &["chat", "--json"], &["chat", " \n"]] {
+        let output = home.command(args).stdin(Stdio::null()).output().unwrap();
+        assert!(String::from_utf8(output.stderr).unwrap().contains("there is no message"), "{args:?}");
+        assert!(!output.status.success(), "{args:?}");
+    }
+    assert_eq!(home.prints(&["sessions", "--json"]), "");
+}
+
+#[test]
 fn a_message_on_stdin_has_a_limit() {
     let home = Home::new();
     let long = home.folder().join("long");

@@ -69,6 +69,9 @@ pub(crate) async fn chat(
         None if console.input => None,
         None => Some(piped()?),
     };
+    if message.as_deref().is_some_and(|message| message.trim().is_empty()) {
+        bail!("there is no message: say something, as in parlor chat '/say hi', or through a pipe");
+    }
     let mut interrupts = Interrupts::new()?;
     let record = match &options.session {
         Some(text) => Some(pick(house, text).await?),

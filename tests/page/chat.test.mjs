@@ -228,6 +228,48 @@ test("the last words stay in sight when something below takes room", async () =>
   await at.end();
 });
 
+test("who is at the end stays there while a draft grows and shrinks, and while the window does", async () => {
+  await server.fill("drafted", Array.from({ length: 12 }, (_, index) => `/say line ${index}`));
+  const at = await visit({ path: "/#/chat/drafted" });
+  await at.ended("/say line 11");
+  const scroller = at.page.getByRole("region", { name: "Conversation" });
+  const gap = () => scroller.evaluate(({ scrollHeight, scrollTop, clientHeight }) => Math.round(scrollHeight - scrollTop - clientHeight));
+  await until("the end", async () => (await gap()) <= 1);
+  const isAtEnd = async (when) => {
+    await at.page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+    assert.ok((await gap()) <= 1, `${await gap()} px are hidden ${when}`);
+    assert.equal(await at.page.getByRole("button", { name: "To the end" }).count(), 0);
+  };
+  const height = async () => (await at.field.boundingBox()).height;
+  const low = await height();
+  await at.field.focus();
+  for (let line = 1; line <= 7; line++) {
+    await at.page.keyboard.type(`line ${line}`);
+    await isAtEnd(`after line ${line}`);
+    await at.page.keyboard.press("Shift+Enter");
+    await isAtEnd(`below line ${line}`);
+  }
+  // All of it is seen: the field is as high as its text, also where the text is broken anew.
+  const isWhole = () => at.field.evaluate(({ scrollHeight, clientHeight }) => scrollHeight <= clientHeight);
+  assert.equal(await isWhole(), true);
+  await at.field.fill("many words ".repeat(30));
+  await at.page.setViewportSize({ width: 700, height: 768 });
+  await isAtEnd("in a narrow window");
+  assert.equal(await isWhole(), true);
+  for (const text of ["long ".repeat(5_000), "a\nb\nc\nd\ne", "a\nb", ""]) {
+    await at.field.fill(text);
+    await isAtEnd(`with ${text.length} letters`);
+  }
+  assert.equal(await height(), low);
+  // The conversation scrolls in the moment in which a keyboard takes room.
+  await scroller.evaluate((element) => {
+    element.scrollTop -= 2;
+    document.querySelector("main").style.height = "400px";
+  });
+  await isAtEnd("above a keyboard");
+  await at.end();
+});
+
 test("a reload shows the conversation again, and the next visit opens it", async () => {
   const at = await visit();
   await at.say("/say remember me");

@@ -281,6 +281,41 @@ test("a reload shows the conversation again, and the next visit opens it", async
   await at.end();
 });
 
+test("a conversation has an address of its own from the beginning: Back and a reload lead to it", async () => {
+  const at = await visit();
+  await at.say("/say first of two");
+  await at.ended("/say first of two");
+  const hash = (of = at) => new URL(of.page.url()).hash;
+  const first = hash();
+  assert.match(first, /^#\/chat\/./);
+  await at.page.getByRole("button", { name: "New chat" }).click();
+  await at.page.getByRole("heading", { name: "New chat", level: 1 }).waitFor();
+  await at.say("/say second of two");
+  await at.ended("/say second of two");
+  const second = hash();
+  assert.notEqual(second, first);
+  await at.page.goBack();
+  await at.ended("/say first of two");
+  assert.equal(hash(), first);
+  // The other was used last, and is what a visit without an address opens; a reload stays here.
+  await at.page.reload();
+  await at.ended("/say first of two");
+  assert.equal(await at.turn("/say second of two").count(), 0);
+  const next = await at.another("/");
+  await next.ended("/say second of two");
+  assert.equal(hash(next), second);
+  // An address that leads nowhere is as none.
+  for (const path of ["/#/zzz", "/#/chat/"]) {
+    await next.page.goto(server.address + path);
+    await next.page.waitForURL((url) => url.hash === second);
+    await next.ended("/say second of two");
+  }
+  await next.page.goto(`${server.address}/#/house/`);
+  await next.page.waitForURL((url) => url.hash === "#/house");
+  assert.deepEqual(next.complaints, []);
+  await at.end();
+});
+
 test("keys reach everything", async () => {
   const at = await visit();
   await at.say("/say one");

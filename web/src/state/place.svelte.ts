@@ -1,4 +1,5 @@
-// Where on the page one is. The address after `#` says it, so that links, the history and a reload work.
+// Where on the page one is. The address after `#` says it, so that links, the history and a reload work: where it says
+// nothing, or nothing that there is, it is made to.
 
 /** A place of the page. */
 export type Place =
@@ -15,6 +16,7 @@ const here: { place: Place } = $state({ place: read() });
 
 addEventListener("hashchange", () => {
   here.place = read();
+  settle();
 });
 
 /** The place that is shown. */
@@ -27,6 +29,12 @@ export function address(to: Place): string {
   if (to.name === "chat") return `#/chat/${encodeURIComponent(to.session)}`;
   if (to.name === "terminals" && to.process) return `#/terminals/${encodeURIComponent(to.process)}`;
   return `#/${to.name}`;
+}
+
+/** Makes the address that of the place that is shown. What is no address of a place stays: a one-time code is taken by who needs it. */
+export function settle(): void {
+  const { hash } = location;
+  if (hash !== address(here.place) && (hash === "" || hash.startsWith("#/"))) history.replaceState(null, "", address(here.place));
 }
 
 /** Goes somewhere. */

@@ -23,11 +23,12 @@ export class Browser {
     return this.inner.close();
   }
 
-  /** A page of a new visitor. `allow` is what its console may say. */
-  async visit(server, { path = "/", allow = null, isToured = true, ...options } = {}) {
+  /** A page of a new visitor. `allow` is what its console may say. One without a clock looks at nothing unless it is told to. */
+  async visit(server, { path = "/", allow = null, isToured = true, hasClock = true, ...options } = {}) {
     const context = await this.inner.newContext({ viewport: { width: 1024, height: 768 }, reducedMotion: "reduce", ...options });
     await context.grantPermissions(["clipboard-read", "clipboard-write"]).catch(() => undefined);
     if (isToured) await context.addInitScript(() => localStorage.setItem("parlor.toured", "1"));
+    if (!hasClock) await context.addInitScript(() => (window.setInterval = () => 0));
     return new Visit(await this.open(context, server, path), context, server, allow, this);
   }
 

@@ -73,6 +73,20 @@ test("sessions can be found, named and deleted", async () => {
   await at.end();
 });
 
+test("the list beside a conversation says what the conversation says, and waits for no clock", async () => {
+  const at = await visit({ path: "/", hasClock: false });
+  const line = at.page.getByRole("navigation").getByRole("link", { name: "/wait 58" });
+  await at.connection("open");
+  for (let round = 0; round < 3; round++) {
+    await at.say("/wait 58");
+    await line.getByText("running").waitFor();
+    await at.page.keyboard.press("Escape");
+    await line.getByText("running").waitFor({ state: "detached" });
+    await line.waitFor();
+  }
+  await at.end();
+});
+
 test("what is looked for is not what was used last", async () => {
   await server.fill("plums", ["/say plums"]);
   await server.fill("quinces", ["/say quinces"]);

@@ -34,6 +34,15 @@ test("a terminal is typed into, sized, looked at again, and ended", async () => 
   await at.end();
 });
 
+test("a shell that ends is told to have ended in the list too, and waits for no clock", async () => {
+  const at = await visit({ hasClock: false });
+  await at.newTerminal();
+  await at.page.keyboard.type("exit 3\n");
+  await at.page.getByRole("status").getByText("Ended with 3.").waitFor();
+  await at.page.getByRole("list", { name: "Processes" }).getByText("ended with 3").waitFor();
+  await at.end();
+});
+
 test("where somebody comes back to a terminal it has the size of that window", async () => {
   const at = await visit();
   await at.newTerminal();

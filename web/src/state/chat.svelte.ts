@@ -28,6 +28,8 @@ export interface ChatOwner {
   onLocked(): void;
   /** No session can be called that. */
   onMisnamed(session: string): void;
+  /** A run has begun or come to its end just now. */
+  onRun(): void;
 }
 
 /** A conversation that is open. */
@@ -233,6 +235,7 @@ export class Chat {
   private notice(frame: Frame): void {
     if (isEvent(frame)) {
       if (frame.replay || frame.parent_run_id) return;
+      if (["run.started", "run.completed", "run.failed"].includes(frame.event_type)) this.owner.onRun();
       if (frame.event_type === "run.completed") announce("The answer is complete.");
       if (frame.event_type === "run.failed") {
         const { error_code: code = "", message = "" } = frame.data;

@@ -1,5 +1,6 @@
 // The sessions of all doors, looked at again and again while somebody looks.
 import { Locked, rename, remove, SESSIONS_AT_A_TIME, type SessionLine, sessions } from "../protocol/http";
+import { oneAtATime } from "./again";
 
 /** How often the list is asked for, in milliseconds. */
 export const LOOK_INTERVAL = 2_000;
@@ -21,6 +22,9 @@ export class House {
 
   /** While somebody points at the list or is in it, what is listed stays where it is. */
   isHeld = false;
+
+  /** Looks because something has happened that the list tells of; one such look at a time. */
+  readonly lookAgain = oneAtATime(() => this.look());
 
   private pages = 1;
   private timer = 0;

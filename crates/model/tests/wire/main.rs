@@ -3,4 +3,5 @@
 mod calls;
 mod endings;
 mod keys;
+mod responses;
 mod server;

@@ -22,7 +22,12 @@ pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
 fn take_block(noted: &mut Noted, frame: &Value) {
     let Some(block) = frame.get("content_block").filter(|block| block["type"] == "tool_use") else { return };
     let text = |member: &str| block[member].as_str().unwrap_or_default().to_owned();
-    noted.add(CallPiece { number: number(frame), id: text("id"), tool: text("name"), input: String::new() });
+    noted.add(CallPiece {
+        number: number(frame),
+        id: text("id"),
+        tool: text("name"),
+        ..CallPiece::default()
+    });
 }
 
 /// The input of a call goes on.

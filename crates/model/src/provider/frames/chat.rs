@@ -41,6 +41,7 @@ fn piece(call: &mut Value) -> CallPiece {
     };
     CallPiece {
         number: call.get("index").and_then(Value::as_u64),
+        item: String::new(),
         id: text(call.get_mut("id")),
         tool: text(call.pointer_mut("/function/name")),
         input: text(call.pointer_mut("/function/arguments")),

@@ -94,6 +94,12 @@ impl Noted {
             self.error = self.calls.add_all_of(call).err();
         }
     }
+
+    fn add_end(&mut self, calls: Vec<CallPiece>) {
+        if self.error.is_none() {
+            self.error = self.calls.add_end(calls).err();
+        }
+    }
 }
 
 /// Why an answer of more than [`MAX_ANSWER_BYTES`] is not taken.

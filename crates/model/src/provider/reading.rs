@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use genai::chat::{ChatStream, ChatStreamEvent, StopReason, StreamEnd};
+use genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StopReason, StreamEnd};
 use parlor_vocab::Usage;
 
 use super::error::short;
-use super::frames::{Frames, too_long};
+use super::frames::{Frames, Noted, too_long};
 use super::trouble::trouble;
-use super::{Completion, Key, Piece, ProviderError, ProviderKind, Stop, Thread};
+use super::{Completion, Key, ModelCall, Piece, ProviderError, ProviderKind, Stop, Thread};
 
 /// The most that one answer may have: text, thoughts with their signatures, and the inputs of calls.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
@@ -24,6 +24,8 @@ pub(super) struct Reading {
     bytes: usize,
     /// Whether there was a thought.
     has_thought: bool,
+    /// The thoughts of the chat form.
+    thoughts: String,
     /// The end, which waits until all before it was passed on.
     end: Option<Completion>,
     over: bool,
@@ -32,7 +34,8 @@ pub(super) struct Reading {
 impl Reading {
     /// Of what `stream` brings, whose frames are shown to `frames` if these say more.
     pub(super) fn new(stream: ChatStream, kind: ProviderKind, key: Option<Key>, frames: Arc<Frames>) -> Self {
-        Self { stream, kind, key, frames, bytes: 0, has_thought: false, end: None, over: false }
+        let (bytes, has_thought, thoughts) = (0, false, String::new());
+        Self { stream, kind, key, frames, bytes, has_thought, thoughts, end: None, over: false }
     }
 
     pub(super) async fn next(mut self) -> Option<(Result<Piece, ProviderError>, Self)> {
@@ -94,6 +97,9 @@ impl Reading {
             ChatStreamEvent::ReasoningChunk(chunk) => {
                 self.bytes += chunk.content.len();
                 self.has_thought = true;
+                if is_chat(self.kind) {
+                    self.thoughts.push_str(&chunk.content);
+                }
                 return Ok(Some(Piece::Thought(chunk.content)));
             }
             ChatStreamEvent::ThoughtSignatureChunk(chunk) => {
@@ -124,8 +130,8 @@ impl Reading {
         match noted.stop.take().filter(|_| is_cut && !lacks_thoughts) {
             Some(reason) => {
                 let usage = noted.usage.take().as_ref().map(usage).unwrap_or_default();
-                self.end =
-                    Some(Completion { calls, usage, stop: stop(Some(&reason)), thread: Thread::default() });
+                let thread = Thread(named_thoughts(&mut self.thoughts, &noted, &calls).into_iter().collect());
+                self.end = Some(Completion { calls, usage, stop: stop(Some(&reason)), thread });
                 Ok(None)
             }
             None => Err(error.map_or_else(cut_off, trouble)),
@@ -138,7 +144,7 @@ impl Reading {
         if is_within { Ok(()) } else { Err(too_long()) }
     }
 
-    fn ended(&self, end: StreamEnd) -> Result<Completion, ProviderError> {
+    fn ended(&mut self, end: StreamEnd) -> Result<Completion, ProviderError> {
         let ends_without_reason = match self.kind {
             ProviderKind::OpenAi | ProviderKind::OpenRouter | ProviderKind::Anthropic => false,
             ProviderKind::OpenAiResponses | ProviderKind::Gemini | ProviderKind::Ollama => true,
@@ -151,9 +157,27 @@ impl Reading {
         let stop = stop(reason.as_ref());
         let usage = end.captured_usage.or(noted.usage.take()).as_ref().map(usage).unwrap_or_default();
         let parts = end.captured_content.map(|content| content.into_parts()).unwrap_or_default();
-        let thread = parts.into_iter().filter(|part| !part.is_text()).collect();
         let calls = noted.calls.made();
+        let thoughts = named_thoughts(&mut self.thoughts, &noted, &calls);
+        let thread = parts.into_iter().filter(|part| !part.is_text()).chain(thoughts).collect();
         Ok(Completion { calls, usage, stop, thread: Thread(thread) })
+    }
+}
+
+/// The thoughts of the chat form as they are given back with calls. Some servers turn down calls without them, others
+/// the member that they are given back in: so they are given back to those who use it themselves.
+fn named_thoughts(thoughts: &mut String, noted: &Noted, calls: &[ModelCall]) -> Option<ContentPart> {
+    let are_wanted = noted.names_thoughts && !calls.is_empty() && !thoughts.is_empty();
+    are_wanted.then(|| ContentPart::ReasoningContent(std::mem::take(thoughts)))
+}
+
+fn is_chat(kind: ProviderKind) -> bool {
+    match kind {
+        ProviderKind::OpenAi | ProviderKind::OpenRouter => true,
+        ProviderKind::OpenAiResponses
+        | ProviderKind::Anthropic
+        | ProviderKind::Gemini
+        | ProviderKind::Ollama => false,
     }
 }
 

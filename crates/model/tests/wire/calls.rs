@@ -3,7 +3,7 @@
 use parlor_model::provider::{MAX_ANSWER_CALLS, ProviderKind};
 use serde_json::{Value, json};
 
-use crate::server::{ask, data, delta, event, finish};
+use crate::server::{ask, data, delta, event, finish, given_back};
 
 const CHAT: [ProviderKind; 2] = [ProviderKind::OpenAi, ProviderKind::OpenRouter];
 
@@ -77,6 +77,26 @@ async fn an_answer_with_too_many_calls_is_turned_down() {
     let calls: Vec<Value> = (0..=MAX_ANSWER_CALLS).map(call).collect();
     let heard = ask(ProviderKind::OpenAi, &pieces(&calls)).await;
     assert_eq!(heard.end.unwrap_err().code(), "MODEL_REFUSED");
+}
+
+#[tokio::test]
+async fn thoughts_of_the_chat_form_go_back_with_calls_in_the_member_that_they_came_in() {
+    let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}]});
+    let (text, call) = (delta(&json!({"content": "I look", "reasoning_content": null})), delta(&call));
+    let thought = |member: &str| delta(&json!({member: "hm "})) + &delta(&json!({member: "hm"}));
+    for (kind, end) in CHAT.into_iter().zip([done(), finish("tool_calls")]) {
+        let back = async |frames: &str| given_back(kind, &format!("{frames}{end}")).await;
+        let said = back(&(thought("reasoning_content") + &text + &call)).await;
+        assert_eq!((&said[0]["reasoning_content"], &said[0]["content"]), (&json!("hm hm"), &json!("I look")));
+        assert_eq!(said[0]["tool_calls"].as_array().unwrap().len(), 1, "{said:?}");
+        // Whoever has another member for them may not know this one.
+        for frames in [text.clone() + &call, thought("reasoning") + &text + &call] {
+            let said = back(&frames).await;
+            assert!(said[0].get("reasoning_content").is_none(), "{said:?}");
+        }
+        let heard = ask(kind, &(thought("reasoning_content") + &text + &end)).await;
+        assert_eq!(heard.end.unwrap().thread.bytes(), 0, "without calls nobody wants them");
+    }
 }
 
 #[tokio::test]

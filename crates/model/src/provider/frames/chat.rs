@@ -7,6 +7,7 @@ use super::{CallPiece, Noted};
 
 /// Notes what a frame says of calls, by way of refusing, of the end and of what the answer took.
 pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
+    noted.names_thoughts = noted.names_thoughts || says(frame.data, "\"reasoning_content\"", '"');
     let has_more = says(frame.data, "\"tool_calls\"", '[')
         || says(frame.data, "\"refusal\"", '"')
         || says(frame.data, "\"finish_reason\"", '"')

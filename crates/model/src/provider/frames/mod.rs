@@ -28,6 +28,8 @@ pub(super) struct Noted {
     pub(super) calls: Calls,
     /// How it refuses, as far as nobody has taken it.
     pub(super) refusal: String,
+    /// Whether its thoughts come in the member that their servers want back with calls.
+    pub(super) names_thoughts: bool,
     /// Why it has ended, if it has.
     pub(super) stop: Option<StopReason>,
     pub(super) usage: Option<genai::chat::Usage>,

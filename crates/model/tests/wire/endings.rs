@@ -166,6 +166,35 @@ async fn why_an_answer_of_responses_failed_is_told_and_judged() {
 }
 
 #[tokio::test]
+async fn an_answer_that_says_that_it_failed_makes_no_calls() {
+    let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}]});
+    for (more, code, word) in [
+        (json!({}), "MODEL_UNAVAILABLE", "no reason given"),
+        (json!({"error": {"type": "overloaded", "message": "later"}}), "MODEL_BUSY", "later"),
+    ] {
+        let mut choice = json!({"index": 0, "delta": {}, "finish_reason": "error"});
+        choice["error"] = more["error"].clone();
+        for end in ["", "data: [DONE]\n\n"] {
+            let stream = delta(&call) + &data(&json!({"choices": [choice]})) + end;
+            let error = ask(ProviderKind::OpenAi, &stream).await.end.unwrap_err();
+            assert_eq!(error.code(), code, "{error}");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+    let item = json!({"type": "function_call", "call_id": "a", "name": "x", "arguments": "{}"});
+    let told = data(&json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
+    for more in [
+        json!({"status": "failed", "error": {"code": "server_error", "message": "later"}, "model": "m"}),
+        json!({"status": "cancelled", "output": [item], "error": null}),
+        json!({"error": {"code": "server_error", "message": "later"}}),
+    ] {
+        let stream = format!("{told}{}", completed("completed", &more));
+        let error = ask(ProviderKind::OpenAiResponses, &stream).await.end.unwrap_err();
+        assert_eq!(error.code(), "MODEL_UNAVAILABLE", "{error}");
+    }
+}
+
+#[tokio::test]
 async fn an_error_of_ollama_is_told() {
     let half = json!({"message": {"role": "assistant", "content": "an \"error\""}});
     let heard = ask(ProviderKind::Ollama, &format!("{half}\n{}\n", json!({"error": "out of memory"}))).await;

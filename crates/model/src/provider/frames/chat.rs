@@ -3,7 +3,8 @@
 use genai::chat::{RawFrameRef, StopReason};
 use serde_json::Value;
 
-use super::{CallPiece, Noted};
+use super::super::trouble::error_in;
+use super::{CallPiece, Noted, ProviderError};
 
 /// Notes what a frame says of calls, by way of refusing, of the end and of what the answer took.
 pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
@@ -21,6 +22,10 @@ fn take(noted: &mut Noted, frame: &mut Value) {
     if let Some(usage) = frame.get_mut("usage").filter(|usage| usage.is_object()) {
         noted.usage = serde_json::from_value(usage.take()).ok();
     }
+    if frame.pointer("/choices/0/finish_reason").is_some_and(|reason| reason == "error") {
+        noted.error = error_in(frame).or_else(|| error_in(&frame["choices"][0])).or_else(|| Some(failed()));
+        return;
+    }
     let Some(choice) = frame.pointer_mut("/choices/0") else { return };
     if let Some(Value::String(reason)) = choice.get("finish_reason") {
         noted.stop = Some(StopReason::from(reason.clone()));
@@ -31,6 +36,10 @@ fn take(noted: &mut Noted, frame: &mut Value) {
     if let Some(Value::Array(calls)) = choice.pointer_mut("/delta/tool_calls") {
         calls.iter_mut().for_each(|call| noted.add(piece(call)));
     }
+}
+
+fn failed() -> ProviderError {
+    ProviderError::broken("the answer ended with an error, and no reason given")
 }
 
 fn piece(call: &mut Value) -> CallPiece {

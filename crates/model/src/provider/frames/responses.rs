@@ -58,6 +58,11 @@ pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
 
 /// The answer as a whole. Some servers have not told of its calls before.
 fn take_end(noted: &mut Noted, response: &Value) {
+    let is_failure = matches!(response["status"].as_str(), Some("failed" | "cancelled"));
+    if is_failure || !response["error"].is_null() {
+        noted.error = Some(by_kind(response));
+        return;
+    }
     let reason = match response["incomplete_details"]["reason"].as_str() {
         Some("content_filter") => StopReason::ContentFilter,
         Some(_) => StopReason::MaxTokens,

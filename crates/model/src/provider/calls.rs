@@ -23,6 +23,8 @@ pub(super) struct CallPiece {
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) input: String,
+    /// An input that stands if no other comes.
+    pub(super) first_input: String,
 }
 
 /// The calls of one answer, in the order in which they began.
@@ -43,6 +45,7 @@ struct Writing {
     id: String,
     tool: String,
     input: String,
+    first_input: String,
     /// Whether it was told as a whole.
     is_told: bool,
     /// How much of its input was passed on. None if nothing is: others have its name, or it has none.
@@ -208,15 +211,16 @@ impl Calls {
         self.begin(CallPiece { id: id.to_owned(), tool: tool.to_owned(), input, ..CallPiece::default() })
     }
 
-    fn begin(&mut self, piece: CallPiece) -> Result<(), ProviderError> {
+    /// Takes the beginning of a call, whichever others there are.
+    pub(super) fn begin(&mut self, piece: CallPiece) -> Result<(), ProviderError> {
         if self.calls.len() == MAX_ANSWER_CALLS {
             let said = format!("the answer makes more than {MAX_ANSWER_CALLS} calls");
             return Err(ProviderError::Refused { said });
         }
-        let CallPiece { number, item, id, tool, input } = piece;
+        let CallPiece { number, item, id, tool, input, first_input } = piece;
         let shown = (!id.is_empty() && self.calls.iter().all(|call| call.id != id)).then_some(0);
-        self.bytes += item.len() + id.len() + tool.len() + input.len();
-        self.calls.push(Writing { number, item, id, tool, input, is_told: false, shown });
+        self.bytes += item.len() + id.len() + tool.len() + input.len() + first_input.len();
+        self.calls.push(Writing { number, item, id, tool, input, first_input, is_told: false, shown });
         Ok(())
     }
 
@@ -239,8 +243,10 @@ impl Calls {
     /// The calls, complete.
     pub(super) fn made(&mut self) -> Vec<ModelCall> {
         let (calls, key) = (std::mem::take(&mut self.calls), self.key.as_ref());
-        let made =
-            |call: Writing| ModelCall { id: call.id, tool: sendable(&call.tool, key), input: call.input };
+        let made = |call: Writing| {
+            let input = if call.input.trim().is_empty() { call.first_input } else { call.input };
+            ModelCall { id: call.id, tool: sendable(&call.tool, key), input }
+        };
         calls.into_iter().map(made).collect()
     }
 }

@@ -22,8 +22,6 @@ pub(super) struct Reading {
     frames: Arc<Frames>,
     /// How much text there was.
     bytes: usize,
-    /// Whether there was a thought.
-    has_thought: bool,
     /// The thoughts of the chat form.
     thoughts: String,
     /// The end, which waits until all before it was passed on.
@@ -34,8 +32,7 @@ pub(super) struct Reading {
 impl Reading {
     /// Of what `stream` brings, whose frames are shown to `frames` if these say more.
     pub(super) fn new(stream: ChatStream, kind: ProviderKind, key: Option<Key>, frames: Arc<Frames>) -> Self {
-        let (bytes, has_thought, thoughts) = (0, false, String::new());
-        Self { stream, kind, key, frames, bytes, has_thought, thoughts, end: None, over: false }
+        Self { stream, kind, key, frames, bytes: 0, thoughts: String::new(), end: None, over: false }
     }
 
     pub(super) async fn next(mut self) -> Option<(Result<Piece, ProviderError>, Self)> {
@@ -96,7 +93,6 @@ impl Reading {
             }
             ChatStreamEvent::ReasoningChunk(chunk) => {
                 self.bytes += chunk.content.len();
-                self.has_thought = true;
                 if is_chat(self.kind) {
                     self.thoughts.push_str(&chunk.content);
                 }
@@ -104,7 +100,6 @@ impl Reading {
             }
             ChatStreamEvent::ThoughtSignatureChunk(chunk) => {
                 self.bytes += chunk.content.len();
-                self.has_thought = true;
             }
             // Of the others, these were noted when their frame came.
             ChatStreamEvent::ToolCallChunk(chunk) if sends_whole_calls(self.kind) => {
@@ -126,7 +121,7 @@ impl Reading {
         let is_cut = error.is_none_or(|error| matches!(error, genai::Error::WebStream { .. }));
         let mut noted = self.frames.noted();
         let calls = noted.calls.made();
-        let lacks_thoughts = self.kind == ProviderKind::Anthropic && self.has_thought && !calls.is_empty();
+        let lacks_thoughts = noted.has_thoughts && !calls.is_empty();
         match noted.stop.take().filter(|_| is_cut && !lacks_thoughts) {
             Some(reason) => {
                 let usage = noted.usage.take().as_ref().map(usage).unwrap_or_default();

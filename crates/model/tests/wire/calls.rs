@@ -179,6 +179,47 @@ async fn calls_of_anthropic_that_are_written_in_turns_are_told_apart() {
 }
 
 #[tokio::test]
+async fn an_input_with_which_a_call_of_anthropic_begins_stands_if_no_other_comes() {
+    let all = json!({"n": 1});
+    for (first, pieces, made) in [
+        (&all, vec![], "{\"n\":1}"),
+        (&all, vec![""], "{\"n\":1}"),
+        (&all, vec!["{\"n\":", "2}"], "{\"n\":2}"),
+        (&json!({}), vec![], ""),
+    ] {
+        let block = json!({"type": "tool_use", "id": "a", "name": "x", "input": first});
+        let more = |text: &str| {
+            let delta = json!({"type": "input_json_delta", "partial_json": text});
+            event(&json!({"type": "content_block_delta", "index": 0, "delta": delta}))
+        };
+        let stream = event(&json!({"type": "content_block_start", "index": 0, "content_block": block}))
+            + &pieces.into_iter().map(more).collect::<String>()
+            + &event(&json!({"type": "content_block_stop", "index": 0}))
+            + &event(&json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}))
+            + &event(&json!({"type": "message_stop"}));
+        assert_eq!(ask(ProviderKind::Anthropic, &stream).await.calls(), [("a", "x", made)]);
+    }
+}
+
+#[tokio::test]
+async fn each_block_of_anthropic_is_a_call_of_its_own() {
+    let stop = event(&json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}))
+        + &event(&json!({"type": "message_stop"}));
+    for (index, id) in [(json!(0), ""), (Value::Null, "same"), (json!(0), "same")] {
+        let call = |text: &str| {
+            let block = json!({"type": "tool_use", "id": id, "name": "x", "input": {}});
+            let delta = json!({"type": "input_json_delta", "partial_json": text});
+            event(&json!({"type": "content_block_start", "index": index, "content_block": block}))
+                + &event(&json!({"type": "content_block_delta", "index": index, "delta": delta}))
+                + &event(&json!({"type": "content_block_stop", "index": index}))
+        };
+        let heard =
+            ask(ProviderKind::Anthropic, &(call("") + &call("{}") + &call("{\"n\":1}") + &stop)).await;
+        assert_eq!(heard.calls(), [(id, "x", ""), (id, "x", "{}"), (id, "x", "{\"n\":1}")], "{index}");
+    }
+}
+
+#[tokio::test]
 async fn a_call_of_responses_that_comes_with_the_end_alone_is_made() {
     let call = json!({"type": "function_call", "id": "f", "call_id": "a", "name": "x", "arguments": "{}"});
     let response = json!({

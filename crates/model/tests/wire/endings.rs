@@ -74,8 +74,11 @@ async fn an_answer_of_anthropic_is_complete_without_its_last_frame_unless_though
     );
     let heard = ask(ProviderKind::Anthropic, &format!("{start}{call}{stop}")).await;
     assert_eq!(heard.calls(), [("a", "x", "{}")]);
-    let heard = ask(ProviderKind::Anthropic, &format!("{start}{thought}{call}{stop}")).await;
-    assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE");
+    let sealed = block(json!({"type": "redacted_thinking", "data": "sealed"}));
+    for thought in [thought, sealed] {
+        let heard = ask(ProviderKind::Anthropic, &format!("{start}{thought}{call}{stop}")).await;
+        assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE", "{thought}");
+    }
     let heard = ask(ProviderKind::Anthropic, &format!("{start}{text}")).await;
     assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE");
 }

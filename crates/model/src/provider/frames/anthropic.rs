@@ -18,16 +18,25 @@ pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
     }
 }
 
-/// A block begins, which may be a call.
+/// A block begins, which may be a call or a thought.
 fn take_block(noted: &mut Noted, frame: &Value) {
-    let Some(block) = frame.get("content_block").filter(|block| block["type"] == "tool_use") else { return };
+    let block = &frame["content_block"];
     let text = |member: &str| block[member].as_str().unwrap_or_default().to_owned();
-    noted.add(CallPiece {
-        number: number(frame),
-        id: text("id"),
-        tool: text("name"),
-        ..CallPiece::default()
-    });
+    match block["type"].as_str() {
+        Some("tool_use") => {
+            // Some send the input here, and nothing more of it or all of it again.
+            let has_input = block["input"].as_object().is_some_and(|input| !input.is_empty());
+            noted.begin(CallPiece {
+                number: number(frame),
+                id: text("id"),
+                tool: text("name"),
+                first_input: if has_input { block["input"].to_string() } else { String::new() },
+                ..CallPiece::default()
+            });
+        }
+        Some("thinking" | "redacted_thinking") => noted.has_thoughts = true,
+        Some(_) | None => {}
+    }
 }
 
 /// The input of a call goes on.

@@ -55,6 +55,7 @@ fn piece(call: &mut Value) -> CallPiece {
         id: text(call.get_mut("id")),
         tool: text(call.pointer_mut("/function/name")),
         input: text(call.pointer_mut("/function/arguments")),
+        first_input: String::new(),
     }
 }
 

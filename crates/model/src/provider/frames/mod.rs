@@ -28,6 +28,8 @@ pub(super) struct Noted {
     pub(super) calls: Calls,
     /// How it refuses, as far as nobody has taken it.
     pub(super) refusal: String,
+    /// Whether it has thoughts that Anthropic wants back with calls.
+    pub(super) has_thoughts: bool,
     /// Whether its thoughts come in the member that their servers want back with calls.
     pub(super) names_thoughts: bool,
     /// Why it has ended, if it has.
@@ -83,6 +85,12 @@ impl Noted {
     /// How many bytes it has in all.
     pub(super) fn bytes(&self) -> usize {
         self.calls.bytes() + self.refusal.len()
+    }
+
+    fn begin(&mut self, piece: CallPiece) {
+        if self.error.is_none() {
+            self.error = self.calls.begin(piece).err();
+        }
     }
 
     fn add(&mut self, piece: CallPiece) {

@@ -95,6 +95,7 @@ fn call(item: &Value, number: Option<u64>) -> Option<CallPiece> {
         id: text(item, "call_id"),
         tool: text(item, "name"),
         input: input(item),
+        first_input: String::new(),
     })
 }
 

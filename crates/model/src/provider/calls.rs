@@ -122,6 +122,11 @@ impl Calls {
         }
     }
 
+    /// Takes a piece of a call if that has begun.
+    pub(super) fn add_to_known(&mut self, piece: CallPiece) -> Result<(), ProviderError> {
+        if self.place_of(&piece).is_some() { self.add(piece) } else { Ok(()) }
+    }
+
     /// Where the call is that a piece belongs to.
     fn place_of(&self, piece: &CallPiece) -> Option<usize> {
         let last = |is_it: &dyn Fn(&Writing) -> bool| self.calls.iter().rposition(is_it);

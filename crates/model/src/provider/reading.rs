@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StopReason, StreamEnd};
 use parlor_vocab::Usage;
+use serde_json::Value;
 
 use super::error::short;
 use super::frames::{Frames, Noted, too_long};
@@ -66,6 +67,9 @@ impl Reading {
             }
             let piece = match event {
                 Some(Ok(event)) => self.on_event(event)?,
+                Some(Err(genai::Error::JsonValueExt(_))) if self.kind == ProviderKind::Anthropic => {
+                    self.on_unread()?
+                }
                 Some(Err(error)) => self.on_break(Some(&error))?,
                 None => self.on_break(None)?,
             };
@@ -113,6 +117,23 @@ impl Reading {
             ChatStreamEvent::Start | ChatStreamEvent::Heartbeat => {}
         }
         Ok(None)
+    }
+
+    /// A frame that genai cannot read, and reads on. Text that comes in turns with other parts of the answer is text all
+    /// the same; a thought would be given back without its end.
+    fn on_unread(&mut self) -> Result<Option<Piece>, ProviderError> {
+        let frame = std::mem::take(&mut self.frames.noted().unread);
+        if frame.is_empty() {
+            return Ok(None);
+        }
+        let frame: Value = serde_json::from_str(&frame).unwrap_or_default();
+        let Some(text) = frame.pointer("/delta/text").and_then(Value::as_str) else {
+            let said = "a thought comes in turns with other parts of the answer, which cannot be put together; choose \
+                        another model or server, or reasoning = \"off\"";
+            return Err(ProviderError::Refused { said: said.to_owned() });
+        };
+        self.bytes += text.len();
+        Ok(Some(Piece::Text(text.to_owned())))
     }
 
     /// There is nothing more, because of an error maybe. Whoever has said why its answer ended has given all of it, but

@@ -1,5 +1,6 @@
 //! What comes over the wire, as pieces: a connection beside a server that answers byte for byte.
 
+mod blocks;
 mod calls;
 mod endings;
 mod keys;

@@ -5,8 +5,15 @@ use serde_json::Value;
 
 use super::{CallPiece, Noted};
 
+/// The kinds of pieces that genai passes on. What else it cannot read is noted here, or nothing for us.
+const SHOWN: [&str; 3] = ["\"text_delta\"", "\"thinking_delta\"", "\"signature_delta\""];
+
 /// Notes what a frame says of calls, of the end and of what the answer took.
 pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
+    noted.unread.clear();
+    if frame.event == Some("content_block_delta") && SHOWN.iter().any(|kind| frame.data.contains(kind)) {
+        noted.unread.push_str(frame.data);
+    }
     let read: fn(&mut Noted, &Value) = match frame.event {
         Some("message_start" | "message_delta") => take_message,
         Some("content_block_start") => take_block,
@@ -42,7 +49,8 @@ fn take_block(noted: &mut Noted, frame: &Value) {
 /// The input of a call goes on.
 fn take_input(noted: &mut Noted, frame: &Value) {
     if let Some(Value::String(input)) = frame.pointer("/delta/partial_json") {
-        noted.add(CallPiece { number: number(frame), input: input.clone(), ..CallPiece::default() });
+        // The tools that a provider calls itself have inputs as well.
+        noted.add_to_known(CallPiece { number: number(frame), input: input.clone(), ..CallPiece::default() });
     }
 }
 

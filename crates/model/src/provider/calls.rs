@@ -60,9 +60,16 @@ impl Writing {
             return false;
         }
         if !piece.id.is_empty() && !self.id.is_empty() {
-            return piece.id != self.id;
+            let are_whole = is_whole(&piece.input) && is_whole(&self.input);
+            return piece.id != self.id || (are_whole && piece.input != self.input);
         }
-        !piece.input.is_empty() && is_whole(&self.input)
+        differ(&piece.tool, &self.tool) || (!piece.input.is_empty() && is_whole(&self.input))
+    }
+
+    /// Whether a piece with all its names in it says once more what is known, all of it.
+    fn has_all_of(&self, piece: &CallPiece) -> bool {
+        let is_named = !piece.tool.is_empty() && !piece.id.is_empty();
+        is_named && piece.id == self.id && piece.input == self.input && is_whole(&piece.input)
     }
 
     /// Whether `all` of a call is all of this one. What one of them does not say does not tell them apart.
@@ -114,8 +121,10 @@ impl Calls {
         match self.place_of(&piece).filter(|place| !self.calls[*place].ends_before(&piece)) {
             Some(place) => {
                 let call = &mut self.calls[place];
-                self.bytes += call.learn(&mut piece) + piece.input.len();
-                call.input.push_str(&piece.input);
+                if !call.has_all_of(&piece) {
+                    self.bytes += call.learn(&mut piece) + piece.input.len();
+                    call.input.push_str(&piece.input);
+                }
                 Ok(())
             }
             None => self.begin(piece),
@@ -318,6 +327,11 @@ mod tests {
             made(&[(same, "", "x", "{}"), (same, "", "x", "{}")]),
             three(&[("", "x", "{}"), ("", "x", "{}")])
         );
+        assert_eq!(
+            made(&[(same, "", "x", ""), (same, "", "y", "{}")]),
+            three(&[("", "x", ""), ("", "y", "{}")]),
+            "a call without an input"
+        );
         // Some repeat all of it with every piece.
         assert_eq!(made(&[(same, "a", "x", "{"), (same, "a", "x", "}")]), three(&[("a", "x", "{}")]));
         assert_eq!(made(&[(same, "", "x", "{"), (same, "", "x", "}")]), three(&[("", "x", "{}")]));
@@ -334,6 +348,21 @@ mod tests {
             made(&[(None, "", "x", "{}"), (None, "", "x", "{}")]),
             three(&[("", "x", "{}"), ("", "x", "{}")])
         );
+    }
+
+    #[test]
+    fn calls_that_share_an_id_are_told_apart_by_their_inputs_if_these_are_whole() {
+        for number in [None, Some(0)] {
+            assert_eq!(
+                made(&[(number, "a", "x", "{\"n\":1}"), (number, "a", "x", "{\"n\":2}")]),
+                three(&[("a", "x", "{\"n\":1}"), ("a", "x", "{\"n\":2}")])
+            );
+            // Some tell of a call once more when it is complete.
+            assert_eq!(
+                made(&[(number, "a", "x", "{"), (number, "", "", "}"), (number, "a", "x", "{}")]),
+                three(&[("a", "x", "{}")])
+            );
+        }
     }
 
     #[test]

@@ -171,7 +171,7 @@ impl Reading {
             return Err(cut_off());
         }
         let stop = stop(reason.as_ref());
-        let usage = end.captured_usage.or(noted.usage.take()).as_ref().map(usage).unwrap_or_default();
+        let usage = noted.usage.take().or(end.captured_usage).as_ref().map(usage).unwrap_or_default();
         let parts = end.captured_content.map(|content| content.into_parts()).unwrap_or_default();
         let calls = noted.calls.made();
         let thoughts = named_thoughts(&mut self.thoughts, &noted, &calls);

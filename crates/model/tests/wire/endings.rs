@@ -24,6 +24,22 @@ async fn an_answer_that_said_why_it_ended_is_complete() {
 }
 
 #[tokio::test]
+async fn what_an_answer_took_is_what_was_told_last() {
+    let usage =
+        |read: u32, write: u32| json!({"prompt_tokens": read, "completion_tokens": write, "total_tokens": 0});
+    let told = |choices: Value, usage: Value| data(&json!({"choices": choices, "usage": usage}));
+    let last = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
+    let stream = told(json!([{"index": 0, "delta": {"content": "hi"}}]), usage(10, 1))
+        + &told(last, usage(10, 2))
+        + &told(json!([]), usage(1000, 500))
+        + &told(json!([]), usage(0, 0));
+    for end in ["", "data: [DONE]\n\n"] {
+        let usage = ask(ProviderKind::OpenAi, &format!("{stream}{end}")).await.end.unwrap().usage;
+        assert_eq!((usage.input_tokens, usage.output_tokens), (1000, 500));
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_did_not_is_broken() {
     for kind in [ProviderKind::OpenAi, ProviderKind::OpenRouter] {
         let heard = ask(kind, &delta(&json!({"content": "half"}))).await;

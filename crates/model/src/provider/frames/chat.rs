@@ -1,6 +1,6 @@
 //! Frames of the chat form.
 
-use genai::chat::{RawFrameRef, StopReason};
+use genai::chat::{RawFrameRef, StopReason, Usage};
 use serde_json::Value;
 
 use super::super::trouble::error_in;
@@ -19,8 +19,12 @@ pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
 }
 
 fn take(noted: &mut Noted, frame: &mut Value) {
-    if let Some(usage) = frame.get_mut("usage").filter(|usage| usage.is_object()) {
-        noted.usage = serde_json::from_value(usage.take()).ok();
+    // Some tell it with each frame, others twice at the end: the last that says something counts.
+    if let Some(usage) = frame.get_mut("usage").filter(|usage| usage.is_object())
+        && let Ok(usage) = serde_json::from_value::<Usage>(usage.take())
+        && (noted.usage.is_none() || usage.prompt_tokens.is_some_and(|count| count > 0))
+    {
+        noted.usage = Some(usage);
     }
     if frame.pointer("/choices/0/finish_reason").is_some_and(|reason| reason == "error") {
         noted.error = error_in(frame).or_else(|| error_in(&frame["choices"][0])).or_else(|| Some(failed()));

@@ -72,21 +72,24 @@ impl Writing {
         is_named && piece.id == self.id && piece.input == self.input && is_whole(&piece.input)
     }
 
-    /// Whether `all` of a call is all of this one. What one of them does not say does not tell them apart.
+    /// Whether `all` of a call is all of this one.
     fn is_part_of(&self, all: &CallPiece) -> bool {
-        if differ(&self.id, &all.id) {
-            return false;
-        }
+        let is_same = |one: &str, other: &str| !one.is_empty() && one == other;
         match (self.number, all.number) {
+            _ if differ(&self.id, &all.id) => false,
             (Some(number), Some(other)) => number == other,
-            _ if !self.id.is_empty() && self.id == all.id => true,
-            _ if !self.item.is_empty() && !all.item.is_empty() => self.item == all.item,
-            _ => self.may_be_part_of(all),
+            _ => is_same(&self.id, &all.id) || is_same(&self.item, &all.item),
         }
     }
 
+    /// Whether it may be, if no other is: what one of them does not say does not tell them apart, and some servers name a
+    /// call anew whenever they tell of it.
     fn may_be_part_of(&self, all: &CallPiece) -> bool {
-        !self.is_told && !differ(&self.tool, &all.tool)
+        let is_open = !self.is_told && !differ(&self.tool, &all.tool);
+        match (self.number, all.number) {
+            (Some(number), Some(other)) => is_open && number == other,
+            _ => is_open && !differ(&self.id, &all.id) && !differ(&self.item, &all.item),
+        }
     }
 
     /// Takes from a piece the names that are not known yet, and gives back how many bytes they have.
@@ -159,11 +162,9 @@ impl Calls {
     /// Takes all of a call, of which there may be pieces, or all of its input. If it says nothing of the input, these
     /// stand.
     pub(super) fn add_all_of(&mut self, mut all: CallPiece) -> Result<(), ProviderError> {
-        let is_same_number = |call: &Writing| call.number.is_some() && call.number == all.number;
-        let place = self.calls.iter().rposition(|call| call.is_part_of(&all)).or_else(|| {
-            // Some servers name a call anew whenever they tell of it.
-            self.calls.iter().rposition(|call| is_same_number(call) && call.may_be_part_of(&all))
-        });
+        let known = self.calls.iter();
+        let place = known.clone().rposition(|call| call.is_part_of(&all));
+        let place = place.or_else(|| known.clone().rposition(|call| call.may_be_part_of(&all)));
         let is_told = !all.tool.is_empty();
         match place {
             Some(place) => {
@@ -403,6 +404,18 @@ mod tests {
         calls.add(piece(Some(0), "", "", " ")).unwrap();
         let error = calls.add(piece(None, "", "x", "{}")).unwrap_err();
         assert!(!error.is_retryable() && error.to_string().contains("more than 512 calls"), "{error}");
+    }
+
+    #[test]
+    fn all_of_a_call_goes_to_the_one_that_has_its_name_before_one_that_has_none() {
+        let mut calls = Calls::default();
+        calls.add(piece(None, "a", "x", "")).unwrap();
+        calls.add(piece(None, "", "x", "")).unwrap();
+        calls.add_all_of(piece(Some(0), "a", "x", "{}")).unwrap();
+        calls.add_all_of(piece(Some(1), "b", "x", "[]")).unwrap();
+        let made: Vec<(String, String)> =
+            calls.made().into_iter().map(|call| (call.id, call.input)).collect();
+        assert_eq!(made, [("a".to_owned(), "{}".to_owned()), ("b".to_owned(), "[]".to_owned())]);
     }
 
     #[test]

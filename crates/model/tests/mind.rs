@@ -11,7 +11,9 @@ use parlor_model::provider::{Completion, ModelCall, Picture, Piece, ProviderErro
 use parlor_model::{
     Agent, COMPACT_AT_PERCENT, Halt, Limits, MAX_CALLS, MAX_TRIES, Model, ModelAgent, Spent, Turn,
 };
-use parlor_vocab::{Choice, Failure, Media, MediaId, Message, MessageId, Passage, Role, Usage};
+use parlor_vocab::{
+    Choice, Failure, Media, MediaId, Message, MessageId, Passage, Role, ToolCallId, ToolUse, Usage,
+};
 use provider::{
     Scripted, agent, broken, busy, calls, completion, done, model, overflow, stopped, text, thought,
 };
@@ -125,6 +127,27 @@ async fn calls_that_have_one_name_are_told_apart() {
         })
         .collect();
     assert_eq!(ids, ["c0", "call_2"]);
+}
+
+#[tokio::test]
+async fn a_name_that_is_made_up_for_a_call_is_that_of_no_other() {
+    let named = |ids: &[&str]| {
+        let call =
+            |id: &&str| ModelCall { id: (*id).to_owned(), tool: "shell".to_owned(), input: "{}".to_owned() };
+        Ok(Piece::Done(Completion { calls: ids.iter().map(call).collect(), ..completion() }))
+    };
+    let before = "call_0123456789abcdef0123456789abcdef";
+    let provider = Scripted::new([
+        vec![named(&["call_3", "call_3", ""])],
+        vec![named(&["call_3", "call_5", "", before])],
+        vec![text("Done."), done()],
+    ]);
+    let call = ToolCallId::parse(before).unwrap();
+    let used = ToolUse { call, tool: "shell".to_owned(), input: "{}".to_owned(), result: None };
+    let turn = Turn { history: vec![Passage::ToolUse(used)], ..plain("do it") };
+    assert_eq!(agent(&provider).answer(&turn, &mut stage()).await, Ok(()));
+    // The provider looks at each request.
+    assert_eq!(provider.left(), 0);
 }
 
 #[tokio::test]

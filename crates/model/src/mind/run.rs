@@ -37,7 +37,7 @@ pub(super) struct Run<'a> {
     task: String,
     /// The names of the tools that may be called.
     allowed: Vec<String>,
-    /// The names of all calls so far.
+    /// The names of all calls in the conversation.
     called: HashSet<String>,
 }
 
@@ -68,6 +68,11 @@ impl<'a> Run<'a> {
             called: HashSet::new(),
         };
         let mut all = told(&turn.history);
+        for told in &all {
+            if let Said::Model { calls, .. } = &told.said {
+                run.called.extend(calls.iter().map(|call| call.id.clone()));
+            }
+        }
         let text = prompt.with_skills(&turn.input.text);
         all.push(user_says(text, turn.message.clone(), turn.input.media.clone()));
         run.tell(all).await?;
@@ -325,8 +330,11 @@ impl<'a> Run<'a> {
     fn name_apart(&mut self, calls: &mut [ModelCall]) -> Vec<String> {
         let written = calls.iter().map(|call| call.id.clone()).collect();
         for call in calls {
-            if call.id.is_empty() || self.called.contains(&call.id) {
-                call.id = format!("call_{}", self.called.len() + 1);
+            let mut number = self.called.len();
+            // A name that is made up may be there as well.
+            while call.id.is_empty() || self.called.contains(&call.id) {
+                number += 1;
+                call.id = format!("call_{number}");
             }
             self.called.insert(call.id.clone());
         }

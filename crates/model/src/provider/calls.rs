@@ -18,9 +18,13 @@ const MAX_TOOL_NAME: usize = 64;
 pub(super) struct CallPiece {
     /// The provider's number of the call.
     pub(super) number: Option<u64>,
+    /// The name of the part of the answer that the call is, where parts have names of their own.
+    pub(super) item: String,
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) input: String,
+    /// An input that stands if no other comes.
+    pub(super) first_input: String,
 }
 
 /// The calls of one answer, in the order in which they began.
@@ -37,9 +41,13 @@ pub(super) struct Calls {
 #[derive(Debug)]
 struct Writing {
     number: Option<u64>,
+    item: String,
     id: String,
     tool: String,
     input: String,
+    first_input: String,
+    /// Whether it was told as a whole.
+    is_told: bool,
     /// How much of its input was passed on. None if nothing is: others have its name, or it has none.
     shown: Option<usize>,
 }
@@ -52,10 +60,57 @@ impl Writing {
             return false;
         }
         if !piece.id.is_empty() && !self.id.is_empty() {
-            return piece.id != self.id;
+            let are_whole = is_whole(&piece.input) && is_whole(&self.input);
+            return piece.id != self.id || (are_whole && piece.input != self.input);
         }
-        !piece.input.is_empty() && is_whole(&self.input)
+        differ(&piece.tool, &self.tool) || (!piece.input.is_empty() && is_whole(&self.input))
     }
+
+    /// Whether a piece with all its names in it says once more what is known, all of it.
+    fn has_all_of(&self, piece: &CallPiece) -> bool {
+        let is_named = !piece.tool.is_empty() && !piece.id.is_empty();
+        is_named && piece.id == self.id && piece.input == self.input && is_whole(&piece.input)
+    }
+
+    /// Whether `all` of a call is all of this one.
+    fn is_part_of(&self, all: &CallPiece) -> bool {
+        let is_same = |one: &str, other: &str| !one.is_empty() && one == other;
+        match (self.number, all.number) {
+            _ if differ(&self.id, &all.id) => false,
+            (Some(number), Some(other)) => number == other,
+            _ => is_same(&self.id, &all.id) || is_same(&self.item, &all.item),
+        }
+    }
+
+    /// Whether it may be, if no other is: what one of them does not say does not tell them apart, and some servers name a
+    /// call anew whenever they tell of it.
+    fn may_be_part_of(&self, all: &CallPiece) -> bool {
+        let is_open = !self.is_told && !differ(&self.tool, &all.tool);
+        match (self.number, all.number) {
+            (Some(number), Some(other)) => is_open && number == other,
+            _ => is_open && !differ(&self.id, &all.id) && !differ(&self.item, &all.item),
+        }
+    }
+
+    /// Takes from a piece the names that are not known yet, and gives back how many bytes they have.
+    fn learn(&mut self, piece: &mut CallPiece) -> usize {
+        let fill = |known: &mut String, name: &mut String| {
+            let is_new = known.is_empty();
+            if is_new {
+                *known = std::mem::take(name);
+            }
+            if is_new { known.len() } else { 0 }
+        };
+        self.number = self.number.or(piece.number);
+        fill(&mut self.item, &mut piece.item)
+            + fill(&mut self.id, &mut piece.id)
+            + fill(&mut self.tool, &mut piece.tool)
+    }
+}
+
+/// Whether both are said, and are not the same.
+fn differ(one: &str, other: &str) -> bool {
+    !one.is_empty() && !other.is_empty() && one != other
 }
 
 impl Calls {
@@ -65,66 +120,123 @@ impl Calls {
     }
 
     /// Takes a piece of a call.
-    pub(super) fn add(&mut self, piece: CallPiece) -> Result<(), ProviderError> {
-        let known = match piece.number {
-            Some(number) => self.calls.iter().rposition(|call| call.number == Some(number)),
-            None if !piece.id.is_empty() => self.calls.iter().rposition(|call| call.id == piece.id),
-            None if piece.tool.is_empty() => self.calls.len().checked_sub(1),
-            None => None,
-        };
-        match known.filter(|place| !self.calls[*place].ends_before(&piece)) {
+    pub(super) fn add(&mut self, mut piece: CallPiece) -> Result<(), ProviderError> {
+        match self.place_of(&piece).filter(|place| !self.calls[*place].ends_before(&piece)) {
             Some(place) => {
                 let call = &mut self.calls[place];
-                if call.tool.is_empty() {
-                    self.bytes += piece.tool.len();
-                    call.tool = piece.tool;
+                if !call.has_all_of(&piece) {
+                    self.bytes += call.learn(&mut piece) + piece.input.len();
+                    call.input.push_str(&piece.input);
                 }
-                if call.id.is_empty() {
-                    self.bytes += piece.id.len();
-                    call.id = piece.id;
-                }
-                call.input.push_str(&piece.input);
-                self.bytes += piece.input.len();
                 Ok(())
             }
             None => self.begin(piece),
         }
     }
 
-    /// Takes all of a call, of which there may be pieces. If it says nothing of the input, these stand.
-    pub(super) fn add_all_of(&mut self, call: CallPiece) -> Result<(), ProviderError> {
-        let is_same = |known: &&mut Writing| known.number == call.number && known.id == call.id;
-        let Some(known) = self.calls.iter_mut().rfind(is_same) else { return self.begin(call) };
-        if !call.input.is_empty() {
-            if !call.input.starts_with(&known.input) {
-                known.shown = None;
+    /// Takes a piece of a call if that has begun.
+    pub(super) fn add_to_known(&mut self, piece: CallPiece) -> Result<(), ProviderError> {
+        if self.place_of(&piece).is_some() { self.add(piece) } else { Ok(()) }
+    }
+
+    /// Where the call is that a piece belongs to.
+    fn place_of(&self, piece: &CallPiece) -> Option<usize> {
+        let last = |is_it: &dyn Fn(&Writing) -> bool| self.calls.iter().rposition(is_it);
+        let numbered = piece.number.and_then(|_| last(&|call| call.number == piece.number));
+        // Whoever numbers only some pieces still names them.
+        let has_open_number = |call: &Writing| call.number.is_none() || piece.number.is_none();
+        let named = |name: &str, of: fn(&Writing) -> &str| {
+            let is_it = |call: &Writing| has_open_number(call) && of(call) == name;
+            (!name.is_empty()).then(|| last(&is_it)).flatten()
+        };
+        let says_nothing = piece.id.is_empty() && piece.tool.is_empty();
+        let is_it = |call: &Writing| has_open_number(call) && !differ(&call.item, &piece.item);
+        numbered
+            .or_else(|| named(&piece.item, |call| &call.item))
+            .or_else(|| named(&piece.id, |call| &call.id))
+            .or_else(|| {
+                self.calls.len().checked_sub(1).filter(|place| says_nothing && is_it(&self.calls[*place]))
+            })
+    }
+
+    /// Takes all of a call, of which there may be pieces, or all of its input. If it says nothing of the input, these
+    /// stand.
+    pub(super) fn add_all_of(&mut self, mut all: CallPiece) -> Result<(), ProviderError> {
+        let known = self.calls.iter();
+        let place = known.clone().rposition(|call| call.is_part_of(&all));
+        let place = place.or_else(|| known.clone().rposition(|call| call.may_be_part_of(&all)));
+        let is_told = !all.tool.is_empty();
+        match place {
+            Some(place) => {
+                self.bytes += self.calls[place].learn(&mut all);
+                self.calls[place].is_told |= is_told;
+                self.replace_input(place, all.input);
             }
-            self.bytes = self.bytes.saturating_sub(known.input.len()) + call.input.len();
-            known.input = call.input;
+            // An input of nobody: whose it is comes with its call, and so does the input.
+            None if !is_told => {}
+            None => {
+                self.begin(all)?;
+                self.calls.last_mut().into_iter().for_each(|call| call.is_told = true);
+            }
         }
         Ok(())
+    }
+
+    /// Takes all calls of the answer, of which some may be known. An input that is known stands.
+    pub(super) fn add_end(&mut self, mut all: Vec<CallPiece>) -> Result<(), ProviderError> {
+        let mut open: Vec<usize> = (0..self.calls.len()).collect();
+        let ways: [fn(&Writing, &CallPiece) -> bool; 3] = [
+            |call, piece| !call.id.is_empty() && call.id == piece.id,
+            |call, piece| !call.item.is_empty() && call.item == piece.item,
+            // Some servers name a call anew whenever they tell of it, and none is to be made twice.
+            |call, piece| !differ(&call.tool, &piece.tool),
+        ];
+        for is_same in ways {
+            let mut unknown = Vec::new();
+            for mut piece in all {
+                let Some(at) = open.iter().position(|place| is_same(&self.calls[*place], &piece)) else {
+                    unknown.push(piece);
+                    continue;
+                };
+                let place = open.remove(at);
+                self.bytes += self.calls[place].learn(&mut piece);
+                if !is_whole(&self.calls[place].input) {
+                    self.replace_input(place, piece.input);
+                }
+            }
+            all = unknown;
+        }
+        all.into_iter().try_for_each(|piece| self.begin(piece))
+    }
+
+    fn replace_input(&mut self, place: usize, input: String) {
+        let call = &mut self.calls[place];
+        if input.is_empty() {
+            return;
+        }
+        if !input.starts_with(&call.input) {
+            call.shown = None;
+        }
+        self.bytes = self.bytes.saturating_sub(call.input.len()) + input.len();
+        call.input = input;
     }
 
     /// Takes a call that comes as a whole.
     pub(super) fn whole(&mut self, id: &str, tool: &str, input: String) -> Result<(), ProviderError> {
-        self.begin(CallPiece { number: None, id: id.to_owned(), tool: tool.to_owned(), input })
+        self.begin(CallPiece { id: id.to_owned(), tool: tool.to_owned(), input, ..CallPiece::default() })
     }
 
-    fn begin(&mut self, piece: CallPiece) -> Result<(), ProviderError> {
+    /// Takes the beginning of a call, whichever others there are.
+    pub(super) fn begin(&mut self, piece: CallPiece) -> Result<(), ProviderError> {
         if self.calls.len() == MAX_ANSWER_CALLS {
             let said = format!("the answer makes more than {MAX_ANSWER_CALLS} calls");
             return Err(ProviderError::Refused { said });
         }
-        let CallPiece { number, id, tool, input } = piece;
-        let is_alone = !id.is_empty() && self.calls.iter().all(|call| call.id != id);
-        self.bytes += id.len() + tool.len() + input.len();
-        self.calls.push(Writing { number, id, tool, input, shown: is_alone.then_some(0) });
+        let CallPiece { number, item, id, tool, input, first_input } = piece;
+        let shown = (!id.is_empty() && self.calls.iter().all(|call| call.id != id)).then_some(0);
+        self.bytes += item.len() + id.len() + tool.len() + input.len() + first_input.len();
+        self.calls.push(Writing { number, item, id, tool, input, first_input, is_told: false, shown });
         Ok(())
-    }
-
-    /// Whether there is none yet.
-    pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
     }
 
     /// How many bytes they have in all: inputs and names.
@@ -146,8 +258,10 @@ impl Calls {
     /// The calls, complete.
     pub(super) fn made(&mut self) -> Vec<ModelCall> {
         let (calls, key) = (std::mem::take(&mut self.calls), self.key.as_ref());
-        let made =
-            |call: Writing| ModelCall { id: call.id, tool: sendable(&call.tool, key), input: call.input };
+        let made = |call: Writing| {
+            let input = if call.input.trim().is_empty() { call.first_input } else { call.input };
+            ModelCall { id: call.id, tool: sendable(&call.tool, key), input }
+        };
         calls.into_iter().map(made).collect()
     }
 }
@@ -171,7 +285,8 @@ mod tests {
     use super::*;
 
     fn piece(number: Option<u64>, id: &str, tool: &str, input: &str) -> CallPiece {
-        CallPiece { number, id: id.to_owned(), tool: tool.to_owned(), input: input.to_owned() }
+        let text = str::to_owned;
+        CallPiece { number, id: text(id), tool: text(tool), input: text(input), ..CallPiece::default() }
     }
 
     /// The calls that come of pieces: number, id, tool and input each.
@@ -213,6 +328,11 @@ mod tests {
             made(&[(same, "", "x", "{}"), (same, "", "x", "{}")]),
             three(&[("", "x", "{}"), ("", "x", "{}")])
         );
+        assert_eq!(
+            made(&[(same, "", "x", ""), (same, "", "y", "{}")]),
+            three(&[("", "x", ""), ("", "y", "{}")]),
+            "a call without an input"
+        );
         // Some repeat all of it with every piece.
         assert_eq!(made(&[(same, "a", "x", "{"), (same, "a", "x", "}")]), three(&[("a", "x", "{}")]));
         assert_eq!(made(&[(same, "", "x", "{"), (same, "", "x", "}")]), three(&[("", "x", "{}")]));
@@ -229,6 +349,21 @@ mod tests {
             made(&[(None, "", "x", "{}"), (None, "", "x", "{}")]),
             three(&[("", "x", "{}"), ("", "x", "{}")])
         );
+    }
+
+    #[test]
+    fn calls_that_share_an_id_are_told_apart_by_their_inputs_if_these_are_whole() {
+        for number in [None, Some(0)] {
+            assert_eq!(
+                made(&[(number, "a", "x", "{\"n\":1}"), (number, "a", "x", "{\"n\":2}")]),
+                three(&[("a", "x", "{\"n\":1}"), ("a", "x", "{\"n\":2}")])
+            );
+            // Some tell of a call once more when it is complete.
+            assert_eq!(
+                made(&[(number, "a", "x", "{"), (number, "", "", "}"), (number, "a", "x", "{}")]),
+                three(&[("a", "x", "{}")])
+            );
+        }
     }
 
     #[test]
@@ -269,6 +404,18 @@ mod tests {
         calls.add(piece(Some(0), "", "", " ")).unwrap();
         let error = calls.add(piece(None, "", "x", "{}")).unwrap_err();
         assert!(!error.is_retryable() && error.to_string().contains("more than 512 calls"), "{error}");
+    }
+
+    #[test]
+    fn all_of_a_call_goes_to_the_one_that_has_its_name_before_one_that_has_none() {
+        let mut calls = Calls::default();
+        calls.add(piece(None, "a", "x", "")).unwrap();
+        calls.add(piece(None, "", "x", "")).unwrap();
+        calls.add_all_of(piece(Some(0), "a", "x", "{}")).unwrap();
+        calls.add_all_of(piece(Some(1), "b", "x", "[]")).unwrap();
+        let made: Vec<(String, String)> =
+            calls.made().into_iter().map(|call| (call.id, call.input)).collect();
+        assert_eq!(made, [("a".to_owned(), "{}".to_owned()), ("b".to_owned(), "[]".to_owned())]);
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //! - It does not say what OpenRouter charged, so cost is known from prices only.
 //! - It sends the token of a login to Anthropic and Gemini as a key, Ollama none, and cannot do without one elsewhere:
 //!   there, address and headers are ours.
-//! - It trusts the numbers of calls, that one follows the other, and that a stream says when it ends: both are read from
-//!   the frames (`frames/`).
+//! - It trusts the numbers of calls, that one part of an answer follows the other, and that a stream says when it ends:
+//!   these are read from the frames (`frames/`).
 //! - It drops what comes in the place of a stream: what an error says that has a status as if all were well cannot be told.
 //! - It reads a line of a stream, the body of an error and a list of models as a whole, and nothing that it offers bounds
 //!   them: whoever is asked is trusted not to fill the memory with these. Ours are to what an answer holds, to silence,

@@ -59,8 +59,8 @@ pub enum Stop {
     Filtered,
 }
 
-/// What a provider wants to get back with an answer of its own while the turn lasts: signed or
-/// encrypted thoughts. Means nothing to anybody else and is never kept.
+/// What a provider wants to get back with an answer of its own while the turn lasts: thoughts, signed or
+/// encrypted mostly. Means nothing to anybody else and is never kept.
 #[derive(Clone, Debug, Default)]
 pub struct Thread(pub(super) Vec<ContentPart>);
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use genai::chat::{ChatStream, ChatStreamEvent, StopReason, StreamEnd};
+use genai::chat::{ChatStream, ChatStreamEvent, ContentPart, StopReason, StreamEnd};
 use parlor_vocab::Usage;
+use serde_json::Value;
 
 use super::error::short;
-use super::frames::{Frames, too_long};
+use super::frames::{Frames, Noted, too_long};
 use super::trouble::trouble;
-use super::{Completion, Key, Piece, ProviderError, ProviderKind, Stop, Thread};
+use super::{Completion, Key, ModelCall, Piece, ProviderError, ProviderKind, Stop, Thread};
 
 /// The most that one answer may have: text, thoughts with their signatures, and the inputs of calls.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
@@ -22,8 +23,8 @@ pub(super) struct Reading {
     frames: Arc<Frames>,
     /// How much text there was.
     bytes: usize,
-    /// Whether there was a thought.
-    has_thought: bool,
+    /// The thoughts of the chat form.
+    thoughts: String,
     /// The end, which waits until all before it was passed on.
     end: Option<Completion>,
     over: bool,
@@ -32,7 +33,7 @@ pub(super) struct Reading {
 impl Reading {
     /// Of what `stream` brings, whose frames are shown to `frames` if these say more.
     pub(super) fn new(stream: ChatStream, kind: ProviderKind, key: Option<Key>, frames: Arc<Frames>) -> Self {
-        Self { stream, kind, key, frames, bytes: 0, has_thought: false, end: None, over: false }
+        Self { stream, kind, key, frames, bytes: 0, thoughts: String::new(), end: None, over: false }
     }
 
     pub(super) async fn next(mut self) -> Option<(Result<Piece, ProviderError>, Self)> {
@@ -66,6 +67,9 @@ impl Reading {
             }
             let piece = match event {
                 Some(Ok(event)) => self.on_event(event)?,
+                Some(Err(genai::Error::JsonValueExt(_))) if self.kind == ProviderKind::Anthropic => {
+                    self.on_unread()?
+                }
                 Some(Err(error)) => self.on_break(Some(&error))?,
                 None => self.on_break(None)?,
             };
@@ -93,12 +97,13 @@ impl Reading {
             }
             ChatStreamEvent::ReasoningChunk(chunk) => {
                 self.bytes += chunk.content.len();
-                self.has_thought = true;
+                if is_chat(self.kind) {
+                    self.thoughts.push_str(&chunk.content);
+                }
                 return Ok(Some(Piece::Thought(chunk.content)));
             }
             ChatStreamEvent::ThoughtSignatureChunk(chunk) => {
                 self.bytes += chunk.content.len();
-                self.has_thought = true;
             }
             // Of the others, these were noted when their frame came.
             ChatStreamEvent::ToolCallChunk(chunk) if sends_whole_calls(self.kind) => {
@@ -114,18 +119,35 @@ impl Reading {
         Ok(None)
     }
 
+    /// A frame that genai cannot read, and reads on. Text that comes in turns with other parts of the answer is text all
+    /// the same; a thought would be given back without its end.
+    fn on_unread(&mut self) -> Result<Option<Piece>, ProviderError> {
+        let frame = std::mem::take(&mut self.frames.noted().unread);
+        if frame.is_empty() {
+            return Ok(None);
+        }
+        let frame: Value = serde_json::from_str(&frame).unwrap_or_default();
+        let Some(text) = frame.pointer("/delta/text").and_then(Value::as_str) else {
+            let said = "a thought comes in turns with other parts of the answer, which cannot be put together; choose \
+                        another model or server, or reasoning = \"off\"";
+            return Err(ProviderError::Refused { said: said.to_owned() });
+        };
+        self.bytes += text.len();
+        Ok(Some(Piece::Text(text.to_owned())))
+    }
+
     /// There is nothing more, because of an error maybe. Whoever has said why its answer ended has given all of it, but
     /// for what genai gives with the end alone: the thoughts that Anthropic wants back with calls.
     fn on_break(&mut self, error: Option<&genai::Error>) -> Result<Option<Piece>, ProviderError> {
         let is_cut = error.is_none_or(|error| matches!(error, genai::Error::WebStream { .. }));
         let mut noted = self.frames.noted();
         let calls = noted.calls.made();
-        let lacks_thoughts = self.kind == ProviderKind::Anthropic && self.has_thought && !calls.is_empty();
+        let lacks_thoughts = noted.has_thoughts && !calls.is_empty();
         match noted.stop.take().filter(|_| is_cut && !lacks_thoughts) {
             Some(reason) => {
                 let usage = noted.usage.take().as_ref().map(usage).unwrap_or_default();
-                self.end =
-                    Some(Completion { calls, usage, stop: stop(Some(&reason)), thread: Thread::default() });
+                let thread = Thread(named_thoughts(&mut self.thoughts, &noted, &calls).into_iter().collect());
+                self.end = Some(Completion { calls, usage, stop: stop(Some(&reason)), thread });
                 Ok(None)
             }
             None => Err(error.map_or_else(cut_off, trouble)),
@@ -138,7 +160,7 @@ impl Reading {
         if is_within { Ok(()) } else { Err(too_long()) }
     }
 
-    fn ended(&self, end: StreamEnd) -> Result<Completion, ProviderError> {
+    fn ended(&mut self, end: StreamEnd) -> Result<Completion, ProviderError> {
         let ends_without_reason = match self.kind {
             ProviderKind::OpenAi | ProviderKind::OpenRouter | ProviderKind::Anthropic => false,
             ProviderKind::OpenAiResponses | ProviderKind::Gemini | ProviderKind::Ollama => true,
@@ -149,11 +171,29 @@ impl Reading {
             return Err(cut_off());
         }
         let stop = stop(reason.as_ref());
-        let usage = end.captured_usage.or(noted.usage.take()).as_ref().map(usage).unwrap_or_default();
+        let usage = noted.usage.take().or(end.captured_usage).as_ref().map(usage).unwrap_or_default();
         let parts = end.captured_content.map(|content| content.into_parts()).unwrap_or_default();
-        let thread = parts.into_iter().filter(|part| !part.is_text()).collect();
         let calls = noted.calls.made();
+        let thoughts = named_thoughts(&mut self.thoughts, &noted, &calls);
+        let thread = parts.into_iter().filter(|part| !part.is_text()).chain(thoughts).collect();
         Ok(Completion { calls, usage, stop, thread: Thread(thread) })
+    }
+}
+
+/// The thoughts of the chat form as they are given back with calls. Some servers turn down calls without them, others
+/// the member that they are given back in: so they are given back to those who use it themselves.
+fn named_thoughts(thoughts: &mut String, noted: &Noted, calls: &[ModelCall]) -> Option<ContentPart> {
+    let are_wanted = noted.names_thoughts && !calls.is_empty() && !thoughts.is_empty();
+    are_wanted.then(|| ContentPart::ReasoningContent(std::mem::take(thoughts)))
+}
+
+fn is_chat(kind: ProviderKind) -> bool {
+    match kind {
+        ProviderKind::OpenAi | ProviderKind::OpenRouter => true,
+        ProviderKind::OpenAiResponses
+        | ProviderKind::Anthropic
+        | ProviderKind::Gemini
+        | ProviderKind::Ollama => false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! A provider that answers from a list, and takes down what it was asked.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -51,11 +51,12 @@ impl Provider for Scripted {
 }
 
 /// Every provider would take it: it begins and ends with the user or a tool, nothing is empty, and every call
-/// has its result.
+/// has a name of its own, and its result.
 pub(crate) fn assert_valid(request: &Request) {
     let said = &request.messages;
     assert!(matches!(said.first(), Some(Said::User { .. })), "{said:?}");
     assert!(!matches!(said.last(), Some(Said::Model { .. })), "{said:?}");
+    let mut ids = HashSet::new();
     for (place, part) in said.iter().enumerate() {
         match part {
             Said::User { text, .. } => assert!(!text.trim().is_empty()),
@@ -67,6 +68,7 @@ pub(crate) fn assert_valid(request: &Request) {
                     _ => Vec::new(),
                 };
                 assert_eq!(wanted, brought, "an orphan call");
+                assert!(wanted.iter().all(|id| !id.is_empty() && ids.insert(*id)), "{wanted:?} twice");
             }
             Said::Results(results) => assert!(results.iter().all(|result| !result.text.is_empty())),
         }

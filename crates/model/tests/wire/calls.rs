@@ -3,7 +3,7 @@
 use parlor_model::provider::{MAX_ANSWER_CALLS, ProviderKind};
 use serde_json::{Value, json};
 
-use crate::server::{ask, data, delta, event, finish};
+use crate::server::{ask, data, delta, event, finish, given_back};
 
 const CHAT: [ProviderKind; 2] = [ProviderKind::OpenAi, ProviderKind::OpenRouter];
 
@@ -77,6 +77,26 @@ async fn an_answer_with_too_many_calls_is_turned_down() {
     let calls: Vec<Value> = (0..=MAX_ANSWER_CALLS).map(call).collect();
     let heard = ask(ProviderKind::OpenAi, &pieces(&calls)).await;
     assert_eq!(heard.end.unwrap_err().code(), "MODEL_REFUSED");
+}
+
+#[tokio::test]
+async fn thoughts_of_the_chat_form_go_back_with_calls_in_the_member_that_they_came_in() {
+    let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}]});
+    let (text, call) = (delta(&json!({"content": "I look", "reasoning_content": null})), delta(&call));
+    let thought = |member: &str| delta(&json!({member: "hm "})) + &delta(&json!({member: "hm"}));
+    for (kind, end) in CHAT.into_iter().zip([done(), finish("tool_calls")]) {
+        let back = async |frames: &str| given_back(kind, &format!("{frames}{end}")).await;
+        let said = back(&(thought("reasoning_content") + &text + &call)).await;
+        assert_eq!((&said[0]["reasoning_content"], &said[0]["content"]), (&json!("hm hm"), &json!("I look")));
+        assert_eq!(said[0]["tool_calls"].as_array().unwrap().len(), 1, "{said:?}");
+        // Whoever has another member for them may not know this one.
+        for frames in [text.clone() + &call, thought("reasoning") + &text + &call] {
+            let said = back(&frames).await;
+            assert!(said[0].get("reasoning_content").is_none(), "{said:?}");
+        }
+        let heard = ask(kind, &(thought("reasoning_content") + &text + &end)).await;
+        assert_eq!(heard.end.unwrap().thread.bytes(), 0, "without calls nobody wants them");
+    }
 }
 
 #[tokio::test]
@@ -156,6 +176,47 @@ async fn calls_of_anthropic_that_are_written_in_turns_are_told_apart() {
     let heard = ask(ProviderKind::Anthropic, &stream).await;
     assert_eq!(heard.calls(), [("a", "x", "{\"m\":1}"), ("b", "x", "{\"n\":2}"), ("c", "x", "")]);
     assert_eq!((heard.told("a").as_str(), heard.told("b").as_str()), ("{\"m\":1}", "{\"n\":2}"));
+}
+
+#[tokio::test]
+async fn an_input_with_which_a_call_of_anthropic_begins_stands_if_no_other_comes() {
+    let all = json!({"n": 1});
+    for (first, pieces, made) in [
+        (&all, vec![], "{\"n\":1}"),
+        (&all, vec![""], "{\"n\":1}"),
+        (&all, vec!["{\"n\":", "2}"], "{\"n\":2}"),
+        (&json!({}), vec![], ""),
+    ] {
+        let block = json!({"type": "tool_use", "id": "a", "name": "x", "input": first});
+        let more = |text: &str| {
+            let delta = json!({"type": "input_json_delta", "partial_json": text});
+            event(&json!({"type": "content_block_delta", "index": 0, "delta": delta}))
+        };
+        let stream = event(&json!({"type": "content_block_start", "index": 0, "content_block": block}))
+            + &pieces.into_iter().map(more).collect::<String>()
+            + &event(&json!({"type": "content_block_stop", "index": 0}))
+            + &event(&json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}))
+            + &event(&json!({"type": "message_stop"}));
+        assert_eq!(ask(ProviderKind::Anthropic, &stream).await.calls(), [("a", "x", made)]);
+    }
+}
+
+#[tokio::test]
+async fn each_block_of_anthropic_is_a_call_of_its_own() {
+    let stop = event(&json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}))
+        + &event(&json!({"type": "message_stop"}));
+    for (index, id) in [(json!(0), ""), (Value::Null, "same"), (json!(0), "same")] {
+        let call = |text: &str| {
+            let block = json!({"type": "tool_use", "id": id, "name": "x", "input": {}});
+            let delta = json!({"type": "input_json_delta", "partial_json": text});
+            event(&json!({"type": "content_block_start", "index": index, "content_block": block}))
+                + &event(&json!({"type": "content_block_delta", "index": index, "delta": delta}))
+                + &event(&json!({"type": "content_block_stop", "index": index}))
+        };
+        let heard =
+            ask(ProviderKind::Anthropic, &(call("") + &call("{}") + &call("{\"n\":1}") + &stop)).await;
+        assert_eq!(heard.calls(), [(id, "x", ""), (id, "x", "{}"), (id, "x", "{\"n\":1}")], "{index}");
+    }
 }
 
 #[tokio::test]

@@ -24,6 +24,22 @@ async fn an_answer_that_said_why_it_ended_is_complete() {
 }
 
 #[tokio::test]
+async fn what_an_answer_took_is_what_was_told_last() {
+    let usage =
+        |read: u32, write: u32| json!({"prompt_tokens": read, "completion_tokens": write, "total_tokens": 0});
+    let told = |choices: Value, usage: Value| data(&json!({"choices": choices, "usage": usage}));
+    let last = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
+    let stream = told(json!([{"index": 0, "delta": {"content": "hi"}}]), usage(10, 1))
+        + &told(last, usage(10, 2))
+        + &told(json!([]), usage(1000, 500))
+        + &told(json!([]), usage(0, 0));
+    for end in ["", "data: [DONE]\n\n"] {
+        let usage = ask(ProviderKind::OpenAi, &format!("{stream}{end}")).await.end.unwrap().usage;
+        assert_eq!((usage.input_tokens, usage.output_tokens), (1000, 500));
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_did_not_is_broken() {
     for kind in [ProviderKind::OpenAi, ProviderKind::OpenRouter] {
         let heard = ask(kind, &delta(&json!({"content": "half"}))).await;
@@ -74,8 +90,11 @@ async fn an_answer_of_anthropic_is_complete_without_its_last_frame_unless_though
     );
     let heard = ask(ProviderKind::Anthropic, &format!("{start}{call}{stop}")).await;
     assert_eq!(heard.calls(), [("a", "x", "{}")]);
-    let heard = ask(ProviderKind::Anthropic, &format!("{start}{thought}{call}{stop}")).await;
-    assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE");
+    let sealed = block(json!({"type": "redacted_thinking", "data": "sealed"}));
+    for thought in [thought, sealed] {
+        let heard = ask(ProviderKind::Anthropic, &format!("{start}{thought}{call}{stop}")).await;
+        assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE", "{thought}");
+    }
     let heard = ask(ProviderKind::Anthropic, &format!("{start}{text}")).await;
     assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE");
 }
@@ -162,6 +181,35 @@ async fn why_an_answer_of_responses_failed_is_told_and_judged() {
         let error = heard.end.unwrap_err();
         assert_eq!(error.code(), "MODEL_BUSY", "{error}");
         assert!(error.to_string().contains("slower, please"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_says_that_it_failed_makes_no_calls() {
+    let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}]});
+    for (more, code, word) in [
+        (json!({}), "MODEL_UNAVAILABLE", "no reason given"),
+        (json!({"error": {"type": "overloaded", "message": "later"}}), "MODEL_BUSY", "later"),
+    ] {
+        let mut choice = json!({"index": 0, "delta": {}, "finish_reason": "error"});
+        choice["error"] = more["error"].clone();
+        for end in ["", "data: [DONE]\n\n"] {
+            let stream = delta(&call) + &data(&json!({"choices": [choice]})) + end;
+            let error = ask(ProviderKind::OpenAi, &stream).await.end.unwrap_err();
+            assert_eq!(error.code(), code, "{error}");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+    let item = json!({"type": "function_call", "call_id": "a", "name": "x", "arguments": "{}"});
+    let told = data(&json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
+    for more in [
+        json!({"status": "failed", "error": {"code": "server_error", "message": "later"}, "model": "m"}),
+        json!({"status": "cancelled", "output": [item], "error": null}),
+        json!({"error": {"code": "server_error", "message": "later"}}),
+    ] {
+        let stream = format!("{told}{}", completed("completed", &more));
+        let error = ask(ProviderKind::OpenAiResponses, &stream).await.end.unwrap_err();
+        assert_eq!(error.code(), "MODEL_UNAVAILABLE", "{error}");
     }
 }
 

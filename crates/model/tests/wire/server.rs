@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 
 use futures_util::StreamExt;
 use parlor_model::provider::{
-    Completion, Connection, FixedKey, Key, Piece, Provider, ProviderError, ProviderKind, Request, Routing,
-    Said,
+    CallResult, Completion, Connection, FixedKey, Key, ModelCall, Piece, Provider, ProviderError,
+    ProviderKind, Request, Routing, Said,
 };
 use parlor_vocab::Reasoning;
 use serde_json::{Value, json};
@@ -23,6 +23,8 @@ pub(crate) struct Heard {
     pub(crate) end: Result<Completion, ProviderError>,
     /// The head of the request, in small letters.
     pub(crate) head: String,
+    /// Its body.
+    pub(crate) body: Value,
 }
 
 impl Heard {
@@ -65,11 +67,34 @@ pub(crate) async fn ask(kind: ProviderKind, stream: &str) -> Heard {
 
 /// The same with another key, or none.
 pub(crate) async fn ask_with(kind: ProviderKind, stream: &str, key: Option<Key>) -> Heard {
+    let user = Said::User { text: "go".to_owned(), pictures: Vec::new() };
+    ask_on(kind, stream, key, vec![user]).await
+}
+
+/// Asks, and goes on with the results of the calls: what the model has said, as it stands in the next request.
+pub(crate) async fn given_back(kind: ProviderKind, stream: &str) -> Vec<Value> {
+    let heard = ask(kind, stream).await;
+    let Completion { calls, thread, .. } = heard.end.unwrap();
+    let result = |call: &ModelCall| CallResult {
+        id: call.id.clone(),
+        tool: call.tool.clone(),
+        text: "done".to_owned(),
+        failed: false,
+        pictures: Vec::new(),
+    };
+    let results = Said::Results(calls.iter().map(result).collect());
+    let user = Said::User { text: "go".to_owned(), pictures: Vec::new() };
+    let messages = vec![user, Said::Model { text: heard.text, calls, thread }, results];
+    let body = ask_on(kind, stream, None, messages).await.body;
+    let said = body["messages"].as_array().unwrap();
+    said.iter().filter(|said| said["role"] == "assistant").cloned().collect()
+}
+
+async fn ask_on(kind: ProviderKind, stream: &str, key: Option<Key>, messages: Vec<Said>) -> Heard {
     let (url, served) = serve(stream.to_owned());
     let connection = Connection::new(kind, Some(&url), Arc::new(FixedKey(Ok(key))), Routing::default());
-    let user = Said::User { text: "go".to_owned(), pictures: Vec::new() };
     let (model, reasoning) = ("m".to_owned(), Some(Reasoning::Low));
-    let request = Request { model, messages: vec![user], reasoning, ..Request::default() };
+    let request = Request { model, messages, reasoning, ..Request::default() };
     let mut pieces = connection.ask(&request).await.unwrap();
     let (mut text, mut inputs, mut end) = (String::new(), Vec::new(), None);
     while let Some(piece) = pieces.next().await {
@@ -82,10 +107,11 @@ pub(crate) async fn ask_with(kind: ProviderKind, stream: &str, key: Option<Key>)
             Err(error) => end = Some(Err(error)),
         }
     }
-    Heard { text, inputs, end: end.expect("an end"), head: served.join().unwrap() }
+    let (head, body) = served.join().unwrap();
+    Heard { text, inputs, end: end.expect("an end"), head, body }
 }
 
-fn serve(stream: String) -> (String, JoinHandle<String>) {
+fn serve(stream: String) -> (String, JoinHandle<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let served = std::thread::spawn(move || {
@@ -97,14 +123,15 @@ fn serve(stream: String) -> (String, JoinHandle<String>) {
         }
         let head = head.to_lowercase();
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
-        reader.read_exact(&mut vec![0; length.parse().unwrap()]).unwrap();
+        let mut body = vec![0; length.parse().unwrap()];
+        reader.read_exact(&mut body).unwrap();
         let length = stream.len();
         let answer = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {length}\r\n\r\n{stream}"
         );
         // Whoever has heard enough leaves.
         let _ = out.write_all(answer.as_bytes());
-        head
+        (head, serde_json::from_slice(&body).unwrap())
     });
     (url, served)
 }

@@ -5,8 +5,15 @@ use serde_json::Value;
 
 use super::{CallPiece, Noted};
 
+/// The kinds of pieces that genai passes on. What else it cannot read is noted here, or nothing for us.
+const SHOWN: [&str; 3] = ["\"text_delta\"", "\"thinking_delta\"", "\"signature_delta\""];
+
 /// Notes what a frame says of calls, of the end and of what the answer took.
 pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
+    noted.unread.clear();
+    if frame.event == Some("content_block_delta") && SHOWN.iter().any(|kind| frame.data.contains(kind)) {
+        noted.unread.push_str(frame.data);
+    }
     let read: fn(&mut Noted, &Value) = match frame.event {
         Some("message_start" | "message_delta") => take_message,
         Some("content_block_start") => take_block,
@@ -18,17 +25,32 @@ pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
     }
 }
 
-/// A block begins, which may be a call.
+/// A block begins, which may be a call or a thought.
 fn take_block(noted: &mut Noted, frame: &Value) {
-    let Some(block) = frame.get("content_block").filter(|block| block["type"] == "tool_use") else { return };
+    let block = &frame["content_block"];
     let text = |member: &str| block[member].as_str().unwrap_or_default().to_owned();
-    noted.add(CallPiece { number: number(frame), id: text("id"), tool: text("name"), input: String::new() });
+    match block["type"].as_str() {
+        Some("tool_use") => {
+            // Some send the input here, and nothing more of it or all of it again.
+            let has_input = block["input"].as_object().is_some_and(|input| !input.is_empty());
+            noted.begin(CallPiece {
+                number: number(frame),
+                id: text("id"),
+                tool: text("name"),
+                first_input: if has_input { block["input"].to_string() } else { String::new() },
+                ..CallPiece::default()
+            });
+        }
+        Some("thinking" | "redacted_thinking") => noted.has_thoughts = true,
+        Some(_) | None => {}
+    }
 }
 
 /// The input of a call goes on.
 fn take_input(noted: &mut Noted, frame: &Value) {
     if let Some(Value::String(input)) = frame.pointer("/delta/partial_json") {
-        noted.add(CallPiece { number: number(frame), input: input.clone(), ..CallPiece::default() });
+        // The tools that a provider calls itself have inputs as well.
+        noted.add_to_known(CallPiece { number: number(frame), input: input.clone(), ..CallPiece::default() });
     }
 }
 

@@ -1,12 +1,14 @@
 //! Frames of the chat form.
 
-use genai::chat::{RawFrameRef, StopReason};
+use genai::chat::{RawFrameRef, StopReason, Usage};
 use serde_json::Value;
 
-use super::{CallPiece, Noted};
+use super::super::trouble::error_in;
+use super::{CallPiece, Noted, ProviderError};
 
 /// Notes what a frame says of calls, by way of refusing, of the end and of what the answer took.
 pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
+    noted.names_thoughts = noted.names_thoughts || says(frame.data, "\"reasoning_content\"", '"');
     let has_more = says(frame.data, "\"tool_calls\"", '[')
         || says(frame.data, "\"refusal\"", '"')
         || says(frame.data, "\"finish_reason\"", '"')
@@ -17,8 +19,16 @@ pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
 }
 
 fn take(noted: &mut Noted, frame: &mut Value) {
-    if let Some(usage) = frame.get_mut("usage").filter(|usage| usage.is_object()) {
-        noted.usage = serde_json::from_value(usage.take()).ok();
+    // Some tell it with each frame, others twice at the end: the last that says something counts.
+    if let Some(usage) = frame.get_mut("usage").filter(|usage| usage.is_object())
+        && let Ok(usage) = serde_json::from_value::<Usage>(usage.take())
+        && (noted.usage.is_none() || usage.prompt_tokens.is_some_and(|count| count > 0))
+    {
+        noted.usage = Some(usage);
+    }
+    if frame.pointer("/choices/0/finish_reason").is_some_and(|reason| reason == "error") {
+        noted.error = error_in(frame).or_else(|| error_in(&frame["choices"][0])).or_else(|| Some(failed()));
+        return;
     }
     let Some(choice) = frame.pointer_mut("/choices/0") else { return };
     if let Some(Value::String(reason)) = choice.get("finish_reason") {
@@ -32,6 +42,10 @@ fn take(noted: &mut Noted, frame: &mut Value) {
     }
 }
 
+fn failed() -> ProviderError {
+    ProviderError::broken("the answer ended with an error, and no reason given")
+}
+
 fn piece(call: &mut Value) -> CallPiece {
     let text = |value: Option<&mut Value>| match value.map(Value::take) {
         Some(Value::String(text)) => text,
@@ -41,9 +55,11 @@ fn piece(call: &mut Value) -> CallPiece {
     };
     CallPiece {
         number: call.get("index").and_then(Value::as_u64),
+        item: String::new(),
         id: text(call.get_mut("id")),
         tool: text(call.pointer_mut("/function/name")),
         input: text(call.pointer_mut("/function/arguments")),
+        first_input: String::new(),
     }
 }
 

@@ -3,6 +3,8 @@
 //! - genai fills a list up to a call's number, whatever that is, leaves out calls that have none, and takes calls that
 //!   are written in turns for one. Here the calls are read from the frames: of the chat form (`chat.rs`), of the
 //!   responses form (`responses.rs`) and of Anthropic's (`anthropic.rs`).
+//! - It errs on a piece of a part of Anthropic's after which another has begun, and on pieces that it does not know. Here
+//!   such a frame is kept for whoever reads on.
 //! - Many servers leave out the frame that ends a stream. Here the reason is noted for which an answer has ended, and
 //!   what it took.
 //! - What a model says by way of refusing has members of its own, which genai does not read. Here it is noted as the
@@ -28,6 +30,12 @@ pub(super) struct Noted {
     pub(super) calls: Calls,
     /// How it refuses, as far as nobody has taken it.
     pub(super) refusal: String,
+    /// Whether it has thoughts that Anthropic wants back with calls.
+    pub(super) has_thoughts: bool,
+    /// Whether its thoughts come in the member that their servers want back with calls.
+    pub(super) names_thoughts: bool,
+    /// The last frame, if it goes on with text or a thought: genai errs if another part has begun meanwhile.
+    pub(super) unread: String,
     /// Why it has ended, if it has.
     pub(super) stop: Option<StopReason>,
     pub(super) usage: Option<genai::chat::Usage>,
@@ -83,15 +91,33 @@ impl Noted {
         self.calls.bytes() + self.refusal.len()
     }
 
+    fn begin(&mut self, piece: CallPiece) {
+        if self.error.is_none() {
+            self.error = self.calls.begin(piece).err();
+        }
+    }
+
     fn add(&mut self, piece: CallPiece) {
         if self.error.is_none() {
             self.error = self.calls.add(piece).err();
         }
     }
 
+    fn add_to_known(&mut self, piece: CallPiece) {
+        if self.error.is_none() {
+            self.error = self.calls.add_to_known(piece).err();
+        }
+    }
+
     fn add_all_of(&mut self, call: CallPiece) {
         if self.error.is_none() {
             self.error = self.calls.add_all_of(call).err();
+        }
+    }
+
+    fn add_end(&mut self, calls: Vec<CallPiece>) {
+        if self.error.is_none() {
+            self.error = self.calls.add_end(calls).err();
         }
     }
 }

@@ -28,7 +28,16 @@ pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
         "response.function_call_arguments.delta" => |noted, frame| {
             noted.add(CallPiece {
                 number: number(frame),
+                item: text(frame, "item_id"),
                 input: text(frame, "delta"),
+                ..CallPiece::default()
+            });
+        },
+        "response.function_call_arguments.done" => |noted, frame| {
+            noted.add_all_of(CallPiece {
+                number: number(frame),
+                item: text(frame, "item_id"),
+                input: input(frame),
                 ..CallPiece::default()
             });
         },
@@ -49,6 +58,11 @@ pub(super) fn note(noted: &mut Noted, frame: RawFrameRef<'_>) {
 
 /// The answer as a whole. Some servers have not told of its calls before.
 fn take_end(noted: &mut Noted, response: &Value) {
+    let is_failure = matches!(response["status"].as_str(), Some("failed" | "cancelled"));
+    if is_failure || !response["error"].is_null() {
+        noted.error = Some(by_kind(response));
+        return;
+    }
     let reason = match response["incomplete_details"]["reason"].as_str() {
         Some("content_filter") => StopReason::ContentFilter,
         Some(_) => StopReason::MaxTokens,
@@ -57,14 +71,8 @@ fn take_end(noted: &mut Noted, response: &Value) {
     };
     noted.stop = Some(reason(text(response, "status")));
     noted.usage = response["usage"].is_object().then(|| usage(&response["usage"]));
-    if noted.calls.is_empty() {
-        let items = response["output"].as_array().into_iter().flatten();
-        for (item, number) in items.zip(0..) {
-            if let Some(call) = call(item, Some(number)) {
-                noted.add_all_of(call);
-            }
-        }
-    }
+    let items = response["output"].as_array().into_iter().flatten();
+    noted.add_end(items.filter_map(|item| call(item, None)).collect());
 }
 
 fn usage(told: &Value) -> Usage {
@@ -83,10 +91,18 @@ fn call(item: &Value, number: Option<u64>) -> Option<CallPiece> {
     let is_call = item["type"] == "function_call";
     is_call.then(|| CallPiece {
         number,
+        item: text(item, "id"),
         id: text(item, "call_id"),
         tool: text(item, "name"),
-        input: text(item, "arguments"),
+        input: input(item),
+        first_input: String::new(),
     })
+}
+
+/// The input of a call. Some send the input itself in the place of its text.
+fn input(value: &Value) -> String {
+    let arguments = &value["arguments"];
+    if arguments.is_object() { arguments.to_string() } else { text(value, "arguments") }
 }
 
 fn number(frame: &Value) -> Option<u64> {

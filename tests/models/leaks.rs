@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::forms::Form;
 use crate::home::Home;
 use crate::mock::Mock;
+use crate::server::{Deed, Server};
 
 /// The key that the model is asked with; the fixtures know it.
 const KEY: &str = "kept-s3cret-key-12345";
@@ -24,6 +25,9 @@ const TOKENS: [&str; 2] = ["access-t0ken-of-a-login", "refresh-t0ken-of-a-login"
 const VARIABLE: &str = "key-of-a-variable-0";
 /// What clients of the server must know.
 const TOKEN: &str = "token-of-the-door";
+
+/// The password in an address, and one that is too short to be looked for in texts.
+const PASSWORDS: [&str; 2] = ["pa55-of-an-address", "zQ7xK9w"];
 
 /// How long between two looks for a file of another process.
 const LOOK: Duration = Duration::from_millis(5);
@@ -148,4 +152,59 @@ async fn what_a_tool_the_model_and_the_provider_tell_is_written_nowhere() {
     for secret in [KEY, OTHER, TOKENS[0], TOKENS[1], VARIABLE, base64.trim_end_matches('=')] {
         assert_eq!(written.holds(secret), Vec::<&str>::new(), "{secret} was written");
     }
+}
+
+/// Asks a server whose address has a password, which is in the settings or in a variable, and looks at all that is told.
+fn ask_with_password(password: &str, is_in_settings: bool) {
+    let answer = Deed::Answer(Form::Chat.text("Hello.") + &Form::Chat.end());
+    let no = || Deed::Body(404, "text/html", "<html></html>");
+    let (server, home) = (Server::start(vec![answer, no(), no(), no()]), Home::new());
+    let url = format!("{}/v1", server.url).replace("http://", &format!("http://user:{password}@"));
+    let settings = "[agents.main]\nkind = \"model\"\nmodel = \"mine\"\n[models.mine]\nprovider = \"openai\"\n\
+                    model = \"m\"\napi_key_env = \"NO_SUCH_KEY\"\nbase_url = ";
+    let settings = if is_in_settings { format!("{settings}{url:?}\n") } else { String::new() };
+    home.configure("parlor.toml", &settings);
+    let mut written = Written::default();
+    for args in [
+        &["chat", "hello"][..],
+        &["chat", "--json", "hello"],
+        &["chat", "hello"],
+        &["models", "--refresh"],
+        &["chat", "--agent", "local", "!env"],
+        &["doctor"],
+        &["settings"],
+    ] {
+        let variable = (!is_in_settings).then_some(("OPENAI_BASE_URL", &url));
+        let output = home.command(args).envs(variable).output().unwrap();
+        written.0.push((format!("stdout of {args:?}"), output.stdout));
+        written.0.push((format!("stderr of {args:?}"), output.stderr));
+    }
+    std::fs::remove_file(home.state().join("parlor.toml")).unwrap();
+    written.files(home.folder());
+    let basic = base64_simd::STANDARD.encode_to_string(format!("user:{password}"));
+    assert_eq!(server.heads("authorization"), vec![Some(format!("Basic {basic}")); 4]);
+    assert_eq!(written.holds(password), Vec::<&str>::new(), "{password} was written");
+    assert_eq!(written.holds("OPENAI_BASE_URL=http"), Vec::<&str>::new(), "commands have it");
+    let told = format!("{}/v1", server.url);
+    let places = ["--json", "stderr of [\"chat", "stderr of [\"models", "doctor", "parlor.db"];
+    for known in places.into_iter().chain(is_in_settings.then_some("stdout of [\"settings")) {
+        assert!(written.holds(&told).iter().any(|place| place.contains(known)), "{known} has {told}");
+    }
+}
+
+#[test]
+fn a_password_in_an_address_is_sent_and_written_nowhere() {
+    for password in PASSWORDS {
+        ask_with_password(password, true);
+        ask_with_password(password, false);
+    }
+}
+
+#[test]
+fn a_password_of_an_address_is_taken_out_of_what_a_tool_prints() {
+    let (home, [password, _]) = (Home::new(), PASSWORDS);
+    let (begin, end) = password.split_at(5);
+    let mut command = home.command(&["chat", "--agent", "local", &format!("!printf %s%s {begin} {end}")]);
+    let output = command.env("OPENAI_BASE_URL", format!("http://user:{password}@127.0.0.1:1/v1")).output();
+    assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), "[secret]\n[exit code 0]\n");
 }

@@ -4,10 +4,14 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use parlor_model::provider::is_public_address;
 
 /// The variables that hold the keys of model providers.
 pub(crate) const MODEL_KEYS: [&str; 4] =
     ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"];
+
+/// The variable that moves models of OpenAI elsewhere.
+const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 
 /// Commands do not get a variable if one of these stands in its name.
 const SECRET_NAMES: [&str; 10] =
@@ -68,7 +72,7 @@ impl Environment {
             dumb: variable("TERM").is_none_or(|term| term == "dumb"),
             unicode: locale.contains("UTF-8") || locale.contains("UTF8"),
             model_keys: MODEL_KEYS.into_iter().filter(|name| variable(name).is_some()).collect(),
-            openai_base_url: variable("OPENAI_BASE_URL").map(|url| url.to_string_lossy().into_owned()),
+            openai_base_url: variable(OPENAI_BASE_URL).map(|url| url.to_string_lossy().into_owned()),
             session_bus: session_bus(variable("DBUS_SESSION_BUS_ADDRESS"), variable("XDG_RUNTIME_DIR")),
             for_commands: for_commands(),
         }
@@ -216,7 +220,7 @@ fn variable(name: &str) -> Option<OsString> {
 fn for_commands() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| !looks_like_a_secret(name))
+        .filter(|(name, value)| !looks_like_a_secret(name) && !is_secret_address(name, value))
         .collect()
 }
 
@@ -224,6 +228,11 @@ fn for_commands() -> Vec<(String, String)> {
 pub(crate) fn looks_like_a_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET_NAMES.iter().any(|secret| name.contains(secret))
+}
+
+/// Whether a variable may hold a password: in its address, or in the place of one.
+fn is_secret_address(name: &str, value: &str) -> bool {
+    name == OPENAI_BASE_URL && !is_public_address(value)
 }
 
 #[cfg(test)]
@@ -241,6 +250,14 @@ mod tests {
         assert!(!bus(Some("autolaunch:"), Some(folder.path())));
         std::fs::write(folder.path().join("bus"), "").unwrap();
         assert!(bus(None, Some(folder.path())));
+    }
+
+    #[test]
+    fn an_address_is_given_to_commands_if_all_of_it_may_be_told() {
+        let hidden = |value| is_secret_address(OPENAI_BASE_URL, value);
+        assert!(!hidden("http://127.0.0.1:8080/v1"));
+        assert!(hidden("http://user:s3cret@127.0.0.1:8080/v1") && hidden("sk-s3cret"));
+        assert!(!is_secret_address("EDITOR", "vi"));
     }
 
     #[test]

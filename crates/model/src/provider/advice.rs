@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 
+use super::address::shown_address;
 use super::listing;
 use super::trouble::{KEY_REFUSED, NO_REASON};
 use super::{Connection, KeySource, Pieces, Provider, ProviderError, ProviderKind, Request};
@@ -27,6 +28,8 @@ pub struct Advised {
     kind: ProviderKind,
     /// As the user wrote it.
     base_url: String,
+    /// As people are told of it.
+    shown_url: String,
     key: Arc<dyn KeySource>,
 }
 
@@ -39,7 +42,8 @@ impl Advised {
         key: Arc<dyn KeySource>,
     ) -> Self {
         let base_url = base_url.unwrap_or(kind.base_url()).to_owned();
-        Self { connection, kind, base_url, key }
+        let shown_url = shown_address(&base_url).into_owned();
+        Self { connection, kind, base_url, shown_url, key }
     }
 
     /// The models that the provider has, as it calls them, sorted.
@@ -88,12 +92,12 @@ impl Advised {
         let about = self.key.about().await;
         match about.used {
             Some(key) => format!("{key} is not accepted{why}; {}", about.remedy),
-            None => format!("{} wants a key, and has none{why}; {}", self.base_url, about.remedy),
+            None => format!("{} wants a key, and has none{why}; {}", self.shown_url, about.remedy),
         }
     }
 
     fn about_request(&self, said: &str, model: Option<&str>) -> String {
-        let url = &self.base_url;
+        let url = &self.shown_url;
         match (status(said), model) {
             (Some(404), Some(model)) => {
                 format!(
@@ -110,7 +114,7 @@ impl Advised {
     }
 
     fn about_place(&self, said: &str) -> String {
-        let url = &self.base_url;
+        let url = &self.shown_url;
         let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
         if has(&NOBODY) {
             let start = match self.kind {
@@ -161,7 +165,7 @@ mod tests {
 
     fn advised(kind: ProviderKind) -> Advised {
         let (key, url): (Arc<dyn KeySource>, _) =
-            (Arc::new(FixedKey(Ok(None))), Some("http://127.0.0.1:1/v1"));
+            (Arc::new(FixedKey(Ok(None))), Some("http://user:s3cret@127.0.0.1:1/v1"));
         Advised::new(Connection::new(kind, url, Arc::clone(&key), Routing::default()), kind, url, key)
     }
 

@@ -71,7 +71,7 @@ pub(super) async fn models(
 }
 
 fn address(kind: ProviderKind, base_url: &str) -> Result<Url, ProviderError> {
-    let wrong = || ProviderError::Refused { said: short(&format!("{base_url} is no address of a provider")) };
+    let wrong = || ProviderError::Refused { said: "its base_url is no address of a provider".to_owned() };
     let mut url = Url::parse(base_url).map_err(|_| wrong())?;
     url.path_segments_mut().map_err(|()| wrong())?.pop_if_empty().push("models");
     url.query_pairs_mut().append_pair(if kind == ProviderKind::Gemini { "pageSize" } else { "limit" }, PAGE);

@@ -7,6 +7,7 @@
 //! Deliberately absent: conversations, tools that are really called, retries. Keys come from outside,
 //! and nothing here reads the environment.
 
+mod address;
 mod advice;
 mod calls;
 mod connection;
@@ -25,6 +26,7 @@ mod trouble;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
+pub use address::{is_public_address, secret_in_address, shown_address};
 pub use advice::Advised;
 pub use calls::MAX_ANSWER_CALLS;
 pub use connection::{CONNECT_WAIT, Connection, FIRST_WORD_WAIT, MAX_CATALOGUE, Routing, SILENCE_WAIT};

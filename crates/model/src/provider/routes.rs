@@ -7,7 +7,6 @@ use reqwest::{Client, Response, Url};
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::error::short;
 use super::{CONNECT_WAIT, ProviderError};
 
 /// How long a router may take to tell who runs a model.
@@ -44,7 +43,7 @@ pub async fn routes(base_url: &str, model: &str) -> Result<Vec<String>, Provider
 }
 
 fn address(base_url: &str, model: &str) -> Result<Url, ProviderError> {
-    let wrong = || ProviderError::Refused { said: short(&format!("{base_url} is no address of a router")) };
+    let wrong = || ProviderError::Refused { said: "its base_url is no address of a router".to_owned() };
     let mut url = Url::parse(base_url).map_err(|_| wrong())?;
     let mut path = url.path_segments_mut().map_err(|()| wrong())?;
     path.pop_if_empty().push("models").extend(model.split('/')).push("endpoints");

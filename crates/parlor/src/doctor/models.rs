@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use parlor_model::provider::shown_address;
+
 use super::Finding;
 use crate::environment::Environment;
 use crate::home::Home;
@@ -38,7 +40,8 @@ fn agent(home: &Path, environment: &Environment) -> Option<Finding> {
     if home.keys().base_url(model).is_some_and(|url| !is_address(url)) {
         return None;
     }
-    let place = home.keys().base_url(model).map_or_else(String::new, |url| format!(" at {url}"));
+    let place =
+        home.keys().base_url(model).map_or_else(String::new, |url| format!(" at {}", shown_address(url)));
     let said =
         format!("agent {id} asks {} ({} of {}{place})", mind.model, model.model, model.provider.name());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;

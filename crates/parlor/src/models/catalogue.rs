@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use parlor_log::SystemClock;
+use parlor_model::provider::shown_address;
 use parlor_vocab::Clock;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -99,7 +100,7 @@ impl Catalogue {
 
 fn place(home: &Home, model: &ModelConfig) -> String {
     let url = home.keys().base_url(model).unwrap_or(model.provider.base_url());
-    format!("{} {url}", model.provider.name())
+    format!("{} {}", model.provider.name(), shown_address(url))
 }
 
 fn is_fresh(list: &List, now: i64) -> bool {

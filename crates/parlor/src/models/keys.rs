@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parlor_auth::{AccessError, Logins, Redactor, Secret, SecretName, SecretStore, State};
-use parlor_model::provider::{AboutKey, Key, KeyError, KeySource, ProviderKind};
+use parlor_model::provider::{AboutKey, Key, KeyError, KeySource, ProviderKind, secret_in_address};
+use percent_encoding::percent_decode_str;
 
 use crate::environment::Environment;
 use crate::login;
@@ -51,7 +52,9 @@ impl Keys {
         redactor.learn_all(&store);
         let openai_base_url = environment.openai_base_url.clone();
         let keys = Self { store, logins, redactor, openai_base_url };
+        keys.openai_base_url.iter().for_each(|url| keys.learn_address(url));
         for model in config.models.values() {
+            model.base_url.iter().for_each(|url| keys.learn_address(url));
             // A variable of which nobody asks now may be asked for later.
             drop(keys.variable(model));
         }
@@ -180,6 +183,13 @@ impl Keys {
         let key = Environment::secret(model.key_variable()?)?;
         self.redactor.learn(&Secret::new(key.as_str()));
         Some(Key::new(key))
+    }
+
+    /// From now on, what is secret in an address is taken out of texts: as it is written, and as it is sent.
+    fn learn_address(&self, url: &str) {
+        let Some(written) = secret_in_address(url) else { return };
+        let sent = percent_decode_str(&written).decode_utf8_lossy().into_owned();
+        [written, sent].into_iter().for_each(|secret| self.redactor.learn(&Secret::new(secret)));
     }
 
     /// The key that is kept under a name.

@@ -136,7 +136,8 @@ const TAIL: &str = "
 | `LC_ALL`, `LC_CTYPE`, `LANG` | | The first that is set says whether marks beyond ASCII can be printed. |
 
 Commands that agents run get the environment of `parlor` without the variables whose names contain `KEY`, `SECRET`,
-`TOKEN`, `PASSWORD`, `PASSWD`, `PASSPHRASE`, `CREDENTIAL`, `COOKIE`, `WEBHOOK` or `DSN`.
+`TOKEN`, `PASSWORD`, `PASSWD`, `PASSPHRASE`, `CREDENTIAL`, `COOKIE`, `WEBHOOK` or `DSN`, and without `OPENAI_BASE_URL` if that has
+a user or a password in it, or is no address.
 ";
 
 /// The page.

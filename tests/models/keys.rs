@@ -2,7 +2,9 @@
 //! ours: aimock does not say which key it was sent.
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
@@ -225,4 +227,44 @@ fn what_is_no_key_is_not_kept() {
         assert!(output.status.code() == Some(1) && said.contains(hint), "{said}");
     }
     assert!(!home.state().join("secrets").exists());
+}
+
+/// What a program says with a key in a variable.
+fn with_key(home: &Home, args: &[&str], name: &str, key: &OsStr) -> (Option<i32>, String) {
+    let output = home.command(args).env(name, key).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn white_space_around_a_key_in_a_variable_is_not_sent() {
+    let answer = Deed::Answer(Form::Chat.text("Hello.") + &Form::Chat.end());
+    let server = Server::start(vec![answer]);
+    let home = Form::Chat.home(&server.url, "");
+    let (code, said) = with_key(&home, &["chat", "hello"], "SOME_API_KEY", OsStr::new(" s3cret-key\r\n"));
+    assert_eq!((code, said.as_str()), (Some(0), "Hello.\n"));
+    assert_eq!(server.heads("authorization"), [Some("Bearer s3cret-key".to_owned())]);
+
+    let home = Home::new();
+    let (_, said) = with_key(&home, &["doctor"], "ANTHROPIC_API_KEY", OsStr::new(" \n"));
+    assert!(said.contains("none; the local agent answers"), "{said}");
+    let (_, said) = with_key(&home, &["models"], "ANTHROPIC_API_KEY", OsStr::new(" "));
+    assert!(said.contains("there is no key: set ANTHROPIC_API_KEY"), "{said}");
+}
+
+#[test]
+fn a_variable_that_cannot_be_a_key_is_named_at_once() {
+    for key in [&b"s3cret-a\ns3cret-b"[..], b"s3cret\x1b[A", b"s3cret\xff"] {
+        let (home, key) = (Home::new(), OsStr::from_bytes(key));
+        let (code, said) = with_key(&home, &["chat", "--json", "hello"], "OPENAI_API_KEY", key);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("MODEL_SETTINGS") && said.contains("OPENAI_API_KEY holds no key"), "{said}");
+        assert!(!said.contains("step.updated"), "it is not tried again: {said}");
+        let (_, doctor) = with_key(&home, &["doctor"], "OPENAI_API_KEY", key);
+        let line = doctor.lines().find(|line| line.contains("OPENAI_API_KEY holds no key"));
+        assert!(line.is_some_and(|line| line.starts_with("warning")), "{doctor}");
+        let (_, listed) = with_key(&home, &["models"], "OPENAI_API_KEY", key);
+        assert!(listed.contains("OPENAI_API_KEY holds no key"), "{listed}");
+        assert!(![said, doctor, listed].concat().contains("s3cret"), "a key is shown");
+    }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Environment {
     pub(crate) dumb: bool,
     /// Whether the locale can print more than ASCII.
     pub(crate) unicode: bool,
-    /// Those of [`MODEL_KEYS`] that are set. Never their values.
+    /// Those of [`MODEL_KEYS`] that are set to more than white space. Never their values.
     pub(crate) model_keys: Vec<&'static str>,
     /// `OPENAI_BASE_URL`.
     pub(crate) openai_base_url: Option<String>,
@@ -71,7 +71,7 @@ impl Environment {
             no_color: variable("NO_COLOR").is_some(),
             dumb: variable("TERM").is_none_or(|term| term == "dumb"),
             unicode: locale.contains("UTF-8") || locale.contains("UTF8"),
-            model_keys: MODEL_KEYS.into_iter().filter(|name| variable(name).is_some()).collect(),
+            model_keys: MODEL_KEYS.into_iter().filter(|name| Self::secret(name).is_some()).collect(),
             openai_base_url: variable(OPENAI_BASE_URL).map(|url| url.to_string_lossy().into_owned()),
             session_bus: session_bus(variable("DBUS_SESSION_BUS_ADDRESS"), variable("XDG_RUNTIME_DIR")),
             for_commands: for_commands(),
@@ -95,9 +95,11 @@ impl Environment {
         self.home.is_some()
     }
 
-    /// What a variable that was named in the settings is set to. For those that hold a secret.
+    /// What a variable is set to that holds a secret, without white space around it: a file that it was read from has
+    /// the end of a line.
     pub(crate) fn secret(name: &str) -> Option<String> {
-        variable(name).and_then(|value| value.into_string().ok())
+        let value = variable(name)?.to_string_lossy().trim().to_owned();
+        (!value.is_empty()).then_some(value)
     }
 
     /// The folders in which programs are looked for.

@@ -16,6 +16,9 @@ use crate::settings::models::{ModelConfig, is_address};
 /// How to set `OPENAI_BASE_URL` right.
 const RIGHT_ADDRESS: &str = "set it to one such as http://127.0.0.1:8080/v1, or unset it";
 
+/// What is wrong with what cannot be sent as a key.
+const NO_KEY: &str = "there is the end of a line in it, or another character that cannot be seen";
+
 /// All keys and logins of a state folder. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Keys {
@@ -121,7 +124,7 @@ impl Keys {
     /// By what a model can be asked, or what to do so that it can. Renews no login.
     pub(crate) async fn pass(&self, model: &ModelConfig) -> Result<Pass, String> {
         self.check_address(model)?;
-        if self.variable(model).is_some() {
+        if self.variable(model)?.is_some() {
             return Ok(Pass::Variable(model.key_variable().unwrap_or_default().to_owned()));
         }
         let Some(name) = kept_name(model) else { return self.without(model).map(|()| Pass::None) };
@@ -178,11 +181,15 @@ impl Keys {
         AboutKey { used, remedy }
     }
 
-    /// The key in a model's variable.
-    fn variable(&self, model: &ModelConfig) -> Option<Key> {
-        let key = Environment::secret(model.key_variable()?)?;
+    /// The key in a model's variable, or what is wrong with it.
+    fn variable(&self, model: &ModelConfig) -> Result<Option<Key>, String> {
+        let Some(name) = model.key_variable() else { return Ok(None) };
+        let Some(key) = Environment::secret(name) else { return Ok(None) };
         self.redactor.learn(&Secret::new(key.as_str()));
-        Some(Key::new(key))
+        if !can_be_sent(&key) {
+            return Err(format!("{name} holds no key: {NO_KEY}; set it again, or unset it"));
+        }
+        Ok(Some(Key::new(key)))
     }
 
     /// From now on, what is secret in an address is taken out of texts: as it is written, and as it is sent.
@@ -219,6 +226,11 @@ impl Keys {
     }
 }
 
+/// Whether a line of a request's head can hold a key.
+fn can_be_sent(key: &str) -> bool {
+    !key.contains(|letter: char| letter.is_control() || letter == char::REPLACEMENT_CHARACTER)
+}
+
 /// Under which name the keys and logins of a provider are kept.
 pub(crate) fn name_of(provider: ProviderKind) -> &'static str {
     match provider {
@@ -240,15 +252,15 @@ fn kept_name(model: &ModelConfig) -> Option<&str> {
 struct ModelKey {
     keys: Keys,
     model: ModelConfig,
-    variable: Option<Key>,
+    variable: Result<Option<Key>, String>,
 }
 
 #[async_trait]
 impl KeySource for ModelKey {
     async fn key(&self) -> Result<Option<Key>, KeyError> {
         self.keys.check_address(&self.model).map_err(KeyError::Settings)?;
-        if let Some(key) = &self.variable {
-            return Ok(Some(key.clone()));
+        if let Some(key) = self.variable.clone().map_err(KeyError::Settings)? {
+            return Ok(Some(key));
         }
         if let Some(name) = kept_name(&self.model) {
             if let Some(key) = self.keys.kept(name).await.map_err(KeyError::Missing)? {

@@ -18,8 +18,8 @@ const LOCAL_SERVER: &str = "http://127.0.0.1:8080/v1";
 
 /// Looks at the agent that answers where nobody is asked for, and at the variable that moves models elsewhere.
 pub(super) fn look(home: &Path, environment: &Environment) -> Vec<Finding> {
-    let wrong = environment.openai_base_url.as_deref().filter(|url| !is_address(url)).map(moved_nowhere);
-    let mut findings: Vec<Finding> = wrong.into_iter().collect();
+    let is_wrong = environment.openai_base_url.as_deref().is_some_and(|url| !is_address(url));
+    let mut findings: Vec<Finding> = is_wrong.then(moved_nowhere).into_iter().collect();
     findings.extend(agent(home, environment));
     findings
 }
@@ -58,10 +58,10 @@ fn agent(home: &Path, environment: &Environment) -> Option<Finding> {
     })
 }
 
-fn moved_nowhere(url: &str) -> Finding {
+fn moved_nowhere() -> Finding {
     Finding::warning(
         CHECK,
-        format!("OPENAI_BASE_URL is {url:?}, which is no address"),
+        "OPENAI_BASE_URL is no address",
         format!("export OPENAI_BASE_URL={LOCAL_SERVER}, or unset it"),
     )
 }

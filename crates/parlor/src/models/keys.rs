@@ -146,7 +146,8 @@ impl Keys {
     fn check_address(&self, model: &ModelConfig) -> Result<(), String> {
         match self.base_url(model) {
             Some(url) if !is_address(url) => {
-                Err(format!("OPENAI_BASE_URL is {url:?}, which is no address: {RIGHT_ADDRESS}"))
+                // What it is instead may be a key.
+                Err(format!("OPENAI_BASE_URL is no address: {RIGHT_ADDRESS}"))
             }
             Some(_) | None => Ok(()),
         }

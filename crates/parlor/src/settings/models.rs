@@ -233,10 +233,11 @@ impl Draft {
         if config.context_window.is_some_and(|tokens| tokens < MIN_CONTEXT_WINDOW) {
             return Err(flaw(format!("needs a context_window of {MIN_CONTEXT_WINDOW} tokens or more")));
         }
-        if let Some(url) = config.base_url.as_deref().filter(|url| !is_address(url)) {
-            return Err(flaw(format!(
-                "has base_url = {url:?}, which is no address such as http://127.0.0.1:8080/v1"
-            )));
+        if config.base_url.as_deref().is_some_and(|url| !is_address(url)) {
+            // What it is instead may be a key, or have a password.
+            return Err(flaw(
+                "has a base_url that is no address such as http://127.0.0.1:8080/v1".to_owned(),
+            ));
         }
         config.price = match self.prices {
             [None, None, None] => None,
@@ -321,7 +322,9 @@ mod tests {
         assert!(flaw(&format!("{FAST}api_key_env = \"HOME\"")).contains("commands would see"));
         assert!(flaw(&format!("{FAST}context_window = 100")).contains("4000 tokens or more"));
         for url in ["localhost:1", "http://", "http://a b/v1", "http://127.0.0.1:99999/v1", "ftp://a"] {
-            assert!(flaw(&format!("{FAST}base_url = \"{url}\"")).contains("such as http://"), "{url}");
+            let flaw = flaw(&format!("{FAST}base_url = \"{url}\""));
+            assert!(flaw.contains("such as http://"), "{url}");
+            assert!(!flaw.contains(&format!("{url:?}")), "it may be a key: {flaw}");
         }
         assert!(flaw(&format!("{FAST}price = {{ input = 1 }}")).contains("both input and output"));
         assert!(flaw("[models.a]\nprovider = \"opnai\"").contains("openai-responses"));

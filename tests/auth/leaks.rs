@@ -1,6 +1,7 @@
 //! Nothing that the program writes holds a secret: not what it prints, not its files beside the store
 //! of secrets, not the command lines and the environment of what it starts.
 
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Output;
 
@@ -10,6 +11,13 @@ use server::CLIENT_SECRET;
 /// Prints the command line and the environment of the tool's process.
 const LOOK: &str =
     "!tr '\\0' '\\n' < /proc/self/cmdline; tr '\\0' '\\n' < /proc/self/environ; env; ps -eo args";
+
+/// Prints the environment that parlor was started with, and its memory, as far as the system lets it.
+const LOOK_UP: &str =
+    "!tr '\\0' '\\n' < /proc/$PPID/environ; ls /proc/$PPID/fd; head -c1 /proc/$PPID/mem; echo looked";
+
+/// A user that owns nothing.
+const NOBODY: u32 = 65534;
 
 /// Everything that was written, with where.
 #[derive(Default)]
@@ -98,5 +106,35 @@ fn no_secret_is_written_anywhere() {
         for text in [secret, &encoded] {
             assert_eq!(written.holds(text), Vec::<&str>::new(), "a secret was written");
         }
+    }
+}
+
+#[test]
+fn commands_cannot_look_into_the_process_that_starts_them() {
+    let home = Home::new();
+    let look = |dumpable: &str| {
+        let mut command = home.command(&["chat", "--agent", "local", LOOK_UP]);
+        command.env("HOME", home.folder()).env("UNSEEN_PASSWORD", "not-for-commands");
+        command.env("PARLOR_DUMPABLE", dumpable);
+        // Nothing is closed to root.
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(home.folder(), Some(NOBODY), Some(NOBODY)).unwrap();
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        match command.output() {
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
+            output => Some(String::from_utf8(output.unwrap().stdout).unwrap()),
+        }
+    };
+    let Some(open) = look("1") else {
+        eprintln!("skipped: {} is in a folder that only root can enter", home::PARLOR);
+        return;
+    };
+    assert!(open.contains("not-for-commands") && open.contains("looked"), "it sees what is open: {open}");
+    let closed = look("").unwrap();
+    assert!(!closed.contains("not-for-commands") && closed.contains("looked"), "{closed}");
+    for file in ["environ", "fd", "mem"] {
+        let line = closed.lines().find(|line| line.contains("/proc/") && line.contains(file));
+        assert!(line.is_some_and(|line| line.contains("Permission denied")), "{file}: {closed}");
     }
 }

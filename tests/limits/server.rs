@@ -51,6 +51,8 @@ impl Server {
             .args(["-c", &format!(r#"{this}; exec "$0" stdio exec"#), PARLOR])
             // A state folder that is there, so that all of this holds while others may look on.
             .env("PARLOR_HOME", env!("CARGO_TARGET_TMPDIR"))
+            // The tests count its descriptors.
+            .env("PARLOR_DUMPABLE", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

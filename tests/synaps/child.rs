@@ -43,7 +43,8 @@ impl Home {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(PARLOR);
         command.args(["stdio", "synaps"]).args(args).current_dir(self.folder());
-        command.env("PARLOR_HOME", self.state()).kill_on_drop(true);
+        // The tests look at what it reads and writes.
+        command.env("PARLOR_HOME", self.state()).env("PARLOR_DUMPABLE", "1").kill_on_drop(true);
         command
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Environment {
     pub(crate) supr: SuprVariables,
     /// `PARLOR_LOG`.
     pub(crate) log: Option<String>,
+    /// Whether `PARLOR_DUMPABLE` is `1`: debuggers and core dumps may see what this process has in memory.
+    pub(crate) is_open: bool,
     /// Whether `NO_COLOR` asks for no colours.
     pub(crate) no_color: bool,
     /// Whether `TERM` says that the terminal can only print.
@@ -68,6 +70,7 @@ impl Environment {
             supex: SupexVariables::read(),
             supr: SuprVariables::read(),
             log: variable("PARLOR_LOG").map(|level| level.to_string_lossy().into_owned()),
+            is_open: variable("PARLOR_DUMPABLE").is_some_and(|value| value == "1"),
             no_color: variable("NO_COLOR").is_some(),
             dumb: variable("TERM").is_none_or(|term| term == "dumb"),
             unicode: locale.contains("UTF-8") || locale.contains("UTF8"),

@@ -2,6 +2,7 @@
 
 mod called_as;
 mod chat;
+mod closed;
 mod console;
 mod doctor;
 mod environment;
@@ -241,6 +242,9 @@ Example:
 
 fn main() -> ExitCode {
     let environment = Environment::read();
+    if !environment.is_open {
+        closed::close();
+    }
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let done =
         called_as::serve(&arguments, &environment).unwrap_or_else(|| run(Cli::parse().command, &environment));

@@ -126,6 +126,7 @@ const TAIL: &str = "
 | `PARLOR_HOME` | `~/.parlor` | The state folder. It is made, with mode 0700, if it is missing. |
 | `PARLOR_RUBY` | `ruby` in `PATH` | The Ruby interpreter that `parlor doctor` looks for. |
 | `PARLOR_LOG` | `warn` on a terminal, else `info` | How much `parlor serve` says on stderr: `error`, `warn`, `info`, `debug`, `trace` or `off`. |
+| `PARLOR_DUMPABLE` | not set | `1` lets other processes of the same user look into `parlor`: see [operations.md](operations.md#who-can-look-into-parlor). |
 | `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, `GEMINI_API_KEY`, `OPENROUTER_API_KEY` | | The keys of models: see [models.md](models.md). |
 | `OPENAI_BASE_URL` | `https://api.openai.com/v1` | Where models of `openai` and `openai-responses` are that have no `base_url`. |
 | `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` | | How models and logins are reached. |

@@ -214,6 +214,19 @@ fn a_key_that_others_can_read_is_told_with_what_to_do() {
 }
 
 #[test]
+fn a_key_that_was_written_by_hand_and_cannot_be_sent_is_told_at_once() {
+    let home = Home::new();
+    keep_key(&home, "openai", "kept-s3cret-key");
+    std::fs::write(home.state().join("secrets/key-openai"), "kept-s3cret-key\n").unwrap();
+    let told = "what is kept for openai is no key";
+    let said = home.refuses(&["chat", "hello"]);
+    assert!(said.contains(told) && said.contains("run: parlor login openai --key"), "{said}");
+    let doctor = String::from_utf8(home.run(&["doctor"]).stdout).unwrap();
+    assert!(doctor.lines().any(|line| line.starts_with("warning") && line.contains(told)), "{doctor}");
+    assert!(![said, doctor].concat().contains("s3cret"), "the key is shown");
+}
+
+#[test]
 fn what_is_no_key_is_not_kept() {
     let home = Home::new();
     for (name, input, hint) in [

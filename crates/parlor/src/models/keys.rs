@@ -200,13 +200,17 @@ impl Keys {
         [written, sent].into_iter().for_each(|secret| self.redactor.learn(&Secret::new(secret)));
     }
 
-    /// The key that is kept under a name.
+    /// The key that is kept under a name, or what is wrong with it.
     async fn kept(&self, name: &str) -> Result<Option<Secret>, String> {
-        let (store, name) = (self.store.clone(), SecretName::key(name));
-        let Some(name) = name else { return Ok(None) };
-        let read = tokio::task::spawn_blocking(move || store.read(&name)).await;
+        let (store, Some(secret)) = (self.store.clone(), SecretName::key(name)) else { return Ok(None) };
+        let read = tokio::task::spawn_blocking(move || store.read(&secret)).await;
         let key = read.map_err(|_| "the program is ending".to_owned())?.map_err(|error| error.to_string())?;
         key.iter().for_each(|key| self.redactor.learn(key));
+        if key.as_ref().is_some_and(|key| !can_be_sent(key.expose())) {
+            return Err(format!(
+                "what is kept for {name} is no key: {NO_KEY}; run: parlor login {name} --key"
+            ));
+        }
         Ok(key)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A delta is not queued for anybody. Whoever watches remembers how much of a text it has shown and
 //! takes what has come since, so a slow watcher gets fewer, longer pieces, and what it saw, put
-//! together, is the text.
+//! together, is the text. What a tool puts out stands in no event: its end is kept with the event that ends it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};

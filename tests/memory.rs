@@ -10,7 +10,7 @@ use parlor_doors::Machine;
 use parlor_doors::exec::ExecMachine;
 use parlor_doors::lines::{Line, Lines};
 use parlor_engine::Processes;
-use parlor_host::{Engine, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
+use parlor_host::{ConnectionEnd, Engine, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
 use parlor_testkit::{Exec, Loaf, Peer, Place, Synaps, let_time_pass, play_cases};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -46,7 +46,7 @@ fn loaf_in_memory() {
 struct Memory {
     input: Option<mpsc::Sender<Vec<u8>>>,
     outlet: Outlet,
-    task: JoinHandle<()>,
+    task: JoinHandle<ConnectionEnd>,
 }
 
 impl Memory {
@@ -57,11 +57,11 @@ impl Memory {
         E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event> + Send + 'static,
     {
         let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
-        let incoming = Incoming { chunks, hung_up: oneshot::channel().1 };
+        let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: false };
         let (outgoing, outlet) = outgoing();
         let task = tokio::spawn(async {
             let (machine, engine) = made.await;
-            serve(machine, engine, incoming, outgoing, std::future::pending()).await;
+            serve(machine, engine, incoming, outgoing, std::future::pending()).await
         });
         Self { input: Some(input), outlet, task }
     }
@@ -95,6 +95,6 @@ impl Peer for Memory {
     }
 
     async fn finish(&mut self) -> Result<(), String> {
-        (&mut self.task).await.map_err(|error| error.to_string())
+        (&mut self.task).await.map(|_| ()).map_err(|error| error.to_string())
     }
 }

@@ -58,8 +58,8 @@ export class Server {
   #log = "";
 
   /** On a terminal a server also prints the one-time link; `more` goes into its settings, `variables` into its environment. */
-  constructor({ isOnTerminal = false, more = "", variables = {} } = {}) {
-    Object.assign(this, { isOnTerminal, variables });
+  constructor({ isOnTerminal = false, hasSupex = false, more = "", variables = {} } = {}) {
+    Object.assign(this, { isOnTerminal, hasSupex, variables });
     // What is written there is gone after the test anyway, so it need not reach a disk.
     this.home = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "parlor-page-"));
     writeFileSync(join(this.home, "parlor.toml"), settings + more);
@@ -89,7 +89,7 @@ export class Server {
   async start() {
     const place = join(this.home, "serve.json");
     rmSync(place, { force: true });
-    const command = [binary, "serve", "--listen", this.listen, "--no-supex"];
+    const command = [binary, "serve", "--listen", this.listen, ...(this.hasSupex ? ["--supex", "127.0.0.1:0", "--supex-repl", "127.0.0.1:0"] : ["--no-supex"])];
     const [program, ...args] = this.isOnTerminal ? ["script", "-qfc", command.join(" "), "/dev/null"] : command;
     this.#child = spawn(program, args, { cwd: this.home, env: this.environment(), stdio: ["ignore", "pipe", "pipe"] });
     for (const stream of [this.#child.stdout, this.#child.stderr]) stream.on("data", (text) => (this.#log += text));
@@ -97,7 +97,7 @@ export class Server {
       if (this.#child.exitCode !== null) throw new Error(`the server ended: ${this.#log}`);
       return existsSync(place) && readFileSync(place, "utf8").endsWith("}\n");
     });
-    ({ http: this.listen, pid: this.#pid } = JSON.parse(readFileSync(place, "utf8")));
+    ({ http: this.listen, pid: this.#pid, supex: this.supex, supex_repl: this.repl } = JSON.parse(readFileSync(place, "utf8")));
   }
 
   /** Ends the server at once, without a chance to tidy up. */

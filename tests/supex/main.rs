@@ -5,6 +5,7 @@
 
 mod crowd;
 mod cuts;
+mod foreign;
 mod memory;
 mod page;
 mod program;

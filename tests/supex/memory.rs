@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parlor_doors::lines::{Line, Lines};
 use parlor_doors::supex::{BridgeMachine, ReplMachine, Token};
 use parlor_engine::{Reach, RubySettings, Workshop, WorkshopMeans};
-use parlor_host::{INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
+use parlor_host::{ConnectionEnd, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
 use parlor_log::SystemClock;
 use parlor_testkit::{Case, Peer, let_time_pass};
 use parlor_tools::{Context, Shell, Toolbox};
@@ -27,7 +27,7 @@ struct Connection {
     outlet: Outlet,
     /// Frames that came together with the last one.
     frames: Lines,
-    task: JoinHandle<()>,
+    task: JoinHandle<ConnectionEnd>,
 }
 
 impl Memory {
@@ -81,7 +81,7 @@ fn means(
 impl Connection {
     fn open(workshop: &Workshop, token: Option<Arc<Token>>, args: &[String]) -> Self {
         let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
-        let incoming = Incoming { chunks, hung_up: oneshot::channel().1 };
+        let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: true };
         let (outgoing, outlet) = outgoing();
         let (bench, never) = (workshop.bench(), std::future::pending());
         let task = if args.iter().any(|arg| arg == "repl") {
@@ -131,6 +131,6 @@ impl Peer for Memory {
     }
 
     async fn finish(&mut self) -> Result<(), String> {
-        (&mut self.connection.task).await.map_err(|error| error.to_string())
+        (&mut self.connection.task).await.map(|_| ()).map_err(|error| error.to_string())
     }
 }

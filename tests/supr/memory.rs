@@ -10,7 +10,7 @@ use std::time::Duration;
 use parlor_doors::lines::{Line, Lines};
 use parlor_doors::supr::{SuprMachine, Visit};
 use parlor_engine::{Agents, Guest, House, Means, MediaStore, Standing};
-use parlor_host::{Fetcher, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
+use parlor_host::{ConnectionEnd, Fetcher, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
 use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
 use parlor_testkit::{Case, Peer, let_time_pass};
@@ -29,7 +29,7 @@ pub(crate) struct Memory {
 struct Connection {
     input: Option<mpsc::Sender<Vec<u8>>>,
     outlet: Outlet,
-    task: JoinHandle<()>,
+    task: JoinHandle<ConnectionEnd>,
 }
 
 impl Memory {
@@ -119,7 +119,7 @@ impl Configured {
 impl Connection {
     fn open(house: &Arc<House>, visit: Visit) -> Self {
         let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
-        let incoming = Incoming { chunks, hung_up: oneshot::channel().1 };
+        let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: false };
         let (outgoing, outlet) = outgoing();
         let guest = Guest::new(Arc::clone(house), Standing::Visitor);
         let task =
@@ -161,6 +161,6 @@ impl Peer for Memory {
     }
 
     async fn finish(&mut self) -> Result<(), String> {
-        (&mut self.connection.task).await.map_err(|error| error.to_string())
+        (&mut self.connection.task).await.map(|_| ()).map_err(|error| error.to_string())
     }
 }

@@ -6,6 +6,7 @@
 //! types, its `decode`, its `encode`, its machine and the one file that spells its error codes.
 
 pub mod exec;
+mod foreign;
 pub mod jsonrpc;
 pub mod lines;
 pub mod loaf;
@@ -15,4 +16,5 @@ pub mod supr;
 pub mod synaps;
 pub mod talk;
 
+pub use foreign::ForeignProtocol;
 pub use machine::{Input, Machine, Output, Ticket};

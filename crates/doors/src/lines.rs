@@ -81,6 +81,13 @@ impl Lines {
         }
     }
 
+    /// What has arrived of the line that [`next_line`] gives next, and all behind it.
+    ///
+    /// [`next_line`]: Lines::next_line
+    pub fn unread(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
     /// The last line, if the stream ended without a newline after it.
     pub fn finish(&mut self) -> Option<Line<'_>> {
         let (from, to) = (self.start, self.buffer.len());

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use parlor_doors::lines::{Line, Lines};
-use parlor_doors::{Input, Machine, Output};
+use parlor_doors::{ForeignProtocol, Input, Machine, Output};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
@@ -32,6 +32,18 @@ pub struct Incoming {
     /// Known before `chunks` closes: the peer has hung up, although not all it sent was looked at.
     /// Its closing means nothing.
     pub hung_up: oneshot::Receiver<()>,
+    /// Whether anybody could be made to connect, a browser above all: then a line of another protocol ends the
+    /// connection, and nothing behind it is read.
+    pub refuses_foreign: bool,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionEnd {
+    /// One of the two sides had no more to say.
+    Closed,
+    /// The peer speaks another protocol. Nothing is owed to it.
+    Foreign(ForeignProtocol),
 }
 
 /// Serves one connection until the peer leaves, the machine closes it or `stop` is ready; then ends
@@ -42,13 +54,23 @@ pub async fn serve<M, E>(
     incoming: Incoming,
     outgoing: Outgoing,
     stop: impl Future<Output = ()>,
-) where
+) -> ConnectionEnd
+where
     M: Machine,
     E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event>,
 {
-    let Incoming { mut chunks, hung_up } = incoming;
+    let Incoming { mut chunks, hung_up, refuses_foreign } = incoming;
     let lines = machine.lines();
-    let mut connection = Connection { machine, engine, lines, outgoing, wake_at: None, is_closed: false };
+    let mut connection = Connection {
+        machine,
+        engine,
+        lines,
+        outgoing,
+        refuses_foreign,
+        wake_at: None,
+        is_closed: false,
+        foreign: None,
+    };
     let (mut has_hung_up, mut has_ended) = (false, false);
     let hung_up = async {
         if hung_up.await.is_err() {
@@ -90,7 +112,9 @@ pub async fn serve<M, E>(
             () = &mut stop => break,
         }
     }
+    let end = connection.foreign.map_or(ConnectionEnd::Closed, ConnectionEnd::Foreign);
     connection.shut_down().await;
+    end
 }
 
 struct Connection<M, E> {
@@ -98,8 +122,11 @@ struct Connection<M, E> {
     engine: E,
     lines: Lines,
     outgoing: Outgoing,
+    refuses_foreign: bool,
     wake_at: Option<Instant>,
     is_closed: bool,
+    /// What the peer speaks instead of the door's dialect.
+    foreign: Option<ForeignProtocol>,
 }
 
 impl<M, E> Connection<M, E>
@@ -115,6 +142,9 @@ where
     async fn serve_lines(&mut self) -> bool {
         let mut all_served = false;
         while self.may_serve() && !self.is_closed {
+            if self.hangs_up_on_foreign() {
+                break;
+            }
             let Some(line) = self.lines.next_line() else {
                 all_served = true;
                 break;
@@ -128,10 +158,22 @@ where
 
     /// The peer has hung up; it may not have ended its last line.
     async fn serve_last_line(&mut self) {
+        if self.hangs_up_on_foreign() {
+            return;
+        }
         if let Some(line) = self.lines.finish() {
             hand_over(&mut self.machine, line);
             self.do_what_it_wants().await;
         }
+    }
+
+    /// Closes the connection if its next line belongs to another protocol, whether that line is complete or not.
+    fn hangs_up_on_foreign(&mut self) -> bool {
+        if self.refuses_foreign {
+            self.foreign = ForeignProtocol::recognize(self.lines.unread());
+            self.is_closed |= self.foreign.is_some();
+        }
+        self.foreign.is_some()
     }
 
     async fn on_news(&mut self, news: News<M::Reply, M::Event>) {

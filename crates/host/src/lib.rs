@@ -8,9 +8,11 @@
 mod connection;
 mod engine;
 mod fetch;
+mod log_limit;
 mod look;
 mod offer;
 mod outgoing;
+mod rate;
 mod signals;
 mod stdio;
 mod tcp;
@@ -19,7 +21,7 @@ mod upstream;
 pub mod web;
 mod websocket;
 
-pub use connection::{FLUSH_WAIT, GONE_WAIT, INCOMING_CHUNKS, Incoming, SHUTDOWN_WAIT, serve};
+pub use connection::{ConnectionEnd, FLUSH_WAIT, GONE_WAIT, INCOMING_CHUNKS, Incoming, SHUTDOWN_WAIT, serve};
 pub use engine::{Engine, News};
 pub use fetch::{FETCH_WAIT, FetchFlaw, Fetcher, MAX_REDIRECTS};
 pub use look::{MAX_OFFER_LINE_BYTES, MAX_OFFERS, OFFER_WAIT, look, offered};
@@ -31,7 +33,8 @@ pub use outgoing::{
 pub use signals::asked_to_end;
 pub use stdio::{block_on, serve_stdio};
 pub use tcp::{
-    ACCEPT_PAUSE, MAX_CONNECTIONS, PARTING_BYTES, PARTING_WAIT, STOP_WAIT, Service, listen, serve_tcp,
+    ACCEPT_PAUSE, CONNECTION_LOG_RATE, MAX_CONNECTIONS, PARTING_BYTES, PARTING_WAIT, STOP_WAIT, Service,
+    listen, serve_tcp,
 };
 pub use traced::Traced;
 pub use upstream::{UPSTREAM_CALL_WAIT, UPSTREAM_HELLO_WAIT, Upstream};

@@ -51,7 +51,7 @@ where
     let stop = signals::asked_to_end()?;
     let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
     let (hang_up, hung_up) = oneshot::channel();
-    let incoming = Incoming { chunks, hung_up };
+    let incoming = Incoming { chunks, hung_up, refuses_foreign: false };
     let (outgoing, outlet) = outgoing();
     let (done, flushed) = oneshot::channel();
     thread::Builder::new().name("stdin".to_owned()).spawn(move || read_input(&input, hang_up))?;

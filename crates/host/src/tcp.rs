@@ -21,14 +21,19 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
-use crate::connection::{INCOMING_CHUNKS, Incoming, serve};
+use crate::connection::{ConnectionEnd, INCOMING_CHUNKS, Incoming, serve};
+use crate::log_limit::LogLimit;
 use crate::outgoing::{Outlet, outgoing};
+use crate::rate::Rate;
 
 /// How many connections one door serves at a time. More are closed as soon as they are made.
 pub const MAX_CONNECTIONS: usize = 384;
 
 /// How long to wait before accepting again after the system refused, for want of descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often the log may tell of connections that cannot be accepted or are hung up on, each.
+pub const CONNECTION_LOG_RATE: Rate = Rate { per_second: 1.0, burst: 1.0 };
 
 /// How long a peer whose connection ends may leave unread what was written to it.
 pub const PARTING_WAIT: Duration = Duration::from_secs(5);
@@ -91,6 +96,8 @@ async fn serve_accepted<M, E>(
 {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
+    let accept_errors = LogLimit::new(CONNECTION_LOG_RATE);
+    let hang_ups = Arc::new(LogLimit::new(CONNECTION_LOG_RATE));
     loop {
         let accepted = tokio::select! {
             biased;
@@ -102,12 +109,24 @@ async fn serve_accepted<M, E>(
             Ok((stream, peer)) => {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
                 let (service, stop) = (make(peer), stop.clone());
+                let hang_ups = Arc::clone(&hang_ups);
                 connections.spawn(async move {
-                    serve_stream(stream, service, stop).await;
+                    let end = serve_stream(stream, service, stop).await;
                     drop(place);
+                    if let ConnectionEnd::Foreign(protocol) = end
+                        && let Some(left_out) = hang_ups.next_line()
+                    {
+                        tracing::warn!(%peer, %protocol, left_out, "hung up on a peer that speaks another protocol");
+                    }
                 });
             }
-            Err(_) => sleep(ACCEPT_PAUSE).await,
+            // For want of descriptors, mostly.
+            Err(error) => {
+                if let Some(left_out) = accept_errors.next_line() {
+                    tracing::warn!(%error, left_out, "cannot accept a connection");
+                }
+                sleep(ACCEPT_PAUSE).await;
+            }
         }
     }
     // Nobody else is let in while these end.
@@ -122,7 +141,11 @@ pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
-async fn serve_stream<M, E>(mut stream: TcpStream, service: Service<M, E>, stop: CancellationToken)
+async fn serve_stream<M, E>(
+    mut stream: TcpStream,
+    service: Service<M, E>,
+    stop: CancellationToken,
+) -> ConnectionEnd
 where
     M: Machine,
     E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event>,
@@ -135,7 +158,7 @@ where
     let (has_hung_up, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
     // That the peer has hung up is seen behind all that it sent: who closes one side still wants answers.
-    let incoming = Incoming { chunks, hung_up: oneshot::channel().1 };
+    let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: true };
     let (outgoing, outlet) = outgoing();
     let is_written = {
         let (from_peer, to_peer) = stream.split();
@@ -147,14 +170,18 @@ where
         }));
         let mut serving = pin!(serve(machine, engine, incoming, outgoing, stop.cancelled()));
         let (mut is_read, mut is_written) = (false, None);
-        loop {
+        let end = loop {
             // In this order, so that one waking is enough for a request and its reply.
             tokio::select! {
                 biased;
                 () = &mut reading, if !is_read => is_read = true,
-                () = &mut serving => break,
+                end = &mut serving => break end,
                 done = &mut writing, if is_written.is_none() => is_written = Some(done),
             }
+        };
+        if let ConnectionEnd::Foreign(_) = end {
+            // Dropped with all that it still sends.
+            return end;
         }
         while is_written.is_none() {
             let before = written.load(Ordering::Relaxed);
@@ -169,6 +196,7 @@ where
     if is_written {
         part(stream, &has_hung_up, &arrived, &stop).await;
     }
+    ConnectionEnd::Closed
 }
 
 /// Passes on what arrives until the peer hangs up.
@@ -348,7 +376,10 @@ mod tests {
     }
 
     /// A connection that `bytes` are said to, served by a task until `stop`, and the other end of it.
-    async fn served(bytes: usize, stop: &CancellationToken) -> (tokio::task::JoinHandle<()>, TcpStream) {
+    async fn served(
+        bytes: usize,
+        stop: &CancellationToken,
+    ) -> (tokio::task::JoinHandle<ConnectionEnd>, TcpStream) {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();

@@ -6,17 +6,11 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
 
+use crate::rate::Bucket;
+pub use crate::rate::Rate;
+
 /// How many clients are remembered apart. More of them share what is left.
 pub const RATE_CLIENTS: usize = 4096;
-
-/// How often something may be done.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate {
-    /// How many in a second, for long.
-    pub per_second: f64,
-    /// How many at once.
-    pub burst: f64,
-}
 
 /// Handshakes of one client on another machine.
 pub const HANDSHAKE_RATE: Rate = Rate { per_second: 10.0, burst: 100.0 };
@@ -42,13 +36,6 @@ struct Buckets {
     others: Option<Bucket>,
 }
 
-/// Permits that come back by themselves.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bucket {
-    left: f64,
-    at: Instant,
-}
-
 impl Limiter {
     pub(super) fn new(far: Rate, near: Rate) -> Self {
         Self { far, near, buckets: Mutex::default() }
@@ -63,7 +50,7 @@ impl Limiter {
             // Whoever has not come for a while is forgotten: their bucket is full again.
             buckets.by_client.retain(|client, bucket| {
                 let rate = self.rate_of(*client);
-                bucket.filled(rate, now).left < rate.burst
+                !bucket.is_full(rate, now)
             });
         }
         let full = Bucket::full(rate, now);
@@ -77,28 +64,6 @@ impl Limiter {
 
     fn rate_of(&self, client: IpAddr) -> Rate {
         if client.is_loopback() { self.near } else { self.far }
-    }
-}
-
-impl Bucket {
-    /// All permits that there may be at once.
-    pub(super) fn full(rate: Rate, now: Instant) -> Self {
-        Self { left: rate.burst, at: now }
-    }
-
-    /// Takes one, if there is one.
-    pub(super) fn take(&mut self, rate: Rate, now: Instant) -> bool {
-        *self = self.filled(rate, now);
-        let has_one = self.left >= 1.0;
-        if has_one {
-            self.left -= 1.0;
-        }
-        has_one
-    }
-
-    fn filled(self, rate: Rate, now: Instant) -> Self {
-        let gained = now.saturating_duration_since(self.at).as_secs_f64() * rate.per_second;
-        Self { left: (self.left + gained).min(rate.burst), at: now }
     }
 }
 

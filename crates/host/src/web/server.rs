@@ -20,7 +20,8 @@ use tower::ServiceExt;
 
 use super::guard::Ends;
 use super::site::{Shared, Site, Web, router};
-use crate::tcp::ACCEPT_PAUSE;
+use crate::log_limit::LogLimit;
+use crate::tcp::{ACCEPT_PAUSE, CONNECTION_LOG_RATE};
 
 /// How many connections may speak HTTP at a time. More wait to be accepted. Sockets are not among them.
 pub const MAX_HTTP_CONNECTIONS: usize = 1024;
@@ -58,6 +59,7 @@ pub async fn serve_web(
         .max_buf_size(MAX_HEADER_BYTES)
         .max_headers(MAX_HEADERS);
     let places = Arc::new(Semaphore::new(limits.http_connections));
+    let accept_errors = LogLimit::new(CONNECTION_LOG_RATE);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -74,7 +76,9 @@ pub async fn serve_web(
             }
             // For want of descriptors, mostly.
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                if let Some(left_out) = accept_errors.next_line() {
+                    tracing::warn!(%error, left_out, "cannot accept a connection");
+                }
                 sleep(ACCEPT_PAUSE).await;
             }
         }

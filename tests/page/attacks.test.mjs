@@ -1,0 +1,87 @@
+// What a page of another site can do to the doors beside the page: nothing.
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { createConnection } from "node:net";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { after, test } from "node:test";
+import { NETWORK } from "./browser.mjs";
+import { PATIENCE } from "./server.mjs";
+import { setUp } from "./stage.mjs";
+
+const { server, browser } = await setUp({ hasSupex: true });
+
+/** A page of another origin. A text/plain form sends NAME=VALUE, so what counts is on lines of its own. */
+const evil = createServer((_, response) => response.setHeader("content-type", "text/html").end("<!doctype html><title>evil</title>"));
+await new Promise((resolve) => evil.listen(0, "127.0.0.1", resolve));
+after(() => evil.close());
+
+/** The lines by which a real client has `code` evaluated, by the console and by the bridge. */
+const payload = (code) =>
+  [
+    { jsonrpc: "2.0", id: 1, method: "hello", params: { name: "n", version: "1", agent: "a", pid: 1 } },
+    { jsonrpc: "2.0", id: 2, method: "eval", params: { code } },
+    { jsonrpc: "2.0", id: 3, method: "tools/call", params: { name: "eval_ruby", arguments: { code } } },
+  ]
+    .map((line) => JSON.stringify(line))
+    .join("\n");
+
+/** What Ruby says to `code`, asked by a real client. */
+function evaluated(code) {
+  const [host, port] = server.repl.split(":");
+  const socket = createConnection(Number(port), host);
+  const lines = createInterface({ input: socket })[Symbol.asyncIterator]();
+  socket.write(`${payload(code).split("\n").slice(0, 2).join("\n")}\n`);
+  return lines
+    .next()
+    .then(() => lines.next())
+    .then(({ value }) => JSON.parse(value).result.output)
+    .finally(() => socket.destroy());
+}
+
+/** Ways in which a page reaches an address. Each resolves when the browser has given up on it. */
+const WAYS = {
+  form: (address, body) => {
+    const frame = Object.assign(document.createElement("iframe"), { name: "target" });
+    const form = Object.assign(document.createElement("form"), { method: "POST", enctype: "text/plain", action: address, target: "target" });
+    form.append(Object.assign(document.createElement("textarea"), { name: "\n", value: `\n${body}\n` }));
+    document.body.append(frame, form);
+    // The empty frame has loaded by now; the next time is that of the answer, or of the browser's word that there is none.
+    const done = new Promise((resolve) => (frame.onload = resolve));
+    form.submit();
+    return done;
+  },
+  fetch: (address, body) => fetch(address, { method: "POST", mode: "no-cors", body: `\n${body}\n` }).catch(() => undefined),
+  websocket: (address, body) =>
+    new Promise((resolve) => {
+      const socket = new WebSocket(address.replace("http", "ws"));
+      socket.onopen = () => socket.send(`\n${body}\n`);
+      socket.onclose = resolve;
+    }),
+  turn: async (address, body) => {
+    const url = `turn:${address.replace(/^http:\/\/|\/$/g, "")}?transport=tcp`;
+    const peer = new RTCPeerConnection({ iceServers: [{ urls: url, username: `\n${body}\n`.slice(0, 500), credential: "x" }] });
+    peer.createDataChannel("x");
+    const done = new Promise((resolve) => {
+      peer.onicecandidateerror = resolve;
+      peer.onicegatheringstatechange = () => peer.iceGatheringState === "complete" && resolve();
+    });
+    await peer.setLocalDescription();
+    await done;
+    peer.close();
+  },
+};
+
+for (const [way, send] of Object.entries(WAYS)) {
+  for (const door of ["supex", "repl"]) {
+    test(`a page of another site runs no code at the ${door} port by ${way}`, { timeout: PATIENCE }, async () => {
+      const marker = join(server.home, `${way}-${door}`);
+      const at = await browser.visit({ address: `http://127.0.0.1:${evil.address().port}` }, { allow: NETWORK, isToured: false });
+      await at.begin();
+      const code = `File.write(${JSON.stringify(marker)}, "in")`;
+      await at.page.evaluate(`(${send})(${JSON.stringify(`http://${server[door]}/`)}, ${JSON.stringify(payload(code))}).then(() => undefined)`);
+      assert.equal(await evaluated(`File.exist?(${JSON.stringify(marker)})`), "=> false\n");
+      await at.end();
+    });
+  }
+}

@@ -1,0 +1,125 @@
+//! Attacks that speak another protocol to the TCP doors: the door hangs up, and runs nothing that follows.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+
+use parlor_testkit::PATIENCE;
+use serde_json::{Value, json};
+
+use crate::server::{Client, Server, hello};
+
+/// What a browser, a scanner or a misdirected client says first.
+const OPENINGS: [(&str, &[u8]); 16] = [
+    ("GET", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "),
+    (
+        "POST of a form",
+        b"POST /x HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: text/plain\r\nContent-Length: 999\r\n\r\n",
+    ),
+    ("PUT", b"PUT /x HTTP/1.1\r\nContent-Length: 999\r\n\r\n"),
+    ("HEAD", b"HEAD / HTTP/1.0\r\n\r\n"),
+    ("DELETE", b"DELETE /x HTTP/1.1\r\n\r\n"),
+    ("OPTIONS", b"OPTIONS * HTTP/1.1\r\nOrigin: http://evil.example\r\n\r\n"),
+    ("TRACE", b"TRACE / HTTP/1.1\r\n\r\n"),
+    ("CONNECT", b"CONNECT 127.0.0.1:4433 HTTP/1.1\r\n\r\n"),
+    ("a method of its own", b"purge http://127.0.0.1/ http/1.1\r\n\r\n"),
+    ("HTTP/0.9", b"GET /\r\n"),
+    ("the HTTP/2 preface", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    ("a lone header", b"Host: 127.0.0.1\r\n"),
+    ("lines that end in LF alone", b"POST / HTTP/1.1\nHost: x\n\n"),
+    ("a TLS hello", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
+    ("an SSH banner", b"SSH-2.0-OpenSSH_9.2p1\r\n"),
+    ("a TURN request of a browser", b"\x00\x03\x00\x50\x21\x12\xa4\x42aaaaaaaaaaaa\x00\x06\x00\x40"),
+];
+
+/// The lines that a real client of the REPL and the bridge would send to have `code` evaluated.
+fn payload(code: &str) -> String {
+    let eval = json!({"jsonrpc": "2.0", "method": "eval", "params": {"code": code}, "id": 2});
+    let call = json!({"name": "eval_ruby", "arguments": {"code": code}});
+    let call = json!({"jsonrpc": "2.0", "method": "tools/call", "params": call, "id": 3});
+    format!("\r\n{}\n{eval}\n{call}\n", hello(1))
+}
+
+/// All that a peer hears until its connection ends. It must end: reading it has a limit.
+fn heard(address: SocketAddr, sent: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(4 * PATIENCE)).unwrap();
+    // The door may hang up before all is written.
+    let _ = stream.write_all(sent);
+    let mut heard = Vec::new();
+    match stream.read_to_end(&mut heard) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "the door does not hang up"),
+    }
+    heard
+}
+
+/// Whether Ruby has written `file`. Asked of Ruby itself, after whatever it was told before.
+fn was_written(server: &Server, file: &Path) -> bool {
+    let mut client = server.greeted(7);
+    client.eval(1, &format!("File.exist?({:?})", file.to_str().unwrap())).unwrap() == "true"
+}
+
+#[test]
+fn another_protocol_is_hung_up_on_and_nothing_that_follows_is_run() {
+    let server = Server::start();
+    for (door, address) in [("bridge", server.supex), ("repl", server.repl)] {
+        for (number, (name, opening)) in OPENINGS.iter().enumerate() {
+            let file = server.home.join(format!("{door}-{number}"));
+            let attack = payload(&format!("File.write({:?}, 'in')", file.to_str().unwrap()));
+            let heard = heard(address, &[opening, attack.as_bytes()].concat());
+            assert!(heard.is_empty(), "{door}, {name}: {}", String::from_utf8_lossy(&heard));
+            assert!(!was_written(&server, &file), "{door}, {name}: the code was run");
+        }
+    }
+}
+
+#[test]
+fn an_opening_without_a_line_end_is_hung_up_on_at_once() {
+    let server = Server::start();
+    for address in [server.supex, server.repl] {
+        for opening in [&b"\x16\x03\x01\x02\x00"[..], b"GET /", b"Host: x", b"SSH-2.0-x"] {
+            assert!(heard(address, opening).is_empty(), "{opening:?}");
+        }
+    }
+}
+
+#[test]
+fn an_http_line_after_hello_ends_the_connection_too() {
+    let server = Server::start();
+    for (door, address) in [("bridge", server.supex), ("repl", server.repl)] {
+        let file = server.home.join(format!("{door}-late"));
+        let mut client = Client::connect(address);
+        assert_eq!(client.ask(&hello(1))["result"]["success"], true);
+        let attack = payload(&format!("File.write({:?}, 'in')", file.to_str().unwrap()));
+        client.send(format!("POST / HTTP/1.1\r\n{attack}").as_bytes());
+        assert_eq!(client.line(), None);
+        assert!(!was_written(&server, &file), "{door}");
+    }
+}
+
+#[test]
+fn broken_json_of_a_real_client_is_answered() {
+    let server = Server::start();
+    let mut client = Client::connect(server.repl);
+    for broken in
+        ["{bad", "not json", "", "  ", "\"a\": 1", "{\"a\": \"GET / HTTP/1.1\"", "\u{feff}{}", "5 5"]
+    {
+        let reply: Value = client.ask(broken);
+        assert_eq!(reply["error"]["code"], -32700, "{broken:?}: {reply}");
+    }
+    assert_eq!(client.ask(&hello(1))["result"]["success"], true);
+    let code = json!({"jsonrpc": "2.0", "method": "eval", "params": {"code": "\"Host: GET / HTTP/1.1\".size"}, "id": 2});
+    assert_eq!(client.ask(&code.to_string())["result"]["output"], "=> 20\n");
+}
+
+#[test]
+fn nothing_is_run_before_hello() {
+    let server = Server::start();
+    let mut repl = Client::connect(server.repl);
+    let eval = json!({"jsonrpc": "2.0", "method": "eval", "params": {"code": "1"}, "id": 2});
+    assert_eq!(repl.ask(&eval.to_string())["error"]["code"], -32600);
+    let call = json!({"name": "eval_ruby", "arguments": {"code": "1"}});
+    let call = json!({"jsonrpc": "2.0", "method": "tools/call", "params": call, "id": 3});
+    assert_eq!(Client::connect(server.supex).ask(&call.to_string())["error"]["code"], -32600);
+}

@@ -11,6 +11,7 @@ mod house;
 mod keepalive;
 mod media;
 mod memory;
+mod one_home;
 mod refusals;
 mod server;
 mod sessions;

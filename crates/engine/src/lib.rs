@@ -2,6 +2,7 @@
 //!
 //! Knows no envelope, no socket and no door: a new dialect leaves this crate untouched.
 
+mod contain;
 mod files;
 mod guest;
 mod house;

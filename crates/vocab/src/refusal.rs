@@ -137,4 +137,7 @@ pub enum Refusal {
         /// What is wrong and what to do.
         reason: String,
     },
+    /// A part of the server panicked over it. It may have been carried out in part.
+    #[error("an internal error; the log of the server has the details")]
+    Internal,
 }

@@ -83,7 +83,8 @@ pub(super) fn of_refusal(refusal: &Refusal) -> ErrorObject {
         | Refusal::StdinFull { .. }
         | Refusal::CannotStart { .. }
         | Refusal::MediaUnavailable { .. }
-        | Refusal::LogUnavailable { .. } => INTERNAL_ERROR,
+        | Refusal::LogUnavailable { .. }
+        | Refusal::Internal => INTERNAL_ERROR,
     };
     ErrorObject { code, message: clipped(refusal.to_string()) }
 }

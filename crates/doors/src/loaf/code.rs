@@ -249,7 +249,8 @@ fn reason_of(refusal: &Refusal) -> &'static str {
         | Refusal::StdinFull { .. }
         | Refusal::RelativeFolder(_)
         | Refusal::TooManyProcesses { .. }
-        | Refusal::CannotStart { .. } => "internal_error",
+        | Refusal::CannotStart { .. }
+        | Refusal::Internal => "internal_error",
     }
 }
 

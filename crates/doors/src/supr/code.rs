@@ -127,6 +127,7 @@ pub(super) fn of_refused_stop(refusal: &Refusal) -> Flaw {
         | Refusal::TooManyWatched { .. }
         | Refusal::MediaUnavailable { .. }
         | Refusal::LogUnavailable { .. }
+        | Refusal::Internal
         | Refusal::UnknownProcess(_)
         | Refusal::ProcessExists(_)
         | Refusal::StdinClosed(_)
@@ -160,6 +161,7 @@ pub(super) fn of_refused_input(refusal: &Refusal) -> (&'static str, bool) {
         | Refusal::TooManyWatched { .. }
         | Refusal::MediaUnavailable { .. }
         | Refusal::LogUnavailable { .. }
+        | Refusal::Internal
         | Refusal::UnknownProcess(_)
         | Refusal::ProcessExists(_)
         | Refusal::StdinClosed(_)

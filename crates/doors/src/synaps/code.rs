@@ -44,6 +44,7 @@ pub(super) fn of_refusal(refusal: &Refusal) -> String {
         | Refusal::TooManyWatched { .. }
         | Refusal::MediaUnavailable { .. }
         | Refusal::LogUnavailable { .. }
+        | Refusal::Internal
         | Refusal::UnknownProcess(_)
         | Refusal::ProcessExists(_)
         | Refusal::StdinClosed(_)

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use self::desk::{Answer, Carried, carry_out};
 use self::watches::Watches;
 use crate::House;
+use crate::contain::contain;
 
 /// How many questions of one caller may wait for an answer.
 pub const MAX_QUESTIONS: usize = 64;
@@ -112,7 +113,7 @@ impl<Q: Send + 'static> Guest<Q> {
                 // An answer goes before what happened after it.
                 biased;
                 Some(done) = self.tasks.join_next(), if !self.tasks.is_empty() => {
-                    // A task that panicked has said so, and its question has no answer.
+                    // A task that was aborted has no answer.
                     if let Ok(done) = done
                         && let Some(word) = self.on_done(done)
                     {
@@ -161,12 +162,12 @@ impl<Q: Send + 'static> Guest<Q> {
             let mut carrying = Box::pin(async move {
                 match is_refused {
                     true => Err(Refusal::TooManyWatched { limit: MAX_WATCHED }),
-                    false => carry_out(&house, command).await,
+                    false => contain(carry_out(&house, command)).await.unwrap_or(Err(Refusal::Internal)),
                 }
             });
             match carrying.as_mut().now_or_never() {
                 Some(Ok(Carried::Over(answer))) => {
-                    self.tasks.spawn(async move { Done::Answered(question, answer.await) });
+                    self.tasks.spawn(async move { Done::Answered(question, answered(answer).await) });
                 }
                 carried => {
                     self.is_busy = true;
@@ -189,7 +190,7 @@ impl<Q: Send + 'static> Guest<Q> {
                 self.is_busy = false;
                 let answer = match carried {
                     Ok(Carried::Over(answer)) => {
-                        self.tasks.spawn(async move { Done::Answered(question, answer.await) });
+                        self.tasks.spawn(async move { Done::Answered(question, answered(answer).await) });
                         self.go_on();
                         return None;
                     }
@@ -211,4 +212,9 @@ impl<Q: Send + 'static> Guest<Q> {
         self.waiting -= 1;
         Some(Word::Answer(question, answer))
     }
+}
+
+/// An answer that has to come, even if whoever makes it panics.
+async fn answered(answer: impl Future<Output = Answer>) -> Answer {
+    contain(answer).await.unwrap_or(Err(Refusal::Internal))
 }

@@ -21,6 +21,7 @@ use super::recall::{KEPT_HISTORY_BYTES, Past, recall};
 use super::spending::Spending;
 use super::weight::weight;
 use super::{MAX_ACTIVE_RUNS, Means, Rooms, refusal_of};
+use crate::contain::contain;
 use crate::live::Live;
 use crate::redact::{Redact, clean};
 use crate::session::{Effect, Finish, Outcome, Session};
@@ -52,6 +53,8 @@ pub(super) struct Actor {
     place: Option<OwnedSemaphorePermit>,
     /// Why the end of a run cannot be recorded.
     trouble: Option<String>,
+    /// Cancelled if this task panics: stops those who perform.
+    broken: CancellationToken,
     asks: mpsc::Receiver<Ask>,
     mailbox: mpsc::Sender<Ask>,
     effects: Vec<Effect>,
@@ -82,6 +85,7 @@ impl Actor {
             places: Arc::clone(&rooms.places),
             place: None,
             trouble: None,
+            broken: CancellationToken::new(),
             asks,
             mailbox,
             effects: Vec::new(),
@@ -90,7 +94,20 @@ impl Actor {
 
     pub(super) fn start(self) -> OpenSession {
         let (asks, id) = (self.mailbox.clone(), self.id.clone());
-        OpenSession::new(asks, id, tokio::spawn(self.run()))
+        OpenSession::new(asks, id, tokio::spawn(self.run_or_break()))
+    }
+
+    /// Runs to its end. After a panic nothing of the session goes on here: whoever uses it next opens it from its log,
+    /// which ends the run that was cut off.
+    async fn run_or_break(self) {
+        let (broken, live) = (self.broken.clone(), Arc::clone(&self.live));
+        let (shells, ruby) = (self.shells.clone(), self.ruby.clone());
+        if contain(self.run()).await.is_err() {
+            broken.cancel();
+            live.forget();
+            shells.end_all().await;
+            ruby.end().await;
+        }
     }
 
     async fn run(mut self) {
@@ -429,7 +446,7 @@ impl Actor {
             Failure { code: FOLDER_UNUSABLE.to_owned(), message, ..failure }
         })?;
         let (env, shells, ruby) = (Arc::clone(&self.means.env), self.shells.clone(), self.ruby.clone());
-        Ok(Context { env, shells, ruby, ..context })
+        Ok(Context { env, shells, ruby, cancel: self.broken.child_token(), ..context })
     }
 
     fn summarize(&mut self, keep: usize) {
@@ -447,7 +464,9 @@ impl Actor {
                 retryable: true,
             };
             let summary = tokio::select! {
-                summary = agent.summarize(&history, &choice) => summary,
+                summary = contain(agent.summarize(&history, &choice)) => {
+                    summary.unwrap_or_else(|panicked| Err(panicked.failure("The summary")))
+                }
                 () = cancel.cancelled() => Err(stopped()),
             };
             // The session task outlives what it waits for.

@@ -26,6 +26,7 @@ use super::Means;
 use super::opened::Ask;
 use super::recall::Past;
 use super::spending::Spending;
+use crate::contain::contain;
 use crate::live::Live;
 use crate::redact::{Redact, Sieve, clean, clean_event, clean_failure};
 use crate::session::{Finish, Outcome};
@@ -137,7 +138,7 @@ impl Performer {
     /// Performs the run, before which this was said, to its end and tells the session.
     pub(super) async fn perform(mut self, agent: Arc<dyn Agent>, turn: Turn, past: Past) {
         let halt = match past.told(&*self.means.log).await {
-            Ok(history) => agent.answer(&Turn { history, ..turn }, &mut self).await,
+            Ok(history) => self.have_answered(&*agent, &Turn { history, ..turn }).await,
             Err(error) => Err(Halt::Failed(unrecorded(&error))),
         };
         let outcome = match halt {
@@ -155,6 +156,13 @@ impl Performer {
         // The session task outlives its performers; if it is gone, so is whom this is for.
         let _ = session.send(Ask::Finish(Box::new(finish))).await;
         subjects.iter().flatten().for_each(|subject| live.close(subject));
+    }
+
+    /// Has `agent` answer. One that panics has failed.
+    async fn have_answered(&mut self, agent: &dyn Agent, turn: &Turn) -> Result<(), Halt> {
+        contain(agent.answer(turn, self))
+            .await
+            .unwrap_or_else(|panicked| Err(Halt::Failed(panicked.failure("The run"))))
     }
 
     fn last_report(&mut self, outcome: Outcome) -> Finish {
@@ -391,7 +399,7 @@ impl Stage for Performer {
             reasoning: None,
             folder: self.context.folder.clone(),
         };
-        let ended = agent.answer(&turn, &mut performer).await;
+        let ended = performer.have_answered(agent, &turn).await;
         let result = performer.end_as_child(ended, begun).await?;
         let duration_ms = self.since(begun);
         self.record(vec![RunEvent::SubagentDone { child, result: result.clone(), duration_ms }]).await?;

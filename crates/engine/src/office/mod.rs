@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 pub use clerk::{Clerk, LoginWish, Teller};
 pub use skills::find_skills_in;
 
+use crate::contain::contain;
 use crate::guest::{Guest, MAX_QUESTIONS, Standing, Word};
 use crate::house::House;
 
@@ -237,9 +238,9 @@ impl<Q: Send + 'static> Office<Q> {
         };
         self.errands += 1;
         tokio::spawn(async move {
-            let reply = errand.await;
+            let reply = contain(errand).await.map_err(|_| Refusal::Internal);
             // A caller that has gone needs no answer.
-            let _ = tell.send(Box::new(OfficeWord::Answer(question, Ok(reply)))).await;
+            let _ = tell.send(Box::new(OfficeWord::Answer(question, reply))).await;
         });
         None
     }

@@ -7,6 +7,8 @@ use parlor_vocab::{
     Caller, Evaluated, RubyFailure, RubyFailureKind, ToolEntry, ToolOutput, Work, WorkshopReply,
 };
 
+use crate::contain::contain;
+
 use super::{Evaluates, Shop, SketchUp};
 
 /// Does what is wanted, in its turn. Lines of a console are evaluated in `console`, if there is one.
@@ -121,7 +123,9 @@ impl Shop {
             return WorkshopReply::UnknownTool { name: name.to_owned() };
         };
         let _place = self.tool_places.acquire().await;
-        let outcome = tool.call(input, context).await.map(|output| ToolOutput {
+        let called = contain(tool.call(input, context)).await;
+        let called = called.unwrap_or_else(|panicked| Err(panicked.failure("The tool")));
+        let outcome = called.map(|output| ToolOutput {
             text: output.text,
             images: output.images.into_iter().map(|image| (image.mime.to_owned(), image.bytes)).collect(),
         });

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Performer;
+use crate::contain::contain;
 use crate::redact::{Sieve, clean, clean_failure};
 
 /// How many tools of one run work at the same time.
@@ -143,7 +144,10 @@ impl Performer {
             }
             self.live.push(&subject, &sieve.rest());
         };
-        let work = async move { self.means.tools.call(tool, input, &context).await };
+        let work = async move {
+            let called = contain(self.means.tools.call(tool, input, &context)).await;
+            called.unwrap_or_else(|panicked| Err(panicked.failure("The tool")))
+        };
         let (result, ()) = tokio::join!(work, show);
         // The agent reads it without secrets as well, since it passes on what it reads.
         result

@@ -1,0 +1,30 @@
+//! Keeps a panic within the part that it happened in.
+//!
+//! The panic hook has written where it happened; here it becomes an error that says nothing of internals. What the
+//! part has shared with others must stay usable: mutexes are taken in spite of poisoning, and each change of what they
+//! guard is a single step.
+
+use std::panic::AssertUnwindSafe;
+
+use futures_util::FutureExt;
+use parlor_vocab::Failure;
+
+/// The code of what ended by a panic.
+const INTERNAL_ERROR: &str = "INTERNAL_ERROR";
+
+/// A part has panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Panicked;
+
+impl Panicked {
+    /// The failure that clients see. `what` is what ended, as in "The run".
+    pub(crate) fn failure(self, what: &str) -> Failure {
+        let message = format!("{what} ended by an internal error; the log of the server has the details.");
+        Failure { code: INTERNAL_ERROR.to_owned(), message, retryable: false }
+    }
+}
+
+/// Awaits `future`, which may panic.
+pub(crate) async fn contain<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
+    AssertUnwindSafe(future).catch_unwind().await.map_err(|_| Panicked)
+}

@@ -116,6 +116,11 @@ pub trait EventLog: Send + Sync {
     /// Days are those of UTC since 1970. Counts all sessions, also those that were deleted.
     async fn usage(&self, since: i64) -> Result<Vec<UsageLine>, LogError>;
 
+    /// Whether appends can succeed at all: not once whoever writes has broken down. Says nothing of the disk.
+    async fn is_writable(&self) -> bool {
+        true
+    }
+
     /// How many bytes the store takes on the disk. None, if it is not on a disk.
     async fn size(&self) -> Result<u64, LogError>;
 

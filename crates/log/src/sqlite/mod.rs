@@ -142,7 +142,11 @@ impl SqliteLog {
             let shared = Arc::clone(&self.0);
             let thread = std::thread::Builder::new()
                 .name("parlor-log".to_owned())
-                .spawn(move || writer::run(&shared, &connection))
+                .spawn(move || {
+                    // Also if it panics: nobody shall wait for a writer that is gone.
+                    let _closing = Closing(&shared.queue);
+                    writer::run(&shared, &connection);
+                })
                 .map_err(LogError::io("start a thread for", &self.0.files.database))?;
             *writer = WriterThread::Running(thread);
         }
@@ -155,6 +159,15 @@ impl SqliteLog {
         } else {
             Err(LogError::NotHeld { session: lease.session().clone() })
         }
+    }
+}
+
+/// Closes the queue when it is dropped, and leaves nobody waiting in it.
+struct Closing<'q>(&'q Queue);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.abandon();
     }
 }
 
@@ -251,6 +264,10 @@ impl EventLog for SqliteLog {
 
     async fn usage(&self, since: i64) -> Result<Vec<UsageLine>, LogError> {
         self.0.readers.with(move |connection, path| read::usage(connection, path, since)).await
+    }
+
+    async fn is_writable(&self) -> bool {
+        !self.0.queue.is_closed()
     }
 
     async fn size(&self) -> Result<u64, LogError> {

@@ -93,6 +93,19 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    /// Lets nothing in any more, and drops what waits: whoever waits for it is told that the log is closed.
+    pub(super) fn abandon(&self) {
+        self.close();
+        let dropped = std::mem::take(&mut self.lock().jobs);
+        // Outside of the lock: a lease among them gives itself back to this queue.
+        drop(dropped);
+    }
+
+    /// Whether nothing is let in any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     /// How many jobs wait.
     pub(super) fn len(&self) -> usize {
         self.lock().jobs.len()

@@ -128,7 +128,7 @@ impl Archive for Sessions {
     }
 
     async fn is_ready(&self) -> bool {
-        self.house.list(PageRequest::first(1)).await.is_ok()
+        self.house.list(PageRequest::first(1)).await.is_ok() && self.house.is_writable().await
     }
 }
 

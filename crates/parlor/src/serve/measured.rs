@@ -144,6 +144,10 @@ impl EventLog for Measured {
         self.log.usage(since).await
     }
 
+    async fn is_writable(&self) -> bool {
+        self.log.is_writable().await
+    }
+
     async fn size(&self) -> Result<u64, LogError> {
         self.log.size().await
     }

@@ -99,6 +99,18 @@ impl Lines {
         Some(self.judge(from, to))
     }
 
+    /// How many bytes are here that were not handed out.
+    pub fn held(&self) -> usize {
+        self.buffer.len() - self.start
+    }
+
+    /// Gives back the memory of lines that were handed out.
+    pub fn let_go(&mut self) {
+        if self.start == self.buffer.len() {
+            self.discard_handed_out();
+        }
+    }
+
     fn line_end(&self, bytes: &[u8]) -> Option<usize> {
         if self.ends_at_return { memchr::memchr2(b'\n', b'\r', bytes) } else { memchr::memchr(b'\n', bytes) }
     }
@@ -190,9 +202,13 @@ mod tests {
         lines.push(&vec![b'x'; 8 << 20]);
         assert!(lines.next_line().is_none());
         lines.push(b"\n");
+        assert_eq!(lines.held(), (8 << 20) + 1);
         assert!(matches!(lines.next_line(), Some(Line::Whole(line)) if line.len() == 8 << 20));
-        lines.push(b"next");
+        assert_eq!(lines.held(), 0);
+        lines.let_go();
         assert!(lines.buffer.capacity() <= KEEP_BYTES);
+        lines.push(b"next");
+        assert_eq!((lines.held(), lines.finish()), (4, Some(Line::Whole(b"next"))));
     }
 
     proptest! {

@@ -1,7 +1,8 @@
 //! One connection of lines: hands lines, answers and events to the machine, and does what the
 //! machine wants.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use parlor_doors::lines::{Line, Lines};
@@ -9,6 +10,7 @@ use parlor_doors::{ForeignProtocol, Input, Machine, Output};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+use crate::frame_memory::{FrameAccount, FrameMemory};
 use crate::{Engine, News, Outgoing};
 
 /// How many pieces of input may wait to be looked at.
@@ -47,8 +49,24 @@ pub enum ConnectionEnd {
 }
 
 /// Serves one connection until the peer leaves, the machine closes it or `stop` is ready; then ends
-/// what it started.
+/// what it started. Its frames have memory of their own: it is the only one of its door.
 pub async fn serve<M, E>(
+    machine: M,
+    engine: E,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    stop: impl Future<Output = ()>,
+) -> ConnectionEnd
+where
+    M: Machine,
+    E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event>,
+{
+    serve_within(&FrameMemory::unlimited(), machine, engine, incoming, outgoing, stop).await
+}
+
+/// The same for one of many, which shares `memory` with the others.
+pub(crate) async fn serve_within<M, E>(
+    memory: &FrameMemory,
     machine: M,
     engine: E,
     incoming: Incoming,
@@ -61,6 +79,7 @@ where
 {
     let Incoming { mut chunks, hung_up, refuses_foreign } = incoming;
     let lines = machine.lines();
+    let mut account = memory.account();
     let mut connection = Connection {
         machine,
         engine,
@@ -88,14 +107,21 @@ where
         if connection.is_closed {
             break;
         }
+        connection.lines.let_go();
+        account.set_arriving(connection.lines.held());
+        if !all_served {
+            account.stop_clock();
+        }
         // Lines that are here already come before those that are not: nobody may be about to send more.
         let may_receive = all_served && connection.may_serve();
         let may_report = connection.outgoing.has_room_for_output();
         let wake_at = connection.wake_at;
         tokio::select! {
-            chunk = chunks.recv(), if may_receive && !has_ended => match chunk {
-                Some(chunk) => connection.lines.push(&chunk),
-                None => {
+            chunk = receive(&mut chunks, &mut account), if may_receive && !has_ended => match chunk {
+                // The rest of a long line does not come, and others wait for its memory.
+                Err(Overdue) => break,
+                Ok(Some(chunk)) => connection.lines.push(&chunk),
+                Ok(None) => {
                     connection.serve_last_line().await;
                     has_ended = true;
                 }
@@ -115,6 +141,24 @@ where
     let end = connection.foreign.map_or(ConnectionEnd::Closed, ConnectionEnd::Foreign);
     connection.shut_down().await;
     end
+}
+
+/// A long line takes too long.
+struct Overdue;
+
+/// The next bytes, once there is memory for them; none if the peer has hung up. Cancel safe.
+async fn receive(
+    chunks: &mut mpsc::Receiver<Vec<u8>>,
+    account: &mut FrameAccount,
+) -> Result<Option<Vec<u8>>, Overdue> {
+    poll_fn(|cx| {
+        if account.poll_overdue(cx).is_ready() {
+            return Poll::Ready(Err(Overdue));
+        }
+        ready!(account.poll_room(cx));
+        chunks.poll_recv(cx).map(Ok)
+    })
+    .await
 }
 
 struct Connection<M, E> {

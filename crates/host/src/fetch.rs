@@ -5,6 +5,7 @@
 //! cached, and no proxy is asked.
 
 use std::error::Error;
+use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,6 +18,8 @@ use reqwest::header::LOCATION;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, Url};
 use tokio::time::timeout;
+
+use crate::frame_memory::{FrameAccount, FrameMemory};
 
 /// How many times one address may lead to another.
 pub const MAX_REDIRECTS: usize = 5;
@@ -58,6 +61,8 @@ pub struct Fetcher {
     client: OnceLock<Client>,
     allows: fn(IpAddr) -> bool,
     wait: Duration,
+    /// What files share with large frames while they arrive.
+    memory: FrameMemory,
 }
 
 impl Fetcher {
@@ -67,7 +72,13 @@ impl Fetcher {
     }
 
     fn with(allows: fn(IpAddr) -> bool, wait: Duration) -> Self {
-        Self { client: OnceLock::new(), allows, wait }
+        Self { client: OnceLock::new(), allows, wait, memory: FrameMemory::unlimited() }
+    }
+
+    /// The same with `memory` for what arrives: when that is used up, files wait.
+    #[must_use]
+    pub fn within(self, memory: FrameMemory) -> Self {
+        Self { memory, ..self }
     }
 
     fn client(&self) -> Result<&Client, FetchFlaw> {
@@ -88,7 +99,7 @@ impl Fetcher {
     pub async fn get(&self, url: &str, max_bytes: u64) -> Result<Vec<u8>, FetchFlaw> {
         let fetched = async {
             let response = self.follow(url).await?;
-            read(response, max_bytes).await
+            read(response, max_bytes, self.memory.account()).await
         };
         timeout(self.wait, fetched).await.unwrap_or(Err(FetchFlaw::Slow))
     }
@@ -134,7 +145,11 @@ impl Fetch for Fetcher {
     }
 }
 
-async fn read(mut response: Response, max_bytes: u64) -> Result<Vec<u8>, FetchFlaw> {
+async fn read(
+    mut response: Response,
+    max_bytes: u64,
+    mut account: FrameAccount,
+) -> Result<Vec<u8>, FetchFlaw> {
     let too_large = FetchFlaw::TooLarge(max_bytes);
     // What a server claims spares the trouble; what it sends is what counts.
     if response.content_length().is_some_and(|claimed| claimed > max_bytes) {
@@ -146,6 +161,8 @@ async fn read(mut response: Response, max_bytes: u64) -> Result<Vec<u8>, FetchFl
             return Err(too_large);
         }
         bytes.extend_from_slice(&piece);
+        account.add_arriving(piece.len());
+        poll_fn(|cx| account.poll_room(cx)).await;
     }
     Ok(bytes)
 }

@@ -8,8 +8,10 @@
 mod connection;
 mod engine;
 mod fetch;
+mod frame_memory;
 mod log_limit;
 mod look;
+mod metered;
 mod offer;
 mod outgoing;
 mod rate;
@@ -24,7 +26,9 @@ mod websocket;
 pub use connection::{ConnectionEnd, FLUSH_WAIT, GONE_WAIT, INCOMING_CHUNKS, Incoming, SHUTDOWN_WAIT, serve};
 pub use engine::{Engine, News};
 pub use fetch::{FETCH_WAIT, FetchFlaw, Fetcher, MAX_REDIRECTS};
+pub use frame_memory::{DEFAULT_FRAME_MEMORY, FRAME_WAIT, FREE_FRAME_BYTES, FrameMemory, MIN_FRAME_MEMORY};
 pub use look::{MAX_OFFER_LINE_BYTES, MAX_OFFERS, OFFER_WAIT, look, offered};
+pub use metered::Metered;
 pub use offer::{MAX_ONLOOKERS, MAX_QUESTION_BYTES, ONLOOKER_WAIT, Offered, exit_code};
 pub use outgoing::{
     OUTGOING_FRAMES, OUTPUT_BACKLOG_BYTES, OUTPUT_BACKLOG_FRAMES, Outgoing, Outlet, REPLY_BACKLOG_BYTES,

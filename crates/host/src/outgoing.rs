@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, mpsc};
 
+use crate::frame_memory::FrameMemory;
+
 /// How many frames may wait to be written. Never reached: the limits below are lower.
 pub const OUTGOING_FRAMES: usize = 1024;
 
@@ -25,8 +27,14 @@ pub const REPLY_BACKLOG_FRAMES: usize = 768;
 
 /// Makes the two ends of a way out.
 pub fn outgoing() -> (Outgoing, Outlet) {
+    outgoing_within(FrameMemory::unlimited())
+}
+
+/// The same for one of many: what waits is counted in `memory`.
+pub(crate) fn outgoing_within(memory: FrameMemory) -> (Outgoing, Outlet) {
     let (sender, batches) = mpsc::channel(OUTGOING_FRAMES);
-    let backlog = Arc::new(Backlog::default());
+    let (bytes, frames, shrunk) = (AtomicUsize::new(0), AtomicUsize::new(0), Notify::new());
+    let backlog = Arc::new(Backlog { bytes, frames, shrunk, memory });
     let outgoing = Outgoing { sender, gathered: Vec::new(), backlog: Arc::clone(&backlog) };
     (outgoing, Outlet { batches, frames: VecDeque::new(), backlog })
 }
@@ -49,17 +57,25 @@ pub struct Outlet {
     backlog: Arc<Backlog>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Backlog {
     bytes: AtomicUsize,
     frames: AtomicUsize,
     shrunk: Notify,
+    memory: FrameMemory,
+}
+
+impl Drop for Backlog {
+    fn drop(&mut self) {
+        self.memory.uncount(*self.bytes.get_mut());
+    }
 }
 
 impl Outgoing {
     /// Queues a frame, which leaves with the next [`flush`](Self::flush).
     pub(crate) fn send(&mut self, frame: Vec<u8>) {
         self.backlog.bytes.fetch_add(frame.len(), Ordering::Relaxed);
+        self.backlog.memory.count(frame.len());
         self.backlog.frames.fetch_add(1, Ordering::Relaxed);
         self.gathered.push(frame);
     }
@@ -133,6 +149,7 @@ impl Outlet {
     /// Notes that `bytes` of the frames taken out have left.
     pub fn written(&self, bytes: usize) {
         self.backlog.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.backlog.memory.uncount(bytes);
         self.backlog.shrunk.notify_one();
     }
 }

@@ -21,9 +21,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::Engine;
-use crate::connection::{ConnectionEnd, INCOMING_CHUNKS, Incoming, serve};
+use crate::connection::{ConnectionEnd, INCOMING_CHUNKS, Incoming, serve_within};
+use crate::frame_memory::FrameMemory;
 use crate::log_limit::LogLimit;
-use crate::outgoing::{Outlet, outgoing};
+use crate::outgoing::{Outlet, outgoing_within};
 use crate::rate::Rate;
 
 /// How many connections one door serves at a time. More are closed as soon as they are made.
@@ -64,6 +65,8 @@ pub struct Service<M, E> {
     pub arrived: Box<dyn Fn() + Send + Sync>,
     /// How long to rest after something was written. For debugging clients.
     pub rest: Duration,
+    /// What its frames share with those of other connections.
+    pub memory: FrameMemory,
 }
 
 /// Accepts connections and serves each with what `make` gives, until `stop` is cancelled. All
@@ -154,12 +157,12 @@ where
     // vanished without a word is found out sooner or later.
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
-    let Service { machine, engine, arrived, rest } = service;
+    let Service { machine, engine, arrived, rest, memory } = service;
     let (has_hung_up, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
     // That the peer has hung up is seen behind all that it sent: who closes one side still wants answers.
     let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: true };
-    let (outgoing, outlet) = outgoing();
+    let (outgoing, outlet) = outgoing_within(memory.clone());
     let is_written = {
         let (from_peer, to_peer) = stream.split();
         let mut reading = pin!(read(from_peer, input, &has_hung_up));
@@ -168,7 +171,8 @@ where
                 arrived();
             }
         }));
-        let mut serving = pin!(serve(machine, engine, incoming, outgoing, stop.cancelled()));
+        let serving = serve_within(&memory, machine, engine, incoming, outgoing, stop.cancelled());
+        let mut serving = pin!(serving);
         let (mut is_read, mut is_written) = (false, None);
         let end = loop {
             // In this order, so that one waking is enough for a request and its reply.
@@ -321,6 +325,7 @@ mod tests {
     /// Answers the first line with so many bytes, and closes.
     struct Talker {
         bytes: usize,
+        longest: usize,
         has_spoken: bool,
         wants: Vec<Output<()>>,
     }
@@ -346,7 +351,7 @@ mod tests {
         }
 
         fn max_line_bytes(&self) -> usize {
-            1024
+            self.longest
         }
     }
 
@@ -371,8 +376,9 @@ mod tests {
     }
 
     fn service(bytes: usize) -> Service<Talker, Nothing> {
-        let machine = Talker { bytes, has_spoken: false, wants: Vec::new() };
-        Service { machine, engine: Nothing, arrived: Box::new(|| {}), rest: Duration::ZERO }
+        let machine = Talker { bytes, longest: 1024, has_spoken: false, wants: Vec::new() };
+        let (arrived, memory) = (Box::new(|| {}), FrameMemory::default());
+        Service { machine, engine: Nothing, arrived, rest: Duration::ZERO, memory }
     }
 
     /// A connection that `bytes` are said to, served by a task until `stop`, and the other end of it.
@@ -435,6 +441,90 @@ mod tests {
         let mut heard = Vec::new();
         client.read_to_end(&mut heard).await.unwrap();
         assert!(heard.is_empty(), "{heard:?}");
+    }
+
+    /// Panics over what it hears.
+    struct Fragile;
+
+    impl Machine for Fragile {
+        type Ask = ();
+        type Reply = ();
+        type Event = ();
+
+        fn handle(&mut self, _now: Instant, _input: Input<'_, (), ()>) {
+            panic!("a machine that breaks");
+        }
+
+        fn poll(&mut self) -> Option<Output<()>> {
+            None
+        }
+
+        fn wants_frame(&self) -> bool {
+            true
+        }
+
+        fn max_line_bytes(&self) -> usize {
+            1024
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_over_one_connection_ends_it_alone() {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let make = |_| {
+            let Service { engine, arrived, rest, memory, .. } = service(0);
+            Service { machine: Fragile, engine, arrived, rest, memory }
+        };
+        let server = tokio::spawn(serve_tcp(listener, make, CancellationToken::new()));
+        let quiet = TcpStream::connect(address).await.unwrap();
+        for _ in 0..2 * MAX_CONNECTIONS {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            client.write_all(b"go\n").await.unwrap();
+            // It is closed, in one way or the other.
+            let _ = client.read(&mut [0]).await;
+        }
+        assert!(!server.is_finished());
+        let mut nothing = [0];
+        let heard = quiet.try_read(&mut nothing).map_err(|error| error.kind());
+        assert_eq!(heard, Err(io::ErrorKind::WouldBlock), "the other is still there");
+    }
+
+    #[tokio::test]
+    async fn half_lines_that_stall_are_closed_while_others_wait() {
+        let memory = FrameMemory::new(crate::MIN_FRAME_MEMORY);
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = memory.clone();
+        let make = move |_| {
+            let Service { mut machine, engine, arrived, rest, .. } = service(2);
+            machine.longest = 4 << 20;
+            Service { machine, engine, arrived, rest, memory: shared.clone() }
+        };
+        tokio::spawn(serve_tcp(listener, make, CancellationToken::new()));
+        let mut stalled = JoinSet::new();
+        for _ in 0..3 {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            stalled.spawn(async move {
+                let _ = client.write_all(&vec![b'x'; 1 << 20]).await;
+                // Its end is the end of the connection; nothing was answered.
+                client.read(&mut [0]).await.unwrap_or(0)
+            });
+        }
+        while memory.used() < crate::MIN_FRAME_MEMORY {
+            tokio::task::yield_now().await;
+        }
+        let mut small = TcpStream::connect(address).await.unwrap();
+        small.write_all(b"go\n").await.unwrap();
+        let mut heard = Vec::new();
+        small.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, b"xx\n", "short lines always go on");
+        tokio::time::pause();
+        for _ in 0..2 {
+            assert_eq!(stalled.join_next().await.unwrap().unwrap(), 0);
+        }
+        let rest = timeout(100 * crate::FRAME_WAIT, stalled.join_next()).await;
+        assert!(rest.is_err(), "the last is in nobody's way: {rest:?}");
     }
 
     #[tokio::test]

@@ -7,25 +7,32 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use parlor_doors::{Input, Machine, Output};
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
 
-use crate::{Engine, News};
+use crate::frame_memory::{FREE_FRAME_BYTES, FrameAccount};
+use crate::{Engine, Metered, News};
 
 /// How many events are written one after another before the peer is listened to again.
 const EVENTS_AT_A_TIME: usize = 64;
 
+/// A socket is taken out only to be made anew.
+const THERE: &str = "the socket is there";
+
 /// How long a peer that was told goodbye may take to say it too.
 const PARTING_WAIT: Duration = Duration::from_secs(1);
+
+/// What a control frame of a client has beside its payload.
+const CONTROL_HEAD_BYTES: usize = 6;
 
 /// How much of what a peer still sends is read at once, and thrown away.
 const REST_BYTES: usize = 4096;
@@ -44,7 +51,7 @@ pub const REPLACED: u16 = 4001;
 ///
 /// It is tungstenite's own and not axum's: axum 0.8 holds on to an older release of it, which would bring
 /// second versions of half a dozen crates, and it boxes the stream, which costs memory for each connection.
-pub type Socket = WebSocketStream<TcpStream>;
+pub type Socket = WebSocketStream<Metered>;
 
 /// How a connection is kept alive, and when it is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,12 +93,13 @@ where
     let mut connection = Box::new(Connection {
         machine,
         engine,
-        socket,
+        socket: Some(socket),
         keepalive: *keepalive,
         silent_since: now,
         pinged: now,
         wake_at: None,
         is_writing: false,
+        is_swollen: false,
     });
     async move {
         let end = connection.serve(stop).await;
@@ -102,7 +110,8 @@ where
 struct Connection<M, E> {
     machine: M,
     engine: E,
-    socket: Socket,
+    /// Always there, but while it is made anew.
+    socket: Option<Socket>,
     keepalive: Keepalive,
     /// When the peer was heard of last.
     silent_since: Instant,
@@ -111,6 +120,8 @@ struct Connection<M, E> {
     wake_at: Option<Instant>,
     /// Whether a frame is being written. If nobody waits for that any more, it may be lost, and none may follow it.
     is_writing: bool,
+    /// Whether the buffers of the socket have grown for a large message.
+    is_swollen: bool,
 }
 
 /// Why a connection ends.
@@ -166,13 +177,27 @@ where
         loop {
             self.flush().await?;
             let may_receive = self.machine.wants_frame();
+            if !self.is_swollen && !self.machine.is_at_work() {
+                self.account().let_go();
+            }
+            if may_receive && self.is_swollen && !self.machine.is_at_work() {
+                // What has arrived comes first: it must not be in the buffers when they are given back.
+                if let Some(message) = self.socket().next().now_or_never() {
+                    self.on_message(message).await?;
+                    continue;
+                }
+                self.give_back_buffers().await;
+            }
             let alarm = self.alarm();
             tokio::select! {
-                message = self.socket.next(), if may_receive => self.on_message(message).await?,
+                message = next(&mut self.socket), if may_receive => self.on_message(message).await?,
                 Some(news) = self.engine.next() => self.on_news(news).await?,
                 () = sleep_until(alarm) => self.on_alarm(may_receive).await?,
             }
             if !may_receive {
+                self.account().stop_clock();
+            }
+            if !may_receive || self.account().is_waiting() {
                 // It may have said something that nobody has listened to.
                 self.silent_since = Instant::now();
             }
@@ -190,8 +215,9 @@ where
         let now = Instant::now();
         if may_receive && now >= self.silent_since + self.keepalive.read_timeout {
             // It may have spoken while a long frame was being written to it.
-            return match self.socket.next().now_or_never() {
+            return match self.socket().next().now_or_never() {
                 Some(message) => self.on_message(message).await,
+                None if self.account().is_waiting() => Ok(()),
                 None => Err(End::Gone),
             };
         }
@@ -207,6 +233,7 @@ where
     }
 
     async fn on_message(&mut self, message: Option<Result<Message, Error>>) -> Result<(), End> {
+        self.count(&message);
         match message {
             Some(Ok(Message::Text(text))) => self.on_frame(text.as_str().as_bytes()).await,
             Some(Ok(Message::Binary(bytes))) => self.on_frame(&bytes).await,
@@ -219,7 +246,24 @@ where
             Some(Err(Error::Capacity(_))) => Err(End::Told(CloseCode::Size, "the message is too large")),
             Some(Err(Error::Utf8(_))) => Err(End::Told(CloseCode::Invalid, "the text is not UTF-8")),
             Some(Err(Error::Protocol(_))) => Err(End::Told(CloseCode::Protocol, "the protocol is broken")),
+            Some(Err(Error::Io(error))) if error.kind() == ErrorKind::TimedOut => {
+                Err(End::Told(CloseCode::Again, "the message took too long, and others wait for its memory"))
+            }
             Some(Err(_)) | None => Err(End::Gone),
+        }
+    }
+
+    /// Counts what a message takes from now on.
+    fn count(&mut self, message: &Option<Result<Message, Error>>) {
+        match message {
+            Some(Ok(Message::Ping(payload) | Message::Pong(payload))) => {
+                let bytes = CONTROL_HEAD_BYTES + payload.len();
+                self.account().leave_out(bytes);
+            }
+            Some(Ok(Message::Text(_) | Message::Binary(_) | Message::Frame(_) | Message::Close(_))) => {
+                self.account().keep_arrived();
+            }
+            Some(Err(_)) | None => {}
         }
     }
 
@@ -227,7 +271,30 @@ where
         let now = Instant::now();
         self.silent_since = now;
         self.machine.handle(now.into_std(), Input::Frame(frame));
-        self.do_what_it_wants().await
+        self.do_what_it_wants().await?;
+        self.is_swollen |= self.account().is_large();
+        Ok(())
+    }
+
+    fn socket(&mut self) -> &mut Socket {
+        self.socket.as_mut().expect(THERE)
+    }
+
+    fn account(&mut self) -> &mut FrameAccount {
+        self.socket().get_mut().account()
+    }
+
+    /// Makes the socket anew, since its buffers keep the size of the largest message for as long as they are there. Only
+    /// between messages: all that was read is here, and all that was to be written is gone.
+    async fn give_back_buffers(&mut self) {
+        if !self.socket().get_ref().is_between_messages() {
+            return;
+        }
+        let config = *self.socket().get_config();
+        let stream = self.socket.take().expect(THERE).into_inner();
+        self.socket = Some(WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await);
+        self.is_swollen = false;
+        self.account().let_go();
     }
 
     async fn on_news(&mut self, news: News<M::Reply, M::Event>) -> Result<(), End> {
@@ -272,8 +339,13 @@ where
 
     /// Puts a frame on its way; it may wait for others to go with it.
     async fn write(&mut self, message: Message) -> Result<(), End> {
+        if message.len() > FREE_FRAME_BYTES {
+            self.account().keep(message.len());
+            self.is_swollen = true;
+        }
         self.is_writing = true;
-        let written = timeout(self.keepalive.write_timeout, self.socket.feed(message)).await;
+        let wait = self.keepalive.write_timeout;
+        let written = timeout(wait, self.socket().feed(message)).await;
         self.is_writing = false;
         match written {
             Ok(Ok(())) => Ok(()),
@@ -282,7 +354,8 @@ where
     }
 
     async fn flush(&mut self) -> Result<(), End> {
-        match timeout(self.keepalive.write_timeout, self.socket.flush()).await {
+        let wait = self.keepalive.write_timeout;
+        match timeout(wait, self.socket().flush()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(End::Gone),
         }
@@ -291,18 +364,24 @@ where
     /// Says goodbye, and carries out what the peer asked for before.
     async fn part(self: Box<Self>, end: End) {
         let Self { machine, engine, socket, keepalive, .. } = *self;
-        let mut last = LastWords::default();
-        match end {
-            End::Gone => drop(socket),
+        let (socket, mut last) = (socket.expect(THERE), LastWords::default());
+        // Held until all is done.
+        let _account = match end {
+            End::Gone => socket.into_inner().into_account(),
             End::Told(code, reason) => {
                 // The session goes on: what was said before the peer could know of it counts.
                 last.are_heard = code == CloseCode::from(REPLACED);
                 let goodbye = CloseFrame { code, reason: reason.into() };
-                say_goodbye(socket, goodbye, &keepalive, &mut last).await;
+                say_goodbye(socket, goodbye, &keepalive, &mut last).await
             }
-        }
+        };
         linger(machine, engine, last.frames).await;
     }
+}
+
+/// What comes next from a socket.
+async fn next(socket: &mut Option<Socket>) -> Option<Result<Message, Error>> {
+    socket.as_mut().expect(THERE).next().await
 }
 
 /// What a peer said that nobody had listened to when it was told goodbye.
@@ -328,13 +407,19 @@ impl LastWords {
     }
 }
 
-async fn say_goodbye(mut socket: Socket, goodbye: CloseFrame, keepalive: &Keepalive, last: &mut LastWords) {
+async fn say_goodbye(
+    mut socket: Socket,
+    goodbye: CloseFrame,
+    keepalive: &Keepalive,
+    last: &mut LastWords,
+) -> FrameAccount {
     let parting = async {
         if socket.send(Message::Close(Some(goodbye))).await.is_ok() {
             // Until the peer has said it too: a socket that is closed with something unread takes it back.
             while let Some(Ok(message)) = socket.next().await {
                 let is_goodbye = message.is_close();
                 last.take(message);
+                socket.get_mut().account().keep_arrived();
                 if is_goodbye {
                     // Who has said it waits for us to close.
                     return;
@@ -342,10 +427,11 @@ async fn say_goodbye(mut socket: Socket, goodbye: CloseFrame, keepalive: &Keepal
             }
             // What breaks the protocol has no end that could be found.
             let mut rest = [0; REST_BYTES];
-            while socket.get_mut().read(&mut rest).await.is_ok_and(|count| count > 0) {}
+            while socket.get_mut().stream().read(&mut rest).await.is_ok_and(|count| count > 0) {}
         }
     };
     let _ = timeout(PARTING_WAIT.min(keepalive.write_timeout), parting).await;
+    socket.into_inner().into_account()
 }
 
 /// What a peer asked for is done although it does not hear of it.

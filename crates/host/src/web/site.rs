@@ -34,6 +34,7 @@ use super::socket::{Reception, shake_hands};
 use super::store::TokenStore;
 use super::terminal;
 use super::{endpoints, health, usage};
+use crate::FrameMemory;
 
 /// Every method and path that is answered, beside the page's own places.
 pub const ROUTES: &[(&str, &str)] = &[
@@ -144,6 +145,8 @@ pub struct Web {
     pub processes: Arc<dyn ProcessTable>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// What large messages share.
+    pub memory: FrameMemory,
     /// Where ids of new sessions come from.
     pub chance: Chance,
     /// The files of the page; none if the program was built without it.

@@ -18,6 +18,7 @@ use super::handshake::{Refused, authenticate, upgrade};
 use super::site::{Shared, Site};
 use super::traceparent::Traceparent;
 use crate::websocket::Socket;
+use crate::{FrameMemory, Metered};
 
 /// How much is read from a socket at once. There is one such buffer for each connection, however idle.
 pub const READ_BUFFER_BYTES: usize = 2048;
@@ -70,7 +71,7 @@ fn admit(site: &Site, parts: &mut Parts) -> Result<(Response, Guest), Refused> {
 async fn welcome(site: Shared, guest: Guest) {
     let Guest { arrival, place, on_upgrade } = guest;
     let Ok(upgraded) = on_upgrade.await else { return };
-    let Some(socket) = socket(upgraded, MAX_FRAME_BYTES).await else { return };
+    let Some(socket) = socket(upgraded, MAX_FRAME_BYTES, &site.web.memory).await else { return };
     let (stop, replaces) = place.occupy();
     if replaces {
         site.web.metrics.replaced.inc();
@@ -83,8 +84,9 @@ async fn welcome(site: Shared, guest: Guest) {
 }
 
 /// The socket itself, for messages of `most` bytes: what hyper has wrapped it in is taken off, which saves its memory.
-pub(super) async fn socket(upgraded: Upgraded, most: usize) -> Option<Socket> {
+pub(super) async fn socket(upgraded: Upgraded, most: usize, memory: &FrameMemory) -> Option<Socket> {
     let parts = upgraded.downcast::<TokioIo<TcpStream>>().ok()?;
+    let most = memory.cap(most);
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
         .write_buffer_size(WRITE_BUFFER_BYTES)
@@ -92,6 +94,6 @@ pub(super) async fn socket(upgraded: Upgraded, most: usize) -> Option<Socket> {
         .max_frame_size(Some(most));
     // A hasty client may have sent something right behind its handshake.
     let early = parts.read_buf.to_vec();
-    let stream = parts.io.into_inner();
+    let stream = Metered::new(parts.io.into_inner(), memory, &early);
     Some(WebSocketStream::from_partially_read(stream, early, Role::Server, Some(config)).await)
 }

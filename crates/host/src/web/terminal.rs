@@ -57,9 +57,10 @@ pub(super) async fn shake_hands(
         Ok(onlooker) => onlooker,
         Err(flaw) => return refused(&flaw),
     };
+    let memory = site.web.memory.clone();
     site.tasks.spawn(async move {
         let Ok(upgraded) = on_upgrade.await else { return };
-        let Some(socket) = socket(upgraded, MAX_TYPED_BYTES).await else { return };
+        let Some(socket) = socket(upgraded, MAX_TYPED_BYTES, &memory).await else { return };
         let (stop, _) = place.occupy();
         show(onlooker, socket, stop).await;
         drop(place);
@@ -119,6 +120,9 @@ async fn converse(onlooker: &mut dyn Onlooker, socket: &mut Socket) -> End {
         let message = tokio::select! {
             message = socket.next() => {
                 heard = Instant::now();
+                let account = socket.get_mut().account();
+                account.keep_arrived();
+                account.let_go();
                 match on_message(onlooker, message) {
                     Ok(()) => continue,
                     Err(end) => return end,

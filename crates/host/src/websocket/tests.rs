@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use parlor_doors::Ticket;
 use parlor_vocab::Refusal;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
-use tokio_tungstenite::tungstenite::protocol::Role;
+use tokio::task::JoinSet;
 
 use super::*;
+use crate::frame_memory::{FRAME_WAIT, FrameMemory, MIN_FRAME_MEMORY};
 
 /// Sends back what it hears, and asks what begins with a question mark.
 #[derive(Default)]
@@ -96,7 +97,7 @@ impl Engine for Desk {
 
 /// A connection that is served, seen from the other side.
 struct Served {
-    client: Socket,
+    client: WebSocketStream<TcpStream>,
     asked: mpsc::Receiver<Vec<u8>>,
     /// Kept, since an engine that is gone tells nothing.
     _events: mpsc::Sender<Vec<u8>>,
@@ -115,11 +116,17 @@ const PATIENT: Keepalive = Keepalive {
 
 /// A connection to which something is to be told from the start.
 async fn served(keepalive: Keepalive, first: &[Vec<u8>]) -> Served {
+    served_within(&FrameMemory::default(), keepalive, first).await
+}
+
+/// One that shares memory with others.
+async fn served_within(memory: &FrameMemory, keepalive: Keepalive, first: &[Vec<u8>]) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
     let client = WebSocketStream::from_raw_socket(client.unwrap(), Role::Client, None).await;
-    let server = WebSocketStream::from_raw_socket(accepted.unwrap().0, Role::Server, None).await;
+    let stream = Metered::new(accepted.unwrap().0, memory, &[]);
+    let server = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
     let (asks, asked) = mpsc::channel(16);
     let (events, told) = mpsc::channel(16);
     for event in first {
@@ -207,4 +214,83 @@ async fn what_is_broken_is_told_although_more_of_it_comes() {
     served.client.get_mut().write_all(&large()).await.unwrap();
     let Some(Ok(Message::Close(Some(goodbye)))) = served.client.next().await else { panic!("no goodbye") };
     assert_eq!(goodbye.code, CloseCode::Protocol);
+}
+
+/// The head of a message of so many bytes, from a client whose mask changes nothing.
+fn head(bytes: u64) -> Vec<u8> {
+    [&[0x81, 0xff][..], &bytes.to_be_bytes(), &[0; 4]].concat()
+}
+
+#[tokio::test]
+async fn a_large_message_takes_memory_until_it_is_answered_and_gives_it_back() {
+    let memory = FrameMemory::default();
+    let mut served = served_within(&memory, PATIENT, &[]).await;
+    for round in 0..3 {
+        let text = format!("?{}", "x".repeat(3 << 20));
+        served.client.send(Message::text(text.clone())).await.unwrap();
+        assert_eq!(served.asked.recv().await.unwrap().len(), text.len());
+        // It is echoed twice, and answered.
+        for _ in 0..3 {
+            let Some(Ok(echo)) = served.client.next().await else { panic!("no echo") };
+            assert_eq!(echo.len(), text.len(), "{round}");
+        }
+        // The next answer comes after all of it was given back.
+        served.client.send(Message::text("small")).await.unwrap();
+        assert_eq!(served.client.next().await.unwrap().unwrap().len(), 5);
+        assert_eq!(memory.used(), 0, "{round}");
+    }
+}
+
+#[tokio::test]
+async fn messages_cut_anywhere_survive_that_buffers_are_given_back() {
+    let mut served = served(PATIENT, &[]).await;
+    let large = "y".repeat(200 << 10);
+    // A whole large message, and the beginning of the next, at once; the rest later.
+    let mut bytes = [&head(large.len() as u64)[..], large.as_bytes()].concat();
+    let next = [&[0x81, 0x85, 0, 0, 0, 0][..], b"after"].concat();
+    for cut in 0..next.len() {
+        bytes.extend(&next[..cut]);
+        served.client.get_mut().write_all(&bytes).await.unwrap();
+        assert_eq!(served.client.next().await.unwrap().unwrap().len(), large.len());
+        served.client.get_mut().write_all(&next[cut..]).await.unwrap();
+        assert_eq!(served.client.next().await.unwrap().unwrap().into_data(), "after");
+        bytes.truncate(14 + large.len());
+    }
+}
+
+#[tokio::test]
+async fn halves_that_stall_are_closed_while_others_wait_and_small_messages_go_on() {
+    let memory = FrameMemory::new(MIN_FRAME_MEMORY);
+    let mut stalled = JoinSet::new();
+    for _ in 0..4 {
+        let served = served_within(&memory, PATIENT, &[]).await;
+        stalled.spawn(async move {
+            let mut served = served;
+            let half = [head(2 << 20), vec![b'x'; 1 << 20]].concat();
+            // Not all of it is read before there is memory for it.
+            let _ = served.client.get_mut().write_all(&half).await;
+            while let Some(Ok(message)) = served.client.next().await {
+                if let Message::Close(Some(close)) = message {
+                    return u16::from(close.code);
+                }
+            }
+            0
+        });
+    }
+    while memory.used() < MIN_FRAME_MEMORY {
+        tokio::task::yield_now().await;
+    }
+    let mut small = served_within(&memory, PATIENT, &[]).await;
+    small.client.send(Message::text("small")).await.unwrap();
+    assert_eq!(small.client.next().await.unwrap().unwrap().into_data(), "small");
+    assert!(memory.used() <= MIN_FRAME_MEMORY + (2 << 20), "{}", memory.used());
+    // From here on whoever waits for nothing but time does not wait.
+    tokio::time::pause();
+    let begun = Instant::now();
+    for _ in 0..3 {
+        assert_eq!(stalled.join_next().await.unwrap().unwrap(), 1013);
+    }
+    assert!(begun.elapsed() >= 2 * FRAME_WAIT, "each has its time once there is memory for it");
+    let rest = timeout(100 * FRAME_WAIT, stalled.join_next()).await;
+    assert!(rest.is_err(), "the last is in nobody's way: {rest:?}");
 }

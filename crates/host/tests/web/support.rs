@@ -94,6 +94,7 @@ impl Server {
             archive: Arc::new(Shelf),
             processes: Arc::new(Bench),
             metrics: Arc::clone(&metrics),
+            memory: parlor_host::FrameMemory::default(),
             chance: counting(),
             page: wanted.page,
         };

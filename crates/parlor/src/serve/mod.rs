@@ -22,6 +22,7 @@ use std::thread::available_parallelism;
 
 use anyhow::bail;
 use clap::Args;
+use parlor_host::FrameMemory;
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
@@ -99,13 +100,16 @@ async fn serve_doors(
         );
     }
     let mut claim = Claim::take(home.path())?;
+    // One for all doors: what one of them holds, the others do not get.
+    let limit = config.max_frame_memory.and_then(|bytes| usize::try_from(bytes).ok());
+    let memory = FrameMemory::new(limit.unwrap_or(usize::MAX));
     let web = match web {
-        Some(plan) => Some(web::open(plan, &home, environment, console.output).await?),
+        Some(plan) => Some(web::open(plan, &home, environment, &memory, console.output).await?),
         None => None,
     };
     let supex = match supex.is_empty() {
         true => None,
-        false => Some(supex::open(&supex, home.path(), &config.supex, environment).await?),
+        false => Some(supex::open(&supex, home.path(), &config.supex, environment, memory).await?),
     };
     let addresses = Addresses {
         http: web.as_ref().map(web::Door::address),

@@ -11,7 +11,7 @@ use chrono::{DateTime, Local};
 use parlor_doors::Ticket;
 use parlor_doors::supex::{BridgeMachine, ReplMachine, Token, redacted};
 use parlor_engine::{Evaluates, Reach, RubySettings, SketchUp, Workbench, Workshop, WorkshopMeans};
-use parlor_host::{Service, Traced, Upstream, listen, serve_tcp};
+use parlor_host::{FrameMemory, Service, Traced, Upstream, listen, serve_tcp};
 use parlor_log::{SystemClock, TimeOrderedIds};
 use parlor_tools::{Context as ToolContext, Shell, Toolbox};
 use parlor_vocab::{IdSource, Timestamp};
@@ -100,6 +100,7 @@ pub(super) struct Doors {
     token: Option<Arc<Token>>,
     rest: Duration,
     show: Option<fn(&[u8]) -> String>,
+    memory: FrameMemory,
 }
 
 /// Opens the doors. Nobody is served yet.
@@ -108,6 +109,7 @@ pub(super) async fn open(
     home: &Path,
     config: &SupexConfig,
     environment: &Environment,
+    memory: FrameMemory,
 ) -> anyhow::Result<Doors> {
     let bridge = bind(plan.bridge, "--supex").await?;
     let repl = bind(plan.repl, "--supex-repl").await?;
@@ -117,7 +119,7 @@ pub(super) async fn open(
         .with_context(|| format!("cannot keep the console log in {}", state.display()))?;
     let token = plan.token.as_deref().and_then(Token::new).map(Arc::new);
     let show = plan.is_verbose.then_some(redacted as fn(&[u8]) -> String);
-    Ok(Doors { bridge, repl, workshop, token, rest: plan.rest, show })
+    Ok(Doors { bridge, repl, workshop, token, rest: plan.rest, show, memory })
 }
 
 async fn bind(address: Option<SocketAddr>, flag: &str) -> anyhow::Result<Option<(TcpListener, SocketAddr)>> {
@@ -222,13 +224,13 @@ impl Doors {
 
     /// Serves whoever comes until `stop` is cancelled, then closes everything.
     pub(super) async fn serve(self, stop: CancellationToken) {
-        let Self { bridge, repl, workshop, token, rest, show } = self;
+        let Self { bridge, repl, workshop, token, rest, show, memory } = self;
         let instance: Arc<str> = TimeOrderedIds::new(Arc::new(SystemClock)).next().to_string().into();
         let bridge = async {
             let Some((listener, _)) = bridge else { return };
             let make = |_| {
                 let machine = BridgeMachine::new(token.clone(), Arc::clone(&instance), Instant::now());
-                service(Traced::new(machine, "supex", show), workshop.bench(), rest)
+                service(Traced::new(machine, "supex", show), workshop.bench(), rest, &memory)
             };
             serve_tcp(listener, make, stop.clone()).await;
         };
@@ -236,7 +238,7 @@ impl Doors {
             let Some((listener, _)) = repl else { return };
             let make = |_| {
                 let machine = ReplMachine::new(token.clone());
-                service(Traced::new(machine, "supex-repl", show), workshop.bench(), rest)
+                service(Traced::new(machine, "supex-repl", show), workshop.bench(), rest, &memory)
             };
             serve_tcp(listener, make, stop.clone()).await;
         };
@@ -248,9 +250,15 @@ impl Doors {
     }
 }
 
-fn service<M>(machine: M, bench: Workbench<Ticket>, rest: Duration) -> Service<M, Workbench<Ticket>> {
+fn service<M>(
+    machine: M,
+    bench: Workbench<Ticket>,
+    rest: Duration,
+    memory: &FrameMemory,
+) -> Service<M, Workbench<Ticket>> {
     let receipt = bench.receipt();
-    Service { machine, engine: bench, arrived: Box::new(move || receipt.arrived()), rest }
+    let arrived = Box::new(move || receipt.arrived());
+    Service { machine, engine: bench, arrived, rest, memory: memory.clone() }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use parlor_engine::House;
 use parlor_host::web::{
     Invitation, Metrics, PAGE, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
 };
-use parlor_host::{Fetcher, listen};
+use parlor_host::{Fetcher, FrameMemory, listen};
 use parlor_log::SystemClock;
 use parlor_vocab::Clock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -66,6 +66,7 @@ pub(super) struct Door {
     menu: Arc<Choices>,
     reception: SuprReception,
     terminals: Arc<OwnTerminals>,
+    memory: FrameMemory,
 }
 
 /// Opens it. Nobody is served yet. If somebody sees what is printed, they get a link that lets them in.
@@ -73,6 +74,7 @@ pub(super) async fn open(
     plan: Plan,
     home: &Home,
     environment: &Environment,
+    memory: &FrameMemory,
     is_seen: bool,
 ) -> anyhow::Result<Door> {
     let Plan { listen, config } = plan;
@@ -92,7 +94,7 @@ pub(super) async fn open(
              they are pinged"
         );
     }
-    let fetch = Arc::new(Fetcher::new(config.allow_private_urls));
+    let fetch = Arc::new(Fetcher::new(config.allow_private_urls).within(memory.clone()));
     let house = Arc::new(house.with_fetch(fetch));
     let menu = Arc::new(Choices::new(home, environment));
     let reception = SuprReception::new(&config, &house, &metrics, Arc::clone(&menu))?;
@@ -105,7 +107,20 @@ pub(super) async fn open(
     ));
     let settings = settings(config);
     let invitation = is_seen.then(|| Arc::new(Invitation::new(&system_chance())));
-    Ok(Door { listener, address, tokens, invitation, house, metrics, settings, menu, reception, terminals })
+    let memory = memory.clone();
+    Ok(Door {
+        listener,
+        address,
+        tokens,
+        invitation,
+        house,
+        metrics,
+        settings,
+        menu,
+        reception,
+        terminals,
+        memory,
+    })
 }
 
 async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
@@ -157,7 +172,17 @@ impl Door {
     /// Serves whoever comes until `stop` is cancelled, then ends all runs and closes everything.
     pub(super) async fn serve(self, stop: CancellationToken) {
         let Self {
-            listener, tokens, invitation, house, metrics, settings, menu, reception, terminals, ..
+            listener,
+            tokens,
+            invitation,
+            house,
+            metrics,
+            settings,
+            menu,
+            reception,
+            terminals,
+            memory,
+            ..
         } = self;
         let web = Web {
             settings,
@@ -168,6 +193,7 @@ impl Door {
             archive: Arc::new(Sessions::of(Arc::clone(&house))),
             processes: Arc::clone(&terminals) as _,
             metrics,
+            memory,
             chance: system_chance(),
             page: PAGE,
         };

@@ -55,6 +55,8 @@ pub(crate) struct Config {
     pub(crate) retention: Retention,
     /// Whether secrets are kept in the system's keyring where there is one.
     pub(crate) keyring: bool,
+    /// How many bytes of large frames connections hold in all; no limit if there is none.
+    pub(crate) max_frame_memory: Option<u64>,
     /// How the Supex doors are opened.
     pub(crate) supex: SupexConfig,
     /// How the web side is opened.
@@ -106,6 +108,7 @@ impl Default for Config {
             auth: BTreeMap::new(),
             retention: Retention { days: Some(90), max_size: Some(10 << 30) },
             keyring: true,
+            max_frame_memory: Some(parlor_host::DEFAULT_FRAME_MEMORY as u64),
             supex: SupexConfig::default(),
             supr: SuprConfig::default(),
         }
@@ -156,6 +159,7 @@ impl Config {
                 })?,
                 (["retention", _], Value::Days(days)) => config.retention.days = days,
                 (["retention", _], Value::Size(size)) => config.retention.max_size = size,
+                (["serve", "max_frame_memory"], Value::Size(size)) => config.max_frame_memory = size,
                 (["secrets", "keyring"], Value::Flag(is_used)) => config.keyring = is_used,
                 (path, _) => unreachable!("{path:?} is in the table of settings and nobody takes it"),
             }

@@ -92,6 +92,9 @@ fn values(name: &str, config: &Config) -> Vec<(String, String)> {
         "spending.day" => one(money(config.spending.day)),
         "secrets.keyring" => one(config.keyring.to_string()),
         "retention.days" => one(config.retention.days.map_or(format!("{NEVER:?}"), |days| days.to_string())),
+        "serve.max_frame_memory" => {
+            one(format!("{:?}", config.max_frame_memory.map_or(UNLIMITED.to_owned(), size::exact)))
+        }
         "retention.max_size" => {
             one(format!("{:?}", config.retention.max_size.map_or(UNLIMITED.to_owned(), size::exact)))
         }

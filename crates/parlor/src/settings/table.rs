@@ -473,6 +473,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         doc: "Whether keys and logins are kept in the system's keyring, where there is one ([auth.md](auth.md)); else in files.",
     },
     Setting {
+        name: "serve.max_frame_memory",
+        kind: Kind::Size,
+        default: "`\"256MiB\"`",
+        doc: "How many bytes of large messages `parlor serve` holds in all, beside the 64 KiB that each connection has; when they are used up, large messages wait. At least 1 MiB; a message cannot be larger than this.",
+    },
+    Setting {
         name: "spending.session",
         kind: Kind::Budget,
         default: "`\"unlimited\"`",
@@ -544,8 +550,17 @@ mod tests {
 
     #[test]
     fn tables_know_their_members() {
-        let tables =
-            ["agents", "auth", "channels", "default_models", "models", "retention", "secrets", "spending"];
+        let tables = [
+            "agents",
+            "auth",
+            "channels",
+            "default_models",
+            "models",
+            "retention",
+            "secrets",
+            "serve",
+            "spending",
+        ];
         assert_eq!(members(&[]), Some([&["default_agent"], &tables[..]].concat()));
         assert_eq!(members(&["agents"]), Some(vec!["*"]));
         assert_eq!(members(&["agents", "x"]).unwrap()[..4], ["kind", "name", "file", "model"]);

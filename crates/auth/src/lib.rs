@@ -26,7 +26,10 @@ mod time;
 mod tokens;
 
 pub use account::Account;
-pub use callback::{CALLBACK_HEADER_BYTES, CALLBACK_READ_WAIT, MAX_CALLBACK_CONNECTIONS};
+pub use callback::{
+    CALLBACK_HEADER_BYTES, CALLBACK_PATIENCE, CALLBACK_PORT_TRIES, CALLBACK_READ_WAIT,
+    MAX_CALLBACK_CONNECTIONS,
+};
 pub use error::{AccessError, LoginError, MAX_REASON_CHARS};
 pub use flow::device::{DEFAULT_INTERVAL, DEFAULT_LIFETIME, MAX_INTERVAL, SLOW_DOWN_STEP};
 pub use flow::{DeviceCode, Flow, LoginRequest, MAX_FLOWS, PROGRESS_QUEUE, Progress, Way, WayWanted};

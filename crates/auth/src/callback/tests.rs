@@ -5,6 +5,8 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
+mod attacks;
+
 const STATE: &str = "the-right-state";
 
 fn redirect(port: Option<u16>) -> Redirect {
@@ -33,7 +35,7 @@ async fn answer(port: u16, request: &[u8]) -> String {
 }
 
 async fn get(port: u16, target: &str) -> String {
-    answer(port, format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await
+    answer(port, format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n").as_bytes()).await
 }
 
 #[tokio::test]
@@ -55,8 +57,10 @@ async fn what_is_not_the_callback_changes_nothing() {
     let (port, code) = waiting(CALLBACK_READ_WAIT).await;
     assert!(get(port, "/favicon.ico").await.starts_with("HTTP/1.1 404 "));
     assert!(get(port, "/back/?code=x&state=the-right-state").await.starts_with("HTTP/1.1 404 "));
-    let post = b"POST /back?code=x&state=the-right-state HTTP/1.1\r\nHost: x\r\ncontent-length: 0\r\n\r\n";
-    assert!(answer(port, post).await.starts_with("HTTP/1.1 405 "));
+    let post = format!(
+        "POST /back?code=x&state={STATE} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\ncontent-length: 0\r\n\r\n"
+    );
+    assert!(answer(port, post.as_bytes()).await.starts_with("HTTP/1.1 405 "));
     assert!(answer(port, b"nonsense\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
     get(port, "/back?code=c&state=the-right-state").await;
     assert_eq!(code.await.unwrap(), Ok(Secret::new("c")));
@@ -75,7 +79,7 @@ async fn refusals_are_answered_and_reported() {
         ("/back?error=access_denied&error_description=not%20you&state=the-right-state", 400, denied),
         ("/back?error=server_error&code=c&state=the-right-state", 400, unexplained),
         ("/back?code=&state=the-right-state", 400, LoginError::NoCode),
-        ("/cancel", 200, LoginError::Cancelled),
+        ("/cancel?state=the-right-state", 200, LoginError::Cancelled),
     ] {
         let (port, code) = waiting(CALLBACK_READ_WAIT).await;
         let page = get(port, target).await;
@@ -89,7 +93,8 @@ async fn who_says_too_much_is_cut_off_and_the_login_goes_on() {
     let (port, code) = waiting(CALLBACK_READ_WAIT).await;
     // It would be the awaited one, if it were shorter.
     let much = "x".repeat(2 * CALLBACK_HEADER_BYTES);
-    let long = format!("GET /back?code={much}&state=the-right-state HTTP/1.1\r\nHost: x\r\n\r\n");
+    let long =
+        format!("GET /back?code={much}&state=the-right-state HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
     let said = answer(port, long.as_bytes()).await;
     assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
     get(port, "/back?code=c&state=the-right-state").await;

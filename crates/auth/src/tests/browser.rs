@@ -20,7 +20,7 @@ async fn opened(flow: &mut Flow) -> HashMap<String, String> {
 async fn come_back(redirect: &str, query: &str) -> String {
     let url = Url::parse(redirect).unwrap();
     let mut stream = TcpStream::connect(("127.0.0.1", url.port().unwrap())).await.unwrap();
-    let request = format!("GET {}?{query} HTTP/1.1\r\nHost: x\r\n\r\n", url.path());
+    let request = format!("GET {}?{query} HTTP/1.1\r\nHost: {}\r\n\r\n", url.path(), url.authority());
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();

@@ -1,0 +1,202 @@
+//! What a hostile web page, a name that was pointed at this machine and another local user try.
+
+use std::net::Ipv6Addr;
+
+use super::*;
+
+/// An attack that makes the login wait for ever is reported, and does not hang the tests.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Sends a request with these headers, each with its line end.
+async fn request(port: u16, target: &str, headers: &str) -> String {
+    answer(port, format!("GET {target} HTTP/1.1\r\n{headers}\r\n").as_bytes()).await
+}
+
+/// The real browser comes, and the login has its code: what was tried before has changed nothing.
+async fn assert_goes_on(port: u16, code: JoinHandle<Result<Secret, LoginError>>, after: &str) {
+    let page = tokio::time::timeout(PATIENCE, get(port, "/back?code=real&state=the-right-state")).await;
+    let page = page.unwrap_or_else(|_| panic!("the browser is not answered after {after}"));
+    assert!(page.starts_with("HTTP/1.1 200 "), "after {after}: {page}");
+    assert_eq!(code.await.unwrap(), Ok(Secret::new("real")), "after {after}");
+}
+
+#[tokio::test]
+async fn nobody_cancels_a_login_without_its_state() {
+    for target in ["/cancel", "/cancel?", "/cancel?state=", "/cancel?state=guessed", "/cancel?code=x"] {
+        let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+        let page = get(port, target).await;
+        assert!(page.starts_with("HTTP/1.1 400 "), "{target}: {page}");
+        assert_goes_on(port, code, target).await;
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_name_that_leads_here_is_not_answered() {
+    let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+    let other = if port == 9999 { 9998 } else { 9999 };
+    for headers in [
+        format!("Host: attacker.example:{port}\r\n"),
+        "Host: attacker.example\r\n".to_owned(),
+        format!("Host: 127.0.0.1:{other}\r\n"),
+        "Host: 127.0.0.1\r\n".to_owned(),
+        format!("Host: 127.0.0.1.attacker.example:{port}\r\n"),
+        format!("Host: localhost.:{port}\r\n"),
+        format!("Host: 0.0.0.0:{port}\r\n"),
+        "Host: \r\n".to_owned(),
+        String::new(),
+        format!("Host: 127.0.0.1:{port}\r\nHost: attacker.example:{port}\r\n"),
+    ] {
+        for target in ["/back?code=x&state=the-right-state", "/back?code=x&state=wrong", "/cancel"] {
+            let page = request(port, target, &headers).await;
+            assert!(page.starts_with("HTTP/1.1 421 "), "{headers:?} {target}: {page}");
+        }
+    }
+    let absolute = format!("http://attacker.example:{port}/back?code=x&state=the-right-state");
+    let page = request(port, &absolute, &format!("Host: 127.0.0.1:{port}\r\n")).await;
+    assert!(page.starts_with("HTTP/1.1 421 "), "{page}");
+    assert_goes_on(port, code, "a name of others").await;
+}
+
+#[tokio::test]
+async fn every_name_of_this_machine_is_answered() {
+    for name in ["127.0.0.1", "localhost", "LocalHost", "[::1]"] {
+        let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+        let page =
+            request(port, "/back?code=c&state=the-right-state", &format!("Host: {name}:{port}\r\n")).await;
+        assert!(page.starts_with("HTTP/1.1 200 "), "{name}: {page}");
+        assert_eq!(code.await.unwrap(), Ok(Secret::new("c")), "{name}");
+    }
+}
+
+/// How browsers say what they fetch for a page of another site.
+const EMBEDDED: [(&str, &str); 9] = [
+    ("an image", "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: image\r\n"),
+    ("a script", "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: script\r\n"),
+    (
+        "a fetch without CORS",
+        "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: empty\r\n",
+    ),
+    (
+        "a fetch with CORS",
+        "Origin: https://attacker.example\r\nSec-Fetch-Mode: cors\r\nSec-Fetch-Dest: empty\r\n",
+    ),
+    ("a fetch of an older browser", "Origin: https://attacker.example\r\n"),
+    ("a frame", "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: iframe\r\n"),
+    ("an object", "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: object\r\n"),
+    (
+        "a page in advance",
+        "Sec-Purpose: prefetch;prerender\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n",
+    ),
+    (
+        "a WebSocket",
+        "Origin: https://attacker.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-Fetch-Mode: websocket\r\n",
+    ),
+];
+
+#[tokio::test]
+async fn what_a_page_embeds_changes_nothing() {
+    for (what, headers) in EMBEDDED {
+        for target in ["/back?code=x&state=wrong", "/back", "/back?error=access_denied", "/cancel"] {
+            let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+            let page = request(port, target, &format!("Host: 127.0.0.1:{port}\r\n{headers}")).await;
+            assert!(page.starts_with("HTTP/1.1 403 "), "{what}, {target}: {page}");
+            assert_goes_on(port, code, what).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_browser_that_was_sent_back_is_answered() {
+    let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+    let headers = format!(
+        "Host: localhost:{port}\r\nReferer: https://login.example/\r\nSec-Fetch-Site: cross-site\r\n\
+         Sec-Fetch-Mode: navigate\r\nSec-Fetch-User: ?1\r\nSec-Fetch-Dest: document\r\n"
+    );
+    let page = request(port, "/back?code=c&state=the-right-state", &headers).await;
+    assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
+    assert_eq!(code.await.unwrap(), Ok(Secret::new("c")));
+}
+
+#[tokio::test]
+async fn forms_and_preflights_are_refused() {
+    let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+    for method in ["POST", "PUT", "HEAD", "OPTIONS", "TRACE", "DELETE"] {
+        for target in ["/back?code=x&state=wrong", "/cancel?state=the-right-state"] {
+            let request = format!(
+                "{method} {target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: https://attacker.example\r\n\
+                 Access-Control-Request-Method: GET\r\nAccess-Control-Request-Private-Network: true\r\n\
+                 Content-Type: text/plain\r\nContent-Length: 0\r\n\r\n"
+            );
+            let page = answer(port, request.as_bytes()).await;
+            assert!(page.starts_with("HTTP/1.1 405 "), "{method}: {page}");
+            assert!(!page.to_ascii_lowercase().contains("access-control-allow"), "{method}: {page}");
+        }
+    }
+    assert_goes_on(port, code, "forms").await;
+}
+
+#[tokio::test]
+async fn silent_connections_do_not_keep_the_browser_out() {
+    // Nobody is cut off for being slow in this test: only room is made.
+    let (port, code) = waiting(Duration::from_secs(3600)).await;
+    let mut silent = Vec::new();
+    for number in 0..4 * MAX_CALLBACK_CONNECTIONS {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
+        if number % 2 == 0 {
+            stream.write_all(b"GET /back?code=").await.unwrap();
+        }
+        silent.push(stream);
+    }
+    assert_goes_on(port, code, "silence").await;
+    drop(silent);
+}
+
+#[tokio::test]
+async fn no_page_repeats_what_it_was_asked_or_can_be_kept_framed_or_run() {
+    let mark = "%3Cscript%3Ealert(1)%3C/script%3E";
+    for target in [
+        format!("/back?code={mark}&state=the-right-state"),
+        format!("/back?code=x&state={mark}"),
+        format!("/back?error={mark}&error_description={mark}&state=the-right-state"),
+        format!("/cancel?state={mark}"),
+        format!("/{mark}"),
+    ] {
+        let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+        let page = get(port, &target).await;
+        assert!(!page.contains("script") && !page.contains("alert"), "{target}: {page}");
+        for header in [
+            "cache-control: no-store",
+            "referrer-policy: no-referrer",
+            "content-security-policy: default-src 'none'; frame-ancestors 'none'",
+            "x-content-type-options: nosniff",
+            "x-frame-options: DENY",
+            "cross-origin-resource-policy: same-origin",
+            "cross-origin-opener-policy: same-origin",
+        ] {
+            assert!(page.contains(header), "{target} without {header}: {page}");
+        }
+        code.abort();
+    }
+}
+
+#[tokio::test]
+async fn nobody_else_receives_what_is_sent_to_localhost() {
+    let localhost =
+        |port| Redirect { host: "localhost".to_owned(), port: Some(port), path: "/back".to_owned() };
+    let Ok(squatter) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await else {
+        eprintln!("skipped: this machine has no ::1");
+        return;
+    };
+    let taken = squatter.local_addr().unwrap().port();
+    let callback = Callback::listen(&localhost(taken)).await.unwrap();
+    assert_ne!(callback.port, taken, "a browser may ask ::1 first, and another user listens there");
+
+    // What a browser brings to ::1 arrives.
+    let port = callback.port;
+    let code = tokio::spawn(async move { callback.code(&Secret::new(STATE), &Redactor::new()).await });
+    let mut stream = TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.unwrap();
+    let request = format!("GET /back?code=c&state={STATE} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    assert_eq!(code.await.unwrap(), Ok(Secret::new("c")));
+}

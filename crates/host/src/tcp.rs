@@ -73,7 +73,7 @@ pub struct Service<M, E> {
 /// connections are over when this returns.
 pub async fn serve_tcp<M, E>(
     listener: TcpListener,
-    make: impl Fn(SocketAddr) -> Service<M, E>,
+    make: impl Fn(&TcpStream) -> Service<M, E>,
     stop: CancellationToken,
 ) where
     M: Machine + Send + 'static,
@@ -88,7 +88,7 @@ pub async fn serve_tcp<M, E>(
 /// The same for whatever gives connections.
 async fn serve_accepted<M, E>(
     mut accept: impl AsyncFnMut() -> io::Result<(TcpStream, SocketAddr)>,
-    make: impl Fn(SocketAddr) -> Service<M, E>,
+    make: impl Fn(&TcpStream) -> Service<M, E>,
     stop: CancellationToken,
 ) where
     M: Machine + Send + 'static,
@@ -111,7 +111,7 @@ async fn serve_accepted<M, E>(
         match accepted {
             Ok((stream, peer)) => {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-                let (service, stop) = (make(peer), stop.clone());
+                let (service, stop) = (make(&stream), stop.clone());
                 let hang_ups = Arc::clone(&hang_ups);
                 connections.spawn(async move {
                     let end = serve_stream(stream, service, stop).await;

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::ORIGIN;
+use axum::http::header::{ORIGIN, SET_COOKIE};
 use axum::http::request::Parts;
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
 use super::answer::{json, text};
+use super::cookie::Cookie;
+use super::guard::Ends;
+use super::peer::Peer;
 use super::site::{Shared, Site};
 use super::store::{Kept, StoreError};
 use super::ws_url::ws_url;
@@ -56,21 +59,41 @@ pub(super) async fn set_up(State(site): State<Shared>, parts: Parts) -> Response
     }
 }
 
-/// Tells the token to who was invited.
+/// Tells the token to a browser that has the code of the one-time link or knows the token already, and gives it the
+/// cookie by which it is known from then on.
 pub(super) async fn claim(State(site): State<Shared>, parts: Parts, body: Bytes) -> Response {
     #[derive(Deserialize)]
-    struct Claim {
-        code: String,
+    #[serde(rename_all = "lowercase")]
+    enum Claim {
+        Code(String),
+        Token(String),
     }
-    let Ok(Claim { code }) = serde_json::from_slice(&body) else {
-        return text(StatusCode::BAD_REQUEST, "the body is {\"code\":\"…\"}");
-    };
-    if !site.web.invitation.as_ref().is_some_and(|invitation| invitation.accepts(&code)) {
-        let what = "this link has been used or is too old: start parlor serve again, or enter what parlor token prints";
-        return text(StatusCode::FORBIDDEN, what);
+    let kept = site.web.tokens.now();
+    match serde_json::from_slice(&body) {
+        Ok(Claim::Code(code)) => {
+            if !site.web.invitation.as_ref().is_some_and(|invitation| invitation.accepts(&code)) {
+                let what = "this link has been used or is too old: start parlor serve again, or enter what parlor token prints";
+                return text(StatusCode::FORBIDDEN, what);
+            }
+            tracing::info!("somebody came by the link");
+        }
+        Ok(Claim::Token(token)) if kept.token.is(token.as_bytes()) => {}
+        Ok(Claim::Token(_)) => {
+            let peer = parts.extensions.get::<Ends>().map(|ends| ends.peer);
+            site.refusals.tell("token", peer, parts.uri.path());
+            return text(StatusCode::UNAUTHORIZED, "this is not the token: enter what parlor token prints");
+        }
+        Err(_) => return text(StatusCode::BAD_REQUEST, "the body is {\"code\":\"…\"} or {\"token\":\"…\"}"),
     }
-    tracing::info!("somebody came by the link");
-    answer(&site, &parts, &site.web.tokens.now(), None)
+    let mut response = answer(&site, &parts, &kept, None);
+    if let Some(peer) = parts.extensions.get::<Arc<Peer>>() {
+        let cookie = Cookie::new(&kept.token, peer.user());
+        site.web.tokens.learn(cookie.reveal());
+        if let Some(header) = cookie.header(&parts.headers, site.bound.port()) {
+            response.headers_mut().insert(SET_COOKIE, header);
+        }
+    }
+    response
 }
 
 fn answer(site: &Site, parts: &Parts, kept: &Kept, changed: Option<bool>) -> Response {

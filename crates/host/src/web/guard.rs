@@ -8,9 +8,6 @@ use std::net::IpAddr;
 use axum::http::header::{HOST, HeaderMap, HeaderValue, ORIGIN};
 use axum::http::request::Parts;
 
-use super::handshake::bears;
-use super::token::Token;
-
 /// What the headers begin with in which proxies tell what they have changed.
 const FORWARDED_BY: &str = "x-forwarded";
 
@@ -29,8 +26,11 @@ const PROXY_HEADERS: [&str; 8] = [
     "fastly-client-ip",
 ];
 
-/// What pages of this server are loaded by: it speaks no TLS.
-const SCHEME: &str = "http";
+/// What pages of this server are loaded by, without a proxy: it speaks no TLS.
+const PLAIN: &[&str] = &["http"];
+
+/// The same, with a proxy in front that may speak TLS.
+const PROXIED: &[&str] = &["http", "https"];
 
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,13 +55,19 @@ pub(super) fn is_listed(host: &str, allowed: &[String]) -> bool {
     allowed.iter().any(|name| name == "*" || name.eq_ignore_ascii_case(host))
 }
 
-/// Whether a request may read and change what is here: it comes from this machine and from no foreign page, or
-/// it has the token.
-pub(super) fn is_trusted(parts: &Parts, ends: Ends, token: &Token) -> bool {
+/// Whether a request comes from this machine, and neither from a page of another site nor through a proxy. Which user
+/// of this machine has sent it is another question.
+pub(super) fn is_near(parts: &Parts, ends: Ends) -> bool {
     let host = host(parts).unwrap_or_default();
     let is_near = ends.peer.to_canonical().is_loopback() && is_ours(&host, ends, &[]);
     // Whoever is behind a proxy is not who is connected.
-    is_near && !is_proxied(&parts.headers) && !is_foreign(parts) || bears(&parts.headers, token)
+    is_near && !is_proxied(&parts.headers) && !is_foreign(parts, PLAIN)
+}
+
+/// Whether a request comes from our own page or from a program, and not from a page of another site: then a cookie that
+/// came along was meant to.
+pub(super) fn is_of_our_page(parts: &Parts) -> bool {
+    !is_foreign(parts, PROXIED)
 }
 
 /// Whether a proxy has passed a request on.
@@ -72,8 +78,8 @@ pub(super) fn is_proxied(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| is_theirs(name.as_str()))
 }
 
-/// Whether a page of another site has made this request.
-fn is_foreign(parts: &Parts) -> bool {
+/// Whether a page of another site has made this request. Ours are loaded by one of `schemes`.
+fn is_foreign(parts: &Parts, schemes: &[&str]) -> bool {
     let site = value(&parts.headers, "sec-fetch-site");
     if site.is_some_and(|site| site != "same-origin" && site != "none") {
         return true;
@@ -83,7 +89,7 @@ fn is_foreign(parts: &Parts) -> bool {
         Some(Err(_)) => true,
         Some(Ok(origin)) => {
             let (scheme, from) = origin.split_once("://").unwrap_or_default();
-            !(scheme == SCHEME && authority(parts).is_some_and(|to| to.eq_ignore_ascii_case(from)))
+            !(schemes.contains(&scheme) && authority(parts).is_some_and(|to| to.eq_ignore_ascii_case(from)))
         }
     }
 }
@@ -169,14 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_trusted_without_a_token() {
-        let token = Token::parse("good").unwrap();
-        let trusts = |ends, headers: &[_]| is_trusted(&parts(headers), ends, &token);
+    fn what_comes_from_elsewhere_is_not_near() {
+        let near = |ends, headers: &[_]| is_near(&parts(headers), ends);
         let host = ("host", "localhost:18790");
-        assert!(trusts(NEAR, &[host]));
-        assert!(trusts(NEAR, &[host, ("origin", "http://localhost:18790")]));
-        assert!(trusts(NEAR, &[host, ("sec-fetch-site", "same-origin")]));
-        assert!(trusts(NEAR, &[host, ("x-forwarded-proto", "https")]));
+        assert!(near(NEAR, &[host]));
+        assert!(near(NEAR, &[host, ("origin", "http://localhost:18790")]));
+        assert!(near(NEAR, &[host, ("sec-fetch-site", "same-origin")]));
+        assert!(near(NEAR, &[host, ("x-forwarded-proto", "https")]));
         for foreign in [
             ("origin", "http://evil.example"),
             ("origin", "http://localhost:3000"),
@@ -197,11 +202,27 @@ mod tests {
             ("cf-connecting-ip", "127.0.0.1"),
             ("fastly-client-ip", "127.0.0.1"),
         ] {
-            assert!(!trusts(NEAR, &[host, foreign]), "{foreign:?}");
-            assert!(trusts(NEAR, &[host, foreign, ("authorization", "Bearer good")]), "{foreign:?}");
+            assert!(!near(NEAR, &[host, foreign]), "{foreign:?}");
         }
-        assert!(!trusts(NEAR, &[("host", "evil.example")]) && !trusts(NEAR, &[]));
-        assert!(!trusts(far(), &[("host", "192.0.2.1")]) && !trusts(far(), &[host]));
-        assert!(trusts(far(), &[("host", "192.0.2.1"), ("authorization", "Bearer good")]));
+        assert!(!near(NEAR, &[("host", "evil.example")]) && !near(NEAR, &[]));
+        assert!(!near(far(), &[("host", "192.0.2.1")]) && !near(far(), &[host]));
+    }
+
+    #[test]
+    fn a_cookie_counts_where_no_other_site_is_the_sender() {
+        let ours = |headers: &[_]| is_of_our_page(&parts(headers));
+        let host = ("host", "chat.example");
+        assert!(ours(&[host]) && ours(&[host, ("x-forwarded-for", "192.0.2.9")]));
+        assert!(ours(&[host, ("origin", "http://chat.example")]));
+        assert!(ours(&[host, ("origin", "https://chat.example"), ("sec-fetch-site", "same-origin")]));
+        for foreign in [
+            ("origin", "http://evil.example"),
+            ("origin", "http://chat.example:8080"),
+            ("origin", "null"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-site", "same-site"),
+        ] {
+            assert!(!ours(&[host, foreign]), "{foreign:?}");
+        }
     }
 }

@@ -9,9 +9,10 @@ use axum::response::Response;
 
 use super::answer::text;
 use super::body::{BodyFlaw, MAX_BODY_BYTES, read};
-use super::guard::{Ends, host, is_ours, is_trusted};
+use super::guard::{Ends, host, is_ours};
 use super::metrics::Reason;
 use super::site::{Shared, Site};
+use super::trust::is_trusted;
 
 /// What browsers are told not to do with what we send.
 const SECURITY: [(&str, &str); 7] = [
@@ -122,7 +123,7 @@ async fn pass(site: &Site, request: Request) -> Result<Request, Turned> {
     }
     let is_open = matches!(path, "/api/openapi.json" | "/api/supr/claim");
     let needs_trust = path == "/metrics" || path.starts_with("/api/") && !is_open;
-    if needs_trust && !is_trusted(&parts, ends, &site.web.tokens.now().token) {
+    if needs_trust && !is_trusted(site, &parts, ends) {
         return Err(Turned::NoToken);
     }
     if matches!(parts.method, Method::GET | Method::HEAD) {

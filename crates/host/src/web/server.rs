@@ -19,7 +19,9 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::guard::Ends;
+use super::peer::Peer;
 use super::site::{Shared, Site, Web, router};
+use crate::Accepted;
 use crate::log_limit::LogLimit;
 use crate::tcp::{ACCEPT_PAUSE, CONNECTION_LOG_RATE};
 
@@ -111,10 +113,12 @@ async fn speak(
 ) {
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
-    let (Ok(peer), Ok(local)) = (stream.peer_addr(), stream.local_addr()) else { return };
-    let ends = Ends { peer: peer.ip(), local: local.ip() };
+    let Ok(accepted) = Accepted::new(&stream) else { return };
+    let ends = Ends { peer: accepted.peer().ip(), local: accepted.local().ip() };
+    let peer = Arc::new(Peer::new(accepted));
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ends);
+        request.extensions_mut().insert(Arc::clone(&peer));
         router.clone().oneshot(request.map(Body::new))
     });
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service).with_upgrades());

@@ -34,7 +34,7 @@ use super::socket::{Reception, shake_hands};
 use super::store::TokenStore;
 use super::terminal;
 use super::{endpoints, health, usage};
-use crate::FrameMemory;
+use crate::{AllowLocal, FrameMemory};
 
 /// Every method and path that is answered, beside the page's own places.
 pub const ROUTES: &[(&str, &str)] = &[
@@ -84,6 +84,8 @@ pub struct WebSettings {
     pub max_connections: usize,
     /// Names of this server, beside its addresses. `*` is any.
     pub allow_hosts: Vec<String>,
+    /// Who needs no token on this machine.
+    pub allow_local: AllowLocal,
     /// How often and how slowly clients may come.
     pub limits: WebLimits,
 }

@@ -14,7 +14,9 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::chance::{Chance, hex};
+use super::cookie::Cookie;
 use super::token::{Token, TokenFlaw};
+use crate::PeerUser;
 
 /// The largest file that is read.
 pub const STORE_BYTES: u64 = 64 * 1024;
@@ -74,14 +76,14 @@ pub enum StoreError {
 /// The file's content.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Stored {
-    token: String,
+pub(super) struct Stored {
+    pub(super) token: String,
     allow_origins: Vec<String>,
 }
 
 /// What tells one content of the file from the next: it is never written to, only replaced.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
@@ -92,11 +94,15 @@ struct Cache {
     kept: Arc<Kept>,
 }
 
+/// Is told every secret that lets somebody in, so that it can be taken out of texts.
+pub type LearnSecret = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// The token and what is kept along with it.
 pub struct TokenStore {
     file: PathBuf,
     configured: Configured,
     chance: Chance,
+    learn: Option<LearnSecret>,
     cache: Mutex<Cache>,
 }
 
@@ -119,7 +125,14 @@ impl TokenStore {
         };
         let kept = Arc::new(kept(&file, &configured, stored)?);
         let cache = Mutex::new(Cache { stamp: None, kept });
-        Ok(Self { file, configured, chance, cache })
+        Ok(Self { file, configured, chance, learn: None, cache })
+    }
+
+    /// The same, that tells `learn` each token that it has ever had, and what is made of them.
+    pub fn with_learning(mut self, learn: LearnSecret) -> Self {
+        self.learn = Some(learn);
+        self.learn_all(&self.cache().kept);
+        self
     }
 
     /// What holds now. If the file cannot be read any more, what was read last goes on to hold.
@@ -128,7 +141,10 @@ impl TokenStore {
         let stamp = stamp(&self.file);
         if stamp.is_some() && stamp != cache.stamp {
             match self.read() {
-                Ok(kept) => cache.kept = Arc::new(kept),
+                Ok(kept) => {
+                    self.learn_all(&kept);
+                    cache.kept = Arc::new(kept);
+                }
                 Err(error) => tracing::warn!(%error, "the token stays as it was"),
             }
             cache.stamp = stamp;
@@ -169,8 +185,22 @@ impl TokenStore {
     fn replace(&self, stored: Stored) -> Result<Arc<Kept>, StoreError> {
         save(&self.file, &stored)?;
         let kept = Arc::new(kept(&self.file, &self.configured, stored)?);
+        self.learn_all(&kept);
         *self.cache() = Cache { stamp: stamp(&self.file), kept: Arc::clone(&kept) };
         Ok(kept)
+    }
+
+    /// From now on, `secret` is one that is taken out of texts.
+    pub(super) fn learn(&self, secret: &str) {
+        if let Some(learn) = &self.learn {
+            learn(secret);
+        }
+    }
+
+    fn learn_all(&self, kept: &Kept) {
+        if let Some(learn) = &self.learn {
+            learn_token(&kept.token, learn);
+        }
     }
 
     fn read(&self) -> Result<Kept, StoreError> {
@@ -180,6 +210,14 @@ impl TokenStore {
     /// Whoever panicked with the lock in hand left a whole value behind.
     fn cache(&self) -> MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Tells `learn` a token and the cookies that most of its holders have. Those of others are told as they are given out.
+pub(super) fn learn_token(token: &Token, learn: &LearnSecret) {
+    learn(token.reveal());
+    for holder in [PeerUser::Ours, PeerUser::Unknown("")] {
+        learn(Cookie::new(token, holder).reveal());
     }
 }
 
@@ -196,7 +234,7 @@ fn kept(file: &Path, configured: &Configured, stored: Stored) -> Result<Kept, St
 }
 
 /// The file's content; none if there is no file.
-fn load(file: &Path) -> Result<Option<Stored>, StoreError> {
+pub(super) fn load(file: &Path) -> Result<Option<Stored>, StoreError> {
     let mut text = String::new();
     let read = File::open(file).and_then(|open| open.take(STORE_BYTES + 1).read_to_string(&mut text));
     match read {
@@ -240,7 +278,7 @@ fn lock(file: &Path) -> Result<File, StoreError> {
     .map_err(|error| StoreError::Io { file: path, error })
 }
 
-fn stamp(file: &Path) -> Option<Stamp> {
+pub(super) fn stamp(file: &Path) -> Option<Stamp> {
     let metadata = std::fs::metadata(file).ok()?;
     let modified = (metadata.mtime(), metadata.mtime_nsec());
     Some(Stamp { inode: metadata.ino(), bytes: metadata.len(), modified })

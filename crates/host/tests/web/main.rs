@@ -2,6 +2,7 @@
 
 mod bench;
 mod console;
+mod cookies;
 mod handshake;
 mod hardening;
 mod places;

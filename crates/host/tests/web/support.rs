@@ -14,7 +14,7 @@ use parlor_host::web::{
     SessionText, Stop, StoredFile, Token, TokenStore, UsageReport, Web, WebLimits, WebSettings, serve_web,
     system_chance,
 };
-use parlor_host::{Farewell, Socket};
+use parlor_host::{AllowLocal, Farewell, Socket};
 use serde_json::value::RawValue;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -75,6 +75,7 @@ impl Server {
             allow_token_query: false,
             max_connections: 100,
             allow_hosts: Vec::new(),
+            allow_local: AllowLocal::User,
             limits: WebLimits::default(),
         };
         let configured = Configured { token: Some(Token::parse(TOKEN).unwrap()), allow_origins: Vec::new() };

@@ -125,7 +125,7 @@ async fn a_link_tells_the_token_once_wherever_it_is_opened() {
     let server = Server::start().await;
     let claim = "POST /api/supr/claim\nX-Forwarded-For: 192.0.2.1";
     for body in ["", "{}", "[]"] {
-        server.tell(claim, body).await.assert_text(400, r#"the body is {"code":"…"}"#);
+        server.tell(claim, body).await.assert_text(400, r#"the body is {"code":"…"} or {"token":"…"}"#);
     }
     assert_eq!(server.tell(claim, r#"{"code":"guess"}"#).await.status, 403);
     let code = format!(r#"{{"code":"{}"}}"#, server.invitation.code());

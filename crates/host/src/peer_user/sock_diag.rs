@@ -1,0 +1,170 @@
+//! One socket by its addresses, asked of the kernel through netlink (`sock_diag(7)`).
+//!
+//! The kernel answers within the call that sends the question, so nothing here waits.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recvfrom, sendto, socket_with,
+};
+
+use super::{Entry, canonical};
+
+/// The kernel's own address.
+const KERNEL: SocketAddrNetlink = SocketAddrNetlink::new(0, 0);
+
+/// `struct nlmsghdr`.
+const HEADER_BYTES: usize = 16;
+/// `struct inet_diag_req_v2` with a header.
+const QUESTION_BYTES: usize = HEADER_BYTES + 56;
+/// More than `struct inet_diag_msg` with a header; the attributes behind it are not asked for.
+const ANSWER_BYTES: usize = 1024;
+
+/// `SOCK_DIAG_BY_FAMILY`, the type of the question and of the answer.
+const BY_FAMILY: u16 = 20;
+/// `NLM_F_REQUEST`, without which it is no question. Without `NLM_F_DUMP` it is about one socket.
+const REQUEST: u16 = 1;
+/// The number that comes back with the answer.
+const SEQUENCE: u32 = 1;
+
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+const IPPROTO_TCP: u8 = 6;
+
+/// The socket that is bound to `local` and connected to `peer`.
+pub(super) fn find(local: SocketAddr, peer: SocketAddr) -> io::Result<Entry> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG))?;
+    sendto(&socket, &question(local, peer), SendFlags::empty(), &KERNEL)?;
+    let mut buffer = [0; ANSWER_BYTES];
+    let (_, count, from) = recvfrom(&socket, &mut buffer, RecvFlags::empty())?;
+    if from.map(SocketAddrNetlink::try_from) != Some(Ok(KERNEL)) {
+        return Err(wrong("somebody else has answered"));
+    }
+    let answer = buffer.get(..count).unwrap_or_default();
+    read(answer, local, peer).ok_or_else(|| wrong("the kernel has no such socket"))
+}
+
+fn wrong(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, what)
+}
+
+fn question(local: SocketAddr, peer: SocketAddr) -> [u8; QUESTION_BYTES] {
+    let mut bytes = Vec::with_capacity(QUESTION_BYTES);
+    bytes.extend((QUESTION_BYTES as u32).to_ne_bytes());
+    bytes.extend(BY_FAMILY.to_ne_bytes());
+    bytes.extend(REQUEST.to_ne_bytes());
+    bytes.extend(SEQUENCE.to_ne_bytes());
+    // The number of our socket: the kernel knows it.
+    bytes.extend(0_u32.to_ne_bytes());
+    let family = if local.is_ipv4() && peer.is_ipv4() { AF_INET } else { AF_INET6 };
+    // No attributes, and a byte of padding.
+    bytes.extend([family, IPPROTO_TCP, 0, 0]);
+    // Any state: a single socket is not filtered.
+    bytes.extend(u32::MAX.to_ne_bytes());
+    bytes.extend(local.port().to_be_bytes());
+    bytes.extend(peer.port().to_be_bytes());
+    bytes.extend(octets(local.ip(), family));
+    bytes.extend(octets(peer.ip(), family));
+    // Any interface; and no cookie, which is all ones.
+    bytes.extend(0_u32.to_ne_bytes());
+    bytes.extend([0xff; 8]);
+    bytes.try_into().expect("the fields add up to the size of the message")
+}
+
+fn octets(ip: IpAddr, family: u8) -> [u8; 16] {
+    match (ip, family) {
+        (IpAddr::V4(ip), AF_INET) => {
+            let mut octets = [0; 16];
+            octets[..4].copy_from_slice(&ip.octets());
+            octets
+        }
+        (IpAddr::V4(ip), _) => ip.to_ipv6_mapped().octets(),
+        (IpAddr::V6(ip), _) => ip.octets(),
+    }
+}
+
+/// What an answer says, if it is about this very socket. The kernel gives a listener where it has nothing better.
+fn read(answer: &[u8], local: SocketAddr, peer: SocketAddr) -> Option<Entry> {
+    let mut fields = Fields(answer);
+    let _length = fields.number()?;
+    let kind = u16::from_ne_bytes(fields.take()?);
+    let _flags: [u8; 2] = fields.take()?;
+    let sequence = fields.number()?;
+    let _number = fields.number()?;
+    if kind != BY_FAMILY || sequence != SEQUENCE {
+        return None;
+    }
+    let [family, state, _timer, _retransmits] = fields.take()?;
+    let ports = [u16::from_be_bytes(fields.take()?), u16::from_be_bytes(fields.take()?)];
+    let ips = [ip(family, fields.take()?)?, ip(family, fields.take()?)?];
+    let [_interface, _cookie, _rest_of_it, _expires, _received, _sent, uid, inode] = fields.numbers()?;
+    let [found, connected] = [0, 1].map(|end| canonical(SocketAddr::new(ips[end], ports[end])));
+    (found == local && connected == peer).then_some(Entry { state, uid, inode: inode.into() })
+}
+
+fn ip(family: u8, octets: [u8; 16]) -> Option<IpAddr> {
+    let [a, b, c, d, ..] = octets;
+    match family {
+        AF_INET => Some(Ipv4Addr::new(a, b, c, d).into()),
+        AF_INET6 => Some(Ipv6Addr::from(octets).into()),
+        _ => None,
+    }
+}
+
+/// What is left of a message.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (field, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*field)
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        self.take().map(u32::from_ne_bytes)
+    }
+
+    fn numbers<const N: usize>(&mut self) -> Option<[u32; N]> {
+        let mut numbers = [0; N];
+        for number in &mut numbers {
+            *number = self.number()?;
+        }
+        Some(numbers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(kind: u16, ports: [u16; 2], ips: [[u8; 16]; 2]) -> Vec<u8> {
+        let mut bytes = 88_u32.to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend([0; 2]);
+        bytes.extend(SEQUENCE.to_ne_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend([AF_INET6, 1, 0, 0]);
+        ports.iter().for_each(|port| bytes.extend(port.to_be_bytes()));
+        ips.iter().for_each(|ip| bytes.extend(ip));
+        [0, 0, 0, 0, 0, 0, 1000, 55_u32].iter().for_each(|number| bytes.extend(number.to_ne_bytes()));
+        bytes
+    }
+
+    #[test]
+    fn only_an_answer_about_this_socket_counts() {
+        let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets();
+        let [local, peer] = ["127.0.0.1:4000", "127.0.0.1:80"].map(|end| end.parse::<SocketAddr>().unwrap());
+        let right = answer(BY_FAMILY, [4000, 80], [mapped, mapped]);
+        assert_eq!(read(&right, local, peer), Some(Entry { state: 1, uid: 1000, inode: 55 }));
+        // A listener is connected to nobody, an error is of another kind, and what is cut off says nothing.
+        assert_eq!(read(&answer(BY_FAMILY, [4000, 0], [mapped, [0; 16]]), local, peer), None);
+        assert_eq!(read(&answer(2, [4000, 80], [mapped, mapped]), local, peer), None);
+        for length in 0..right.len() {
+            assert_eq!(read(&right[..length], local, peer), None, "{length}");
+        }
+    }
+}

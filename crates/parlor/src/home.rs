@@ -1,12 +1,10 @@
 //! The state folder, and the house of sessions that is kept in it.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use parlor_auth::Redactor;
-use parlor_engine::{Agents, House, Means, MediaStore, Redact};
+use parlor_engine::{Agents, House, Means, MediaStore};
 use parlor_log::{EventLog, SqliteLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
 use parlor_tools::{Ruby, Shell, Toolbox};
@@ -14,6 +12,7 @@ use parlor_vocab::AgentId;
 
 use crate::environment::Environment;
 use crate::models::{Builder, Keys};
+use crate::redaction::Redaction;
 use crate::settings::{AgentConfig, AgentKind, Config};
 
 /// The state folder with what is configured there.
@@ -21,6 +20,7 @@ pub(crate) struct Home {
     path: PathBuf,
     config: Config,
     keys: Keys,
+    redaction: Redaction,
     /// Where else the user keeps skills.
     skills: Option<PathBuf>,
 }
@@ -35,10 +35,11 @@ impl Home {
     pub(crate) fn at(environment: &Environment, path: PathBuf) -> anyhow::Result<Self> {
         let config = Config::load(&path)?;
         let keys = Keys::open(&path, &config, environment)?;
+        let redaction = Redaction::new(&path, &config, environment, keys.redactor().clone());
         let is_set = |name: &str| environment.model_keys.contains(&name);
         let config =
             config.with_keys(|provider| provider.key_variable().is_some_and(is_set) || keys.has(provider));
-        Ok(Self { path, config, keys, skills: None })
+        Ok(Self { path, config, keys, redaction, skills: None })
     }
 
     /// The same with an agent for each provider, for whoever gives keys while it runs.
@@ -71,6 +72,11 @@ impl Home {
         &self.keys
     }
 
+    /// What takes its secrets out of texts.
+    pub(crate) fn redaction(&self) -> &Redaction {
+        &self.redaction
+    }
+
     /// Everything that sessions need, with the log in this folder.
     pub(crate) fn house(&self, environment: &Environment) -> anyhow::Result<House> {
         self.house_over(environment, |log| log)
@@ -95,20 +101,7 @@ impl Home {
             clock: Arc::clone(&clock) as _,
             ids: Arc::new(TimeOrderedIds::new(clock)),
         });
-        Ok(house.with_redaction(Arc::new(Secrets(self.keys.redactor().clone()))))
-    }
-}
-
-/// The secrets that are known, for the house.
-struct Secrets(Redactor);
-
-impl Redact for Secrets {
-    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.0.redact(text)
-    }
-
-    fn held(&self, text: &str) -> usize {
-        self.0.held(text)
+        Ok(house.with_redaction(Arc::new(self.redaction.clone())))
     }
 }
 

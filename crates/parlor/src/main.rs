@@ -13,6 +13,7 @@ mod link;
 mod loaf;
 mod login;
 mod models;
+mod redaction;
 mod replay;
 mod serve;
 mod sessions;

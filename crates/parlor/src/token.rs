@@ -10,10 +10,11 @@ use parlor_host::web::{Configured, TokenStore, system_chance};
 
 use crate::environment::Environment;
 use crate::home::Home;
+use crate::settings::Config;
 use crate::settings::supr::SuprConfig;
 
 /// The file in the state folder.
-const FILE: &str = "supr.json";
+pub(crate) const FILE: &str = "supr.json";
 
 /// What to do with the token.
 #[derive(Args)]
@@ -41,6 +42,15 @@ pub(crate) fn store(home: &Path, config: &SuprConfig) -> anyhow::Result<TokenSto
         .with_context(|| format!("cannot keep state in {}", home.display()))?;
     let configured = Configured { token: config.token.clone(), allow_origins: config.allow_origins.clone() };
     Ok(TokenStore::open(home.join(FILE), configured, system_chance())?)
+}
+
+/// The token of the state folder for a client of this user, if there is one. Makes none.
+pub(crate) fn of_home(home: &Path, environment: &Environment) -> anyhow::Result<Option<String>> {
+    let config = Config::load(home)?.supr.with(&environment.supr)?;
+    if config.token.is_none() && !home.join(FILE).exists() {
+        return Ok(None);
+    }
+    Ok(Some(store(home, &config)?.now().token.reveal().to_owned()))
 }
 
 #[cfg(test)]

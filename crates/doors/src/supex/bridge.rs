@@ -59,8 +59,8 @@ enum Asked {
 }
 
 impl BridgeMachine {
-    /// A connection that was made at `now`, to a server that asks for `token`. Without a token parlor's own
-    /// tools are not offered. `instance` is the server's name for this run of it, which no other has.
+    /// A connection that was made at `now`, to a server that asks for `token`. Without one of its own parlor's
+    /// own tools are not offered. `instance` is the server's name for this run of it, which no other has.
     pub fn new(token: Option<Arc<Token>>, instance: Arc<str>, now: Instant) -> Self {
         Self {
             token,
@@ -162,12 +162,16 @@ impl BridgeMachine {
                 self.succeed(id, &HelloResult { success: true, message, server });
             }
             // Whoever was let in before stays.
-            Err(Flaw::BadToken) if matches!(self.stage, Stage::New) => {
-                self.fail(id, Flaw::BadToken);
+            Err(flaw @ (Flaw::BadToken | Flaw::NoServerToken)) if matches!(self.stage, Stage::New) => {
+                self.fail(id, flaw);
                 self.close();
             }
             Err(flaw) => self.fail(id, flaw),
         }
+    }
+
+    fn offers_own_tools(&self) -> bool {
+        self.token.as_ref().is_some_and(|token| token.is_of_door())
     }
 
     fn on_method(&mut self, id: &str, name: &str, params: Option<&RawValue>) -> Result<(), Flaw> {
@@ -182,7 +186,7 @@ impl BridgeMachine {
                 return self.call_tool(id, member("name"), member("arguments"));
             }
             method::RESOURCES_LIST => self.call(id, name, "", Work::ListResources, Asked::Resources),
-            method::TOOLS_LIST if self.token.is_some() => {
+            method::TOOLS_LIST if self.offers_own_tools() => {
                 self.ask(id, WorkshopCommand::ListTools, Asked::Tools);
             }
             _ => return Err(Flaw::UnknownMethod(name.to_owned())),
@@ -204,7 +208,7 @@ impl BridgeMachine {
         };
         let arguments = tool::arguments_text(arguments)?;
         let Some(tool) = tool::find(&name) else {
-            if self.token.is_none() {
+            if !self.offers_own_tools() {
                 return Err(Flaw::UnknownTool(name));
             }
             let work = Work::Tool { name: name.clone(), input: arguments.to_owned() };

@@ -16,6 +16,10 @@ const RUBY_ERROR: i64 = -32000;
 const AUTHENTICATION_FAILED: i64 = -32001;
 const PATH_DENIED: i64 = -32002;
 
+/// What a client can do that is not known to be the server's own user.
+const SERVER_TOKEN_HINT: &str =
+    "Set SUPEX_AUTH_TOKEN to what `parlor token` prints for the user of the server";
+
 /// What a runtime says that has read half a line.
 pub(super) const MISREAD: i64 = PARSE_ERROR;
 
@@ -74,6 +78,8 @@ pub(super) enum Flaw {
     HelloIncomplete,
     /// The token is not the right one.
     BadToken,
+    /// The token is not that of the server, which only its own user need not show.
+    NoServerToken,
     /// No such method.
     UnknownMethod(String),
     /// No such tool.
@@ -114,6 +120,17 @@ pub(super) fn of_flaw(flaw: Flaw, side: Side) -> Fault {
         }
         Flaw::BadToken => {
             (AUTHENTICATION_FAILED, "Authentication failed: invalid or missing token".to_owned())
+        }
+        Flaw::NoServerToken => {
+            let text = "Authentication failed: invalid or missing token";
+            match side {
+                Side::Bridge => {
+                    details.hint = Some(SERVER_TOKEN_HINT.to_owned());
+                    (AUTHENTICATION_FAILED, text.to_owned())
+                }
+                // Its errors have no data, and so no other place for a hint.
+                Side::Repl => (AUTHENTICATION_FAILED, format!("{text} ({SERVER_TOKEN_HINT})")),
+            }
         }
         Flaw::UnknownMethod(name) => (METHOD_NOT_FOUND, format!("Method not found: {}", clipped(name))),
         Flaw::UnknownTool(name) => (INVALID_PARAMS, format!("Unknown tool: {}", clipped(name))),

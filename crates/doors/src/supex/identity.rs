@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use parlor_vocab::{CallKey, Caller};
 use serde_json::value::RawValue;
@@ -13,18 +14,45 @@ use super::protocol::{FEATURE_ATTACH, FEATURE_OUTPUT};
 
 /// The secret that clients must know. Never shown.
 #[derive(Clone)]
-pub struct Token(String);
+pub struct Token(Secret);
+
+/// Compares a text with a token.
+type IsRight = dyn Fn(&[u8]) -> bool + Send + Sync;
+
+#[derive(Clone)]
+enum Secret {
+    /// That of this door alone.
+    OfDoor(String),
+    /// That of the whole server, which may change at any time: tells whether a text is the one that holds.
+    OfServer(Arc<IsRight>),
+}
 
 impl Token {
     /// The token of that text. An empty one is none.
     pub fn new(text: &str) -> Option<Self> {
-        (!text.is_empty()).then(|| Self(text.to_owned()))
+        (!text.is_empty()).then(|| Self(Secret::OfDoor(text.to_owned())))
+    }
+
+    /// The token of the whole server, for clients of which it is not known whose they are. `is_right` compares in
+    /// constant time.
+    pub fn of_server(is_right: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
+        Self(Secret::OfServer(Arc::new(is_right)))
+    }
+
+    /// Whether it is a secret between this door and its clients, who then get parlor's own tools as well.
+    pub(super) fn is_of_door(&self) -> bool {
+        matches!(self.0, Secret::OfDoor(_))
     }
 
     /// Whether `given` is the same, in a time that does not tell how much of it is.
-    fn is(&self, given: Option<&RawValue>) -> bool {
+    fn check(&self, given: Option<&RawValue>) -> Result<(), Flaw> {
         let given = given.and_then(string).unwrap_or_default();
-        constant_time_eq::constant_time_eq(given.as_bytes(), self.0.as_bytes())
+        match &self.0 {
+            Secret::OfDoor(token) => constant_time_eq::constant_time_eq(given.as_bytes(), token.as_bytes())
+                .then_some(())
+                .ok_or(Flaw::BadToken),
+            Secret::OfServer(is_right) => is_right(given.as_bytes()).then_some(()).ok_or(Flaw::NoServerToken),
+        }
     }
 }
 
@@ -112,7 +140,7 @@ impl Identity {
 
 fn check_token(token: Option<&Token>, members: Option<&Members<'_>>) -> Result<(), Flaw> {
     let given = members.and_then(|members| members.get("token").copied());
-    if token.is_none_or(|token| token.is(given)) { Ok(()) } else { Err(Flaw::BadToken) }
+    token.map_or(Ok(()), |token| token.check(given))
 }
 
 /// Why params have no members.
@@ -196,6 +224,24 @@ mod tests {
         }
         assert!(Identity::of_console(None, None).is_ok());
         assert!(Identity::of_console(Some(&raw("[]")), None).is_err());
+    }
+
+    #[test]
+    fn the_token_of_the_server_is_the_one_that_holds_at_the_time() {
+        let holds = Arc::new(std::sync::Mutex::new("old"));
+        let now = Arc::clone(&holds);
+        let token = Token::of_server(move |given| given == now.lock().unwrap().as_bytes());
+        let hello = |given: &str| {
+            let params = raw(&format!(r#"{{"name":"n","version":"v","agent":"a","pid":1,"token":{given}}}"#));
+            Identity::of_bridge(Some(&params), Some(&token)).map(|_| ())
+        };
+        assert!(hello(r#""old""#).is_ok() && !token.is_of_door());
+        *holds.lock().unwrap() = "new";
+        assert!(hello(r#""new""#).is_ok());
+        for wrong in [r#""old""#, "null", "5", r#""""#] {
+            assert_eq!(hello(wrong), Err(Flaw::NoServerToken), "{wrong}");
+        }
+        assert_eq!(Identity::of_console(None, Some(&token)).unwrap_err(), Flaw::NoServerToken);
     }
 
     #[test]

@@ -116,7 +116,8 @@ impl ReplMachine {
             None => Err(Flaw::NoMethod),
         };
         if let Err(flaw) = done {
-            let shuts_out = flaw == Flaw::BadToken && self.session.is_none();
+            let is_no_token = matches!(flaw, Flaw::BadToken | Flaw::NoServerToken);
+            let shuts_out = is_no_token && self.session.is_none();
             self.fail(id, flaw);
             if shuts_out {
                 self.close();

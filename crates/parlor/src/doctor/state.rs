@@ -5,11 +5,12 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{Access, access, statvfs};
+use rustix::fs::{Access, access as may, statvfs};
 
 use super::Finding;
 use crate::environment::Environment;
 use crate::home::{Home, agents};
+use crate::serve::who_may_connect;
 use crate::settings::{AgentKind, Config, FILE, size};
 
 /// With less room than this, sessions soon cannot be kept.
@@ -19,7 +20,9 @@ const NO_ROOM: u64 = 4 << 20;
 
 /// Looks at the folder, at the room in it and at its settings.
 pub(super) fn look(home: &Path, environment: &Environment) -> Vec<Finding> {
-    vec![folder(home), room(home), settings(home, environment)]
+    let mut findings = vec![folder(home), room(home), settings(home, environment)];
+    findings.extend(access(home));
+    findings
 }
 
 fn folder(home: &Path) -> Finding {
@@ -39,7 +42,7 @@ fn folder(home: &Path) -> Finding {
             "move it away, or set PARLOR_HOME",
         );
     }
-    if let Err(error) = access(home, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
+    if let Err(error) = may(home, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
         let fix = format!(
             "make it yours: chown {} {shown} && chmod 700 {shown}",
             rustix::process::getuid().as_raw()
@@ -61,7 +64,7 @@ fn folder(home: &Path) -> Finding {
 fn not_there(home: &Path) -> Finding {
     const CHECK: &str = "state folder";
     let above = nearest(home);
-    if access(above, Access::WRITE_OK | Access::EXEC_OK).is_ok() {
+    if may(above, Access::WRITE_OK | Access::EXEC_OK).is_ok() {
         return Finding::ok(CHECK, format!("{} is made by the first command", home.display()));
     }
     let said = format!("{} cannot be made: {} cannot be written", home.display(), above.display());
@@ -118,6 +121,12 @@ fn settings(home: &Path, environment: &Environment) -> Finding {
         .collect();
     let there = if home.join(FILE).exists() { "right" } else { "none is needed" };
     Finding::ok(CHECK, format!("{there}; agents: {}", listed.join(", ")))
+}
+
+/// Who may connect to a server of this folder. Settings that cannot be read are told of by [`settings`].
+fn access(home: &Path) -> Option<Finding> {
+    let config = Config::load(home).ok()?;
+    Some(Finding::ok("who may connect", who_may_connect(config.allow_local)))
 }
 
 fn load(home: &Path, environment: &Environment) -> anyhow::Result<Config> {

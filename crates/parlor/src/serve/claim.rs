@@ -1,9 +1,9 @@
 //! The state folder while it is served: one server at a time, and a file that says where its doors are.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -15,6 +15,8 @@ use serde::Serialize;
 const FILE: &str = "serve.json";
 /// What says that a server is there, for as long as it lives.
 const LOCK: &str = "serve.lock";
+/// Both are for their owner alone.
+const PRIVATE: u32 = 0o600;
 
 /// Where the doors are. One that is closed is absent.
 #[derive(Serialize)]
@@ -47,6 +49,7 @@ impl Claim {
             .create(true)
             .truncate(false)
             .write(true)
+            .mode(PRIVATE)
             .open(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -57,6 +60,9 @@ impl Claim {
             ),
             Err(errno) => bail!("cannot lock {}: {errno}", path.display()),
         }
+        // Older versions left it open to others, who could then lock it.
+        lock.set_permissions(Permissions::from_mode(PRIVATE))
+            .with_context(|| format!("cannot change the rights of {}", path.display()))?;
         Ok(Self { file: home.join(FILE), _lock: lock })
     }
 
@@ -73,7 +79,13 @@ impl Claim {
         // In one step: whoever finds the file finds all of it.
         let draft = self.file.with_extension("json.new");
         let write = || -> std::io::Result<()> {
-            File::create(&draft)?.write_all(&text)?;
+            // One that is left over may have other rights.
+            match std::fs::remove_file(&draft) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+            let mut open = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(&draft)?;
+            open.write_all(&text)?;
             std::fs::rename(&draft, &self.file)
         };
         write().with_context(|| format!("cannot write {}", self.file.display()))
@@ -99,6 +111,12 @@ mod tests {
     fn one_server_at_a_time_says_where_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
+        // What a server of an older version has left behind.
+        std::fs::create_dir(&home).unwrap();
+        for name in ["serve.json.new", LOCK] {
+            std::fs::write(home.join(name), "").unwrap();
+            std::fs::set_permissions(home.join(name), Permissions::from_mode(0o666)).unwrap();
+        }
         let mut claim = Claim::take(&home).unwrap();
         let [http, supex] = ["127.0.0.1:18790", "127.0.0.1:9876"].map(|address| address.parse().ok());
         let addresses = Addresses { http, supex, supex_repl: None };
@@ -109,6 +127,9 @@ mod tests {
             text,
             format!("{{\"pid\":{pid},\"http\":\"127.0.0.1:18790\",\"supex\":\"127.0.0.1:9876\"}}\n")
         );
+        for name in [FILE, LOCK] {
+            assert_eq!(std::fs::metadata(home.join(name)).unwrap().permissions().mode() & 0o777, PRIVATE);
+        }
         let refused = Claim::take(&home).err().unwrap().to_string();
         assert!(refused.contains(&format!("process {pid}")) && refused.contains("PARLOR_HOME"), "{refused}");
         claim.withdraw();

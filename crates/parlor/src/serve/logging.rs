@@ -3,11 +3,12 @@
 use std::io::{Write, stderr};
 
 use anyhow::bail;
-use parlor_auth::Redactor;
+use parlor_engine::Redact;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::journal::Journal;
+use crate::redaction::Redaction;
 
 /// Writes the last lines when it is dropped.
 pub(super) struct Speaking(Journal);
@@ -19,14 +20,18 @@ impl Drop for Speaking {
 }
 
 /// Says things of that level and above, or what fits who reads: a person wants to hear of trouble only.
-pub(super) fn start(level: Option<&str>, is_terminal: bool, redactor: Redactor) -> anyhow::Result<Speaking> {
+pub(super) fn start(
+    level: Option<&str>,
+    is_terminal: bool,
+    redaction: Redaction,
+) -> anyhow::Result<Speaking> {
     let level = level_of(level, is_terminal)?;
     let journal = Journal::start(stderr())?;
     let out = journal.clone();
     // One that is there already stays, which happens in tests only.
     let _ = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(Clean { redactor, out: move || out.clone() })
+        .with_writer(Clean { redaction, out: move || out.clone() })
         .with_ansi(false)
         .with_target(false)
         .try_init();
@@ -35,13 +40,13 @@ pub(super) fn start(level: Option<&str>, is_terminal: bool, redactor: Redactor) 
 
 /// Writes without secrets to what `out` gives. Lines come as a whole.
 struct Clean<O> {
-    redactor: Redactor,
+    redaction: Redaction,
     out: O,
 }
 
 /// One line on its way.
 struct Line<W> {
-    redactor: Redactor,
+    redaction: Redaction,
     out: W,
 }
 
@@ -49,14 +54,14 @@ impl<'a, W: Write, O: Fn() -> W> MakeWriter<'a> for Clean<O> {
     type Writer = Line<W>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Line { redactor: self.redactor.clone(), out: (self.out)() }
+        Line { redaction: self.redaction.clone(), out: (self.out)() }
     }
 }
 
 impl<W: Write> Write for Line<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        self.out.write_all(self.redactor.redact(&text).as_bytes())?;
+        self.out.write_all(self.redaction.redact(&text).as_bytes())?;
         Ok(bytes.len())
     }
 
@@ -85,6 +90,8 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
+    use crate::environment::Environment;
+    use crate::settings::Config;
 
     #[test]
     fn a_person_hears_of_trouble_and_a_journal_of_more() {
@@ -110,11 +117,12 @@ mod tests {
 
     #[test]
     fn what_is_said_is_without_secrets() {
-        let (redactor, kept) = (Redactor::new(), Kept::default());
+        let (redactor, kept) = (parlor_auth::Redactor::new(), Kept::default());
         redactor.learn(&parlor_auth::Secret::new("s3cret-token"));
-        let out = kept.clone();
+        let (out, folder) = (kept.clone(), tempfile::tempdir().unwrap());
+        let redaction = Redaction::new(folder.path(), &Config::default(), &Environment::read(), redactor);
         let subscriber =
-            tracing_subscriber::fmt().with_writer(Clean { redactor, out: move || out.clone() }).finish();
+            tracing_subscriber::fmt().with_writer(Clean { redaction, out: move || out.clone() }).finish();
         tracing::subscriber::with_default(subscriber, || tracing::info!(said = "s3cret-token", "heard"));
         let said = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
         assert!(said.contains("heard") && said.contains("[secret]") && !said.contains("s3cret"), "{said}");

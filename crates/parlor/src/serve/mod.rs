@@ -18,17 +18,21 @@ use std::io::{IsTerminal, Write, stderr};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use anyhow::bail;
 use clap::Args;
-use parlor_host::FrameMemory;
+use parlor_host::web::INVITATION_LIFE;
+use parlor_host::{AllowLocal, FrameMemory};
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
 use crate::console::Console;
 use crate::environment::Environment;
 use crate::home::Home;
+use crate::settings::Config;
+use crate::token;
 
 use self::claim::{Addresses, Claim};
 
@@ -80,8 +84,8 @@ async fn serve_doors(
     let asked_to_end = parlor_host::asked_to_end()?;
     // Keys may come while it runs.
     let home = Home::open(environment)?.with_all_providers();
-    let redactor = home.keys().redactor().clone();
-    let _speaking = logging::start(environment.log.as_deref(), stderr().is_terminal(), redactor)?;
+    let redaction = home.redaction().clone();
+    let _speaking = logging::start(environment.log.as_deref(), stderr().is_terminal(), redaction)?;
     let config = home.config();
     let web = match options.no_http {
         true => None,
@@ -103,13 +107,15 @@ async fn serve_doors(
     // One for all doors: what one of them holds, the others do not get.
     let limit = config.max_frame_memory.and_then(|bytes| usize::try_from(bytes).ok());
     let memory = FrameMemory::new(limit.unwrap_or(usize::MAX));
+    let tokens = token::store(home.path(), &config.supr.with(&environment.supr)?)?;
+    let tokens = Arc::new(tokens.with_learning(home.redaction().learner()));
     let web = match web {
-        Some(plan) => Some(web::open(plan, &home, environment, &memory, console.output).await?),
+        Some(plan) => Some(web::open(plan, &home, environment, &tokens, &memory, console.output).await?),
         None => None,
     };
     let supex = match supex.is_empty() {
         true => None,
-        false => Some(supex::open(&supex, home.path(), &config.supex, environment, memory).await?),
+        false => Some(supex::open(&supex, &home, environment, &tokens, memory).await?),
     };
     let addresses = Addresses {
         http: web.as_ref().map(web::Door::address),
@@ -124,7 +130,7 @@ async fn serve_doors(
         "serving"
     );
     if console.output {
-        say_hello(out, &addresses, web.as_ref())?;
+        say_hello(out, &addresses, web.as_ref(), config)?;
     }
     let stop = CancellationToken::new();
     let serving = async {
@@ -150,7 +156,12 @@ async fn serve_doors(
 }
 
 /// For a person at a terminal; programs read `serve.json`. Nobody else gets to see the token.
-fn say_hello(out: &mut dyn Write, addresses: &Addresses, web: Option<&web::Door>) -> anyhow::Result<()> {
+fn say_hello(
+    out: &mut dyn Write,
+    addresses: &Addresses,
+    web: Option<&web::Door>,
+    config: &Config,
+) -> anyhow::Result<()> {
     writeln!(out, "parlor is serving; Ctrl-C ends it.")?;
     let http = addresses.http.map(from_here);
     if let Some(address) = http {
@@ -159,6 +170,8 @@ fn say_hello(out: &mut dyn Write, addresses: &Addresses, web: Option<&web::Door>
     }
     if let (Some(address), Some(code)) = (http, web.and_then(web::Door::code)) {
         writeln!(out, "  One-time link      http://{address}/#code={code}")?;
+        let minutes = INVITATION_LIFE.as_secs() / 60;
+        writeln!(out, "                     lets any browser in, once, for {minutes} minutes")?;
     }
     if let Some(web) = web {
         writeln!(out, "  Token              {}", web.token())?;
@@ -169,9 +182,14 @@ fn say_hello(out: &mut dyn Write, addresses: &Addresses, web: Option<&web::Door>
     if let Some(address) = addresses.supex_repl {
         writeln!(out, "  Supex REPL         {address}")?;
     }
+    writeln!(out, "  Who may connect    {}", who_may_connect(config.allow_local))?;
     writeln!(out, "In another terminal:")?;
     if let Some(address) = http {
-        writeln!(out, "  curl http://{address}/api/supr/token")?;
+        let header = match config.allow_local {
+            AllowLocal::User => "",
+            AllowLocal::Token => "-H \"Authorization: Bearer $(parlor token)\" ",
+        };
+        writeln!(out, "  curl {header}http://{address}/api/supr/token")?;
         writeln!(out, "  websocat -H \"Authorization: Bearer $(parlor token)\" ws://{address}/supr/ws")?;
     }
     if addresses.supex.is_some() {
@@ -180,6 +198,16 @@ fn say_hello(out: &mut dyn Write, addresses: &Addresses, web: Option<&web::Door>
     writeln!(out, "What they speak:  docs/protocols/")?;
     out.flush()?;
     Ok(())
+}
+
+/// Who gets in, and by what.
+pub(crate) fn who_may_connect(allow_local: AllowLocal) -> &'static str {
+    match allow_local {
+        AllowLocal::User => {
+            "this user and root, without a token; everybody else with what `parlor token` prints"
+        }
+        AllowLocal::Token => "whoever has what `parlor token` prints, this user too ([serve] allow_local)",
+    }
 }
 
 /// The address under which a person at this machine reaches it.

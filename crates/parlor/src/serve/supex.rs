@@ -11,15 +11,19 @@ use chrono::{DateTime, Local};
 use parlor_doors::Ticket;
 use parlor_doors::supex::{BridgeMachine, ReplMachine, Token, redacted};
 use parlor_engine::{Evaluates, Reach, RubySettings, SketchUp, Workbench, Workshop, WorkshopMeans};
-use parlor_host::{FrameMemory, Service, Traced, Upstream, listen, serve_tcp};
+use parlor_host::web::TokenStore;
+use parlor_host::{
+    Accepted, AllowLocal, FrameMemory, PeerUser, Service, Traced, Upstream, listen, serve_tcp,
+};
 use parlor_log::{SystemClock, TimeOrderedIds};
 use parlor_tools::{Context as ToolContext, Shell, Toolbox};
 use parlor_vocab::{IdSource, Timestamp};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::address;
 use crate::environment::{Environment, SupexVariables};
+use crate::home::Home;
 use crate::settings::supex::SupexConfig;
 
 /// The folder for what the doors keep, in the state folder.
@@ -97,29 +101,58 @@ pub(super) struct Doors {
     bridge: Option<(TcpListener, SocketAddr)>,
     repl: Option<(TcpListener, SocketAddr)>,
     workshop: Workshop,
-    token: Option<Arc<Token>>,
+    access: Access,
     rest: Duration,
     show: Option<fn(&[u8]) -> String>,
     memory: FrameMemory,
 }
 
+/// Who must show which token.
+struct Access {
+    /// That of these doors, which everybody must show if there is one.
+    own: Option<Arc<Token>>,
+    /// That of the server.
+    of_server: Arc<Token>,
+    /// Who need not show it.
+    allow_local: AllowLocal,
+}
+
+impl Access {
+    /// What the client at the other end of `stream` must show.
+    fn token_for(&self, stream: &TcpStream) -> Option<Arc<Token>> {
+        if let Some(own) = &self.own {
+            return Some(Arc::clone(own));
+        }
+        // One whose connection is over already is as unknown as can be.
+        let user =
+            || Accepted::new(stream).map_or(PeerUser::Unknown("it is over"), |accepted| accepted.peer_user());
+        (!self.allow_local.admits(user)).then(|| Arc::clone(&self.of_server))
+    }
+}
+
 /// Opens the doors. Nobody is served yet.
 pub(super) async fn open(
     plan: &Plan,
-    home: &Path,
-    config: &SupexConfig,
+    home: &Home,
     environment: &Environment,
+    tokens: &Arc<TokenStore>,
     memory: FrameMemory,
 ) -> anyhow::Result<Doors> {
+    let config = &home.config().supex;
     let bridge = bind(plan.bridge, "--supex").await?;
     let repl = bind(plan.repl, "--supex-repl").await?;
-    let state = home.join(FOLDER);
+    let state = home.path().join(FOLDER);
     let sketchup = upstream(config, [&bridge, &repl].map(|door| door.as_ref().map(|(_, address)| *address)))?;
     let workshop = Workshop::open(means(plan, &state, config, environment, sketchup)?)
         .with_context(|| format!("cannot keep the console log in {}", state.display()))?;
-    let token = plan.token.as_deref().and_then(Token::new).map(Arc::new);
+    let tokens = Arc::clone(tokens);
+    let access = Access {
+        own: plan.token.as_deref().and_then(Token::new).map(Arc::new),
+        of_server: Arc::new(Token::of_server(move |given| tokens.now().token.is(given))),
+        allow_local: home.config().allow_local,
+    };
     let show = plan.is_verbose.then_some(redacted as fn(&[u8]) -> String);
-    Ok(Doors { bridge, repl, workshop, token, rest: plan.rest, show, memory })
+    Ok(Doors { bridge, repl, workshop, access, rest: plan.rest, show, memory })
 }
 
 async fn bind(address: Option<SocketAddr>, flag: &str) -> anyhow::Result<Option<(TcpListener, SocketAddr)>> {
@@ -224,20 +257,21 @@ impl Doors {
 
     /// Serves whoever comes until `stop` is cancelled, then closes everything.
     pub(super) async fn serve(self, stop: CancellationToken) {
-        let Self { bridge, repl, workshop, token, rest, show, memory } = self;
+        let Self { bridge, repl, workshop, access, rest, show, memory } = self;
         let instance: Arc<str> = TimeOrderedIds::new(Arc::new(SystemClock)).next().to_string().into();
         let bridge = async {
             let Some((listener, _)) = bridge else { return };
-            let make = |_| {
-                let machine = BridgeMachine::new(token.clone(), Arc::clone(&instance), Instant::now());
+            let make = |stream: &TcpStream| {
+                let machine =
+                    BridgeMachine::new(access.token_for(stream), Arc::clone(&instance), Instant::now());
                 service(Traced::new(machine, "supex", show), workshop.bench(), rest, &memory)
             };
             serve_tcp(listener, make, stop.clone()).await;
         };
         let repl = async {
             let Some((listener, _)) = repl else { return };
-            let make = |_| {
-                let machine = ReplMachine::new(token.clone());
+            let make = |stream: &TcpStream| {
+                let machine = ReplMachine::new(access.token_for(stream));
                 service(Traced::new(machine, "supex-repl", show), workshop.bench(), rest, &memory)
             };
             serve_tcp(listener, make, stop.clone()).await;

@@ -9,7 +9,7 @@ use parlor_engine::House;
 use parlor_host::web::{
     Invitation, Metrics, PAGE, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
 };
-use parlor_host::{Fetcher, FrameMemory, listen};
+use parlor_host::{AllowLocal, Fetcher, FrameMemory, listen};
 use parlor_log::SystemClock;
 use parlor_vocab::Clock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -25,7 +25,6 @@ use super::terminals::OwnTerminals;
 use crate::environment::{Environment, SuprVariables};
 use crate::home::Home;
 use crate::settings::supr::SuprConfig;
-use crate::token;
 
 /// Where it listens if nobody says where.
 const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 18_790);
@@ -74,11 +73,12 @@ pub(super) async fn open(
     plan: Plan,
     home: &Home,
     environment: &Environment,
+    tokens: &Arc<TokenStore>,
     memory: &FrameMemory,
     is_seen: bool,
 ) -> anyhow::Result<Door> {
     let Plan { listen, config } = plan;
-    let tokens = Arc::new(token::store(home.path(), &config)?);
+    let tokens = Arc::clone(tokens);
     address::check_token(listen, &tokens.now().token)?;
     let listener = bind(listen).await?;
     let address = listener.local_addr()?;
@@ -105,8 +105,11 @@ pub(super) async fn open(
         environment,
         may_send(&config.allow_from),
     ));
-    let settings = settings(config);
+    let settings = settings(config, home.config().allow_local);
     let invitation = is_seen.then(|| Arc::new(Invitation::new(&system_chance())));
+    if let Some(invitation) = &invitation {
+        home.redaction().learner()(invitation.code());
+    }
     let memory = memory.clone();
     Ok(Door {
         listener,
@@ -134,12 +137,13 @@ async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
     }
 }
 
-fn settings(config: SuprConfig) -> WebSettings {
+fn settings(config: SuprConfig, allow_local: AllowLocal) -> WebSettings {
     WebSettings {
         is_enabled: config.is_enabled,
         allow_token_query: config.allow_token_query,
         max_connections: config.max_connections,
         allow_hosts: config.allow_hosts,
+        allow_local,
         limits: WebLimits::default(),
     }
 }

@@ -19,6 +19,7 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use parlor_host::AllowLocal;
 use parlor_model::provider::ProviderKind;
 
 use self::auth::{Drafts, LoginConfig};
@@ -55,6 +56,8 @@ pub(crate) struct Config {
     pub(crate) retention: Retention,
     /// Whether secrets are kept in the system's keyring where there is one.
     pub(crate) keyring: bool,
+    /// Who needs no token for the doors of a server.
+    pub(crate) allow_local: AllowLocal,
     /// How many bytes of large frames connections hold in all; no limit if there is none.
     pub(crate) max_frame_memory: Option<u64>,
     /// How the Supex doors are opened.
@@ -108,6 +111,7 @@ impl Default for Config {
             auth: BTreeMap::new(),
             retention: Retention { days: Some(90), max_size: Some(10 << 30) },
             keyring: true,
+            allow_local: AllowLocal::default(),
             max_frame_memory: Some(parlor_host::DEFAULT_FRAME_MEMORY as u64),
             supex: SupexConfig::default(),
             supr: SuprConfig::default(),
@@ -161,6 +165,9 @@ impl Config {
                 (["retention", _], Value::Size(size)) => config.retention.max_size = size,
                 (["serve", "max_frame_memory"], Value::Size(size)) => config.max_frame_memory = size,
                 (["secrets", "keyring"], Value::Flag(is_used)) => config.keyring = is_used,
+                (["serve", "allow_local"], Value::Text(word)) => {
+                    config.allow_local = if word == "token" { AllowLocal::Token } else { AllowLocal::User };
+                }
                 (path, _) => unreachable!("{path:?} is in the table of settings and nobody takes it"),
             }
         }
@@ -344,6 +351,16 @@ mod tests {
         assert_eq!(config.agents["local"].name, "Mine");
         assert_eq!(config.default_agent, "demo");
         assert_eq!(config.retention, Retention { days: None, max_size: Some(1 << 20) });
+    }
+
+    #[test]
+    fn who_needs_no_token_is_one_of_two_words() {
+        assert_eq!(parse("").unwrap().allow_local, AllowLocal::User);
+        assert_eq!(parse("[serve]\nallow_local = \"user\"").unwrap().allow_local, AllowLocal::User);
+        assert_eq!(parse("[serve]\nallow_local = \"token\"").unwrap().allow_local, AllowLocal::Token);
+        for wrong in ["\"all\"", "\"\"", "true", "\"Token\""] {
+            assert!(parse(&format!("[serve]\nallow_local = {wrong}")).is_err(), "{wrong}");
+        }
     }
 
     #[test]

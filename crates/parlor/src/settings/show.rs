@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
+use parlor_host::AllowLocal;
 
 use super::auth::LoginConfig;
 use super::models::{ModelConfig, money};
@@ -91,6 +92,10 @@ fn values(name: &str, config: &Config) -> Vec<(String, String)> {
         "spending.session" => one(money(config.spending.session)),
         "spending.day" => one(money(config.spending.day)),
         "secrets.keyring" => one(config.keyring.to_string()),
+        "serve.allow_local" => one(match config.allow_local {
+            AllowLocal::User => "\"user\"".to_owned(),
+            AllowLocal::Token => "\"token\"".to_owned(),
+        }),
         "retention.days" => one(config.retention.days.map_or(format!("{NEVER:?}"), |days| days.to_string())),
         "serve.max_frame_memory" => {
             one(format!("{:?}", config.max_frame_memory.map_or(UNLIMITED.to_owned(), size::exact)))

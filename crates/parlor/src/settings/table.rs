@@ -473,6 +473,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         doc: "Whether keys and logins are kept in the system's keyring, where there is one ([auth.md](auth.md)); else in files.",
     },
     Setting {
+        name: "serve.allow_local",
+        kind: Kind::Word(&["user", "token"]),
+        default: "`\"user\"`",
+        doc: "Who on this machine needs no token for the doors of `parlor serve`: connections of the user that it runs as, and of root (`user`), or nobody (`token`). A door with a token of its own, `channels.supex.token`, always asks for that one.",
+    },
+    Setting {
         name: "serve.max_frame_memory",
         kind: Kind::Size,
         default: "`\"256MiB\"`",

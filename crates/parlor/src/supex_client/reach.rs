@@ -8,9 +8,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use parlor_client::supex::{Identity, Settings, Token};
+use parlor_host::listening_user;
 use serde::Deserialize;
 
 use crate::environment::{Environment, SupexVariables};
+use crate::settings::Config;
+use crate::token;
 
 /// The longest time that can be asked for.
 const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
@@ -41,6 +44,7 @@ impl Reach {
         let variables = &environment.supex;
         let usual = Settings::bridge();
         let (host, port) = self.address(variables, || environment.state_folder().ok())?;
+        let token = variables.token.clone().or_else(|| token_for(&host, port, environment));
         let timeout = match &self.timeout {
             Some(text) => seconds("--timeout", text)?,
             None => of(&variables.timeout, "SUPEX_TIMEOUT", seconds)?.unwrap_or(usual.timeout),
@@ -56,7 +60,7 @@ impl Reach {
             max_response: of(&variables.max_response, "SUPEX_MAX_RESPONSE", size)?
                 .unwrap_or(usual.max_response),
             identity: Identity { name: "parlor".to_owned(), agent, ..Identity::default() },
-            token: variables.token.clone().map(Token::new),
+            token: token.map(Token::new),
         })
     }
 
@@ -79,6 +83,19 @@ impl Reach {
             (host, port) => Ok((host.unwrap_or(usual.host), port.unwrap_or(usual.port))),
         }
     }
+}
+
+/// The token of the user's own server, if that is who listens there. Nobody else gets to see it, whoever has taken the
+/// port of a server that is gone.
+fn token_for(host: &str, port: u16, environment: &Environment) -> Option<String> {
+    let home = environment.state_folder().ok()?;
+    let address = SocketAddr::new(host.parse().ok()?, port);
+    if served(&home).ok()? != Some(address) || !listening_user(address).is_owner() {
+        return None;
+    }
+    // The door may have a token of its own, which goes before. What cannot be read is missed where it is needed.
+    let own = Config::load(&home).ok()?.supex.token;
+    own.or_else(|| token::of_home(&home, environment).ok().flatten())
 }
 
 /// Where the server of the state folder has its bridge.

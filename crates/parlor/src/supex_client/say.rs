@@ -49,7 +49,8 @@ fn hint(error: &DriverError) -> Option<String> {
         }
         DriverError::Timeout { .. } => "give it more time with --timeout SECONDS or SUPEX_TIMEOUT",
         DriverError::Unauthorized { .. } => {
-            "set SUPEX_AUTH_TOKEN to the token that the bridge was started with"
+            "set SUPEX_AUTH_TOKEN to the token that the bridge was started with, or else to what `parlor token` \
+             prints for its user"
         }
         DriverError::Protocol { .. } => "is this a supex bridge? Its usual port is 9876",
         DriverError::TooLarge { .. } => "SUPEX_MAX_RESPONSE=BYTES allows longer answers",

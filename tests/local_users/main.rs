@@ -1,0 +1,14 @@
+//! Real users of one machine: a server that runs as one of them, and attacks by another.
+//!
+//! Only root can become other users. Elsewhere these tests do nothing and say so on standard error.
+#![expect(clippy::disallowed_methods, reason = "tests start the program themselves")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+mod cookies;
+mod files;
+mod http;
+mod orphans;
+mod owner;
+mod server;
+mod supex;
+mod users;

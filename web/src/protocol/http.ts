@@ -109,8 +109,8 @@ const session = (id: string): string => `/api/sessions/${encodeURIComponent(id)}
 /** The token for the socket. */
 export const token = (): Promise<TokenAnswer> => json("GET", "/api/supr/token");
 
-/** Exchanges the code of a one-time link for the token. */
-export const claim = (code: string): Promise<TokenAnswer> => json("POST", "/api/supr/claim", { code });
+/** Exchanges the code of a one-time link, or the token, for a cookie; tells the token. */
+export const claim = (by: { code: string } | { token: string }): Promise<TokenAnswer> => json("POST", "/api/supr/claim", by);
 
 /** Sessions, the last used first. */
 export const sessions = (query: string, offset = 0, limit = SESSIONS_AT_A_TIME): Promise<SessionLine[]> =>

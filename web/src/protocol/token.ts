@@ -1,21 +1,26 @@
-// The token: where the page keeps it, and the one-time code of a link that is exchanged for it.
-// This machine needs none: its server gives the token out to whoever asks from here.
+// The token: the page holds it no longer than it is open. What lets a browser in at its next visit is a cookie that the server
+// gives for the token or for a one-time code, and that no script can read. The server's own user on its machine needs neither.
 
-const KEPT = "parlor.token";
+/** Where older versions of the page kept the token. */
+const OLD = "parlor.token";
 
-/** The token that was entered or claimed, or nothing. */
-export function keptToken(): string {
-  return localStorage.getItem(KEPT) ?? "";
+/** What was entered or claimed since the page was loaded: for browsers that take no cookies. */
+let held = "";
+
+/** Holds a token while the page is open; an empty one is forgotten. */
+export function holdToken(token: string): void {
+  held = token;
 }
 
-/** Keeps a token for this browser; an empty one is forgotten. */
-export function keepToken(token: string): void {
-  if (token) localStorage.setItem(KEPT, token);
-  else localStorage.removeItem(KEPT);
+/** Takes the token that an older version of the page has left, to be exchanged for a cookie. */
+export function takeOldToken(): string {
+  const token = localStorage.getItem(OLD) ?? "";
+  localStorage.removeItem(OLD);
+  return token;
 }
 
 /** The header that proves who asks, if there is something to prove it with. */
-export function proof(token = keptToken()): Record<string, string> {
+export function proof(token = held): Record<string, string> {
   return token ? { Authorization: `Bearer ${token}` } : {};
 }
 

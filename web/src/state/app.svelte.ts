@@ -1,6 +1,6 @@
 // What the whole page shares: whether it is let in, what can be chosen, and how it looks.
 import { claim, type Choices, choices, Locked, Missing, token } from "../protocol/http";
-import { keepToken, keptToken, takeCode } from "../protocol/token";
+import { holdToken, takeCode, takeOldToken } from "../protocol/token";
 
 /** How the page looks: as the system does, or as a person chose. */
 export type Theme = "auto" | "light" | "dark";
@@ -21,28 +21,36 @@ class App {
   /** Finds out whether this browser is let in; a one-time link lets it in. */
   async enter(): Promise<void> {
     const code = takeCode();
+    const old = takeOldToken();
     if (code) {
       try {
-        keepToken((await claim(code)).token);
+        holdToken((await claim({ code })).token);
       } catch (error) {
         this.entryFlaw = error instanceof Missing ? "This server has no one-time links." : "This link was used already, or it is too old. Start parlor again for another, or enter the token.";
       }
+    } else if (old) {
+      // If it holds no longer, that is found out below.
+      await claim({ token: old }).then(({ token }) => holdToken(token), () => undefined);
     }
     await this.tryToken();
   }
 
   /** Tries a token that was entered. */
   async unlock(text: string): Promise<void> {
-    keepToken(text.trim());
     this.entryFlaw = "";
+    try {
+      holdToken((await claim({ token: text.trim() })).token);
+    } catch (error) {
+      this.entryFlaw = error instanceof Locked ? "The server does not take this token." : (error as Error).message;
+      return;
+    }
     await this.tryToken();
-    if (this.entry === "locked" && !this.entryFlaw) this.entryFlaw = "The server does not take this token.";
   }
 
   /** The server does not take the token any more. */
   lock(): void {
-    if (keptToken()) this.entryFlaw = "The token that this browser has holds no longer.";
-    keepToken("");
+    if (this.entry === "in") this.entryFlaw = "The token that let this browser in holds no longer.";
+    holdToken("");
     this.entry = "locked";
   }
 

@@ -13,6 +13,7 @@ mod media;
 mod memory;
 mod one_home;
 mod refusals;
+mod secrets;
 mod server;
 mod sessions;
 mod slow;

@@ -101,6 +101,7 @@ impl Home {
             clock: Arc::clone(&clock) as _,
             ids: Arc::new(TimeOrderedIds::new(clock)),
         });
+        let house = house.with_state_folder(&self.path);
         Ok(house.with_redaction(Arc::new(self.redaction.clone())))
     }
 }

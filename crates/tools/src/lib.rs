@@ -12,12 +12,13 @@
 pub mod code;
 mod file;
 mod input;
-mod policy;
 mod progress;
 mod ruby;
 mod shell;
 mod tool;
 mod toolbox;
+
+pub use parlor_files::{Opened, PATH_BYTES, PATH_LINKS, PATH_TRIES, Parents, Policy, Spot};
 
 pub use file::{
     EDIT_FILE_BYTES, EditFile, GREP_CONTEXT, GREP_DEPTH, GREP_FILE_BYTES, GREP_FILES, GREP_LINE_BYTES,
@@ -27,7 +28,6 @@ pub use file::{
     image_type,
 };
 pub use input::INPUT_BYTES;
-pub use policy::{Opened, PATH_BYTES, PATH_LINKS, PATH_TRIES, Parents, Policy, Spot};
 pub use progress::{PROGRESS_BYTES, Progress, ProgressReader, progress};
 pub use ruby::{Interpreter, RUBY_TEXT_BYTES, Ruby};
 pub use shell::{

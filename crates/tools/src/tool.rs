@@ -9,10 +9,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::code;
-use crate::policy::Policy;
 use crate::progress::Progress;
 use crate::ruby::Interpreter;
 use crate::shell::Shells;
+use parlor_files::Policy;
 
 /// A named capability of an agent. Chosen by name at run time, hence used as `dyn`.
 ///
@@ -89,15 +89,21 @@ impl Context {
     /// nobody watching. Opens the folder: a short blocking call.
     pub fn new(folder: impl Into<PathBuf>) -> Result<Self, Failure> {
         let folder = folder.into();
-        Ok(Self {
-            policy: Arc::new(Policy::new([&folder])?),
+        let policy = Policy::new([&folder])?;
+        Ok(Self::with_policy(folder, policy))
+    }
+
+    /// The same, with the files that `policy` allows.
+    pub fn with_policy(folder: PathBuf, policy: Policy) -> Self {
+        Self {
+            policy: Arc::new(policy),
             folder,
             env: Arc::new([]),
             cancel: CancellationToken::new(),
             progress: Progress::unwatched(),
             shells: Shells::default(),
             ruby: Interpreter::default(),
-        })
+        }
     }
 
     /// Fails if the call was cancelled. For the steps of long loops on blocking threads.

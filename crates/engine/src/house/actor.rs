@@ -1,13 +1,13 @@
 //! The one task that writes a session: it decides, records, then acts.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_log::{Lease, LogError};
 use parlor_model::Turn;
-use parlor_tools::{Context, Interpreter, Shells};
+use parlor_tools::{Context, Interpreter, Policy, Shells};
 use parlor_vocab::{
     AgentId, Choice, Draft, Entry, EventId, Failure, MessageId, PROGRAM_ENDS, Refusal, RunEvent, RunId, Seq,
     SessionCommand, SessionEvent, SessionId, SessionReply,
@@ -37,6 +37,7 @@ pub(super) struct Actor {
     means: Arc<Means>,
     spending: Arc<Spending>,
     redact: Arc<dyn Redact>,
+    state_folder: Option<Arc<Path>>,
     id: SessionId,
     lease: Lease,
     session: Session,
@@ -74,6 +75,7 @@ impl Actor {
             means: Arc::clone(&rooms.means),
             spending: Arc::clone(&rooms.spending),
             redact: Arc::clone(&rooms.redact),
+            state_folder: rooms.state_folder.clone(),
             live: rooms.lives.of(&id),
             id,
             lease,
@@ -441,10 +443,15 @@ impl Actor {
 
     /// What the tools of a run may use.
     fn context(&self, folder: PathBuf) -> Result<Context, Failure> {
-        let context = Context::new(folder).map_err(|failure| {
+        let policy = Policy::new([&folder]).map_err(|failure| {
             let message = format!("The working folder cannot be used: {}", failure.message);
             Failure { code: FOLDER_UNUSABLE.to_owned(), message, ..failure }
         })?;
+        let policy = match &self.state_folder {
+            Some(state) => policy.without_state(state),
+            None => policy,
+        };
+        let context = Context::with_policy(folder, policy);
         let (env, shells, ruby) = (Arc::clone(&self.means.env), self.shells.clone(), self.ruby.clone());
         Ok(Context { env, shells, ruby, cancel: self.broken.child_token(), ..context })
     }

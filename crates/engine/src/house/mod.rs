@@ -10,6 +10,7 @@ mod spending;
 mod weight;
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -121,6 +122,8 @@ struct Rooms {
     means: Arc<Means>,
     spending: Arc<Spending>,
     redact: Arc<dyn Redact>,
+    /// Parlor's own folder, which tools cannot change.
+    state_folder: Option<Arc<Path>>,
     lives: Lives,
     /// One for each run that may be active.
     places: Arc<Semaphore>,
@@ -144,7 +147,8 @@ impl House {
         let places = Arc::new(Semaphore::new(MAX_ACTIVE_RUNS));
         let spending = Arc::new(Spending::new(Arc::clone(&means.log), Arc::clone(&means.clock)));
         let redact = Arc::new(NoSecrets);
-        let rooms = Rooms { means: Arc::new(means), spending, redact, lives: Lives::default(), places };
+        let (means, lives) = (Arc::new(means), Lives::default());
+        let rooms = Rooms { means, spending, redact, state_folder: None, lives, places };
         let ending = CancellationToken::new();
         Self { rooms, open: Mutex::default(), uses: AtomicU64::new(0), fetch: None, ending }
     }
@@ -273,6 +277,13 @@ impl House {
     #[must_use]
     pub fn with_redaction(mut self, redact: Arc<dyn Redact>) -> Self {
         self.rooms.redact = redact;
+        self
+    }
+
+    /// Keeps tools from changing what is in `folder`, parlor's own, and from reading the secrets in it.
+    #[must_use]
+    pub fn with_state_folder(mut self, folder: &Path) -> Self {
+        self.rooms.state_folder = Some(folder.into());
         self
     }
 

@@ -16,7 +16,7 @@ use parlor_host::{
     Accepted, AllowLocal, FrameMemory, PeerUser, Service, Traced, Upstream, listen, serve_tcp,
 };
 use parlor_log::{SystemClock, TimeOrderedIds};
-use parlor_tools::{Context as ToolContext, Shell, Toolbox};
+use parlor_tools::{Context as ToolContext, Policy, Shell, Toolbox};
 use parlor_vocab::{IdSource, Timestamp};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -143,7 +143,7 @@ pub(super) async fn open(
     let repl = bind(plan.repl, "--supex-repl").await?;
     let state = home.path().join(FOLDER);
     let sketchup = upstream(config, [&bridge, &repl].map(|door| door.as_ref().map(|(_, address)| *address)))?;
-    let workshop = Workshop::open(means(plan, &state, config, environment, sketchup)?)
+    let workshop = Workshop::open(means(plan, home, &state, config, environment, sketchup)?)
         .with_context(|| format!("cannot keep the console log in {}", state.display()))?;
     let tokens = Arc::clone(tokens);
     let access = Access {
@@ -170,6 +170,7 @@ async fn bind(address: Option<SocketAddr>, flag: &str) -> anyhow::Result<Option<
 
 fn means(
     plan: &Plan,
+    home: &Path,
     state: &Path,
     config: &SupexConfig,
     environment: &Environment,
@@ -193,7 +194,8 @@ fn means(
     // Whoever knows no secret gets Ruby and nothing else: that is what clients of this protocol expect.
     let tools = match plan.token {
         Some(_) => {
-            let context = ToolContext::new(folder).map_err(|failure| anyhow::anyhow!(failure.message))?;
+            let policy = Policy::new([&folder]).map_err(|failure| anyhow::anyhow!(failure.message))?;
+            let context = ToolContext::with_policy(folder, policy.without_state(home));
             Some((Toolbox::standard(Shell::default()), ToolContext { env: env.into(), ..context }))
         }
         None => None,

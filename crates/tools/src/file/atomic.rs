@@ -26,9 +26,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::code::{PATH_CHANGED, failure, system};
-use crate::file::regular;
-use crate::policy::{PATH_TRIES, Parents, Spot};
 use crate::tool::Context;
+use parlor_files::{PATH_TRIES, Parents, Spot, check_regular};
 
 /// How long a replacement waits for others in the same folder before it goes on without a lock.
 const FOLDER_WAIT: Duration = Duration::from_secs(2);
@@ -66,7 +65,7 @@ pub(crate) fn replace(
             Err(errno) => return Err(system("look at", path)(errno)),
         };
         if old.is_some() {
-            check_regular(path, &spot)?;
+            check_replaceable(path, &spot)?;
         }
         // Not the look that counts, but one that saves the writing.
         check_same(path, unless_changed, old.as_ref())?;
@@ -77,10 +76,10 @@ pub(crate) fn replace(
 }
 
 /// Refuses to put a file in the place of a folder, a FIFO or a device.
-fn check_regular(path: &str, spot: &Spot) -> Result<(), Failure> {
+fn check_replaceable(path: &str, spot: &Spot) -> Result<(), Failure> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(&spot.folder, Path::new(&spot.name), flags, Mode::empty()) {
-        Ok(fd) => regular(path, fd).map(|_| ()),
+        Ok(fd) => check_regular(path, fd).map(|_| ()),
         Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(system("look at", path)(errno)),
     }

@@ -13,8 +13,8 @@ use crate::file::folder::{LIST_FOLDER_ENTRIES, enter, items};
 use crate::file::ignores::{Ignores, folders_above};
 use crate::file::kind::LOOK_BYTES;
 use crate::file::search::{GREP_FILE_BYTES, Search};
-use crate::policy::Opened;
 use crate::tool::Context;
+use parlor_files::Opened;
 
 /// The most files that are searched by one call.
 pub const GREP_FILES: usize = 100_000;
@@ -45,6 +45,8 @@ pub(super) struct Hunt<'a> {
     too_large: usize,
     unreadable: usize,
     too_deep: usize,
+    /// What belongs to parlor's state folder.
+    private: usize,
     /// Folders with more entries than are looked at.
     crowded: usize,
     /// Why it ended early.
@@ -63,6 +65,7 @@ impl<'a> Hunt<'a> {
             too_large: 0,
             unreadable: 0,
             too_deep: 0,
+            private: 0,
             crowded: 0,
             ended: None,
         }
@@ -114,17 +117,23 @@ impl<'a> Hunt<'a> {
             let shown = shown.join(own);
             if is_folder {
                 match enter(&fd, own) {
+                    Ok(inner) if self.is_private(&inner) => self.private += 1,
                     Ok(inner) => self.folder(inner, &whole, &shown, &ignores, depth + 1)?,
                     Err(_) => self.unreadable += 1,
                 }
             } else if item.kind == FileType::RegularFile {
                 match open_item(&fd, own) {
+                    Some(file) if self.is_private(&file) => self.private += 1,
                     Some(file) => self.file(&shown.to_string_lossy(), file),
                     None => self.unreadable += 1,
                 }
             }
         }
         Ok(())
+    }
+
+    fn is_private(&self, found: impl AsFd) -> bool {
+        fstat(found).is_ok_and(|stat| self.context.policy.is_private(&stat))
     }
 
     pub(super) fn file(&mut self, shown: &str, file: File) {
@@ -181,6 +190,7 @@ impl<'a> Hunt<'a> {
             (self.too_large, format!("larger than {GREP_FILE_BYTES} bytes")),
             (self.unreadable, "not readable".to_owned()),
             (self.too_deep, format!("deeper than {GREP_DEPTH} levels")),
+            (self.private, "in parlor's own state folder".to_owned()),
             (self.crowded, format!("the rest of a folder with more than {LIST_FOLDER_ENTRIES} entries")),
         ] {
             if count > 0 {

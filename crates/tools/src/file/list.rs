@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use parlor_vocab::Failure;
-use rustix::fs::{AtFlags, FileType, OFlags, readlinkat, statat};
+use rustix::fs::{AtFlags, FileType, OFlags, fstat, readlinkat, statat};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::code::{UNSUPPORTED, failure, in_words};
 use crate::file::folder::{Item, LIST_FOLDER_ENTRIES, items};
 use crate::input::{decode, within};
-use crate::policy::open_below;
 use crate::tool::{Context, Output, Tool};
+use parlor_files::open_below;
 
 /// How many levels are listed if the input does not say.
 pub const LIST_DEPTH: usize = 1;
@@ -99,7 +99,7 @@ fn list(context: &Context, path: &str, depth: usize, limit: usize) -> Result<Out
     let mut folders = VecDeque::from([Level { path: PathBuf::new(), depth }]);
     while let Some(level) = folders.pop_front() {
         context.check()?;
-        listing.add_folder(&top.fd, &level, &mut folders);
+        listing.add_folder(context, &top.fd, &level, &mut folders);
     }
     Ok(Output::text(listing.show(&top.path)))
 }
@@ -123,7 +123,7 @@ struct Listing {
 }
 
 impl Listing {
-    fn add_folder(&mut self, top: &OwnedFd, level: &Level, later: &mut VecDeque<Level>) {
+    fn add_folder(&mut self, context: &Context, top: &OwnedFd, level: &Level, later: &mut VecDeque<Level>) {
         if self.entries.len() >= self.limit {
             self.cut.push(level.path.clone());
             return;
@@ -137,6 +137,10 @@ impl Listing {
                 return;
             }
         };
+        if fstat(&folder).is_ok_and(|stat| context.policy.is_private(&stat)) {
+            self.notes.push(format!("`{}` is parlor's own state folder and is not listed", way.display()));
+            return;
+        }
         if found.more {
             let way = way.display();
             self.notes.push(format!("only {LIST_FOLDER_ENTRIES} entries of `{way}` were looked at"));

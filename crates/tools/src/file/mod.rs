@@ -28,39 +28,21 @@ pub use write::WriteFile;
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsFd;
 
 use parlor_vocab::Failure;
-use rustix::fs::{FileType, OFlags, Stat, fstat};
+use rustix::fs::Stat;
 
-use crate::code::{TOO_LARGE, TOOL_ERROR, UNSUPPORTED, failure, system};
+use crate::code::{TOO_LARGE, TOOL_ERROR, UNSUPPORTED, failure};
 use crate::tool::Context;
 
 /// Opens a regular file for reading, and nothing else: a FIFO or a device is not even touched.
 fn open_file(context: &Context, path: &str) -> Result<(File, Stat), Failure> {
-    // A look before the opening, since opening a device or a FIFO is an act in itself. The look
-    // afterwards is the one that counts.
-    let seen = context.policy.open(&context.folder, path, OFlags::PATH)?;
-    regular(path, &seen.fd)?;
-    let opened =
-        context.policy.open(&context.folder, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-    let stat = regular(path, &opened.fd)?;
-    Ok((File::from(opened.fd), stat))
-}
-
-/// Refuses what is not a regular file, by the name of what it is.
-fn regular(path: &str, fd: impl AsFd) -> Result<Stat, Failure> {
-    let stat = fstat(fd).map_err(system("look at", path))?;
-    let advice = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => return Ok(stat),
-        FileType::Directory => "a folder; list_dir shows what is in it",
-        FileType::Symlink => "a symbolic link that leads nowhere",
-        FileType::Fifo => "a FIFO, not a file",
-        FileType::Socket => "a socket, not a file",
-        FileType::CharacterDevice | FileType::BlockDevice => "a device, not a file",
-        FileType::Unknown => "not a file",
-    };
-    Err(failure(UNSUPPORTED, format!("`{path}` is {advice}")))
+    context.policy.open_file(&context.folder, path).map_err(|error| {
+        if error.message.ends_with("is a folder, not a file") {
+            return failure(UNSUPPORTED, format!("`{path}` is a folder; list_dir shows what is in it"));
+        }
+        error
+    })
 }
 
 /// All bytes of a file, if they are not more than `limit`.

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parlor_vocab::{Failure, ProcessId, StartProcess, Stdio};
-use rustix::fs::OFlags;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -111,9 +110,7 @@ impl Tool for Shell {
         }
         check_names(&input.env)?;
         let cwd = input.cwd.clone().unwrap_or_else(|| ".".to_owned());
-        let folder = context
-            .look(move |context| context.policy.open(&context.folder, &cwd, OFlags::PATH | OFlags::DIRECTORY))
-            .await?;
+        let folder = context.look(move |context| context.policy.open_folder(&context.folder, &cwd)).await?;
         let start = self.start(&input, context, &folder.fd);
         let shown = folder.path.display().to_string();
         // `folder` stays open beyond this call, which is when the child enters it.

@@ -1,6 +1,6 @@
 //! Which files tools may touch: those below the allowed folders, and no others.
 //!
-//! A path is first followed as text ([`follow`]): `~`, `..` and symbolic links are replaced by
+//! A path is first followed as text ([`crate::follow`]): `~`, `..` and symbolic links are replaced by
 //! what they mean, which gives a guess without links. The guess chooses a root, and then the
 //! kernel decides: every file is opened by `openat2` from the root's own descriptor, with no
 //! symbolic link and no `..` allowed on the way. If somebody swaps a link in between, the guess
@@ -13,19 +13,17 @@
 //!
 //! All functions block for a moment: call them on a thread that may.
 
-mod follow;
-
-pub use follow::PATH_LINKS;
-
-use std::ffi::OsString;
-use std::os::fd::{AsFd, OwnedFd};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use parlor_vocab::Failure;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2};
 use rustix::io::Errno;
 
 use crate::code::{self, PATH_CHANGED, PATH_REFUSED, TOOL_ERROR, UNSUPPORTED, failure, invalid, system};
+use crate::follow::follow;
+use crate::private::PrivateFolder;
 
 /// The longest path that is looked at, which is what the kernel takes.
 pub const PATH_BYTES: usize = 4095;
@@ -33,12 +31,18 @@ pub const PATH_BYTES: usize = 4095;
 /// How often a path is followed anew when its links change meanwhile.
 pub const PATH_TRIES: usize = 32;
 
+/// What is said of a file in the state folder that is to be read.
+const UNREADABLE: &str = "of which only AGENTS.md, media and skills can be read";
+/// What is said of one that is to be changed.
+const UNCHANGEABLE: &str = "which file tools cannot change; ask the person to do it";
+
 /// The allowed folders, held open. One descriptor each: make a policy when a run starts, not one
 /// for each idle session.
 #[derive(Debug)]
 pub struct Policy {
     roots: Vec<Root>,
     home: Option<PathBuf>,
+    private: Option<PrivateFolder>,
 }
 
 #[derive(Debug)]
@@ -87,7 +91,7 @@ impl Policy {
         if roots.is_empty() {
             return Err(invalid("no folder is allowed; name at least one"));
         }
-        Ok(Self { roots, home: None })
+        Ok(Self { roots, home: None, private: None })
     }
 
     /// What `~` at the start of a path stands for.
@@ -96,26 +100,65 @@ impl Policy {
         Self { home: Some(home.into()), ..self }
     }
 
+    /// Takes parlor's state folder out of what is allowed, wherever it lies and whatever it is called: nothing in it can
+    /// be changed, and only [`READABLE_STATE`](crate::READABLE_STATE) can be read. A folder that is not there is left
+    /// out of account.
+    #[must_use]
+    pub fn without_state(self, folder: &Path) -> Self {
+        Self { private: PrivateFolder::open(folder), ..self }
+    }
+
+    /// Whether what was found on a walk through an allowed folder belongs to the state folder and may not be read.
+    pub fn is_private(&self, found: &Stat) -> bool {
+        self.private.as_ref().is_some_and(|private| private.is(found))
+    }
+
     /// The allowed folders, free of symbolic links.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         self.roots.iter().map(|root| root.path.as_path())
     }
 
-    /// Opens what `path` means, seen from `folder`. Never creates anything.
+    /// Opens what `path` means, seen from `folder`, to read it. Never creates anything.
     pub fn open(&self, folder: &Path, path: &str, flags: OFlags) -> Result<Opened, Failure> {
         self.retry(folder, path, |root, real, inner| {
-            let inner = if inner.as_os_str().is_empty() { Path::new(".") } else { inner };
-            let fd = open_below(&root.folder, inner, flags)?;
+            let fd = match (&self.private, inner.file_name()) {
+                (None, _) => open_below(&root.folder, or_here(inner), flags)?,
+                (Some(private), None) => {
+                    private.check_read(root.folder.as_fd(), None)?;
+                    open_below(&root.folder, Path::new("."), flags)?
+                }
+                // From the folder that was checked, so that it cannot be another one by now.
+                (Some(private), Some(name)) => {
+                    let above = inner.parent().unwrap_or(Path::new(""));
+                    let above = open_below(&root.folder, or_here(above), OFlags::PATH | OFlags::DIRECTORY)?;
+                    private.check_read(above.as_fd(), Some(name))?;
+                    let fd = open_below(&above, Path::new(name), flags)?;
+                    if private.is(&fstat(&fd)?) {
+                        return Err(Obstacle::Unreadable);
+                    }
+                    fd
+                }
+            };
             Ok(Opened { fd, path: real.to_owned(), root: root.path.clone() })
         })
     }
 
-    /// The folder and name of what `path` means, seen from `folder`. The file need not exist.
+    /// Opens the folder that `path` means, seen from `folder`, for a command to start in. Also within the state folder:
+    /// a command can go there by itself.
+    pub fn open_folder(&self, folder: &Path, path: &str) -> Result<Opened, Failure> {
+        self.retry(folder, path, |root, real, inner| {
+            let fd = open_below(&root.folder, or_here(inner), OFlags::PATH | OFlags::DIRECTORY)?;
+            Ok(Opened { fd, path: real.to_owned(), root: root.path.clone() })
+        })
+    }
+
+    /// The folder and name of what `path` means, seen from `folder`, to change it. The file need not exist.
     pub fn spot(&self, folder: &Path, path: &str, parents: Parents) -> Result<Spot, Failure> {
         self.retry(folder, path, |root, real, inner| {
             let name = inner.file_name().ok_or(Errno::ISDIR)?.to_owned();
             let above = inner.parent().unwrap_or(Path::new(""));
-            let folder = open_folder(&root.folder, above, parents)?;
+            let folder = self.open_parents(&root.folder, above, parents)?;
+            self.check_write(folder.as_fd())?;
             Ok(Spot { folder, name, path: real.to_owned() })
         })
     }
@@ -125,17 +168,20 @@ impl Policy {
         &self,
         folder: &Path,
         path: &str,
-        attempt: impl Fn(&Root, &Path, &Path) -> Result<T, Errno>,
+        attempt: impl Fn(&Root, &Path, &Path) -> Result<T, Obstacle>,
     ) -> Result<T, Failure> {
         let wanted = self.expand(folder, path)?;
         for _ in 0..PATH_TRIES {
-            let real = follow::follow(&wanted)
+            let real = follow(&wanted)
                 .map_err(|_| failure(TOOL_ERROR, format!("`{path}` has a loop of symbolic links")))?;
             let (root, inner) = self.root_of(&real).ok_or_else(|| self.refusal(path, &wanted))?;
             match attempt(root, &real, inner) {
                 // A link where the guess had none: somebody changed it in between.
-                Err(Errno::LOOP | Errno::XDEV | Errno::AGAIN) => {}
-                outcome => return outcome.map_err(system("open", path)),
+                Err(Obstacle::System(Errno::LOOP | Errno::XDEV | Errno::AGAIN)) => {}
+                Err(Obstacle::System(errno)) => return Err(system("open", path)(errno)),
+                Err(Obstacle::Unreadable) => return Err(self.private_refusal(path, UNREADABLE)),
+                Err(Obstacle::Unchangeable) => return Err(self.private_refusal(path, UNCHANGEABLE)),
+                Ok(done) => return Ok(done),
             }
         }
         Err(failure(PATH_CHANGED, format!("`{path}` keeps changing while it is looked at")))
@@ -173,6 +219,42 @@ impl Policy {
         self.roots.iter().find_map(|root| Some((root, real.strip_prefix(&root.path).ok()?)))
     }
 
+    /// Opens the folder `path` below `root`, making what is missing if that is wanted.
+    fn open_parents(&self, root: &OwnedFd, path: &Path, parents: Parents) -> Result<OwnedFd, Obstacle> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        match open_below(root, or_here(path), flags) {
+            Err(Errno::NOENT) if parents == Parents::Made => {}
+            outcome => return Ok(outcome?),
+        }
+        let mut folder = open_below(root, Path::new("."), flags)?;
+        for part in path {
+            folder = match open_below(&folder, Path::new(part), flags) {
+                Err(Errno::NOENT) => {
+                    self.check_write(folder.as_fd())?;
+                    match mkdirat(&folder, part, Mode::from_raw_mode(0o777)) {
+                        Ok(()) | Err(Errno::EXIST) => open_below(&folder, Path::new(part), flags)?,
+                        Err(errno) => return Err(errno.into()),
+                    }
+                }
+                outcome => outcome?,
+            };
+        }
+        Ok(folder)
+    }
+
+    fn check_write(&self, folder: BorrowedFd<'_>) -> Result<(), Obstacle> {
+        match &self.private {
+            Some(private) if private.holds(folder)? => Err(Obstacle::Unchangeable),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn private_refusal(&self, path: &str, why: &str) -> Failure {
+        let place = self.private.as_ref().map(|private| private.path.display().to_string());
+        let place = place.unwrap_or_default();
+        failure(PATH_REFUSED, format!("`{path}` is in parlor's own state folder `{place}`, {why}"))
+    }
+
     fn refusal(&self, path: &str, wanted: &Path) -> Failure {
         let roots: Vec<String> = self.roots().map(|root| format!("`{}`", root.display())).collect();
         let folders = if roots.len() == 1 { "folder" } else { "folders" };
@@ -186,13 +268,34 @@ impl Policy {
     }
 }
 
+/// Why an attempt to open something failed.
+enum Obstacle {
+    System(Errno),
+    /// It is in the state folder, and is to be read.
+    Unreadable,
+    /// It is in the state folder, and is to be changed.
+    Unchangeable,
+}
+
+impl From<Errno> for Obstacle {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno)
+    }
+}
+
+impl PrivateFolder {
+    fn check_read(&self, folder: BorrowedFd<'_>, name: Option<&OsStr>) -> Result<(), Obstacle> {
+        if self.hides(folder, name)? { Err(Obstacle::Unreadable) } else { Ok(()) }
+    }
+}
+
 impl Root {
     fn open(path: &Path) -> Result<Self, Failure> {
         let shown = path.display().to_string();
         if !path.is_absolute() {
             return Err(invalid(format!("the allowed folder `{shown}` is not absolute")));
         }
-        let path = follow::follow(path)
+        let path = follow(path)
             .map_err(|_| failure(TOOL_ERROR, format!("`{shown}` has a loop of symbolic links")))?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, &path, flags, Mode::empty()).map_err(system("open", &shown))?;
@@ -215,7 +318,7 @@ fn cannot_open(shown: &str, errno: Errno) -> Failure {
 }
 
 /// Opens `path` below `folder`, or fails if anything on the way is a symbolic link.
-pub(crate) fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
     loop {
         match openat2(&folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
@@ -225,23 +328,9 @@ pub(crate) fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> Resul
     }
 }
 
-/// Opens the folder `path` below `root`, making what is missing if that is wanted.
-fn open_folder(root: impl AsFd, path: &Path, parents: Parents) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY;
-    let whole = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    match open_below(&root, whole, flags) {
-        Err(Errno::NOENT) if parents == Parents::Made => {}
-        outcome => return outcome,
-    }
-    let mut folder = open_below(&root, Path::new("."), flags)?;
-    for part in path {
-        match mkdirat(&folder, part, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno),
-        }
-        folder = open_below(&folder, Path::new(part), flags)?;
-    }
-    Ok(folder)
+/// The folder itself, where a path has no parts.
+fn or_here(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
 #[cfg(test)]
@@ -264,7 +353,7 @@ mod tests {
         let failure = policy
             .retry::<()>(folder.path(), "x", |_, _, _| {
                 tries.set(tries.get() + 1);
-                Err(Errno::LOOP)
+                Err(Errno::LOOP.into())
             })
             .unwrap_err();
         assert_eq!(tries.get(), PATH_TRIES);

@@ -9,13 +9,13 @@ pub const PATH_LINKS: usize = 40;
 
 /// A path leads through more than [`PATH_LINKS`] symbolic links.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooManyLinks;
+pub(crate) struct TooManyLinks;
 
 /// The absolute path that `path` means, without `.`, `..` and symbolic links.
 ///
 /// What is missing, or cannot be looked at, is taken for an ordinary name: so a missing file below
 /// a link ends up below what the link leads to, and opening it will tell what is wrong.
-pub(super) fn follow(path: &Path) -> Result<PathBuf, TooManyLinks> {
+pub(crate) fn follow(path: &Path) -> Result<PathBuf, TooManyLinks> {
     let mut done = PathBuf::from("/");
     let mut ahead = parts_reversed(path);
     let mut links = 0;

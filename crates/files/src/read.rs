@@ -1,0 +1,109 @@
+//! Reading what a policy has opened: regular files, and the names in a folder.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use parlor_vocab::Failure;
+use rustix::fs::{Dir, FileType, OFlags, Stat, fstat};
+
+use crate::Policy;
+use crate::code::{UNSUPPORTED, failure, system};
+
+impl Policy {
+    /// Opens a regular file for reading, and nothing else: a FIFO or a device is not even touched.
+    pub fn open_file(&self, folder: &Path, path: &str) -> Result<(File, Stat), Failure> {
+        // A look before the opening, since opening a device or a FIFO is an act in itself. The look
+        // afterwards is the one that counts.
+        let seen = self.open(folder, path, OFlags::PATH)?;
+        check_regular(path, &seen.fd)?;
+        let opened = self.open(folder, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        let stat = check_regular(path, &opened.fd)?;
+        Ok((File::from(opened.fd), stat))
+    }
+
+    /// The names in a folder, sorted, and whether there are more than `limit`.
+    pub fn names(&self, folder: &Path, path: &str, limit: usize) -> Result<(Vec<OsString>, bool), Failure> {
+        let opened = self.open(folder, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let entries = Dir::new(opened.fd).map_err(system("read", path))?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(system("read", path))?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            if names.len() == limit {
+                return Ok((names, true));
+            }
+            names.push(OsStr::from_bytes(name).to_owned());
+        }
+        names.sort();
+        Ok((names, false))
+    }
+
+    /// Whether `path` is a folder, or a link to one. It may be missing.
+    pub fn is_folder(&self, folder: &Path, path: &str) -> Result<bool, Failure> {
+        let opened = self.open(folder, path, OFlags::PATH)?;
+        let stat = fstat(&opened.fd).map_err(system("look at", path))?;
+        Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    }
+}
+
+/// Refuses what is not a regular file, by the name of what it is.
+pub fn check_regular(path: &str, fd: impl AsFd) -> Result<Stat, Failure> {
+    let stat = fstat(fd).map_err(system("look at", path))?;
+    let what = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => return Ok(stat),
+        FileType::Directory => "a folder, not a file",
+        FileType::Symlink => "a symbolic link that leads nowhere",
+        FileType::Fifo => "a FIFO, not a file",
+        FileType::Socket => "a socket, not a file",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device, not a file",
+        FileType::Unknown => "not a file",
+    };
+    Err(failure(UNSUPPORTED, format!("`{path}` is {what}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::code::{NOT_FOUND, PATH_REFUSED};
+
+    #[test]
+    fn only_regular_files_are_opened_and_links_lead_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().join("project");
+        fs::create_dir_all(project.join("sub")).unwrap();
+        fs::write(folder.path().join("secret"), "x").unwrap();
+        fs::write(project.join("file"), "x").unwrap();
+        symlink("../file", project.join("sub/inside")).unwrap();
+        symlink("../secret", project.join("outside")).unwrap();
+        symlink("/dev/null", project.join("device")).unwrap();
+        let policy = Policy::new([&project]).unwrap();
+        assert!(policy.open_file(&project, "sub/inside").is_ok());
+        let code = |path: &str| policy.open_file(&project, path).unwrap_err().code;
+        assert_eq!([code("outside"), code("device"), code("../secret")], [PATH_REFUSED; 3]);
+        assert_eq!([code("sub"), code("none")], [UNSUPPORTED, NOT_FOUND]);
+        let everything = Policy::new(["/"]).unwrap();
+        assert_eq!(everything.open_file(&project, "device").unwrap_err().code, UNSUPPORTED);
+    }
+
+    #[test]
+    fn names_are_sorted_and_have_a_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b", "a", "c"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let policy = Policy::new([folder.path()]).unwrap();
+        let names = |limit| policy.names(folder.path(), ".", limit).unwrap();
+        assert_eq!(names(3), (vec!["a".into(), "b".into(), "c".into()], false));
+        assert!(names(2).1 && names(2).0.len() == 2);
+        assert!(policy.is_folder(folder.path(), "a").unwrap());
+    }
+}

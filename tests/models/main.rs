@@ -19,6 +19,7 @@ mod long;
 mod mock;
 mod others;
 mod page;
+mod repository;
 mod scenarios;
 mod server;
 mod writing;

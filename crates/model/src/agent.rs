@@ -144,6 +144,9 @@ pub trait Stage: Send {
     /// What was spent so far.
     async fn spent(&mut self) -> Result<Spent, Halt>;
 
+    /// `text` without secrets. For what is sent to a provider and was written by nobody on this stage: files.
+    fn clean(&self, text: &str) -> String;
+
     /// Says in a few words how it goes, beside what is spoken.
     async fn note(&mut self, headline: &str) -> Result<(), Halt>;
 

@@ -421,6 +421,10 @@ impl Stage for Performer {
         Ok(Spent { session_micros, today_micros })
     }
 
+    fn clean(&self, text: &str) -> String {
+        self.redact.redact(text).into_owned()
+    }
+
     async fn note(&mut self, headline: &str) -> Result<(), Halt> {
         let step = self.ensure_step().await?;
         self.record(vec![RunEvent::StepUpdated { step, headline: headline.to_owned(), percent: 0 }]).await

@@ -1,8 +1,8 @@
 //! The skills of a working folder and of its user, as lists show them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use parlor_model::{Skill, hunt_skills, in_project};
+use parlor_model::{InstructionPath, Project, Skill, UserFolders, hunt_skills};
 use parlor_vocab::{SkillLine, Skills};
 
 /// Where a project keeps skills.
@@ -14,26 +14,28 @@ const USER_SKILLS: [&str; 2] = [".loaf/skills", ".agents/skills"];
 /// What a skill is said to be for that does not say so.
 const NO_DESCRIPTION: &str = "no description provided";
 
-/// The skills that can be used in `folder`. Blocking.
-pub fn find_skills_in(folder: &Path, user_home: Option<&Path>) -> Skills {
-    let folders = folders(folder, user_home);
-    let found = hunt_skills(&folders);
+/// The skills that can be used in `folder`, by a user with this home folder and parlor's state in `state`. Blocking.
+pub fn find_skills_in(folder: &Path, user_home: Option<&Path>, state: Option<&Path>) -> Skills {
+    let (home, state) = (user_home.map(Path::to_owned), state.map(Path::to_owned));
+    let places = places(folder, &UserFolders { home, state, ..UserFolders::default() });
+    let found = hunt_skills(&places);
     let mut skills: Vec<SkillLine> = found.skills.into_iter().map(line).collect();
     skills.sort_by(|a, b| (&a.name, &a.file).cmp(&(&b.name, &b.file)));
-    Skills { folders, skills, errors: found.errors }
+    let errors = found.errors.into_iter().chain(found.refused).collect();
+    Skills { folders: places.into_iter().map(|place| place.path).collect(), skills, errors }
 }
 
 /// Where skills are looked for: in the project from its root down, then with the user.
-fn folders(folder: &Path, user_home: Option<&Path>) -> Vec<PathBuf> {
-    let mut folders = in_project(folder, PROJECT_SKILLS);
-    folders.retain(|skills| skills.is_dir());
-    for place in USER_SKILLS {
-        let skills = user_home.map(|home| home.join(place));
-        if let Some(skills) = skills.filter(|skills| !folders.contains(skills)) {
-            folders.push(skills);
+fn places(folder: &Path, user: &UserFolders) -> Vec<InstructionPath> {
+    let mut places = Project::of(folder, user).places(PROJECT_SKILLS);
+    places.retain(|skills| skills.path.is_dir());
+    for name in USER_SKILLS {
+        let skills = user.home.as_ref().map(|home| home.join(name));
+        if let Some(skills) = skills.filter(|skills| places.iter().all(|place| place.path != *skills)) {
+            places.push(InstructionPath::of_user(skills));
         }
     }
-    folders
+    places
 }
 
 fn line(Skill { name, description, file, .. }: Skill) -> SkillLine {
@@ -62,7 +64,7 @@ mod tests {
         write(&project.join("sub/.agents/skills"), "deploy", "How to deploy.");
         write(&home.path().join(".loaf/skills"), "a/b/nested", "```\ncode\n```");
         write(&home.path().join(".loaf/skills"), "empty", " \n");
-        let found = find_skills_in(&project.join("sub/deep"), Some(home.path()));
+        let found = find_skills_in(&project.join("sub/deep"), Some(home.path()), None);
         let told: Vec<(&str, &str)> =
             found.skills.iter().map(|skill| (skill.name.as_str(), skill.description.as_str())).collect();
         assert_eq!(told, [("deploy", "How to deploy."), ("nested", NO_DESCRIPTION)]);

@@ -1,10 +1,8 @@
 //! Finding skills: folders with a `SKILL.md`, at any depth below some folders. Blocking.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::files::{project_folders, text_of};
-use super::instructions::MAX_PARENTS;
+use super::project::{InstructionPath, Unread};
 
 /// The file's name.
 pub const SKILL_FILE: &str = "SKILL.md";
@@ -18,8 +16,11 @@ pub const MAX_SKILL_DEPTH: usize = 6;
 /// How many folders are looked at below each folder of skills.
 pub const MAX_SKILL_FOLDERS: usize = 2000;
 
+/// How many names in each folder are looked at.
+pub const MAX_SKILL_NAMES: usize = 10_000;
+
 /// Something that is known how to do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Skill {
     /// The name of its folder.
     pub name: String,
@@ -29,34 +30,33 @@ pub struct Skill {
     pub description: String,
     /// Its file.
     pub file: PathBuf,
+    pub(super) place: Option<InstructionPath>,
 }
 
 /// What was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct FoundSkills {
     /// The skills, folder by folder.
     pub skills: Vec<Skill>,
     /// What was wrong with others, in sentences.
     pub errors: Vec<String>,
+    /// Which files and folders were not read because they may not be, in sentences.
+    pub refused: Vec<String>,
 }
 
 /// All skills below `folders`, each of which need not be there.
-pub fn hunt_skills(folders: &[PathBuf]) -> FoundSkills {
+pub fn hunt_skills(folders: &[InstructionPath]) -> FoundSkills {
     let mut found = FoundSkills::default();
     for folder in folders {
         let mut hunt = Hunt { left: MAX_SKILL_FOLDERS, found: &mut found };
         hunt.look(folder, 0);
         if hunt.left == 0 {
-            let error = format!("{}: only {MAX_SKILL_FOLDERS} folders were looked at", folder.display());
+            let folder = folder.path.display();
+            let error = format!("{folder}: only {MAX_SKILL_FOLDERS} folders were looked at");
             found.errors.push(error);
         }
     }
     found
-}
-
-/// The folder `name` in each folder of the project that `folder` is in, from its root down.
-pub fn in_project(folder: &Path, name: &str) -> Vec<PathBuf> {
-    project_folders(folder, MAX_PARENTS).into_iter().map(|folder| folder.join(name)).collect()
 }
 
 struct Hunt<'a> {
@@ -65,38 +65,45 @@ struct Hunt<'a> {
 }
 
 impl Hunt<'_> {
-    fn look(&mut self, folder: &Path, depth: usize) {
-        let Ok(entries) = fs::read_dir(folder) else { return };
-        for entry in entries.flatten() {
-            let (path, name) = (entry.path(), entry.file_name());
-            let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else { continue };
+    fn look(&mut self, folder: &InstructionPath, depth: usize) {
+        let names = match folder.names(MAX_SKILL_NAMES) {
+            Ok(names) => names,
+            Err(why) => return self.found.refused.extend(folder.refusal(why)),
+        };
+        for name in names.iter().filter(|name| !name.starts_with('.')) {
+            let inner = folder.join(name);
             // Links are followed; how many folders are looked at is bounded, so a circle ends.
-            if !path.is_dir() {
-                continue;
+            match inner.is_folder() {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(why) => {
+                    self.found.refused.extend(inner.refusal(why));
+                    continue;
+                }
             }
             let Some(left) = self.left.checked_sub(1) else { return };
             self.left = left;
-            let file = path.join(SKILL_FILE);
-            if file.is_file() {
-                self.take(name, file);
-            } else if depth + 1 < MAX_SKILL_DEPTH {
-                self.look(&path, depth + 1);
+            if !self.take(name, inner.join(SKILL_FILE)) && depth + 1 < MAX_SKILL_DEPTH {
+                self.look(&inner, depth + 1);
             }
         }
     }
 
-    fn take(&mut self, name: &str, file: PathBuf) {
-        match text_of(&file, SKILL_BYTES) {
-            Some(text) if text.trim().is_empty() => {
-                self.found.errors.push(format!("{} is empty", file.display()));
+    /// Takes the skill that `file` describes. Says whether there is such a file.
+    fn take(&mut self, name: &str, file: InstructionPath) -> bool {
+        match file.text(SKILL_BYTES) {
+            Ok(text) if text.trim().is_empty() => {
+                self.found.errors.push(format!("{} is empty", file.path.display()));
             }
-            Some(text) => self.found.skills.push(skill(name, &text, file)),
-            None => self.found.errors.push(format!("{} cannot be read", file.display())),
+            Ok(text) => self.found.skills.push(skill(name, &text, file)),
+            Err(Unread::Missing) => return false,
+            Err(why) => self.found.refused.extend(file.refusal(why)),
         }
+        true
     }
 }
 
-fn skill(folder: &str, text: &str, file: PathBuf) -> Skill {
+fn skill(folder: &str, text: &str, place: InstructionPath) -> Skill {
     let (head, body) = front_matter(text);
     let member = |name: &str| {
         let line = head.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
@@ -104,7 +111,7 @@ fn skill(folder: &str, text: &str, file: PathBuf) -> Skill {
     };
     let title = member("name").filter(|name| !name.contains(char::is_whitespace) && name != folder);
     let description = member("description").unwrap_or_else(|| first_paragraph(body));
-    Skill { name: folder.to_owned(), title, description, file }
+    Skill { name: folder.to_owned(), title, description, file: place.path.clone(), place: Some(place) }
 }
 
 /// The first lines of text, without marks.
@@ -127,15 +134,21 @@ fn front_matter(text: &str) -> (&str, &str) {
 }
 
 #[cfg(test)]
-pub(super) fn write_skill(folder: &Path, name: &str, text: &str) {
-    fs::create_dir_all(folder.join(name)).unwrap();
-    fs::write(folder.join(name).join(SKILL_FILE), text).unwrap();
+pub(super) fn write_skill(folder: &std::path::Path, name: &str, text: &str) {
+    std::fs::create_dir_all(folder.join(name)).unwrap();
+    std::fs::write(folder.join(name).join(SKILL_FILE), text).unwrap();
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::write_skill as write;
     use super::*;
+
+    fn hunt(folders: &[PathBuf]) -> FoundSkills {
+        hunt_skills(&folders.iter().cloned().map(InstructionPath::of_user).collect::<Vec<_>>())
+    }
 
     #[test]
     fn skills_are_found_at_any_depth_and_what_is_wrong_is_said() {
@@ -146,7 +159,7 @@ mod tests {
         write(home.path(), "plain", "---\nno end");
         write(home.path(), "empty", " \n");
         write(home.path(), ".hidden", "x");
-        let mut found = hunt_skills(&[home.path().join("not-there"), home.path().to_owned()]);
+        let mut found = hunt(&[home.path().join("not-there"), home.path().to_owned()]);
         found.skills.sort_by(|a, b| a.name.cmp(&b.name));
         let told: Vec<(&str, Option<&str>, &str)> = found
             .skills
@@ -170,10 +183,10 @@ mod tests {
         let deep: PathBuf = (0..MAX_SKILL_DEPTH).map(|_| "d").collect();
         write(&skills.join(&deep), "too_deep", "x");
         std::os::unix::fs::symlink(&skills, skills.join("circle")).unwrap();
-        assert!(hunt_skills(std::slice::from_ref(&skills)).skills.is_empty());
+        assert!(hunt(std::slice::from_ref(&skills)).skills.is_empty());
         for number in 0..=MAX_SKILL_FOLDERS {
             fs::create_dir(skills.join(format!("{number}"))).unwrap();
         }
-        assert_eq!(hunt_skills(&[skills]).errors.len(), 1);
+        assert_eq!(hunt(&[skills]).errors.len(), 1);
     }
 }

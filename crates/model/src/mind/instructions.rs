@@ -1,8 +1,6 @@
 //! `AGENTS.md`: what a project and a user want every agent to know.
 
-use std::path::Path;
-
-use super::files::{project_folders, text_of};
+use super::project::{InstructionPath, Project};
 
 /// The file's name.
 pub const INSTRUCTIONS_FILE: &str = "AGENTS.md";
@@ -13,24 +11,35 @@ pub const INSTRUCTIONS_BYTES: u64 = 64 << 10;
 /// How many folders upwards a project is looked for.
 pub const MAX_PARENTS: usize = 32;
 
-/// The instructions of the user, then those of the project from its root down to `folder`, each with
-/// its place. Blocking.
-pub(super) fn read(user: Option<&Path>, folder: &Path) -> Vec<(String, String)> {
-    let project =
-        project_folders(folder, MAX_PARENTS).into_iter().map(|folder| folder.join(INSTRUCTIONS_FILE));
-    let files = user.map(Path::to_owned).into_iter().chain(project);
-    files
-        .filter_map(|file| {
-            let text = text_of(&file, INSTRUCTIONS_BYTES)?;
-            (!text.trim().is_empty()).then(|| (file.display().to_string(), text))
-        })
-        .collect()
+/// What was read of instructions.
+#[derive(Debug, Default)]
+pub(super) struct Instructions {
+    /// Each with its place.
+    pub(super) texts: Vec<(String, String)>,
+    /// Which files were not read and why, in sentences.
+    pub(super) refused: Vec<String>,
+}
+
+/// The instructions of the user, then those of the project from its root down to the working folder. Blocking.
+pub(super) fn read(user: Option<InstructionPath>, project: &Project) -> Instructions {
+    let mut found = Instructions::default();
+    for file in user.into_iter().chain(project.places(INSTRUCTIONS_FILE)) {
+        match file.text(INSTRUCTIONS_BYTES) {
+            Ok(text) if text.trim().is_empty() => {}
+            Ok(text) => found.texts.push((file.path.display().to_string(), text)),
+            Err(why) => found.refused.extend(file.refusal(why)),
+        }
+    }
+    found
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::fs;
+    use std::path::Path;
+
+    use super::super::UserFolders;
+    use super::*;
 
     #[test]
     fn the_nearest_instructions_come_last_and_the_users_first() {
@@ -44,7 +53,9 @@ mod tests {
         write(&sub.join("AGENTS.md"), "root");
         write(&sub.join("deep/AGENTS.md"), "deep");
         let texts = |folder: &Path| -> Vec<String> {
-            read(Some(&home.path().join("mine.md")), folder).into_iter().map(|(_, text)| text).collect()
+            let mine = InstructionPath::of_user(home.path().join("mine.md"));
+            let project = Project::of(folder, &UserFolders::default());
+            read(Some(mine), &project).texts.into_iter().map(|(_, text)| text).collect()
         };
         assert_eq!(texts(&sub.join("deep")), ["mine", "root", "deep"]);
         assert_eq!(texts(&sub), ["mine", "root"]);

@@ -3,20 +3,20 @@
 //! `run.rs` is the loop: the model answers, its tools are called, it answers again. `history.rs` makes
 //! a conversation of what a session remembers, `context.rs` keeps it within the window, `patience.rs`
 //! says when to ask again, `limits.rs` when to stop. `prompt.rs` is what the model is told first, with
-//! `instructions.rs` and `skills.rs` from the working folder.
+//! `instructions.rs` and `skills.rs` from the working folder, whose files `project.rs` opens.
 //!
 //! Deliberately absent: how a provider is spoken to (`provider/`), and who may call which tool beyond
 //! the list of the agent.
 
 mod attempt;
 mod context;
-mod files;
 mod history;
 mod hunt;
 mod instructions;
 mod limits;
 mod model;
 mod patience;
+mod project;
 mod prompt;
 mod run;
 mod skills;
@@ -37,12 +37,15 @@ pub use context::{
     BYTES_PER_TOKEN, COMPACT_AT_PERCENT, KEEP_PERCENT, PART_TOKENS, PICTURE_TOKENS, RESULT_PERCENT,
 };
 pub use hunt::{
-    FoundSkills, MAX_SKILL_DEPTH, MAX_SKILL_FOLDERS, SKILL_BYTES, SKILL_FILE, Skill, hunt_skills, in_project,
+    FoundSkills, MAX_SKILL_DEPTH, MAX_SKILL_FOLDERS, MAX_SKILL_NAMES, SKILL_BYTES, SKILL_FILE, Skill,
+    hunt_skills,
 };
 pub use instructions::{INSTRUCTIONS_BYTES, INSTRUCTIONS_FILE, MAX_PARENTS};
 pub use limits::{DEFAULT_COST_MICROS, DEFAULT_STEPS, DEFAULT_TIME, DEFAULT_TOKENS, Limits};
 pub use model::{DEFAULT_CONTEXT_WINDOW, MIN_CONTEXT_WINDOW, Model, Price};
 pub use patience::{FIRST_WAIT, MAX_RETRY_AFTER, MAX_TRIES, MAX_WAIT_BETWEEN};
+pub use project::{InstructionPath, Project};
+pub use prompt::MAX_WARNINGS;
 pub use skills::{MAX_MENTIONS, MAX_SKILLS};
 pub use summary::{MAX_SUMMARY_CHARS, MAX_TASK_CHARS, TRANSCRIPT_PERCENT};
 
@@ -84,6 +87,10 @@ pub struct UserFolders {
     pub instructions: Option<PathBuf>,
     /// Folders of skills.
     pub skills: Vec<PathBuf>,
+    /// The home folder.
+    pub home: Option<PathBuf>,
+    /// Parlor's state folder: a project's files are none of it, even if it lies there.
+    pub state: Option<PathBuf>,
 }
 
 impl ModelAgent {

@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use super::ModelAgent;
-use super::instructions;
+use super::instructions::{self, Instructions};
+use super::project::{InstructionPath, Project};
 use super::skills::{self, Known, find_skills, mentioned};
 use crate::Turn;
 
@@ -17,6 +18,9 @@ const WORK: &str = "Use your tools to look before you answer and to check what y
 depend on each other can be made together. If a tool fails, read why and try it differently. Never make up the \
 content of a file or the result of a command.";
 
+/// How many files that were not read are told of, one by one.
+pub const MAX_WARNINGS: usize = 8;
+
 /// The parts of a prompt.
 pub(super) struct Prompt {
     manners: String,
@@ -27,6 +31,8 @@ pub(super) struct Prompt {
     skills: Vec<Known>,
     /// The skills that this message mentions, with their text.
     brought: Vec<(String, String)>,
+    /// Which files were not read and why, in sentences.
+    refused: Vec<String>,
 }
 
 impl Prompt {
@@ -35,16 +41,21 @@ impl Prompt {
         let (user, folder) = (agent.user_folders.clone(), turn.folder.clone());
         let message = turn.input.text.clone();
         let look = move || {
-            let instructions = instructions::read(user.instructions.as_deref(), &folder);
-            let skills = find_skills(&user.skills, &folder);
+            let project = Project::of(&folder, &user);
+            let own = user.instructions.map(InstructionPath::of_user);
+            let Instructions { texts: instructions, mut refused } = instructions::read(own, &project);
+            let own: Vec<InstructionPath> = user.skills.into_iter().map(InstructionPath::of_user).collect();
+            let (skills, more) = find_skills(&own, &project);
+            refused.extend(more);
             let brought: Vec<(String, String)> = mentioned(&message, &skills)
                 .into_iter()
                 .filter_map(|known| Some((known.skill.name.clone(), skills::text(&known.skill)?)))
                 .collect();
-            (instructions, skills, brought)
+            (instructions, skills, brought, refused)
         };
         // Files can take their time; a folder that breaks the reading has nothing to say.
-        let (instructions, skills, brought) = tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        let (instructions, skills, brought, refused) =
+            tokio::task::spawn_blocking(look).await.unwrap_or_default();
         Self {
             manners: agent.system.clone().unwrap_or_else(|| MANNERS.to_owned()),
             session: turn.system.clone(),
@@ -53,6 +64,7 @@ impl Prompt {
             instructions,
             skills,
             brought,
+            refused,
         }
     }
 
@@ -83,13 +95,24 @@ impl Prompt {
         parts.join("\n\n")
     }
 
-    /// The message with the skills that it mentions.
-    pub(super) fn with_skills(&self, message: &str) -> String {
+    /// The message with the skills that it mentions, as `clean` leaves them: people may say what they like, files not.
+    pub(super) fn with_skills(&self, message: &str, clean: impl Fn(&str) -> String) -> String {
         let mut text = message.to_owned();
         for (name, skill) in &self.brought {
-            text.push_str(&format!("\n\n<skill name=\"{name}\">\n{}\n</skill>", skill.trim_end()));
+            let skill = clean(skill.trim_end());
+            text.push_str(&format!("\n\n<skill name=\"{name}\">\n{skill}\n</skill>"));
         }
         text
+    }
+
+    /// What is told of files that were not read.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut told: Vec<String> = self.refused.iter().take(MAX_WARNINGS).cloned().collect();
+        let more = self.refused.len() - told.len();
+        if more > 0 {
+            told.push(format!("{more} more files or folders of instructions and skills were not read"));
+        }
+        told
     }
 
     /// The names of those skills.
@@ -120,10 +143,12 @@ mod tests {
                     title: None,
                     description: "How".to_owned(),
                     file: "/project/.agents/skills/deploy/SKILL.md".into(),
+                    place: None,
                 },
                 in_project: true,
             }],
             brought: vec![("deploy".to_owned(), "Push the button.\n".to_owned())],
+            refused: Vec::new(),
         }
     }
 
@@ -137,6 +162,14 @@ mod tests {
     }
 
     #[test]
+    fn not_every_file_of_many_is_told_of() {
+        let refused = (0..MAX_WARNINGS + 3).map(|number| format!("{number} was not read")).collect();
+        let told = Prompt { refused, ..prompt() }.warnings();
+        assert_eq!(told.len(), MAX_WARNINGS + 1);
+        assert!(told[MAX_WARNINGS].starts_with("3 more files"), "{told:?}");
+    }
+
+    #[test]
     fn without_tools_nothing_is_said_of_them() {
         let system = Prompt { has_tools: false, ..prompt() }.system();
         assert!(!system.contains("tools") && !system.contains("deploy"), "{system}");
@@ -146,8 +179,8 @@ mod tests {
     fn a_skill_comes_along_with_the_message_that_mentions_it() {
         let prompt = prompt();
         assert_eq!(
-            prompt.with_skills("$deploy it"),
-            "$deploy it\n\n<skill name=\"deploy\">\nPush the button.\n</skill>"
+            prompt.with_skills("$deploy it", |text| text.replace("Push", "Press")),
+            "$deploy it\n\n<skill name=\"deploy\">\nPress the button.\n</skill>"
         );
         assert_eq!(prompt.applied().collect::<Vec<_>>(), ["deploy"]);
     }

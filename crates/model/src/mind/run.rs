@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
             () = &mut stopped => return Err(Halt::Stopped),
             prompt = Prompt::read(agent, turn, !tools.is_empty()) => prompt,
         };
-        let mut context = Context::new(prompt.system(), Arc::clone(&tools));
+        let mut context = Context::new(stage.clean(&prompt.system()), Arc::clone(&tools));
         context.request().reasoning = turn.reasoning;
         let mut run = Self {
             stage,
@@ -73,9 +73,12 @@ impl<'a> Run<'a> {
                 run.called.extend(calls.iter().map(|call| call.id.clone()));
             }
         }
-        let text = prompt.with_skills(&turn.input.text);
+        let text = prompt.with_skills(&turn.input.text, |text| run.stage.clean(text));
         all.push(user_says(text, turn.message.clone(), turn.input.media.clone()));
         run.tell(all).await?;
+        for warning in prompt.warnings() {
+            run.stage.note(&warning).await?;
+        }
         for name in prompt.applied() {
             run.stage.note(&format!("Using the skill {name}")).await?;
         }

@@ -2,10 +2,9 @@
 //! `$name`.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
-use super::files::text_of;
-use super::hunt::{SKILL_BYTES, Skill, hunt_skills, in_project};
+use super::hunt::{SKILL_BYTES, Skill, hunt_skills};
+use super::project::{InstructionPath, Project};
 use crate::quote::cut;
 
 /// The most skills that an agent knows at once.
@@ -21,30 +20,31 @@ const PROJECT_FOLDERS: [&str; 2] = [".agents/skills", ".parlor/skills"];
 const DESCRIPTION_CHARS: usize = 300;
 
 /// A skill that an agent knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Known {
     pub(super) skill: Skill,
     /// Whether the project has it, so that tools can read it.
     pub(super) in_project: bool,
 }
 
-/// The skills of the project that `folder` is in, and of the user. The nearest of a name counts. Blocking.
-pub(super) fn find_skills(user: &[PathBuf], folder: &Path) -> Vec<Known> {
-    let mut places: [Vec<PathBuf>; 2] = PROJECT_FOLDERS.map(|name| in_project(folder, name));
-    let depth = places[0].len();
+/// The skills of a project and of the user, and which were not read and why. The nearest of a name counts. Blocking.
+pub(super) fn find_skills(user: &[InstructionPath], project: &Project) -> (Vec<Known>, Vec<String>) {
     // From the root down, and in each folder one place after the other.
-    let project: Vec<PathBuf> = (0..depth)
-        .flat_map(|level| places.each_mut().map(|place| std::mem::take(&mut place[level])))
-        .collect();
+    let [one, other] = PROJECT_FOLDERS.map(|name| project.places(name));
+    let project: Vec<InstructionPath> =
+        one.into_iter().zip(other).flat_map(|(one, other)| [one, other]).collect();
     let mut found: BTreeMap<String, Known> = BTreeMap::new();
+    let mut refused = Vec::new();
     for (folders, in_project) in [(user, false), (project.as_slice(), true)] {
-        for skill in hunt_skills(folders).skills {
+        let hunted = hunt_skills(folders);
+        refused.extend(hunted.refused);
+        for skill in hunted.skills {
             let description = cut(&skill.description, DESCRIPTION_CHARS).into_owned();
             let known = Known { skill: Skill { description, ..skill }, in_project };
             found.insert(known.skill.name.to_lowercase(), known);
         }
     }
-    found.into_values().take(MAX_SKILLS).collect()
+    (found.into_values().take(MAX_SKILLS).collect(), refused)
 }
 
 /// Those of `skills` that `text` mentions as `$name`, in this order, each once.
@@ -63,7 +63,11 @@ pub(super) fn mentioned<'a>(text: &str, skills: &'a [Known]) -> Vec<&'a Known> {
             let Skill { name: own, title, .. } = &known.skill;
             own.to_lowercase() == name || title.as_ref().is_some_and(|title| title.to_lowercase() == name)
         };
-        if let Some(skill) = skills.iter().find(is_meant).filter(|skill| !named.contains(skill)) {
+        if let Some(skill) = skills
+            .iter()
+            .find(is_meant)
+            .filter(|known| !named.iter().any(|other| std::ptr::eq(*other, *known)))
+        {
             named.push(skill);
         }
     }
@@ -73,15 +77,22 @@ pub(super) fn mentioned<'a>(text: &str, skills: &'a [Known]) -> Vec<&'a Known> {
 
 /// The whole of a skill.
 pub(super) fn text(skill: &Skill) -> Option<String> {
-    text_of(&skill.file, SKILL_BYTES)
+    skill.place.as_ref()?.text(SKILL_BYTES).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::{Path, PathBuf};
 
+    use super::super::UserFolders;
     use super::super::hunt::write_skill as write;
     use super::*;
+
+    fn find_skills(user: &[PathBuf], folder: &Path) -> Vec<Known> {
+        let user: Vec<InstructionPath> = user.iter().cloned().map(InstructionPath::of_user).collect();
+        super::find_skills(&user, &Project::of(folder, &UserFolders::default())).0
+    }
 
     #[test]
     fn skills_are_found_in_the_project_and_with_the_user() {
@@ -105,7 +116,9 @@ mod tests {
             ("release", "How to ship", false),
         ];
         assert_eq!(told, wanted);
-        assert_eq!(mentioned("$ship-it and $release", &skills), [&skills[2]], "by either name");
+        let names: Vec<&str> =
+            mentioned("$ship-it and $release", &skills).iter().map(|known| &*known.skill.name).collect();
+        assert_eq!(names, ["release"], "by either name");
     }
 
     #[test]

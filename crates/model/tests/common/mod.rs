@@ -179,6 +179,10 @@ impl Stage for Recorder {
         Ok(self.spent)
     }
 
+    fn clean(&self, text: &str) -> String {
+        text.to_owned()
+    }
+
     async fn note(&mut self, headline: &str) -> Result<(), Halt> {
         self.act(Act::Note(headline.to_owned()))
     }

@@ -96,8 +96,8 @@ impl Clerk for HomeClerk {
     }
 
     async fn skills(&self) -> Skills {
-        let (folder, user_home) = (self.folder.clone(), self.user_home.clone());
-        let find = move || find_skills_in(&folder, user_home.as_deref());
+        let (folder, user_home, state) = (self.folder.clone(), self.user_home.clone(), self.home.clone());
+        let find = move || find_skills_in(&folder, user_home.as_deref(), Some(&state));
         tokio::task::spawn_blocking(find).await.unwrap_or_default()
     }
 

@@ -70,7 +70,8 @@ impl<'a> Builder<'a> {
     }
 
     fn user_folders(&self) -> UserFolders {
-        let shared = self.environment.user_home.as_ref().map(|home| PathBuf::from(home).join(SHARED_SKILLS));
+        let home = self.environment.user_home.as_ref().map(PathBuf::from);
+        let shared = home.as_ref().map(|home| home.join(SHARED_SKILLS));
         UserFolders {
             instructions: Some(self.home.path().join(INSTRUCTIONS_FILE)),
             skills: shared
@@ -78,6 +79,8 @@ impl<'a> Builder<'a> {
                 .chain([self.home.path().join(SKILLS)])
                 .chain(self.home.skills().map(PathBuf::from))
                 .collect(),
+            home,
+            state: Some(self.home.path().to_owned()),
         }
     }
 }

@@ -1,0 +1,193 @@
+//! The project that a working folder is in, and how its instruction files are opened. Blocking.
+//!
+//! A project may come from strangers. Its files are opened by the policy that file tools have: links that stay within
+//! the project are followed, none leads out of it, and only regular files are read. The user's own files are as the user
+//! made them: their links lead anywhere.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parlor_files::{Policy, code};
+
+use super::UserFolders;
+use super::instructions::MAX_PARENTS;
+
+/// The folders of a project, from its root down to the working folder.
+#[derive(Clone, Debug)]
+pub struct Project(Vec<InstructionPath>);
+
+/// A folder or file, and by what policy it is opened.
+#[derive(Clone, Debug)]
+pub struct InstructionPath {
+    /// Where it is.
+    pub path: PathBuf,
+    opener: Opener,
+}
+
+/// A policy, or why there is none.
+type Opener = Result<Arc<Policy>, Unread>;
+
+/// Why something was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    /// There is no such file or folder.
+    Missing,
+    /// It may not be read, in words.
+    Refused(String),
+}
+
+impl Project {
+    /// The project of `folder`: `folder` and the folders above it, up to and with the first that has a `.git`. Only
+    /// `folder` if there is no such.
+    pub fn of(folder: &Path, user: &UserFolders) -> Self {
+        let folders = project_folders(folder, MAX_PARENTS);
+        let has_home = |folder: &Path| user.home.as_deref().is_some_and(|home| home.starts_with(folder));
+        // A user may keep the whole home folder in git. It is not the project of all that is unpacked in it: links
+        // there would lead to everything that the user has.
+        let root = folders.iter().copied().find(|folder| !has_home(folder));
+        let mut places: Vec<InstructionPath> = Vec::with_capacity(folders.len());
+        let mut last: Option<(&Path, Opener)> = None;
+        for path in folders {
+            let root = root.filter(|root| path.starts_with(root)).unwrap_or(path);
+            let opener = match last.take() {
+                Some((known, opener)) if known == root => opener,
+                Some(_) | None => project_opener(root, user.state.as_deref()),
+            };
+            last = Some((root, opener.clone()));
+            places.push(InstructionPath { path: path.to_owned(), opener });
+        }
+        Self(places)
+    }
+
+    /// `name` in each folder of the project, from its root down. None of them need be there.
+    pub fn places(&self, name: &str) -> Vec<InstructionPath> {
+        self.0.iter().map(|place| place.join(name)).collect()
+    }
+}
+
+impl InstructionPath {
+    /// A place of the user's own.
+    pub fn of_user(path: PathBuf) -> Self {
+        Self { path, opener: opened(Policy::new(["/"])) }
+    }
+
+    pub(super) fn join(&self, name: &str) -> Self {
+        Self { path: self.path.join(name), opener: self.opener.clone() }
+    }
+
+    /// The text of a regular file, up to `max` bytes of it, without what is not UTF-8.
+    pub(super) fn text(&self, max: u64) -> Result<String, Unread> {
+        let (file, _) = self.with(|policy, folder, name| policy.open_file(folder, name))?;
+        let mut bytes = Vec::new();
+        let read = file.take(max).read_to_end(&mut bytes);
+        read.map_err(|error| Unread::Refused(error.to_string()))?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Ok(text.trim_end_matches('\u{fffd}').to_owned())
+    }
+
+    /// The names in a folder, sorted, at most so many.
+    pub(super) fn names(&self, limit: usize) -> Result<Vec<String>, Unread> {
+        let (names, _) = self.with(|policy, folder, name| policy.names(folder, name, limit))?;
+        Ok(names.into_iter().filter_map(|name| name.into_string().ok()).collect())
+    }
+
+    pub(super) fn is_folder(&self) -> Result<bool, Unread> {
+        self.with(|policy, folder, name| policy.is_folder(folder, name))
+    }
+
+    /// What is said of it if it was refused.
+    pub(super) fn refusal(&self, why: Unread) -> Option<String> {
+        match why {
+            Unread::Missing => None,
+            Unread::Refused(why) => Some(format!("{} was not read: {why}", self.path.display())),
+        }
+    }
+
+    fn with<T>(
+        &self,
+        read: impl FnOnce(&Policy, &Path, &str) -> Result<T, parlor_vocab::Failure>,
+    ) -> Result<T, Unread> {
+        let policy = self.opener.as_ref().map_err(Clone::clone)?;
+        let (folder, name) = (self.path.parent(), self.path.file_name().and_then(|name| name.to_str()));
+        let (Some(folder), Some(name)) = (folder, name) else { return Err(Unread::Missing) };
+        read(policy, folder, name).map_err(unread)
+    }
+}
+
+fn project_opener(root: &Path, state: Option<&Path>) -> Opener {
+    opened(Policy::new([root]).map(|policy| match state {
+        Some(state) => policy.without_state(state),
+        None => policy,
+    }))
+}
+
+fn opened(policy: Result<Policy, parlor_vocab::Failure>) -> Opener {
+    policy.map(Arc::new).map_err(unread)
+}
+
+fn unread(failure: parlor_vocab::Failure) -> Unread {
+    if failure.code == code::NOT_FOUND { Unread::Missing } else { Unread::Refused(failure.message) }
+}
+
+/// `folder` and the folders above it, up to and with the first that has a `.git`, outermost first.
+/// Only `folder` if there is no such.
+fn project_folders(folder: &Path, max: usize) -> Vec<&Path> {
+    let up: Vec<&Path> = folder.ancestors().take(max).collect();
+    let root = up.iter().position(|folder| folder.join(".git").exists()).unwrap_or(0);
+    up.into_iter().take(root + 1).rev().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_project_begins_where_git_does() {
+        let home = tempfile::tempdir().unwrap();
+        let deep = home.path().join("a/b");
+        fs::create_dir_all(&deep).unwrap();
+        assert_eq!(project_folders(&deep, 64), [deep.as_path()]);
+        fs::create_dir(home.path().join(".git")).unwrap();
+        assert_eq!(project_folders(&deep, 64), [home.path(), &home.path().join("a"), deep.as_path()]);
+        assert_eq!(project_folders(&deep, 2), [deep.as_path()], "no further than asked");
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_file_is_read_and_only_of_a_file() {
+        let home = tempfile::tempdir().unwrap();
+        let place = |name: &str| InstructionPath::of_user(home.path().join(name));
+        fs::write(home.path().join("x"), "äää").unwrap();
+        fs::create_dir(home.path().join("folder")).unwrap();
+        assert_eq!(place("x").text(3).unwrap(), "ä");
+        assert_eq!(place("x").text(100).unwrap(), "äää");
+        assert!(matches!(place("folder").text(100), Err(Unread::Refused(_))));
+        assert_eq!(place("none").text(100), Err(Unread::Missing));
+    }
+
+    #[test]
+    fn links_lead_as_far_as_the_project_and_no_further_than_the_users_home() {
+        let top = tempfile::tempdir().unwrap();
+        let home = top.path().join("home");
+        fs::create_dir_all(home.join(".git")).unwrap();
+        fs::create_dir_all(home.join("work/project/deep")).unwrap();
+        fs::write(home.join("private"), "private").unwrap();
+        fs::write(home.join("work/guide"), "guide").unwrap();
+        symlink("../../../private", home.join("work/project/deep/out")).unwrap();
+        symlink("../../guide", home.join("work/project/deep/in")).unwrap();
+        symlink("private", home.join("own")).unwrap();
+        let deep = home.join("work/project/deep");
+        let read = |user_home: Option<&Path>, name: &str| -> Vec<Result<String, Unread>> {
+            let user = UserFolders { home: user_home.map(Path::to_owned), ..UserFolders::default() };
+            Project::of(&deep, &user).places(name).iter().map(|place| place.text(99)).collect()
+        };
+        let missing = || Err(Unread::Missing);
+        assert_eq!(read(None, "out")[3], Ok("private".to_owned()), "it is all one project");
+        assert!(matches!(read(Some(&home), "out")[3], Err(Unread::Refused(_))));
+        assert_eq!(read(Some(&home), "in")[3], Ok("guide".to_owned()));
+        assert_eq!(read(Some(&home), "own"), [Ok("private".to_owned()), missing(), missing(), missing()]);
+    }
+}

@@ -18,6 +18,8 @@ use std::sync::Once;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitIdOptions};
 
+use crate::confine::{Confinement, Limit, limits};
+use crate::oom::Launching;
 use crate::program::Program;
 use crate::supervise::wait;
 
@@ -38,7 +40,7 @@ pub(crate) struct Streams<'a> {
 }
 
 /// Why there is no child.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaunchError {
     pub(crate) step: Step,
     pub(crate) errno: Errno,
@@ -64,13 +66,22 @@ const LAST_SIGNAL: c_int = 64;
 ///
 /// Only these three descriptors reach it, and SIGTERM does if the calling *thread* ends, so call
 /// this from a thread that lives as long as the server.
-pub(crate) fn launch(program: &mut Program, streams: &Streams<'_>) -> Result<Child, LaunchError> {
+pub(crate) fn launch(
+    program: &mut Program,
+    streams: &Streams<'_>,
+    confinement: Confinement,
+) -> Result<Child, LaunchError> {
     take_back_sigchld();
+    let limits = (confinement == Confinement::Tool).then(limits);
+    let launching = Launching::begin(limits.is_some());
     let mut order = Order {
         program,
         streams: [streams.stdin, streams.stdout, streams.stderr].map(|fd| fd.as_raw_fd()),
         terminal: streams.terminal,
         parent: rustix::process::getpid(),
+        limits,
+        score: launching.way_back(),
+        is_score_back: false,
         failure: None,
     };
     let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
@@ -92,6 +103,8 @@ pub(crate) fn launch(program: &mut Program, streams: &Streams<'_>) -> Result<Chi
     };
     // Before anything else can set another one; after success it says nothing.
     let refusal = (pid == -1).then(last_errno);
+    let (failure, is_score_back) = (order.failure, order.is_score_back);
+    launching.end(is_score_back);
     restore_signals(&mask);
 
     if let Some(errno) = refusal {
@@ -100,7 +113,7 @@ pub(crate) fn launch(program: &mut Program, streams: &Streams<'_>) -> Result<Chi
     let pid = Pid::from_raw(pid).expect("clone gives the parent a positive number or -1");
     // SAFETY: clone succeeded with CLONE_PIDFD, so this is a new descriptor that only we know.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    match order.failure {
+    match failure {
         None => Ok(Child { pid, pidfd }),
         Some(failure) => {
             wait(&pidfd, WaitIdOptions::EXITED);
@@ -115,6 +128,11 @@ struct Order<'a> {
     streams: [RawFd; 3],
     terminal: bool,
     parent: Pid,
+    /// How far the program may go; none is as far as we do.
+    limits: Option<&'a [Limit]>,
+    /// Where our own score goes back to, and what it is.
+    score: Option<(RawFd, &'a [u8])>,
+    is_score_back: bool,
     failure: Option<LaunchError>,
 }
 
@@ -123,6 +141,7 @@ struct Order<'a> {
 extern "C" fn become_program(order: *mut c_void) -> c_int {
     // SAFETY: `launch` passes a pointer to its `Order` and is suspended while we run.
     let order = unsafe { &mut *order.cast::<Order<'_>>() };
+    give_score_back(order);
     let (step, errno) = match prepare(order) {
         Ok(()) => match enter_folder(order) {
             Ok(()) => (Step::Execute, execute(order.program)),
@@ -133,6 +152,26 @@ extern "C" fn become_program(order: *mut c_void) -> c_int {
     order.failure = Some(LaunchError { step, errno });
     // SAFETY: ends the child without running any of the parent's exit handlers.
     unsafe { libc::_exit(NEVER_RAN) }
+}
+
+/// The parent has the children's score for as short as possible. We have inherited it.
+fn give_score_back(order: &mut Order<'_>) {
+    if let Some((file, ours)) = order.score {
+        // SAFETY: a descriptor that the parent has open, and its text.
+        let written = unsafe { libc::pwrite(file, ours.as_ptr().cast(), ours.len(), 0) };
+        order.is_score_back = written > 0;
+    }
+}
+
+/// What the program and all that it starts cannot get rid of.
+fn confine(limits: &[Limit]) -> Result<(), Errno> {
+    for limit in limits {
+        let both = libc::rlimit { rlim_cur: limit.value, rlim_max: limit.value };
+        // SAFETY: a plain system call that reads a value of ours.
+        check(unsafe { libc::setrlimit(limit.resource, &both) })?;
+    }
+    // SAFETY: a plain system call; the last three must be zero.
+    check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
 }
 
 fn prepare(order: &Order<'_>) -> Result<(), Errno> {
@@ -158,7 +197,7 @@ fn prepare(order: &Order<'_>) -> Result<(), Errno> {
         // All of our descriptors close by themselves; this is for those we were started with.
         libc::syscall(libc::SYS_close_range, 3, c_int::MAX, libc::CLOSE_RANGE_CLOEXEC);
     }
-    Ok(())
+    order.limits.map_or(Ok(()), confine)
 }
 
 fn enter_folder(order: &Order<'_>) -> Result<(), Errno> {

@@ -8,8 +8,10 @@
 //! Deliberately absent: names (an [`Instance`] is a number), base64, and any idea of a connection.
 //! Linux only: it relies on pidfds, and on `clone` sharing memory until the program is loaded.
 
+mod confine;
 mod error;
 mod launch;
+mod oom;
 mod process;
 mod program;
 mod relatives;
@@ -24,8 +26,10 @@ use std::time::Duration;
 
 use parlor_vocab::{Ending, Stream};
 
+pub use confine::{CHILD_FILE_BYTES, CHILD_OPEN_FILES, CHILD_PROCESSES, ChildLimits, limit_children};
 pub use error::SpawnError;
-pub use process::{Process, ReadSoFar, Retained, spawn};
+pub use oom::{CHILD_OOM_SCORE, prepare_child_scores};
+pub use process::{Process, ReadSoFar, Retained, spawn, spawn_for_person};
 pub use stdin::{WriteError, WriteId, Written};
 pub use terminal::Size;
 

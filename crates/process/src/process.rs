@@ -14,6 +14,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::confine::Confinement;
 use crate::launch::{Child, LaunchError, Step, Streams, launch};
 use crate::program::Program;
 use crate::source::Source;
@@ -39,10 +40,32 @@ pub struct Process {
 ///
 /// Must be called within a tokio runtime, on a thread that lives as long as the server does: if
 /// that thread ends, the child gets SIGTERM.
+///
+/// The child and all that it starts cannot get more rights than we have (`NO_NEW_PRIVS`), are held to
+/// [`ChildLimits`](crate::ChildLimits), and go first when memory is short.
 pub fn spawn(
     start: &StartProcess,
     instance: Instance,
     reports: mpsc::Sender<Report>,
+) -> Result<Process, SpawnError> {
+    spawn_with(start, instance, reports, Confinement::Tool)
+}
+
+/// The same without limits, for a program of the person at this machine that is going to be theirs, such as a browser:
+/// one in a snap, and the sandbox of some others, need rights of their own to start.
+pub fn spawn_for_person(
+    start: &StartProcess,
+    instance: Instance,
+    reports: mpsc::Sender<Report>,
+) -> Result<Process, SpawnError> {
+    spawn_with(start, instance, reports, Confinement::None)
+}
+
+fn spawn_with(
+    start: &StartProcess,
+    instance: Instance,
+    reports: mpsc::Sender<Report>,
+    confinement: Confinement,
 ) -> Result<Process, SpawnError> {
     let mut program = Program::new(start)?;
     let tail = || Arc::new(Mutex::new(Tail::new(start.retain.min(MAX_RETAINED_BYTES))));
@@ -56,7 +79,7 @@ pub fn spawn(
                 terminal: true,
             };
             let ours = watch(ours, Interest::READABLE | Interest::WRITABLE)?;
-            let child = start_watched(&mut program, &streams, start)?;
+            let child = start_watched(&mut program, &streams, start, confinement)?;
             let sources = vec![(Arc::clone(&ours), Stream::Terminal, tail())];
             (child, Some((ours, theirs)), sources)
         }
@@ -72,7 +95,7 @@ pub fn spawn(
                 terminal: false,
             };
             let (stdout, stderr) = (watch(stdout, Interest::READABLE)?, watch(stderr, Interest::READABLE)?);
-            let child = start_watched(&mut program, &streams, start)?;
+            let child = start_watched(&mut program, &streams, start, confinement)?;
             (child, None, vec![(stdout, Stream::Stdout, tail()), (stderr, Stream::Stderr, tail())])
         }
     };
@@ -276,8 +299,10 @@ fn start_watched(
     program: &mut Program,
     streams: &Streams<'_>,
     start: &StartProcess,
+    confinement: Confinement,
 ) -> Result<(Pid, Watched), SpawnError> {
-    let Child { pid, pidfd } = launch(program, streams).map_err(|error| explain(error, start))?;
+    let Child { pid, pidfd } =
+        launch(program, streams, confinement).map_err(|error| explain(error, start))?;
     match watch(pidfd, Interest::READABLE) {
         Ok(pidfd) => Ok((pid, pidfd)),
         Err(error) => {

@@ -95,7 +95,7 @@ impl Clerk for MemoryClerk {
     }
 
     async fn skills(&self) -> Skills {
-        find_skills_in(&self.folder, Some(&self.folder))
+        find_skills_in(&self.folder, Some(&self.folder), None)
     }
 
     async fn keep(&self, _kept: Kept) -> Result<(), String> {

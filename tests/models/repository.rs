@@ -1,7 +1,6 @@
 //! A hostile repository: its instruction files and skills are links to what the user has elsewhere. A model server that
 //! records what it is sent never gets to see any of that.
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
-#![expect(clippy::disallowed_methods, reason = "these tests talk to the program as a client would")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

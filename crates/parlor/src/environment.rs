@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use parlor_model::provider::is_public_address;
 
+use crate::command_variables;
+
 /// The variables that hold the keys of model providers.
 pub(crate) const MODEL_KEYS: [&str; 4] =
     ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"];
@@ -13,11 +15,11 @@ pub(crate) const MODEL_KEYS: [&str; 4] =
 /// The variable that moves models of OpenAI elsewhere.
 const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 
-/// Commands do not get a variable if one of these stands in its name.
+/// A variable is taken for a secret if one of these stands in its name.
 const SECRET_NAMES: [&str; 10] =
     ["KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "COOKIE", "WEBHOOK", "DSN"];
 
-/// Variables that mean something to parlor, and what commands are given.
+/// Variables that mean something to parlor, and what commands and other programs are given.
 pub(crate) struct Environment {
     /// `PARLOR_HOME`.
     home: Option<OsString>,
@@ -51,8 +53,8 @@ pub(crate) struct Environment {
     pub(crate) openai_base_url: Option<String>,
     /// Whether the user has a session bus to ask for a keyring, or why not.
     pub(crate) session_bus: Result<(), String>,
-    /// What commands get.
-    pub(crate) for_commands: Vec<(String, String)>,
+    /// All that can be told as text.
+    all: Vec<(String, String)>,
 }
 
 impl Environment {
@@ -77,7 +79,7 @@ impl Environment {
             model_keys: MODEL_KEYS.into_iter().filter(|name| Self::secret(name).is_some()).collect(),
             openai_base_url: variable(OPENAI_BASE_URL).map(|url| url.to_string_lossy().into_owned()),
             session_bus: session_bus(variable("DBUS_SESSION_BUS_ADDRESS"), variable("XDG_RUNTIME_DIR")),
-            for_commands: for_commands(),
+            all: all(),
         }
     }
 
@@ -103,6 +105,18 @@ impl Environment {
     pub(crate) fn secret(name: &str) -> Option<String> {
         let value = variable(name)?.to_string_lossy().trim().to_owned();
         (!value.is_empty()).then_some(value)
+    }
+
+    /// What commands of agents get: those on the list, and those that `named` says.
+    pub(crate) fn for_commands(&self, named: &[String]) -> Vec<(String, String)> {
+        command_variables::for_commands(&self.all, named)
+    }
+
+    /// What a program of the user's desktop gets, such as a browser: all without what looks like a secret.
+    pub(crate) fn for_desktop(&self) -> Vec<(String, String)> {
+        let is_given =
+            |(name, value): &&(String, String)| !looks_like_a_secret(name) && !is_secret_address(name, value);
+        self.all.iter().filter(is_given).cloned().collect()
     }
 
     /// The folders in which programs are looked for.
@@ -221,15 +235,13 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Ours, without what looks like a secret.
-fn for_commands() -> Vec<(String, String)> {
+fn all() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, value)| !looks_like_a_secret(name) && !is_secret_address(name, value))
         .collect()
 }
 
-/// Whether commands do not get a variable of this name.
+/// Whether the name of a variable says that it holds a secret.
 pub(crate) fn looks_like_a_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     SECRET_NAMES.iter().any(|secret| name.contains(secret))
@@ -258,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_given_to_commands_if_all_of_it_may_be_told() {
+    fn an_address_is_given_away_if_all_of_it_may_be_told() {
         let hidden = |value| is_secret_address(OPENAI_BASE_URL, value);
         assert!(!hidden("http://127.0.0.1:8080/v1"));
         assert!(hidden("http://user:s3cret@127.0.0.1:8080/v1") && hidden("sk-s3cret"));

@@ -7,6 +7,7 @@ use anyhow::Context;
 use parlor_engine::{Agents, House, Means, MediaStore};
 use parlor_log::{EventLog, SqliteLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
+use parlor_process::limit_children;
 use parlor_tools::{Ruby, Shell, Toolbox};
 use parlor_vocab::AgentId;
 
@@ -34,6 +35,7 @@ impl Home {
     /// The folder at `path`, which need not exist, with its settings.
     pub(crate) fn at(environment: &Environment, path: PathBuf) -> anyhow::Result<Self> {
         let config = Config::load(&path)?;
+        limit_children(config.tools.limits);
         let keys = Keys::open(&path, &config, environment)?;
         let redaction = Redaction::new(&path, &config, environment, keys.redactor().clone());
         let is_set = |name: &str| environment.model_keys.contains(&name);
@@ -77,6 +79,11 @@ impl Home {
         &self.redaction
     }
 
+    /// What commands get of the environment.
+    pub(crate) fn command_environment(&self, environment: &Environment) -> Vec<(String, String)> {
+        environment.for_commands(&self.config.tools.environment)
+    }
+
     /// Everything that sessions need, with the log in this folder.
     pub(crate) fn house(&self, environment: &Environment) -> anyhow::Result<House> {
         self.house_over(environment, |log| log)
@@ -97,7 +104,7 @@ impl Home {
             agents,
             media: MediaStore::open(&self.path)?,
             tools: tools(environment),
-            env: environment.for_commands.clone().into(),
+            env: self.command_environment(environment).into(),
             clock: Arc::clone(&clock) as _,
             ids: Arc::new(TimeOrderedIds::new(clock)),
         });

@@ -3,6 +3,7 @@
 mod called_as;
 mod chat;
 mod closed;
+mod command_variables;
 mod console;
 mod doctor;
 mod environment;
@@ -243,6 +244,8 @@ Example:
 
 fn main() -> ExitCode {
     let environment = Environment::read();
+    // Before it is closed: the children's score is set by a file that is root's from then on.
+    parlor_process::prepare_child_scores();
     if !environment.is_open {
         closed::close();
     }

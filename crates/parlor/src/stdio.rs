@@ -10,6 +10,7 @@ use parlor_host::Offered;
 use parlor_log::SystemClock;
 
 use crate::environment::Environment;
+use crate::settings::Config;
 use crate::{loaf, synaps};
 
 /// The doors that can be opened so.
@@ -29,6 +30,10 @@ pub(crate) fn serve(door: Door, environment: &Environment) -> anyhow::Result<Exi
         Door::Exec => {
             if stdin().is_terminal() {
                 eprintln!("{EXEC_HINT}");
+            }
+            // Whoever only starts processes need not have settings that are right; the usual limits are safe ones.
+            if let Ok(config) = environment.state_folder().and_then(|home| Config::load(&home)) {
+                parlor_process::limit_children(config.tools.limits);
             }
             let processes = Offered::new(environment.state_folder().ok(), Arc::new(SystemClock));
             parlor_host::block_on(parlor_host::serve_stdio(ExecMachine::default(), processes))?;

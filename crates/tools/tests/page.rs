@@ -1,4 +1,4 @@
-//! `docs/tools.md` names every tool, every member of its input, every code and every limit.
+//! `docs/tools.md` names every tool, every member of its input, every code, every limit and every variable.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ fn the_page_is_complete() {
         names.push(tool.name().to_owned());
         names.extend(tool.schema()["properties"].as_object().unwrap().keys().cloned());
     }
-    let mut folders = vec![root().join("crates/tools/src")];
+    let mut folders: Vec<PathBuf> =
+        ["tools", "files"].map(|name| root().join("crates").join(name).join("src")).to_vec();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -30,8 +31,27 @@ fn the_page_is_complete() {
             names.extend(constants.map(|line| line.split(':').next().unwrap().to_owned()));
         }
     }
+    for file in ["confine.rs", "oom.rs"] {
+        let source = fs::read_to_string(root().join("crates/process/src").join(file)).unwrap();
+        let constants = source.lines().filter_map(|line| line.strip_prefix("pub const "));
+        names.extend(constants.map(|line| line.split(':').next().unwrap().to_owned()));
+    }
     assert!(names.len() > 50, "the constants are not found any more: {names:?}");
-    for name in names {
+    let source = fs::read_to_string(root().join("crates/parlor/src/command_variables.rs")).unwrap();
+    let list = source.split("#[cfg(test)]").next().unwrap();
+    let variables: Vec<String> = list
+        .lines()
+        .filter(|line| !line.contains("//"))
+        .flat_map(quoted)
+        .filter(|name| !name.is_empty())
+        .collect();
+    assert!(variables.len() > 100, "the variables are not found any more: {variables:?}");
+    for name in names.into_iter().chain(variables) {
         assert!(page.contains(&format!("`{name}`")), "docs/tools.md does not mention `{name}`");
     }
+}
+
+/// The texts in quotes of a line.
+fn quoted(line: &str) -> impl Iterator<Item = String> + '_ {
+    line.split('"').skip(1).step_by(2).map(str::to_owned)
 }

@@ -48,7 +48,7 @@ impl HomeClerk {
             config: home.config().clone(),
             keys: home.keys().clone(),
             router: router(home.config()),
-            is_headless: login::is_headless(&environment.for_commands),
+            is_headless: login::is_headless(&environment.for_desktop()),
             has_router_variable: environment.model_keys.contains(&ROUTER_KEY),
         }
     }

@@ -77,7 +77,7 @@ pub(crate) fn login(
                 "no login is configured for {name:?}; {key}[auth.NAME] in parlor.toml describes one (docs/auth.md)"
             );
         }
-        let headless = is_headless(&environment.for_commands);
+        let headless = is_headless(&environment.for_desktop());
         let way = match (options.device, options.browser) {
             (true, _) => WayWanted::Only(Way::Device),
             (_, true) => WayWanted::Only(Way::Browser),

@@ -1,6 +1,6 @@
 //! Opening a browser, where there is one.
 
-use parlor_process::{Instance, spawn};
+use parlor_process::{Instance, spawn_for_person};
 use parlor_vocab::{ProcessId, StartProcess, Stdio};
 use tokio::sync::mpsc;
 
@@ -42,12 +42,12 @@ pub(super) fn open(environment: &Environment, url: &str) -> bool {
         args: ["-c", DETACHED, "sh", url].map(str::to_owned).to_vec(),
         arg0: None,
         folder: "/".into(),
-        env: environment.for_commands.clone(),
+        env: environment.for_desktop(),
         stdio: Stdio::Pipes,
         retain: 0,
     };
     let (reports, mut news) = mpsc::channel(REPORTS);
-    let started = spawn(&start, Instance(0), reports).is_ok();
+    let started = spawn_for_person(&start, Instance(0), reports).is_ok();
     tokio::spawn(async move { while news.recv().await.is_some() {} });
     started
 }

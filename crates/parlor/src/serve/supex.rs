@@ -143,7 +143,7 @@ pub(super) async fn open(
     let repl = bind(plan.repl, "--supex-repl").await?;
     let state = home.path().join(FOLDER);
     let sketchup = upstream(config, [&bridge, &repl].map(|door| door.as_ref().map(|(_, address)| *address)))?;
-    let workshop = Workshop::open(means(plan, home, &state, config, environment, sketchup)?)
+    let workshop = Workshop::open(means(plan, home, &state, environment, sketchup)?)
         .with_context(|| format!("cannot keep the console log in {}", state.display()))?;
     let tokens = Arc::clone(tokens);
     let access = Access {
@@ -170,12 +170,12 @@ async fn bind(address: Option<SocketAddr>, flag: &str) -> anyhow::Result<Option<
 
 fn means(
     plan: &Plan,
-    home: &Path,
+    home: &Home,
     state: &Path,
-    config: &SupexConfig,
     environment: &Environment,
     sketchup: Option<(Arc<dyn SketchUp>, Evaluates)>,
 ) -> anyhow::Result<WorkshopMeans> {
+    let config = &home.config().supex;
     let folder = std::env::current_dir().context("the working folder is gone")?;
     let user_home = environment.user_home.as_ref().map(Into::into);
     let variables = &environment.supex;
@@ -184,7 +184,7 @@ fn means(
     for root in listed.split(':').chain(variables.project_root.as_deref()).filter(|root| !root.is_empty()) {
         reach = reach.with(root);
     }
-    let env = environment.for_commands.clone();
+    let env = home.command_environment(environment);
     let mut ruby = RubySettings::new(folder.clone(), env.clone());
     if let Some(program) = &environment.ruby {
         ruby.program = program.to_string_lossy().into_owned();
@@ -195,7 +195,7 @@ fn means(
     let tools = match plan.token {
         Some(_) => {
             let policy = Policy::new([&folder]).map_err(|failure| anyhow::anyhow!(failure.message))?;
-            let context = ToolContext::with_policy(folder, policy.without_state(home));
+            let context = ToolContext::with_policy(folder, policy.without_state(home.path()));
             Some((Toolbox::standard(Shell::default()), ToolContext { env: env.into(), ..context }))
         }
         None => None,

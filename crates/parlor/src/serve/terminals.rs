@@ -12,6 +12,7 @@ use parlor_process::Size;
 use parlor_vocab::Refusal;
 
 use crate::environment::Environment;
+use crate::home::Home;
 
 /// What runs where no shell is known.
 const SHELL: &str = "/bin/sh";
@@ -34,15 +35,15 @@ pub(super) struct OwnTerminals {
 
 impl OwnTerminals {
     /// None yet. They start in `folder`.
-    pub(super) fn new(folder: PathBuf, home: PathBuf, environment: &Environment, may_start: bool) -> Self {
+    pub(super) fn new(folder: PathBuf, home: &Home, environment: &Environment, may_start: bool) -> Self {
         let is_ours = |name: &str| TERMINAL.iter().any(|(ours, _)| *ours == name);
-        let mut env = environment.for_commands.clone();
+        let mut env = home.command_environment(environment);
         let shell = env.iter().find(|(name, _)| name == "SHELL").map(|(_, shell)| shell.clone());
         env.retain(|(name, _)| !is_ours(name));
         env.extend(TERMINAL.map(|(name, value)| (name.to_owned(), value.to_owned())));
         let terminals = Arc::new(Terminals::new(folder, env, Arc::new(SystemClock)));
         let shell = shell.filter(|shell| !shell.is_empty()).unwrap_or_else(|| SHELL.to_owned());
-        Self { terminals, shell, home, may_start }
+        Self { terminals, shell, home: home.path().to_owned(), may_start }
     }
 
     /// Ends all of them.

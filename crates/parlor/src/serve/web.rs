@@ -99,12 +99,7 @@ pub(super) async fn open(
     let menu = Arc::new(Choices::new(home, environment));
     let reception = SuprReception::new(&config, &house, &metrics, Arc::clone(&menu))?;
     let folder = std::env::current_dir().context("the working folder is gone")?;
-    let terminals = Arc::new(OwnTerminals::new(
-        folder,
-        home.path().to_owned(),
-        environment,
-        may_send(&config.allow_from),
-    ));
+    let terminals = Arc::new(OwnTerminals::new(folder, home, environment, may_send(&config.allow_from)));
     let settings = settings(config, home.config().allow_local);
     let invitation = is_seen.then(|| Arc::new(Invitation::new(&system_chance())));
     if let Some(invitation) = &invitation {

@@ -12,6 +12,7 @@ pub(crate) mod size;
 pub(crate) mod supex;
 pub(crate) mod supr;
 pub(crate) mod table;
+mod tools;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,6 +29,7 @@ use self::read::{Found, Value};
 use self::supex::SupexConfig;
 use self::supr::SuprConfig;
 use self::table::SETTINGS_BYTES;
+use self::tools::ToolsConfig;
 
 /// The agent that is always there.
 pub(crate) const LOCAL: &str = "local";
@@ -64,6 +66,8 @@ pub(crate) struct Config {
     pub(crate) supex: SupexConfig,
     /// How the web side is opened.
     pub(crate) supr: SuprConfig,
+    /// What processes of agents and clients are given.
+    pub(crate) tools: ToolsConfig,
 }
 
 /// One agent.
@@ -115,6 +119,7 @@ impl Default for Config {
             max_frame_memory: Some(parlor_host::DEFAULT_FRAME_MEMORY as u64),
             supex: SupexConfig::default(),
             supr: SuprConfig::default(),
+            tools: ToolsConfig::default(),
         }
     }
 }
@@ -161,6 +166,10 @@ impl Config {
                 (["channels", "supr", member], value) => config.supr.set(member, value).map_err(|why| {
                     Flaw { line: Some(line), what: format!("channels.supr.{member}: {why}") }
                 })?,
+                (["tools", member], value) => config
+                    .tools
+                    .set(member, value)
+                    .map_err(|why| Flaw { line: Some(line), what: format!("tools.{member}: {why}") })?,
                 (["retention", _], Value::Days(days)) => config.retention.days = days,
                 (["retention", _], Value::Size(size)) => config.retention.max_size = size,
                 (["serve", "max_frame_memory"], Value::Size(size)) => config.max_frame_memory = size,

@@ -112,6 +112,12 @@ max_size = \"2GiB\"
 
 [secrets]
 keyring = true
+
+[tools]
+environment = [\"SSH_AUTH_SOCK\", \"AWS_*\"]
+max_processes = 16384
+max_open_files = 65536
+max_file_size = \"16GiB\"
 ```
 
 ";
@@ -136,9 +142,9 @@ const TAIL: &str = "
 | `TERM` | | `dumb` means a terminal that can only print: no colours, and lines are read without editing. |
 | `LC_ALL`, `LC_CTYPE`, `LANG` | | The first that is set says whether marks beyond ASCII can be printed. |
 
-Commands that agents run get the environment of `parlor` without the variables whose names contain `KEY`, `SECRET`,
-`TOKEN`, `PASSWORD`, `PASSWD`, `PASSPHRASE`, `CREDENTIAL`, `COOKIE`, `WEBHOOK` or `DSN`, and without `OPENAI_BASE_URL` if that has
-a user or a password in it, or is no address.
+Commands that agents run get few of these variables: those that [tools.md](tools.md#what-processes-are-given) lists, and those that
+`tools.environment` names. A name looks like that of a secret if it contains `KEY`, `SECRET`, `TOKEN`, `PASSWORD`, `PASSWD`, `PASSPHRASE`,
+`CREDENTIAL`, `COOKIE`, `WEBHOOK` or `DSN`.
 ";
 
 /// The page.

@@ -496,6 +496,30 @@ pub(crate) const SETTINGS: &[Setting] = &[
         default: "`\"unlimited\"`",
         doc: "How many dollars all sessions may cost from midnight to midnight, UTC.",
     },
+    Setting {
+        name: "tools.environment",
+        kind: Kind::List,
+        default: "`[]`",
+        doc: "Variables that commands of agents get beside those that `docs/tools.md` lists, such as `\"SSH_AUTH_SOCK\"`; `\"AWS_*\"` is all that begin so, but for those whose names look like secrets.",
+    },
+    Setting {
+        name: "tools.max_processes",
+        kind: Kind::Limit,
+        default: "`16384`",
+        doc: "How many processes and threads the user may have when a command starts another one. This and the next two hold for all processes that parlor starts for agents and clients, up to its own limits.",
+    },
+    Setting {
+        name: "tools.max_open_files",
+        kind: Kind::Limit,
+        default: "`65536`",
+        doc: "How many files such a process may have open.",
+    },
+    Setting {
+        name: "tools.max_file_size",
+        kind: Kind::Size,
+        default: "`\"16GiB\"`",
+        doc: "How large a file it may write.",
+    },
 ];
 
 impl Kind {
@@ -566,6 +590,7 @@ mod tests {
             "secrets",
             "serve",
             "spending",
+            "tools",
         ];
         assert_eq!(members(&[]), Some([&["default_agent"], &tables[..]].concat()));
         assert_eq!(members(&["agents"]), Some(vec!["*"]));

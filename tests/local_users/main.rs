@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests start the program themselves")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod containers;
 mod cookies;
 mod files;
 mod http;

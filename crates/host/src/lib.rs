@@ -35,7 +35,7 @@ pub use outgoing::{
     OUTGOING_FRAMES, OUTPUT_BACKLOG_BYTES, OUTPUT_BACKLOG_FRAMES, Outgoing, Outlet, REPLY_BACKLOG_BYTES,
     REPLY_BACKLOG_FRAMES, outgoing,
 };
-pub use peer_user::{Accepted, AllowLocal, PROC_NET_BYTES, PeerUser, listening_user};
+pub use peer_user::{Accepted, AllowLocal, LOOKED_AT_FILES, PROC_NET_BYTES, PeerUser, listening_user};
 pub use signals::asked_to_end;
 pub use stdio::{block_on, serve_stdio};
 pub use tcp::{

@@ -7,8 +7,9 @@
 //! Three traps are handled here. A socket that its process has closed is reported with user 0, which is not root
 //! ([`Entry::is_held`]). Between the peer's last byte and our question its port may have passed to somebody else, so our
 //! own end is looked at afterwards: while it lives, nobody else can be connected to it. And inside of a user namespace
-//! the numbers of users mean something else ([`namespace`]).
+//! the numbers of users mean something else ([`namespace`], [`holder`]).
 
+mod holder;
 mod namespace;
 mod proc_net;
 mod sock_diag;
@@ -20,8 +21,10 @@ use std::os::fd::AsFd;
 use rustix::process::geteuid;
 use tokio::net::TcpStream;
 
+pub use self::holder::LOOKED_AT_FILES;
 pub use self::proc_net::PROC_NET_BYTES;
 
+use self::holder::is_held_here;
 use self::namespace::Namespace;
 
 /// Who holds the other end of a connection.
@@ -96,7 +99,7 @@ impl Accepted {
         if !self.peer.ip().is_loopback() {
             return PeerUser::Unknown("the connection does not come from a loopback address");
         }
-        decide(self, find, Namespace::now(), geteuid().as_raw())
+        decide(self, find, is_held_here, Namespace::now(), geteuid().as_raw())
     }
 }
 
@@ -154,6 +157,7 @@ fn find(local: SocketAddr, peer: SocketAddr) -> Option<Entry> {
 fn decide(
     of: &Accepted,
     find: impl Fn(SocketAddr, SocketAddr) -> Option<Entry>,
+    is_held_here: impl Fn(u64) -> bool,
     namespace: Namespace,
     own_uid: u32,
 ) -> PeerUser {
@@ -163,9 +167,13 @@ fn decide(
     if !theirs.is_held() {
         return PeerUser::Unknown("its socket has been closed");
     }
+    let user = namespace.judge(theirs.uid, own_uid);
+    if user == PeerUser::Ours && namespace != Namespace::Initial && !is_held_here(theirs.inode) {
+        return PeerUser::Unknown("its process is outside of this container: it may forward a port");
+    }
     // Only now: while our own end is alive, the socket that was found is the one that it is connected to.
     match find(of.local, of.peer) {
-        Some(ours) if ours.is_held() && ours.inode == of.inode => namespace.judge(theirs.uid, own_uid),
+        Some(ours) if ours.is_held() && ours.inode == of.inode => user,
         Some(_) | None => PeerUser::Unknown("the connection is over"),
     }
 }
@@ -248,7 +256,8 @@ mod tests {
     fn decided(theirs: Option<Entry>, ours: Option<Entry>) -> PeerUser {
         let of = accepted();
         let find = |local: SocketAddr, _| if local == of.peer { theirs } else { ours };
-        decide(&of, find, Namespace::Initial, SELF)
+        let is_held_here = |_| unreachable!("outside of containers the user says enough");
+        decide(&of, find, is_held_here, Namespace::Initial, SELF)
     }
 
     fn entry(state: u8, uid: u32, inode: u64) -> Option<Entry> {
@@ -280,6 +289,16 @@ mod tests {
             assert!(matches!(decided(theirs, ours), PeerUser::Unknown(_)), "{ours:?}");
         }
         assert_eq!(decided(theirs, entry(CLOSE_WAIT, SELF, 7)), PeerUser::Ours);
+    }
+
+    #[test]
+    fn in_a_container_only_a_process_inside_of_it_is_known() {
+        let (of, inside) = (accepted(), Namespace::Nested { overflow: 65_534 });
+        let find = |local: SocketAddr, _| {
+            if local == of.peer { entry(ESTABLISHED, 0, 9) } else { entry(ESTABLISHED, 0, 7) }
+        };
+        assert_eq!(decide(&of, find, |inode| inode == 9, inside, 0), PeerUser::Ours);
+        assert!(matches!(decide(&of, find, |_| false, inside, 0), PeerUser::Unknown(_)));
     }
 
     #[test]

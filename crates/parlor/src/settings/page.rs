@@ -113,6 +113,9 @@ max_size = \"2GiB\"
 [secrets]
 keyring = true
 
+[serve]
+allow_local = \"user\"
+
 [tools]
 environment = [\"SSH_AUTH_SOCK\", \"AWS_*\"]
 max_processes = 16384

@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 
 use super::address::shown_address;
-use super::listing;
 use super::trouble::{KEY_REFUSED, NO_REASON};
 use super::{Connection, KeySource, Pieces, Provider, ProviderError, ProviderKind, Request};
 
@@ -19,15 +18,14 @@ const NOBODY: [&str; 1] = ["Connection refused"];
 const UNREACHABLE: [&str; 4] = ["dns error", "tcp connect error", "Network is unreachable", "timed out"];
 
 /// Words by which it is known that what came was no stream of answers.
-const NO_STREAM: [&str; 2] = ["the stream ended before", "expected value at line 1 column 1"];
+const NO_STREAM: [&str; 3] =
+    ["the stream ended before", "came in the place of a stream", "expected value at line 1 column 1"];
 
 /// A way to a provider whose errors say what to do.
 #[derive(Clone)]
 pub struct Advised {
     connection: Connection,
     kind: ProviderKind,
-    /// As the user wrote it.
-    base_url: String,
     /// As people are told of it.
     shown_url: String,
     key: Arc<dyn KeySource>,
@@ -41,31 +39,15 @@ impl Advised {
         base_url: Option<&str>,
         key: Arc<dyn KeySource>,
     ) -> Self {
-        let base_url = base_url.unwrap_or(kind.base_url()).to_owned();
-        let shown_url = shown_address(&base_url).into_owned();
-        Self { connection, kind, base_url, shown_url, key }
+        let shown_url = shown_address(base_url.unwrap_or(kind.base_url())).into_owned();
+        Self { connection, kind, shown_url, key }
     }
 
     /// The models that the provider has, as it calls them, sorted.
     pub async fn catalogue(&self) -> Result<Vec<String>, ProviderError> {
-        match self.listed().await {
+        match self.connection.catalogue().await {
             Ok(names) => Ok(names),
             Err(error) => Err(self.advise(error, None).await),
-        }
-    }
-
-    async fn listed(&self) -> Result<Vec<String>, ProviderError> {
-        // Why there is no key is said by whoever asks without one.
-        let key = self.key.key().await.ok().flatten();
-        let Some(token) = key.filter(|key| listing::is_needed(self.kind, Some(key))) else {
-            return self.connection.catalogue().await;
-        };
-        match listing::models(self.kind, &self.base_url, &token).await {
-            Err(error @ ProviderError::Auth { .. }) => match self.key.instead_of(&token).await {
-                Ok(Some(other)) => listing::models(self.kind, &self.base_url, &other).await,
-                Ok(None) | Err(_) => Err(error),
-            },
-            other => other,
         }
     }
 

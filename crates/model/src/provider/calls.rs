@@ -1,10 +1,11 @@
 //! The tool calls of an answer, put together from pieces as they come.
 //!
 //! Providers number their calls in any way they like, so a number is only ever compared. Deliberately absent: whether a
-//! call can be carried out, and names for calls that have none.
+//! call can be carried out.
 
 use serde::de::IgnoredAny;
 
+use super::forms::MADE_UP_ID;
 use super::{Key, ModelCall, Piece, ProviderError};
 
 /// The most calls that one answer may make.
@@ -221,9 +222,10 @@ impl Calls {
         call.input = input;
     }
 
-    /// Takes a call that comes as a whole.
-    pub(super) fn whole(&mut self, id: &str, tool: &str, input: String) -> Result<(), ProviderError> {
-        self.begin(CallPiece { id: id.to_owned(), tool: tool.to_owned(), input, ..CallPiece::default() })
+    /// Takes a call that comes as a whole, which gets an id if it has none.
+    pub(super) fn whole(&mut self, id: String, tool: String, input: String) -> Result<(), ProviderError> {
+        let id = if id.is_empty() { format!("{MADE_UP_ID}{}", self.calls.len()) } else { id };
+        self.begin(CallPiece { id, tool, input, ..CallPiece::default() })
     }
 
     /// Takes the beginning of a call, whichever others there are.

@@ -1,7 +1,5 @@
 //! The providers there are.
 
-use genai::adapter::AdapterKind;
-
 /// A way to speak to a model. Each also serves for other servers that speak alike, under a base URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderKind {
@@ -60,17 +58,6 @@ impl ProviderKind {
             Self::Gemini => Some("GEMINI_API_KEY"),
             Self::OpenRouter => Some("OPENROUTER_API_KEY"),
             Self::Ollama => None,
-        }
-    }
-
-    pub(super) fn adapter(self) -> AdapterKind {
-        match self {
-            Self::OpenAi => AdapterKind::OpenAI,
-            Self::OpenAiResponses => AdapterKind::OpenAIResp,
-            Self::Anthropic => AdapterKind::Anthropic,
-            Self::Gemini => AdapterKind::Gemini,
-            Self::OpenRouter => AdapterKind::OpenRouter,
-            Self::Ollama => AdapterKind::Ollama,
         }
     }
 }

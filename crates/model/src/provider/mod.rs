@@ -9,10 +9,13 @@
 
 mod address;
 mod advice;
+mod answer;
 mod calls;
 mod connection;
 mod error;
-mod frames;
+mod forms;
+mod http;
+mod json;
 mod key;
 mod kind;
 mod listing;
@@ -20,7 +23,7 @@ mod piece;
 mod reading;
 mod request;
 mod routes;
-mod speech;
+mod split;
 mod trouble;
 
 use async_trait::async_trait;
@@ -28,16 +31,19 @@ use futures_util::stream::BoxStream;
 
 pub use address::{is_public_address, secret_in_address, shown_address};
 pub use advice::Advised;
+pub use answer::{MAX_ANSWER_BYTES, MAX_ANSWER_PARTS};
 pub use calls::MAX_ANSWER_CALLS;
-pub use connection::{CONNECT_WAIT, Connection, FIRST_WORD_WAIT, MAX_CATALOGUE, Routing, SILENCE_WAIT};
+pub use connection::{Connection, FIRST_WORD_WAIT, Routing, SILENCE_WAIT};
 pub use error::{MAX_ERROR_CHARS, ProviderError};
+pub use http::{CONNECT_WAIT, ERROR_WAIT};
 pub use key::{AboutKey, FixedKey, Key, KeyError, KeySource};
 pub use kind::ProviderKind;
-pub use listing::MAX_LISTING_BYTES;
+pub use listing::{MAX_CATALOGUE, MAX_LISTING_BYTES};
 pub use piece::{Completion, ModelCall, Piece, Stop, Thread};
-pub use reading::MAX_ANSWER_BYTES;
+pub use reading::{MAX_ERROR_BYTES, check_recorded, read_recorded};
 pub use request::{CallResult, Picture, Request, Said, ToolSpec};
 pub use routes::{MAX_ROUTES, MAX_ROUTES_BYTES, ROUTES_WAIT, routes};
+pub use split::{MAX_EVENT_BYTES, MAX_LINE_BYTES, MAX_STREAM_BYTES, MAX_STREAM_EVENTS};
 
 /// What a model writes, as it writes it. After [`Piece::Done`] or an error there is nothing more.
 pub type Pieces = BoxStream<'static, Result<Piece, ProviderError>>;

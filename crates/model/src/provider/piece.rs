@@ -1,6 +1,5 @@
 //! What comes back from a model.
 
-use genai::chat::ContentPart;
 use parlor_vocab::Usage;
 
 /// A piece of an answer that is being written.
@@ -62,11 +61,38 @@ pub enum Stop {
 /// What a provider wants to get back with an answer of its own while the turn lasts: thoughts, signed or
 /// encrypted mostly. Means nothing to anybody else and is never kept.
 #[derive(Clone, Debug, Default)]
-pub struct Thread(pub(super) Vec<ContentPart>);
+pub struct Thread(pub(super) Vec<ThreadPart>);
+
+/// A part of a [`Thread`]. Each form has its own, and passes over those of others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ThreadPart {
+    /// Chat: thoughts in the member `reasoning_content`.
+    ReasoningContent(String),
+    /// Responses: the `encrypted_content` of a reasoning item.
+    EncryptedReasoning(String),
+    /// Anthropic: a `thinking` block.
+    SignedThought { text: String, signature: String },
+    /// Anthropic: the `data` of a `redacted_thinking` block.
+    RedactedThought(String),
+    /// Gemini: the `thoughtSignature` of a call, counted from 0, or of the text.
+    ThoughtSignature { call: Option<usize>, signature: String },
+}
 
 impl Thread {
-    /// About how many bytes it has.
+    /// How many bytes it has.
     pub fn bytes(&self) -> usize {
-        self.0.iter().map(ContentPart::size).sum()
+        self.0.iter().map(ThreadPart::bytes).sum()
+    }
+}
+
+impl ThreadPart {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::ReasoningContent(text) | Self::EncryptedReasoning(text) | Self::RedactedThought(text) => {
+                text.len()
+            }
+            Self::SignedThought { text, signature } => text.len() + signature.len(),
+            Self::ThoughtSignature { signature, .. } => signature.len(),
+        }
     }
 }

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use reqwest::redirect::Policy;
-use reqwest::{Client, Response, Url};
+use reqwest::Url;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use super::{CONNECT_WAIT, ProviderError};
+use super::{ProviderError, http};
 
 /// How long a router may take to tell who runs a model.
 pub const ROUTES_WAIT: Duration = Duration::from_secs(20);
@@ -36,25 +35,14 @@ struct Runner {
 /// The names of those who run `model`, which is written `author/name`, as the router at `base_url` calls them. No
 /// key is sent: the list is public.
 pub async fn routes(base_url: &str, model: &str) -> Result<Vec<String>, ProviderError> {
-    let url = address(base_url, model)?;
+    let url = http::address(base_url, &format!("models/{model}/endpoints"))?;
     timeout(ROUTES_WAIT, ask(url)).await.unwrap_or_else(|_| {
         Err(ProviderError::broken(format!("it did not answer within {} seconds", ROUTES_WAIT.as_secs())))
     })
 }
 
-fn address(base_url: &str, model: &str) -> Result<Url, ProviderError> {
-    let wrong = || ProviderError::Refused { said: "its base_url is no address of a router".to_owned() };
-    let mut url = Url::parse(base_url).map_err(|_| wrong())?;
-    let mut path = url.path_segments_mut().map_err(|()| wrong())?;
-    path.pop_if_empty().push("models").extend(model.split('/')).push("endpoints");
-    drop(path);
-    Ok(url)
-}
-
 async fn ask(url: Url) -> Result<Vec<String>, ProviderError> {
-    let failed = |error: reqwest::Error| ProviderError::broken(error.without_url().to_string());
-    let client = Client::builder().connect_timeout(CONNECT_WAIT).redirect(Policy::none()).build();
-    let response = client.map_err(failed)?.get(url).send().await.map_err(failed)?;
+    let response = http::send(http::client()?.get(url)).await?;
     let status = response.status();
     if status.as_u16() == 404 {
         return Err(ProviderError::Refused { said: "it does not know this model".to_owned() });
@@ -62,22 +50,10 @@ async fn ask(url: Url) -> Result<Vec<String>, ProviderError> {
     if !status.is_success() {
         return Err(ProviderError::broken(format!("it answers with status {}", status.as_u16())));
     }
-    let told: Told = serde_json::from_slice(&body(response, MAX_ROUTES_BYTES).await?)
+    let response = http::accept(response).await?;
+    let told: Told = serde_json::from_slice(&http::whole(response, MAX_ROUTES_BYTES).await?)
         .map_err(|error| ProviderError::broken(format!("what it tells cannot be read: {error}")))?;
     Ok(told.data.endpoints.into_iter().take(MAX_ROUTES).map(|runner| runner.provider_name).collect())
-}
-
-/// A whole answer, if it has no more than `most` bytes.
-pub(super) async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, ProviderError> {
-    let mut body = Vec::new();
-    let failed = |error: reqwest::Error| ProviderError::broken(error.without_url().to_string());
-    while let Some(piece) = response.chunk().await.map_err(failed)? {
-        if body.len() + piece.len() > most {
-            return Err(ProviderError::broken("it tells more than can be read"));
-        }
-        body.extend_from_slice(&piece);
-    }
-    Ok(body)
 }
 
 #[cfg(test)]
@@ -86,11 +62,12 @@ mod tests {
 
     #[test]
     fn a_model_cannot_lead_elsewhere() {
-        let address = |base: &str, model: &str| address(base, model).unwrap().to_string();
+        let address = |base: &str, model: &str| {
+            http::address(base, &format!("models/{model}/endpoints")).unwrap().to_string()
+        };
         let base = "https://router.test/api/v1/";
         assert_eq!(address(base, "a/b:free"), "https://router.test/api/v1/models/a/b:free/endpoints");
         assert_eq!(address("https://router.test/api", "a/b"), "https://router.test/api/models/a/b/endpoints");
         assert_eq!(address(base, "../../x?y#z"), "https://router.test/api/v1/models/x%3Fy%23z/endpoints");
-        assert!(super::address("nowhere", "a/b").is_err());
     }
 }

@@ -1,11 +1,12 @@
-//! From what genai reports to a [`ProviderError`].
+//! From what a provider answers, or does not answer, to a [`ProviderError`].
 
 use std::time::Duration;
 
-use genai::{Error, webc};
+use reqwest::header::HeaderMap;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::ProviderError;
+use super::{MAX_ERROR_BYTES, ProviderError};
 use crate::MAX_RETRY_AFTER;
 
 /// How it is said that a server does not take a key; `advice.rs` says which one.
@@ -35,36 +36,30 @@ const NO_CREDIT: [&str; 4] = ["insufficient_quota", "credit balance", "billing",
 /// What a wait is taken for that is longer than anybody lives.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// What went wrong, by what can be done about it; at full length, as what is secret is not taken out yet.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "genai has many more, and says of each whether it has a status"
-)]
-pub(super) fn trouble(error: &Error) -> ProviderError {
-    match error {
-        Error::HttpError { status, body, .. } => {
-            by_status(status.as_u16(), said_in(body) + &long_wait(error), retry_after(error))
-        }
-        // A stream reports the answer that it got instead of a stream within its own error.
-        Error::WebStream { error, cause, .. } => match error.downcast_ref::<Error>() {
-            Some(inner) => trouble(inner),
-            None => broken(with_causes(error.as_ref(), cause)),
-        },
-        Error::ChatResponse { body, .. } => by_kind(body),
-        Error::StreamParse { serde_error, .. } => broken(serde_error.to_string()),
-        Error::Resolver { resolver_error, .. } => ProviderError::Auth { said: resolver_error.to_string() },
-        Error::WebAdapterCall { webc_error: webc::Error::Reqwest(error), .. } => {
-            broken(with_causes(error, &error.to_string()))
-        }
-        other => match other.status() {
-            Some(status) => by_status(status.as_u16(), other.to_string(), retry_after(other)),
-            None => broken(other.to_string()),
-        },
+/// An answer with a status that is no success, and what its body says; at full length, as what is secret is not taken
+/// out yet.
+pub(super) fn refusal(status: u16, head: &HeaderMap, said: &str) -> ProviderError {
+    let line = |name: &str| head.get(name)?.to_str().ok().map(str::trim);
+    let retry_after = asked_wait(line);
+    let long = retry_after.filter(|wait| *wait > MAX_RETRY_AFTER);
+    let long = long.map_or_else(String::new, |wait| until(wait, line("date")));
+    by_status(status, said.to_owned() + &long, retry_after)
+}
+
+/// A connection that failed, with what is behind it: reqwest's own words do not say why.
+pub(super) fn failed(error: reqwest::Error) -> ProviderError {
+    // An address may hold a password.
+    let error = error.without_url();
+    if error.is_builder() {
+        let said = "the request cannot be written: check base_url and the key".to_owned();
+        return ProviderError::Settings { said };
     }
+    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+    broken(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
 }
 
 /// What an answer with this status means.
-pub(super) fn by_status(status: u16, said: String, retry_after: Option<Duration>) -> ProviderError {
+fn by_status(status: u16, said: String, retry_after: Option<Duration>) -> ProviderError {
     let numbered = format!("{status}: {said}");
     match status {
         _ if has(&said, &OVERFLOW) && (400..500).contains(&status) => {
@@ -81,13 +76,25 @@ pub(super) fn by_status(status: u16, said: String, retry_after: Option<Duration>
     }
 }
 
-/// The error that a body is, if it is one. Some servers send it as if all were well.
-pub(super) fn error_in(body: &Value) -> Option<ProviderError> {
-    body.get("error").filter(|error| !error.is_null()).map(|_| by_kind(body))
+/// The error that the member `error` of a frame is.
+pub(super) fn error_in(error: &RawValue) -> ProviderError {
+    // As a value, JSON takes many times the memory of its text.
+    let is_short = error.get().len() <= MAX_ERROR_BYTES;
+    let error: Option<Value> = is_short.then(|| serde_json::from_str(error.get()).ok()).flatten();
+    by_kind(&error.unwrap_or_default())
+}
+
+/// The error that a text is, if it is one: JSON with a member `error` or `message`, which some send as if all were
+/// well. Gemini's errors are in a list.
+pub(super) fn error_of(text: &str) -> Option<ProviderError> {
+    let body: Value = serde_json::from_str(text).ok().filter(|_| text.len() <= MAX_ERROR_BYTES)?;
+    let body = body.get(0).cloned().unwrap_or(body);
+    let has = |member: &str| body.get(member).is_some_and(|value| !value.is_null());
+    (has("error") || has("message")).then(|| by_kind(&body))
 }
 
 /// An error within a stream, which has a word for its kind and no status.
-pub(super) fn by_kind(body: &Value) -> ProviderError {
+fn by_kind(body: &Value) -> ProviderError {
     let error = body.get("error").unwrap_or(body);
     let text = |member: &str| error.get(member).and_then(Value::as_str).unwrap_or_default();
     let said = match text("message") {
@@ -135,7 +142,7 @@ pub(super) fn said_in(body: &str) -> String {
         return "a page of HTML".to_owned();
     }
     let Ok(json) = serde_json::from_str::<Value>(body) else { return body.to_owned() };
-    let json = json.get(0).cloned().unwrap_or(json); // Gemini's errors are in a list.
+    let json = json.get(0).cloned().unwrap_or(json);
     let error = json.get("error").unwrap_or(&json);
     let message = error.get("message").and_then(Value::as_str).or(error.as_str());
     let code = error.get("code").and_then(Value::as_str);
@@ -146,31 +153,6 @@ pub(super) fn said_in(body: &str) -> String {
     }
 }
 
-/// An error with what is behind it: reqwest's own words do not say why.
-fn with_causes(error: &(dyn std::error::Error + 'static), said: &str) -> String {
-    let mut said = said.to_owned();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        said.push_str(": ");
-        said.push_str(&error.to_string());
-        cause = error.source();
-    }
-    said
-}
-
-/// How long the provider wants us to wait.
-fn retry_after(error: &Error) -> Option<Duration> {
-    let headers = error.headers()?;
-    asked_wait(|name| headers.get(name)?.to_str().ok().map(str::trim))
-}
-
-/// What is said of a wait that is longer than anybody waits here.
-fn long_wait(error: &Error) -> String {
-    let Some(wait) = retry_after(error).filter(|wait| *wait > MAX_RETRY_AFTER) else { return String::new() };
-    let date = error.headers().and_then(|headers| headers.get("date")?.to_str().ok());
-    until(wait, date)
-}
-
 /// Until when to wait, if the provider says what time it is there.
 fn until(wait: Duration, date: Option<&str>) -> String {
     let now = date.and_then(|date| httpdate::parse_http_date(date).ok());
@@ -179,7 +161,7 @@ fn until(wait: Duration, date: Option<&str>) -> String {
     format!("; it asks to wait for {} minutes{until}: try again then", wait.as_secs().div_ceil(60))
 }
 
-/// The same, of a head. A date is compared with that of the answer: the provider's clock need not be ours.
+/// How long the provider wants us to wait, as its head says. A date is compared with that of the answer: the provider's clock need not be ours.
 fn asked_wait<'h>(line: impl Fn(&str) -> Option<&'h str>) -> Option<Duration> {
     let number = |name: &str| line(name)?.parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|millis| millis / 1000.0).or_else(|| number("retry-after"));

@@ -3,7 +3,7 @@
 use parlor_model::provider::ProviderKind;
 use serde_json::{Value, json};
 
-use crate::server::{Heard, ask, event};
+use crate::server::{Heard, ask, event, given_back};
 
 fn start(index: u32, block: Value) -> String {
     event(&json!({"type": "content_block_start", "index": index, "content_block": block}))
@@ -64,11 +64,19 @@ async fn what_nobody_asked_for_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_thought_that_cannot_be_given_back_whole_is_an_error_that_stays() {
+async fn a_thought_in_turns_with_other_blocks_is_given_back_whole() {
+    let thought = |delta: Value| more(0, delta);
     let blocks = start(0, json!({"type": "thinking", "thinking": "", "signature": ""}))
+        + &thought(json!({"type": "thinking_delta", "thinking": "hm "}))
         + &tool(1, "a")
-        + &more(0, json!({"type": "thinking_delta", "thinking": "hm"}));
-    let error = heard(blocks, "tool_use").await.end.unwrap_err();
-    assert_eq!(error.code(), "MODEL_REFUSED", "{error}");
-    assert!(error.to_string().contains("in turns"), "{error}");
+        + &thought(json!({"type": "thinking_delta", "thinking": "hm"}))
+        + &input(1, "{}")
+        + &thought(json!({"type": "signature_delta", "signature": "signed"}));
+    let end = event(&json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}));
+    let said = given_back(ProviderKind::Anthropic, &(blocks + &end)).await;
+    let wanted = json!([
+        {"type": "thinking", "thinking": "hm hm", "signature": "signed"},
+        {"type": "tool_use", "id": "a", "name": "x", "input": {}},
+    ]);
+    assert_eq!(said[0]["content"], wanted);
 }

@@ -3,6 +3,7 @@
 mod blocks;
 mod calls;
 mod endings;
+mod hostile;
 mod keys;
 mod responses;
 mod server;

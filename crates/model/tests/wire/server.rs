@@ -68,7 +68,13 @@ pub(crate) async fn ask(kind: ProviderKind, stream: &str) -> Heard {
 /// The same with another key, or none.
 pub(crate) async fn ask_with(kind: ProviderKind, stream: &str, key: Option<Key>) -> Heard {
     let user = Said::User { text: "go".to_owned(), pictures: Vec::new() };
-    ask_on(kind, stream, key, vec![user]).await
+    ask_on(kind, whole(stream), key, vec![user]).await
+}
+
+/// Asks a server that answers with these bytes, head and all.
+pub(crate) async fn answered(kind: ProviderKind, answer: &str) -> Heard {
+    let user = Said::User { text: "go".to_owned(), pictures: Vec::new() };
+    ask_on(kind, answer.to_owned(), None, vec![user]).await
 }
 
 /// Asks, and goes on with the results of the calls: what the model has said, as it stands in the next request.
@@ -85,13 +91,19 @@ pub(crate) async fn given_back(kind: ProviderKind, stream: &str) -> Vec<Value> {
     let results = Said::Results(calls.iter().map(result).collect());
     let user = Said::User { text: "go".to_owned(), pictures: Vec::new() };
     let messages = vec![user, Said::Model { text: heard.text, calls, thread }, results];
-    let body = ask_on(kind, stream, None, messages).await.body;
+    let body = ask_on(kind, whole(stream), None, messages).await.body;
     let said = body["messages"].as_array().unwrap();
     said.iter().filter(|said| said["role"] == "assistant").cloned().collect()
 }
 
-async fn ask_on(kind: ProviderKind, stream: &str, key: Option<Key>, messages: Vec<Said>) -> Heard {
-    let (url, served) = serve(stream.to_owned());
+/// A stream as an answer.
+fn whole(stream: &str) -> String {
+    let length = stream.len();
+    format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {length}\r\n\r\n{stream}")
+}
+
+async fn ask_on(kind: ProviderKind, answer: String, key: Option<Key>, messages: Vec<Said>) -> Heard {
+    let (url, served) = serve(answer);
     let connection = Connection::new(kind, Some(&url), Arc::new(FixedKey(Ok(key))), Routing::default());
     let (model, reasoning) = ("m".to_owned(), Some(Reasoning::Low));
     let request = Request { model, messages, reasoning, ..Request::default() };
@@ -111,7 +123,7 @@ async fn ask_on(kind: ProviderKind, stream: &str, key: Option<Key>, messages: Ve
     Heard { text, inputs, end: end.expect("an end"), head, body }
 }
 
-fn serve(stream: String) -> (String, JoinHandle<(String, Value)>) {
+fn serve(answer: String) -> (String, JoinHandle<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let served = std::thread::spawn(move || {
@@ -125,10 +137,6 @@ fn serve(stream: String) -> (String, JoinHandle<(String, Value)>) {
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
         let mut body = vec![0; length.parse().unwrap()];
         reader.read_exact(&mut body).unwrap();
-        let length = stream.len();
-        let answer = format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {length}\r\n\r\n{stream}"
-        );
         // Whoever has heard enough leaves.
         let _ = out.write_all(answer.as_bytes());
         (head, serde_json::from_slice(&body).unwrap())

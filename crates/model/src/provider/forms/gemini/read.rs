@@ -1,0 +1,163 @@
+//! How answers are read: <https://ai.google.dev/api/generate-content#v1beta.GenerateContentResponse>.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::provider::answer::{Answer, stop, usage};
+use crate::provider::forms::Reader;
+use crate::provider::json::{frame, lenient, lenient_object, object, tokens};
+use crate::provider::piece::ThreadPart;
+use crate::provider::split::Event;
+use crate::provider::trouble::error_in;
+use crate::provider::{ProviderError, Thread};
+
+/// Reads an answer.
+#[derive(Default)]
+pub(in super::super) struct GeminiReader {
+    /// How many calls there were.
+    calls: usize,
+    signatures: Vec<ThreadPart>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Frame<'f> {
+    #[serde(borrow)]
+    error: Option<&'f RawValue>,
+    #[serde(borrow, deserialize_with = "lenient")]
+    candidates: Vec<&'f RawValue>,
+    #[serde(deserialize_with = "lenient_object")]
+    prompt_feedback: Feedback,
+    #[serde(deserialize_with = "lenient_object")]
+    usage_metadata: Option<Told>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Feedback {
+    #[serde(deserialize_with = "lenient")]
+    block_reason: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Candidate<'f> {
+    #[serde(borrow, deserialize_with = "lenient_object")]
+    content: Content<'f>,
+    #[serde(deserialize_with = "lenient")]
+    finish_reason: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Content<'f> {
+    #[serde(borrow, deserialize_with = "lenient")]
+    parts: Vec<&'f RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Part<'f> {
+    #[serde(deserialize_with = "lenient")]
+    text: String,
+    /// Whether the text is a thought.
+    #[serde(deserialize_with = "lenient")]
+    thought: bool,
+    #[serde(deserialize_with = "lenient")]
+    thought_signature: String,
+    #[serde(borrow, deserialize_with = "lenient_object")]
+    function_call: Option<Call<'f>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Call<'f> {
+    #[serde(deserialize_with = "lenient")]
+    id: String,
+    #[serde(deserialize_with = "lenient")]
+    name: String,
+    #[serde(borrow)]
+    args: Option<&'f RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Told {
+    #[serde(deserialize_with = "tokens")]
+    prompt_token_count: Option<u64>,
+    #[serde(deserialize_with = "tokens")]
+    tool_use_prompt_token_count: Option<u64>,
+    #[serde(deserialize_with = "tokens")]
+    cached_content_token_count: Option<u64>,
+    #[serde(deserialize_with = "tokens")]
+    candidates_token_count: Option<u64>,
+    #[serde(deserialize_with = "tokens")]
+    thoughts_token_count: Option<u64>,
+}
+
+impl Reader for GeminiReader {
+    fn read(&mut self, event: &Event, answer: &mut Answer) -> Result<(), ProviderError> {
+        let frame: Frame<'_> = frame(&event.data)?;
+        if let Some(error) = frame.error {
+            return Err(error_in(error));
+        }
+        if let Some(reason) = frame.prompt_feedback.block_reason {
+            return Err(ProviderError::Refused { said: format!("the prompt was blocked: {reason}") });
+        }
+        if let Some(told) = frame.usage_metadata {
+            let sum = |one: Option<u64>, other: Option<u64>| Some(one.unwrap_or(0) + other.unwrap_or(0));
+            let read = sum(told.prompt_token_count, told.tool_use_prompt_token_count);
+            // Thoughts are not counted among what was written.
+            let written = sum(told.candidates_token_count, told.thoughts_token_count);
+            answer.usage = usage(read, told.cached_content_token_count, None, written);
+        }
+        let candidate: Candidate<'_> =
+            frame.candidates.first().and_then(|raw| object(raw)).unwrap_or_default();
+        for part in candidate.content.parts.into_iter().filter_map(object::<Part<'_>>) {
+            self.read_part(part, answer)?;
+        }
+        // There is no other sign of the end.
+        if let Some(reason) = candidate.finish_reason {
+            answer.stop = Some(stop(&reason));
+            answer.is_complete = true;
+        }
+        Ok(())
+    }
+
+    fn thread(&mut self, _: usize) -> Thread {
+        Thread(std::mem::take(&mut self.signatures))
+    }
+}
+
+impl GeminiReader {
+    fn read_part(&mut self, part: Part<'_>, answer: &mut Answer) -> Result<(), ProviderError> {
+        if !part.thought_signature.is_empty() {
+            answer.count(part.thought_signature.len());
+            let call = part.function_call.is_some().then_some(self.calls);
+            self.signatures.push(ThreadPart::ThoughtSignature { call, signature: part.thought_signature });
+        }
+        match part.function_call {
+            Some(call) => {
+                self.calls += 1;
+                let input = call.args.map_or("null", RawValue::get).to_owned();
+                answer.calls.whole(call.id, call.name, input)?;
+            }
+            None if part.thought => answer.thought(part.text),
+            None => answer.text(part.text),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prompt_that_is_blocked_says_why() {
+        let event =
+            Event { name: String::new(), data: r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#.to_owned() };
+        let error = GeminiReader::default().read(&event, &mut Answer::default()).unwrap_err();
+        assert_eq!((error.code(), error.to_string().contains("SAFETY")), ("MODEL_REFUSED", true));
+    }
+}

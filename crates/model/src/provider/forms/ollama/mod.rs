@@ -1,0 +1,7 @@
+//! Ollama's own form: lines of JSON.
+
+mod read;
+mod request;
+
+pub(super) use read::OllamaReader;
+pub(super) use request::body;

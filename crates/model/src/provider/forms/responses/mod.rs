@@ -1,0 +1,7 @@
+//! OpenAI's responses, which are not stored there.
+
+mod read;
+mod request;
+
+pub(super) use read::ResponsesReader;
+pub(super) use request::body;

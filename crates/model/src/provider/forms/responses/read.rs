@@ -1,0 +1,196 @@
+//! How answers are read: <https://platform.openai.com/docs/api-reference/responses-streaming>.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::provider::answer::{Answer, usage};
+use crate::provider::calls::CallPiece;
+use crate::provider::forms::Reader;
+use crate::provider::json::{frame, input, lenient, lenient_object, object, tokens};
+use crate::provider::piece::ThreadPart;
+use crate::provider::split::Event;
+use crate::provider::trouble::{error_in, error_of};
+use crate::provider::{ProviderError, Stop, Thread};
+
+/// Reads an answer.
+#[derive(Default)]
+pub(in super::super) struct ResponsesReader {
+    /// The encrypted thoughts.
+    sealed: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Frame<'f> {
+    #[serde(rename = "type", deserialize_with = "lenient")]
+    kind: String,
+    #[serde(deserialize_with = "lenient")]
+    output_index: Option<u64>,
+    #[serde(deserialize_with = "lenient")]
+    item_id: String,
+    #[serde(deserialize_with = "lenient")]
+    delta: String,
+    #[serde(borrow)]
+    arguments: Option<&'f RawValue>,
+    #[serde(borrow, deserialize_with = "lenient_object")]
+    item: Item<'f>,
+    #[serde(borrow)]
+    response: Option<&'f RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Item<'f> {
+    #[serde(rename = "type", deserialize_with = "lenient")]
+    kind: String,
+    #[serde(deserialize_with = "lenient")]
+    id: String,
+    #[serde(deserialize_with = "lenient")]
+    call_id: String,
+    #[serde(deserialize_with = "lenient")]
+    name: String,
+    #[serde(borrow)]
+    arguments: Option<&'f RawValue>,
+    #[serde(deserialize_with = "lenient")]
+    encrypted_content: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Response<'f> {
+    #[serde(deserialize_with = "lenient")]
+    status: String,
+    #[serde(borrow)]
+    error: Option<&'f RawValue>,
+    #[serde(deserialize_with = "lenient_object")]
+    incomplete_details: Incomplete,
+    #[serde(deserialize_with = "lenient_object")]
+    usage: Told,
+    #[serde(borrow, deserialize_with = "lenient")]
+    output: Vec<&'f RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Incomplete {
+    #[serde(deserialize_with = "lenient")]
+    reason: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Told {
+    #[serde(deserialize_with = "tokens")]
+    input_tokens: Option<u64>,
+    #[serde(deserialize_with = "tokens")]
+    output_tokens: Option<u64>,
+    #[serde(deserialize_with = "lenient_object")]
+    input_tokens_details: Details,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Details {
+    #[serde(deserialize_with = "tokens")]
+    cached_tokens: Option<u64>,
+}
+
+impl Reader for ResponsesReader {
+    fn read(&mut self, event: &Event, answer: &mut Answer) -> Result<(), ProviderError> {
+        // Some end with the chat form's word, which is no JSON.
+        let frame: Frame<'_> = frame(&event.data).unwrap_or_default();
+        let piece = CallPiece { number: frame.output_index, item: frame.item_id, ..CallPiece::default() };
+        match frame.kind.as_str() {
+            "response.output_text.delta" | "response.refusal.delta" => answer.text(frame.delta),
+            "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
+                answer.thought(frame.delta)
+            }
+            "response.output_item.added" => {
+                if let Some(call) = call(&frame.item, frame.output_index) {
+                    answer.calls.add(CallPiece { input: String::new(), ..call })?;
+                }
+            }
+            "response.function_call_arguments.delta" => {
+                answer.calls.add(CallPiece { input: frame.delta, ..piece })?;
+            }
+            "response.function_call_arguments.done" => {
+                answer.calls.add_all_of(CallPiece { input: input(frame.arguments), ..piece })?;
+            }
+            "response.output_item.done" => {
+                self.keep(&frame.item, answer);
+                if let Some(call) = call(&frame.item, frame.output_index) {
+                    answer.calls.add_all_of(call)?;
+                }
+            }
+            "response.completed" | "response.incomplete" => {
+                let response = frame.response.and_then(object::<Response<'_>>).unwrap_or_default();
+                return self.read_end(response, answer);
+            }
+            "response.failed" => {
+                let response = frame.response.and_then(object::<Response<'_>>).unwrap_or_default();
+                return Err(response.error.map_or_else(failed, error_in));
+            }
+            "error" => return Err(error_of(&event.data).unwrap_or_else(failed)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn thread(&mut self, _: usize) -> Thread {
+        Thread(std::mem::take(&mut self.sealed).into_iter().map(ThreadPart::EncryptedReasoning).collect())
+    }
+}
+
+impl ResponsesReader {
+    /// Keeps a thought that is sealed.
+    fn keep(&mut self, item: &Item<'_>, answer: &mut Answer) {
+        if item.kind == "reasoning" && !item.encrypted_content.is_empty() {
+            answer.count(item.encrypted_content.len());
+            self.sealed.push(item.encrypted_content.clone());
+        }
+    }
+
+    /// The answer as a whole. Some servers have not told of its calls and thoughts before.
+    fn read_end(&mut self, response: Response<'_>, answer: &mut Answer) -> Result<(), ProviderError> {
+        let has_failed = matches!(response.status.as_str(), "failed" | "cancelled");
+        if has_failed || response.error.is_some() {
+            return Err(response.error.map_or_else(failed, error_in));
+        }
+        answer.stop = Some(match response.incomplete_details.reason.as_deref() {
+            Some("content_filter") => Stop::Filtered,
+            Some(_) => Stop::Length,
+            None if response.status == "incomplete" => Stop::Length,
+            None => Stop::Complete,
+        });
+        let told = response.usage;
+        let cached = told.input_tokens_details.cached_tokens;
+        answer.usage = usage(told.input_tokens, cached, None, told.output_tokens);
+        let knows_thoughts = !self.sealed.is_empty();
+        let mut calls = Vec::new();
+        for item in response.output.into_iter().filter_map(object::<Item<'_>>) {
+            if !knows_thoughts {
+                self.keep(&item, answer);
+            }
+            calls.extend(call(&item, None));
+        }
+        answer.is_complete = true;
+        answer.calls.add_end(calls)
+    }
+}
+
+fn failed() -> ProviderError {
+    ProviderError::broken("the answer failed, and no reason given")
+}
+
+/// The call that an item is, if it is one.
+fn call(item: &Item<'_>, number: Option<u64>) -> Option<CallPiece> {
+    let is_call = item.kind == "function_call";
+    is_call.then(|| CallPiece {
+        number,
+        item: item.id.clone(),
+        id: item.call_id.clone(),
+        tool: item.name.clone(),
+        input: input(item.arguments),
+        first_input: String::new(),
+    })
+}

@@ -1,0 +1,115 @@
+//! What is sent: <https://platform.openai.com/docs/api-reference/responses/create>.
+
+use parlor_vocab::Reasoning;
+use serde_json::{Value, json};
+
+use crate::provider::forms::shared::{data_url, effort, object, pictures_of, schema, set, tools};
+use crate::provider::piece::ThreadPart;
+use crate::provider::{ModelCall, Picture, Request, Said, Thread, ToolSpec};
+
+pub(in super::super) fn body(request: &Request) -> Value {
+    let mut items = Vec::with_capacity(request.messages.len() + 1);
+    if !request.system.is_empty() {
+        items.push(json!({"role": "system", "content": request.system}));
+    }
+    for said in &request.messages {
+        match said {
+            Said::User { text, pictures } => items.push(user(text, pictures)),
+            Said::Model { text, calls, thread } => add_answer(&mut items, text, calls, thread),
+            Said::Results(results) => {
+                items.extend(results.iter().map(
+                    |result| json!({"type": "function_call_output", "call_id": result.id, "output": result.text}),
+                ));
+                items.extend(pictures_of(results).map(|(text, pictures)| user(&text, &pictures)));
+            }
+        }
+    }
+    let mut body = json!({"store": false, "model": request.model, "stream": true});
+    if let Some(effort) = effort(request.reasoning) {
+        body["reasoning"] = json!({"effort": effort});
+        // Models that cannot think turn down a request that speaks of thoughts.
+        if request.reasoning != Some(Reasoning::Off) {
+            body["reasoning"]["summary"] = json!("detailed");
+            body["include"] = json!(["reasoning.encrypted_content"]);
+        }
+    }
+    set(&mut body, "tools", tools(request, tool));
+    body["input"] = items.into();
+    set(&mut body, "max_output_tokens", request.max_output);
+    body
+}
+
+fn user(text: &str, pictures: &[Picture]) -> Value {
+    if pictures.is_empty() {
+        return json!({"role": "user", "content": text});
+    }
+    let images = pictures
+        .iter()
+        .map(|picture| json!({"type": "input_image", "detail": "auto", "image_url": data_url(picture)}));
+    let content: Value = images.chain([json!({"type": "input_text", "text": text})]).collect();
+    json!({"role": "user", "content": content})
+}
+
+/// Thoughts first, as they came.
+fn add_answer(items: &mut Vec<Value>, text: &str, calls: &[ModelCall], thread: &Thread) {
+    for part in &thread.0 {
+        if let ThreadPart::EncryptedReasoning(sealed) = part {
+            items.push(json!({"type": "reasoning", "encrypted_content": sealed, "summary": []}));
+        }
+    }
+    if !text.is_empty() {
+        let content = json!([{"type": "output_text", "text": text}]);
+        items.push(json!({"type": "message", "role": "assistant", "content": content}));
+    }
+    items.extend(calls.iter().map(|call| {
+        let arguments = object(&call.input).to_string();
+        json!({"type": "function_call", "call_id": call.id, "name": call.tool, "arguments": arguments})
+    }));
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    json!({"type": "function", "name": tool.name, "parameters": schema(tool), "description": tool.description})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::forms::shared::sample::conversation;
+
+    #[test]
+    fn a_conversation_as_this_form_writes_it() {
+        let thread = Thread(vec![ThreadPart::EncryptedReasoning("sealed".to_owned())]);
+        let image =
+            json!({"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,cG5n"});
+        let said = json!({"type": "input_text", "text": "(The images above are what shell gave back.)"});
+        let wanted = json!({
+            "store": false, "model": "m", "stream": true,
+            "reasoning": {"effort": "low", "summary": "detailed"}, "include": ["reasoning.encrypted_content"],
+            "tools": [{
+                "type": "function", "name": "shell", "parameters": {"type": "object"},
+                "description": "Runs a command.",
+            }],
+            "input": [
+                {"role": "system", "content": "be kind"},
+                {"role": "user", "content": "hi"},
+                {"type": "reasoning", "encrypted_content": "sealed", "summary": []},
+                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+                {"type": "function_call", "call_id": "1", "name": "shell", "arguments": "{\"a\":1}"},
+                {"type": "function_call_output", "call_id": "1", "output": "out"},
+                {"role": "user", "content": [image, said]},
+            ],
+            "max_output_tokens": 7,
+        });
+        assert_eq!(body(&conversation(thread)), wanted);
+    }
+
+    #[test]
+    fn who_does_not_think_is_not_asked_for_thoughts() {
+        let body = |reasoning| body(&Request { reasoning, ..Request::default() });
+        let off = body(Some(Reasoning::Off));
+        assert_eq!((&off["reasoning"], off.get("include")), (&json!({"effort": "none"}), None));
+        for reasoning in [None, Some(Reasoning::Adaptive)] {
+            assert!(body(reasoning).get("reasoning").is_none());
+        }
+    }
+}

@@ -44,9 +44,7 @@ impl Door {
 
     /// The most memory that it ever had, in bytes.
     pub(crate) fn peak(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+        crate::attacker::peak_of(self.child.id())
     }
 
     fn line(&mut self) -> Value {

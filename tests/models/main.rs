@@ -7,11 +7,13 @@
 mod home;
 
 mod advice;
+mod attacker;
 mod broken;
 mod commands;
 mod crash;
 mod door;
 mod forms;
+mod hostile;
 mod images;
 mod keys;
 mod leaks;

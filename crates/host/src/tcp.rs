@@ -472,7 +472,7 @@ mod tests {
     async fn a_panic_over_one_connection_ends_it_alone() {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let make = |_| {
+        let make = |_: &TcpStream| {
             let Service { engine, arrived, rest, memory, .. } = service(0);
             Service { machine: Fragile, engine, arrived, rest, memory }
         };
@@ -496,7 +496,7 @@ mod tests {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let address = listener.local_addr().unwrap();
         let shared = memory.clone();
-        let make = move |_| {
+        let make = move |_: &TcpStream| {
             let Service { mut machine, engine, arrived, rest, .. } = service(2);
             machine.longest = 4 << 20;
             Service { machine, engine, arrived, rest, memory: shared.clone() }

@@ -40,9 +40,12 @@ impl Server {
         }
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        // Where it was built, other users may not be allowed to look.
+        // Where it was built, other users may not be allowed to look. Another process copies it: if we had it open for
+        // writing, a child that another test starts meanwhile would have so too, and nobody could execute it.
         let program = folder.path().join("parlor");
-        std::fs::copy(env!("CARGO_BIN_EXE_parlor"), &program).unwrap();
+        assert!(
+            Command::new("cp").arg(env!("CARGO_BIN_EXE_parlor")).arg(&program).status().unwrap().success()
+        );
         // Others can look into this home, as into one that was made by hand.
         let home = folder.path().join("home");
         std::fs::create_dir(&home).unwrap();

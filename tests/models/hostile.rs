@@ -4,6 +4,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use parlor_model::provider::MAX_STREAM_EVENTS;
+
 use crate::attacker::{ATTACK, Attack, Attacker, Served, end_of_run, gzipped, peak_of};
 use crate::forms::Form;
 use crate::server::{Deed, Server};
@@ -94,10 +96,12 @@ async fn an_error_without_an_end_is_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_and_a_signal_are_heard_while_events_come_without_end() {
-    let tiny = "data: {}\n\n".repeat(MIB / 10);
+async fn a_stop_and_a_signal_are_heard_in_a_flood_of_events() {
+    // As many as are read of one answer, nearly: that limit is not to end the run before the stop does.
+    let tiny = "data: {}\n\n".repeat(MAX_STREAM_EVENTS / 10);
     for ends_all in [false, true] {
-        let attacker = Attacker::start(Form::Chat, stream("", &tiny, ENDLESS));
+        let flood = Attack { hangs: true, ..stream("", &tiny, 9) };
+        let attacker = Attacker::start(Form::Chat, flood);
         let home = Form::Chat.home(&attacker.url, "");
         let served = Served::start(&home);
         let mut victim = served.client().await;
@@ -109,8 +113,7 @@ async fn a_stop_and_a_signal_are_heard_while_events_come_without_end() {
             assert!(said.contains("RUN_CANCELLED"), "{said}");
         }
         tokio::task::block_in_place(|| served.end());
-        let taken = tokio::task::block_in_place(|| attacker.wait_until_ended());
-        assert!(taken < ENDLESS * MIB, "it is left in the middle: {taken}");
+        tokio::task::block_in_place(|| attacker.wait_until_ended());
     }
 }
 

@@ -1,7 +1,7 @@
 //! A provider over the network.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
@@ -22,6 +22,9 @@ pub const FIRST_WORD_WAIT: Duration = Duration::from_secs(300);
 
 /// How long a server may say nothing in the middle of an answer.
 pub const SILENCE_WAIT: Duration = Duration::from_secs(180);
+
+/// How long an answer is read before others have their turn on this thread.
+const MAX_STRETCH: Duration = Duration::from_millis(5);
 
 /// To which of its own providers OpenRouter is to pass on, the first first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,7 +109,7 @@ impl Connection {
         let sent = http::send(http::authorize(question, self.kind, key.as_ref())?).await?;
         let response = http::accept(sent).await.map_err(|error| hide(error, key.as_ref()))?;
         let reading = Reading::new(self.kind, key.clone());
-        let mut answer = AnswerStream { response, reading, key, is_over: false };
+        let mut answer = AnswerStream { response, reading, key, is_over: false, since: Instant::now() };
         let first = answer.piece().await?;
         Ok((first, answer))
     }
@@ -135,6 +138,8 @@ struct AnswerStream {
     reading: Reading,
     key: Option<Key>,
     is_over: bool,
+    /// When others had their turn last.
+    since: Instant,
 }
 
 impl AnswerStream {
@@ -155,6 +160,11 @@ impl AnswerStream {
 
     async fn read(&mut self) -> Result<Piece, ProviderError> {
         loop {
+            // A server that never pauses must not keep others from this thread.
+            if self.since.elapsed() > MAX_STRETCH {
+                tokio::task::yield_now().await;
+                self.since = Instant::now();
+            }
             match self.reading.step()? {
                 Step::Piece(piece) => return Ok(piece),
                 Step::Event => {}
@@ -165,8 +175,6 @@ impl AnswerStream {
                     Err(_) => self.reading.end(Some(silent()))?,
                 },
             }
-            // A server that never pauses must not keep others from this thread.
-            tokio::task::consume_budget().await;
         }
     }
 }

@@ -34,7 +34,11 @@ async fn come_back(redirect: &str, query: &str) -> String {
     let url = url::Url::parse(redirect).unwrap();
     let address = (url.host_str().unwrap(), url.port().unwrap());
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {}?{query} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n", url.path());
+    let request = format!(
+        "GET {}?{query} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
+        url.path(),
+        url.authority()
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut said = String::new();
     let _ = stream.read_to_string(&mut said).await;

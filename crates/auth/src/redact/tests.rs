@@ -1,0 +1,125 @@
+use proptest::prelude::*;
+
+use super::*;
+
+mod disguises;
+
+fn knowing(secret: &str) -> Redactor {
+    let redactor = Redactor::new();
+    redactor.learn(&Secret::new(secret));
+    redactor
+}
+
+#[test]
+fn a_secret_is_found_in_each_disguise() {
+    let redactor = knowing("to\"ken/+=ÿ§ word~");
+    assert_eq!(redactor.redact("a to\"ken/+=ÿ§ word~ b"), "a [secret] b");
+    for disguise in [
+        "to%22ken%2F%2B%3D%C3%BF%C2%A7%20word%7E",
+        "to%22ken%2F%2B%3D%C3%BF%C2%A7%20word~",
+        "to%22ken%2F%2B%3D%C3%BF%C2%A7+word%7E",
+        r#"to\"ken/+=ÿ§ word~"#,
+    ] {
+        assert_eq!(redactor.redact(disguise), REDACTED, "{disguise}");
+    }
+}
+
+#[test]
+fn text_without_secrets_is_not_copied() {
+    assert!(matches!(knowing("a-long-secret").redact("nothing here"), Cow::Borrowed("nothing here")));
+}
+
+#[test]
+fn short_secrets_are_left_alone() {
+    assert_eq!(knowing("short77").redact("short77"), "short77");
+    assert_eq!(knowing("enough88").redact("enough88"), REDACTED);
+}
+
+#[test]
+fn the_oldest_secret_makes_room() {
+    let redactor = Redactor::new();
+    let secret = |number: usize| format!("secret-number-{number:04}.");
+    for number in 0..=MAX_REDACTED {
+        redactor.learn(&Secret::new(secret(number)));
+        redactor.learn(&Secret::new(secret(number)));
+    }
+    assert_eq!(redactor.redact(&secret(0)), secret(0));
+    assert_eq!(redactor.redact(&secret(1)), REDACTED);
+    assert_eq!(redactor.redact(&secret(MAX_REDACTED)), REDACTED);
+}
+
+#[test]
+fn a_secret_that_is_learned_again_is_not_forgotten() {
+    let redactor = knowing("the-key-that-is-used");
+    for number in 0..2 * MAX_REDACTED {
+        redactor.learn(&Secret::new(format!("secret-number-{number:04}.")));
+        redactor.learn(&Secret::new("the-key-that-is-used"));
+    }
+    assert_eq!(redactor.redact("the-key-that-is-used"), REDACTED);
+    assert_eq!(redactor.redact("secret-number-0000."), "secret-number-0000.");
+}
+
+#[test]
+fn what_is_kept_is_known() {
+    let home = tempfile::tempdir().unwrap();
+    let store = SecretStore::open(home.path()).unwrap();
+    let keep = |name: Option<crate::SecretName>, text: &str| {
+        store.write(&name.unwrap(), &Secret::new(text)).unwrap();
+    };
+    keep(crate::SecretName::key("a"), "a-key-that-is-kept");
+    let login =
+        r#"{"version":1,"access_token":"access-12345","refresh_token":"refresh-12345","obtained_at":1}"#;
+    keep(crate::SecretName::login("b"), login);
+    keep(crate::SecretName::login("c"), "no login at all");
+    let redactor = Redactor::new();
+    redactor.learn_all(&store);
+    let text = "a-key-that-is-kept access-12345 refresh-12345 no login at all";
+    assert_eq!(redactor.redact(text), "[secret] [secret] [secret] no login at all");
+}
+
+#[test]
+fn the_end_of_a_text_is_held_while_it_may_be_a_secret() {
+    let redactor = knowing("s3cret-é-token");
+    assert_eq!(redactor.held("nothing"), 0);
+    assert_eq!(redactor.held("text s3cret-"), 7);
+    assert_eq!(redactor.held("s3cret-s3c"), 3);
+    assert_eq!(redactor.held("s"), 1);
+    assert_eq!(redactor.held("s3cret-é-token"), 0, "that is all of it");
+    assert_eq!(Redactor::new().held("s3cret"), 0);
+}
+
+proptest! {
+    #[test]
+    fn a_secret_in_pieces_is_never_let_through(
+        before in "[a-c]{0,6}", after in "[a-c]{0,6}", cuts in proptest::collection::vec(1_usize..5, 0..12)
+    ) {
+        let secret = "abcabcabd-s3c";
+        let redactor = knowing(secret);
+        let text = format!("{before}{secret}{after}");
+        let (mut rest, mut held, mut seen) = (text.as_str(), String::new(), String::new());
+        for cut in cuts.into_iter().chain([text.len()]) {
+            let (piece, later) = rest.split_at(cut.min(rest.len()));
+            rest = later;
+            held = redactor.redact(&(held + piece)).into_owned();
+            let keep = held.len() - redactor.held(&held);
+            seen.push_str(held.split_at(keep).0);
+            held = held.split_at(keep).1.to_owned();
+        }
+        seen.push_str(&redactor.redact(&held));
+        prop_assert_eq!(seen, redactor.redact(&text));
+    }
+
+    #[test]
+    fn a_secret_has_only_so_many_forms(secret in "\\PC{8,60}") {
+        prop_assert!(pattern::forms(&secret).len() <= MAX_FORMS);
+    }
+
+    #[test]
+    fn a_secret_is_found_inside_of_base64(secret in "[!-~]{9,40}", before in ".{0,9}", after in ".{0,9}") {
+        let redactor = knowing(&secret);
+        for alphabet in [base64_simd::STANDARD, base64_simd::URL_SAFE_NO_PAD] {
+            let encoded = alphabet.encode_to_string(format!("{before}{secret}{after}"));
+            prop_assert!(redactor.redact(&encoded).contains(REDACTED), "{encoded}");
+        }
+    }
+}

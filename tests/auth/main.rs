@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
 mod browser;
+mod cuts;
 #[path = "../models/forms.rs"]
 #[allow(dead_code, reason = "a helper of other tests, of which some is used")]
 mod forms;

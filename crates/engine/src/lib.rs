@@ -29,9 +29,9 @@ pub use office::{
 };
 pub use parlor_process::Retained;
 pub use parlor_ruby::Settings as RubySettings;
+pub use parlor_tools::{MAX_HELD_BYTES, MIN_CUT_BYTES, Redact};
 pub use parlor_vocab::{Seen, Subject};
 pub use processes::{Happening, MAX_PROCESSES, Processes, SHUTDOWN_GRACE};
-pub use redact::{MAX_HELD_BYTES, Redact};
 pub use terminals::{
     MAX_ENDED_TERMINALS, MAX_TERMINALS, TERMINAL_BYTES, TerminalLine, TerminalSight, TerminalView, Terminals,
 };

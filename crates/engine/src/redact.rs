@@ -2,88 +2,28 @@
 //!
 //! Which secrets there are is known to whoever opens the house. What people say themselves is left as it is.
 
-use std::borrow::Cow;
-use std::sync::Arc;
-
+use parlor_tools::{Redact, clean};
 use parlor_vocab::{Failure, RunEnding, RunEvent};
 
-/// How much of a text that is being written is held back at most, because it may be the beginning of a secret. More
-/// than the longest secret in any of its forms.
-pub const MAX_HELD_BYTES: usize = 256 << 10;
+/// The mark with which a text is cut by those who do not know the secrets.
+const ELLIPSIS: char = '…';
 
-/// Takes secrets out of texts.
-pub trait Redact: Send + Sync {
-    /// `text` without secrets.
-    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str>;
-
-    /// How many bytes at the end of `text` may be the beginning of a secret, if more text follows.
-    fn held(&self, text: &str) -> usize;
-}
-
-/// For a house without secrets.
-pub(crate) struct NoSecrets;
-
-impl Redact for NoSecrets {
-    fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        Cow::Borrowed(text)
+/// A text of which others may have cut off parts, without secrets and without the beginning of one before such a cut.
+pub(crate) fn clean_excerpt(redact: &dyn Redact, text: String) -> String {
+    let Some((mut cut, rest)) = text.rsplit_once(ELLIPSIS) else { return clean(redact, text) };
+    let mut shown = vec![redact.redact(rest)];
+    while let Some((before, part)) = cut.rsplit_once(ELLIPSIS) {
+        shown.push(redact.redact_cut(part));
+        cut = before;
     }
-
-    fn held(&self, _: &str) -> usize {
-        0
-    }
-}
-
-/// A text that comes in pieces. What may be the beginning of a secret is held back until that is known.
-pub(crate) struct Sieve {
-    redact: Arc<dyn Redact>,
-    held: String,
-}
-
-impl Sieve {
-    pub(crate) fn new(redact: &Arc<dyn Redact>) -> Self {
-        Self { redact: Arc::clone(redact), held: String::new() }
-    }
-
-    /// Takes a piece, and gives what can be shown.
-    pub(crate) fn push<'t>(&mut self, piece: &'t str) -> Cow<'t, str> {
-        let text = if self.held.is_empty() {
-            self.redact.redact(piece)
-        } else {
-            self.held.push_str(piece);
-            Cow::Owned(self.rest())
-        };
-        let held = self.redact.held(&text);
-        if held == 0 || held > MAX_HELD_BYTES {
-            return text;
-        }
-        let (shown, held) = text.split_at(text.len() - held);
-        held.clone_into(&mut self.held);
-        Cow::Owned(shown.to_owned())
-    }
-
-    /// Forgets what was held back, and says how many bytes that is.
-    pub(crate) fn forget(&mut self) -> usize {
-        std::mem::take(&mut self.held).len()
-    }
-
-    /// Gives what was held back: nothing more follows.
-    pub(crate) fn rest(&mut self) -> String {
-        let held = std::mem::take(&mut self.held);
-        clean(&*self.redact, held)
-    }
-}
-
-/// A text without secrets.
-pub(crate) fn clean(redact: &dyn Redact, text: String) -> String {
-    match redact.redact(&text) {
-        Cow::Owned(clean) => clean,
-        Cow::Borrowed(_) => text,
-    }
+    shown.push(redact.redact_cut(cut));
+    shown.reverse();
+    shown.join("…")
 }
 
 /// What went wrong, without secrets.
 pub(crate) fn clean_failure(redact: &dyn Redact, failure: Failure) -> Failure {
-    Failure { message: clean(redact, failure.message), ..failure }
+    Failure { message: clean_excerpt(redact, failure.message), ..failure }
 }
 
 /// A fact about a run, without secrets in what agents, tools and providers wrote.
@@ -143,6 +83,8 @@ pub(crate) fn clean_event(redact: &dyn Redact, event: RunEvent) -> RunEvent {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
 
     /// Knows one secret.
@@ -150,11 +92,7 @@ mod tests {
 
     impl Redact for One {
         fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-            if text.contains(self.0) {
-                Cow::Owned(text.replace(self.0, "[secret]"))
-            } else {
-                Cow::Borrowed(text)
-            }
+            Cow::Owned(text.replace(self.0, "[secret]"))
         }
 
         fn held(&self, text: &str) -> usize {
@@ -162,33 +100,11 @@ mod tests {
         }
     }
 
-    fn sieve(secret: &'static str) -> Sieve {
-        Sieve::new(&(Arc::new(One(secret)) as Arc<dyn Redact>))
-    }
-
     #[test]
-    fn a_secret_in_pieces_is_held_back_and_taken_out() {
-        let mut sieve = sieve("s3cret");
-        let shown: Vec<String> = ["a s3", "cr", "et and ", "s3c", "ond", " s"]
-            .map(|piece| sieve.push(piece).into_owned())
-            .to_vec();
-        assert_eq!(shown, ["a ", "", "[secret] and ", "", "s3cond", " "]);
-        assert_eq!(sieve.rest(), "s");
-        assert_eq!(sieve.rest(), "");
-    }
-
-    #[test]
-    fn text_without_secrets_passes_as_it_is() {
-        assert!(matches!(sieve("s3cret").push("nothing"), Cow::Borrowed("nothing")));
-    }
-
-    #[test]
-    fn no_more_is_held_back_than_is_allowed() {
-        let long: &'static str = Box::leak("x".repeat(MAX_HELD_BYTES + 2).into_boxed_str());
-        let mut sieve = sieve(long);
-        let most = "x".repeat(MAX_HELD_BYTES);
-        assert_eq!(sieve.push(&most), "");
-        assert_eq!(sieve.push("x").len(), MAX_HELD_BYTES + 1);
-        assert_eq!(sieve.rest(), "");
+    fn what_others_have_cut_ends_before_a_secret() {
+        let clean = |text: &str| clean_excerpt(&One("s3cret-key"), text.to_owned());
+        assert_eq!(clean("no s3cret-key here"), "no [secret] here");
+        assert_eq!(clean("wrong key s3cret-k… (status 401)"), "wrong key … (status 401)");
+        assert_eq!(clean("s3cret-key … s3cret… s3cr"), "[secret] … … s3cr");
     }
 }

@@ -13,6 +13,7 @@ pub mod code;
 mod file;
 mod input;
 mod progress;
+mod redact;
 mod ruby;
 mod shell;
 mod tool;
@@ -29,6 +30,7 @@ pub use file::{
 };
 pub use input::INPUT_BYTES;
 pub use progress::{PROGRESS_BYTES, Progress, ProgressReader, progress};
+pub use redact::{MAX_HELD_BYTES, MIN_CUT_BYTES, NoSecrets, Redact, Sieve, clean};
 pub use ruby::{Interpreter, RUBY_TEXT_BYTES, Ruby};
 pub use shell::{
     BACKGROUND_BYTES, BACKGROUND_KEPT, BACKGROUND_READ_BYTES, BACKGROUND_RUNNING, BACKGROUND_WAIT_MAX,

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use parlor_ruby::{Answer, Evaluation, RubyHost, Settings, Source};
+use parlor_ruby::{Answer, Evaluation, Output as Printed, RubyHost, Settings, Source};
 use parlor_vocab::Failure;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::code::{CANCELLED, TOOL_ERROR, failure};
 use crate::input::decode;
+use crate::redact::clean;
 use crate::tool::{Context, Output, Tool};
 
 /// How much of what an evaluation printed and gave back is handed to the agent: the start and the
@@ -86,7 +87,15 @@ impl Tool for Ruby {
         });
         let evaluation = Evaluation { source: Source::Snippet { code }, cancel: context.cancel.clone() };
         let Answer { outcome, output, lost_before } = host.evaluate(evaluation).await;
-        let mut text = output.text();
+        let printed: String = output.pieces.iter().map(|piece| piece.text.as_str()).collect();
+        let mut text = match output.cut {
+            0 => clean(&*context.redact, printed),
+            cut => format!(
+                "{}{}",
+                context.redact.redact_cut(&printed),
+                Printed { pieces: Vec::new(), cut }.text()
+            ),
+        };
         if let Some(lost) = lost_before {
             text.insert_str(0, &format!("[{lost}]\n"));
         }
@@ -95,12 +104,12 @@ impl Tool for Ruby {
                 if !text.is_empty() && !text.ends_with('\n') {
                     text.push('\n');
                 }
-                Ok(Output::text(shortened(&format!("{text}=> {value}"))))
+                Ok(Output::text(shortened(&clean(&*context.redact, format!("{text}=> {value}")))))
             }
             Err(error) => {
                 let code = if context.cancel.is_cancelled() { CANCELLED } else { TOOL_ERROR };
                 let hint = error.hint().map(|hint| format!("\n{hint}")).unwrap_or_default();
-                Err(failure(code, shortened(&format!("{text}{error}{hint}"))))
+                Err(failure(code, shortened(&clean(&*context.redact, format!("{text}{error}{hint}")))))
             }
         }
     }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::code;
 use crate::progress::Progress;
+use crate::redact::{NoSecrets, Redact};
 use crate::ruby::Interpreter;
 use crate::shell::Shells;
 use parlor_files::Policy;
@@ -82,11 +83,13 @@ pub struct Context {
     pub shells: Shells,
     /// The Ruby interpreter of this session.
     pub ruby: Interpreter,
+    /// Takes secrets out of what is about to be cut.
+    pub redact: Arc<dyn Redact>,
 }
 
 impl Context {
     /// A context whose only allowed folder is the working folder, with an empty environment and
-    /// nobody watching. Opens the folder: a short blocking call.
+    /// nobody watching, where no secrets are known. Opens the folder: a short blocking call.
     pub fn new(folder: impl Into<PathBuf>) -> Result<Self, Failure> {
         let folder = folder.into();
         let policy = Policy::new([&folder])?;
@@ -103,6 +106,7 @@ impl Context {
             progress: Progress::unwatched(),
             shells: Shells::default(),
             ruby: Interpreter::default(),
+            redact: Arc::new(NoSecrets),
         }
     }
 

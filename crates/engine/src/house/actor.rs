@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parlor_log::{Lease, LogError};
 use parlor_model::Turn;
-use parlor_tools::{Context, Interpreter, Policy, Shells};
+use parlor_tools::{Context, Interpreter, Policy, Redact, Shells};
 use parlor_vocab::{
     AgentId, Choice, Draft, Entry, EventId, Failure, MessageId, PROGRAM_ENDS, Refusal, RunEvent, RunId, Seq,
     SessionCommand, SessionEvent, SessionId, SessionReply,
@@ -23,7 +23,7 @@ use super::weight::weight;
 use super::{MAX_ACTIVE_RUNS, Means, Rooms, refusal_of};
 use crate::contain::contain;
 use crate::live::Live;
-use crate::redact::{Redact, clean};
+use crate::redact::clean_excerpt;
 use crate::session::{Effect, Finish, Outcome, Session};
 
 /// How many questions may wait for one session.
@@ -347,9 +347,11 @@ impl Actor {
     async fn on_summary(&mut self, summary: Result<String, Failure>) {
         let Some(Compaction { keep, reply, .. }) = self.compaction.take() else { return };
         let outcome = match summary {
-            Err(failure) => Err(Refusal::NotCompacted { reason: clean(&*self.redact, failure.message) }),
+            Err(failure) => {
+                Err(Refusal::NotCompacted { reason: clean_excerpt(&*self.redact, failure.message) })
+            }
             Ok(summary) => {
-                let summary = clean(&*self.redact, summary);
+                let summary = clean_excerpt(&*self.redact, summary);
                 let decision = self.session.compacted(summary, keep, &*self.means.ids);
                 self.append(decision.events).await.map(|()| decision.reply).map_err(refusal_of)
             }
@@ -453,7 +455,8 @@ impl Actor {
         };
         let context = Context::with_policy(folder, policy);
         let (env, shells, ruby) = (Arc::clone(&self.means.env), self.shells.clone(), self.ruby.clone());
-        Ok(Context { env, shells, ruby, cancel: self.broken.child_token(), ..context })
+        let redact = Arc::clone(&self.redact);
+        Ok(Context { env, shells, ruby, redact, cancel: self.broken.child_token(), ..context })
     }
 
     fn summarize(&mut self, keep: usize) {

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use parlor_log::{EventLog, LogError, Page, PageRequest, SessionRecord, UsageLine};
 use parlor_model::Agent;
-use parlor_tools::Toolbox;
+use parlor_tools::{NoSecrets, Redact, Toolbox};
 use parlor_vocab::{
     AgentId, Birth, Clock, File, FileFlaw, Fork, IdSource, Media, MediaId, Message, MessageId, Place,
     Refusal, Seq, SessionCommand, SessionId, SessionReply,
@@ -31,7 +31,6 @@ pub use self::recall::KEPT_HISTORY_BYTES;
 use self::spending::Spending;
 use crate::live::Lives;
 use crate::media::{MAX_MEDIA_BYTES, MediaStore};
-use crate::redact::{NoSecrets, Redact};
 use crate::session::Session;
 use crate::watcher::Watcher;
 

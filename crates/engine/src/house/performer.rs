@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use parlor_log::LogError;
 use parlor_model::provider::ToolSpec;
 use parlor_model::{Agent, Call, Given, Halt, Spent, Stage, ToolResult, Turn};
-use parlor_tools::Context;
+use parlor_tools::{Context, Redact, Sieve, clean};
 use parlor_vocab::{
     AgentId, Failure, Input, Media, MessageId, RunEnding, RunEvent, RunId, StepId, StepKind, Subject,
     Timestamp, Usage,
@@ -28,7 +28,7 @@ use super::recall::Past;
 use super::spending::Spending;
 use crate::contain::contain;
 use crate::live::Live;
-use crate::redact::{Redact, Sieve, clean, clean_event, clean_failure};
+use crate::redact::{clean_event, clean_excerpt, clean_failure};
 use crate::session::{Finish, Outcome};
 
 /// How much steering text may wait to be heard.
@@ -444,7 +444,7 @@ impl Stage for Performer {
 
     async fn forget_before(&mut self, kept_from: &MessageId, summary: &str) -> Result<(), Halt> {
         let (reply, answer) = oneshot::channel();
-        let ask = Ask::Forget(kept_from.clone(), clean(&*self.redact, summary.to_owned()), reply);
+        let ask = Ask::Forget(kept_from.clone(), clean_excerpt(&*self.redact, summary.to_owned()), reply);
         self.session.send(ask).await.map_err(|_| Halt::Stopped)?;
         answer.await.map_err(|_| Halt::Stopped)?.map_err(|error| Halt::Failed(unrecorded(&error)))
     }

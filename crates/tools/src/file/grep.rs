@@ -1,6 +1,7 @@
 //! `grep_files`: lines that match a pattern, in a file or in all files of a folder.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use ignore::overrides::{Override, OverrideBuilder};
@@ -117,7 +118,7 @@ fn grep(context: &Context, input: &GrepInput, around: usize, limit: usize) -> Re
     let top = context.policy.open(&context.folder, path, OFlags::PATH)?;
     let stat = fstat(&top.fd).map_err(system("look at", path))?;
     let wanted = Wanted {
-        search: Search { pattern, context: around },
+        search: Search { pattern, context: around, redact: Arc::clone(&context.redact) },
         glob: glob(&top.path, input.glob.as_deref())?,
         use_ignores: !input.include_ignored,
         limit,

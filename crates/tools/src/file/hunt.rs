@@ -219,7 +219,11 @@ mod tests {
         std::fs::write(folder.path().join("a"), "text\n").unwrap();
         let context = Context::new(folder.path()).unwrap();
         let file = || File::open(folder.path().join("a")).unwrap();
-        let search = Search { pattern: regex::bytes::Regex::new("text").unwrap(), context: 0 };
+        let search = Search {
+            pattern: regex::bytes::Regex::new("text").unwrap(),
+            context: 0,
+            redact: std::sync::Arc::clone(&context.redact),
+        };
         let wanted = Wanted { search, glob: Override::empty(), use_ignores: true, limit: 9 };
         let mut hunt = Hunt { files: GREP_FILES - 1, ..Hunt::new(&context, wanted) };
         hunt.file("a", file());

@@ -85,7 +85,7 @@ fn read(context: &Context, path: &str, offset: usize, limit: usize) -> Result<Ou
             Err(failure(UNSUPPORTED, message))
         }
         Kind::Text => {
-            let found = excerpt(start.chain(file), offset, limit, || context.check())?
+            let found = excerpt(start.chain(file), offset, limit, &*context.redact, || context.check())?
                 .map_err(|error| failure(TOOL_ERROR, format!("cannot read `{path}`: {error}")))?;
             show(path, found, offset)
         }

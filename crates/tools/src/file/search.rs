@@ -1,10 +1,13 @@
 //! Searches the bytes of one file, line by line.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use regex::bytes::Regex;
 
 use crate::file::clip;
+use crate::redact::Redact;
 
 /// The largest file that is searched.
 pub const GREP_FILE_BYTES: usize = 32 << 20;
@@ -18,6 +21,8 @@ pub(super) struct Search {
     pub(super) pattern: Regex,
     /// Lines around a match.
     pub(super) context: usize,
+    /// A line that is cut does not end within a secret that this knows.
+    pub(super) redact: Arc<dyn Redact>,
 }
 
 /// What was found in one file.
@@ -52,13 +57,13 @@ impl Search {
                     hits.text.push_str("--\n");
                 }
                 for (offset, line) in before.drain(..).enumerate() {
-                    show(&mut hits.text, path, start + offset, '-', line);
+                    self.show(&mut hits.text, path, start + offset, '-', line);
                 }
-                show(&mut hits.text, path, index, ':', line);
+                self.show(&mut hits.text, path, index, ':', line);
                 hits.matches += 1;
                 (after, last) = (self.context, Some(index));
             } else if after > 0 {
-                show(&mut hits.text, path, index, '-', line);
+                self.show(&mut hits.text, path, index, '-', line);
                 (after, last) = (after - 1, Some(index));
             } else if self.context > 0 {
                 if before.len() == self.context {
@@ -68,6 +73,21 @@ impl Search {
             }
         }
         hits
+    }
+
+    fn show(&self, text: &mut String, path: &str, index: usize, mark: char, line: &[u8]) {
+        // A letter has at most four bytes: this much is enough for the part that is shown.
+        let start = String::from_utf8_lossy(&line[..line.len().min(GREP_LINE_BYTES + 4)]);
+        let is_cut = line.len() > GREP_LINE_BYTES;
+        let shown = match is_cut {
+            true => self.redact.redact_cut(clip(&start, GREP_LINE_BYTES)),
+            false => Cow::Borrowed(start.as_ref()),
+        };
+        text.push_str(&format!("{path}{mark}{}{mark}{shown}", index + 1));
+        if is_cut {
+            text.push_str(&format!(" [… cut: the line has {} bytes]", line.len()));
+        }
+        text.push('\n');
     }
 }
 
@@ -79,23 +99,13 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-fn show(text: &mut String, path: &str, index: usize, mark: char, line: &[u8]) {
-    // A letter has at most four bytes: this much is enough for the part that is shown.
-    let start = String::from_utf8_lossy(&line[..line.len().min(GREP_LINE_BYTES + 4)]);
-    let shown = if line.len() > GREP_LINE_BYTES { clip(&start, GREP_LINE_BYTES) } else { &start };
-    text.push_str(&format!("{path}{mark}{}{mark}{shown}", index + 1));
-    if line.len() > GREP_LINE_BYTES {
-        text.push_str(&format!(" [… cut: the line has {} bytes]", line.len()));
-    }
-    text.push('\n');
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redact::NoSecrets;
 
     fn hits(pattern: &str, context: usize, text: &str, limit: usize) -> Hits {
-        let search = Search { pattern: Regex::new(pattern).unwrap(), context };
+        let search = Search { pattern: Regex::new(pattern).unwrap(), context, redact: Arc::new(NoSecrets) };
         search.run("f", text.as_bytes(), limit, usize::MAX)
     }
 
@@ -118,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_full_output_ends_early() {
-        let search = Search { pattern: Regex::new("x").unwrap(), context: 0 };
+        let search = Search { pattern: Regex::new("x").unwrap(), context: 0, redact: Arc::new(NoSecrets) };
         let found = search.run("f", b"x\nx\n", 9, 1);
         assert!(found.matches == 1 && found.more);
     }

@@ -1,10 +1,12 @@
 //! Some lines of a stream of bytes, numbered, within limits, with a count of all lines.
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Read};
 
 use parlor_vocab::Failure;
 
 use crate::file::clip;
+use crate::redact::Redact;
 
 /// The longest line that is shown whole.
 pub const READ_LINE_BYTES: usize = 2000;
@@ -39,14 +41,15 @@ pub(crate) struct Excerpt {
 }
 
 /// Finds `limit` lines from line `offset` on, counted from 1. `check` is asked once in a while
-/// whether to go on.
+/// whether to go on. A line that is cut does not end within a secret that `redact` knows.
 pub(crate) fn excerpt(
     source: impl Read,
     offset: usize,
     limit: usize,
+    redact: &dyn Redact,
     check: impl Fn() -> Result<(), Failure>,
 ) -> Result<io::Result<Excerpt>, Failure> {
-    excerpt_within(READ_SCAN_BYTES, source, offset, limit, check)
+    excerpt_within(READ_SCAN_BYTES, source, offset, limit, redact, check)
 }
 
 fn excerpt_within(
@@ -54,6 +57,7 @@ fn excerpt_within(
     source: impl Read,
     offset: usize,
     limit: usize,
+    redact: &dyn Redact,
     check: impl Fn() -> Result<(), Failure>,
 ) -> Result<io::Result<Excerpt>, Failure> {
     let mut source = BufReader::with_capacity(BUFFER_BYTES, source);
@@ -98,13 +102,13 @@ fn excerpt_within(
         source.consume(taken);
         scanned += taken as u64;
         if end.is_some() {
-            found.end_line(std::mem::take(&mut line), wanted);
+            found.end_line(std::mem::take(&mut line), wanted, redact);
         }
     }
     if line.open {
         let wanted =
             found.lines + 1 >= offset && found.lines + 1 < offset.saturating_add(limit) && !found.full;
-        found.end_line(line, wanted);
+        found.end_line(line, wanted, redact);
     }
     found.more = !found.complete || found.lines >= offset.saturating_add(found.shown);
     Ok(Ok(found))
@@ -143,14 +147,17 @@ impl Line {
 }
 
 impl Excerpt {
-    fn end_line(&mut self, line: Line, wanted: bool) {
+    fn end_line(&mut self, line: Line, wanted: bool, redact: &dyn Redact) {
         self.lines += 1;
         if !wanted {
             return;
         }
         let whole = line.length <= READ_LINE_BYTES;
         let text = String::from_utf8_lossy(&line.start);
-        let shown = if whole { text.as_ref() } else { clip(&text, READ_LINE_BYTES) };
+        let shown = match whole {
+            true => Cow::Borrowed(text.as_ref()),
+            false => redact.redact_cut(clip(&text, READ_LINE_BYTES)),
+        };
         if self.shown > 0 && self.text.len() + shown.len() > READ_OUTPUT_BYTES {
             self.full = true;
             return;
@@ -162,7 +169,7 @@ impl Excerpt {
             self.text.push_str(&format!(" [… cut: the line has {} bytes]", line.length));
         }
         self.text.push('\n');
-        self.unreadable |= whole && matches!(text, std::borrow::Cow::Owned(_));
+        self.unreadable |= whole && matches!(text, Cow::Owned(_));
     }
 }
 
@@ -171,9 +178,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::redact::NoSecrets;
 
     fn lines(text: &str, offset: usize, limit: usize) -> Excerpt {
-        excerpt(text.as_bytes(), offset, limit, || Ok(())).unwrap().unwrap()
+        excerpt(text.as_bytes(), offset, limit, &NoSecrets, || Ok(())).unwrap().unwrap()
     }
 
     #[test]
@@ -205,7 +213,7 @@ mod tests {
     #[test]
     fn counting_ends_somewhere() {
         let endless = io::repeat(b'\n');
-        let found = excerpt_within(1 << 20, endless, 1, 1, || Ok(())).unwrap().unwrap();
+        let found = excerpt_within(1 << 20, endless, 1, 1, &NoSecrets, || Ok(())).unwrap().unwrap();
         assert!(!found.complete && found.more);
         assert!(found.lines >= 1 << 20);
     }
@@ -213,7 +221,7 @@ mod tests {
     #[test]
     fn whoever_is_told_to_stop_stops() {
         let refuse = || Err(crate::code::cancelled());
-        assert!(excerpt(io::repeat(b'x'), 1, 1, refuse).is_err());
+        assert!(excerpt(io::repeat(b'x'), 1, 1, &NoSecrets, refuse).is_err());
     }
 
     proptest! {
@@ -227,7 +235,7 @@ mod tests {
                 expected.push_str(&format!("{:>6}\t{line}\n", index + 1));
             }
             let source = InPieces { bytes: text.as_bytes(), piece };
-            let found = excerpt(source, offset, limit, || Ok(())).unwrap().unwrap();
+            let found = excerpt(source, offset, limit, &NoSecrets, || Ok(())).unwrap().unwrap();
             prop_assert_eq!(&found.text, &expected);
             prop_assert_eq!(found.lines, all.len());
             prop_assert!(found.complete);

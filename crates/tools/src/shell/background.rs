@@ -8,6 +8,7 @@ use parlor_vocab::{Ending, Failure, StartProcess, Stdio};
 use tokio::sync::{mpsc, watch};
 
 use crate::code::{LIMIT_REACHED, NOT_FOUND, TOOL_ERROR, failure};
+use crate::redact::Redact;
 use crate::shell::journal::{Journal, Page};
 use crate::shell::{REPORTS, STOP_GRACE, not_started};
 
@@ -39,7 +40,13 @@ pub struct Status {
 
 impl Shells {
     /// Starts a process, on the calling thread.
-    pub(super) fn start(&self, start: &StartProcess, command: &str, folder: &str) -> Result<String, Failure> {
+    pub(super) fn start(
+        &self,
+        start: &StartProcess,
+        command: &str,
+        folder: &str,
+        redact: &Arc<dyn Redact>,
+    ) -> Result<String, Failure> {
         let mut state = self.inner.lock();
         let running = state.entries.values().filter(|entry| entry.ending().is_none()).count();
         if running >= BACKGROUND_RUNNING {
@@ -54,7 +61,7 @@ impl Shells {
             command: command.to_owned(),
             terminal: start.stdio == Stdio::Terminal,
             process,
-            journal: Mutex::default(),
+            journal: Mutex::new(Journal::new(redact)),
             life: watch::Sender::new(Life::default()),
         });
         tokio::spawn(collect(Arc::clone(&entry), reports));
@@ -172,9 +179,9 @@ impl Entry {
         // The ending first: output of which it is the end is then in the journal already.
         let ending = self.ending();
         let mut journal = self.journal();
-        let page = journal.read(ending.is_none());
+        let page = journal.read();
         let unread = !journal.is_empty();
-        self.life.send_modify(|life| life.unread = unread && page.left > 3);
+        self.life.send_modify(|life| life.unread = unread);
         (page, ending)
     }
 
@@ -218,12 +225,16 @@ async fn collect(entry: Arc<Entry>, mut reports: mpsc::Receiver<Report>) {
     while let Some(report) = reports.recv().await {
         match report.news {
             News::Output { bytes, .. } => {
-                entry.journal().push(&bytes);
-                entry.life.send_modify(|life| life.unread = true);
+                let mut journal = entry.journal();
+                journal.push(&bytes);
+                let unread = !journal.is_empty();
+                drop(journal);
+                entry.life.send_modify(|life| life.unread = unread);
             }
             News::WriteAccepted(_) | News::WriteLost(_) => {}
             News::Exited(how) => ending = how,
         }
     }
+    entry.journal().finish(ending);
     entry.life.send_modify(|life| life.ending = Some(ending));
 }

@@ -115,7 +115,7 @@ impl Tool for Shell {
         let shown = folder.path.display().to_string();
         // `folder` stays open beyond this call, which is when the child enters it.
         if input.background {
-            let id = context.shells.start(&start, &input.command, &shown)?;
+            let id = context.shells.start(&start, &input.command, &shown, &context.redact)?;
             let hint = format!("{{\"operation\": \"read\", \"id\": \"{id}\"}}");
             return Ok(Output::text(format!(
                 "started in the background as `{id}`; processes {hint} shows its output"

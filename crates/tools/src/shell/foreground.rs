@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::code::{CANCELLED, TIMEOUT, failure};
 use crate::progress::Progress;
+use crate::redact::Sieve;
 use crate::shell::capture::Capture;
 use crate::shell::letters::Letters;
 use crate::shell::{REPORTS, STOP_GRACE, ending_in_words, not_started};
@@ -29,6 +30,7 @@ pub(super) async fn run(
     let process = spawn(start, Instance(0), sender).map_err(|error| not_started(error, folder))?;
     let process = EndWhenDropped(process);
     let deadline = Instant::now() + timeout;
+    let (mut letters, mut sieve) = (Letters::default(), Sieve::new(&context.redact));
     let mut capture = Capture::default();
     let mut live = Live::new(context.progress.clone());
     // Why it was told to end, if it was. From then on it is only read out.
@@ -48,8 +50,10 @@ pub(super) async fn run(
             () = context.progress.room(), if live.waits && told.is_none() => live.waits = false,
             report = reports.recv(), if !live.waits || told.is_some() => match report.map(|report| report.news) {
                 Some(News::Output { bytes, .. }) => {
-                    capture.push(&bytes);
-                    live.push(&bytes);
+                    let text = letters.push(&bytes);
+                    let shown = sieve.push(&text);
+                    capture.push(shown.as_bytes());
+                    live.push(&shown);
                 }
                 Some(News::WriteAccepted(_) | News::WriteLost(_)) => {}
                 Some(News::Exited(ending)) => break ending,
@@ -57,7 +61,11 @@ pub(super) async fn run(
             }
         }
     };
-    live.finish();
+    let mut last = sieve.push(&letters.finish()).into_owned();
+    // What was told to end may have been cut off within a secret.
+    last.push_str(&if told.is_some() { sieve.rest_of_cut() } else { sieve.rest() });
+    capture.push(last.as_bytes());
+    live.push(&last);
     let mut shown = capture.into_text();
     if start.stdio == Stdio::Terminal {
         shown = shown.replace("\r\n", "\n");
@@ -112,7 +120,6 @@ impl Drop for EndWhenDropped {
 /// Passes output on as it comes, up to [`LIVE_BYTES`].
 struct Live {
     progress: Progress,
-    letters: Letters,
     left: usize,
     /// Whether the watcher should take something before more is read.
     waits: bool,
@@ -120,26 +127,22 @@ struct Live {
 
 impl Live {
     fn new(progress: Progress) -> Self {
-        Self { progress, letters: Letters::default(), left: LIVE_BYTES, waits: false }
+        Self { progress, left: LIVE_BYTES, waits: false }
     }
 
-    fn push(&mut self, bytes: &[u8]) {
-        if self.left == 0 {
+    fn push(&mut self, text: &str) {
+        if self.left == 0 || text.is_empty() {
             return;
         }
-        let now = &bytes[..bytes.len().min(self.left)];
+        let (now, later) = text.split_at(text.floor_char_boundary(self.left));
         self.left -= now.len();
-        self.progress.push(&self.letters.push(now));
-        if self.left == 0 {
-            self.letters = Letters::default();
+        self.progress.push(now);
+        if self.left == 0 || !later.is_empty() {
+            self.left = 0;
             self.progress
                 .push(&format!("\n[{LIVE_BYTES} bytes are shown live; the result will show the end]\n"));
         }
         self.waits = true;
-    }
-
-    fn finish(mut self) {
-        self.progress.push(&self.letters.finish());
     }
 }
 
@@ -151,10 +154,10 @@ mod tests {
     async fn live_output_has_a_limit_and_says_so_once() {
         let (progress, mut reader) = crate::progress::progress();
         let mut live = Live::new(progress);
-        live.push(&vec![b'x'; LIVE_BYTES - 1]);
-        live.push(b"yz");
-        live.push(b"never shown");
-        live.finish();
+        live.push(&"x".repeat(LIVE_BYTES - 1));
+        live.push("yz");
+        live.push("never shown");
+        drop(live);
         let shown = reader.next().await.unwrap();
         assert!(shown.contains("xy\n[1048576 bytes are shown live; the result will show the end]\n"));
         assert!(!shown.contains('z') && !shown.contains("never"));

@@ -1,8 +1,12 @@
 //! The output of a background process: a ring of its last bytes, read from where the last read ended.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::shell::letters::{continued, unfinished};
+use parlor_vocab::Ending;
+
+use crate::redact::{Redact, Sieve};
+use crate::shell::letters::{Letters, continued, unfinished};
 
 /// How much unread output of one process is kept: the last of it.
 pub const BACKGROUND_BYTES: usize = 256 * 1024;
@@ -11,8 +15,10 @@ pub const BACKGROUND_BYTES: usize = 256 * 1024;
 pub const BACKGROUND_READ_BYTES: usize = 64 * 1024;
 
 /// What a process wrote and nobody has read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Journal {
+    letters: Letters,
+    sieve: Sieve,
     unread: VecDeque<u8>,
     /// How many bytes fell out since the last read.
     lost: u64,
@@ -29,8 +35,30 @@ pub(super) struct Page {
 }
 
 impl Journal {
+    /// An empty one, which keeps no secret that `redact` knows.
+    pub(super) fn new(redact: &Arc<dyn Redact>) -> Self {
+        Self { letters: Letters::default(), sieve: Sieve::new(redact), unread: VecDeque::new(), lost: 0 }
+    }
+
+    /// Keeps what was written. Half a letter and what may be the beginning of a secret wait for the next piece.
     pub(super) fn push(&mut self, piece: &[u8]) {
-        self.unread.extend(piece);
+        let text = self.letters.push(piece);
+        let shown = self.sieve.push(&text).into_owned();
+        self.keep(&shown);
+    }
+
+    /// Nothing more is written. A process that did not exit by itself may have been stopped within a secret.
+    pub(super) fn finish(&mut self, ending: Ending) {
+        let mut last = self.sieve.push(&self.letters.finish()).into_owned();
+        last.push_str(&match ending {
+            Ending::Code(_) => self.sieve.rest(),
+            Ending::Signal(_) | Ending::Terminated | Ending::Unknown => self.sieve.rest_of_cut(),
+        });
+        self.keep(&last);
+    }
+
+    fn keep(&mut self, text: &str) {
+        self.unread.extend(text.as_bytes());
         let excess = self.unread.len().saturating_sub(BACKGROUND_BYTES);
         self.unread.drain(..excess);
         self.lost += excess as u64;
@@ -40,8 +68,8 @@ impl Journal {
         self.unread.is_empty()
     }
 
-    /// Takes the oldest unread output. Half a letter at its end stays, if `more` is to come.
-    pub(super) fn read(&mut self, more: bool) -> Page {
+    /// Takes the oldest unread output.
+    pub(super) fn read(&mut self) -> Page {
         let mut lost = std::mem::take(&mut self.lost);
         if lost > 0 {
             let broken = continued(self.unread.make_contiguous());
@@ -49,7 +77,7 @@ impl Journal {
             lost += broken as u64;
         }
         let mut length = self.unread.len().min(BACKGROUND_READ_BYTES);
-        if more || length < self.unread.len() {
+        if length < self.unread.len() {
             length -= unfinished(&self.unread.make_contiguous()[..length]);
         }
         let bytes: Vec<u8> = self.unread.drain(..length).collect();
@@ -60,37 +88,42 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::redact::NoSecrets;
+
+    fn journal() -> Journal {
+        Journal::new(&(Arc::new(NoSecrets) as Arc<dyn Redact>))
+    }
 
     #[test]
     fn each_read_goes_on_where_the_last_one_ended() {
-        let mut journal = Journal::default();
+        let mut journal = journal();
         journal.push(b"one");
-        assert_eq!(journal.read(true).text, "one");
-        assert_eq!(journal.read(true), Page::default());
+        assert_eq!(journal.read().text, "one");
+        assert_eq!(journal.read(), Page::default());
         journal.push("t€".as_bytes().split_at(2).0);
-        assert_eq!(journal.read(true), Page { text: "t".to_owned(), lost: 0, left: 1 });
+        assert_eq!(journal.read(), Page { text: "t".to_owned(), lost: 0, left: 0 });
         journal.push("t€".as_bytes().split_at(2).1);
-        assert_eq!(journal.read(false).text, "€");
+        assert_eq!(journal.read().text, "€");
     }
 
     #[test]
     fn a_page_has_a_limit_and_says_what_is_left() {
-        let mut journal = Journal::default();
+        let mut journal = journal();
         journal.push(&vec![b'x'; BACKGROUND_READ_BYTES + 5]);
-        let page = journal.read(true);
+        let page = journal.read();
         assert_eq!((page.text.len(), page.left, page.lost), (BACKGROUND_READ_BYTES, 5, 0));
-        assert_eq!(journal.read(true).text, "xxxxx");
+        assert_eq!(journal.read().text, "xxxxx");
     }
 
     #[test]
     fn the_oldest_bytes_fall_out_and_are_counted() {
-        let mut journal = Journal::default();
+        let mut journal = journal();
         journal.push("€".as_bytes());
         journal.push(&vec![b'x'; BACKGROUND_BYTES - 2]);
         // One byte of the letter fell out; its other two are of no use.
-        let page = journal.read(true);
+        let page = journal.read();
         assert_eq!(page.lost, 3);
         assert!(page.text.starts_with("xx"));
-        assert_eq!(journal.read(true).lost, 0, "told once");
+        assert_eq!(journal.read().lost, 0, "told once");
     }
 }

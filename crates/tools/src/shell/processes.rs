@@ -130,8 +130,7 @@ fn show(id: &str, page: Page, ending: Option<Ending>) -> String {
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    // What is left of a living process may be half a letter, for which nobody needs to read again.
-    let more = if page.left > 3 { format!("; {} more bytes to read", page.left) } else { String::new() };
+    let more = if page.left > 0 { format!("; {} more bytes to read", page.left) } else { String::new() };
     let how = ending.map_or_else(|| "running".to_owned(), ending_in_words);
     text.push_str(&format!("[`{id}`: {how}{more}]"));
     text

@@ -4,14 +4,14 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use parlor_model::provider::Picture;
 use parlor_model::{Call, Given, Halt};
-use parlor_tools::{Context, Image, Output, progress};
+use parlor_tools::{Context, Image, Output, Sieve, clean, progress};
 use parlor_vocab::{Failure, RunEvent, Scope, StepId, StepKind, Subject, ToolCallId};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::Performer;
 use crate::contain::contain;
-use crate::redact::{Sieve, clean, clean_failure};
+use crate::redact::clean_failure;
 
 /// How many tools of one run work at the same time.
 const PARALLEL_CALLS: usize = 8;

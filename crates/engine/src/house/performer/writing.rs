@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use parlor_model::Call;
+use parlor_tools::{Redact, Sieve, clean};
 use parlor_vocab::{RunId, Subject, ToolCallId, UniqueNumber};
 
 use crate::live::Live;
-use crate::redact::{Redact, Sieve, clean};
 
 /// How many inputs of one answer are shown while they are written. The others are seen when they are called.
 const MAX_WRITTEN_INPUTS: usize = 64;
@@ -88,8 +88,9 @@ impl Inputs {
 mod tests {
     use std::collections::HashMap;
 
+    use parlor_tools::NoSecrets;
+
     use super::*;
-    use crate::redact::NoSecrets;
 
     #[test]
     fn so_many_inputs_are_shown_and_all_are_let_go() {

@@ -111,10 +111,6 @@ impl Home {
         let house = house.with_state_folder(&self.path);
         Ok(house.with_redaction(Arc::new(self.redaction.clone())))
     }
-
-    fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
-        self.0.sift(text)
-    }
 }
 
 /// The tools that agents have.

@@ -26,6 +26,9 @@ steps = [
 ]
 "#;
 
+/// How the label of a status begins that shows a thought.
+const THINKING: &str = "thinking: ";
+
 async fn server(settings: &str) -> (Home, Server) {
     let home = Home::with(settings);
     std::fs::write(home.state().join("s.toml"), SCRIPT).expect("the folder can be written to");
@@ -44,16 +47,23 @@ fn shape(events: &[Value]) -> Vec<String> {
         let mut members: Vec<&String> = payload.keys().collect();
         members.sort();
         let label = payload.get("status_label").and_then(Value::as_str).unwrap_or_default();
+        // A thought may come in pieces as well; `thought` puts them together.
+        let label = if label.starts_with(THINKING) { THINKING } else { label };
         let told = format!("{} {members:?} {label}", text(&event["type"]));
         // A status and its piece come again for each piece.
         let (len, again) = (shape.len(), shape.iter().rev().take(2).any(|known| *known == told));
-        let is_piece =
-            told.contains("chunk") || label.starts_with("drafting") || label.starts_with("thinking: ");
+        let is_piece = told.contains("chunk") || label.starts_with("drafting") || label == THINKING;
         if !(is_piece && again && len > 1) {
             shape.push(told);
         }
     }
     shape
+}
+
+/// The thought of a turn, without white space: labels have none at their ends.
+fn thought(events: &[Value]) -> String {
+    let labels = events.iter().filter_map(|event| event["payload"]["status_label"].as_str());
+    labels.filter_map(|label| label.strip_prefix(THINKING)).flat_map(str::split_whitespace).collect()
 }
 
 #[tokio::test]
@@ -75,6 +85,7 @@ async fn a_model_and_a_script_have_the_same_events() {
             (with_model.events(&session, is_ready).await, with_script.events(&other, is_ready).await);
         assert_eq!(shape(&ours), shape(&theirs), "{prompt}");
         assert_eq!(streamed(&ours), streamed(&theirs), "{prompt}");
+        assert_eq!(thought(&ours), thought(&theirs), "{prompt}");
         assert_eq!(appended(&ours, "assistant"), [streamed(&ours)], "{prompt}");
     }
     assert_eq!(mock.requests().len(), 4, "the model was asked once for each round");

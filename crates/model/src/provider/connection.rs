@@ -23,7 +23,7 @@ pub const FIRST_WORD_WAIT: Duration = Duration::from_secs(300);
 /// How long a server may say nothing in the middle of an answer.
 pub const SILENCE_WAIT: Duration = Duration::from_secs(180);
 
-/// How long an answer is read before others have their turn on this thread.
+/// How long an answer is worked on before others have their turn on this thread.
 const MAX_STRETCH: Duration = Duration::from_millis(5);
 
 /// To which of its own providers OpenRouter is to pass on, the first first.
@@ -109,7 +109,7 @@ impl Connection {
         let sent = http::send(http::authorize(question, self.kind, key.as_ref())?).await?;
         let response = http::accept(sent).await.map_err(|error| hide(error, key.as_ref()))?;
         let reading = Reading::new(self.kind, key.clone());
-        let mut answer = AnswerStream { response, reading, key, is_over: false, since: Instant::now() };
+        let mut answer = AnswerStream { response, reading, key, is_over: false, worked: Duration::ZERO };
         let first = answer.piece().await?;
         Ok((first, answer))
     }
@@ -138,8 +138,8 @@ struct AnswerStream {
     reading: Reading,
     key: Option<Key>,
     is_over: bool,
-    /// When others had their turn last.
-    since: Instant,
+    /// How long it was worked on since others had their turn.
+    worked: Duration,
 }
 
 impl AnswerStream {
@@ -160,12 +160,16 @@ impl AnswerStream {
 
     async fn read(&mut self) -> Result<Piece, ProviderError> {
         loop {
-            // A server that never pauses must not keep others from this thread.
-            if self.since.elapsed() > MAX_STRETCH {
+            // A server that never pauses must not keep others from this thread, neither with many events nor with large ones.
+            tokio::task::consume_budget().await;
+            if self.worked > MAX_STRETCH {
                 tokio::task::yield_now().await;
-                self.since = Instant::now();
+                self.worked = Duration::ZERO;
             }
-            match self.reading.step()? {
+            let begun = Instant::now();
+            let step = self.reading.step()?;
+            self.worked += begun.elapsed();
+            match step {
                 Step::Piece(piece) => return Ok(piece),
                 Step::Event => {}
                 Step::NeedsBytes => match timeout(SILENCE_WAIT, self.response.chunk()).await {

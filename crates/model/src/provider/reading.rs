@@ -232,7 +232,39 @@ mod tests {
         }
     }
 
+    /// What is put into answers to mangle them.
+    const SHARDS: [&str; 12] = [
+        "\n",
+        "\r\n\r\n",
+        "data: ",
+        "event: error\n",
+        "{",
+        "}",
+        "[",
+        "\"",
+        "null",
+        "\"error\":{},",
+        "[DONE]",
+        "\u{fffd}",
+    ];
+
     proptest! {
+        #[test]
+        fn a_mangled_answer_is_read_to_one_end(
+            form in 0..RECORDED.len(),
+            as_kind in 0..6_u8,
+            length in 0..=255_u8,
+            cuts in prop::collection::vec((0..4000_usize, 0..40_usize, 0..SHARDS.len()), 1..6),
+        ) {
+            let mut bytes = RECORDED[form].1.as_bytes().to_vec();
+            for (place, removed, shard) in cuts {
+                let place = place % bytes.len();
+                let end = (place + removed).min(bytes.len());
+                bytes.splice(place..end, SHARDS[shard].bytes());
+            }
+            check_recorded(&[&[as_kind, length][..], &bytes].concat());
+        }
+
         #[test]
         fn any_cut_gives_the_same_pieces(form in 0..RECORDED.len(), cuts in prop::collection::vec(0..400_usize, 0..20)) {
             let (kind, text) = RECORDED[form];

@@ -2,11 +2,11 @@
 
 PROFILE_DIR := target/release
 FUZZ_SECONDS ?= 15
-FUZZ_TARGETS := lines exec synaps supex supr loaf provider
+FUZZ_TARGETS := lines exec synaps supex supr loaf
 # cargo-fuzz wants a nightly compiler's flags; this lets the stable one take them.
 FUZZ := RUSTC_BOOTSTRAP=1 cargo fuzz
 
-.PHONY: help run page test setup check doc deny unit browser fuzz soak peers mcp clients bench page-bench screens
+.PHONY: help run page test setup check doc deny unit browser fuzz fuzz-provider soak peers mcp clients bench page-bench screens
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -49,6 +49,10 @@ fuzz: ## fuzz each decoder for FUZZ_SECONDS (15)
 	    2>fuzz/$$target.log || { cat fuzz/$$target.log; exit 1; }; \
 	  grep number_of_executed_units fuzz/$$target.log; \
 	done
+
+fuzz-provider: ## fuzz the readers of models' answers for FUZZ_SECONDS (15); builds TLS with a sanitizer, which is long, once
+	@fuzz/provider/seed.sh
+	$(FUZZ) run --fuzz-dir fuzz/provider answers -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 -print_final_stats=1
 
 soak: ## the long proofs: 10,000 processes, 1 GiB to a slow reader, hundreds of kills of a busy engine and a busy Ruby
 	PARLOR_SOAK=1 cargo test --release -p parlor --test limits --test synaps --test supex --test loaf --test supr -- --nocapture

@@ -17,10 +17,3 @@ for pair in exec:exec lines:exec synaps:synaps supex:supex supr:supr loaf:loaf; 
         { cat "$seed"; printf '\377'; head -c 96 "$transcript"; } > "$seed-moody"
     done
 done
-# Recorded answers of providers; the first byte is the kind of provider, the second how the bytes are cut.
-mkdir -p corpus/provider
-number=0
-for kind in chat responses anthropic gemini chat ollama; do
-    { printf "\\$(printf %03o $number)\\007"; cat ../crates/model/tests/recorded/$kind.txt; } > corpus/provider/$number-$kind
-    number=$((number + 1))
-done

@@ -1,8 +1,11 @@
 //! Too much comes in.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::server::Server;
+use crate::server::{Server, soon};
+use crate::system::memory_kib;
 
 /// The longest line that is accepted, without its newline.
 const MAX_LINE_BYTES: usize = 64 << 20;
@@ -63,6 +66,27 @@ async fn the_longest_line_is_served_and_a_longer_one_costs_one_error() {
     let write = json!({"processId": "cat", "chunk": "c3RpbGwgaGVyZQo="});
     assert_eq!(server.call("command/exec/write", write).await["result"], json!({"accepted": true}));
     assert_eq!(server.line_of("cat").await, "still here");
+}
+
+/// How many lines of this size are sent, and what may be left of them, in KiB: less than one of them has.
+const LARGE_LINES: usize = 10;
+const LARGE_LINE_BYTES: usize = 15 << 20;
+const LEFT_KIB: u64 = 8 << 10;
+
+#[tokio::test]
+async fn what_large_lines_took_is_given_back() {
+    let mut server = Server::start().await;
+    let before = memory_kib(server.pid());
+    for _ in 0..LARGE_LINES {
+        server.send(&line_of(LARGE_LINE_BYTES)).await;
+        assert_eq!(server.frame().await["id"], "long");
+    }
+    soon("the memory of large lines is given back", async {
+        while memory_kib(server.pid()) > before + LEFT_KIB {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
 }
 
 /// A request of `size` bytes, most of them in a member that nobody knows.

@@ -57,6 +57,12 @@ pub(crate) fn descriptors_of(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives").count()
 }
 
+/// The memory that `pid` has, in KiB, without what is only its program's file.
+pub(crate) fn memory_kib(pid: u32) -> u64 {
+    let status = format!("/proc/{pid}/status");
+    number_in(&status, "VmRSS:") - number_in(&status, "RssFile:")
+}
+
 /// The most memory that `pid` ever had, in KiB, without what is only its program's file: that belongs to the
 /// system, and is several times larger without optimisation.
 pub(crate) fn peak_memory_kib(pid: u32) -> u64 {

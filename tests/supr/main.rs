@@ -9,6 +9,7 @@ mod ending;
 mod frames;
 mod house;
 mod keepalive;
+mod large;
 mod media;
 mod memory;
 mod one_home;

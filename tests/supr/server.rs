@@ -121,6 +121,13 @@ impl Server {
         self.http = next.http;
     }
 
+    /// How much the process has of something, in KiB, by its name in `/proc/PID/status`.
+    pub(crate) fn status_kib(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// What the program prints on this state folder.
     pub(crate) fn prints(&self, args: &[&str]) -> String {
         let output = Command::new(PARLOR).args(args).env("PARLOR_HOME", &self.home).output().unwrap();

@@ -57,7 +57,7 @@ impl Agent for Fragile {
             }
             "delegate" => {
                 let child = stage.delegate("child", "panic", self).await?;
-                stage.say(&child.map_or_else(|failure| failure.code, |said| said)).await
+                stage.say(&child.unwrap_or_else(|failure| failure.code)).await
             }
             "wait" => {
                 stage.say("waiting").await?;
@@ -173,10 +173,13 @@ impl Stand {
             let seen = tokio::time::timeout(PATIENCE, watcher.next()).await.expect("the run ends");
             let Seen::Entry(entry) = seen.expect("memory can be read") else { continue };
             let SessionEvent::Run { run: of, event, .. } = &entry.event else { continue };
-            match event {
-                RunEvent::MessageCompleted { text, .. } => said.clone_from(text),
-                RunEvent::Ended { ending, .. } if of == run => return (ending.clone(), said),
-                _ => {}
+            if let RunEvent::MessageCompleted { text, .. } = event {
+                said.clone_from(text);
+            }
+            if let RunEvent::Ended { ending, .. } = event
+                && of == run
+            {
+                return (ending.clone(), said);
             }
         }
     }

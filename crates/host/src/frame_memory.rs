@@ -156,7 +156,8 @@ impl FrameAccount {
         let is_oldest = state.tickets.first() == Some(&ticket);
         let is_next = state.waiting.keys().next().is_none_or(|first| *first >= ticket);
         let fits = state.used.saturating_add(step) <= memory.0.limit;
-        if !is_oldest && !(is_next && fits) {
+        let is_granted = is_oldest || is_next && fits;
+        if !is_granted {
             state.waiting.insert(ticket, cx.waker().clone());
             self.waits_since.get_or_insert_with(Instant::now);
             return Poll::Pending;

@@ -14,6 +14,7 @@ mod link;
 mod loaf;
 mod login;
 mod models;
+mod panics;
 mod redaction;
 mod replay;
 mod serve;
@@ -243,6 +244,8 @@ Example:
   mkdir -p ~/bin && parlor link ~/bin";
 
 fn main() -> ExitCode {
+    parlor_process::give_back_large_blocks();
+    panics::say_in_one_line();
     let environment = Environment::read();
     // Before it is closed: the children's score is set by a file that is root's from then on.
     parlor_process::prepare_child_scores();

@@ -8,6 +8,7 @@
 //! Deliberately absent: names (an [`Instance`] is a number), base64, and any idea of a connection.
 //! Linux only: it relies on pidfds, and on `clone` sharing memory until the program is loaded.
 
+mod allocator;
 mod confine;
 mod error;
 mod launch;
@@ -26,6 +27,7 @@ use std::time::Duration;
 
 use parlor_vocab::{Ending, Stream};
 
+pub use allocator::give_back_large_blocks;
 pub use confine::{CHILD_FILE_BYTES, CHILD_OPEN_FILES, CHILD_PROCESSES, ChildLimits, limit_children};
 pub use error::SpawnError;
 pub use oom::{CHILD_OOM_SCORE, prepare_child_scores};

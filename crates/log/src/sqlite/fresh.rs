@@ -35,6 +35,10 @@ pub(super) fn insert(
     for (NewEvent { draft, row }, place) in new.iter().zip(key * SPAN + seq..) {
         number = insert.insert(params![place, draft.id.as_str(), draft.at.0, row.version, row.body])?;
     }
+    if at_once {
+        // SQLite keeps a copy of what was bound last, which may be megabytes.
+        insert.clear_bindings();
+    }
     Ok((!at_once).then(|| usize::try_from(number).unwrap_or(0)))
 }
 

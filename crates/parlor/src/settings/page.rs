@@ -115,6 +115,7 @@ keyring = true
 
 [serve]
 allow_local = \"user\"
+max_frame_memory = \"256MiB\"
 
 [tools]
 environment = [\"SSH_AUTH_SOCK\", \"AWS_*\"]

@@ -482,7 +482,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         name: "serve.max_frame_memory",
         kind: Kind::Size,
         default: "`\"256MiB\"`",
-        doc: "How many bytes of large messages `parlor serve` holds in all, beside the 64 KiB that each connection has; when they are used up, large messages wait. At least 1 MiB; a message cannot be larger than this.",
+        doc: "How many bytes of large messages `parlor serve` holds in all, beside the 64 KiB that each connection has; when they are used up, large messages wait. Less than 1 MiB counts as 1 MiB; a message cannot be larger than this.",
     },
     Setting {
         name: "spending.session",

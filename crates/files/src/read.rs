@@ -1,4 +1,4 @@
-//! Reading what a policy has opened: regular files, and the names in a folder.
+//! Reading what a policy has opened: regular files, and what is in a folder.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,24 +24,33 @@ impl Policy {
         Ok((File::from(opened.fd), stat))
     }
 
-    /// The names in a folder, sorted, and whether there are more than `limit`.
-    pub fn names(&self, folder: &Path, path: &str, limit: usize) -> Result<(Vec<OsString>, bool), Failure> {
+    /// What may be folders in a folder, links too, sorted by name; and how many names were looked at, `limit` at most.
+    pub fn inner_folders(
+        &self,
+        folder: &Path,
+        path: &str,
+        limit: usize,
+    ) -> Result<(Vec<OsString>, usize), Failure> {
         let opened = self.open(folder, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let entries = Dir::new(opened.fd).map_err(system("read", path))?;
-        let mut names = Vec::new();
+        let (mut names, mut looked) = (Vec::new(), 0);
         for entry in entries {
             let entry = entry.map_err(system("read", path))?;
             let name = entry.file_name().to_bytes();
             if name == b"." || name == b".." {
                 continue;
             }
-            if names.len() == limit {
-                return Ok((names, true));
+            if looked == limit {
+                break;
             }
-            names.push(OsStr::from_bytes(name).to_owned());
+            looked += 1;
+            // Not every file system says what an entry is.
+            if [FileType::Directory, FileType::Symlink, FileType::Unknown].contains(&entry.file_type()) {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
         }
         names.sort();
-        Ok((names, false))
+        Ok((names, looked))
     }
 
     /// Whether `path` is a folder, or a link to one. It may be missing.
@@ -95,15 +104,17 @@ mod tests {
     }
 
     #[test]
-    fn names_are_sorted_and_have_a_limit() {
+    fn inner_folders_are_sorted_and_have_a_limit() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["b", "a", "c"] {
+        for name in ["b", "a"] {
             fs::create_dir(folder.path().join(name)).unwrap();
         }
+        fs::write(folder.path().join("file"), "").unwrap();
+        symlink("a", folder.path().join("link")).unwrap();
         let policy = Policy::new([folder.path()]).unwrap();
-        let names = |limit| policy.names(folder.path(), ".", limit).unwrap();
-        assert_eq!(names(3), (vec!["a".into(), "b".into(), "c".into()], false));
-        assert!(names(2).1 && names(2).0.len() == 2);
+        let names = |limit| policy.inner_folders(folder.path(), ".", limit).unwrap();
+        assert_eq!(names(9), (vec!["a".into(), "b".into(), "link".into()], 4));
+        assert_eq!(names(2).1, 2);
         assert!(policy.is_folder(folder.path(), "a").unwrap());
     }
 }

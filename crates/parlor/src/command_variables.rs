@@ -10,7 +10,7 @@ use crate::environment::looks_like_a_secret;
 /// Who the user is and how they like it; where programs, libraries, caches and certificates are. Not there: sockets of
 /// agents and buses (`SSH_AUTH_SOCK`, `DBUS_SESSION_BUS_ADDRESS`, `XDG_RUNTIME_DIR`), screens, editors and pagers,
 /// which would wait for somebody, and all that preloads code into programs.
-pub(crate) const COMMAND_VARIABLES: [&str; 103] = [
+pub(crate) const COMMAND_VARIABLES: [&str; 104] = [
     "PATH",
     "HOME",
     "USER",
@@ -108,6 +108,7 @@ pub(crate) const COMMAND_VARIABLES: [&str; 103] = [
     "BUNDLE_GEMFILE",
     "BUNDLE_PATH",
     "SUPEX_STDLIB_PATH",
+    "PARLOR_HOME",
     "ASDF_DIR",
     "ASDF_DATA_DIR",
     "MISE_DATA_DIR",

@@ -16,7 +16,7 @@ pub const MAX_SKILL_DEPTH: usize = 6;
 /// How many folders are looked at below each folder of skills.
 pub const MAX_SKILL_FOLDERS: usize = 2000;
 
-/// How many names in each folder are looked at.
+/// How many names are looked at below each folder of skills: it is done at every turn.
 pub const MAX_SKILL_NAMES: usize = 10_000;
 
 /// Something that is known how to do.
@@ -48,11 +48,15 @@ pub struct FoundSkills {
 pub fn hunt_skills(folders: &[InstructionPath]) -> FoundSkills {
     let mut found = FoundSkills::default();
     for folder in folders {
-        let mut hunt = Hunt { left: MAX_SKILL_FOLDERS, found: &mut found };
+        let mut hunt = Hunt { left: MAX_SKILL_FOLDERS, names: MAX_SKILL_NAMES, found: &mut found };
         hunt.look(folder, 0);
-        if hunt.left == 0 {
-            let folder = folder.path.display();
-            let error = format!("{folder}: only {MAX_SKILL_FOLDERS} folders were looked at");
+        let limit = match (hunt.left, hunt.names) {
+            (0, _) => Some(format!("{MAX_SKILL_FOLDERS} folders")),
+            (_, 0) => Some(format!("{MAX_SKILL_NAMES} names")),
+            _ => None,
+        };
+        if let Some(limit) = limit {
+            let error = format!("{}: only {limit} were looked at", folder.path.display());
             found.errors.push(error);
         }
     }
@@ -61,15 +65,17 @@ pub fn hunt_skills(folders: &[InstructionPath]) -> FoundSkills {
 
 struct Hunt<'a> {
     left: usize,
+    names: usize,
     found: &'a mut FoundSkills,
 }
 
 impl Hunt<'_> {
     fn look(&mut self, folder: &InstructionPath, depth: usize) {
-        let names = match folder.names(MAX_SKILL_NAMES) {
-            Ok(names) => names,
+        let (names, looked) = match folder.inner_folders(self.names) {
+            Ok(found) => found,
             Err(why) => return self.found.refused.extend(folder.refusal(why)),
         };
+        self.names -= looked;
         for name in names.iter().filter(|name| !name.starts_with('.')) {
             let inner = folder.join(name);
             // Links are followed; how many folders are looked at is bounded, so a circle ends.
@@ -188,5 +194,21 @@ mod tests {
             fs::create_dir(skills.join(format!("{number}"))).unwrap();
         }
         assert_eq!(hunt(&[skills]).errors.len(), 1);
+    }
+
+    #[test]
+    fn there_is_an_end_to_names_in_one_folder_and_in_many() {
+        let home = tempfile::tempdir().unwrap();
+        write(home.path(), "one", "x");
+        write(home.path(), "z/two", "x");
+        for number in 0..MAX_SKILL_NAMES - 3 {
+            fs::write(home.path().join(format!("y{number}")), "").unwrap();
+        }
+        let found = hunt(&[home.path().to_owned()]);
+        assert_eq!(found.skills.len(), 2);
+        fs::write(home.path().join("z/another"), "").unwrap();
+        fs::write(home.path().join("z/two more"), "").unwrap();
+        let found = hunt(&[home.path().to_owned()]);
+        assert!(found.errors.len() == 1 && found.errors[0].ends_with("only 10000 names were looked at"));
     }
 }

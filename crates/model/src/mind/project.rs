@@ -42,7 +42,11 @@ impl Project {
     /// `folder` if there is no such.
     pub fn of(folder: &Path, user: &UserFolders) -> Self {
         let folders = project_folders(folder, MAX_PARENTS);
-        let has_home = |folder: &Path| user.home.as_deref().is_some_and(|home| home.starts_with(folder));
+        // By both of its names, if it is a link.
+        let homes =
+            user.home.iter().cloned().chain(user.home.iter().filter_map(|home| home.canonicalize().ok()));
+        let homes: Vec<PathBuf> = homes.collect();
+        let has_home = |folder: &Path| homes.iter().any(|home| home.starts_with(folder));
         // A user may keep the whole home folder in git. It is not the project of all that is unpacked in it: links
         // there would lead to everything that the user has.
         let root = folders.iter().copied().find(|folder| !has_home(folder));
@@ -86,10 +90,10 @@ impl InstructionPath {
         Ok(text.trim_end_matches('\u{fffd}').to_owned())
     }
 
-    /// The names in a folder, sorted, at most so many.
-    pub(super) fn names(&self, limit: usize) -> Result<Vec<String>, Unread> {
-        let (names, _) = self.with(|policy, folder, name| policy.names(folder, name, limit))?;
-        Ok(names.into_iter().filter_map(|name| name.into_string().ok()).collect())
+    /// The names of what may be folders in a folder, sorted; and how many names were looked at, `limit` at most.
+    pub(super) fn inner_folders(&self, limit: usize) -> Result<(Vec<String>, usize), Unread> {
+        let (names, looked) = self.with(|policy, folder, name| policy.inner_folders(folder, name, limit))?;
+        Ok((names.into_iter().filter_map(|name| name.into_string().ok()).collect(), looked))
     }
 
     pub(super) fn is_folder(&self) -> Result<bool, Unread> {
@@ -187,6 +191,8 @@ mod tests {
         let missing = || Err(Unread::Missing);
         assert_eq!(read(None, "out")[3], Ok("private".to_owned()), "it is all one project");
         assert!(matches!(read(Some(&home), "out")[3], Err(Unread::Refused(_))));
+        symlink(&home, top.path().join("another name")).unwrap();
+        assert!(matches!(read(Some(&top.path().join("another name")), "out")[3], Err(Unread::Refused(_))));
         assert_eq!(read(Some(&home), "in")[3], Ok("guide".to_owned()));
         assert_eq!(read(Some(&home), "own"), [Ok("private".to_owned()), missing(), missing(), missing()]);
     }

@@ -3,11 +3,17 @@
 
 mod home;
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use home::{Home, PARLOR};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use serde_json::Value;
+
+/// A user that owns nothing.
+const NOBODY: u32 = 65534;
 
 #[test]
 fn sessions_are_listed_for_people_and_for_programs() {
@@ -129,6 +135,57 @@ fn the_doctor_says_what_is_ready() {
     for finding in &findings {
         assert_eq!(finding["state"] == "ok", finding["fix"].is_null(), "a fix for each: {finding}");
     }
+}
+
+#[test]
+fn the_doctor_says_what_is_enforced_and_warns_root() {
+    let home = Home::new();
+    let look = |user: Option<u32>| {
+        let mut command = home.command(&["doctor", "--json"]);
+        if let Some(user) = user {
+            chown(home.folder(), Some(user), Some(user)).unwrap();
+            command.uid(user).gid(user);
+        }
+        match command.output() {
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
+            output => {
+                let said = String::from_utf8(output.unwrap().stdout).unwrap();
+                Some(said.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>())
+            }
+        }
+    };
+    let state = |findings: &[Value], check: &str| {
+        let finding = findings.iter().find(|finding| finding["check"] == check);
+        finding.unwrap_or_else(|| panic!("{check} is missing"))["state"].as_str().unwrap().to_owned()
+    };
+    let findings = look(None).unwrap();
+    for check in ["enforced: files", "enforced: commands", "enforced: doors"] {
+        assert_eq!(state(&findings, check), "ok", "{findings:?}");
+    }
+    let is_root = geteuid().is_root();
+    assert_eq!(state(&findings, "user"), if is_root { "warning" } else { "ok" });
+    if !is_root {
+        return;
+    }
+    match look(Some(NOBODY)) {
+        Some(findings) => assert_eq!(state(&findings, "user"), "ok", "{findings:?}"),
+        None => eprintln!("skipped: {} is in a folder that only root can enter", PARLOR),
+    }
+}
+
+#[test]
+fn a_server_that_root_starts_says_so_once() {
+    let home = Home::new();
+    let mut command = home.command(&["serve", "--listen", "127.0.0.1:0", "--no-supex"]);
+    let mut child = command.env("PARLOR_LOG", "info").stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let begun: Vec<String> =
+        lines.by_ref().map(Result::unwrap).take_while(|line| !line.contains("serving")).collect();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let said: Vec<String> = begun.into_iter().chain(lines.map(Result::unwrap)).collect();
+    assert!(child.wait().unwrap().success());
+    let warnings = said.iter().filter(|line| line.contains("WARN") && line.contains("runs as root")).count();
+    assert_eq!(warnings, usize::from(geteuid().is_root()), "{said:?}");
 }
 
 #[test]

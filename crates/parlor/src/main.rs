@@ -113,7 +113,8 @@ enum Command {
     /// Say what is ready and what is missing, with the fix for each
     ///
     /// Looks at the state folder, parlor.toml, the database, Ruby, the keys of models, the ports and
-    /// the links, and changes none of them. Exits with 0 if nothing is a problem, else with 1.
+    /// the links, at who it runs as and at what the kernel enforces for agents and doors, and changes
+    /// none of them. Exits with 0 if nothing is a problem, else with 1.
     Doctor(doctor::Options),
     /// List the models that are configured, and those that their providers have
     ///

@@ -4,6 +4,7 @@
 //! date, as every command does.
 
 mod database;
+pub(crate) mod enforced;
 mod models;
 mod state;
 mod surroundings;
@@ -46,20 +47,48 @@ struct Finding {
     found: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<String>,
+    /// For people: what several checks are about together, and what is said of all of them if it is the same.
+    #[serde(skip)]
+    group: Option<(&'static str, &'static str)>,
 }
 
 impl Finding {
     fn ok(check: &'static str, found: impl Into<String>) -> Self {
-        Self { check, state: Health::Ok, found: found.into(), fix: None }
+        Self { check, state: Health::Ok, found: found.into(), fix: None, group: None }
     }
 
     fn warning(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { check, state: Health::Warning, found: found.into(), fix: Some(fix.into()) }
+        Self { check, state: Health::Warning, found: found.into(), fix: Some(fix.into()), group: None }
     }
 
     fn problem(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { check, state: Health::Problem, found: found.into(), fix: Some(fix.into()) }
+        Self { check, state: Health::Problem, found: found.into(), fix: Some(fix.into()), group: None }
     }
+}
+
+impl Finding {
+    fn in_group(self, group: &'static str, said: &'static str) -> Self {
+        Self { group: Some((group, said)), ..self }
+    }
+}
+
+/// The findings with one for each group of those that say the same, so that all fit on one screen.
+fn grouped(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut shown: Vec<Finding> = Vec::new();
+    for finding in findings {
+        let Some((name, said)) = finding.group else {
+            shown.push(finding);
+            continue;
+        };
+        // What stands for the check, without the group's name.
+        let member = finding.check.trim_start_matches(name.trim_end_matches('s')).trim_start();
+        let same = |other: &&mut Finding| other.group == finding.group && other.state == finding.state;
+        match shown.iter_mut().find(same) {
+            Some(first) => first.found = first.found.replacen(": ", &format!(", {member}: "), 1),
+            None => shown.push(Finding { check: name, found: format!("{member}: {said}"), ..finding }),
+        }
+    }
+    shown
 }
 
 /// Looks at everything and says how it is. Fails if anything is a problem.
@@ -70,11 +99,12 @@ pub(crate) fn doctor(
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
     let mut findings = Vec::new();
-    match environment.state_folder() {
+    let home = environment.state_folder();
+    match &home {
         Ok(home) => {
-            findings.extend(state::look(&home, environment));
-            findings.push(database::look(&home));
-            findings.extend(models::look(&home, environment));
+            findings.extend(state::look(home, environment));
+            findings.push(database::look(home));
+            findings.extend(models::look(home, environment));
         }
         Err(error) => {
             let fix = "set PARLOR_HOME to a folder that is yours";
@@ -82,6 +112,12 @@ pub(crate) fn doctor(
         }
     }
     findings.extend(surroundings::look(environment));
+    findings.extend(enforced::look(home.as_deref().ok()));
+    let count = |health| findings.iter().filter(|finding| finding.state == health).count();
+    let (problems, warnings) = (count(Health::Problem), count(Health::Warning));
+    if !options.json {
+        findings = grouped(findings);
+    }
     for (finding, next) in findings.iter().zip(findings.iter().skip(1).map(Some).chain([None])) {
         if options.json {
             json::write_line(out, finding)?;
@@ -91,10 +127,8 @@ pub(crate) fn doctor(
             print(finding, fix, console, out)?;
         }
     }
-    let count = |health| findings.iter().filter(|finding| finding.state == health).count();
-    let (problems, warnings) = (count(Health::Problem), count(Health::Warning));
     if !options.json {
-        writeln!(out, "\n{}", verdict(problems, warnings))?;
+        writeln!(out, "{}", verdict(problems, warnings))?;
     }
     Ok(if problems == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -123,7 +157,7 @@ fn verdict(problems: usize, warnings: usize) -> String {
         (0, 0) => "Everything is ready.".to_owned(),
         (0, warnings) => {
             format!(
-                "Ready, with {}: parlor works, and what a warning names is missing.",
+                "Ready, with {}: parlor works, and what a warning names is missing or not safe.",
                 plural(warnings, "warning")
             )
         }
@@ -138,6 +172,28 @@ fn verdict(problems: usize, warnings: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_of_a_group_that_say_the_same_are_one_line() {
+        let port = |check, state| {
+            Finding { state, ..Finding::ok(check, "x") }.in_group(
+                "ports",
+                match state {
+                    Health::Ok => "free",
+                    Health::Warning | Health::Problem => "in use",
+                },
+            )
+        };
+        let findings = vec![
+            Finding::ok("ruby", "there"),
+            port("port 1", Health::Ok),
+            port("port 2", Health::Warning),
+            port("port 3", Health::Ok),
+        ];
+        let shown = grouped(findings);
+        let shown: Vec<_> = shown.iter().map(|finding| (finding.check, finding.found.as_str())).collect();
+        assert_eq!(shown, [("ruby", "there"), ("ports", "1, 3: free"), ("ports", "2: in use")]);
+    }
 
     #[test]
     fn the_verdict_counts() {

@@ -52,12 +52,14 @@ fn ruby(environment: &Environment) -> Finding {
 
 fn port(check: &'static str, port: u16, door: &str) -> Finding {
     match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-        Ok(_) => Finding::ok(check, format!("free, for {door}")),
+        Ok(_) => Finding::ok(check, format!("free, for {door}"))
+            .in_group("ports", "free, for the doors of parlor serve"),
         Err(error) if error.kind() == ErrorKind::AddrInUse => Finding::warning(
             check,
             format!("in use; {door} cannot be opened there"),
             "if it is not parlor itself, see who has it: ss -ltnp",
-        ),
+        )
+        .in_group("ports", "in use; parlor serve cannot open a door there"),
         Err(error) => {
             Finding::warning(check, format!("cannot be opened: {error}"), "allow it, or use another port")
         }
@@ -79,7 +81,8 @@ fn link(name: &'static str, environment: &Environment) -> Finding {
             name,
             "not in PATH; who starts it does not find parlor",
             "parlor link DIR, with a DIR that is in PATH",
-        ),
+        )
+        .in_group("links", "not in PATH"),
     }
 }
 

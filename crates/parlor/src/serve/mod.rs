@@ -29,6 +29,7 @@ use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
 use crate::console::Console;
+use crate::doctor::enforced;
 use crate::environment::Environment;
 use crate::home::Home;
 use crate::settings::Config;
@@ -86,6 +87,9 @@ async fn serve_doors(
     let home = Home::open(environment)?.with_all_providers();
     let redaction = home.redaction().clone();
     let _speaking = logging::start(environment.log.as_deref(), stderr().is_terminal(), redaction)?;
+    if enforced::is_root() {
+        tracing::warn!("parlor runs as {}; {}", enforced::AS_ROOT, enforced::NOT_AS_ROOT);
+    }
     let config = home.config();
     let web = match options.no_http {
         true => None,

@@ -32,7 +32,7 @@ doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --quiet
 
 deny:
-	cargo deny --log-level error check bans licenses sources
+	@scripts/deny.sh
 
 unit: ## all tests, without the other checks
 	cargo test --workspace --quiet

@@ -266,6 +266,19 @@ proptest! {
         prop_assert_eq!(in_pieces(&redactor, &text, &cuts), redactor.redact(&text));
     }
 
+    /// What was cut off within a secret shows nothing of it, if what may be its beginning is left out.
+    #[test]
+    fn a_text_that_ends_within_a_secret_shows_nothing_of_it(
+        secret in secrets(), which in proptest::sample::select(&ALL[..]), before in "[a-z ]{0,9}", share in 0.0..1.0,
+    ) {
+        prop_assume!(!which.is_shared());
+        let (start, whole) = (which.of(&before), which.of(&format!("{before}{secret}")));
+        let cut = start.len() + ((whole.len() - start.len()) as f64 * share) as usize;
+        let text = whole.split_at(whole.floor_char_boundary(cut)).0;
+        let (shown, _) = knowing(&secret).sift(text);
+        prop_assert!(start.starts_with(shown.as_ref()), "{:?}: {} of {} shows {}", which, text, whole, shown);
+    }
+
     /// A line of base64 is not the beginning of a secret, nor is a number or a name.
     #[test]
     fn text_without_secrets_stays_as_it_is(

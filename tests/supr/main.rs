@@ -5,6 +5,7 @@
 
 mod choices;
 mod client;
+mod database;
 mod ending;
 mod frames;
 mod house;

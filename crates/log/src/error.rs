@@ -62,6 +62,35 @@ pub enum LogError {
         /// The database or a file beside it.
         path: PathBuf,
     },
+    /// A file of the database was removed or replaced while it was open. The log of this process is lost: it
+    /// takes nothing any more. What was asked for at that very moment may have been kept.
+    #[error(
+        "{path:?} was removed or replaced while parlor had it open, and nothing is recorded any more; put the right \
+         file in its place and restart parlor"
+    )]
+    Replaced {
+        /// The database or a file beside it.
+        path: PathBuf,
+    },
+    /// The database is damaged. The log of this process takes nothing any more.
+    #[error(
+        "{path:?} is damaged ({found}), and nothing is recorded in it any more; end every parlor that uses it, run \
+         parlor doctor --recover, which saves what can be read, and restart parlor"
+    )]
+    Damaged {
+        /// The database.
+        path: PathBuf,
+        /// What SQLite said.
+        found: String,
+    },
+    /// Another process has the database open, and must not while this is done.
+    #[error("{} uses {path:?}; end it and try again", process(*pid))]
+    InUse {
+        /// The database.
+        path: PathBuf,
+        /// The process, if it is known.
+        pid: Option<u32>,
+    },
     /// Another process kept the database to itself for too long.
     #[error("the database was kept busy by another process for {} seconds; try again", crate::BUSY_WAIT.as_secs())]
     Busy,
@@ -94,6 +123,10 @@ pub enum LogError {
     /// The part of the store that does the work has ended.
     #[error("the log is closed; restart parlor")]
     Closed,
+}
+
+fn process(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
 impl LogError {

@@ -30,8 +30,9 @@ pub use lease::Lease;
 pub use memory::MemoryLog;
 pub use record::{Page, PageCursor, PageRequest, SessionRecord};
 pub use sqlite::{
-    BUSY_WAIT, Counts, FOLLOW_INTERVAL, FRESH_BYTES, FRESH_EVENTS, GATHER_WAIT, MAX_BATCH, READ_CONNECTIONS,
-    RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT, SqliteLog, WRITE_QUEUE_JOBS,
+    BUSY_WAIT, Checked, Counts, ERASE_RETRY, FOLLOW_INTERVAL, FRESH_BYTES, FRESH_EVENTS, GATHER_WAIT,
+    LEAST_FREE_BYTES, MAX_BATCH, OPEN_CHECK_WAIT, READ_CONNECTIONS, RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT,
+    SqliteLog, WRITE_QUEUE_JOBS, check_database,
 };
 pub use system::{SystemClock, TimeOrderedIds};
 pub use usage::UsageLine;
@@ -106,8 +107,13 @@ pub trait EventLog: Send + Sync {
     /// Deletes the leased session with its events and its record. The lease is lost with it. The
     /// id may be used anew; cursors into the old session mean nothing then.
     ///
-    /// Its space is used by what is appended later; [`reclaim`](Self::reclaim) makes the store smaller.
+    /// Its space is used by what is appended later; [`reclaim`](Self::reclaim) makes the store smaller. What it held
+    /// is overwritten, but for copies that [`erase`](Self::erase) takes away.
     async fn delete(&self, lease: &Lease) -> Result<(), LogError>;
+
+    /// Takes the last copies of what was deleted out of the store's files. For after one deletion or many;
+    /// [`reclaim`](Self::reclaim) does it too.
+    async fn erase(&self) -> Result<Erased, LogError>;
 
     /// The stored files that any event of any session speaks of.
     async fn referenced_media(&self) -> Result<BTreeSet<MediaId>, LogError>;
@@ -116,10 +122,9 @@ pub trait EventLog: Send + Sync {
     /// Days are those of UTC since 1970. Counts all sessions, also those that were deleted.
     async fn usage(&self, since: i64) -> Result<Vec<UsageLine>, LogError>;
 
-    /// Whether appends can succeed at all: not once whoever writes has broken down. Says nothing of the disk.
-    async fn is_writable(&self) -> bool {
-        true
-    }
+    /// Whether events can be appended now, as far as a look at the files and a small write can tell. Waits for the
+    /// disk, so it is not for every request.
+    async fn check(&self) -> Result<(), LogError>;
 
     /// How many bytes the store takes on the disk. None, if it is not on a disk.
     async fn size(&self) -> Result<u64, LogError>;
@@ -128,10 +133,22 @@ pub trait EventLog: Send + Sync {
     async fn reclaim(&self) -> Result<Reclaimed, LogError>;
 }
 
+/// Whether what was deleted is in no file of the store any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Erased {
+    /// It is not.
+    Yes,
+    /// It still is, since somebody reads an older state. It is tried again while this process lives, and when the
+    /// last process that has the store open closes it.
+    Later,
+}
+
 /// What [`EventLog::reclaim`] has given back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reclaimed {
     /// By how much the store became smaller. While somebody reads an older state of it, its files
     /// are as large as before; they shrink when others write after that.
     pub bytes: u64,
+    /// Whether what was deleted is in no file any more.
+    pub erased: Erased,
 }

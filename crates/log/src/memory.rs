@@ -14,7 +14,7 @@ use crate::lease::{Keeper, Token};
 use crate::media::media_of;
 use crate::record::apply;
 use crate::{
-    EventLog, Holder, Lease, LogError, MAX_USAGE_LINES, Page, PageCursor, PageRequest, Reclaimed,
+    Erased, EventLog, Holder, Lease, LogError, MAX_USAGE_LINES, Page, PageCursor, PageRequest, Reclaimed,
     SessionRecord, UsageLine, row,
 };
 
@@ -201,11 +201,19 @@ impl EventLog for MemoryLog {
         Ok(lines.iter().skip(lines.len().saturating_sub(MAX_USAGE_LINES)).cloned().collect())
     }
 
+    async fn erase(&self) -> Result<Erased, LogError> {
+        Ok(Erased::Yes)
+    }
+
+    async fn check(&self) -> Result<(), LogError> {
+        Ok(())
+    }
+
     async fn size(&self) -> Result<u64, LogError> {
         Ok(0)
     }
 
     async fn reclaim(&self) -> Result<Reclaimed, LogError> {
-        Ok(Reclaimed::default())
+        Ok(Reclaimed { bytes: 0, erased: Erased::Yes })
     }
 }

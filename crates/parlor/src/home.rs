@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use parlor_engine::{Agents, House, Means, MediaStore};
-use parlor_log::{EventLog, SqliteLog, SystemClock, TimeOrderedIds};
+use parlor_log::{EventLog, OPEN_CHECK_WAIT, SqliteLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
 use parlor_process::limit_children;
 use parlor_tools::{Ruby, Shell, Toolbox};
@@ -15,6 +16,10 @@ use crate::environment::Environment;
 use crate::models::{Builder, Keys};
 use crate::redaction::Redaction;
 use crate::settings::{AgentConfig, AgentKind, Config};
+
+/// How long a server looks for damage in its database when it starts. With the file in memory that is enough for
+/// some 700 MiB; `parlor doctor` looks for longer.
+const SERVE_CHECK_WAIT: Duration = Duration::from_secs(1);
 
 /// The state folder with what is configured there.
 pub(crate) struct Home {
@@ -86,18 +91,27 @@ impl Home {
 
     /// Everything that sessions need, with the log in this folder.
     pub(crate) fn house(&self, environment: &Environment) -> anyhow::Result<House> {
-        self.house_over(environment, |log| log)
+        self.house_with(environment, OPEN_CHECK_WAIT, |log| log)
     }
 
-    /// The same, with the log that `wrap` makes of it.
+    /// The same for a server, with the log that `wrap` makes of it.
     pub(crate) fn house_over(
         &self,
         environment: &Environment,
         wrap: impl FnOnce(Arc<dyn EventLog>) -> Arc<dyn EventLog>,
     ) -> anyhow::Result<House> {
+        self.house_with(environment, SERVE_CHECK_WAIT, wrap)
+    }
+
+    fn house_with(
+        &self,
+        environment: &Environment,
+        check_wait: Duration,
+        wrap: impl FnOnce(Arc<dyn EventLog>) -> Arc<dyn EventLog>,
+    ) -> anyhow::Result<House> {
         let clock = Arc::new(SystemClock);
         let agents = agents(self, environment)?;
-        let log = SqliteLog::open(&self.path, Arc::clone(&clock) as _)
+        let log = SqliteLog::open_checked(&self.path, Arc::clone(&clock) as _, check_wait)
             .with_context(|| format!("cannot keep state in {}", self.path.display()))?;
         let house = House::new(Means {
             log: wrap(Arc::new(log)),

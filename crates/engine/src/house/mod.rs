@@ -473,6 +473,9 @@ fn refusal_of(error: LogError) -> Refusal {
         | LogError::Unreadable { .. }
         | LogError::Full { .. }
         | LogError::ReadOnly { .. }
+        | LogError::Replaced { .. }
+        | LogError::Damaged { .. }
+        | LogError::InUse { .. }
         | LogError::Busy
         | LogError::Newer { .. }
         | LogError::Database { .. }

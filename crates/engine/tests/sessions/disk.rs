@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use parlor_engine::House;
 use parlor_log::{
-    EventLog, Holder, Lease, LogError, MemoryLog, Page, PageRequest, Reclaimed, SessionRecord, SystemClock,
-    UsageLine,
+    Erased, EventLog, Holder, Lease, LogError, MemoryLog, Page, PageRequest, Reclaimed, SessionRecord,
+    SystemClock, UsageLine,
 };
 use parlor_model::LocalAgent;
 use parlor_vocab::{
@@ -75,6 +75,14 @@ impl EventLog for Disk {
 
     async fn usage(&self, since: i64) -> Result<Vec<UsageLine>, LogError> {
         self.log.usage(since).await
+    }
+
+    async fn erase(&self) -> Result<Erased, LogError> {
+        self.log.erase().await
+    }
+
+    async fn check(&self) -> Result<(), LogError> {
+        self.log.check().await
     }
 
     async fn size(&self) -> Result<u64, LogError> {

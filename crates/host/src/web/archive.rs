@@ -151,10 +151,8 @@ pub trait Archive: Send + Sync {
     /// Deletes a session.
     async fn delete(&self, id: &str) -> Result<(), ArchiveFlaw>;
 
-    /// Whether it can be used.
-    async fn is_ready(&self) -> bool {
-        self.list("", 0, 1).await.is_ok()
-    }
+    /// Whether messages can be recorded, or why not. Asked as often as anybody likes.
+    async fn readiness(&self) -> Result<(), String>;
 }
 
 pub(super) async fn list(State(site): State<Shared>, parts: Parts) -> Response {

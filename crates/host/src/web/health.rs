@@ -20,11 +20,14 @@ pub(super) async fn health(State(site): State<Shared>) -> Response {
 
 /// It can be used, as consoles of this protocol ask for it.
 pub(super) async fn ready(State(site): State<Shared>) -> Response {
-    let (code, status) = match is_ready(&site).await {
-        true => (StatusCode::OK, "ready"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
-    };
-    answer(code, &json!({ "status": status, "uptime": uptime(site.started.elapsed()) }))
+    let uptime = uptime(site.started.elapsed());
+    match readiness(&site).await {
+        Ok(()) => answer(StatusCode::OK, &json!({ "status": "ready", "uptime": uptime })),
+        Err(reason) => {
+            let value = json!({ "status": "not ready", "uptime": uptime, "reason": reason });
+            answer(StatusCode::SERVICE_UNAVAILABLE, &value)
+        }
+    }
 }
 
 /// It lives, for supervisors.
@@ -34,9 +37,9 @@ pub(super) async fn healthz() -> Response {
 
 /// It can be used, for supervisors.
 pub(super) async fn readyz(State(site): State<Shared>) -> Response {
-    match is_ready(&site).await {
-        true => text(StatusCode::OK, "ready"),
-        false => text(StatusCode::SERVICE_UNAVAILABLE, "not ready"),
+    match readiness(&site).await {
+        Ok(()) => text(StatusCode::OK, "ready"),
+        Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "not ready"),
     }
 }
 
@@ -46,8 +49,11 @@ pub(super) async fn metrics(State(site): State<Shared>) -> Response {
     typed(StatusCode::OK, CONTENT_TYPE, metrics.render())
 }
 
-async fn is_ready(site: &Site) -> bool {
-    site.is_running() && site.web.archive.is_ready().await
+async fn readiness(site: &Site) -> Result<(), String> {
+    if !site.is_running() {
+        return Err("the server is ending".to_owned());
+    }
+    site.web.archive.readiness().await
 }
 
 /// `1h2m3s`.

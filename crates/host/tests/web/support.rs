@@ -398,6 +398,10 @@ impl Archive for Shelf {
         Ok(UsageReport { days, models: vec![ModelUsage { model: "m".to_owned(), ..ModelUsage::default() }] })
     }
 
+    async fn readiness(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     async fn media(&self, id: &str) -> Result<StoredFile, ArchiveFlaw> {
         let image = match id {
             "image" => Some("image/png"),

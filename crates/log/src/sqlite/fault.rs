@@ -20,5 +20,8 @@ pub(super) fn fault(path: &Path, source: Error) -> LogError {
     if matches!(failure.code, ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) {
         return LogError::Busy;
     }
+    if matches!(failure.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) {
+        return LogError::Damaged { path, found: source.to_string() };
+    }
     LogError::Database { path, source }
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use parlor_vocab::{AgentId, RunId, Seq, SessionId, Timestamp, Usage};
-use rusqlite::{Connection, Error, OptionalExtension, params};
+use rusqlite::{Connection, Error, OptionalExtension, Statement, params};
 
 use super::fresh::{self, FRESH_EVENTS};
 use super::statements::Statements;
@@ -133,7 +133,7 @@ impl<'c> Ledger<'c> {
         asker: &Asker<'_>,
     ) -> Result<Written, Trouble> {
         self.learn(session, token, asker)?;
-        let Self { statements, known, fresh, .. } = self;
+        let Self { connection, statements, known, fresh, .. } = self;
         let Known { record, key, .. } = known.get_mut(session).expect("it was just learnt");
         if record.head != after {
             return Err(Trouble::Refused(LogError::Conflict { head: record.head }));
@@ -151,7 +151,16 @@ impl<'c> Ledger<'c> {
             }
             apply(record, draft, row.body.len());
         }
-        let key = *key.insert(put_record(statements, record, *key)?);
+        let key = match *key {
+            Some(key) => {
+                put_record(&mut statements.update_record, record, Some(key))?;
+                key
+            }
+            None => {
+                put_record(&mut statements.insert_record, record, None)?;
+                *key.insert(connection.last_insert_rowid())
+            }
+        };
         let number = fresh::insert(statements, key, after.0 as i64 + 1, new)?;
         *fresh = number.unwrap_or(*fresh);
         for id in new.iter().flat_map(|event| media_of(&event.draft.event)) {
@@ -237,13 +246,12 @@ fn add_usage(statements: &mut Statements<'_>, line: &UsageLine) -> rusqlite::Res
     Ok(())
 }
 
-/// Writes a session's record, the first time without a key. Returns its key.
-fn put_record(
-    statements: &mut Statements<'_>,
+/// Writes a session's record with the statement that inserts or updates it. Without a key, one is chosen.
+pub(super) fn put_record(
+    statement: &mut Statement<'_>,
     record: &SessionRecord,
     key: Option<i64>,
-) -> rusqlite::Result<i64> {
-    let statement = if key.is_some() { &mut statements.update_record } else { &mut statements.insert_record };
+) -> rusqlite::Result<()> {
     let values = params![
         key,
         record.id.as_str(),
@@ -257,24 +265,21 @@ fn put_record(
         record.bytes as i64,
         record.running.as_ref().map(RunId::as_str),
     ];
-    match key {
-        Some(key) => statement.execute(values).map(|_| key),
-        None => statement.insert(values),
-    }
+    statement.execute(values).map(|_| ())
 }
 
 #[cfg(test)]
 mod tests {
     use parlor_vocab::{Draft, EventId, SessionEvent};
 
-    use super::super::{Files, schema};
+    use super::super::{Files, OPEN_CHECK_WAIT, schema};
     use super::*;
 
     #[test]
     fn nothing_is_known_of_sessions_that_are_not_held_any_more() {
         let home = tempfile::tempdir().unwrap();
-        let files = Files { database: home.path().join("parlor.db"), holders: home.path().join("holders") };
-        let connection = schema::open(home.path(), &files).unwrap();
+        let files = Files::of(home.path());
+        let (connection, _) = schema::open(home.path(), &files, OPEN_CHECK_WAIT).unwrap();
         let mut ledger = Ledger::new(&connection).unwrap();
         let event = SessionEvent::Cleared;
         let draft = Draft { id: EventId::parse("e").unwrap(), at: Timestamp(1), event };

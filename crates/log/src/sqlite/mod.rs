@@ -5,14 +5,17 @@
 //! happens on the runtime's blocking threads, on a few connections ([`read`]). An idle store has
 //! one sleeping thread, or none.
 
+mod check;
 mod fault;
 mod fresh;
 mod holder;
 mod ledger;
+mod open_files;
 mod queue;
 mod read;
 mod reclaim;
 mod replay;
+mod save;
 mod schema;
 mod statements;
 mod work;
@@ -30,15 +33,19 @@ use parlor_vocab::{Clock, Draft, Entry, EventId, MediaId, Seq, SessionId};
 use rusqlite::Connection;
 use tokio::sync::watch;
 
+use self::open_files::OpenFiles;
 use self::queue::Queue;
 use self::read::Readers;
 use self::work::{Done, NewEvent, Work};
 use crate::heads::Heads;
 use crate::lease::{Keeper, Token};
-use crate::{EventLog, Holder, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord, UsageLine};
+use crate::{
+    Erased, EventLog, Holder, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord, UsageLine,
+};
 
+pub use self::check::{Checked, LEAST_FREE_BYTES, OPEN_CHECK_WAIT, check_database};
 pub use self::fresh::{FRESH_BYTES, FRESH_EVENTS};
-pub use self::reclaim::{RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT};
+pub use self::reclaim::{ERASE_RETRY, RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT};
 
 /// How long the database may be kept busy by other processes before one of ours gives up.
 pub const BUSY_WAIT: Duration = Duration::from_secs(10);
@@ -77,12 +84,15 @@ pub struct Counts {
 /// What the handle, its leases and its writer share.
 struct Shared {
     files: Files,
+    open_files: Arc<OpenFiles>,
     clock: Arc<dyn Clock>,
     queue: Queue,
     heads: Heads,
     readers: Arc<Readers>,
     appends: AtomicU64,
     commits: AtomicU64,
+    /// How many commits there were at the last look whether there can be more.
+    probed: AtomicU64,
     writer: Mutex<WriterThread>,
 }
 
@@ -91,6 +101,13 @@ struct Shared {
 struct Files {
     database: PathBuf,
     holders: PathBuf,
+}
+
+impl Files {
+    /// Those of the state folder `home`.
+    fn of(home: &Path) -> Self {
+        Self { database: home.join("parlor.db"), holders: home.join("holders") }
+    }
 }
 
 enum WriterThread {
@@ -103,18 +120,29 @@ enum WriterThread {
 impl SqliteLog {
     /// Opens the log in folder `home`, and makes both if they are missing. Waits for the disk. The
     /// clock tells since when a lease is held.
+    ///
+    /// Fails with `Damaged` if the database is found to be; [`OPEN_CHECK_WAIT`] is spent to look for it.
     pub fn open(home: &Path, clock: Arc<dyn Clock>) -> Result<Self, LogError> {
-        let files = Files { database: home.join("parlor.db"), holders: home.join("holders") };
-        let connection = schema::open(home, &files)?;
-        let readers = Arc::new(Readers::new(files.database.clone()));
+        Self::open_checked(home, clock, OPEN_CHECK_WAIT)
+    }
+
+    /// The same, and spends as long as `wait` to look for damage.
+    pub fn open_checked(home: &Path, clock: Arc<dyn Clock>, wait: Duration) -> Result<Self, LogError> {
+        let home = &std::path::absolute(home).map_err(LogError::io("find", home))?;
+        let files = Files::of(home);
+        let (connection, open_files) = schema::open(home, &files, wait)?;
+        let open_files = Arc::new(open_files);
+        let readers = Arc::new(Readers::new(Arc::clone(&open_files)));
         Ok(Self(Arc::new(Shared {
             files,
+            open_files,
             clock,
             queue: Queue::default(),
             heads: Heads::default(),
             readers,
             appends: AtomicU64::new(0),
             commits: AtomicU64::new(0),
+            probed: AtomicU64::new(0),
             writer: Mutex::new(WriterThread::Waiting(connection)),
         })))
     }
@@ -127,6 +155,7 @@ impl SqliteLog {
 
     /// Has the writer do something, and waits for it.
     async fn write(&self, work: Work) -> Result<Done, LogError> {
+        self.0.open_files.refusal()?;
         self.start_writer()?;
         let answer = self.0.queue.put(work).await.ok_or(LogError::Closed)?;
         answer.await.unwrap_or(Err(LogError::Closed))
@@ -266,8 +295,26 @@ impl EventLog for SqliteLog {
         self.0.readers.with(move |connection, path| read::usage(connection, path, since)).await
     }
 
-    async fn is_writable(&self) -> bool {
-        !self.0.queue.is_closed()
+    async fn check(&self) -> Result<(), LogError> {
+        // Once whoever writes has broken down, nothing can be appended, whatever the disk says.
+        if self.0.queue.is_closed() {
+            return Err(LogError::Closed);
+        }
+        let commits = self.0.commits.load(Ordering::Relaxed);
+        // What was written since the last look needs no proof that it can be.
+        let writes = self.0.probed.swap(commits, Ordering::Relaxed) == commits;
+        let files = Arc::clone(&self.0.open_files);
+        let probed = tokio::task::spawn_blocking(move || check::probe(&files, writes)).await;
+        let probed = probed.unwrap_or(Err(LogError::Closed));
+        if self.0.open_files.are_replaced() {
+            // The writer keeps what was acknowledged, if there is any.
+            self.0.queue.look();
+        }
+        probed
+    }
+
+    async fn erase(&self) -> Result<Erased, LogError> {
+        reclaim::erase(&self.0.readers, SHRINK_TRIES).await
     }
 
     async fn size(&self) -> Result<u64, LogError> {
@@ -275,19 +322,14 @@ impl EventLog for SqliteLog {
     }
 
     async fn reclaim(&self) -> Result<Reclaimed, LogError> {
-        let mut reclaimed = Reclaimed::default();
+        let mut bytes = 0;
         // One after another through the queue: appends come in between.
         while let Done::Reclaimed(freed) = self.write(Work::Reclaim).await? {
-            reclaimed.bytes += freed.bytes;
+            bytes += freed.bytes;
             if !freed.more {
                 break;
             }
         }
-        for _ in 0..SHRINK_TRIES {
-            if self.0.readers.with(|_, path| reclaim::shrink(path)).await? {
-                break;
-            }
-        }
-        Ok(reclaimed)
+        Ok(Reclaimed { bytes, erased: self.erase().await? })
     }
 }

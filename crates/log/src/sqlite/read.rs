@@ -1,7 +1,7 @@
 //! Reading, on connections of its own: readers and the writer do not wait for each other.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,6 +11,7 @@ use rusqlite::{Connection, Error, OptionalExtension, params};
 use tokio::sync::Semaphore;
 
 use super::fault::fault;
+use super::open_files::OpenFiles;
 use super::schema::connect;
 use super::work::{RECORD, SPAN, record_from};
 use super::{READ_CONNECTIONS, holder};
@@ -18,15 +19,15 @@ use crate::{Holder, LogError, MAX_USAGE_LINES, Page, PageRequest, SessionRecord,
 
 /// The connections that read. Opened when they are needed, then kept.
 pub(super) struct Readers {
-    database: PathBuf,
+    files: Arc<OpenFiles>,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
 }
 
 impl Readers {
-    pub(super) fn new(database: PathBuf) -> Self {
+    pub(super) fn new(files: Arc<OpenFiles>) -> Self {
         let permits = Arc::new(Semaphore::new(READ_CONNECTIONS));
-        Self { database, idle: Mutex::default(), permits }
+        Self { files, idle: Mutex::default(), permits }
     }
 
     /// Has `job` read on a thread that may wait for the disk. Such a thread belongs to the
@@ -40,7 +41,10 @@ impl Readers {
         let task = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let connection = readers.connection()?;
-            let outcome = job(&connection, &readers.database);
+            let outcome = job(&connection, readers.files.database());
+            if let Err(error) = &outcome {
+                readers.files.heard_of(error);
+            }
             readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
             outcome
         });
@@ -74,10 +78,18 @@ impl Readers {
         if let Some(connection) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(connection);
         }
-        let failed = |error| fault(&self.database, error);
-        let connection = connect(&self.database).map_err(failed)?;
+        let failed = |error| fault(self.files.database(), error);
+        // Before: opening could make the file anew that was removed. After: what was opened is what was looked at.
+        self.files.verify()?;
+        let connection = connect(self.files.database()).map_err(failed)?;
         connection.pragma_update(None, "query_only", true).map_err(failed)?;
+        self.files.verify()?;
         Ok(connection)
+    }
+
+    /// The files that are read.
+    pub(super) fn files(&self) -> &OpenFiles {
+        &self.files
     }
 }
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::check::{Checked, check};
 use super::fault::fault;
+use super::open_files::{OpenFiles, Unopened};
 use super::{BUSY_WAIT, Files, holder};
 use crate::LogError;
 
@@ -21,21 +23,28 @@ const WAL_BYTES: i64 = 16 << 20;
 /// How long to wait before trying again to get at the database.
 const BUSY_STEP: Duration = Duration::from_millis(1);
 
-/// The connection that writes, to a database of the newest format.
-pub(super) fn open(home: &Path, files: &Files) -> Result<Connection, LogError> {
+/// The connection that writes, to a database of the newest format in which no damage was found within `wait`.
+pub(super) fn open(home: &Path, files: &Files, wait: Duration) -> Result<(Connection, OpenFiles), LogError> {
     for folder in [home, &files.holders] {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(LogError::io("make folder", folder))?;
     }
     // One at a time: SQLite does not wait for others where it changes the mode of the journal.
-    let _door = holder::close_the_door(&files.holders)?;
+    let door = holder::close_the_door(&files.holders)?;
     holder::sweep(&files.holders).map_err(LogError::io("tidy", &files.holders))?;
     private(&files.database).map_err(LogError::io("open", &files.database))?;
     let failed = |error| fault(&files.database, error);
+    let unopened = Unopened::look(&files.database)?;
     let mut connection = connect(&files.database).map_err(failed)?;
     prepare(&connection).map_err(failed)?;
+    // Others need not wait for a look that may take its time.
+    drop(door);
+    if let Checked::Damaged(found) = check(&connection, &files.database, Some(wait))? {
+        return Err(LogError::Damaged { path: files.database.clone(), found });
+    }
     migrate(&mut connection, STEPS).map_err(failed)??;
-    Ok(connection)
+    let open = OpenFiles::look(&files.database, &unopened)?;
+    Ok((connection, open))
 }
 
 /// A connection to a database that exists.
@@ -61,10 +70,13 @@ fn wait_for_others(tries: i32) -> bool {
 /// Makes sure that the file is there and that nobody else can read it. SQLite gives the files
 /// beside it the same mode.
 fn private(database: &Path) -> io::Result<()> {
-    let file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(database)?;
-    if file.metadata()?.permissions().mode() & 0o077 != 0 {
-        file.set_permissions(Permissions::from_mode(0o600))?;
+    // One that is there is not opened: closing it again would drop the locks that others in this process have on it.
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(database) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made.map(|_| ()),
+    }
+    if database.metadata()?.permissions().mode() & 0o077 != 0 {
+        std::fs::set_permissions(database, Permissions::from_mode(0o600))?;
     }
     Ok(())
 }
@@ -77,6 +89,8 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
+    // What is deleted is overwritten, also where only its page is freed: `FAST` would leave those as they are.
+    connection.pragma_update(None, "secure_delete", "ON")?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES)
 }
 

@@ -16,6 +16,7 @@ use super::fault::fault;
 use super::holder::Presence;
 use super::ledger::{Ledger, Outcomes};
 use super::queue::Job;
+use super::save::save;
 use super::work::{Asker, Done, Work, Written};
 use super::{FOLLOW_INTERVAL, GATHER_SHARE, GATHER_WAIT, Shared};
 use crate::LogError;
@@ -36,10 +37,12 @@ pub(super) fn run(shared: &Arc<Shared>, connection: &Connection) {
         following: false,
         looked: Instant::now(),
         seen: None,
+        is_saved: false,
     };
     loop {
         let taken = shared.queue.take(writer.patience(), writer.expected, writer.moment);
         let lost = !taken.jobs.is_empty() && writer.work_off(taken.jobs);
+        writer.save_if_replaced();
         if taken.last {
             return;
         }
@@ -72,6 +75,8 @@ struct Writer<'c> {
     looked: Instant,
     /// What SQLite calls the state of the database at that time.
     seen: Option<i64>,
+    /// Whether what can be done for acknowledged events was done, after the files were replaced.
+    is_saved: bool,
 }
 
 impl Writer<'_> {
@@ -107,6 +112,31 @@ impl Writer<'_> {
     /// Tries to do all of `works` in one transaction. Each can be refused without harm to the
     /// others; an error means that nothing was written.
     fn attempt(&mut self, works: &[&Work]) -> Result<Outcomes, LogError> {
+        let outcomes = self.verify().and_then(|()| self.transact(works));
+        if let Err(error) = &outcomes {
+            self.shared.open_files.heard_of(error);
+        }
+        // Again, since nobody may be told of what nobody will find.
+        self.verify()?;
+        outcomes
+    }
+
+    /// Fails if the files are not those that are open.
+    fn verify(&mut self) -> Result<(), LogError> {
+        let verified = self.shared.open_files.verify();
+        self.save_if_replaced();
+        verified
+    }
+
+    /// Keeps what was acknowledged before the files were replaced.
+    fn save_if_replaced(&mut self) {
+        if !self.is_saved && self.shared.open_files.are_replaced() {
+            self.is_saved = true;
+            save(self.connection, &self.shared.open_files, self.shared.clock.now());
+        }
+    }
+
+    fn transact(&mut self, works: &[&Work]) -> Result<Outcomes, LogError> {
         let wants_lease = works.iter().any(|work| matches!(work, Work::Acquire { .. }));
         if wants_lease && self.presence.is_none() {
             self.presence = Some(Presence::create(&self.shared.files.holders)?);

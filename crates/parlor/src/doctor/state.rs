@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use parlor_log::LEAST_FREE_BYTES;
 use rustix::fs::{Access, access as may, statvfs};
 
 use super::Finding;
@@ -15,8 +16,6 @@ use crate::settings::{AgentKind, Config, FILE, size};
 
 /// With less room than this, sessions soon cannot be kept.
 const LITTLE_ROOM: u64 = 1 << 30;
-/// With less room than this, nothing can be kept.
-const NO_ROOM: u64 = 4 << 20;
 
 /// Looks at the folder, at the room in it and at its settings.
 pub(super) fn look(home: &Path, environment: &Environment) -> Vec<Finding> {
@@ -84,7 +83,7 @@ fn room(home: &Path) -> Finding {
     };
     let free = stats.f_bavail.saturating_mul(stats.f_frsize);
     let said = format!("{} free", size::show(free));
-    if free < NO_ROOM {
+    if free < LEAST_FREE_BYTES {
         Finding::problem(
             CHECK,
             said,

@@ -18,6 +18,7 @@ use parlor_vocab::{
 };
 
 use super::history;
+use super::readiness::Readiness;
 use super::usage::{day_of, report};
 use crate::sessions::checked_title;
 
@@ -36,6 +37,7 @@ const RUNNING: &str = "a run is under way in this session: stop it first, then d
 /// The sessions of a house.
 pub(super) struct Sessions {
     house: Arc<House>,
+    readiness: Arc<Readiness>,
     /// How many are looked at for words.
     searched: usize,
 }
@@ -127,15 +129,15 @@ impl Archive for Sessions {
         }
     }
 
-    async fn is_ready(&self) -> bool {
-        self.house.list(PageRequest::first(1)).await.is_ok() && self.house.is_writable().await
+    async fn readiness(&self) -> Result<(), String> {
+        self.readiness.ask().await
     }
 }
 
 impl Sessions {
     /// All of them.
-    pub(super) fn of(house: Arc<House>) -> Self {
-        Self { house, searched: MAX_SEARCHED }
+    pub(super) fn of(house: Arc<House>, readiness: Arc<Readiness>) -> Self {
+        Self { house, readiness, searched: MAX_SEARCHED }
     }
 
     async fn line(&self, record: &SessionRecord) -> SessionLine {
@@ -284,11 +286,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let environment = Environment::read();
         let home = Home::at(&environment, folder.path().to_owned()).unwrap();
-        let house = Arc::new(home.house(&environment).unwrap());
+        let mut readiness = None;
+        let house = home.house_over(&environment, |log| {
+            readiness = Some(Readiness::of(Arc::clone(&log), home.path()));
+            log
+        });
+        let (house, readiness) = (Arc::new(house.unwrap()), readiness.unwrap());
         for (name, text) in [("first", "/say one"), ("second", "/say two"), ("third", "/say three")] {
             talk(&house, name, text).await;
         }
-        let sessions = Sessions::of(Arc::clone(&house));
+        let sessions = Sessions::of(Arc::clone(&house), Arc::clone(&readiness));
         let ids = async |offset, limit| {
             let lines = sessions.list("", offset, limit).await.unwrap();
             lines.into_iter().map(|line| line.id).collect::<Vec<_>>()
@@ -305,7 +312,8 @@ mod tests {
         );
         // Words are looked for in so many, the last used first.
         let found = async |searched| {
-            let sessions = Sessions { house: Arc::clone(&house), searched };
+            let sessions =
+                Sessions { house: Arc::clone(&house), readiness: Arc::clone(&readiness), searched };
             let lines = sessions.list("/say", 0, 10).await.unwrap();
             lines.into_iter().map(|line| line.id).collect::<Vec<_>>()
         };
@@ -317,7 +325,7 @@ mod tests {
         sessions.delete("first").await.unwrap();
         assert_eq!(sessions.read("first").await, Err(ArchiveFlaw::Unknown));
         assert_eq!(sessions.delete("first").await, Err(ArchiveFlaw::Unknown));
-        assert!(sessions.is_ready().await);
+        assert_eq!(sessions.readiness().await, Ok(()));
         house.close().await;
     }
 }

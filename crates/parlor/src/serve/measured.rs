@@ -6,11 +6,15 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use parlor_host::web::{Metrics, Outcome};
-use parlor_log::{EventLog, Holder, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord, UsageLine};
+use parlor_log::{
+    Erased, EventLog, Holder, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord, UsageLine,
+};
 use parlor_vocab::{
     Draft, Entry, EventId, MediaId, RunEnding, RunEvent, RunId, Seq, SessionEvent, SessionId,
 };
 use tokio::sync::watch;
+
+use super::readiness::Readiness;
 
 /// How many runs are told apart; those beyond are not in the gauges.
 const COUNTED_RUNS: usize = 65_536;
@@ -19,6 +23,7 @@ const COUNTED_RUNS: usize = 65_536;
 pub(super) struct Measured {
     log: Arc<dyn EventLog>,
     metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
     runs: Mutex<Runs>,
 }
 
@@ -30,8 +35,8 @@ struct Runs {
 }
 
 impl Measured {
-    pub(super) fn new(log: Arc<dyn EventLog>, metrics: Arc<Metrics>) -> Self {
-        Self { log, metrics, runs: Mutex::default() }
+    pub(super) fn new(log: Arc<dyn EventLog>, metrics: Arc<Metrics>, readiness: Arc<Readiness>) -> Self {
+        Self { log, metrics, readiness, runs: Mutex::default() }
     }
 
     fn count(&self, session: &SessionId, appended: &[Draft]) {
@@ -93,8 +98,9 @@ impl EventLog for Measured {
         self.metrics.append_seconds.observe(began.elapsed().as_secs_f64());
         match &appended {
             Ok(_) => self.count(lease.session(), new),
-            Err(_) => {
+            Err(error) => {
                 self.metrics.appends_failed.inc();
+                self.readiness.write_failed(error);
             }
         }
         appended
@@ -121,7 +127,11 @@ impl EventLog for Measured {
     }
 
     async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError> {
-        self.log.acquire(session).await
+        let acquired = self.log.acquire(session).await;
+        if let Err(error) = &acquired {
+            self.readiness.write_failed(error);
+        }
+        acquired
     }
 
     async fn holder(&self, of: &SessionId) -> Result<Option<Holder>, LogError> {
@@ -144,8 +154,12 @@ impl EventLog for Measured {
         self.log.usage(since).await
     }
 
-    async fn is_writable(&self) -> bool {
-        self.log.is_writable().await
+    async fn erase(&self) -> Result<Erased, LogError> {
+        self.log.erase().await
+    }
+
+    async fn check(&self) -> Result<(), LogError> {
+        self.log.check().await
     }
 
     async fn size(&self) -> Result<u64, LogError> {
@@ -175,6 +189,8 @@ impl Drop for Waiting<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
     use parlor_vocab::{Clock, IdSource, Input, Queued};
 
@@ -193,7 +209,9 @@ mod tests {
     #[tokio::test]
     async fn runs_and_events_are_counted_as_they_become_durable() {
         let metrics = Arc::new(Metrics::default());
-        let log = Measured::new(Arc::new(MemoryLog::new(Arc::new(SystemClock))), Arc::clone(&metrics));
+        let log = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+        let readiness = Readiness::of(Arc::clone(&log) as _, Path::new("/"));
+        let log = Measured::new(log, Arc::clone(&metrics), readiness);
         let ids = TimeOrderedIds::new(Arc::new(SystemClock));
         let draft = |event| Draft { id: EventId::generate(ids.next()), at: SystemClock.now(), event };
         let run = RunId::generate(ids.next());

@@ -8,6 +8,7 @@ mod history;
 mod journal;
 mod logging;
 mod measured;
+mod readiness;
 mod supex;
 mod supr;
 mod terminals;

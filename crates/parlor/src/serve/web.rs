@@ -20,6 +20,7 @@ use super::address;
 use super::archive::Sessions;
 use super::choices::Choices;
 use super::measured::Measured;
+use super::readiness::Readiness;
 use super::supr::{SuprReception, may_send};
 use super::terminals::OwnTerminals;
 use crate::environment::{Environment, SuprVariables};
@@ -60,6 +61,7 @@ pub(super) struct Door {
     tokens: Arc<TokenStore>,
     invitation: Option<Arc<Invitation>>,
     house: Arc<House>,
+    readiness: Arc<Readiness>,
     metrics: Arc<Metrics>,
     settings: WebSettings,
     menu: Arc<Choices>,
@@ -84,8 +86,12 @@ pub(super) async fn open(
     let address = listener.local_addr()?;
     let metrics = Arc::new(Metrics::default());
     metrics.started.set(SystemClock.now().0 as f64 / 1000.0);
-    let measured = Arc::clone(&metrics);
-    let house = home.house_over(environment, move |log| Arc::new(Measured::new(log, measured)))?;
+    let mut readiness = None;
+    let house = home.house_over(environment, |log| {
+        let readiness = readiness.insert(Readiness::of(Arc::clone(&log), home.path()));
+        Arc::new(Measured::new(log, Arc::clone(&metrics), Arc::clone(readiness)))
+    })?;
+    let readiness = readiness.context("a house has a log")?;
     raise_descriptor_limit(config.max_connections as u64);
     let keepalive = &config.keepalive;
     if keepalive.read_timeout <= keepalive.ping_interval {
@@ -112,6 +118,7 @@ pub(super) async fn open(
         tokens,
         invitation,
         house,
+        readiness,
         metrics,
         settings,
         menu,
@@ -175,6 +182,7 @@ impl Door {
             tokens,
             invitation,
             house,
+            readiness,
             metrics,
             settings,
             menu,
@@ -189,7 +197,7 @@ impl Door {
             invitation,
             menu,
             reception: Arc::new(reception),
-            archive: Arc::new(Sessions::of(Arc::clone(&house))),
+            archive: Arc::new(Sessions::of(Arc::clone(&house), readiness)),
             processes: Arc::clone(&terminals) as _,
             metrics,
             memory,

@@ -7,6 +7,7 @@ mod choices;
 mod client;
 mod database;
 mod ending;
+mod erased;
 mod frames;
 mod house;
 mod keepalive;

@@ -62,6 +62,8 @@ pub struct Collected {
     pub media_bytes: u64,
     /// By how much the database became smaller.
     pub reclaimed_bytes: u64,
+    /// Whether what was deleted is in no file any more; not after a dry run.
+    pub is_erased: bool,
 }
 
 /// Judges sessions, the last used first.

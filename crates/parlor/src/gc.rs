@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::console::Console;
 use crate::json;
+use crate::sessions::STILL_THERE;
 use crate::sessions::pick::short;
 use crate::settings::table::{MAX_DAYS, NEVER, UNLIMITED};
 use crate::settings::{Config, size};
@@ -114,8 +115,16 @@ fn conclude(
     dry_run: bool,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let Collected { looked_at, in_use, deleted, deleted_bytes, media_files, media_bytes, reclaimed_bytes } =
-        *collected;
+    let Collected {
+        looked_at,
+        in_use,
+        deleted,
+        deleted_bytes,
+        media_files,
+        media_bytes,
+        reclaimed_bytes,
+        is_erased,
+    } = *collected;
     let verb = if dry_run { "would be deleted" } else { "deleted" };
     let age = retention.max_age.map_or("of any age".to_owned(), |age| {
         format!("used in the last {} days", age.as_secs() / DAY.as_secs())
@@ -142,7 +151,8 @@ fn conclude(
     if dry_run {
         writeln!(out, "Nothing was changed: this was a dry run.")
     } else {
-        writeln!(out, "The database is {} smaller.", size::show(reclaimed_bytes))
+        writeln!(out, "The database is {} smaller.", size::show(reclaimed_bytes))?;
+        if is_erased { Ok(()) } else { writeln!(out, "{STILL_THERE}") }
     }
 }
 
@@ -179,6 +189,7 @@ struct Summary {
     media_files: u64,
     media_bytes: u64,
     reclaimed_bytes: u64,
+    erased: bool,
 }
 
 fn summary(collected: &Collected, dry_run: bool) -> Summary {
@@ -192,6 +203,7 @@ fn summary(collected: &Collected, dry_run: bool) -> Summary {
         media_files: collected.media_files,
         media_bytes: collected.media_bytes,
         reclaimed_bytes: collected.reclaimed_bytes,
+        erased: collected.is_erased,
     }
 }
 

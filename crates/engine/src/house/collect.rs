@@ -1,6 +1,6 @@
 //! Taking away what nobody needs any more.
 
-use parlor_log::PageRequest;
+use parlor_log::{Erased, PageRequest};
 use parlor_vocab::{Refusal, SessionId};
 
 use super::{House, refusal_of};
@@ -33,7 +33,7 @@ impl House {
                 collected.looked_at += 1;
                 let Some(reason) = judge.judge(&record) else { continue };
                 let gone =
-                    if dry_run { self.is_free(&record.id).await } else { self.delete(&record.id).await };
+                    if dry_run { self.is_free(&record.id).await } else { self.remove(&record.id).await };
                 match gone {
                     Ok(()) => {
                         collected.deleted += 1;
@@ -58,7 +58,9 @@ impl House {
         let swept = swept.map_err(|error| Refusal::MediaUnavailable { reason: error.to_string() })?;
         (collected.media_files, collected.media_bytes) = (swept.files, swept.bytes);
         if !dry_run {
-            collected.reclaimed_bytes = means.log.reclaim().await.map_err(refusal_of)?.bytes;
+            let reclaimed = means.log.reclaim().await.map_err(refusal_of)?;
+            collected.reclaimed_bytes = reclaimed.bytes;
+            collected.is_erased = reclaimed.erased == Erased::Yes;
         }
         Ok(collected)
     }

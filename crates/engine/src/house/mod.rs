@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use parlor_log::{EventLog, LogError, Page, PageRequest, SessionRecord, UsageLine};
+use parlor_log::{Erased, EventLog, LogError, Page, PageRequest, SessionRecord, UsageLine};
 use parlor_model::Agent;
 use parlor_tools::{NoSecrets, Redact, Toolbox};
 use parlor_vocab::{
@@ -378,9 +378,27 @@ impl House {
         Ok(())
     }
 
-    /// Deletes a session with all its events. Refused while it has something to do, here or in
-    /// another process.
-    pub async fn delete(&self, id: &SessionId) -> Result<(), Refusal> {
+    /// Deletes a session with all its events and the files that came along with its messages and no others. Refused
+    /// while it has something to do, here or in another process.
+    ///
+    /// Says whether all that was said in it is in no file any more.
+    pub async fn delete(&self, id: &SessionId) -> Result<Erased, Refusal> {
+        let Means { log, media, .. } = &*self.rooms.means;
+        let before = log.referenced_media().await.map_err(refusal_of)?;
+        let used = log.session(id).await.map_err(refusal_of)?.updated;
+        self.remove(id).await?;
+        if !before.is_empty() {
+            let after = log.referenced_media().await.map_err(refusal_of)?;
+            let gone = before.difference(&after).cloned().collect();
+            // What stays is swept away when sessions are collected.
+            let _ = media.remove(gone, used).await;
+        }
+        // The session is gone in any case; a copy that could not be taken away now may be later.
+        Ok(log.erase().await.unwrap_or(Erased::Later))
+    }
+
+    /// The same, but for the last copies in the log's files and for files of messages.
+    async fn remove(&self, id: &SessionId) -> Result<(), Refusal> {
         let mut open = self.open.lock().await;
         if let Some(session) = open.get(id).filter(|session| session.is_running()).cloned() {
             session.leave().await?;

@@ -36,7 +36,7 @@ pub use upload::Upload;
 
 use folder::{Folder, Place, is_id};
 use gauge::{Gauge, id_of};
-use sweep::{Rule, sweep};
+use sweep::{Rule, remove_all, sweep};
 use temp::Temp;
 
 /// The largest file that doors take, unless they are told otherwise: 25 MiB.
@@ -145,6 +145,17 @@ impl MediaStore {
         let rule = Rule { grace, now, dry_run };
         self.work(move |place| match place.existing()? {
             Some(folder) => sweep(&folder, &referenced, rule),
+            None => Ok(Swept::default()),
+        })
+        .await
+    }
+
+    /// Takes away those of `ids` that were neither stored nor renewed after `used`. For whoever knows that nothing
+    /// refers to them since what referred to them last, at that time, is deleted.
+    pub async fn remove(&self, ids: BTreeSet<MediaId>, used: Timestamp) -> Result<Swept, MediaError> {
+        let rule = Rule { grace: Duration::ZERO, now: used, dry_run: false };
+        self.work(move |place| match place.existing()? {
+            Some(folder) => remove_all(&folder, &ids, rule),
             None => Ok(Swept::default()),
         })
         .await

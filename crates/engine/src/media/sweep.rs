@@ -53,6 +53,18 @@ pub(super) fn sweep(
     Ok(swept)
 }
 
+/// See [`super::MediaStore::remove`].
+pub(super) fn remove_all(folder: &Folder, ids: &BTreeSet<MediaId>, rule: Rule) -> Result<Swept, MediaError> {
+    let mut swept = Swept::default();
+    for name in ids.iter().map(MediaId::as_str).filter(|name| is_id(name)) {
+        if let Some(size) = remove(folder, name, rule)? {
+            swept.files += 1;
+            swept.bytes += size;
+        }
+    }
+    Ok(swept)
+}
+
 /// Removes a file that is old at this moment, and says how large it was.
 fn remove(folder: &Folder, name: &str, rule: Rule) -> Result<Option<u64>, MediaError> {
     let failed = |errno: Errno| MediaError::io("remove", folder.path.join(name))(errno);

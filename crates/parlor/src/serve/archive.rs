@@ -10,7 +10,7 @@ use parlor_host::web::{
     Archive, ArchiveFlaw, EventPage, LastEvent, MAX_SEARCHED, SaidMessage, SessionLine, SessionText,
     StoredFile, UsageReport,
 };
-use parlor_log::{MAX_PAGE, PageRequest, SessionRecord, SystemClock};
+use parlor_log::{Erased, MAX_PAGE, PageRequest, SessionRecord, SystemClock};
 use parlor_tools::image_type;
 use parlor_vocab::{
     Clock, MediaId, Message, Passage, Refusal, Role, RunEnding, RunEvent, Seen, Seq, SessionCommand,
@@ -125,7 +125,14 @@ impl Archive for Sessions {
         let id = SessionId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
         match self.house.delete(&id).await {
             Err(Refusal::Busy { .. }) => Err(ArchiveFlaw::Busy(RUNNING.to_owned())),
-            deleted => deleted.map_err(flaw),
+            Ok(Erased::Later) => {
+                tracing::warn!(
+                    session = id.as_str(),
+                    "deleted; what was said stays in parlor.db-wal until readers are done"
+                );
+                Ok(())
+            }
+            deleted => deleted.map(|_| ()).map_err(flaw),
         }
     }
 

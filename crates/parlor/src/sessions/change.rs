@@ -4,6 +4,7 @@ use std::io::{BufRead, Write, stdin};
 
 use anyhow::bail;
 use parlor_engine::{House, is_blank, visible};
+use parlor_log::Erased;
 use parlor_vocab::SessionCommand;
 
 use super::pick::pick;
@@ -14,6 +15,10 @@ use crate::text::cut;
 const MAX_TITLE_CHARS: usize = 200;
 /// How much of a title is shown in a question.
 const ASKED_COLUMNS: usize = 60;
+
+/// What is said if the text of deleted sessions could not be taken out of all files.
+pub(crate) const STILL_THERE: &str =
+    "What was said is in parlor.db-wal until those who read it now are done; parlor gc takes it out then.";
 
 /// Gives a session another title.
 pub(super) async fn rename(
@@ -61,8 +66,11 @@ pub(super) async fn delete(
         }
     }
     for record in records {
-        house.delete(&record.id).await?;
+        let erased = house.delete(&record.id).await?;
         writeln!(out, "Session {} is deleted.", record.id)?;
+        if erased == Erased::Later {
+            writeln!(out, "{STILL_THERE}")?;
+        }
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use parlor_engine::House;
 use parlor_log::{MAX_PAGE, PageRequest, SessionRecord};
 
-pub(crate) use self::change::checked_title;
+pub(crate) use self::change::{STILL_THERE, checked_title};
 use self::pick::short;
 use crate::console::Console;
 use crate::json;

@@ -85,6 +85,24 @@ async fn a_file_is_as_old_as_its_last_storing_and_not_its_first_byte() {
     assert!(changed_at(&store.path_of(&media.id).unwrap()).0 > 0);
 }
 
+#[tokio::test]
+async fn files_of_a_deleted_session_go_at_once_unless_somebody_stored_them_since() {
+    let (_home, store) = empty();
+    let media = store.put("a", b"text", MAX_MEDIA_BYTES).await.unwrap();
+    let path = store.path_of(&media.id).unwrap();
+    let stored = changed_at(&path);
+    let ids = BTreeSet::from([media.id.clone()]);
+    let before = Timestamp(stored.0 - 1);
+    assert_eq!(store.remove(ids.clone(), before).await.unwrap(), Swept::default(), "stored since");
+    assert!(path.exists());
+    assert_eq!(
+        store.remove(ids.clone(), Timestamp(stored.0 + 1)).await.unwrap(),
+        Swept { files: 1, bytes: 4 }
+    );
+    assert!(!path.exists());
+    assert_eq!(store.remove(ids, LATER).await.unwrap(), Swept::default(), "gone already");
+}
+
 /// Content is stored again and again while sweeps take away all that looks old: what `put` said is
 /// stored is there, unless it looked old once more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

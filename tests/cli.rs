@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use home::{Home, PARLOR};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A user that owns nothing.
 const NOBODY: u32 = 65534;
@@ -186,6 +186,38 @@ fn a_server_that_root_starts_says_so_once() {
     assert!(child.wait().unwrap().success());
     let warnings = said.iter().filter(|line| line.contains("WARN") && line.contains("runs as root")).count();
     assert_eq!(warnings, usize::from(geteuid().is_root()), "{said:?}");
+}
+
+#[test]
+fn the_doctor_recovers_a_damaged_database() {
+    let home = Home::new();
+    for text in ["/say one", "/say two"] {
+        home.prints(&["chat", text]);
+    }
+    assert!(home.prints(&["doctor", "--recover"]).contains("is intact and was left as it is"));
+    let before = home.json(&["sessions", "--json"]);
+    let file = home.state().join("parlor.db");
+    let mut damaged = std::fs::read(&file).unwrap();
+    damaged[..100].fill(0xa5);
+    std::fs::write(&file, &damaged).unwrap();
+    // No command writes to it, and all of them say what to do.
+    for args in [&["chat", "/say three"][..], &["sessions"], &["gc"], &["serve", "--no-supex"]] {
+        let said = home.refuses(args);
+        assert!(said.contains("is damaged") && said.contains("parlor doctor --recover"), "{args:?}: {said}");
+    }
+    let said = String::from_utf8(home.run(&["doctor"]).stdout).unwrap();
+    assert!(said.contains("is damaged") && said.contains("parlor doctor --recover"), "{said}");
+    assert_eq!(std::fs::read(&file).unwrap(), damaged);
+    let [done] = &home.json(&["doctor", "--recover", "--json"])[..] else { panic!("one line") };
+    assert_eq!(
+        (&done["sessions"], &done["lost_sessions"], &done["lost_events"]),
+        (&json!(2), &json!(0), &json!(0))
+    );
+    assert_eq!(std::fs::read(done["damaged"].as_str().unwrap()).unwrap(), damaged);
+    assert_eq!(home.json(&["sessions", "--json"]), before);
+    let session = home.last_session();
+    assert_eq!(home.prints(&["chat", "--session", &session, "/say three"]), "three\n");
+    assert!(home.prints(&["replay", &session]).contains("two"));
 }
 
 #[test]

@@ -31,8 +31,8 @@ pub use memory::MemoryLog;
 pub use record::{Page, PageCursor, PageRequest, SessionRecord};
 pub use sqlite::{
     BUSY_WAIT, Checked, Counts, ERASE_RETRY, FOLLOW_INTERVAL, FRESH_BYTES, FRESH_EVENTS, GATHER_WAIT,
-    LEAST_FREE_BYTES, MAX_BATCH, OPEN_CHECK_WAIT, READ_CONNECTIONS, RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT,
-    SqliteLog, WRITE_QUEUE_JOBS, check_database,
+    LEAST_FREE_BYTES, Lost, MAX_BATCH, OPEN_CHECK_WAIT, Progress, READ_CONNECTIONS, RECLAIM_PAGES, Recovered,
+    SHRINK_TRIES, SHRINK_WAIT, Saved, SqliteLog, WRITE_QUEUE_JOBS, check_database, recover,
 };
 pub use system::{SystemClock, TimeOrderedIds};
 pub use usage::UsageLine;

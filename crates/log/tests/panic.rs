@@ -44,7 +44,7 @@ async fn a_panic_of_the_writer_fails_what_waits_and_all_that_comes_and_loses_not
     let session = SessionId::parse("s").expect("short");
     let lease = log.acquire(&session).await.expect("nobody has it");
     let head = log.append(&lease, Seq::START, &[draft(1)]).await.expect("it is written");
-    assert!(log.is_writable().await);
+    log.check().await.unwrap();
 
     clock.breaks.store(true, Ordering::SeqCst);
     let drafts = [draft(2)];
@@ -57,7 +57,7 @@ async fn a_panic_of_the_writer_fails_what_waits_and_all_that_comes_and_loses_not
     clock.breaks.store(false, Ordering::SeqCst);
     let later = soon(log.append(&lease, head, &drafts)).await;
     assert!(matches!(later, Err(LogError::Closed)), "it does not come back by itself: {later:?}");
-    assert!(!soon(log.is_writable()).await);
+    assert!(soon(log.check()).await.is_err());
     let other = SessionId::parse("t").expect("short");
     assert!(matches!(soon(log.acquire(&other)).await, Err(LogError::Closed)));
     let page = soon(log.sessions(PageRequest::first(10))).await.expect("what is there can be read");

@@ -114,7 +114,9 @@ enum Command {
     ///
     /// Looks at the state folder, parlor.toml, the database, Ruby, the keys of models, the ports and
     /// the links, at who it runs as and at what the kernel enforces for agents and doors, and changes
-    /// none of them. Exits with 0 if nothing is a problem, else with 1.
+    /// none of them. Exits with 0 if nothing is a problem, else with 1. If the database is damaged,
+    /// --recover saves what can be saved of it.
+    #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(doctor::Options),
     /// List the models that are configured, and those that their providers have
     ///
@@ -192,6 +194,14 @@ Examples:
   parlor gc --older-than never --keep-bytes unlimited      only give space back
 
 The limits are set in parlor.toml: [retention] days and max_size.";
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  parlor doctor
+  parlor doctor --json | jq -r 'select(.state != \"ok\").fix'
+  parlor doctor --recover        after ending all parlors that use the state folder
+
+The damaged database is kept as parlor.db.damaged-TIME; delete it once nothing is missed.";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:

@@ -299,11 +299,6 @@ impl House {
         self.rooms.means.log.sessions(page).await.map_err(refusal_of)
     }
 
-    /// Whether anything can be recorded at all. Says nothing of the disk.
-    pub async fn is_writable(&self) -> bool {
-        self.rooms.means.log.is_writable().await
-    }
-
     /// What all sessions of all processes have used from a day on, UTC, since 1970.
     pub async fn usage(&self, since: i64) -> Result<Vec<UsageLine>, Refusal> {
         self.rooms.means.log.usage(since).await.map_err(refusal_of)

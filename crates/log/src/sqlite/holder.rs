@@ -54,6 +54,20 @@ pub(super) fn lives(holders: &Path, name: &str) -> Result<bool, LogError> {
     is_locked(&path).map_err(LogError::io("look at", path))
 }
 
+/// Whether anybody lives who can hold leases. The door must be closed.
+pub(super) fn anybody_lives(holders: &Path) -> Result<bool, LogError> {
+    let look = || {
+        for entry in std::fs::read_dir(holders)? {
+            let path = entry?.path();
+            if path.to_string_lossy().ends_with(SUFFIX) && is_locked(&path)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    look().map_err(LogError::io("look at", holders))
+}
+
 /// Removes what dead holders left behind. The door must be closed.
 pub(super) fn sweep(holders: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(holders)? {

@@ -14,6 +14,7 @@ mod open_files;
 mod queue;
 mod read;
 mod reclaim;
+mod recover;
 mod replay;
 mod save;
 mod schema;
@@ -46,6 +47,7 @@ use crate::{
 pub use self::check::{Checked, LEAST_FREE_BYTES, OPEN_CHECK_WAIT, check_database};
 pub use self::fresh::{FRESH_BYTES, FRESH_EVENTS};
 pub use self::reclaim::{ERASE_RETRY, RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT};
+pub use self::recover::{Lost, Progress, Recovered, Saved, recover};
 
 /// How long the database may be kept busy by other processes before one of ours gives up.
 pub const BUSY_WAIT: Duration = Duration::from_secs(10);

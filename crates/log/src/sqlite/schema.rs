@@ -47,6 +47,16 @@ pub(super) fn open(home: &Path, files: &Files, wait: Duration) -> Result<(Connec
     Ok((connection, open))
 }
 
+/// A new database of the newest format, for one process alone.
+pub(super) fn create(database: &Path) -> Result<Connection, LogError> {
+    let failed = |error| fault(database, error);
+    private(database).map_err(LogError::io("make", database))?;
+    let mut connection = connect(database).map_err(failed)?;
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL").map_err(failed)?;
+    migrate(&mut connection, STEPS).map_err(failed)??;
+    Ok(connection)
+}
+
 /// A connection to a database that exists.
 pub(super) fn connect(database: &Path) -> rusqlite::Result<Connection> {
     // No mutex: a connection is used by one thread at a time, which the compiler sees to.

@@ -1,11 +1,12 @@
 //! `parlor doctor`: what is ready and what is missing, with the fix for each.
 //!
 //! It looks and changes nothing, except that opening a database of an older format brings it up to
-//! date, as every command does.
+//! date, as every command does. `--recover` alone mends something: a damaged database.
 
 mod database;
 pub(crate) mod enforced;
 mod models;
+mod recover;
 mod state;
 mod surroundings;
 
@@ -25,6 +26,12 @@ pub(crate) struct Options {
     /// Print one JSON object a line: check, state, found, fix
     #[arg(long)]
     json: bool,
+    /// Save what can be read of a damaged database into a new one, and keep the damaged one beside it
+    ///
+    /// Of each session the events up to the first one that is missing are saved. Refused while any process has
+    /// the database open; one that is intact is left as it is. Nothing else is looked at.
+    #[arg(long)]
+    recover: bool,
 }
 
 /// How something is.
@@ -98,6 +105,9 @@ pub(crate) fn doctor(
     console: Console,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
+    if options.recover {
+        return recover::run(&environment.state_folder()?, options.json, out);
+    }
     let mut findings = Vec::new();
     let home = environment.state_folder();
     match &home {

@@ -1,0 +1,41 @@
+//! Numbers as SQLite writes them. What is not there is zero.
+
+/// Two bytes, the high one first.
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_be_bytes)
+}
+
+/// Four bytes, the highest first.
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
+}
+
+/// A number of variable length at the start of `bytes`, and how many bytes it takes: at most nine.
+pub(super) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0;
+    for (index, byte) in bytes.iter().enumerate().take(9) {
+        if index == 8 {
+            return Some((value << 8 | u64::from(*byte), 9));
+        }
+        value = value << 7 | u64::from(byte & 0x7f);
+        if byte & 0x80 == 0 {
+            return Some((value, index + 1));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_variable_length() {
+        assert_eq!(varint(&[0x7f]), Some((127, 1)));
+        assert_eq!(varint(&[0x81, 0x00]), Some((128, 2)));
+        assert_eq!(varint(&[0xff; 9]), Some((u64::MAX, 9)));
+        assert_eq!(varint(&[0xff; 8]), None);
+        assert_eq!(varint(&[]), None);
+        assert_eq!((u16_at(&[1, 2], 0), u32_at(&[0, 1, 2, 3], 0), u32_at(&[1], 0)), (0x102, 0x10203, 0));
+    }
+}

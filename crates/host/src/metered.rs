@@ -15,6 +15,8 @@ const MASK_BIT: u8 = 0x80;
 const FINAL_BIT: u8 = 0x80;
 /// Of control frames, which may stand between the parts of a message.
 const CONTROL_BIT: u8 = 0x08;
+/// What a control frame of a client has beside its payload.
+const CONTROL_HEAD_BYTES: usize = 6;
 /// The longest head of a frame.
 const HEAD_BYTES: usize = 14;
 
@@ -36,6 +38,11 @@ impl Metered {
 
     pub(crate) fn account(&mut self) -> &mut FrameAccount {
         &mut self.account
+    }
+
+    /// A control frame with a payload of so many bytes came between the parts of a message, and is gone.
+    pub(crate) fn leave_out_control(&mut self, payload: usize) {
+        self.account.leave_out(CONTROL_HEAD_BYTES + payload);
     }
 
     /// The stream alone, for whoever throws away what it reads.

@@ -31,9 +31,6 @@ const THERE: &str = "the socket is there";
 /// How long a peer that was told goodbye may take to say it too.
 const PARTING_WAIT: Duration = Duration::from_secs(1);
 
-/// What a control frame of a client has beside its payload.
-const CONTROL_HEAD_BYTES: usize = 6;
-
 /// How much of what a peer still sends is read at once, and thrown away.
 const REST_BYTES: usize = 4096;
 
@@ -257,8 +254,7 @@ where
     fn count(&mut self, message: &Option<Result<Message, Error>>) {
         match message {
             Some(Ok(Message::Ping(payload) | Message::Pong(payload))) => {
-                let bytes = CONTROL_HEAD_BYTES + payload.len();
-                self.account().leave_out(bytes);
+                self.socket().get_mut().leave_out_control(payload.len());
             }
             Some(Ok(Message::Text(_) | Message::Binary(_) | Message::Frame(_) | Message::Close(_))) => {
                 self.account().keep_arrived();

@@ -260,6 +260,26 @@ fn every_edge_is_accounted_for() {
 }
 
 #[test]
+fn every_row_of_the_security_page_names_a_test_that_exists() {
+    let page = read("docs/security.md");
+    let is_path = |text: &&str| text.starts_with("tests/") || text.starts_with("crates/");
+    let paths: Vec<&str> = page.split('`').filter(is_path).collect();
+    assert!(paths.len() > 30, "the tests are not found any more: {paths:?}");
+    for path in paths {
+        assert!(root().join(path).exists(), "docs/security.md names {path}, which does not exist");
+    }
+    // `name` in `path`
+    for (before, after) in page.match_indices("` in `").map(|(at, _)| page.split_at(at)) {
+        let name = before.rsplit('`').next().expect("a name");
+        let path = after.split('`').nth(2).expect("a path");
+        // The page also speaks of what is in a message.
+        if path.ends_with(".rs") {
+            assert!(read(path).contains(&format!("fn {name}(")), "{path} has no test called {name}");
+        }
+    }
+}
+
+#[test]
 fn source_files_stay_small_enough_to_hold_one_idea() {
     let mut folders = vec![root().join("crates"), root().join("tests"), root().join("bench/src")];
     while let Some(folder) = folders.pop() {

@@ -4,6 +4,7 @@
 //! setting does is decided by whoever is given the value.
 
 pub(crate) mod auth;
+mod kind;
 pub(crate) mod models;
 mod page;
 mod read;

@@ -75,7 +75,7 @@ const WAYS = {
 for (const [way, send] of Object.entries(WAYS)) {
   for (const door of ["supex", "repl"]) {
     test(`a page of another site runs no code at the ${door} port by ${way}`, { timeout: PATIENCE }, async () => {
-      const marker = join(server.home, `${way}-${door}`);
+      const marker = join(server.folder, `${way}-${door}`);
       const at = await browser.visit({ address: `http://127.0.0.1:${evil.address().port}` }, { allow: NETWORK, isToured: false });
       await at.begin();
       const code = `File.write(${JSON.stringify(marker)}, "in")`;

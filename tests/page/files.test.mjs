@@ -12,7 +12,7 @@ const PNG = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR
 const { server, visit } = await setUp();
 /** A picture of any size: what follows its end is ignored by those who show it. */
 function picture(name, size) {
-  const path = join(server.home, name);
+  const path = join(server.folder, name);
   writeFileSync(path, Buffer.concat([PNG, Buffer.alloc(size - PNG.length)]));
   return path;
 }

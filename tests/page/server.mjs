@@ -1,6 +1,6 @@
 // A real server with a home of its own, for one file of tests.
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
@@ -61,7 +61,10 @@ export class Server {
   constructor({ isOnTerminal = false, hasSupex = false, more = "", variables = {} } = {}) {
     Object.assign(this, { isOnTerminal, hasSupex, variables });
     // What is written there is gone after the test anyway, so it need not reach a disk.
-    this.home = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "parlor-page-"));
+    this.folder = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "parlor-page-"));
+    // Beside what agents work on: their tools read nothing in it.
+    this.home = join(this.folder, "state");
+    mkdirSync(this.home, { mode: 0o700 });
     writeFileSync(join(this.home, "parlor.toml"), settings + more);
     writeFileSync(join(this.home, "demo.toml"), script);
     this.listen = "127.0.0.1:0";
@@ -83,7 +86,7 @@ export class Server {
   }
 
   environment() {
-    return { PATH: process.env.PATH, HOME: this.home, PARLOR_HOME: this.home, PARLOR_LOG: "off", SHELL: "/bin/sh", LANG: "C.UTF-8", ...this.variables };
+    return { PATH: process.env.PATH, HOME: this.folder, PARLOR_HOME: this.home, PARLOR_LOG: "off", SHELL: "/bin/sh", LANG: "C.UTF-8", ...this.variables };
   }
 
   async start() {
@@ -91,7 +94,7 @@ export class Server {
     rmSync(place, { force: true });
     const command = [binary, "serve", "--listen", this.listen, ...(this.hasSupex ? ["--supex", "127.0.0.1:0", "--supex-repl", "127.0.0.1:0"] : ["--no-supex"])];
     const [program, ...args] = this.isOnTerminal ? ["script", "-qfc", command.join(" "), "/dev/null"] : command;
-    this.#child = spawn(program, args, { cwd: this.home, env: this.environment(), stdio: ["ignore", "pipe", "pipe"] });
+    this.#child = spawn(program, args, { cwd: this.folder, env: this.environment(), stdio: ["ignore", "pipe", "pipe"] });
     for (const stream of [this.#child.stdout, this.#child.stderr]) stream.on("data", (text) => (this.#log += text));
     await until("the server", () => {
       if (this.#child.exitCode !== null) throw new Error(`the server ended: ${this.#log}`);
@@ -110,12 +113,12 @@ export class Server {
 
   async stop() {
     if (this.#child?.exitCode === null && this.#child.signalCode === null) await this.kill();
-    rmSync(this.home, { recursive: true, force: true });
+    rmSync(this.folder, { recursive: true, force: true });
   }
 
   /** Starts another command of the program in the same home. */
   begin(...args) {
-    return spawn(binary, args, { cwd: this.home, env: this.environment(), stdio: ["pipe", "pipe", "ignore"] });
+    return spawn(binary, args, { cwd: this.folder, env: this.environment(), stdio: ["pipe", "pipe", "ignore"] });
   }
 
   /** Runs another command to its end, and tells what it printed. */

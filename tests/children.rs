@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use home::{Home, PARLOR};
+use parlor_testkit::copy_executable;
 use serde_json::{Value, json};
 
 /// What must not reach a child, with something that is a secret or a way to one.
@@ -205,7 +206,7 @@ impl Nobody {
         }
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(PARLOR, folder.path().join("parlor")).unwrap();
+        copy_executable(PARLOR, &folder.path().join("parlor"));
         let this = Self { folder };
         fs::create_dir(this.path("home")).unwrap();
         chown(this.path("home"), Some(NOBODY), Some(NOBODY)).unwrap();
@@ -249,7 +250,7 @@ fn a_user_who_is_not_root_has_children_that_go_first_too() {
 fn a_program_that_runs_as_root_for_everybody_does_not_for_a_tool() {
     let Some(nobody) = Nobody::new() else { return };
     let id = nobody.path("id");
-    fs::copy("/usr/bin/id", &id).unwrap();
+    copy_executable("/usr/bin/id", &id);
     fs::set_permissions(&id, fs::Permissions::from_mode(0o4755)).unwrap();
     let mut direct = Command::new("setpriv");
     direct.args(["--reuid", "65534", "--clear-groups", "--"]).arg(&id).arg("-u");

@@ -26,6 +26,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use browser::Browser;
 use home::Home;
+use parlor_testkit::write_executable;
 use rustix::fs::Mode;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -256,9 +257,7 @@ fn a_browser_is_opened_and_outlives_the_login() {
         .unwrap();
     std::fs::create_dir(&folder).unwrap();
     let opener = folder.join("xdg-open");
-    std::fs::write(&opener, format!("#!/bin/sh\necho \"$$ $1\" > {}\nexec sleep 600\n", pipe.display()))
-        .unwrap();
-    std::fs::set_permissions(&opener, PermissionsExt::from_mode(0o755)).unwrap();
+    write_executable(&opener, &format!("#!/bin/sh\necho \"$$ $1\" > {}\nexec sleep 600\n", pipe.display()));
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     let mut command = home.command(&["login", "x"]);
     command.env("PATH", path).env("DISPLAY", ":0").stdout(Stdio::piped()).stderr(Stdio::piped());

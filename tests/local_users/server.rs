@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use parlor_testkit::PATIENCE;
+use parlor_testkit::{PATIENCE, copy_executable};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -40,12 +40,9 @@ impl Server {
         }
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        // Where it was built, other users may not be allowed to look. Another process copies it: if we had it open for
-        // writing, a child that another test starts meanwhile would have so too, and nobody could execute it.
+        // Other users may not be allowed to look into the folder where it was built.
         let program = folder.path().join("parlor");
-        assert!(
-            Command::new("cp").arg(env!("CARGO_BIN_EXE_parlor")).arg(&program).status().unwrap().success()
-        );
+        copy_executable(env!("CARGO_BIN_EXE_parlor"), &program);
         // Others can look into this home, as into one that was made by hand.
         let home = folder.path().join("home");
         std::fs::create_dir(&home).unwrap();

@@ -2,10 +2,9 @@
 
 mod common;
 
-use std::os::unix::fs::PermissionsExt;
-
 use common::{Watched, run, script, terminal};
 use parlor_process::SpawnError;
+use parlor_testkit::write_executable;
 use parlor_vocab::{Ending, StartProcess};
 use rustix::io::Errno;
 
@@ -66,8 +65,7 @@ async fn the_program_is_looked_up_in_the_path_that_was_given() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("tool");
     // No interpreter is named, so the shell takes it, as it would from a command line.
-    std::fs::write(&program, "echo \"$1\"").unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_executable(&program, "echo \"$1\"");
     let path = format!("/nonexistent:{}:/usr/bin", folder.path().display());
     let mut start = script("");
     start.program = "tool".to_owned();

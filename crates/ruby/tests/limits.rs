@@ -2,8 +2,6 @@
 
 mod common;
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use common::{Gate, answer, error, file, host, raised, settings, snippet, value, waits};
@@ -11,6 +9,7 @@ use parlor_ruby::{
     MAX_BACKTRACE_LINES, MAX_CODE_BYTES, MAX_MESSAGE_BYTES, MAX_OUTPUT_BYTES, MAX_VALUE_BYTES, MAX_WAITING,
     RubyError, RubyHost, START_LIMIT, START_TRIES, Settings,
 };
+use parlor_testkit::write_executable;
 
 #[tokio::test]
 async fn the_longest_code_runs_and_one_byte_more_does_not() {
@@ -149,8 +148,7 @@ async fn a_worker_that_is_killed_before_it_is_up_is_started_a_few_times() {
 
 fn script(folder: &Path, text: &str) -> String {
     let path = folder.join("program");
-    std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("a new file");
-    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("our own file");
+    write_executable(&path, &format!("#!/bin/sh\n{text}\n"));
     path.display().to_string()
 }
 

@@ -80,6 +80,7 @@
 
 mod case;
 mod door;
+mod executable;
 mod folder;
 mod notation;
 mod pattern;
@@ -90,6 +91,7 @@ mod transcript;
 
 pub use case::{Case, Place};
 pub use door::{Door, Exec, Loaf, Supr, Synaps};
+pub use executable::{copy_executable, write_executable};
 pub use folder::{Report, play_cases, play_folder};
 pub use peer::{PATIENCE, Peer, let_time_pass};
 pub use program::{Launch, Program};

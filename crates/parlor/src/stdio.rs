@@ -36,6 +36,7 @@ pub(crate) fn serve(door: Door, environment: &Environment) -> anyhow::Result<Exi
                 parlor_process::limit_children(config.tools.limits);
             }
             let processes = Offered::new(environment.state_folder().ok(), Arc::new(SystemClock));
+            parlor_process::give_back_startup_code();
             parlor_host::block_on(parlor_host::serve_stdio(ExecMachine::default(), processes))?;
             Ok(ExitCode::SUCCESS)
         }

@@ -17,6 +17,7 @@ mod process;
 mod program;
 mod relatives;
 mod source;
+mod startup_code;
 mod stdin;
 mod supervise;
 mod tail;
@@ -32,6 +33,7 @@ pub use confine::{CHILD_FILE_BYTES, CHILD_OPEN_FILES, CHILD_PROCESSES, ChildLimi
 pub use error::SpawnError;
 pub use oom::{CHILD_OOM_SCORE, prepare_child_scores};
 pub use process::{Process, ReadSoFar, Retained, spawn, spawn_for_person};
+pub use startup_code::give_back_startup_code;
 pub use stdin::{WriteError, WriteId, Written};
 pub use terminal::Size;
 

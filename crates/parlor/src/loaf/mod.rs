@@ -62,6 +62,7 @@ pub(crate) fn serve(environment: &Environment) -> anyhow::Result<ExitCode> {
         let server = server(&home, &clerk, environment, folder).await;
         let ending = ending()?;
         let office = Office::new(house, clerk, Standing::Owner).with_ending(ending);
+        parlor_process::give_back_startup_code();
         parlor_host::serve_stdio(LoafMachine::new(server), office).await?;
         Ok(ExitCode::SUCCESS)
     });

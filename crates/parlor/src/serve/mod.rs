@@ -137,6 +137,7 @@ async fn serve_doors(
     if console.output {
         say_hello(out, &addresses, web.as_ref(), config)?;
     }
+    parlor_process::give_back_startup_code();
     let stop = CancellationToken::new();
     let serving = async {
         let web = async {

@@ -99,6 +99,7 @@ pub(crate) fn serve(options: Options, environment: &Environment) -> anyhow::Resu
         let house = Arc::new(home.house(environment)?);
         let child = begin(&house, &home, &base, options, environment).await?;
         let guest = Guest::new(house, Standing::Owner);
+        parlor_process::give_back_startup_code();
         parlor_host::serve_stdio(SynapsMachine::new(child), guest).await?;
         Ok(ExitCode::SUCCESS)
     });

@@ -18,6 +18,7 @@ mod leaks;
 #[allow(dead_code, reason = "a helper of other tests, of which some is used")]
 mod model_server;
 mod models;
+mod pieces;
 mod server;
 
 use std::io::{BufRead, BufReader};

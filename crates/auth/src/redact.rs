@@ -2,7 +2,7 @@
 //!
 //! A secret is found as it is, in hexadecimal digits, percent-encoded, escaped as in JSON, also in JSON within JSON, and
 //! inside of base64, whatever stands before it there, also where that is broken into lines. Whoever writes in pieces
-//! asks how much of the end may be the beginning of a secret ([`Redactor::held`]) and keeps that back. Not found: any
+//! asks how much of the end may be the beginning of a secret ([`Redactor::sift`]) and keeps that back. Not found: any
 //! other disguise.
 
 mod escape;
@@ -23,7 +23,7 @@ pub const REDACTED: &str = "[secret]";
 /// Secrets that are shorter are not looked for: ordinary text would be full of them.
 pub const MIN_REDACTED_BYTES: usize = 8;
 
-/// How many secrets are known at a time. The one that was learned longest ago is forgotten first.
+/// How many secrets of one group are known at a time. The one that was learned longest ago is forgotten first.
 pub const MAX_REDACTED: usize = 256;
 
 /// How many forms of a secret are looked for at most: as it is, in two cases of hexadecimal digits, and in base64 of two
@@ -31,15 +31,29 @@ pub const MAX_REDACTED: usize = 256;
 pub const MAX_FORMS: usize = 15;
 
 /// The secrets that are alive. Cheap to clone; all clones know the same.
+///
+/// Secrets are learned in groups, each of which forgets its own. They are looked for together: what may be the beginning
+/// of one must not divide another.
 #[derive(Clone, Default)]
-pub struct Redactor(Arc<RwLock<Known>>);
+pub struct Redactor {
+    known: Arc<RwLock<Known>>,
+    /// What this one learns belongs to this group.
+    group: u64,
+}
 
 #[derive(Default)]
 struct Known {
-    /// With their numbers, the one that was learned last at the end.
-    secrets: Vec<(u64, Secret)>,
+    /// The one that was learned last is at the end.
+    secrets: Vec<Learned>,
     index: Index,
-    last: u64,
+    last_number: u64,
+    last_group: u64,
+}
+
+struct Learned {
+    number: u64,
+    group: u64,
+    secret: Secret,
 }
 
 impl Redactor {
@@ -48,25 +62,37 @@ impl Redactor {
         Self::default()
     }
 
+    /// One that knows the same, and learns into a new group: whatever it learns makes none of the other groups forget.
+    pub fn new_group(&self) -> Self {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.last_group += 1;
+        Self { known: Arc::clone(&self.known), group: known.last_group }
+    }
+
     /// From now on, `secret` is taken out. To learn one again keeps it from being forgotten.
     pub fn learn(&self, secret: &Secret) {
         if secret.expose().len() < MIN_REDACTED_BYTES {
             return;
         }
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let known = &mut *known;
-        if let Some(place) = known.secrets.iter().position(|(_, known)| known == secret) {
+        let is_ours = |learned: &Learned| learned.group == self.group;
+        let is_it = |learned: &Learned| is_ours(learned) && learned.secret == *secret;
+        if let Some(place) = known.secrets.iter().position(is_it) {
             let again = known.secrets.remove(place);
             known.secrets.push(again);
             return;
         }
-        if known.secrets.len() == MAX_REDACTED {
-            let (number, _) = known.secrets.remove(0);
-            known.index.remove(number);
+        if known.secrets.iter().filter(|learned| is_ours(learned)).count() == MAX_REDACTED
+            && let Some(oldest) = known.secrets.iter().position(is_ours)
+        {
+            let forgotten = known.secrets.remove(oldest);
+            known.index.remove(forgotten.number);
         }
-        known.last += 1;
-        known.secrets.push((known.last, secret.clone()));
-        known.index.add(known.last, pattern::forms(secret.expose()));
+        known.last_number += 1;
+        let (number, group) = (known.last_number, self.group);
+        known.secrets.push(Learned { number, group, secret: secret.clone() });
+        known.index.add(number, pattern::forms(secret.expose()));
     }
 
     /// From now on, all that is kept in the files of `store` is taken out. Blocking.
@@ -85,22 +111,16 @@ impl Redactor {
         }
     }
 
-    /// How many bytes at the end of `text` may be the beginning of a secret, if more text follows.
-    pub fn held(&self, text: &str) -> usize {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        text.len() - known.index.scan(text.as_bytes()).decided(text.len())
-    }
-
     /// `text` without the secrets.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         without(text, &known.index.scan(text.as_bytes()).secrets)
     }
 
-    /// Both at a time: the part of `text` that is decided without the secrets, and how many bytes are not in it because
-    /// they may be the beginning of one.
+    /// The part of `text` that is decided, without the secrets, and how many bytes are not in it because they may be the
+    /// beginning of one, if more text follows. The end of that part is within no secret.
     pub fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut scan = known.index.scan(text.as_bytes());
         let decided = scan.decided(text.len());
         scan.secrets.retain(|secret| secret.start < decided);

@@ -95,8 +95,10 @@ mod tests {
             Cow::Owned(text.replace(self.0, "[secret]"))
         }
 
-        fn held(&self, text: &str) -> usize {
-            (1..self.0.len()).rev().find(|length| text.ends_with(self.0.split_at(*length).0)).unwrap_or(0)
+        fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
+            let mut lengths = (1..self.0.len()).rev();
+            let held = lengths.find(|length| text.ends_with(self.0.split_at(*length).0)).unwrap_or(0);
+            (self.redact(text.split_at(text.len() - held).0), held)
         }
     }
 

@@ -42,7 +42,7 @@ impl Home {
         let config = Config::load(&path)?;
         limit_children(config.tools.limits);
         let keys = Keys::open(&path, &config, environment)?;
-        let redaction = Redaction::new(&path, &config, environment, keys.redactor().clone());
+        let redaction = Redaction::new(&path, &config, environment, keys.redactor());
         let is_set = |name: &str| environment.model_keys.contains(&name);
         let config =
             config.with_keys(|provider| provider.key_variable().is_some_and(is_set) || keys.has(provider));

@@ -19,20 +19,17 @@ pub trait Redact: Send + Sync {
     /// `text` without secrets.
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str>;
 
-    /// How many bytes at the end of `text` may be the beginning of a secret, if more text follows.
-    fn held(&self, text: &str) -> usize;
-
-    /// The part of `text` before that, without secrets, and how many bytes are not in it.
-    fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
-        let held = self.held(text);
-        (self.redact(text.split_at(text.len() - held).0), held)
-    }
+    /// The part of `text` that is decided, without secrets, and how many bytes at the end are not in it, because they may
+    /// be the beginning of a secret if more text follows.
+    ///
+    /// One decision for all secrets that are known: where it divides the text, it divides none of them.
+    fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize);
 
     /// `text`, whose end was cut off, without secrets and without what may be the beginning of one there.
     fn redact_cut<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        match self.held(text) {
-            held if held < MIN_CUT_BYTES => self.redact(text),
-            held => self.redact(text.split_at(text.len() - held).0),
+        match self.sift(text) {
+            (_, held) if held < MIN_CUT_BYTES => self.redact(text),
+            (_, held) => self.redact(text.split_at(text.len() - held).0),
         }
     }
 }
@@ -52,8 +49,8 @@ impl Redact for NoSecrets {
         Cow::Borrowed(text)
     }
 
-    fn held(&self, _: &str) -> usize {
-        0
+    fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
+        (Cow::Borrowed(text), 0)
     }
 }
 
@@ -132,8 +129,10 @@ mod tests {
             }
         }
 
-        fn held(&self, text: &str) -> usize {
-            (1..self.0.len()).rev().find(|length| text.ends_with(self.0.split_at(*length).0)).unwrap_or(0)
+        fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
+            let mut lengths = (1..self.0.len()).rev();
+            let held = lengths.find(|length| text.ends_with(self.0.split_at(*length).0)).unwrap_or(0);
+            (self.redact(text.split_at(text.len() - held).0), held)
         }
     }
 

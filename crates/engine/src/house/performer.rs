@@ -172,12 +172,13 @@ impl Performer {
             self.speak_rest();
             self.think_rest();
         }
+        let clean = |text: String| clean(&*self.redact, text);
         let thought =
-            self.thought.take().zip(self.step.as_ref()).map(|(text, (step, _))| (step.clone(), text));
+            self.thought.take().zip(self.step.as_ref()).map(|(text, (step, _))| (step.clone(), clean(text)));
         Finish {
             run: self.run.clone(),
             outcome,
-            spoken: self.message.take(),
+            spoken: self.message.take().map(|(message, text)| (message, clean(text))),
             thought,
             answer: self.answer.clone(),
             duration_ms: self.since(self.begun),

@@ -74,8 +74,10 @@ impl Redact for OneSecret {
         if text.contains(SECRET) { text.replace(SECRET, "[secret]").into() } else { text.into() }
     }
 
-    fn held(&self, text: &str) -> usize {
-        (1..SECRET.len()).rev().find(|length| text.ends_with(SECRET.split_at(*length).0)).unwrap_or(0)
+    fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
+        let mut lengths = (1..SECRET.len()).rev();
+        let held = lengths.find(|length| text.ends_with(SECRET.split_at(*length).0)).unwrap_or(0);
+        (self.redact(text.split_at(text.len() - held).0), held)
     }
 }
 

@@ -120,7 +120,7 @@ mod tests {
         let (redactor, kept) = (parlor_auth::Redactor::new(), Kept::default());
         redactor.learn(&parlor_auth::Secret::new("s3cret-token"));
         let (out, folder) = (kept.clone(), tempfile::tempdir().unwrap());
-        let redaction = Redaction::new(folder.path(), &Config::default(), &Environment::read(), redactor);
+        let redaction = Redaction::new(folder.path(), &Config::default(), &Environment::read(), &redactor);
         let subscriber =
             tracing_subscriber::fmt().with_writer(Clean { redaction, out: move || out.clone() }).finish();
         tracing::subscriber::with_default(subscriber, || tracing::info!(said = "s3cret-token", "heard"));

@@ -208,7 +208,6 @@ fn in_pieces(redactor: &Redactor, text: &str, cuts: &[usize]) -> String {
         rest = later;
         held.push_str(piece);
         let (shown, kept) = redactor.sift(&held);
-        assert_eq!(kept, redactor.held(&held));
         seen.push_str(&shown);
         held = held.split_at(held.len() - kept).1.to_owned();
     }

@@ -310,6 +310,26 @@ async fn nothing_a_tool_prints_steers_the_terminal() {
     assert!(!shown.contains("\x1b]0;") && !shown.contains("\x1b[2J"), "{shown:?}");
 }
 
+/// What is taken out on the way to the terminal must not put together what the redactor did not see.
+#[tokio::test]
+async fn no_escape_sequence_inside_of_a_secret_shows_it() {
+    let home = Home::new();
+    let key = "sk-KEPT-openai-Qz7hT93kLmN0pXyW8vRx";
+    std::fs::write(home.folder().join("key"), key).unwrap();
+    let file = std::fs::File::open(home.folder().join("key")).unwrap();
+    assert!(home.command(&["login", "exa", "--key"]).stdin(file).status().unwrap().success());
+    let mut terminal = Terminal::start(&home, &["chat"], &[]);
+    for unseen in [r"\x1b[m", r"\x07", r"\x1b]0;t\x07", r"\xe2\x80\xae"] {
+        terminal.line(&format!("!sed 's/KEPT/KE{unseen}PT/' key; echo; echo seen-$((6 * 7))")).await;
+        terminal.until("seen-42").await;
+    }
+    terminal.line("/quit").await;
+    let shown = terminal.end().await;
+    assert!(!shown.contains(key) && !shown.contains("PT-openai"), "{shown:?}");
+    assert!(!shown.contains('\u{202e}'), "{shown:?}");
+    assert!(shown.contains("[secret]"), "{shown:?}");
+}
+
 #[tokio::test]
 async fn colours_are_used_unless_they_are_not_wanted() {
     let home = Home::new();

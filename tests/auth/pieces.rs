@@ -34,9 +34,10 @@ fn told_and_kept(home: &Home) -> (String, String) {
     (told, kept)
 }
 
-/// A step for each piece of an answer.
+/// A step for each piece of an answer. A text of JSON is one of TOML.
 fn says(pieces: &[&str]) -> String {
-    pieces.iter().map(|piece| format!("{{ say = {piece:?} }},\n")).collect()
+    let step = |piece: &&str| format!("{{ say = {} }},\n", Value::from(*piece));
+    pieces.iter().map(step).collect()
 }
 
 #[test]
@@ -59,4 +60,79 @@ fn a_token_whose_end_may_begin_a_key_is_not_shown() {
         assert!(!text.contains(TOKEN), "{text}");
     }
     assert!(told.contains("token [secret] end"), "{told}");
+}
+
+const KEY: &str = "sk-KEPT-openai-Qz7hT93kLmN0pXyW8vRx";
+
+/// What a terminal does not show, as `printf` of a shell is told it: a colour, a bell, a title, a mark that turns the
+/// direction of writing around, and a title that is longer than what is looked through while a text is written.
+fn unseen() -> [String; 5] {
+    let long = format!(r"\033]0;{}\007", "x".repeat(1000));
+    [r"\033[m", r"\007", r"\033]0;title\007", r"\342\200\256", &long].map(str::to_owned)
+}
+
+/// What a person sees of a text, and what is left of it without control characters.
+fn seen(text: &str) -> [String; 2] {
+    let mut parts = text.split('\u{1b}');
+    let mut terminal = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = if part.starts_with(']') { '\u{7}' } else { 'm' };
+        terminal.push_str(part.split_once(end).map_or("", |(_, rest)| rest));
+    }
+    let letters = |text: &str| text.replace(|letter: char| letter.is_control() || letter == '\u{202e}', "");
+    [letters(&terminal), letters(text)]
+}
+
+#[test]
+fn what_a_terminal_does_not_show_hides_no_secret_in_what_a_tool_prints() {
+    for unseen in unseen() {
+        let command = format!(r#"printf "$(sed 's/KEPT/KE{}PT/' key.txt)""#, unseen.replace('\\', r"\\"));
+        let command = Value::from(command);
+        let home = home(KEY, &format!("{{ tool = \"shell\", args = {{ command = {command} }} }}"));
+        let (told, kept) = told_and_kept(&home);
+        let result = told.lines().find(|line| line.contains(r#""type":"tool.completed""#)).unwrap();
+        let result: Value = serde_json::from_str(result).unwrap();
+        let output = result["output"].as_str().unwrap();
+        assert!(output.contains("[secret]"), "{unseen}: {output:?}");
+        for text in seen(output).iter().chain([&told, &kept]) {
+            assert!(!text.contains(KEY), "{unseen}: {text}");
+        }
+    }
+}
+
+#[test]
+fn what_a_terminal_does_not_show_hides_no_secret_in_what_a_provider_says() {
+    let body = |unseen: &str| {
+        let message = KEY.replace("KEPT", &format!("KE{unseen}PT"));
+        let error = serde_json::json!({"error": {"message": format!("wrong key {message} given")}});
+        &*Box::leak(error.to_string().into_boxed_str())
+    };
+    for unseen in ["\u{1b}[m", "\u{7}", "\u{202e}", "\u{1b}\u{1b}]2;x\u{1b}\\"] {
+        let server = model_server::Server::start(vec![model_server::Deed::Body(
+            401,
+            "application/json",
+            body(unseen),
+        )]);
+        let home = forms::Form::Chat.home(&server.url, "");
+        let output = home.command(&["chat", "--json", "go"]).env("SOME_API_KEY", KEY).output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        let failed = told.lines().find(|line| line.contains(r#""type":"run.ended""#)).unwrap();
+        let failed: Value = serde_json::from_str(failed).unwrap();
+        let message = failed["failure"]["message"].as_str().unwrap_or_else(|| panic!("{failed}"));
+        assert!(message.contains("[secret]"), "{unseen:?}: {message:?}");
+        assert!(seen(message).iter().all(|text| !text.contains(KEY)), "{unseen:?}: {message:?}");
+    }
+}
+
+/// What an agent says comes in pieces, and is shown before the whole of it is known.
+#[test]
+fn what_a_terminal_does_not_show_hides_no_secret_in_an_answer() {
+    for unseen in ["\u{1b}[m", "\u{7}", "\u{202e}", "\u{1b}]0;title\u{7}"] {
+        let text = KEY.replace("KEPT", &format!("KE{unseen}PT"));
+        let letters: Vec<String> = text.chars().map(|letter| letter.to_string()).collect();
+        let home = home(KEY, &says(&letters.iter().map(String::as_str).collect::<Vec<_>>()));
+        let (told, _) = told_and_kept(&home);
+        let completed = told.lines().find(|line| line.contains(r#""type":"message.completed""#)).unwrap();
+        assert!(completed.contains(r#""text":"[secret]""#), "{unseen:?}: {told}");
+    }
 }

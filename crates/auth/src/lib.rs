@@ -39,7 +39,7 @@ pub use provider::{
     CANCEL_PATH, DEFAULT_LOGIN_WAIT, DEFAULT_REDIRECT_PATH, Device, DeviceExchange, Draft, Flaw,
     MAX_NAME_CHARS, Provider,
 };
-pub use redact::{MAX_FORMS, MAX_REDACTED, MIN_REDACTED_BYTES, REDACTED, Redactor};
+pub use redact::{MAX_FORMS, MAX_REDACTED, MAX_UNSEEN_BYTES, MIN_REDACTED_BYTES, REDACTED, Redactor};
 pub use refresh::REFRESH_MARGIN;
 pub use secret::Secret;
 pub use store::{

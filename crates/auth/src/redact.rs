@@ -1,19 +1,23 @@
 //! Takes live secrets out of text that is going to be seen: logs, errors, events, output.
 //!
 //! A secret is found as it is, in hexadecimal digits, percent-encoded, escaped as in JSON, also in JSON within JSON, and
-//! inside of base64, whatever stands before it there, also where that is broken into lines. Whoever writes in pieces
+//! inside of base64, whatever stands before it there, also where that is broken into lines. Control characters, escape
+//! sequences and letters without a shape may stand within: screens do not show them. Whoever writes in pieces
 //! asks how much of the end may be the beginning of a secret ([`Redactor::sift`]) and keeps that back. Not found: any
 //! other disguise.
 
 mod escape;
 mod index;
 mod pattern;
+mod unseen;
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use self::index::Index;
+pub use self::unseen::MAX_UNSEEN_BYTES;
+use self::unseen::{Screen, may_hold_unseen, seen};
 use crate::record::Login;
 use crate::{Secret, SecretStore};
 
@@ -111,10 +115,23 @@ impl Redactor {
         }
     }
 
-    /// `text` without the secrets.
+    /// `text` without the secrets. If a screen would show one although it is not in the text as it is, what is left is
+    /// what that screen shows.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        without(text, &known.index.scan(text.as_bytes()).secrets)
+        let mut shown = without(text, &known.index.scan(text.as_bytes()).secrets);
+        if !known.secrets.is_empty() && may_hold_unseen(shown.as_bytes()) {
+            for screen in [Screen::Terminal, Screen::Page] {
+                let seen = seen(&shown, screen);
+                let is_other = seen.len() < shown.len();
+                if is_other
+                    && let Cow::Owned(clean) = without(&seen, &known.index.scan(seen.as_bytes()).secrets)
+                {
+                    shown = Cow::Owned(clean);
+                }
+            }
+        }
+        shown
     }
 
     /// The part of `text` that is decided, without the secrets, and how many bytes are not in it because they may be the

@@ -35,7 +35,7 @@ pub use processes::{Happening, MAX_PROCESSES, Processes, SHUTDOWN_GRACE};
 pub use terminals::{
     MAX_ENDED_TERMINALS, MAX_TERMINALS, TERMINAL_BYTES, TerminalLine, TerminalSight, TerminalView, Terminals,
 };
-pub use visible::{is_blank, visible};
+pub use visible::{is_blank, is_visible, visible};
 pub use watcher::{TEXT_PACE, Watcher};
 pub use workshop::{
     CONSOLE_LOG_BYTES, Evaluates, KEEP_ANSWER, KEPT_BYTES, KEPT_SESSIONS, KEPT_SNIPPETS, MAX_CALLS,

@@ -1,8 +1,13 @@
 //! Texts that are shown among others, such as names: without what cannot be seen or turns the direction of writing around.
 
-/// The letters of `text` that can be seen, and what joins them: emoji and some scripts are written with joiners.
+/// The letters of `text` that can be seen, and what joins them.
 pub fn visible(text: &str) -> String {
-    text.chars().filter(|letter| matches!(letter, '\u{200c}' | '\u{200d}') || !is_hidden(*letter)).collect()
+    text.chars().filter(|letter| is_visible(*letter)).collect()
+}
+
+/// Whether a letter can be seen or joins others: emoji and some scripts are written with joiners.
+pub fn is_visible(letter: char) -> bool {
+    matches!(letter, '\u{200c}' | '\u{200d}') || !is_hidden(letter)
 }
 
 /// Whether nothing of `text` would be seen.

@@ -1,6 +1,7 @@
 //! Text on its way to a person: cut to a width, and without what would steer a terminal.
 
 use anstyle_parse::{DefaultCharAccumulator, Parser, Perform};
+use parlor_engine::is_visible;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The part of `text` that fits into `columns`, with a sign that there is more. Its line breaks
@@ -57,8 +58,9 @@ impl Shown {
 
 impl Perform for Shown {
     fn print(&mut self, letter: char) {
-        // The parser takes the controls beyond ASCII for letters; some terminals do not.
-        if !letter.is_control() {
+        // The parser takes the controls beyond ASCII for letters; some terminals do not. What turns the direction of
+        // writing around would make a line look like another.
+        if is_visible(letter) {
             self.push(letter);
         }
     }
@@ -91,6 +93,10 @@ mod tests {
         let clean = |text| Clean::default().text(text);
         assert_eq!(clean("\x1b[31mred\x1b[0m \x1b]0;title\x07 bell\x07 \u{9b}31m"), "red  bell 31m");
         assert_eq!(clean("a\tb\nc\0"), "a\tb\nc");
+        assert_eq!(
+            clean("invoice\u{202e}gpj.exe \u{2066}x\u{2069} 👩\u{200d}👧"),
+            "invoicegpj.exe x 👩\u{200d}👧"
+        );
     }
 
     #[test]

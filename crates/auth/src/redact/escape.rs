@@ -4,6 +4,8 @@
 //! Each function looks at one place of a text. What can be read there in several ways is told in all of them, and
 //! whoever knows what is expected chooses. A text that ends within an escape may go on with anything.
 
+use super::unseen::may_be_unseen;
+
 /// How often a text is percent-encoded at most: `%2F`, `%252F`, `%25252F`.
 const PERCENT_DEPTH: usize = 3;
 
@@ -49,7 +51,7 @@ impl Ways {
         &self.found[..self.count]
     }
 
-    fn add(&mut self, taken: usize, meaning: &[u8]) {
+    pub(super) fn add(&mut self, taken: usize, meaning: &[u8]) {
         let mut bytes = [0; 4];
         bytes[..meaning.len()].copy_from_slice(meaning);
         if let Some(way) = self.found.get_mut(self.count) {
@@ -61,7 +63,7 @@ impl Ways {
 
 /// Whether more than one way may lead through a place that begins with this.
 pub(super) fn is_special(byte: u8) -> bool {
-    matches!(byte, b'\\' | b'%' | b'\n' | b'\r')
+    matches!(byte, b'\\' | b'%' | b'\n' | b'\r') || may_be_unseen(byte)
 }
 
 /// What the beginning of `text`, which is not empty, can stand for: itself, and what it is an escape of.

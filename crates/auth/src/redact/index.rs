@@ -11,6 +11,7 @@ use memchr::memchr3;
 
 use super::escape::{characters, is_special};
 use super::pattern::{Match, Pattern};
+use super::unseen::may_hold_unseen;
 
 /// How many bytes a form is found by.
 const KEY_BYTES: usize = 4;
@@ -94,8 +95,12 @@ impl Index {
             return scan;
         }
         let mut place = 0;
+        let is_plain = !may_hold_unseen(text);
         while place < text.len() {
-            let special = memchr3(b'\\', b'%', b'\n', &text[place..]);
+            let special = match is_plain {
+                true => memchr3(b'\\', b'%', b'\n', &text[place..]),
+                false => text[place..].iter().position(|byte| is_special(*byte)),
+            };
             let special = special.map_or(text.len(), |special| place + special);
             for (at, lead) in (place..).zip(text[place..special].windows(KEY_BYTES)) {
                 let key = u32::from_be_bytes([lead[0], lead[1], lead[2], lead[3]]);

@@ -5,6 +5,7 @@ use url::form_urlencoded;
 use zeroize::Zeroizing;
 
 use super::escape::{Ways, characters, gap, is_special};
+use super::unseen::{MAX_UNSEEN_BYTES, Screen, Unseen, may_be_unseen, unseen};
 
 /// How many letters at least a form in base64 has: a shorter one stands in text by chance.
 const MIN_BASE64_CHARS: usize = 10;
@@ -139,6 +140,32 @@ impl Pattern {
     }
 
     fn ways(&self, text: &[u8], done: usize) -> Ways {
+        let mut ways = self.written(text, done);
+        if done > 0 && may_be_unseen(text[0]) {
+            self.add_unseen(text, done, &mut ways);
+        }
+        ways
+    }
+
+    /// Adds the ways past what no screen shows.
+    fn add_unseen(&self, text: &[u8], done: usize, ways: &mut Ways) {
+        let mut look = |screen| match unseen(text, screen, MAX_UNSEEN_BYTES) {
+            Unseen::Bytes(length) => Some(length).filter(|length| *length > 0),
+            Unseen::Open => {
+                ways.is_open = true;
+                None
+            }
+            Unseen::TooLong => None,
+        };
+        let (page, terminal) = (look(Screen::Page), look(Screen::Terminal));
+        // What follows an escape is hardly ever the next letter: a way for each would use up the detours.
+        let is_next = |length: &usize| text.get(*length) == self.bytes.get(done);
+        let page = page.filter(|length| terminal != Some(*length) && is_next(length));
+        page.into_iter().chain(terminal).for_each(|length| ways.add(length, b""));
+    }
+
+    /// The ways in which the text is written.
+    fn written(&self, text: &[u8], done: usize) -> Ways {
         match (self.kind, text[0]) {
             (Kind::Text, b'\\' | b'%' | b'+') => characters(text),
             (Kind::Text, byte) if byte == self.bytes[done] => characters(text),

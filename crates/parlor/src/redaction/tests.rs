@@ -1,8 +1,10 @@
+use parlor_engine::is_visible;
 use parlor_tools::{MIN_CUT_BYTES, Sieve};
 use proptest::prelude::*;
 
 use super::*;
 use crate::settings::supr::SuprConfig;
+use crate::text::Clean;
 
 const KEY: &str = "sk-KEPT-openai-Qz7hT93kLmN0pXyW8vR";
 
@@ -81,6 +83,17 @@ fn a_cut_behind_one_secret_that_may_begin_another_shows_neither() {
     assert_eq!(redact.redact_cut(&format!("{key} {token} b06")), "[secret] [secret] b06");
 }
 
+/// What a terminal obeys or leaves out, also broken and without an end.
+fn unseen() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "\x1b\\[[0-9;]{0,5}[a-zA-Z]",
+        "\x1b\\][0-9a-z;]{0,9}(\x07|\x1b\\\\)",
+        "[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]{1,3}",
+        "[\u{80}-\u{9f}\u{ad}\u{200b}-\u{200f}\u{202a}-\u{202e}\u{2060}-\u{2069}\u{feff}\u{e0041}]{1,3}",
+        "\x1b[PX^_ (#\\[\\]]?[ -~\u{e4}\u{dc}]{0,4}(\x18|\x1a|\x1b\\\\|\u{9c}|)",
+    ]
+}
+
 /// Secrets whose beginnings, middles and ends are alike, so that one begins within another or is a part of it.
 fn alike() -> impl Strategy<Value = Vec<String>> {
     let one = prop_oneof!["[ab7]{8,14}", "(ab|ba|7){8,10}", "sk-[ab]{6,10}", "[0-9a-f]{8,16}"];
@@ -111,6 +124,36 @@ fn made_of(secrets: Vec<String>) -> impl Strategy<Value = (Vec<String>, String)>
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// Neither a terminal nor a page puts a secret together out of what was shown to it.
+    #[test]
+    fn what_a_screen_leaves_out_hides_no_secret(
+        inserted in proptest::collection::vec((0_usize..16, unseen()), 0..8), around in unseen(),
+        cuts in proptest::collection::vec(1_usize..5, 0..40),
+    ) {
+        let secret = "skabm7[];PX0-KEY";
+        let redact = knowing(&[secret], &["0123456789abcdef"]);
+        let mut text = secret.to_owned();
+        for (place, unseen) in inserted {
+            let place = text.ceil_char_boundary(place);
+            text.insert_str(place, &unseen);
+        }
+        let text = format!("{around}a {text} b{around}");
+        let (mut pieces, mut rest) = (Vec::new(), text.as_str());
+        for cut in cuts {
+            let (piece, later) = rest.split_at(rest.ceil_char_boundary(cut));
+            pieces.push(piece);
+            rest = later;
+        }
+        pieces.push(rest);
+        for shown in [redact.redact(&text).into_owned(), in_pieces(&redact, &pieces)] {
+            let terminal = Clean::default().text(&shown);
+            let page: String = shown.chars().filter(|letter| is_visible(*letter)).collect();
+            for seen in [&shown, &terminal, &page] {
+                prop_assert!(!seen.contains(secret), "{:?} of {:?}", shown, text);
+            }
+        }
+    }
 
     /// However many secrets there are, of whichever kind, and however they are alike: pieces show what the whole shows.
     #[test]

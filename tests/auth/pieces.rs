@@ -136,3 +136,35 @@ fn what_a_terminal_does_not_show_hides_no_secret_in_an_answer() {
         assert!(completed.contains(r#""text":"[secret]""#), "{unseen:?}: {told}");
     }
 }
+
+/// A picture of one point.
+const PNG: &[u8] = &[
+    0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52, 0x00,
+    0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x02, 0x00, 0x00, 0x00, 0x90, 0x77, 0x53, 0xde, 0x00,
+    0x00, 0x00, 0x0c, 0x49, 0x44, 0x41, 0x54, 0x78, 0x9c, 0x63, 0xf8, 0xcf, 0xc0, 0x00, 0x00, 0x03, 0x01,
+    0x01, 0x00, 0xc9, 0xfe, 0x92, 0xef, 0x00, 0x00, 0x00, 0x00, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60,
+    0x82,
+];
+
+/// An image goes to the provider as it is, so one that holds a secret is not given to the model.
+#[test]
+fn an_image_that_holds_a_secret_is_not_sent() {
+    let form = forms::Form::Chat;
+    for (secret, is_sent) in [(KEY, false), (TOKEN, false), ("no-secret-of-parlor", true)] {
+        let server = model_server::Server::start(vec![
+            model_server::Deed::Answer(form.call("read_file", r#"{"path":"shot.png"}"#)),
+            model_server::Deed::Answer(form.text("Done.") + &form.end()),
+        ]);
+        let home = form.home(&server.url, "");
+        home.configure("supr.json", &serde_json::json!({ "token": TOKEN }).to_string());
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(home.state().join("supr.json"), private).unwrap();
+        std::fs::write(home.folder().join("shot.png"), [PNG, secret.as_bytes()].concat()).unwrap();
+        let output = home.command(&["chat", "--json", "go"]).env("SOME_API_KEY", KEY).output().unwrap();
+        let told = String::from_utf8(output.stdout).unwrap();
+        let sent = server.bodies()[1].to_string();
+        assert_eq!(sent.contains("iVBORw0KGgo"), is_sent, "{secret}: {sent}");
+        let refusal = "`shot.png` holds a secret that parlor keeps";
+        assert_eq!(told.contains(refusal) && sent.contains(refusal), !is_sent, "{secret}: {told}");
+    }
+}

@@ -134,6 +134,12 @@ impl Redactor {
         shown
     }
 
+    /// Whether a secret is in `bytes`, which need not be a text. Nothing is unpacked for that.
+    pub fn finds(&self, bytes: &[u8]) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        !known.index.scan(bytes).secrets.is_empty()
+    }
+
     /// The part of `text` that is decided, without the secrets, and how many bytes are not in it because they may be the
     /// beginning of one, if more text follows. The end of that part is within no secret.
     pub fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {

@@ -100,6 +100,10 @@ mod tests {
             let held = lengths.find(|length| text.ends_with(self.0.split_at(*length).0)).unwrap_or(0);
             (self.redact(text.split_at(text.len() - held).0), held)
         }
+
+        fn finds(&self, bytes: &[u8]) -> bool {
+            bytes.windows(self.0.len()).any(|part| part == self.0.as_bytes())
+        }
     }
 
     #[test]

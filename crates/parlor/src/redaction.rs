@@ -64,6 +64,11 @@ impl Redact for Redaction {
         self.watch.look();
         self.doors.sift(text)
     }
+
+    fn finds(&self, bytes: &[u8]) -> bool {
+        self.watch.look();
+        self.doors.finds(bytes)
+    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,9 @@ pub trait Redact: Send + Sync {
     /// One decision for all secrets that are known: where it divides the text, it divides none of them.
     fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize);
 
+    /// Whether a secret is in `bytes`, such as those of an image, from which it cannot be taken out.
+    fn finds(&self, bytes: &[u8]) -> bool;
+
     /// `text`, whose end was cut off, without secrets and without what may be the beginning of one there.
     fn redact_cut<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.sift(text) {
@@ -51,6 +54,10 @@ impl Redact for NoSecrets {
 
     fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
         (Cow::Borrowed(text), 0)
+    }
+
+    fn finds(&self, _: &[u8]) -> bool {
+        false
     }
 }
 
@@ -133,6 +140,10 @@ mod tests {
             let mut lengths = (1..self.0.len()).rev();
             let held = lengths.find(|length| text.ends_with(self.0.split_at(*length).0)).unwrap_or(0);
             (self.redact(text.split_at(text.len() - held).0), held)
+        }
+
+        fn finds(&self, bytes: &[u8]) -> bool {
+            bytes.windows(self.0.len()).any(|part| part == self.0.as_bytes())
         }
     }
 

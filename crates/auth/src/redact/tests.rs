@@ -125,6 +125,16 @@ proptest! {
     }
 
     #[test]
+    fn a_secret_is_found_among_any_bytes(
+        before in proptest::collection::vec(any::<u8>(), 0..90), after in proptest::collection::vec(any::<u8>(), 0..90),
+    ) {
+        let secret = "sk-s3cret-of-a-picture";
+        let redactor = knowing(secret);
+        prop_assert!(!redactor.finds(&[before.as_slice(), &after].concat()));
+        prop_assert!(redactor.finds(&[before.as_slice(), secret.as_bytes(), &after].concat()));
+    }
+
+    #[test]
     fn a_secret_has_only_so_many_forms(secret in "\\PC{8,60}") {
         prop_assert!(pattern::forms(&secret).len() <= MAX_FORMS);
     }

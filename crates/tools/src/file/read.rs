@@ -13,6 +13,7 @@ use crate::file::kind::{IMAGE_BYTES, Kind, LOOK_BYTES, kind};
 use crate::file::text::{Excerpt, READ_OUTPUT_BYTES, excerpt};
 use crate::file::{open_file, read_all};
 use crate::input::{decode, within};
+use crate::redact::Redact;
 use crate::tool::{Context, Image, Output, Tool};
 
 /// How many lines are read if the input does not say.
@@ -78,7 +79,7 @@ fn read(context: &Context, path: &str, offset: usize, limit: usize) -> Result<Ou
     let looked = (&mut file).take(LOOK_BYTES as u64).read_to_end(&mut start);
     looked.map_err(|error| failure(TOOL_ERROR, format!("cannot read `{path}`: {error}")))?;
     match kind(&start) {
-        Kind::Image(mime) => image(path, start, &mut file, mime),
+        Kind::Image(mime) => image(path, start, &mut file, mime, &*context.redact),
         Kind::Binary(what) => {
             let size = stat.st_size;
             let message = format!("`{path}` is {what} of {size} bytes, which cannot be shown as text");
@@ -92,12 +93,23 @@ fn read(context: &Context, path: &str, offset: usize, limit: usize) -> Result<Ou
     }
 }
 
-fn image(path: &str, mut bytes: Vec<u8>, file: &mut File, mime: &'static str) -> Result<Output, Failure> {
+fn image(
+    path: &str,
+    mut bytes: Vec<u8>,
+    file: &mut File,
+    mime: &'static str,
+    redact: &dyn Redact,
+) -> Result<Output, Failure> {
     let too_large =
         || failure(TOO_LARGE, format!("`{path}` is larger than the limit of {IMAGE_BYTES} bytes for images"));
     let rest = read_all(path, file, IMAGE_BYTES - bytes.len().min(IMAGE_BYTES))
         .map_err(|error| if error.code == TOO_LARGE { too_large() } else { error })?;
     bytes.extend(rest);
+    if redact.finds(&bytes) {
+        let message =
+            format!("`{path}` holds a secret that parlor keeps, and is not shown; make an image without it");
+        return Err(failure(UNSUPPORTED, message));
+    }
     let text = format!("`{path}`: {mime}, {} bytes", bytes.len());
     Ok(Output { text, images: vec![Image { mime, bytes }] })
 }

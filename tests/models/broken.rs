@@ -84,6 +84,27 @@ fn the_time_of_a_run_ends_a_tool_that_is_at_work() {
 }
 
 #[test]
+fn an_answer_of_a_megabyte_is_more_than_the_two_tokens_that_its_provider_counts() {
+    let form = Form::Chat;
+    let usage = r#"data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}}"#;
+    let call = form.call("shell", r#"{"command":"true"}"#);
+    let call = call.replace("data: [DONE]", &format!("{usage}\n\ndata: [DONE]"));
+    let megabyte = form.text(&"word ".repeat(200_000)) + &call;
+    let server = Server::start(vec![Deed::Answer(megabyte); 20]);
+    let home = form.home(&server.url, "context_window = 10000000\n");
+    let settings = std::fs::read_to_string(home.state().join("parlor.toml")).unwrap();
+    let limited = settings.replace("kind = \"model\"", "kind = \"model\"\nmax_tokens = 40000");
+    home.configure("parlor.toml", &limited);
+    let output = home.run(&["chat", "--json", "go"]);
+    let events = String::from_utf8(output.stdout).unwrap();
+    let ended = events.lines().find(|line| line.contains("\"type\":\"run.ended\"")).unwrap();
+    assert!(ended.contains("TOKEN_LIMIT") && ended.contains("max_tokens"), "{ended}");
+    assert_eq!(server.bodies().len(), 2, "one arrives, and goes back with the next question");
+    let used = events.lines().filter(|line| line.contains("\"input_tokens\":1,")).count();
+    assert_eq!(used, 2, "what is paid for is what the provider counts: {events:.0}");
+}
+
+#[test]
 fn a_provider_that_says_until_when_to_wait_is_asked_then() {
     let form = Form::Chat;
     let line = "date: Sun, 06 Nov 1994 12:00:00 GMT\r\nretry-after: Sun, 06 Nov 1994 12:00:02 GMT";

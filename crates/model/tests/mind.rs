@@ -9,7 +9,8 @@ use std::time::Duration;
 use common::{Act, Recorder, turn};
 use parlor_model::provider::{Completion, ModelCall, Picture, Piece, ProviderError, Said, Stop, ToolSpec};
 use parlor_model::{
-    Agent, COMPACT_AT_PERCENT, Halt, Limits, MAX_CALLS, MAX_TRIES, Model, ModelAgent, Spent, Turn,
+    Agent, COMPACT_AT_PERCENT, Halt, LIMIT_BYTES_PER_TOKEN, Limits, MAX_CALLS, MAX_TRIES, Model, ModelAgent,
+    Spent, Turn,
 };
 use parlor_vocab::{
     Choice, Failure, Media, MediaId, Message, MessageId, Passage, Role, ToolCallId, ToolUse, Usage,
@@ -452,6 +453,40 @@ async fn a_limit_ends_the_run_with_its_code() {
     let agent = ModelAgent { limits: Limits { day_micros: Some(5), ..base }, ..agent(&provider) };
     let mut stage = Recorder { spent: Spent { session_micros: 0, today_micros: 5 }, ..self::stage() };
     assert_eq!(code(agent.answer(&plain("x"), &mut stage).await), "DAY_SPEND_LIMIT");
+}
+
+/// A provider that says one token of each is not believed: texts, thoughts, inputs, and what is sent, count by their bytes.
+#[tokio::test]
+async fn what_a_provider_says_it_used_is_not_all_that_counts() {
+    let long = |tokens: usize| "x".repeat(tokens * LIMIT_BYTES_PER_TOKEN);
+    let usage = Usage { input_tokens: 1, output_tokens: 1, ..Usage::default() };
+    let call = |input: String| ModelCall { id: String::new(), tool: "shell".to_owned(), input };
+    let done =
+        |input: String| Ok(Piece::Done(Completion { usage, calls: vec![call(input)], ..completion() }));
+    let input = |text: String| {
+        let (id, tool) = ("c".to_owned(), "shell".to_owned());
+        Ok(Piece::CallInput { id, tool, text })
+    };
+    let limits = Limits { tokens: Some(5_000), ..Limits::default() };
+    let steps = |answer: Vec<Result<Piece, ProviderError>>| async move {
+        let provider = Scripted::new(vec![answer; 100]);
+        let ended = perform(&ModelAgent { limits, ..agent(&provider) }, &mut stage()).await;
+        assert_eq!(code(ended), "TOKEN_LIMIT");
+        provider.asked().len()
+    };
+    let few = steps(vec![text(&long(2_000)), done("{}".to_owned())]).await;
+    assert!(few <= 3, "{few} answers with long texts");
+    let few = steps(vec![Ok(Piece::Thought(long(2_000))), done("{}".to_owned())]).await;
+    assert!(few <= 3, "{few} answers with long thoughts");
+    let few = steps(vec![input(long(2_000)), done("{}".to_owned())]).await;
+    assert!(few <= 3, "{few} answers with long inputs");
+    let few = steps(vec![done(format!("\"{}\"", long(2_000)))]).await;
+    assert!(few <= 3, "{few} answers with inputs that come at the end");
+
+    let provider = Scripted::new(vec![vec![text("."), done("{}".to_owned())]; 100]);
+    let asked = ModelAgent { limits, ..agent(&provider) };
+    let ended = asked.answer(&plain(&long(2_000)), &mut stage()).await;
+    assert_eq!((code(ended).as_str(), provider.asked().len()), ("TOKEN_LIMIT", 3), "what is sent counts");
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,8 +9,8 @@ use crate::{Halt, Stage};
 
 /// What came of a question.
 pub(super) enum Attempt {
-    /// An answer, with its text, which was shown.
-    Answered { text: String, done: Completion },
+    /// An answer, with its text, which was shown, and how many bytes of text it has in all.
+    Answered { text: String, done: Completion, bytes: usize },
     /// None, or not all of one.
     Broken {
         error: ProviderError,
@@ -18,6 +18,8 @@ pub(super) enum Attempt {
         text: String,
         /// Whether anything was shown, a thought maybe, or the input of a call.
         shown: bool,
+        /// How many bytes of text arrived.
+        bytes: usize,
     },
     /// The time is over.
     Late,
@@ -37,7 +39,7 @@ pub(super) async fn attempt(
             None => std::future::pending().await,
         }
     });
-    let (mut text, mut shown) = (String::new(), false);
+    let (mut text, mut shown, mut arrived) = (String::new(), false, Arrived::default());
     let asked = tokio::select! {
         biased;
         () = &mut stopped => return Err(Halt::Stopped),
@@ -46,7 +48,7 @@ pub(super) async fn attempt(
     };
     let mut pieces = match asked {
         Ok(pieces) => pieces,
-        Err(error) => return Ok(Attempt::Broken { error, text, shown }),
+        Err(error) => return Ok(Attempt::Broken { error, text, shown, bytes: 0 }),
     };
     loop {
         let piece = tokio::select! {
@@ -57,25 +59,53 @@ pub(super) async fn attempt(
         };
         match piece {
             Some(Ok(Piece::Text(more))) => {
+                arrived.said += more.len();
                 stage.say(&more).await?;
                 text.push_str(&more);
                 shown = true;
             }
             Some(Ok(Piece::Thought(more))) => {
+                arrived.thought += more.len();
                 stage.think(&more).await?;
                 shown = true;
             }
             Some(Ok(Piece::CallInput { id, tool, text })) => {
+                arrived.inputs += text.len();
                 stage.write_input(&id, &tool, &text).await?;
                 shown = true;
             }
-            Some(Ok(Piece::Done(done))) => return Ok(Attempt::Answered { text, done }),
-            Some(Err(error)) => return Ok(Attempt::Broken { error, text, shown }),
+            Some(Ok(Piece::Done(done))) => {
+                let bytes = arrived.with(&done).bytes();
+                return Ok(Attempt::Answered { text, done, bytes });
+            }
+            Some(Err(error)) => {
+                return Ok(Attempt::Broken { error, text, shown, bytes: arrived.bytes() });
+            }
             None => {
                 let error =
                     ProviderError::Broken { said: "the answer broke off".to_owned(), retry_after: None };
-                return Ok(Attempt::Broken { error, text, shown });
+                return Ok(Attempt::Broken { error, text, shown, bytes: arrived.bytes() });
             }
         }
+    }
+}
+
+/// How many bytes of text have come.
+#[derive(Clone, Copy, Default)]
+struct Arrived {
+    said: usize,
+    thought: usize,
+    inputs: usize,
+}
+
+impl Arrived {
+    /// With the end of the answer. Inputs and thoughts that came in pieces come once more there, or only there.
+    fn with(self, done: &Completion) -> Self {
+        let inputs = done.calls.iter().map(|call| call.tool.len() + call.input.len()).sum();
+        Self { thought: self.thought.max(done.thread.bytes()), inputs: self.inputs.max(inputs), ..self }
+    }
+
+    fn bytes(self) -> usize {
+        self.said + self.thought + self.inputs
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use parlor_vocab::MessageId;
 
+use super::limits::least_tokens;
 use super::{MAX_PICTURE_BYTES, MAX_PICTURES};
 use crate::provider::{CallResult, ModelCall, Picture, Request, Said, Thread, ToolSpec};
 
@@ -121,9 +122,26 @@ impl Context {
         self.request.messages.push(said);
     }
 
-    /// The provider has read all that is here, and counted so many tokens.
+    /// The provider has read all that is here, and counted so many tokens. One that counts too few to be true would
+    /// have the conversation grow without end.
     pub(super) fn count(&mut self, tokens: u64) {
-        self.counted = (tokens > 0).then_some((self.marks.len(), tokens));
+        let tokens = (tokens > 0).then(|| tokens.max(least_tokens(self.bytes())));
+        self.counted = tokens.map(|tokens| (self.marks.len(), tokens));
+    }
+
+    /// How many bytes of text it has, images aside.
+    pub(super) fn bytes(&self) -> usize {
+        let tools = self.request.tools.iter();
+        let tools = tools.map(|tool| tool.name.len() + tool.description.len() + tool.schema.len());
+        let said = self.request.messages.iter().map(|said| match said {
+            Said::User { text, .. } => text.len(),
+            Said::Model { text, calls, thread } => {
+                let calls = calls.iter().map(|call| call.tool.len() + call.input.len());
+                text.len() + thread.bytes() + calls.sum::<usize>()
+            }
+            Said::Results(results) => results.iter().map(|result| result.text.len()).sum(),
+        });
+        self.request.system.len() + tools.sum::<usize>() + said.sum::<usize>()
     }
 
     /// Forgets what only another provider could understand.

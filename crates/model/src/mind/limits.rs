@@ -13,6 +13,10 @@ pub const DEFAULT_STEPS: u64 = 300;
 /// How many tokens one run may read and write, if nobody says it.
 pub const DEFAULT_TOKENS: u64 = 20_000_000;
 
+/// For its limit, a run has used at least a token for so many bytes of text that were sent or arrived, whatever the
+/// provider says. The tokens of models have about four bytes.
+pub const LIMIT_BYTES_PER_TOKEN: usize = 64;
+
 /// What one run may cost in millionths of a dollar, if nobody says it.
 pub const DEFAULT_COST_MICROS: u64 = 25_000_000;
 
@@ -55,11 +59,13 @@ pub(super) struct Purse {
     begun: Instant,
     steps: u64,
     used: Usage,
+    /// What counts for the limit of tokens.
+    tokens: u64,
 }
 
 impl Purse {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, begun: Instant::now(), steps: 0, used: Usage::default() }
+        Self { limits, begun: Instant::now(), steps: 0, used: Usage::default(), tokens: 0 }
     }
 
     /// When the time is over.
@@ -72,15 +78,17 @@ impl Purse {
         self.limits.session_micros.is_some() || self.limits.day_micros.is_some()
     }
 
-    pub(super) fn add(&mut self, usage: Usage) {
+    /// Adds what a question took: what the provider says, and how many bytes of text were sent and arrived.
+    pub(super) fn add(&mut self, usage: Usage, bytes: usize) {
         self.used = self.used.plus(usage);
+        let said =
+            usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
+        self.tokens = self.tokens.saturating_add(said.max(least_tokens(bytes)));
     }
 
     /// Takes a step, if there may be one more.
     pub(super) fn step(&mut self, spent: Spent) -> Result<(), Failure> {
-        let used = &self.used;
-        let tokens =
-            used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens;
+        let (used, tokens) = (&self.used, self.tokens);
         let reached = |used: u64, limit: Option<u64>| limit.filter(|limit| used >= *limit);
         if let Some(limit) = reached(self.steps, self.limits.steps) {
             return Err(failed(
@@ -117,6 +125,11 @@ impl Purse {
     }
 }
 
+/// How many tokens so many bytes of text have at least.
+pub(super) fn least_tokens(bytes: usize) -> u64 {
+    (bytes / LIMIT_BYTES_PER_TOKEN) as u64
+}
+
 fn over(who: &str, micros: u64, limit: u64, setting: &str) -> String {
     let dollars = |micros: u64| format!("${}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000);
     format!("{who} cost {}; the limit is {} ({setting})", dollars(micros), dollars(limit))
@@ -144,7 +157,7 @@ mod tests {
 
     fn code(limits: Limits, used: Usage, spent: Spent) -> Option<String> {
         let mut purse = Purse::new(limits);
-        purse.add(used);
+        purse.add(used, 0);
         purse.step(spent).err().map(|failure| failure.code)
     }
 
@@ -165,6 +178,21 @@ mod tests {
         assert_eq!(at(Limits { day_micros: Some(200), ..none() }).as_deref(), Some("DAY_SPEND_LIMIT"));
         assert_eq!(at(Limits { day_micros: Some(201), ..none() }), None);
         assert_eq!(at(Limits { time: Some(Duration::ZERO), ..none() }).as_deref(), Some("TIME_LIMIT"));
+    }
+
+    #[test]
+    fn bytes_count_where_a_provider_counts_less() {
+        let tokens = |usage: Usage, bytes: usize| {
+            let mut purse = Purse::new(none());
+            purse.add(usage, bytes);
+            purse.add(usage, bytes);
+            purse.tokens
+        };
+        let one = Usage { input_tokens: 1, ..Usage::default() };
+        assert_eq!(tokens(one, LIMIT_BYTES_PER_TOKEN), 2);
+        assert_eq!(tokens(one, 3 * LIMIT_BYTES_PER_TOKEN - 1), 4);
+        let many = Usage { output_tokens: 2, cache_read_tokens: 5, ..Usage::default() };
+        assert_eq!(tokens(many, 3 * LIMIT_BYTES_PER_TOKEN), 14);
     }
 
     #[test]

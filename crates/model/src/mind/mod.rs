@@ -41,7 +41,9 @@ pub use hunt::{
     hunt_skills,
 };
 pub use instructions::{INSTRUCTIONS_BYTES, INSTRUCTIONS_FILE, MAX_PARENTS};
-pub use limits::{DEFAULT_COST_MICROS, DEFAULT_STEPS, DEFAULT_TIME, DEFAULT_TOKENS, Limits};
+pub use limits::{
+    DEFAULT_COST_MICROS, DEFAULT_STEPS, DEFAULT_TIME, DEFAULT_TOKENS, LIMIT_BYTES_PER_TOKEN, Limits,
+};
 pub use model::{DEFAULT_CONTEXT_WINDOW, MIN_CONTEXT_WINDOW, Model, Price};
 pub use patience::{FIRST_WAIT, MAX_RETRY_AFTER, MAX_TRIES, MAX_WAIT_BETWEEN};
 pub use project::{InstructionPath, Project};
@@ -155,7 +157,7 @@ impl Agent for ModelAgent {
         let mut failure = None;
         for model in models {
             match tokio::time::timeout(SUMMARY_WAIT, summary::summarize(&model, &said)).await {
-                Ok(Ok((summary, _))) => return Ok(summary::in_place(&summary, None)),
+                Ok(Ok(summary)) => return Ok(summary::in_place(&summary.text, None)),
                 Ok(Err(error)) => failure = Some(error.failure(&model.name)),
                 Err(_) => {
                     let message = format!("{}: no summary came within {SUMMARY_WAIT:?}", model.name);

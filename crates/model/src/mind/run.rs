@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use parlor_vocab::{Failure, Media};
+use parlor_vocab::{Failure, Media, Usage};
 use serde::de::IgnoredAny;
 
 use super::attempt::{Attempt, attempt};
@@ -14,7 +14,7 @@ use super::history::{Told, in_words, output, told, user_says};
 use super::limits::Purse;
 use super::patience::{MAX_TRIES, wait};
 use super::prompt::Prompt;
-use super::summary::{in_place, list, summarize};
+use super::summary::{Summary, in_place, list, summarize};
 use super::{MAX_CALLS, MAX_PICTURE_BYTES, MAX_PICTURES, Model, ModelAgent};
 use crate::provider::{CallResult, Completion, ModelCall, Picture, ProviderError, Said, Stop, ToolSpec};
 use crate::{Call, Given, Halt, Spent, Stage, Turn};
@@ -202,10 +202,10 @@ impl<'a> Run<'a> {
             summary = summarize(&model, self.context.oldest(parts)) => summary,
         };
         let summary = match summary {
-            Ok((summary, usage)) => {
-                self.purse.add(usage);
+            Ok(Summary { text, usage, bytes }) => {
+                self.purse.add(usage, bytes);
                 self.stage.consume(usage, Some(&model.name)).await?;
-                summary
+                text
             }
             Err(error) => {
                 self.stage
@@ -228,17 +228,23 @@ impl<'a> Run<'a> {
         let (mut tries, mut compacted) = (0, false);
         loop {
             let model = self.models[0].clone();
+            let sent = self.context.bytes();
             let (error, mut text, shown) = match self.attempt(&model).await? {
-                Attempt::Answered { text, done } => {
+                Attempt::Answered { text, done, bytes } => {
                     let usage = model.priced(done.usage);
-                    self.purse.add(usage);
+                    self.purse.add(usage, sent + bytes);
                     self.stage.consume(usage, Some(&model.name)).await?;
                     let read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
                     self.context.count(read);
                     return Ok((text, done));
                 }
                 Attempt::Late => return Err(Halt::Failed(self.purse.late())),
-                Attempt::Broken { error, text, shown } => (error, text, shown),
+                Attempt::Broken { error, text, shown, bytes } => {
+                    // What was refused was not read.
+                    let sent = if shown { sent } else { 0 };
+                    self.purse.add(Usage::default(), sent + bytes);
+                    (error, text, shown)
+                }
             };
             tries += 1;
             if shown {

@@ -29,11 +29,20 @@ done, with the names of files, commands and their results; what failed; what is 
 the wording of outputs that no longer matter. Write plain text in the language of the conversation. Answer with the \
 summary alone.";
 
-/// A summary of `said` by `model`, and what it took.
-pub(super) async fn summarize(model: &Model, said: &[Said]) -> Result<(String, Usage), ProviderError> {
+/// A summary, and what it took.
+pub(super) struct Summary {
+    pub(super) text: String,
+    pub(super) usage: Usage,
+    /// How many bytes of text were sent and arrived.
+    pub(super) bytes: usize,
+}
+
+/// A summary of `said` by `model`.
+pub(super) async fn summarize(model: &Model, said: &[Said]) -> Result<Summary, ProviderError> {
     let room = model.context_window * TRANSCRIPT_PERCENT / 100;
     let room = usize::try_from(room).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
     let text = format!("This is the conversation:\n\n{}\n\nSummarize it.", transcript(said, room));
+    let mut bytes = ORDER.len() + text.len();
     let request = Request {
         model: model.id.clone(),
         system: ORDER.to_owned(),
@@ -46,15 +55,19 @@ pub(super) async fn summarize(model: &Model, said: &[Said]) -> Result<(String, U
     let mut usage = Usage::default();
     while let Some(piece) = pieces.next().await {
         match piece? {
-            Piece::Text(text) => summary.push_str(&text),
+            Piece::Text(text) => {
+                bytes += text.len();
+                summary.push_str(&text);
+            }
             Piece::Done(done) => usage = model.priced(done.usage),
-            Piece::Thought(_) | Piece::CallInput { .. } => {}
+            Piece::Thought(text) | Piece::CallInput { text, .. } => bytes += text.len(),
         }
     }
     if summary.trim().is_empty() {
         return Err(ProviderError::Refused { said: "the summary is empty".to_owned() });
     }
-    Ok((cut(summary.trim(), MAX_SUMMARY_CHARS).into_owned(), usage))
+    let text = cut(summary.trim(), MAX_SUMMARY_CHARS).into_owned();
+    Ok(Summary { text, usage, bytes })
 }
 
 /// What stands for `said` if no model can summarize it: the end of it.

@@ -279,6 +279,25 @@ fn a_browser_is_opened_and_outlives_the_login() {
 }
 
 #[test]
+fn no_browser_of_the_working_folder_is_opened() {
+    let (server, home) = (Server::start(), Home::new());
+    server.configure(&home, "public");
+    let trapped = home.folder().join("trapped");
+    write_executable(&home.folder().join("xdg-open"), &format!("#!/bin/sh\ntouch {}\n", trapped.display()));
+    let mut command = home.command(&["login", "x", "--browser"]);
+    command.env("PATH", ".:").env("DISPLAY", ":0");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let said = BufReader::new(child.stdout.take().unwrap());
+    let mut login = Login { child, said };
+    let url = login.line();
+    Browser::new().agree(&url, "frank");
+    let (_, aside, code) = login.end();
+    assert_eq!(code, Some(0), "{aside}");
+    assert!(!trapped.exists(), "the program of the working folder was run");
+}
+
+#[test]
 fn what_is_not_configured_is_said() {
     let home = Home::new();
     assert!(home.prints(&["auth"]).starts_with("No login is configured."));

@@ -119,6 +119,11 @@ impl Environment {
         self.all.iter().filter(is_given).cloned().collect()
     }
 
+    /// Where a program is that parlor itself needs.
+    pub(crate) fn find_program(&self, name: &Path) -> Option<PathBuf> {
+        parlor_process::find_program(name, self.path.as_deref()?)
+    }
+
     /// The folders in which programs are looked for.
     pub(crate) fn program_folders(&self) -> Vec<PathBuf> {
         self.path.iter().flat_map(std::env::split_paths).collect()

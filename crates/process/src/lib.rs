@@ -33,6 +33,7 @@ pub use confine::{CHILD_FILE_BYTES, CHILD_OPEN_FILES, CHILD_PROCESSES, ChildLimi
 pub use error::SpawnError;
 pub use oom::{CHILD_OOM_SCORE, prepare_child_scores};
 pub use process::{Process, ReadSoFar, Retained, spawn, spawn_for_person};
+pub use program::{DEFAULT_PATH, find_program};
 pub use startup_code::give_back_startup_code;
 pub use stdin::{WriteError, WriteId, Written};
 pub use terminal::Size;

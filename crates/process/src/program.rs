@@ -1,17 +1,19 @@
 //! What is to be executed, as the C strings that the kernel wants. Prepared before the child
 //! exists, because the child may not allocate.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 use parlor_vocab::StartProcess;
+use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use crate::{MAX_ARGUMENT_BYTES, SpawnError};
 
 /// Where programs are looked up when the environment has no `PATH`.
-const DEFAULT_PATH: &str = "/bin:/usr/bin";
+pub const DEFAULT_PATH: &str = "/bin:/usr/bin";
 const SHELL: &CStr = c"/bin/sh";
 
 /// A program with its arguments, environment and working folder.
@@ -56,6 +58,16 @@ impl Program {
     pub(crate) fn shell(&self) -> &'static CStr {
         SHELL
     }
+}
+
+/// Where the program `name` is, for parlor's own use, in the folders of `path`.
+///
+/// Folders that are not named in full are passed over: they lie in the working folder, and a project must not bring the
+/// `ruby` that parlor starts by itself. What a client or an agent starts is looked up as it is used to.
+pub fn find_program(name: &Path, path: &OsStr) -> Option<PathBuf> {
+    let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
+    let is_program = |file: &PathBuf| file.is_file() && access(file, Access::EXEC_OK).is_ok();
+    folders.map(|folder| folder.join(name)).find(is_program)
 }
 
 /// A list of C strings with the null-terminated array of pointers to them.
@@ -111,4 +123,20 @@ fn candidates(start: &StartProcess) -> Result<Vec<CString>, SpawnError> {
 
 fn c_string(bytes: &[u8], what: &'static str) -> Result<CString, SpawnError> {
     CString::new(bytes).map_err(|_| SpawnError::NulByte(what))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_in_folders_that_are_named_in_full() {
+        let find = |path: &str| find_program(Path::new("sh"), OsStr::new(path));
+        let found = find("/nonexistent:relative::.:/bin").expect("every system has one");
+        assert_eq!(found, Path::new("/bin/sh"));
+        for nowhere in ["", ".", ":", "bin:./bin", "/nonexistent", "/etc"] {
+            assert_eq!(find(nowhere), None, "{nowhere:?}");
+        }
+        assert_eq!(find_program(Path::new("passwd"), OsStr::new("/etc")), None, "a file that is no program");
+    }
 }

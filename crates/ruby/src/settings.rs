@@ -8,7 +8,8 @@ use crate::{MEMORY_LIMIT, TIME_LIMIT};
 /// How workers are started and how far they may go.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The Ruby program: a path if it holds a slash, else looked up in the `PATH` of `env`.
+    /// The Ruby program: a path if it holds a slash, else looked up in the `PATH` of `env`, where folders that are not
+    /// named in full do not count.
     pub program: String,
     /// The working folder of workers. Must be absolute.
     pub folder: PathBuf,

@@ -11,8 +11,9 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
 use std::time::Duration;
 
-use parlor_process::{Instance, News, Process, Report, SpawnError, spawn};
+use parlor_process::{DEFAULT_PATH, Instance, News, Process, Report, SpawnError, find_program, spawn};
 use parlor_vocab::{Ending, ProcessId, StartProcess, Stdio};
+use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::net::{UnixListener, UnixStream};
@@ -70,7 +71,7 @@ impl Worker {
         let (channel, [requests, replies]) = Channel::new().map_err(refused)?;
         let (printing, printed) = Printing::new(secret).map_err(refused)?;
         let (sender, reports) = mpsc::channel(REPORTS);
-        let process = spawn(&program(settings, name), Instance(0), sender)
+        let process = spawn(&program(settings, name)?, Instance(0), sender)
             .map_err(|error| explain(error, &settings.program))?;
         Ok(Self {
             process,
@@ -204,18 +205,30 @@ fn describe(ending: Ending) -> String {
     }
 }
 
-fn program(settings: &Settings, socket: String) -> StartProcess {
+fn program(settings: &Settings, socket: String) -> Result<StartProcess, RubyError> {
     let flags = FLAGS.into_iter().chain(["-e", SCRIPT, "--"]).map(str::to_owned);
-    StartProcess {
+    Ok(StartProcess {
         process: ProcessId::parse("ruby").expect("a short id"),
-        program: settings.program.clone(),
+        program: found(settings)?,
         args: flags.chain([socket]).collect(),
-        arg0: None,
+        arg0: Some(settings.program.clone()),
         folder: settings.folder.clone(),
         env: settings.env.clone(),
         stdio: Stdio::Pipes,
         retain: 0,
+    })
+}
+
+/// The path of the Ruby program.
+fn found(settings: &Settings) -> Result<String, RubyError> {
+    let program = &settings.program;
+    if program.contains('/') {
+        return Ok(program.clone());
     }
+    let path = settings.env.iter().find(|(name, _)| name == "PATH").map_or(DEFAULT_PATH, |(_, path)| path);
+    let found = find_program(program.as_ref(), path.as_ref())
+        .and_then(|path| path.into_os_string().into_string().ok());
+    found.ok_or_else(|| RubyError::NoRuby { program: program.clone(), reason: Errno::NOENT.to_string() })
 }
 
 fn explain(error: SpawnError, program: &str) -> RubyError {

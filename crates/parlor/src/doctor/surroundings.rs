@@ -38,7 +38,7 @@ fn ruby(environment: &Environment) -> Finding {
         }
         name => {
             let name = name.as_deref().unwrap_or(Path::new(CHECK));
-            match find(name, environment) {
+            match environment.find_program(name) {
                 Some(path) => Finding::ok(CHECK, path.display().to_string()),
                 None => Finding::warning(
                     CHECK,
@@ -68,7 +68,7 @@ fn port(check: &'static str, port: u16, door: &str) -> Finding {
 
 fn link(name: &'static str, environment: &Environment) -> Finding {
     let ours = std::env::current_exe().and_then(|program| program.canonicalize()).ok();
-    match find(Path::new(name), environment) {
+    match environment.find_program(Path::new(name)) {
         Some(path) if path.canonicalize().ok() == ours && ours.is_some() => {
             Finding::ok(name, format!("{} is this parlor", path.display()))
         }
@@ -87,10 +87,6 @@ fn link(name: &'static str, environment: &Environment) -> Finding {
 }
 
 /// Where a program is found, if it is.
-fn find(name: &Path, environment: &Environment) -> Option<PathBuf> {
-    environment.program_folders().into_iter().map(|folder| folder.join(name)).find(|path| is_program(path))
-}
-
 fn is_program(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }

@@ -1,5 +1,7 @@
 //! Opening a browser, where there is one.
 
+use std::path::Path;
+
 use parlor_process::{Instance, spawn_for_person};
 use parlor_vocab::{ProcessId, StartProcess, Stdio};
 use tokio::sync::mpsc;
@@ -11,7 +13,7 @@ const OPENER: &str = "xdg-open";
 
 /// Starts the opener in a session of its own: what it starts is the user's, and stays when we go. The
 /// first process waits for the opener, since all that is left of its group when it ends is killed.
-const DETACHED: &str = "exec setsid --fork --wait xdg-open \"$1\" >/dev/null 2>&1";
+const DETACHED: &str = "exec setsid --fork --wait \"$1\" \"$2\" >/dev/null 2>&1";
 
 /// How many reports of the opener wait to be thrown away.
 const REPORTS: usize = 1;
@@ -30,16 +32,14 @@ pub(crate) fn is_headless(environment: &[(String, String)]) -> bool {
 
 /// Asks the desktop to open an address. Says whether there is a desktop to ask.
 pub(super) fn open(environment: &Environment, url: &str) -> bool {
-    let mut folders = environment.program_folders().into_iter();
     let is_page = ["https://", "http://"].into_iter().any(|scheme| url.starts_with(scheme));
-    if !is_page || !folders.any(|folder| folder.join(OPENER).is_file()) {
-        return false;
-    }
+    let Some(opener) = environment.find_program(Path::new(OPENER)).filter(|_| is_page) else { return false };
+    let Some(opener) = opener.to_str() else { return false };
     let Ok(process) = ProcessId::parse("browser") else { return false };
     let start = StartProcess {
         process,
         program: "/bin/sh".to_owned(),
-        args: ["-c", DETACHED, "sh", url].map(str::to_owned).to_vec(),
+        args: ["-c", DETACHED, "sh", opener, url].map(str::to_owned).to_vec(),
         arg0: None,
         folder: "/".into(),
         env: environment.for_desktop(),

@@ -15,6 +15,54 @@ use serde_json::{Value, json};
 /// A user that owns nothing.
 const NOBODY: u32 = 65534;
 
+/// A project may hold a program that is called like one of those that parlor needs.
+#[test]
+fn programs_for_parlor_itself_are_not_looked_up_in_the_working_folder() {
+    let home = Home::new();
+    for folder in ["", "bin"] {
+        let folder = home.folder().join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        parlor_testkit::write_executable(&folder.join("ruby"), "#!/bin/sh\ntouch trapped\n");
+    }
+    for relative in [".", "", "bin", "./bin"] {
+        let path = format!("{relative}:/usr/local/bin:/usr/bin:/bin");
+        let output = home.command(&["chat", "/ruby 6 * 7"]).env("PATH", &path).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("42"), "{relative:?}: {said} {}", String::from_utf8_lossy(&output.stderr));
+        assert!(!home.folder().join("trapped").exists(), "{relative:?}: the project's ruby was run");
+        // What agents run themselves is looked up as they are used to.
+        let output = home.command(&["chat", "!ruby"]).env("PATH", &path).output().unwrap();
+        assert!(output.status.success(), "{relative:?}");
+        std::fs::remove_file(home.folder().join("trapped")).expect("the command was run as it is named");
+    }
+    let output = home.command(&["chat", "/ruby 6 * 7"]).env("PATH", ".:bin").output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(said.contains("no Ruby") || said.contains("install Ruby"), "{said}");
+    assert!(!home.folder().join("trapped").exists(), "the project's ruby was run");
+}
+
+/// File tools know the same home folder as commands do, and may reach no more of it than they may reach anyway.
+#[test]
+fn a_tilde_is_the_home_folder() {
+    let home = Home::new();
+    std::fs::create_dir(home.folder().join("project")).unwrap();
+    std::fs::write(home.folder().join("project/notes.txt"), "in the project\n").unwrap();
+    std::fs::write(home.folder().join("private.txt"), "beside it\n").unwrap();
+    let read = |path: &str, user_home: &str| {
+        let mut command = home.command(&["chat", &format!("/read {path}")]);
+        command.current_dir(home.folder().join("project")).env("HOME", user_home);
+        let output = command.output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let folder = home.folder().to_str().unwrap();
+    let said = read("~/project/notes.txt", folder);
+    assert!(said.contains("in the project"), "{said}");
+    let said = read("~/private.txt", folder);
+    assert!(said.contains("`~/private.txt` is outside of the allowed folder"), "{said}");
+    let said = read("~/notes.txt", "");
+    assert!(said.contains("no home folder is known"), "{said}");
+}
+
 #[test]
 fn sessions_are_listed_for_people_and_for_programs() {
     let home = Home::new();

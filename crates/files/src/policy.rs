@@ -100,6 +100,15 @@ impl Policy {
         Self { home: Some(home.into()), ..self }
     }
 
+    /// What `~` means to a command with these variables: the folder that `HOME` names, if it does so in full.
+    #[must_use]
+    pub fn with_home_of(self, env: &[(String, String)]) -> Self {
+        match env.iter().find(|(name, value)| name == "HOME" && Path::new(value).is_absolute()) {
+            Some((_, home)) => self.with_home(home),
+            None => self,
+        }
+    }
+
     /// Takes parlor's state folder out of what is allowed, wherever it lies and whatever it is called: nothing in it can
     /// be changed, and only [`READABLE_STATE`](crate::READABLE_STATE) can be read. A folder that is not there is left
     /// out of account.

@@ -453,7 +453,7 @@ impl Actor {
             Some(state) => policy.without_state(state),
             None => policy,
         };
-        let context = Context::with_policy(folder, policy);
+        let context = Context::with_policy(folder, policy.with_home_of(&self.means.env));
         let (env, shells, ruby) = (Arc::clone(&self.means.env), self.shells.clone(), self.ruby.clone());
         let redact = Arc::clone(&self.redact);
         Ok(Context { env, shells, ruby, redact, cancel: self.broken.child_token(), ..context })

@@ -195,7 +195,8 @@ fn means(
     let tools = match plan.token {
         Some(_) => {
             let policy = Policy::new([&folder]).map_err(|failure| anyhow::anyhow!(failure.message))?;
-            let context = ToolContext::with_policy(folder, policy.without_state(home.path()));
+            let policy = policy.with_home_of(&env).without_state(home.path());
+            let context = ToolContext::with_policy(folder, policy);
             Some((Toolbox::standard(Shell::default()), ToolContext { env: env.into(), ..context }))
         }
         None => None,

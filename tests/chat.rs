@@ -28,6 +28,36 @@ fn the_exit_status_says_how_the_run_ended() {
     assert_eq!(stopped.status.code(), Some(130));
 }
 
+/// Clients choose ids, and models and people titles: neither steers a terminal, in a pipe neither, since a pager may
+/// follow, nor makes a line that looks like that of another session.
+#[test]
+fn ids_and_titles_cannot_fake_a_line() {
+    let home = Home::new();
+    home.prints(&["chat", "/say hello"]);
+    let database = rusqlite::Connection::open(home.state().join("parlor.db")).unwrap();
+    let id = "mine\u{1b}[2J\u{202e}x\nfake-session\r\u{7}";
+    let title = "a\u{1b}]0;t\u{7}b\u{202e}c\nfake  line";
+    database.execute("UPDATE sessions SET id = ?1, title = ?2", [id, title]).unwrap();
+    drop(database);
+    let listed = home.prints(&["sessions"]);
+    let replayed = home.prints(&["replay", "mine"]);
+    let renamed = home.prints(&["sessions", "rename", "mine", "new\u{202e}\u{1b}[m name"]);
+    let chatted = home.command(&["chat", "--session", "mine", "/say again"]).output().unwrap();
+    let chatted = String::from_utf8([chatted.stdout, chatted.stderr].concat()).unwrap();
+    let deleted = home.prints(&["sessions", "delete", "--yes", "mine"]);
+    for text in [&listed, &replayed, &renamed, &chatted, &deleted] {
+        let is_odd = |letter: char| (letter.is_control() && letter != '\n') || letter == '\u{202e}';
+        assert!(!text.contains(is_odd), "{text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("fake")), "{text:?}");
+    }
+    assert_eq!(
+        listed.lines().filter(|line| line.contains("chat")).count(),
+        2,
+        "one session, one hint: {listed}"
+    );
+    assert!(deleted.contains("is deleted"), "{deleted}");
+}
+
 #[test]
 fn text_from_a_pipe_is_a_message() {
     let home = Home::new();

@@ -329,7 +329,8 @@ fn in_house(
 /// Says what went wrong, to whoever still listens.
 fn report(error: &anyhow::Error) -> ExitCode {
     if !is_broken_pipe(error) {
-        eprintln!("Error: {error:#}");
+        // An id or a title that it names is not ours.
+        eprintln!("Error: {}", text::Clean::default().text(&format!("{error:#}")));
     }
     ExitCode::FAILURE
 }

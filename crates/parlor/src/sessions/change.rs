@@ -7,7 +7,7 @@ use parlor_engine::{House, is_blank, visible};
 use parlor_log::Erased;
 use parlor_vocab::SessionCommand;
 
-use super::pick::pick;
+use super::pick::{pick, whole};
 use crate::console::Console;
 use crate::text::cut;
 
@@ -30,7 +30,7 @@ pub(super) async fn rename(
     let title = checked_title(title)?;
     let record = pick(house, session).await?;
     house.ask(&record.id, SessionCommand::Rename { title: title.clone() }).await?;
-    writeln!(out, "Session {} is called {title:?} now.", record.id)?;
+    writeln!(out, "Session {} is called {title:?} now.", whole(&record.id))?;
     Ok(())
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn delete(
         }
         for record in &records {
             let title = cut(record.title.as_deref().unwrap_or("-"), ASKED_COLUMNS);
-            writeln!(out, "{}  {} messages  {title}", record.id, record.messages)?;
+            writeln!(out, "{}  {} messages  {title}", whole(&record.id), record.messages)?;
         }
         write!(out, "Delete this for good? [y/N] ")?;
         out.flush()?;
@@ -67,7 +67,7 @@ pub(super) async fn delete(
     }
     for record in records {
         let erased = house.delete(&record.id).await?;
-        writeln!(out, "Session {} is deleted.", record.id)?;
+        writeln!(out, "Session {} is deleted.", whole(&record.id))?;
         if erased == Erased::Later {
             writeln!(out, "{STILL_THERE}")?;
         }

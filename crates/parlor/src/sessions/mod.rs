@@ -10,7 +10,7 @@ use parlor_engine::House;
 use parlor_log::{MAX_PAGE, PageRequest, SessionRecord};
 
 pub(crate) use self::change::{STILL_THERE, checked_title};
-use self::pick::short;
+use self::pick::{short, whole};
 use crate::console::Console;
 use crate::json;
 use crate::text::cut;
@@ -165,7 +165,7 @@ impl Layout {
         let title = record.title.as_deref().unwrap_or("-");
         match self {
             Self::Wide => {
-                let (id, updated, messages) = (&record.id, time(record.updated), record.messages);
+                let (id, updated, messages) = (whole(&record.id), time(record.updated), record.messages);
                 let (door, title) = (cut(&record.door, 8), cut(title, TITLE_COLUMNS));
                 format!("{id:<36}  {updated}  {door:<8}  {messages:>8}  {state:<8}  {title}")
             }

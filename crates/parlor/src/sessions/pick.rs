@@ -61,12 +61,16 @@ pub(crate) fn short(id: &SessionId) -> String {
     if id.chars().count() == WHOLE && id.is_ascii() { id.chars().take(SHORT).collect() } else { id }
 }
 
+/// A whole id on one line. A client chose it, and may have put anything there.
+pub(crate) fn whole(id: &SessionId) -> String {
+    cut(id.as_str(), MAX_ID_BYTES)
+}
+
 fn ambiguous(text: &str, found: &[SessionRecord], more: usize) -> String {
     let mut said = format!("{} sessions begin with {text:?}; say more of the id:", found.len() + more);
     for record in found {
         let title = cut(record.title.as_deref().unwrap_or("-"), TITLE_COLUMNS);
-        // A client chose it, and may have put anything there.
-        let id = cut(record.id.as_str(), MAX_ID_BYTES);
+        let id = whole(&record.id);
         said.push_str(&format!("\n  {id}  {}  {title}", minute(record.updated)));
     }
     if more > 0 {

@@ -16,16 +16,25 @@ pub(crate) struct Answer {
 
 /// A request as it goes over the wire; `headers` is lines, each with its end.
 pub(crate) fn request(to: SocketAddr, line: &str, headers: &str, body: &str) -> String {
+    request_of(&to.to_string(), line, headers, body)
+}
+
+fn request_of(host: &str, line: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(
-        "{line} HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        "{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
     )
 }
 
 /// Asks as the user that this thread is.
 pub(crate) fn ask(to: SocketAddr, line: &str, headers: &str, body: &str) -> Answer {
+    ask_host(to, &to.to_string(), line, headers, body)
+}
+
+/// The same, where the server is called `host`.
+pub(crate) fn ask_host(to: SocketAddr, host: &str, line: &str, headers: &str, body: &str) -> Answer {
     let mut stream = TcpStream::connect(to).unwrap();
-    stream.write_all(request(to, line, headers, body).as_bytes()).unwrap();
+    stream.write_all(request_of(host, line, headers, body).as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();

@@ -6,8 +6,10 @@
 
 mod containers;
 mod cookies;
+mod crowding;
 mod files;
 mod http;
+mod listening;
 mod orphans;
 mod owner;
 mod server;

@@ -16,25 +16,16 @@ use crate::users::{OWNER, can_become_others, program_of};
 /// How long between two looks at something that another process changes.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A server. It is killed when this is dropped.
-pub(crate) struct Server {
-    child: Child,
+/// A copy of the program that all users can start, and a state folder of [`OWNER`].
+pub(crate) struct Place {
     program: PathBuf,
     pub(crate) home: PathBuf,
-    pub(crate) http: SocketAddr,
-    pub(crate) bridge: SocketAddr,
-    pub(crate) repl: SocketAddr,
     folder: TempDir,
 }
 
-impl Server {
-    /// One at 127.0.0.1 with these settings. None if this process cannot become other users.
-    pub(crate) fn start(settings: &str) -> Option<Self> {
-        Self::listening(Ipv4Addr::LOCALHOST.into(), settings)
-    }
-
-    /// One whose doors all listen at `ip`.
-    pub(crate) fn listening(ip: std::net::IpAddr, settings: &str) -> Option<Self> {
+impl Place {
+    /// One with these settings. None if this process cannot become other users.
+    pub(crate) fn new(settings: &str) -> Option<Self> {
         if !can_become_others() {
             return None;
         }
@@ -51,14 +42,58 @@ impl Server {
         for path in [&home, &home.join("parlor.toml")] {
             chown(path, Some(OWNER), Some(OWNER)).unwrap();
         }
-        let anywhere = SocketAddr::new(ip, 0).to_string();
+        Some(Self { program, home, folder })
+    }
+
+    /// A folder that everybody can look into, for files of all users.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// `parlor` as `user` runs it on this state folder.
+    pub(crate) fn command(&self, user: u32, args: &[&str]) -> Command {
+        let mut command = program_of(user, &self.program);
+        command.args(args).env("PARLOR_HOME", &self.home).env("HOME", &self.home);
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts `parlor serve` with these arguments as [`OWNER`].
+    pub(crate) fn serve(&self, args: &[&str]) -> Child {
         let mut command = program_of(OWNER, Path::new("/bin/sh"));
         // What a careless user sets must not matter.
-        command.args(["-c", "umask 000; exec \"$@\"", "sh"]).arg(&program);
-        command.args(["serve", "--listen", &anywhere, "--supex", &anywhere, "--supex-repl", &anywhere]);
-        command.env("PARLOR_HOME", &home).env("HOME", &home).current_dir(&home);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
-        let mut child = command.spawn().unwrap();
+        command.args(["-c", "umask 000; exec \"$@\"", "sh"]).arg(&self.program).arg("serve").args(args);
+        command.env("PARLOR_HOME", &self.home).env("HOME", &self.home).current_dir(&self.home);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    }
+}
+
+/// A server. It is killed when this is dropped.
+pub(crate) struct Server {
+    child: Child,
+    place: Place,
+    pub(crate) home: PathBuf,
+    pub(crate) http: SocketAddr,
+    pub(crate) bridge: SocketAddr,
+    pub(crate) repl: SocketAddr,
+}
+
+impl Server {
+    /// One at 127.0.0.1 with these settings. None if this process cannot become other users.
+    pub(crate) fn start(settings: &str) -> Option<Self> {
+        Self::listening(Ipv4Addr::LOCALHOST.into(), settings)
+    }
+
+    /// One whose doors all listen at `ip`.
+    pub(crate) fn listening(ip: std::net::IpAddr, settings: &str) -> Option<Self> {
+        let place = Place::new(settings)?;
+        let home = place.home.clone();
+        let anywhere = SocketAddr::new(ip, 0).to_string();
+        let mut child =
+            place.serve(&["--listen", &anywhere, "--supex", &anywhere, "--supex-repl", &anywhere]);
+        let mut said = child.stderr.take().unwrap();
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::stderr()));
         let served = await_that("the server", || {
             assert!(child.try_wait().unwrap().is_none(), "the server has ended");
             let text = std::fs::read_to_string(home.join("serve.json")).ok()?;
@@ -66,14 +101,12 @@ impl Server {
         });
         let at = |door: &str| served[door].as_str().unwrap().parse().unwrap();
         let (http, bridge, repl) = (at("http"), at("supex"), at("supex_repl"));
-        Some(Self { child, program, home, http, bridge, repl, folder })
+        Some(Self { child, place, home, http, bridge, repl })
     }
 
     /// `parlor`, started by `user` on this server's state folder.
     pub(crate) fn parlor(&self, user: u32, args: &[&str]) -> Output {
-        let mut command: Command = program_of(user, &self.program);
-        command.args(args).env("PARLOR_HOME", &self.home).env("HOME", &self.home);
-        command.current_dir(self.folder.path()).stdin(Stdio::null()).output().unwrap()
+        self.place.command(user, args).output().unwrap()
     }
 
     /// The token that holds now.
@@ -85,7 +118,7 @@ impl Server {
 
     /// A file that anybody may write: who runs code as the owner can show it there.
     pub(crate) fn marker(&self, name: &str) -> PathBuf {
-        let folder = self.folder.path().join("markers");
+        let folder = self.place.folder().join("markers");
         if !folder.exists() {
             std::fs::create_dir(&folder).unwrap();
             std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();

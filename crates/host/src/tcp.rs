@@ -5,7 +5,6 @@
 //! being served, and holds up nobody.
 
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,27 +12,45 @@ use std::time::Duration;
 
 use parlor_doors::Machine;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::Engine;
 use crate::connection::{ConnectionEnd, INCOMING_CHUNKS, Incoming, serve_within};
 use crate::frame_memory::FrameMemory;
 use crate::log_limit::LogLimit;
 use crate::outgoing::{Outlet, outgoing_within};
+use crate::places::{Places, Shares};
 use crate::rate::Rate;
+use crate::{Engine, Listeners, Peer};
 
 /// How many connections one door serves at a time. More are closed as soon as they are made.
 pub const MAX_CONNECTIONS: usize = 384;
 
+/// How many of them all other users of this machine have together, with those who cannot be known. They need a token,
+/// and few have one.
+pub const MAX_STRANGER_CONNECTIONS: usize = 32;
+
+/// How many of them one address on another machine has.
+pub const MAX_ADDRESS_CONNECTIONS: usize = 128;
+
+/// How many of them only the owner and root get.
+pub const OWNER_CONNECTIONS: usize = 64;
+
+const SHARES: Shares = Shares {
+    all: MAX_CONNECTIONS,
+    other_users: MAX_STRANGER_CONNECTIONS,
+    address: MAX_ADDRESS_CONNECTIONS,
+    owner_only: OWNER_CONNECTIONS,
+};
+
 /// How long to wait before accepting again after the system refused, for want of descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often the log may tell of connections that cannot be accepted or are hung up on, each.
+/// How often the log may tell of connections that cannot be accepted, have no place or are hung up on, each.
 pub const CONNECTION_LOG_RATE: Rate = Rate { per_second: 1.0, burst: 1.0 };
 
 /// How long a peer whose connection ends may leave unread what was written to it.
@@ -72,8 +89,8 @@ pub struct Service<M, E> {
 /// Accepts connections and serves each with what `make` gives, until `stop` is cancelled. All
 /// connections are over when this returns.
 pub async fn serve_tcp<M, E>(
-    listener: TcpListener,
-    make: impl Fn(&TcpStream) -> Service<M, E>,
+    listeners: Listeners,
+    make: impl Fn(&Peer) -> Service<M, E>,
     stop: CancellationToken,
 ) where
     M: Machine + Send + 'static,
@@ -82,13 +99,13 @@ pub async fn serve_tcp<M, E>(
     M::Reply: Send,
     M::Event: Send + Sync,
 {
-    serve_accepted(async move || listener.accept().await, make, stop).await;
+    serve_accepted(async move || Ok(listeners.accept().await?.0), make, stop).await;
 }
 
 /// The same for whatever gives connections.
 async fn serve_accepted<M, E>(
-    mut accept: impl AsyncFnMut() -> io::Result<(TcpStream, SocketAddr)>,
-    make: impl Fn(&TcpStream) -> Service<M, E>,
+    mut accept: impl AsyncFnMut() -> io::Result<TcpStream>,
+    make: impl Fn(&Peer) -> Service<M, E>,
     stop: CancellationToken,
 ) where
     M: Machine + Send + 'static,
@@ -97,9 +114,10 @@ async fn serve_accepted<M, E>(
     M::Reply: Send,
     M::Event: Send + Sync,
 {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Places::new(SHARES);
     let mut connections = JoinSet::new();
     let accept_errors = LogLimit::new(CONNECTION_LOG_RATE);
+    let without_place = LogLimit::new(CONNECTION_LOG_RATE);
     let hang_ups = Arc::new(LogLimit::new(CONNECTION_LOG_RATE));
     loop {
         let accepted = tokio::select! {
@@ -109,9 +127,14 @@ async fn serve_accepted<M, E>(
             accepted = accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => {
-                let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-                let (service, stop) = (make(&stream), stop.clone());
+            Ok(stream) => {
+                // One that is over already needs nothing.
+                let Ok(peer) = Peer::of(&stream) else { continue };
+                let Some(place) = places.take(peer.account()) else {
+                    tell_of_no_place(&without_place, &peer);
+                    continue;
+                };
+                let (service, stop) = (make(&peer), stop.clone());
                 let hang_ups = Arc::clone(&hang_ups);
                 connections.spawn(async move {
                     let end = serve_stream(stream, service, stop).await;
@@ -119,6 +142,7 @@ async fn serve_accepted<M, E>(
                     if let ConnectionEnd::Foreign(protocol) = end
                         && let Some(left_out) = hang_ups.next_line()
                     {
+                        let peer = peer.address();
                         tracing::warn!(%peer, %protocol, left_out, "hung up on a peer that speaks another protocol");
                     }
                 });
@@ -139,9 +163,12 @@ async fn serve_accepted<M, E>(
     let _ = timeout(STOP_WAIT, all).await;
 }
 
-/// Listens at `address`.
-pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await
+/// Writes to the log, if that may be, that `peer` was closed because its share of the places is used up.
+pub(crate) fn tell_of_no_place(limit: &LogLimit, peer: &Peer) {
+    if let Some(left_out) = limit.next_line() {
+        let (from, user) = (peer.address(), peer.user());
+        tracing::warn!(%from, ?user, left_out, "closed a connection: others of its kind have all places that they may");
+    }
 }
 
 async fn serve_stream<M, E>(
@@ -386,7 +413,7 @@ mod tests {
         bytes: usize,
         stop: &CancellationToken,
     ) -> (tokio::task::JoinHandle<ConnectionEnd>, TcpStream) {
-        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let listener = Listeners::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         (tokio::spawn(serve_stream(stream, service(bytes), stop.clone())), client)
@@ -470,9 +497,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_over_one_connection_ends_it_alone() {
-        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let listener = Listeners::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
-        let make = |_: &TcpStream| {
+        let make = |_: &Peer| {
             let Service { engine, arrived, rest, memory, .. } = service(0);
             Service { machine: Fragile, engine, arrived, rest, memory }
         };
@@ -493,10 +520,10 @@ mod tests {
     #[tokio::test]
     async fn half_lines_that_stall_are_closed_while_others_wait() {
         let memory = FrameMemory::new(crate::MIN_FRAME_MEMORY);
-        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let listener = Listeners::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = memory.clone();
-        let make = move |_: &TcpStream| {
+        let make = move |_: &Peer| {
             let Service { mut machine, engine, arrived, rest, .. } = service(2);
             machine.longest = 4 << 20;
             Service { machine, engine, arrived, rest, memory: shared.clone() }
@@ -529,7 +556,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_have_little_time_when_the_server_ends() {
-        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let listener = Listeners::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let server = tokio::spawn(serve_tcp(listener, |_| service(64 << 20), stop.clone()));

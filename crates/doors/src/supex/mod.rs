@@ -42,7 +42,7 @@ pub const MAX_REPLY_BYTES: usize = 10_485_760;
 /// How deep arrays and objects of a request may be nested.
 pub const MAX_NESTING: usize = 100;
 
-/// How long a new connection to the bridge may take to say `hello`.
+/// How long a new connection to the bridge may take to say `hello`, and a stranger's to the console.
 pub const HELLO_WAIT: Duration = Duration::from_secs(10);
 
 /// How long a connection to the bridge may be silent after `hello`. Clients reconnect by themselves after

@@ -14,11 +14,11 @@ use super::code::{self, Fault, Flaw, Side};
 use super::envelope::{self, NULL, Request, Unreadable};
 use super::identity::{Identity, Members, Token};
 use super::protocol::{ReplHelloResult, ServerInfo, method};
-use super::{CONSOLE_BACKTRACE_LINES, MAX_REQUEST_BYTES, RUNTIME_VERSION, render};
+use super::{CONSOLE_BACKTRACE_LINES, HELLO_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, render};
 use crate::{Input, Machine, Output, Ticket};
 
-/// The server's side of one connection to the console. It is never closed for its silence: a person
-/// may be thinking.
+/// The server's side of one connection to the console. It is never closed for its silence, since a person
+/// may be thinking; unless it is a stranger's who has not said `hello`.
 #[derive(Debug)]
 pub struct ReplMachine {
     token: Option<Arc<Token>>,
@@ -63,6 +63,13 @@ impl ReplMachine {
             outbox: VecDeque::new(),
         }
     }
+
+    /// The same for a stranger who connected at `now`: it is closed unless it says a valid `hello` within
+    /// [`HELLO_WAIT`].
+    pub fn of_stranger(mut self, now: Instant) -> Self {
+        self.outbox.push_back(Output::WakeAt(now + HELLO_WAIT));
+        self
+    }
 }
 
 impl Machine for ReplMachine {
@@ -78,7 +85,8 @@ impl Machine for ReplMachine {
                 self.close();
             }
             Input::Answer(ticket, answer) => self.on_answer(ticket, answer),
-            // It hears of nothing and never asks to be woken.
+            // Whose hello was right and is being carried out has said it in time.
+            Input::Deadline if self.session.is_none() && self.pending.is_none() => self.close(),
             Input::Event(()) | Input::Deadline => {}
         }
     }

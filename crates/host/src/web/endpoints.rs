@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use super::answer::{json, text};
 use super::cookie::Cookie;
 use super::guard::Ends;
-use super::peer::Peer;
 use super::site::{Shared, Site};
 use super::store::{Kept, StoreError};
 use super::ws_url::ws_url;
+use crate::Peer;
 
 /// The longest `Origin` that is stored.
 const MAX_ORIGIN_BYTES: usize = 256;
@@ -86,7 +86,7 @@ pub(super) async fn claim(State(site): State<Shared>, parts: Parts, body: Bytes)
         Err(_) => return text(StatusCode::BAD_REQUEST, "the body is {\"code\":\"…\"} or {\"token\":\"…\"}"),
     }
     let mut response = answer(&site, &parts, &kept, None);
-    if let Some(peer) = parts.extensions.get::<Arc<Peer>>() {
+    if let Some(peer) = parts.extensions.get::<Peer>() {
         let cookie = Cookie::new(&kept.token, peer.user());
         site.web.tokens.learn(cookie.reveal());
         if let Some(header) = cookie.header(&parts.headers, site.bound.port()) {

@@ -22,7 +22,6 @@ mod id;
 mod invitation;
 mod metrics;
 mod page;
-mod peer;
 mod processes;
 mod rate;
 mod refusals;
@@ -59,8 +58,8 @@ pub use processes::{
 pub use rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, RATE_CLIENTS, REQUEST_RATE, Rate};
 pub use refusals::{REFUSAL_LINES, REFUSAL_PATH_CHARS};
 pub use server::{
-    CONNECTION_LIFE, HEADER_WAIT, MAX_HEADER_BYTES, MAX_HEADERS, MAX_HTTP_CONNECTIONS, WEB_STOP_WAIT,
-    serve_web,
+    CONNECTION_LIFE, HEADER_WAIT, HTTP_SHARES, MAX_ADDRESS_HTTP_CONNECTIONS, MAX_HEADER_BYTES, MAX_HEADERS,
+    MAX_HTTP_CONNECTIONS, MAX_STRANGER_HTTP_CONNECTIONS, OWNER_HTTP_CONNECTIONS, WEB_STOP_WAIT, serve_web,
 };
 pub use site::{ROUTES, Web, WebLimits, WebSettings};
 pub use socket::{READ_BUFFER_BYTES, Reception, WRITE_BUFFER_BYTES};

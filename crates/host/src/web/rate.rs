@@ -1,11 +1,13 @@
-//! How often one client may come. A bucket of permits for each address, which fills up by itself.
+//! How often one client may come. A bucket of permits for each account, which fills up by itself.
+//!
+//! All who come from this machine have the same address, so its owner and its other users have a bucket each.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
 
+use crate::Account;
 use crate::rate::Bucket;
 pub use crate::rate::Rate;
 
@@ -14,11 +16,11 @@ pub const RATE_CLIENTS: usize = 4096;
 
 /// Handshakes of one client on another machine.
 pub const HANDSHAKE_RATE: Rate = Rate { per_second: 10.0, burst: 100.0 };
-/// Handshakes from this machine: all that come through a proxy, and whoever measures.
+/// Handshakes from this machine, of the owner and of all others each: what comes through a proxy, and whoever measures.
 pub const LOCAL_HANDSHAKE_RATE: Rate = Rate { per_second: 2_000.0, burst: 20_000.0 };
 /// Other requests of one client on another machine.
 pub const REQUEST_RATE: Rate = Rate { per_second: 50.0, burst: 200.0 };
-/// Other requests from this machine.
+/// Other requests from this machine, likewise.
 pub const LOCAL_REQUEST_RATE: Rate = Rate { per_second: 2_000.0, burst: 4_000.0 };
 
 /// Counts what clients do.
@@ -31,7 +33,7 @@ pub(super) struct Limiter {
 
 #[derive(Debug, Default)]
 struct Buckets {
-    by_client: HashMap<IpAddr, Bucket>,
+    by_client: HashMap<Account, Bucket>,
     /// For clients that found no place.
     others: Option<Bucket>,
 }
@@ -42,8 +44,8 @@ impl Limiter {
     }
 
     /// Whether `client` may do it once more, now.
-    pub(super) fn admits(&self, client: IpAddr) -> bool {
-        let (client, now) = (subject(client), Instant::now());
+    pub(super) fn admits(&self, client: Account) -> bool {
+        let now = Instant::now();
         let rate = self.rate_of(client);
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.by_client.len() >= RATE_CLIENTS && !buckets.by_client.contains_key(&client) {
@@ -54,7 +56,11 @@ impl Limiter {
             });
         }
         let full = Bucket::full(rate, now);
-        let bucket = if buckets.by_client.len() < RATE_CLIENTS || buckets.by_client.contains_key(&client) {
+        // Who is on this machine is never crowded out by those who are not.
+        let is_near = !matches!(client, Account::Remote(_));
+        let is_kept =
+            is_near || buckets.by_client.len() < RATE_CLIENTS || buckets.by_client.contains_key(&client);
+        let bucket = if is_kept {
             buckets.by_client.entry(client).or_insert(full)
         } else {
             buckets.others.get_or_insert(full)
@@ -62,19 +68,10 @@ impl Limiter {
         bucket.take(rate, now)
     }
 
-    fn rate_of(&self, client: IpAddr) -> Rate {
-        if client.is_loopback() { self.near } else { self.far }
-    }
-}
-
-/// Who is counted: an address, or the network of 64 bits that one client of IPv6 commands.
-fn subject(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V4(client) => client.into(),
-        IpAddr::V6(client) if client.is_loopback() => client.into(),
-        IpAddr::V6(client) => {
-            let [a, b, c, d, ..] = client.segments();
-            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+    fn rate_of(&self, client: Account) -> Rate {
+        match client {
+            Account::Owner | Account::OtherUsers => self.near,
+            Account::Remote(_) => self.far,
         }
     }
 }
@@ -90,8 +87,8 @@ mod tests {
         Limiter::new(Rate { per_second: 1.0, burst: 2.0 }, near)
     }
 
-    fn far(last: u32) -> IpAddr {
-        std::net::Ipv4Addr::from_bits(0xc000_0200 + last).into()
+    fn far(last: u32) -> Account {
+        Account::Remote(std::net::Ipv4Addr::from_bits(0xc000_0200 + last).into())
     }
 
     #[tokio::test(start_paused = true)]
@@ -100,20 +97,12 @@ mod tests {
         let times = |client, count: usize| (0..count).filter(|_| limiter.admits(client)).count();
         assert_eq!(times(far(1), 9), 2);
         assert_eq!(times(far(2), 9), 2);
-        assert_eq!(times("127.0.0.1".parse().unwrap(), 9), 3);
+        assert_eq!(times(Account::OtherUsers, 9), 3);
+        assert_eq!(times(Account::Owner, 9), 3, "whatever other users of the machine do");
         tokio::time::advance(Duration::from_millis(1100)).await;
         assert_eq!(times(far(1), 9), 1);
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(times(far(1), 9), 2);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_network_of_ipv6_is_one_client() {
-        let limiter = limiter();
-        let admits = |client: &str| limiter.admits(client.parse().unwrap());
-        assert!(admits("2001:db8::1") && admits("2001:db8::2") && !admits("2001:db8::3"));
-        assert!(admits("2001:db8:0:1::1"));
-        assert!(admits("::ffff:192.0.2.1") && admits("192.0.2.1") && !admits("192.0.2.1"));
     }
 
     #[tokio::test(start_paused = true)]
@@ -123,7 +112,8 @@ mod tests {
         assert!((0..many).all(|client| limiter.admits(far(client))));
         let admitted = (many..many + 10).filter(|client| limiter.admits(far(*client))).count();
         assert_eq!(admitted, 2);
-        assert_eq!(limiter.buckets.lock().unwrap().by_client.len(), RATE_CLIENTS);
+        assert_eq!((0..9).filter(|_| limiter.admits(Account::Owner)).count(), 3);
+        assert_eq!(limiter.buckets.lock().unwrap().by_client.len(), RATE_CLIENTS + 1);
         tokio::time::advance(Duration::from_secs(60)).await;
         assert!((many..many + 10).all(|client| limiter.admits(far(client))));
         assert!(limiter.buckets.lock().unwrap().by_client.len() <= 10);

@@ -13,6 +13,7 @@ use super::guard::{Ends, host, is_ours};
 use super::metrics::Reason;
 use super::site::{Shared, Site};
 use super::trust::is_trusted;
+use crate::Peer;
 
 /// What browsers are told not to do with what we send.
 const SECURITY: [(&str, &str); 7] = [
@@ -105,16 +106,17 @@ impl Turned {
 async fn pass(site: &Site, request: Request) -> Result<Request, Turned> {
     let (parts, body) = request.into_parts();
     let Some(ends) = parts.extensions.get::<Ends>().copied() else { return Err(Turned::NoHost) };
+    let Some(account) = parts.extensions.get::<Peer>().map(Peer::account) else { return Err(Turned::NoHost) };
     let path = parts.uri.path();
     // A handshake has checks of its own, in an order of its own; it is nothing without the token.
     if is_handshake(path) {
-        return if site.handshakes.admits(ends.peer) {
+        return if site.handshakes.admits(account) {
             Ok(Request::from_parts(parts, body))
         } else {
             Err(Turned::TooOften)
         };
     }
-    if !site.requests.admits(ends.peer) {
+    if !site.requests.admits(account) {
         return Err(Turned::TooOften);
     }
     let Some(host) = host(&parts) else { return Err(Turned::NoHost) };

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -12,21 +11,39 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::guard::Ends;
-use super::peer::Peer;
 use super::site::{Shared, Site, Web, router};
-use crate::Accepted;
 use crate::log_limit::LogLimit;
-use crate::tcp::{ACCEPT_PAUSE, CONNECTION_LOG_RATE};
+use crate::places::{Place, Places, Shares};
+use crate::tcp::{ACCEPT_PAUSE, CONNECTION_LOG_RATE, tell_of_no_place};
+use crate::{Listeners, Peer};
 
-/// How many connections may speak HTTP at a time. More wait to be accepted. Sockets are not among them.
+/// How many connections may speak HTTP at a time. More of the owner wait; of others they are closed. Sockets are not
+/// among them.
 pub const MAX_HTTP_CONNECTIONS: usize = 1024;
+
+/// How many of them all other users of this machine have together, with those who cannot be known. A proxy in front is
+/// often another user, and passes on what many ask.
+pub const MAX_STRANGER_HTTP_CONNECTIONS: usize = 256;
+
+/// How many of them one address on another machine has, whether it has sent whole requests or not.
+pub const MAX_ADDRESS_HTTP_CONNECTIONS: usize = 256;
+
+/// How many of them only the owner and root get.
+pub const OWNER_HTTP_CONNECTIONS: usize = 128;
+
+/// Who may have how many of them.
+pub const HTTP_SHARES: Shares = Shares {
+    all: MAX_HTTP_CONNECTIONS,
+    other_users: MAX_STRANGER_HTTP_CONNECTIONS,
+    address: MAX_ADDRESS_HTTP_CONNECTIONS,
+    owner_only: OWNER_HTTP_CONNECTIONS,
+};
 
 /// How long the head of a request may take to arrive, and how long a connection may be idle.
 pub const HEADER_WAIT: Duration = Duration::from_secs(15);
@@ -46,13 +63,13 @@ pub const WEB_STOP_WAIT: Duration = Duration::from_secs(5);
 /// Serves the web side until `stop` is cancelled. Then nobody is accepted any more. When `goodbye` is cancelled too, sockets
 /// are told what they have not heard and that the server goes away, and what has not ended in time is left to the runtime.
 pub async fn serve_web(
-    listener: TcpListener,
+    listeners: impl Into<Listeners>,
     web: Web,
     stop: CancellationToken,
     goodbye: CancellationToken,
 ) -> io::Result<()> {
-    let limits = web.settings.limits;
-    let site = Site::new(web, listener.local_addr()?, stop.clone(), goodbye.clone());
+    let (listeners, limits) = (listeners.into(), web.settings.limits);
+    let site = Site::new(web, listeners.local_addr()?, stop.clone(), goodbye.clone());
     let router = router(Shared::clone(&site));
     let mut protocol = http1::Builder::new();
     protocol
@@ -60,19 +77,21 @@ pub async fn serve_web(
         .header_read_timeout(limits.header_wait)
         .max_buf_size(MAX_HEADER_BYTES)
         .max_headers(MAX_HEADERS);
-    let places = Arc::new(Semaphore::new(limits.http_connections));
+    let places = Places::new(limits.http_connections);
+    let without_place = LogLimit::new(CONNECTION_LOG_RATE);
     let accept_errors = LogLimit::new(CONNECTION_LOG_RATE);
     loop {
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listeners, &places, &without_place) => accepted,
         };
         match accepted {
-            Ok((stream, place)) => {
+            Ok(None) => {}
+            Ok(Some((stream, peer, place))) => {
                 let (protocol, router, stop) = (protocol.clone(), router.clone(), stop.clone());
                 site.tasks.spawn(async move {
-                    speak(stream, &protocol, router, limits.connection_life, stop).await;
+                    speak(stream, peer, &protocol, router, limits.connection_life, stop).await;
                     drop(place);
                 });
             }
@@ -85,7 +104,7 @@ pub async fn serve_web(
             }
         }
     }
-    drop(listener);
+    drop(listeners);
     site.tasks.close();
     goodbye.cancelled().await;
     if timeout(limits.stop_wait, site.tasks.wait()).await.is_err() {
@@ -94,18 +113,25 @@ pub async fn serve_web(
     Ok(())
 }
 
+/// The next connection that gets a place; none if one came that gets none, or that is over already.
 async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, place))
+    listeners: &Listeners,
+    places: &Places,
+    without_place: &LogLimit,
+) -> io::Result<Option<(TcpStream, Peer, Place)>> {
+    let (stream, _) = listeners.accept().await?;
+    let Ok(peer) = Peer::of(&stream) else { return Ok(None) };
+    let Some(place) = places.take_patiently(peer.account()).await else {
+        tell_of_no_place(without_place, &peer);
+        return Ok(None);
+    };
+    Ok(Some((stream, peer, place)))
 }
 
 /// Speaks HTTP until the connection ends or becomes a socket, which is somebody else's then.
 async fn speak(
     stream: TcpStream,
+    peer: Peer,
     protocol: &http1::Builder,
     router: Router,
     life: Duration,
@@ -113,12 +139,10 @@ async fn speak(
 ) {
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
-    let Ok(accepted) = Accepted::new(&stream) else { return };
-    let ends = Ends { peer: accepted.peer().ip(), local: accepted.local().ip() };
-    let peer = Arc::new(Peer::new(accepted));
+    let ends = Ends { peer: peer.address().ip(), local: peer.local().ip() };
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ends);
-        request.extensions_mut().insert(Arc::clone(&peer));
+        request.extensions_mut().insert(peer);
         router.clone().oneshot(request.map(Body::new))
     });
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service).with_upgrades());

@@ -29,12 +29,12 @@ use super::processes::{self, ProcessTable};
 use super::rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, Limiter, REQUEST_RATE, Rate};
 use super::refusals::Refusals;
 use super::screen::screen;
-use super::server::{CONNECTION_LIFE, HEADER_WAIT, MAX_HTTP_CONNECTIONS, WEB_STOP_WAIT};
+use super::server::{CONNECTION_LIFE, HEADER_WAIT, HTTP_SHARES, WEB_STOP_WAIT};
 use super::socket::{Reception, shake_hands};
 use super::store::TokenStore;
 use super::terminal;
 use super::{endpoints, health, usage};
-use crate::{AllowLocal, FrameMemory};
+use crate::{AllowLocal, FrameMemory, Shares};
 
 /// Every method and path that is answered, beside the page's own places.
 pub const ROUTES: &[(&str, &str)] = &[
@@ -99,17 +99,17 @@ pub struct WebLimits {
     pub body_wait: Duration,
     /// How long a connection that becomes no socket may last.
     pub connection_life: Duration,
-    /// How many connections may speak HTTP at a time.
-    pub http_connections: usize,
+    /// How many connections may speak HTTP at a time, and of whom.
+    pub http_connections: Shares,
     /// How long connections and sockets may take to end when the server ends.
     pub stop_wait: Duration,
     /// Handshakes of one client on another machine.
     pub handshakes: Rate,
-    /// Handshakes from this machine.
+    /// Handshakes from this machine: of the owner, and of all others together.
     pub local_handshakes: Rate,
     /// Other requests of one client on another machine.
     pub requests: Rate,
-    /// Other requests from this machine.
+    /// Other requests from this machine, likewise.
     pub local_requests: Rate,
 }
 
@@ -119,7 +119,7 @@ impl Default for WebLimits {
             header_wait: HEADER_WAIT,
             body_wait: BODY_WAIT,
             connection_life: CONNECTION_LIFE,
-            http_connections: MAX_HTTP_CONNECTIONS,
+            http_connections: HTTP_SHARES,
             stop_wait: WEB_STOP_WAIT,
             handshakes: HANDSHAKE_RATE,
             local_handshakes: LOCAL_HANDSHAKE_RATE,

@@ -1,21 +1,19 @@
 //! Whether a request may read and change what is here: it brings the token, the cookie of somebody who has shown it, or
 //! it comes from the user whose server this is.
 
-use std::sync::Arc;
-
 use axum::http::request::Parts;
 
 use super::cookie::{self, Cookie};
 use super::guard::{Ends, is_near, is_of_our_page};
 use super::handshake::bears;
-use super::peer::Peer;
 use super::site::Site;
+use crate::Peer;
 
 pub(super) fn is_trusted(site: &Site, parts: &Parts, ends: Ends) -> bool {
     if bears(&parts.headers, &site.web.tokens.now().token) {
         return true;
     }
-    let Some(peer) = parts.extensions.get::<Arc<Peer>>() else { return false };
+    let Some(peer) = parts.extensions.get::<Peer>() else { return false };
     has_cookie(site, parts, peer)
         || is_near(parts, ends) && site.web.settings.allow_local.admits(|| peer.user())
 }

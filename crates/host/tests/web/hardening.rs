@@ -220,7 +220,7 @@ async fn a_body_that_does_not_arrive_is_not_waited_for() {
 
 #[tokio::test]
 async fn so_many_connections_speak_http_and_the_next_one_waits() {
-    let server = Server::with(|wanted| wanted.settings.limits.http_connections = 1).await;
+    let server = Server::with(|wanted| wanted.settings.limits.http_connections.all = 1).await;
     let mut first = TcpStream::connect(server.address).await.unwrap();
     first.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     assert_eq!(Answer::read(&mut first).await.status, 200);

@@ -7,5 +7,6 @@ mod handshake;
 mod hardening;
 mod places;
 mod processes;
+mod strangers;
 mod support;
 mod tokens;

@@ -59,6 +59,14 @@ pub(super) fn check(address: SocketAddr, allow_remote: bool, has_token: bool) ->
     Ok(())
 }
 
+/// Why it matters that `taken` is in use, to who asked for another address.
+pub(super) fn why_it_matters(taken: SocketAddr, asked: SocketAddr) -> &'static str {
+    match taken.ip() == asked.ip() {
+        true => "",
+        false => ", and whoever listens there is sent what clients mean for localhost",
+    }
+}
+
 /// Refuses to let strangers guess a weak token.
 pub(super) fn check_token(address: SocketAddr, token: &Token) -> anyhow::Result<()> {
     if !address.ip().is_loopback() && !token.is_strong() {

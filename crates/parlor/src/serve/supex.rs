@@ -1,6 +1,5 @@
 //! The two Supex doors: where they are, what stands behind them, and serving them.
 
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,13 +11,10 @@ use parlor_doors::Ticket;
 use parlor_doors::supex::{BridgeMachine, ReplMachine, Token, redacted};
 use parlor_engine::{Evaluates, Reach, RubySettings, SketchUp, Workbench, Workshop, WorkshopMeans};
 use parlor_host::web::TokenStore;
-use parlor_host::{
-    Accepted, AllowLocal, FrameMemory, PeerUser, Service, Traced, Upstream, listen, serve_tcp,
-};
+use parlor_host::{AllowLocal, FrameMemory, Listeners, Peer, Service, Traced, Upstream, serve_tcp};
 use parlor_log::{SystemClock, TimeOrderedIds};
 use parlor_tools::{Context as ToolContext, Policy, Shell, Toolbox};
 use parlor_vocab::{IdSource, Timestamp};
-use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::address;
@@ -98,8 +94,8 @@ fn rest(seconds: Option<&str>) -> anyhow::Result<Duration> {
 
 /// The doors, open, and the workshop behind them.
 pub(super) struct Doors {
-    bridge: Option<(TcpListener, SocketAddr)>,
-    repl: Option<(TcpListener, SocketAddr)>,
+    bridge: Option<(Listeners, SocketAddr)>,
+    repl: Option<(Listeners, SocketAddr)>,
     workshop: Workshop,
     access: Access,
     rest: Duration,
@@ -118,15 +114,12 @@ struct Access {
 }
 
 impl Access {
-    /// What the client at the other end of `stream` must show.
-    fn token_for(&self, stream: &TcpStream) -> Option<Arc<Token>> {
+    /// What `peer` must show.
+    fn token_for(&self, peer: &Peer) -> Option<Arc<Token>> {
         if let Some(own) = &self.own {
             return Some(Arc::clone(own));
         }
-        // One whose connection is over already is as unknown as can be.
-        let user =
-            || Accepted::new(stream).map_or(PeerUser::Unknown("it is over"), |accepted| accepted.peer_user());
-        (!self.allow_local.admits(user)).then(|| Arc::clone(&self.of_server))
+        (!self.allow_local.admits(|| peer.user())).then(|| Arc::clone(&self.of_server))
     }
 }
 
@@ -139,8 +132,8 @@ pub(super) async fn open(
     memory: FrameMemory,
 ) -> anyhow::Result<Doors> {
     let config = &home.config().supex;
-    let bridge = bind(plan.bridge, "--supex").await?;
-    let repl = bind(plan.repl, "--supex-repl").await?;
+    let bridge = bind(plan.bridge, "--supex")?;
+    let repl = bind(plan.repl, "--supex-repl")?;
     let state = home.path().join(FOLDER);
     let sketchup = upstream(config, [&bridge, &repl].map(|door| door.as_ref().map(|(_, address)| *address)))?;
     let workshop = Workshop::open(means(plan, home, &state, environment, sketchup)?)
@@ -155,17 +148,19 @@ pub(super) async fn open(
     Ok(Doors { bridge, repl, workshop, access, rest: plan.rest, show, memory })
 }
 
-async fn bind(address: Option<SocketAddr>, flag: &str) -> anyhow::Result<Option<(TcpListener, SocketAddr)>> {
+fn bind(address: Option<SocketAddr>, flag: &str) -> anyhow::Result<Option<(Listeners, SocketAddr)>> {
     let Some(address) = address else { return Ok(None) };
-    let listener = match listen(address).await {
-        Ok(listener) => listener,
-        Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
-            "{address} is in use: is SketchUp running, or another parlor? Choose another port with {flag} ADDR"
+    let listeners = match Listeners::bind(address) {
+        Ok(listeners) => listeners,
+        Err(error) if error.is_in_use() => bail!(
+            "{} is in use{}: is SketchUp running, or another parlor? Choose another port with {flag} ADDR",
+            error.address,
+            address::why_it_matters(error.address, address),
         ),
-        Err(error) => return Err(error).with_context(|| format!("cannot listen at {address} ({flag})")),
+        Err(error) => return Err(error).with_context(|| format!("cannot open the door ({flag})")),
     };
-    let bound = listener.local_addr()?;
-    Ok(Some((listener, bound)))
+    let bound = listeners.local_addr()?;
+    Ok(Some((listeners, bound)))
 }
 
 fn means(
@@ -234,11 +229,12 @@ fn upstream(
     Ok(Some((Arc::new(upstream), place)))
 }
 
-/// Whether `address` is that of our own `door`. Names are not looked up: that can take long.
+/// Whether `address` is that of our own `door`. Names are not looked up: that can take long. A door at one loopback
+/// address is at the other as well.
 fn leads_to(address: &str, door: SocketAddr) -> bool {
     let address = address.replacen("localhost", "127.0.0.1", 1);
     address.parse::<SocketAddr>().is_ok_and(|address| {
-        let is_near = door.ip().is_unspecified() && address.ip().is_loopback();
+        let is_near = (door.ip().is_unspecified() || door.ip().is_loopback()) && address.ip().is_loopback();
         address.port() == door.port() && (address.ip() == door.ip() || is_near)
     })
 }
@@ -263,21 +259,25 @@ impl Doors {
         let Self { bridge, repl, workshop, access, rest, show, memory } = self;
         let instance: Arc<str> = TimeOrderedIds::new(Arc::new(SystemClock)).next().to_string().into();
         let bridge = async {
-            let Some((listener, _)) = bridge else { return };
-            let make = |stream: &TcpStream| {
+            let Some((listeners, _)) = bridge else { return };
+            let make = |peer: &Peer| {
                 let machine =
-                    BridgeMachine::new(access.token_for(stream), Arc::clone(&instance), Instant::now());
+                    BridgeMachine::new(access.token_for(peer), Arc::clone(&instance), Instant::now());
                 service(Traced::new(machine, "supex", show), workshop.bench(), rest, &memory)
             };
-            serve_tcp(listener, make, stop.clone()).await;
+            serve_tcp(listeners, make, stop.clone()).await;
         };
         let repl = async {
-            let Some((listener, _)) = repl else { return };
-            let make = |stream: &TcpStream| {
-                let machine = ReplMachine::new(access.token_for(stream));
+            let Some((listeners, _)) = repl else { return };
+            let make = |peer: &Peer| {
+                let machine = ReplMachine::new(access.token_for(peer));
+                let machine = match peer.user().is_owner() {
+                    true => machine,
+                    false => machine.of_stranger(Instant::now()),
+                };
                 service(Traced::new(machine, "supex-repl", show), workshop.bench(), rest, &memory)
             };
-            serve_tcp(listener, make, stop.clone()).await;
+            serve_tcp(listeners, make, stop.clone()).await;
         };
         let closing = async {
             stop.cancelled().await;
@@ -319,6 +319,8 @@ mod tests {
             ("localhost:9876", "127.0.0.1:9876"),
             ("127.0.0.1:9876", "0.0.0.0:9876"),
             ("[::1]:9876", "[::1]:9876"),
+            ("[::1]:9876", "127.0.0.1:9876"),
+            ("localhost:9876", "[::1]:9876"),
         ] {
             let refused = upstream(&config(address), [Some(door.parse().unwrap()), None]);
             let said = refused.err().map(|error| error.to_string()).unwrap_or_default();

@@ -1,6 +1,5 @@
 //! The web side: HTTP, the WebSocket of the supr door, and what stands behind them.
 
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -9,11 +8,10 @@ use parlor_engine::House;
 use parlor_host::web::{
     Invitation, Metrics, PAGE, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
 };
-use parlor_host::{AllowLocal, Fetcher, FrameMemory, listen};
+use parlor_host::{AllowLocal, Fetcher, FrameMemory, Listeners};
 use parlor_log::SystemClock;
 use parlor_vocab::Clock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::address;
@@ -56,7 +54,7 @@ pub(super) fn plan(
 
 /// The web side, open, and the house behind it.
 pub(super) struct Door {
-    listener: TcpListener,
+    listeners: Listeners,
     address: SocketAddr,
     tokens: Arc<TokenStore>,
     invitation: Option<Arc<Invitation>>,
@@ -82,8 +80,8 @@ pub(super) async fn open(
     let Plan { listen, config } = plan;
     let tokens = Arc::clone(tokens);
     address::check_token(listen, &tokens.now().token)?;
-    let listener = bind(listen).await?;
-    let address = listener.local_addr()?;
+    let listeners = bind(listen)?;
+    let address = listeners.local_addr()?;
     let metrics = Arc::new(Metrics::default());
     metrics.started.set(SystemClock.now().0 as f64 / 1000.0);
     let mut readiness = None;
@@ -113,7 +111,7 @@ pub(super) async fn open(
     }
     let memory = memory.clone();
     Ok(Door {
-        listener,
+        listeners,
         address,
         tokens,
         invitation,
@@ -128,14 +126,16 @@ pub(super) async fn open(
     })
 }
 
-async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    match listen(address).await {
-        Ok(listener) => Ok(listener),
-        Err(error) if error.kind() == ErrorKind::AddrInUse => bail!(
-            "{address} is in use: is another parlor or gateway running? Choose another port with --listen ADDR, or \
-             leave HTTP out with --no-http"
+fn bind(address: SocketAddr) -> anyhow::Result<Listeners> {
+    match Listeners::bind(address) {
+        Ok(listeners) => Ok(listeners),
+        Err(error) if error.is_in_use() => bail!(
+            "{} is in use{}: is another parlor or gateway running? Choose another port with --listen ADDR, or \
+             leave HTTP out with --no-http",
+            error.address,
+            address::why_it_matters(error.address, address),
         ),
-        Err(error) => Err(error).with_context(|| format!("cannot listen at {address} (--listen)")),
+        Err(error) => Err(error).context("cannot open the door (--listen)"),
     }
 }
 
@@ -178,7 +178,7 @@ impl Door {
     /// Serves whoever comes until `stop` is cancelled, then ends all runs and closes everything.
     pub(super) async fn serve(self, stop: CancellationToken) {
         let Self {
-            listener,
+            listeners,
             tokens,
             invitation,
             house,
@@ -206,7 +206,7 @@ impl Door {
         };
         let (stop, goodbye) = (stop.child_token(), CancellationToken::new());
         let serving = async {
-            if let Err(error) = serve_web(listener, web, stop.clone(), goodbye.clone()).await {
+            if let Err(error) = serve_web(listeners, web, stop.clone(), goodbye.clone()).await {
                 tracing::error!(%error, "the web side has ended");
                 stop.cancel();
             }

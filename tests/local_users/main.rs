@@ -10,6 +10,7 @@ mod crowding;
 mod files;
 mod http;
 mod listening;
+mod login;
 mod orphans;
 mod owner;
 mod server;

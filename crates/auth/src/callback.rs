@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http_body_util::Full;
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -23,6 +23,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use url::form_urlencoded;
@@ -40,6 +41,9 @@ pub const CALLBACK_HEADER_BYTES: usize = 16 << 10;
 /// How many connections are served at a time. Beyond that, the oldest makes room for the next.
 pub const MAX_CALLBACK_CONNECTIONS: usize = 16;
 
+/// How many of them are of those who may not bring the code. More are closed at once, so that the browser gets in.
+pub const MAX_CALLBACK_STRANGERS: usize = 4;
+
 /// How long a connection is served before it makes room: a browser sends its request at once.
 pub const CALLBACK_PATIENCE: Duration = Duration::from_millis(250);
 
@@ -48,6 +52,10 @@ pub const CALLBACK_PORT_TRIES: usize = 16;
 
 /// How long to wait after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Tells whether who is at the other end of a connection may bring the code: this user. The state alone does not say so,
+/// since it stands in the address that a browser is started with, which everybody on the machine can read.
+pub type AdmitsPeer = Arc<dyn Fn(&TcpStream) -> bool + Send + Sync>;
 
 /// A listener that waits for the browser.
 pub(crate) struct Callback {
@@ -115,8 +123,13 @@ impl Callback {
         format!("http://{}:{}{}", self.host, self.port, self.path)
     }
 
-    /// Waits for the code, or for whatever ends the login.
-    pub(crate) async fn code(self, state: &Secret, redactor: &Redactor) -> Result<Secret, LoginError> {
+    /// Waits for the code, or for whatever ends the login, from those that `admits` lets in.
+    pub(crate) async fn code(
+        self,
+        state: &Secret,
+        redactor: &Redactor,
+        admits: &AdmitsPeer,
+    ) -> Result<Secret, LoginError> {
         let expected = Arc::new(Expected {
             path: self.path.clone(),
             port: self.port,
@@ -125,6 +138,7 @@ impl Callback {
             verdict: Mutex::new(None),
         });
         let mut connections = JoinSet::new();
+        let stranger_places = Arc::new(Semaphore::new(MAX_CALLBACK_STRANGERS));
         // Those that are served, the oldest first, with the time from which on each has to make room.
         let mut served: VecDeque<(Instant, AbortHandle)> = VecDeque::new();
         loop {
@@ -144,7 +158,16 @@ impl Callback {
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                         continue;
                     };
-                    let connection = connections.spawn(serve(stream, Arc::clone(&expected), self.read_wait));
+                    let (expected, wait) = (Arc::clone(&expected), self.read_wait);
+                    let connection = if admits(&stream) {
+                        connections.spawn(serve(stream, wait, move |request| expected.answer(request)))
+                    } else {
+                        let Ok(place) = Arc::clone(&stranger_places).try_acquire_owned() else { continue };
+                        connections.spawn(async move {
+                            serve(stream, wait, |_| page(StatusCode::FORBIDDEN, NOT_YOURS)).await;
+                            drop(place);
+                        })
+                    };
                     served.push_back((Instant::now() + CALLBACK_PATIENCE, connection));
                 }
                 () = sleep_until(oldest), if is_full => {
@@ -172,9 +195,13 @@ fn is_taken(error: &io::Error) -> bool {
 }
 
 /// Serves one request.
-async fn serve(stream: TcpStream, expected: Arc<Expected>, wait: Duration) {
+async fn serve(
+    stream: TcpStream,
+    wait: Duration,
+    answer: impl Fn(&Request<Incoming>) -> Response<Full<Bytes>>,
+) {
     let service = service_fn(|request| {
-        let answer = expected.answer(&request);
+        let answer = answer(&request);
         async move { Ok::<_, Infallible>(answer) }
     });
     let connection = http1::Builder::new()
@@ -238,6 +265,10 @@ impl Expected {
         }
     }
 }
+
+/// What those are told who may not bring the code.
+const NOT_YOURS: &str = "This login is of another user of this machine, or it cannot be known whose browser this is. Open it in a \
+     browser of the user who logs in, on the same machine and outside of containers; or log in with a code (--device).";
 
 /// What stands after the `?`.
 struct Query(HashMap<String, String>);

@@ -14,8 +14,8 @@ use crate::store::{LOCK_STEP, Lock};
 use crate::time::{Time, Timer};
 use crate::tokens::Granted;
 use crate::{
-    Account, LOCK_WAIT, LoginError, LoginRequest, MAX_FLOWS, Provider, Redactor, SecretName, SecretStore,
-    StoreError, Way,
+    Account, AdmitsPeer, LOCK_WAIT, LoginError, LoginRequest, MAX_FLOWS, Provider, Redactor, SecretName,
+    SecretStore, StoreError, Way,
 };
 
 /// What logins are made of.
@@ -28,6 +28,8 @@ pub struct Means {
     pub clock: Arc<dyn Clock>,
     /// Who is told of each secret.
     pub redactor: Redactor,
+    /// Who may bring the code to the callback of a login.
+    pub admits_peer: AdmitsPeer,
 }
 
 /// All logins of one state folder. Cheap to clone; several processes may use one folder.
@@ -44,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) redactor: Redactor,
     pub(crate) http: Arc<Http>,
     pub(crate) time: Time,
+    admits_peer: AdmitsPeer,
     flows: Arc<Semaphore>,
 }
 
@@ -119,6 +122,7 @@ impl Logins {
             redactor: means.redactor,
             http: Arc::new(http),
             time: time(Time { clock: means.clock, timer: Arc::new(Timer) }),
+            admits_peer: means.admits_peer,
             flows: Arc::new(Semaphore::new(MAX_FLOWS)),
         }))
     }
@@ -138,8 +142,8 @@ impl Logins {
         }
         let place = Arc::clone(&inner.flows).try_acquire_owned();
         let place = place.map_err(|_| LoginError::TooMany { limit: MAX_FLOWS })?;
-        let means =
-            (Arc::clone(&provider), Arc::clone(&inner.http), inner.redactor.clone(), inner.time.clone());
+        let (http, admits_peer) = (Arc::clone(&inner.http), Arc::clone(&inner.admits_peer));
+        let means = (Arc::clone(&provider), http, inner.redactor.clone(), inner.time.clone(), admits_peer);
         let inner = Arc::clone(inner);
         Ok(begin(means, request, place, move |way, granted| async move {
             inner.keep(&provider, way, granted).await

@@ -13,12 +13,17 @@ fn redirect(port: Option<u16>) -> Redirect {
     Redirect { host: "127.0.0.1".to_owned(), port, path: "/back".to_owned() }
 }
 
+/// Lets everybody in.
+fn everybody() -> AdmitsPeer {
+    Arc::new(|_| true)
+}
+
 /// A callback that waits, with its port.
 async fn waiting(read_wait: Duration) -> (u16, JoinHandle<Result<Secret, LoginError>>) {
     let mut callback = Callback::listen(&redirect(None)).await.unwrap();
     callback.read_wait = read_wait;
     let port = callback.port;
-    let code = async move { callback.code(&Secret::new(STATE), &Redactor::new()).await };
+    let code = async move { callback.code(&Secret::new(STATE), &Redactor::new(), &everybody()).await };
     (port, tokio::spawn(code))
 }
 

@@ -34,6 +34,6 @@ pub(super) async fn tokens(stage: &Stage, extra: &[(String, String)]) -> Result<
     }
     let (url, state) = request.url();
     stage.tell(Progress::Url { way: Way::Browser, url: url.into() });
-    let code = callback.code(&Secret::new(state.secret()), &stage.redactor).await?;
+    let code = callback.code(&Secret::new(state.secret()), &stage.redactor, &stage.admits_peer).await?;
     exchange(&stage.http, provider, &stage.redactor, &code, &verifier, redirect).await
 }

@@ -13,7 +13,7 @@ use crate::http::Http;
 use crate::provider::DeviceExchange;
 use crate::time::Time;
 use crate::tokens::Granted;
-use crate::{LoggedIn, LoginError, Provider, Redactor};
+use crate::{AdmitsPeer, LoggedIn, LoginError, Provider, Redactor};
 
 /// How many logins may be under way at a time. Each may hold a port.
 pub const MAX_FLOWS: usize = 16;
@@ -119,6 +119,7 @@ pub(crate) struct Stage {
     pub(crate) http: Arc<Http>,
     pub(crate) redactor: Redactor,
     pub(crate) time: Time,
+    pub(crate) admits_peer: AdmitsPeer,
     progress: mpsc::Sender<Progress>,
 }
 
@@ -164,7 +165,7 @@ impl Stage {
 
 /// Begins a login in a task of its own, which `keep`s what was granted.
 pub(crate) fn begin<K, F>(
-    means: (Arc<Provider>, Arc<Http>, Redactor, Time),
+    means: (Arc<Provider>, Arc<Http>, Redactor, Time, AdmitsPeer),
     request: LoginRequest,
     place: OwnedSemaphorePermit,
     keep: K,
@@ -176,8 +177,8 @@ where
     let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
     let cancel = CancellationToken::new();
     let cancelled = cancel.clone();
-    let (provider, http, redactor, time) = means;
-    let stage = Stage { provider, http, redactor, time, progress: sender };
+    let (provider, http, redactor, time, admits_peer) = means;
+    let stage = Stage { provider, http, redactor, time, admits_peer, progress: sender };
     tokio::spawn(async move {
         stage.tell(Progress::Started);
         let wait = stage.provider.login_wait;

@@ -94,6 +94,7 @@ async fn a_client_with_a_secret_says_who_it_is() {
         store: SecretStore::open(folder.path()).unwrap(),
         clock: Arc::new(Invented::default()),
         redactor: redactor.clone(),
+        admits_peer: Arc::new(|_| true),
     });
     let mut flow = logins.start("x", LoginRequest::default()).unwrap();
     let query = opened(&mut flow).await;

@@ -105,6 +105,7 @@ async fn what_lacks_its_client_secret_can_only_be_forgotten() {
         store: SecretStore::open(house.folder.path()).unwrap(),
         clock: Arc::clone(&house.time) as _,
         redactor: Redactor::new(),
+        admits_peer: Arc::new(|_| true),
     });
     assert_eq!(logins.start("x", LoginRequest::default()).unwrap_err().to_string(), "X_SECRET is not set");
     assert_eq!(logins.access("x").await.unwrap().expose(), "access-token-0");

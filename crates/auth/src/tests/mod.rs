@@ -213,6 +213,7 @@ impl House {
             store: SecretStore::open(folder).unwrap(),
             clock: Arc::clone(time) as _,
             redactor: redactor.clone(),
+            admits_peer: Arc::new(|_| true),
         };
         let timer = Arc::new(Passing(Arc::clone(time)));
         Logins::with(means, |time| Time { timer, ..time }, http)

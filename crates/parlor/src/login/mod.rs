@@ -15,7 +15,9 @@ use parlor_auth::{
     DeviceCode, Flow, LoggedIn, LoginRequest, Logins, Means, Progress, Redactor, Secret, SecretStore, Way,
     WayWanted,
 };
+use parlor_host::Peer;
 use parlor_log::SystemClock;
+use tokio::net::TcpStream;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) use list::{ListOptions, list};
@@ -129,7 +131,13 @@ pub(crate) fn logins(config: &Config, store: SecretStore, redactor: &Redactor) -
         }
     });
     let providers = providers.collect();
-    Logins::new(Means { providers, store, clock: Arc::new(SystemClock), redactor: redactor.clone() })
+    let (clock, redactor) = (Arc::new(SystemClock), redactor.clone());
+    Logins::new(Means { providers, store, clock, redactor, admits_peer: Arc::new(is_of_this_user) })
+}
+
+/// Whether this user or root is at the other end.
+fn is_of_this_user(stream: &TcpStream) -> bool {
+    Peer::of(stream).is_ok_and(|peer| peer.user().is_owner())
 }
 
 /// Guides a person through a login.

@@ -194,9 +194,39 @@ async fn nobody_else_receives_what_is_sent_to_localhost() {
 
     // What a browser brings to ::1 arrives.
     let port = callback.port;
-    let code = tokio::spawn(async move { callback.code(&Secret::new(STATE), &Redactor::new()).await });
+    let code =
+        tokio::spawn(async move { callback.code(&Secret::new(STATE), &Redactor::new(), &everybody()).await });
     let mut stream = TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await.unwrap();
     let request = format!("GET /back?code=c&state={STATE} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     assert_eq!(code.await.unwrap(), Ok(Secret::new("c")));
+}
+
+#[tokio::test]
+async fn who_is_not_let_in_ends_nothing_and_takes_few_places() {
+    let mut callback = Callback::listen(&redirect(None)).await.unwrap();
+    callback.read_wait = Duration::from_secs(3600);
+    let port = callback.port;
+    // The first so many are of somebody else.
+    let strangers = std::sync::atomic::AtomicUsize::new(2 * MAX_CALLBACK_STRANGERS);
+    let is_stranger = move || {
+        let counted = std::sync::atomic::Ordering::Relaxed;
+        strangers.fetch_update(counted, counted, |left| left.checked_sub(1)).is_ok()
+    };
+    let admits: AdmitsPeer = Arc::new(move |_| !is_stranger());
+    let code =
+        tokio::spawn(async move { callback.code(&Secret::new(STATE), &Redactor::new(), &admits).await });
+    let forged = get(port, &format!("/back?code=theirs&state={STATE}")).await;
+    assert!(forged.starts_with("HTTP/1.1 403 ") && forged.contains("another user"), "{forged}");
+    let mut silent = Vec::new();
+    for _ in 1..2 * MAX_CALLBACK_STRANGERS {
+        silent.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());
+    }
+    // Beyond their places they are closed at once. The others may be silent for an hour.
+    for stream in &mut silent[MAX_CALLBACK_STRANGERS..] {
+        assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+    }
+    let page = get(port, &format!("/back?code=ours&state={STATE}")).await;
+    assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
+    assert_eq!(code.await.unwrap(), Ok(Secret::new("ours")));
 }

@@ -14,6 +14,7 @@ mod link;
 mod loaf;
 mod login;
 mod models;
+mod ownership;
 mod panics;
 mod redaction;
 mod replay;

@@ -11,7 +11,7 @@ use parlor_log::SystemClock;
 
 use crate::environment::Environment;
 use crate::settings::Config;
-use crate::{loaf, synaps};
+use crate::{loaf, ownership, synaps};
 
 /// The doors that can be opened so.
 #[derive(Subcommand)]
@@ -31,11 +31,13 @@ pub(crate) fn serve(door: Door, environment: &Environment) -> anyhow::Result<Exi
             if stdin().is_terminal() {
                 eprintln!("{EXEC_HINT}");
             }
+            let home = environment.state_folder().ok();
+            home.as_deref().map_or(Ok(()), ownership::check)?;
             // Whoever only starts processes need not have settings that are right; the usual limits are safe ones.
-            if let Ok(config) = environment.state_folder().and_then(|home| Config::load(&home)) {
+            if let Some(Ok(config)) = home.as_deref().map(Config::load) {
                 parlor_process::limit_children(config.tools.limits);
             }
-            let processes = Offered::new(environment.state_folder().ok(), Arc::new(SystemClock));
+            let processes = Offered::new(home, Arc::new(SystemClock));
             parlor_process::give_back_startup_code();
             parlor_host::block_on(parlor_host::serve_stdio(ExecMachine::default(), processes))?;
             Ok(ExitCode::SUCCESS)

@@ -1,13 +1,13 @@
 //! The console log: a file with all that evaluated code prints, and marks for where it did so.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use parlor_vocab::{Clock, ConsoleLog, Stream, Timestamp, WorkshopReply};
 
-use super::CONSOLE_LOG_BYTES;
+use super::{CONSOLE_LOG_BYTES, private};
 
 /// Its name in the state folder.
 const NAME: &str = "console.log";
@@ -38,7 +38,7 @@ impl Console {
         clock: Arc<dyn Clock>,
         spell: fn(Timestamp) -> String,
     ) -> io::Result<Self> {
-        std::fs::create_dir_all(state)?;
+        private::make_folders(state)?;
         let path = state.join(NAME);
         let log = Mutex::new(Log::open(&path)?);
         let console = Self { path, clock, spell, log };
@@ -118,7 +118,7 @@ impl Log {
         if std::fs::metadata(path).is_ok_and(|about| about.len() > CONSOLE_LOG_BYTES) {
             std::fs::rename(path, path.with_extension("log.old"))?;
         }
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let file = private::open_to_append(path)?;
         let bytes = file.metadata()?.len();
         Ok(Self { file, bytes, second: (i64::MIN, String::new()), is_broken: false })
     }

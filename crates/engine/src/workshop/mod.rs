@@ -10,6 +10,7 @@ mod bench;
 mod calls;
 mod console;
 mod perform;
+mod private;
 mod reach;
 mod sessions;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parlor_vocab::{Clock, Timestamp, WorkshopReply};
 
-use super::{KEPT_SESSIONS, KEPT_SNIPPETS};
+use super::{KEPT_SESSIONS, KEPT_SNIPPETS, private};
 
 /// How often another second is tried when a session of this one is there already.
 const NAME_TRIES: i64 = 100;
@@ -24,7 +24,7 @@ impl Sessions {
         spell: fn(Timestamp) -> String,
     ) -> io::Result<Self> {
         let folder = state.join("repl");
-        std::fs::create_dir_all(&folder)?;
+        private::make_folders(&folder)?;
         Ok(Self { folder, clock, spell })
     }
 
@@ -47,7 +47,7 @@ impl Sessions {
     pub(super) fn keep(&self, session: &str, number: u64, code: &str) -> PathBuf {
         let folder = self.folder.join(session);
         let path = |number: u64| folder.join(format!("{number:04}.rb"));
-        let _ = std::fs::write(path(number), code);
+        let _ = private::write(&path(number), code);
         if number > KEPT_SNIPPETS {
             let _ = std::fs::remove_file(path(number - KEPT_SNIPPETS));
         }
@@ -59,7 +59,7 @@ impl Sessions {
         let mut last = io::Error::from(ErrorKind::AlreadyExists);
         for second in 0..NAME_TRIES {
             let session = name(&(self.spell)(Timestamp(now.0 + second * 1000)), pid);
-            match std::fs::create_dir(self.folder.join(&session)) {
+            match private::make_folder(&self.folder.join(&session)) {
                 Ok(()) => return Ok(session),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => last = error,
                 Err(error) => return Err(error),

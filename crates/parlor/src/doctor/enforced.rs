@@ -10,10 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid, getuid};
 
 use super::Finding;
-
-/// Files of the state folder that are parlor's alone. Those of `secrets` are, too.
-const PRIVATE: [&str; 7] =
-    ["parlor.db", "parlor.db-wal", "parlor.db-shm", "history", "loaf.json", "supr.json", "serve.json"];
+use crate::ownership::PRIVATE;
 
 /// What a user who is root is told, here and by `parlor serve`.
 pub(crate) const AS_ROOT: &str = "root: what an agent runs can read and change everything here";

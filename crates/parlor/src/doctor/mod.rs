@@ -19,6 +19,7 @@ use serde::Serialize;
 use crate::console::Console;
 use crate::environment::Environment;
 use crate::json;
+use crate::ownership;
 
 /// How to report.
 #[derive(Args)]
@@ -111,6 +112,9 @@ pub(crate) fn doctor(
     let mut findings = Vec::new();
     let home = environment.state_folder();
     match &home {
+        Ok(home) if let Err(not_ours) = ownership::check(home) => {
+            findings.push(Finding::problem("state folder", not_ours.found(), not_ours.fix));
+        }
         Ok(home) => {
             findings.extend(state::look(home, environment));
             findings.push(database::look(home));

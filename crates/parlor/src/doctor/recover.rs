@@ -9,6 +9,7 @@ use parlor_log::{Lost, Progress, Recovered, Saved, SystemClock, recover};
 use serde::Serialize;
 
 use crate::json;
+use crate::ownership;
 
 #[derive(Serialize)]
 struct Line<'a> {
@@ -26,6 +27,7 @@ struct Line<'a> {
 
 /// Recovers the database of a state folder, and says what was saved and what is lost.
 pub(super) fn run(home: &Path, as_json: bool, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    ownership::check(home)?;
     let database = home.join("parlor.db");
     if !database.exists() {
         bail!("there is no database in {}; parlor.db would be its name", home.display());

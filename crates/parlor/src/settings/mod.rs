@@ -31,6 +31,7 @@ use self::supex::SupexConfig;
 use self::supr::SuprConfig;
 use self::table::SETTINGS_BYTES;
 use self::tools::ToolsConfig;
+use crate::ownership;
 
 /// The agent that is always there.
 pub(crate) const LOCAL: &str = "local";
@@ -126,8 +127,10 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads `parlor.toml` in the state folder; without one, everything is as by default.
+    /// Reads `parlor.toml` in the state folder; without one, everything is as by default. A folder that others could
+    /// have written to is refused.
     pub(crate) fn load(home: &Path) -> anyhow::Result<Self> {
+        ownership::check(home)?;
         let file = home.join(FILE);
         let text = match text_of(&file) {
             Ok(text) => text,

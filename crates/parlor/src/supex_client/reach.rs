@@ -12,6 +12,7 @@ use parlor_host::listening_user;
 use serde::Deserialize;
 
 use crate::environment::{Environment, SupexVariables};
+use crate::ownership;
 use crate::settings::Config;
 use crate::token;
 
@@ -100,6 +101,7 @@ fn token_for(host: &str, port: u16, environment: &Environment) -> Option<String>
 
 /// Where the server of the state folder has its bridge.
 fn served(home: &Path) -> anyhow::Result<Option<SocketAddr>> {
+    ownership::check(home)?;
     #[derive(Deserialize)]
     struct Served {
         supex: Option<SocketAddr>,

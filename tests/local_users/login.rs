@@ -1,42 +1,20 @@
 //! A login with a browser, whose address everybody can read from `/proc` while the browser is started.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::process::Stdio;
 
 use crate::http::ask;
+use crate::provider::serve;
 use crate::server::Place;
 use crate::users::{OWNER, ROOT, STRANGER, as_user};
 
 /// A provider that gives a token for any code, and tells the code in it.
 fn provider() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut reader = BufReader::new(stream.unwrap());
-            let mut length = 0;
-            loop {
-                let mut line = String::new();
-                reader.read_line(&mut line).unwrap();
-                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = value.trim().parse().unwrap();
-                }
-                if line.trim().is_empty() {
-                    break;
-                }
-            }
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            let form = String::from_utf8(body).unwrap();
-            let code = form.split('&').find_map(|pair| pair.strip_prefix("code=")).unwrap();
-            let tokens = format!("{{\"access_token\":\"token-for-{code}\",\"token_type\":\"Bearer\"}}");
-            let head = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", tokens.len());
-            let answer = format!("HTTP/1.1 200 OK\r\n{head}Connection: close\r\n\r\n{tokens}");
-            reader.into_inner().write_all(answer.as_bytes()).unwrap();
-        }
-    });
-    address
+    serve("application/json", |form| {
+        let code = form.split('&').find_map(|pair| pair.strip_prefix("code=")).unwrap();
+        format!("{{\"access_token\":\"token-for-{code}\",\"token_type\":\"Bearer\"}}")
+    })
 }
 
 /// Where the callback is, and the state that it waits for.

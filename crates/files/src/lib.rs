@@ -5,11 +5,13 @@
 
 pub mod code;
 mod follow;
+mod owners;
 mod policy;
 mod private;
 mod read;
 
 pub use follow::PATH_LINKS;
+pub use owners::Owners;
 pub use policy::{Opened, PATH_BYTES, PATH_TRIES, Parents, Policy, Spot, open_below};
 pub use private::READABLE_STATE;
 pub use read::check_regular;

@@ -3,12 +3,14 @@
 //! A project may come from strangers. Its files are opened by the policy that file tools have: links that stay within
 //! the project are followed, none leads out of it, and only regular files are read. The user's own files are as the user
 //! made them: their links lead anywhere.
+//!
+//! Above the working folder may be folders that everybody can write to. What other users put there does not count.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parlor_files::{Policy, code};
+use parlor_files::{Owners, Policy, code};
 
 use super::UserFolders;
 use super::instructions::MAX_PARENTS;
@@ -23,6 +25,8 @@ pub struct InstructionPath {
     /// Where it is.
     pub path: PathBuf,
     opener: Opener,
+    /// Whose it must be, if that matters.
+    owners: Option<Owners>,
 }
 
 /// A policy, or why there is none.
@@ -39,9 +43,10 @@ pub(super) enum Unread {
 
 impl Project {
     /// The project of `folder`: `folder` and the folders above it, up to and with the first that has a `.git`. Only
-    /// `folder` if there is no such.
+    /// `folder` if there is no such. Above it only what is this user's, root's or that of the owner of `folder` counts.
     pub fn of(folder: &Path, user: &UserFolders) -> Self {
-        let folders = project_folders(folder, MAX_PARENTS);
+        let owners = Owners::of(folder);
+        let folders = project_folders(folder, MAX_PARENTS, |path| owners.have(path));
         // By both of its names, if it is a link.
         let homes =
             user.home.iter().cloned().chain(user.home.iter().filter_map(|home| home.canonicalize().ok()));
@@ -59,7 +64,8 @@ impl Project {
                 Some(_) | None => project_opener(root, user.state.as_deref()),
             };
             last = Some((root, opener.clone()));
-            places.push(InstructionPath { path: path.to_owned(), opener });
+            let owners = (path != folder).then_some(owners);
+            places.push(InstructionPath { path: path.to_owned(), opener, owners });
         }
         Self(places)
     }
@@ -73,16 +79,20 @@ impl Project {
 impl InstructionPath {
     /// A place of the user's own.
     pub fn of_user(path: PathBuf) -> Self {
-        Self { path, opener: opened(Policy::new(["/"])) }
+        Self { path, opener: opened(Policy::new(["/"])), owners: None }
     }
 
     pub(super) fn join(&self, name: &str) -> Self {
-        Self { path: self.path.join(name), opener: self.opener.clone() }
+        Self { path: self.path.join(name), opener: self.opener.clone(), owners: self.owners }
     }
 
     /// The text of a regular file, up to `max` bytes of it, without what is not UTF-8.
     pub(super) fn text(&self, max: u64) -> Result<String, Unread> {
         let (file, _) = self.with(|policy, folder, name| policy.open_file(folder, name))?;
+        // Again, now that nobody can put another in its place.
+        if self.owners.is_some_and(|owners| !owners.have_open(&file)) {
+            return Err(Unread::Missing);
+        }
         let mut bytes = Vec::new();
         let read = file.take(max).read_to_end(&mut bytes);
         read.map_err(|error| Unread::Refused(error.to_string()))?;
@@ -112,6 +122,10 @@ impl InstructionPath {
         &self,
         read: impl FnOnce(&Policy, &Path, &str) -> Result<T, parlor_vocab::Failure>,
     ) -> Result<T, Unread> {
+        // What is another user's does not count: it is as if it were not there.
+        if self.owners.is_some_and(|owners| !owners.have(&self.path)) {
+            return Err(Unread::Missing);
+        }
         let policy = self.opener.as_ref().map_err(Clone::clone)?;
         let (folder, name) = (self.path.parent(), self.path.file_name().and_then(|name| name.to_str()));
         let (Some(folder), Some(name)) = (folder, name) else { return Err(Unread::Missing) };
@@ -134,12 +148,23 @@ fn unread(failure: parlor_vocab::Failure) -> Unread {
     if failure.code == code::NOT_FOUND { Unread::Missing } else { Unread::Refused(failure.message) }
 }
 
-/// `folder` and the folders above it, up to and with the first that has a `.git`, outermost first.
-/// Only `folder` if there is no such.
-fn project_folders(folder: &Path, max: usize) -> Vec<&Path> {
-    let up: Vec<&Path> = folder.ancestors().take(max).collect();
-    let root = up.iter().position(|folder| folder.join(".git").exists()).unwrap_or(0);
-    up.into_iter().take(root + 1).rev().collect()
+/// `folder` and the folders above it, up to and with the first that has a `.git`, outermost first. Only `folder` if there
+/// is no such. A folder above it, or a `.git` in one, that does not count ends the search.
+fn project_folders(folder: &Path, max: usize, counts: impl Fn(&Path) -> bool) -> Vec<&Path> {
+    let mut up: Vec<&Path> = Vec::new();
+    for (above, path) in folder.ancestors().take(max).enumerate() {
+        let git = path.join(".git");
+        let has_git = git.exists();
+        if above > 0 && !(counts(path) && (!has_git || counts(&git))) {
+            break;
+        }
+        up.push(path);
+        if has_git {
+            up.reverse();
+            return up;
+        }
+    }
+    vec![folder]
 }
 
 #[cfg(test)]
@@ -154,10 +179,26 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let deep = home.path().join("a/b");
         fs::create_dir_all(&deep).unwrap();
-        assert_eq!(project_folders(&deep, 64), [deep.as_path()]);
+        let all = |_: &Path| true;
+        assert_eq!(project_folders(&deep, 64, all), [deep.as_path()]);
         fs::create_dir(home.path().join(".git")).unwrap();
-        assert_eq!(project_folders(&deep, 64), [home.path(), &home.path().join("a"), deep.as_path()]);
-        assert_eq!(project_folders(&deep, 2), [deep.as_path()], "no further than asked");
+        assert_eq!(project_folders(&deep, 64, all), [home.path(), &home.path().join("a"), deep.as_path()]);
+        assert_eq!(project_folders(&deep, 2, all), [deep.as_path()], "no further than asked");
+    }
+
+    #[test]
+    fn a_folder_or_a_git_that_does_not_count_ends_the_search() {
+        let home = tempfile::tempdir().unwrap();
+        let deep = home.path().join("a/b");
+        fs::create_dir_all(&deep).unwrap();
+        fs::create_dir(home.path().join(".git")).unwrap();
+        for foreign in [home.path().join(".git"), home.path().join("a")] {
+            let counts = |path: &Path| path != foreign;
+            assert_eq!(project_folders(&deep, 64, counts), [deep.as_path()], "{foreign:?}");
+        }
+        // The working folder itself is where the user went.
+        fs::create_dir(deep.join(".git")).unwrap();
+        assert_eq!(project_folders(&deep, 64, |_| false), [deep.as_path()]);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The two Supex doors.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::server::Server;
+use crate::server::{Place, Server};
 use crate::users::{OWNER, ROOT, STRANGER, as_user};
 
 /// The line that introduces a client.
@@ -135,4 +135,45 @@ fn where_supex_has_its_own_token_that_one_counts_for_everybody() {
             assert_eq!(answers.len(), 2, "{answers:?}");
         }
     }
+}
+
+/// `parlor supex eval` of the owner, with what the listener of another user has received.
+fn evaluate_at_a_stranger(args: &[&str], is_named: bool) -> Option<(std::process::Output, String)> {
+    let place = Place::new("")?;
+    let listener = as_user(STRANGER, || TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = listener.local_addr().unwrap();
+    // What a server leaves behind that was killed.
+    let served = place.home.join("serve.json");
+    std::fs::write(&served, format!("{{\"pid\":1,\"supex\":\"{address}\"}}\n")).unwrap();
+    std::os::unix::fs::chown(&served, Some(OWNER), Some(OWNER)).unwrap();
+    let mut command = place.command(OWNER, args);
+    command.env("SUPEX_RETRIES", "0");
+    if is_named {
+        command.args(["--host", "127.0.0.1", "--port", &address.port().to_string()]);
+    }
+    let hearing = std::thread::spawn(move || {
+        let mut heard = String::new();
+        let (stream, _) = listener.accept().unwrap();
+        let _ = BufReader::new(stream).read_line(&mut heard);
+        heard
+    });
+    let output = command.output().unwrap();
+    // One who hears nothing until now is let go by an empty line.
+    let _ = TcpStream::connect(address).and_then(|mut stream| stream.write_all(b"\n"));
+    Some((output, hearing.join().unwrap()))
+}
+
+#[test]
+fn code_is_not_sent_to_another_user_who_has_taken_the_port_of_a_server_that_is_gone() {
+    let Some((output, heard)) = evaluate_at_a_stranger(&["supex", "eval", "secret"], false) else { return };
+    assert_eq!(heard, "\n", "nothing was sent");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("user {STRANGER}")) && said.contains("--host"), "{said}");
+}
+
+#[test]
+fn who_names_the_bridge_of_another_user_reaches_it() {
+    let Some((_, heard)) = evaluate_at_a_stranger(&["supex", "status"], true) else { return };
+    assert!(heard.contains("hello"), "{heard}");
 }

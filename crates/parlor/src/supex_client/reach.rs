@@ -1,14 +1,16 @@
 //! Which bridge, and with how much patience: flags first, then variables, then what `parlor serve` left.
 
+use std::fs::metadata;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use parlor_client::supex::{Identity, Settings, Token};
-use parlor_host::listening_user;
+use parlor_host::{PeerUser, listening_user};
 use serde::Deserialize;
 
 use crate::environment::{Environment, SupexVariables};
@@ -45,6 +47,9 @@ impl Reach {
         let variables = &environment.supex;
         let usual = Settings::bridge();
         let (host, port) = self.address(variables, || environment.state_folder().ok())?;
+        if self.host.is_none() && variables.host.is_none() {
+            check_listener(&host, port, environment)?;
+        }
         let token = variables.token.clone().or_else(|| token_for(&host, port, environment));
         let timeout = match &self.timeout {
             Some(text) => seconds("--timeout", text)?,
@@ -84,6 +89,25 @@ impl Reach {
             (host, port) => Ok((host.unwrap_or(usual.host), port.unwrap_or(usual.port))),
         }
     }
+}
+
+/// Refuses to send anything to another user, who may have taken the port of a server that is gone. Whoever names the host
+/// has chosen it.
+fn check_listener(host: &str, port: u16, environment: &Environment) -> anyhow::Result<()> {
+    // So the driver takes it, too.
+    let host = if host == "localhost" { "127.0.0.1" } else { host };
+    let Ok(ip) = host.parse() else { return Ok(()) };
+    let address = SocketAddr::new(ip, port);
+    let PeerUser::Other(user) = listening_user(address) else { return Ok(()) };
+    // Root may use the state folder of another user, and that user's server with it.
+    let is_of_folder = |home: PathBuf| metadata(home).is_ok_and(|found| found.uid() == user);
+    if environment.state_folder().is_ok_and(is_of_folder) {
+        return Ok(());
+    }
+    bail!(
+        "user {user} listens at {address}, not you, so nothing was sent there; start parlor serve again, or name that \
+         bridge with --host {host} --port {port} if you mean it"
+    )
 }
 
 /// The token of the user's own server, if that is who listens there. Nobody else gets to see it, whoever has taken the

@@ -128,3 +128,23 @@ fn a_line_that_is_too_long_costs_the_connection() {
     assert!(frame.contains("Message exceeds maximum size (1048576 bytes)"), "{frame}");
     assert!(!machine.wants_frame());
 }
+
+#[test]
+fn a_console_of_a_stranger_says_hello_in_time_or_is_closed() {
+    let now = Instant::now();
+    let late = now + HELLO_WAIT;
+    let mut silent = ReplMachine::new(None).of_stranger(now);
+    assert_eq!(silent.poll(), Some(Output::WakeAt(late)));
+    silent.handle(now, Input::Frame(br#"{"method":"ping","id":1}"#));
+    assert!(matches!(silent.poll(), Some(Output::Send(_))));
+    silent.handle(late, Input::Deadline);
+    assert_eq!(silent.poll(), Some(Output::Close));
+    assert!(!silent.wants_frame());
+
+    // Its hello is right, and still being carried out.
+    let mut greeted = ReplMachine::new(None).of_stranger(now);
+    greeted.handle(now, Input::Frame(br#"{"method":"hello","id":1}"#));
+    greeted.handle(late, Input::Deadline);
+    let wanted: Vec<_> = std::iter::from_fn(|| greeted.poll()).collect();
+    assert!(matches!(wanted.as_slice(), [Output::WakeAt(_), Output::Ask(..)]), "{wanted:?}");
+}

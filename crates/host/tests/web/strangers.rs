@@ -1,6 +1,7 @@
 //! Other users of the same machine, whose address is the owner's.
 //!
 //! Only root can become other users. Elsewhere these tests do nothing and say so on standard error.
+#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
 use parlor_host::web::Rate;
 use rustix::process::{Uid, geteuid};

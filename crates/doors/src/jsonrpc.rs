@@ -9,6 +9,8 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::json::words_of;
+
 /// A request's id: echoed with its type, so `1` and `"1"` are two ids.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RequestId {
@@ -95,8 +97,7 @@ impl<'a> Message<'a> {
     pub fn decode(frame: &'a [u8]) -> Result<Self, Malformed> {
         let text =
             std::str::from_utf8(frame).map_err(|error| Malformed(format!("not valid UTF-8: {error}")))?;
-        let members: Members<'a> =
-            serde_json::from_str(text).map_err(|error| Malformed(error.to_string()))?;
+        let members: Members<'a> = serde_json::from_str(text).map_err(|error| Malformed(words_of(&error)))?;
         members.classify()
     }
 }
@@ -140,7 +141,8 @@ impl<'a> Members<'a> {
 }
 
 fn part<'a, T: Deserialize<'a>>(raw: &'a RawValue, name: &str) -> Result<T, Malformed> {
-    serde_json::from_str(raw.get()).map_err(|error| Malformed(format!("member `{name}`: {error}")))
+    serde_json::from_str(raw.get())
+        .map_err(|error| Malformed(format!("member `{name}`: {}", words_of(&error))))
 }
 
 /// A W3C trace context. Checked, since a peer that sends a broken one is told so; not used yet.

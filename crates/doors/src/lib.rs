@@ -7,6 +7,7 @@
 
 pub mod exec;
 mod foreign;
+mod json;
 pub mod jsonrpc;
 pub mod lines;
 pub mod loaf;

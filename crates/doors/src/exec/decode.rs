@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::code::Flaw;
 use super::protocol::{ExecParams, InitializeParams, TerminateParams, WriteParams, method};
+use crate::json::words_of;
 
 /// A request whose params fit its method.
 pub(super) enum Request {
@@ -60,5 +61,5 @@ fn object<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, Flaw> {
     if !raw.get().starts_with('{') {
         return Err(Flaw::BadParams("params must be an object".to_owned()));
     }
-    serde_json::from_str(raw.get()).map_err(|error| Flaw::BadParams(error.to_string()))
+    serde_json::from_str(raw.get()).map_err(|error| Flaw::BadParams(words_of(&error)))
 }

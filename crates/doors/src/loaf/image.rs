@@ -7,9 +7,10 @@ use parlor_vocab::{File, PathFlaw};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::params::{Fields, object};
-use super::text::trim;
-use super::{MAX_IMAGE_BYTES, MAX_KEPT_IMAGE_BYTES, code};
+use super::params::members;
+use super::text::{string, trim};
+use super::{MAX_IMAGE_BYTES, MAX_IMAGES, MAX_KEPT_IMAGE_BYTES, code};
+use crate::json::take_items;
 
 /// An image as the client sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,16 +30,22 @@ pub(super) struct Image {
     pub(super) bytes: u64,
 }
 
-/// The images of a request. What is none is skipped.
+/// The images of a request. What is none is skipped, and one more than allowed is enough to refuse them all.
 pub(super) fn wanted(images: Option<&RawValue>) -> Vec<Wanted> {
-    let items: Vec<&RawValue> =
-        images.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
-    items.into_iter().filter_map(object).filter_map(|fields| one(&fields)).collect()
+    let mut wanted = Vec::new();
+    if let Some(images) = images {
+        take_items(images.get(), |item| {
+            wanted.extend(one(item));
+            wanted.len() <= MAX_IMAGES
+        });
+    }
+    wanted
 }
 
-fn one(fields: &Fields<'_>) -> Option<Wanted> {
+fn one(item: &RawValue) -> Option<Wanted> {
+    let fields = members(item, &["path", "data_url", "dataUrl", "mime_type", "mimeType"])?;
     let text = |names: [&str; 2]| {
-        let found = names.iter().find_map(|name| fields.string(name));
+        let found = names.iter().find_map(|name| fields.get(name).and_then(string));
         found.map(|text| trim(&text).to_owned()).filter(|text| !text.is_empty())
     };
     let (path, data_url) = (text(["path", "path"]), text(["data_url", "dataUrl"]));

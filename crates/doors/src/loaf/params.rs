@@ -1,39 +1,66 @@
 //! The fields of a request, checked one after another: the first that is wrong is told.
 
-use std::borrow::Cow;
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::code::{self, Flaw};
 use super::text::{string, trim};
+use crate::json::Members;
+
+/// The fields that some method reads. Of all others nothing is kept: there may be millions of them.
+const FIELDS: &[&str] = &[
+    "after",
+    "api_key",
+    "compress_immediately",
+    "cursor",
+    "enqueue",
+    "extensions",
+    "id",
+    "images",
+    "last",
+    "limit",
+    "mode",
+    "model_id",
+    "openrouter_provider",
+    "originator",
+    "protocol_version",
+    "provider",
+    "raw_command",
+    "reason",
+    "rollout_path",
+    "session_id",
+    "strict",
+    "super_debug",
+    "text",
+    "thinking_level",
+    "title",
+];
 
 /// The fields of a request's params.
 #[derive(Debug)]
 pub(super) struct Params<'a> {
     method: &'a str,
-    fields: Fields<'a>,
+    fields: Members<'a>,
 }
 
 impl<'a> Params<'a> {
     /// Those that must be there.
     pub(super) fn needed(method: &'a str, params: Option<&'a RawValue>) -> Result<Self, Flaw> {
-        let fields = params.and_then(object).ok_or_else(|| code::no_object(method))?;
+        let fields = params.and_then(|raw| members(raw, FIELDS)).ok_or_else(|| code::no_object(method))?;
         Ok(Self { method, fields })
     }
 
     /// Those that may be left out.
     pub(super) fn optional(method: &'a str, params: Option<&'a RawValue>) -> Result<Self, Flaw> {
         match params.filter(|raw| raw.get() != "null") {
-            None => Ok(Self { method, fields: Fields::default() }),
+            None => Ok(Self { method, fields: Members::default() }),
             some => Self::needed(method, some),
         }
     }
 
     /// What a field holds, if it is there. The last one counts.
     pub(super) fn raw(&self, field: &str) -> Option<&'a RawValue> {
-        self.fields.0.iter().rev().find(|(name, _)| name == field).map(|(_, value)| *value)
+        debug_assert!(FIELDS.contains(&field), "{field} is not among the fields that are kept");
+        self.fields.get(field)
     }
 
     /// What a field holds, unless that is null.
@@ -77,41 +104,9 @@ impl<'a> Params<'a> {
     }
 }
 
-/// The members of `raw`, if it is an object.
-pub(super) fn object(raw: &RawValue) -> Option<Fields<'_>> {
-    raw.get().starts_with('{').then(|| serde_json::from_str(raw.get()).ok())?
-}
-
-/// The members of an object, none of them looked at yet.
-#[derive(Debug, Default)]
-pub(super) struct Fields<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'a> Fields<'a> {
-    /// The string that a member holds, if it does.
-    pub(super) fn string(&self, name: &str) -> Option<String> {
-        self.0.iter().rev().find(|(known, _)| known == name).and_then(|(_, raw)| string(raw))
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct FieldsVisitor;
-        impl<'de> Visitor<'de> for FieldsVisitor {
-            type Value = Fields<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(Fields(fields))
-            }
-        }
-        deserializer.deserialize_map(FieldsVisitor)
-    }
+/// The members of `raw` with these names, if it is an object.
+pub(super) fn members<'a>(raw: &'a RawValue, names: &[&'static str]) -> Option<Members<'a>> {
+    raw.get().starts_with('{').then(|| Members::read(raw.get(), names).ok())?
 }
 
 #[cfg(test)]
@@ -138,22 +133,22 @@ mod tests {
     #[test]
     fn each_kind_of_field_takes_what_it_takes() {
         let raw = raw(
-            r#"{"blank":" ","text":" a ","no":null,"yes":true,"n":-1.5e1,"big":1e999,"text":"\u00a0b","deep":[[]]}"#,
+            r#"{"title":" ","text":" a ","mode":null,"strict":true,"limit":-1.5e1,"after":1e999,"text":"\u00a0b","images":[[]]}"#,
         );
         let params = Params::needed("m", Some(&raw)).unwrap();
         assert_eq!(params.text("text").unwrap(), "b");
-        for field in ["blank", "no", "yes", "n", "gone"] {
+        for field in ["title", "mode", "strict", "limit", "reason"] {
             assert!(params.text(field).is_err(), "{field}");
         }
-        assert_eq!(params.maybe_text("blank"), Ok(None));
-        assert_eq!(params.maybe_text("no"), Ok(None));
-        assert!(params.maybe_text("yes").is_err() && params.maybe_text("deep").is_err());
+        assert_eq!(params.maybe_text("title"), Ok(None));
+        assert_eq!(params.maybe_text("mode"), Ok(None));
+        assert!(params.maybe_text("strict").is_err() && params.maybe_text("images").is_err());
         assert_eq!(
-            (params.flag("yes"), params.maybe_flag("no"), params.maybe_flag("gone")),
+            (params.flag("strict"), params.maybe_flag("mode"), params.maybe_flag("reason")),
             (Ok(true), Ok(false), Ok(false))
         );
-        assert!(params.flag("no").is_err() && params.maybe_flag("n").is_err());
-        assert_eq!((params.maybe_number("n"), params.maybe_number("no")), (Ok(Some(-15.0)), Ok(None)));
-        assert!(params.maybe_number("big").is_err() && params.maybe_number("text").is_err());
+        assert!(params.flag("mode").is_err() && params.maybe_flag("limit").is_err());
+        assert_eq!((params.maybe_number("limit"), params.maybe_number("mode")), (Ok(Some(-15.0)), Ok(None)));
+        assert!(params.maybe_number("after").is_err() && params.maybe_number("text").is_err());
     }
 }

@@ -11,10 +11,11 @@ use serde_json::value::RawValue;
 use super::catalogue::Catalogue;
 use super::code::{self, Fault, Flaw, Side};
 use super::envelope::{self, NULL, Request, Unreadable};
-use super::identity::{Identity, Members, Token};
+use super::identity::{Identity, Token};
 use super::protocol::{HelloResult, ServerInfo, method};
 use super::tool::{self, Kind, Tool, Wanted};
 use super::{HELLO_WAIT, IDLE_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, render};
+use crate::json::Members;
 use crate::{Input, Machine, Output, Ticket};
 
 /// The server's side of one connection to the bridge.
@@ -180,10 +181,9 @@ impl BridgeMachine {
             method::TOOLS_CALL => {
                 let params = params.map(RawValue::get).filter(|text| text.starts_with('{'));
                 let not_an_object = || Flaw::BadParams("Invalid params: params must be an object".to_owned());
-                let members: Members<'_> =
-                    params.and_then(|text| serde_json::from_str(text).ok()).ok_or_else(not_an_object)?;
-                let member = |name: &str| members.get(name).copied();
-                return self.call_tool(id, member("name"), member("arguments"));
+                let members = params.and_then(|text| Members::read(text, &["name", "arguments"]).ok());
+                let members = members.ok_or_else(not_an_object)?;
+                return self.call_tool(id, members.get("name"), members.get("arguments"));
             }
             method::RESOURCES_LIST => self.call(id, name, "", Work::ListResources, Asked::Resources),
             method::TOOLS_LIST if self.offers_own_tools() => {

@@ -1,6 +1,5 @@
 //! Who is at the other end: the token that lets a client in, and what its `hello` says.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::code::Flaw;
 use super::envelope::{is_truthy, string};
 use super::protocol::{FEATURE_ATTACH, FEATURE_OUTPUT};
+use crate::json::{Members, texts_in};
 
 /// The secret that clients must know. Never shown.
 #[derive(Clone)]
@@ -62,9 +62,6 @@ impl fmt::Debug for Token {
     }
 }
 
-/// An object, its members still raw.
-pub(super) type Members<'a> = BTreeMap<String, &'a RawValue>;
-
 /// What a `hello` says, as far as it matters.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
@@ -74,6 +71,9 @@ pub(super) struct Identity {
     pub(super) wants_attach: bool,
     pub(super) wants_output: bool,
 }
+
+/// The fields of a `hello` that are looked at.
+const HELLO: [&str; 7] = ["name", "version", "agent", "pid", "token", "workspace", "features"];
 
 /// The fields that a `hello` to the bridge must have. Anything but null and false will do.
 const REQUIRED: [&str; 4] = ["name", "version", "agent", "pid"];
@@ -87,7 +87,7 @@ impl Identity {
             NoMembers::Nothing => Flaw::HelloIncomplete,
             NoMembers::Other => Flaw::BadParams("Invalid params: params must be an object".to_owned()),
         })?;
-        if !REQUIRED.iter().all(|name| members.get(*name).is_some_and(|value| is_truthy(value))) {
+        if !REQUIRED.iter().all(|name| members.get(name).is_some_and(is_truthy)) {
             return Err(Flaw::HelloIncomplete);
         }
         Ok(Self::of(&members))
@@ -102,7 +102,7 @@ impl Identity {
         check_token(token, members.as_ref().ok())?;
         let members = match members {
             Ok(members) => members,
-            Err(NoMembers::Nothing) if params.is_none_or(|raw| !is_truthy(raw)) => Members::new(),
+            Err(NoMembers::Nothing) if params.is_none_or(|raw| !is_truthy(raw)) => Members::default(),
             Err(NoMembers::Nothing | NoMembers::Other) => {
                 return Err(Flaw::BadParams("Invalid params: params must be an object".to_owned()));
             }
@@ -113,17 +113,16 @@ impl Identity {
 
     fn of(members: &Members<'_>) -> Self {
         let raw = |name: &str| members.get(name).map_or("", |value| value.get());
-        let text = |name: &str| members.get(name).and_then(|value| string(value));
-        let features: Vec<String> = serde_json::from_str(raw("features")).unwrap_or_default();
-        let has = |feature: &str| features.iter().any(|name| name == feature);
+        let text = |name: &str| members.get(name).and_then(string);
+        let [wants_attach, wants_output] = texts_in(raw("features"), [FEATURE_ATTACH, FEATURE_OUTPUT]);
         Self {
             written: format!("{}\n{}\n{}", raw("name"), raw("pid"), raw("agent")),
             caller: Caller {
                 agent: text("agent").unwrap_or_default(),
                 workspace: text("workspace").filter(|folder| !folder.is_empty()),
             },
-            wants_attach: has(FEATURE_ATTACH),
-            wants_output: has(FEATURE_OUTPUT),
+            wants_attach,
+            wants_output,
         }
     }
 
@@ -139,7 +138,7 @@ impl Identity {
 }
 
 fn check_token(token: Option<&Token>, members: Option<&Members<'_>>) -> Result<(), Flaw> {
-    let given = members.and_then(|members| members.get("token").copied());
+    let given = members.and_then(|members| members.get("token"));
     token.map_or(Ok(()), |token| token.check(given))
 }
 
@@ -154,7 +153,7 @@ enum NoMembers {
 fn members(params: Option<&RawValue>) -> Result<Members<'_>, NoMembers> {
     let Some(raw) = params else { return Err(NoMembers::Nothing) };
     match raw.get().bytes().next() {
-        Some(b'{') => serde_json::from_str(raw.get()).map_err(|_| NoMembers::Other),
+        Some(b'{') => Members::read(raw.get(), &HELLO).map_err(|_| NoMembers::Other),
         Some(b'n' | b'f' | b'"') => Err(NoMembers::Nothing),
         Some(_) | None => Err(NoMembers::Other),
     }

@@ -12,9 +12,10 @@ use serde_json::value::RawValue;
 use super::bridge::printed_text;
 use super::code::{self, Fault, Flaw, Side};
 use super::envelope::{self, NULL, Request, Unreadable};
-use super::identity::{Identity, Members, Token};
+use super::identity::{Identity, Token};
 use super::protocol::{ReplHelloResult, ServerInfo, method};
 use super::{CONSOLE_BACKTRACE_LINES, HELLO_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, render};
+use crate::json::Members;
 use crate::{Input, Machine, Output, Ticket};
 
 /// The server's side of one connection to the console. It is never closed for its silence, since a person
@@ -143,7 +144,7 @@ impl ReplMachine {
         let missing = || Flaw::BadParams("Missing code parameter".to_owned());
         let Some(Session { name, identity }) = &self.session else { return Err(Flaw::NotIdentified) };
         let params = params.filter(|raw| envelope::is_truthy(raw)).ok_or_else(missing)?.get();
-        let members: Members<'_> = serde_json::from_str(params)
+        let members = Members::read(params, &["code"])
             .map_err(|_| Flaw::BadParams("Invalid params: params must be an object".to_owned()))?;
         let code = members.get("code").filter(|raw| envelope::is_truthy(raw)).ok_or_else(missing)?;
         let code = envelope::string(code)

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::code::{Fault, Flaw, Side, of_flaw, path_refused};
 use super::envelope::{is_truthy, string};
-use super::identity::Members;
+use crate::json::{Members, take_items};
 
 /// A tool.
 #[derive(Debug)]
@@ -201,8 +201,9 @@ impl Tool {
     /// What a call with these arguments wants.
     pub(super) fn wants(&'static self, arguments: &str) -> Result<Wanted, Fault> {
         let bad = |what: String| of_flaw(Flaw::BadParams(what), Side::Bridge);
-        let members: Members<'_> =
-            serde_json::from_str(arguments).map_err(|error| bad(format!("Invalid params: {error}")))?;
+        let names: Vec<&str> = self.arguments.iter().map(|argument| argument.name).collect();
+        let members =
+            Members::read(arguments, &names).map_err(|error| bad(format!("Invalid params: {error}")))?;
         for argument in self.arguments {
             let given = members.get(argument.name).filter(|value| value.get() != "null");
             match given {
@@ -215,7 +216,7 @@ impl Tool {
                 Some(_) | None => return Err(bad(format!("Missing {} parameter", argument.name))),
             }
         }
-        let text = |name: &str| members.get(name).and_then(|value| string(value)).unwrap_or_default();
+        let text = |name: &str| members.get(name).and_then(string).unwrap_or_default();
         Ok(Wanted::Work(match self.kind {
             Kind::Ping => return Ok(Wanted::Pong),
             Kind::Console => return Ok(Wanted::Console),
@@ -226,9 +227,8 @@ impl Tool {
                 self.check_format(&members).map_err(bad)?;
                 self.check_names(&members)?;
                 let paths = self.arguments.iter().filter(|argument| argument.takes == Takes::Path);
-                let paths: Vec<String> = paths
-                    .filter_map(|argument| members.get(argument.name).and_then(|raw| string(raw)))
-                    .collect();
+                let paths: Vec<String> =
+                    paths.filter_map(|argument| members.get(argument.name).and_then(string)).collect();
                 if self.name == "open_model" && paths.is_empty() {
                     return Ok(Wanted::Path);
                 }
@@ -238,7 +238,7 @@ impl Tool {
     }
 
     fn check_format(&self, members: &Members<'_>) -> Result<(), String> {
-        let Some(format) = members.get("format").and_then(|raw| string(raw)) else { return Ok(()) };
+        let Some(format) = members.get("format").and_then(string) else { return Ok(()) };
         let is_known = EXPORT_FORMATS.contains(&format.to_ascii_lowercase().as_str());
         if self.name != "export_scene" || is_known {
             return Ok(());
@@ -248,23 +248,24 @@ impl Tool {
 
     /// Names become parts of files in a folder that was checked, so none may lead out of it.
     fn check_names(&'static self, members: &Members<'_>) -> Result<(), Fault> {
-        let of_shots = members.get("shots").map_or_else(Vec::new, |shots| {
-            let shots: Vec<&RawValue> = serde_json::from_str(shots.get()).unwrap_or_default();
-            let name = |shot: &RawValue| {
-                let members: Members<'_> = serde_json::from_str(shot.get()).ok()?;
-                Some(members.get("name").filter(|name| is_truthy(name))?.get().to_owned())
-            };
-            shots.into_iter().filter_map(name).collect()
-        });
-        let base = members.get("base_name").map(|name| name.get().to_owned());
-        for name in base.into_iter().chain(of_shots) {
+        let mut refused = None;
+        let mut is_right = |name: &str| {
             // A name that is no text is written as one.
-            let name = serde_json::from_str(&name).unwrap_or(name);
+            let name = serde_json::from_str(name).unwrap_or_else(|_| name.to_owned());
             if name.contains(['/', '\\', '\0']) {
-                return Err(path_refused(self, &name));
+                refused = Some(path_refused(self, &name));
             }
+            refused.is_none()
+        };
+        let base = members.get("base_name").is_none_or(|name| is_right(name.get()));
+        if let Some(shots) = members.get("shots").filter(|_| base) {
+            take_items(shots.get(), |shot| {
+                let members = Members::read(shot.get(), &["name"]).ok();
+                let name = members.and_then(|members| members.get("name")).filter(|name| is_truthy(name));
+                name.is_none_or(|name| is_right(name.get()))
+            });
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 }
 

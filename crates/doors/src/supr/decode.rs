@@ -1,12 +1,13 @@
 //! What a client's frame says.
 
 use parlor_vocab::{AgentId, Choice, EventId, MAX_ID_BYTES, Reasoning, RunId, SessionId};
-use serde_json::{Map, Value};
 
 use super::MAX_KEY_BYTES;
 use super::code::{self, Flaw};
+use super::incoming::{MaybeFrame, Payload};
 use super::media::{self, Upload};
 use super::pairs::mended;
+use crate::json::Member;
 
 /// A frame that is in order.
 #[derive(Debug, PartialEq)]
@@ -62,30 +63,18 @@ type Agents = [(String, String)];
 /// What `bytes` say where there are these agents.
 pub(super) fn request(bytes: &[u8], agents: &Agents) -> Result<Request, Flaw> {
     // A text that was cut in the middle of a letter is still a text.
-    let value: Value = serde_json::from_slice(bytes)
+    let MaybeFrame(frame) = serde_json::from_slice(bytes)
         .or_else(|_| serde_json::from_slice(&mended(bytes)))
         .map_err(|_| code::unparsable())?;
-    let mut frame = match value {
-        Value::Object(frame) => frame,
-        Value::Null => Map::new(),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            return Err(code::unparsable());
-        }
-    };
-    let kind = text(&mut frame, "type")?.unwrap_or_default();
-    let id = text(&mut frame, "id")?.filter(|id| !id.is_empty());
-    let session = text(&mut frame, "session_id")?.filter(|id| !id.is_empty());
+    let frame = frame.ok_or_else(code::unparsable)?;
+    let kind = text(frame.kind)?.unwrap_or_default();
+    let id = text(frame.id)?.filter(|id| !id.is_empty());
+    let session = text(frame.session)?.filter(|id| !id.is_empty());
     let session = session.map(|id| SessionId::parse(&id)).transpose().map_err(|_| code::unparsable())?;
-    match frame.remove("timestamp") {
-        None | Some(Value::Null) => {}
-        Some(Value::Number(number)) if number.is_i64() => {}
-        Some(_) => return Err(code::unparsable()),
+    if !matches!(frame.timestamp, Member::Missing | Member::Null | Member::Integer) {
+        return Err(code::unparsable());
     }
-    let payload = match frame.remove("payload") {
-        None | Some(Value::Null) => Map::new(),
-        Some(Value::Object(payload)) => payload,
-        Some(_) => return Err(code::unparsable()),
-    };
+    let payload = frame.payload.ok_or_else(code::unparsable)?;
     match kind.as_str() {
         "ping" => Ok(Request::Ping { id }),
         "message.send" => {
@@ -98,8 +87,8 @@ pub(super) fn request(bytes: &[u8], agents: &Agents) -> Result<Request, Flaw> {
         }
         "run.stop" => Ok(Request::Stop(Halt {
             session,
-            run: trimmed(&payload, "run_id").map(|run| run_id(&run)),
-            reason: trimmed(&payload, "reason"),
+            run: trimmed(&payload.run).map(|run| run_id(&run)),
+            reason: trimmed(&payload.reason),
         })),
         other => Err(code::unknown_type(other)),
     }
@@ -107,20 +96,19 @@ pub(super) fn request(bytes: &[u8], agents: &Agents) -> Result<Request, Flaw> {
 
 fn message(
     session: Option<SessionId>,
-    mut payload: Map<String, Value>,
+    payload: Payload,
     agents: &Agents,
     key: Option<String>,
 ) -> Result<Request, Flaw> {
-    let content = match payload.remove("content") {
-        Some(Value::String(content)) if !content.trim().is_empty() => content,
-        _ => return Err(code::empty_content()),
-    };
-    Ok(Request::Send { session, content, choice: choice(&payload, agents)?, key })
+    let choice = choice(&payload, agents);
+    let content = payload.content.into_text().filter(|content| !content.trim().is_empty());
+    let content = content.ok_or_else(code::empty_content)?;
+    Ok(Request::Send { session, content, choice: choice?, key })
 }
 
 fn media(
     session: Option<SessionId>,
-    payload: Map<String, Value>,
+    payload: Payload,
     agents: &Agents,
     key: Option<String>,
 ) -> Result<Request, Flaw> {
@@ -129,20 +117,20 @@ fn media(
 }
 
 /// What makes it safe to say it again. One that is too long to be kept is none.
-fn key(payload: &Map<String, Value>) -> Option<String> {
-    let key = payload.get("key")?.as_str()?;
+fn key(payload: &Payload) -> Option<String> {
+    let key = payload.key.as_text()?;
     (!key.is_empty() && key.len() <= MAX_KEY_BYTES).then(|| key.to_owned())
 }
 
 /// Who is to answer, for this once.
-fn choice(payload: &Map<String, Value>, agents: &Agents) -> Result<Choice, Flaw> {
-    let reasoning = match payload.get("reasoning") {
-        None => None,
-        Some(Value::String(word)) => Some(reasoning(word)?),
-        Some(_) => return Err(code::reasoning_is_no_text()),
+fn choice(payload: &Payload, agents: &Agents) -> Result<Choice, Flaw> {
+    let reasoning = match &payload.reasoning {
+        Member::Missing => None,
+        Member::Text(word) => Some(reasoning(word)?),
+        Member::Null | Member::Integer | Member::Other => return Err(code::reasoning_is_no_text()),
     };
-    let agent = payload.get("agent_id").and_then(Value::as_str);
-    let model = payload.get("model").and_then(Value::as_str).filter(|model| !model.is_empty());
+    let agent = payload.agent.as_text();
+    let model = payload.model.as_text().filter(|model| !model.is_empty());
     Ok(Choice {
         agent: agent.and_then(|agent| agent_id(agent, agents)),
         model: model.map(str::to_owned),
@@ -201,16 +189,16 @@ pub(super) fn event_id(text: &str) -> Option<EventId> {
 }
 
 /// A member that is a text if it is there.
-fn text(frame: &mut Map<String, Value>, name: &str) -> Result<Option<String>, Flaw> {
-    match frame.remove(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(code::unparsable()),
+fn text(member: Member) -> Result<Option<String>, Flaw> {
+    match member {
+        Member::Missing | Member::Null => Ok(None),
+        Member::Text(text) => Ok(Some(text)),
+        Member::Integer | Member::Other => Err(code::unparsable()),
     }
 }
 
-fn trimmed(payload: &Map<String, Value>, name: &str) -> Option<String> {
-    let text = payload.get(name)?.as_str()?.trim();
+fn trimmed(member: &Member) -> Option<String> {
+    let text = member.as_text()?.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 

@@ -3,8 +3,9 @@
 use parlor_vocab::Media;
 use serde_json::{Map, Value};
 
-use super::MAX_ATTACHMENTS;
 use super::code::{self, Flaw};
+use super::incoming::{Attachments, FileMembers, Payload};
+use crate::json::Member;
 
 /// The largest file: 25 MiB.
 pub const MAX_MEDIA_BYTES: u64 = 25 << 20;
@@ -46,42 +47,39 @@ pub(super) struct Label {
 const UNNAMED: &str = "upload";
 
 /// The files in a payload.
-pub(super) fn upload(mut payload: Map<String, Value>) -> Result<Upload, Flaw> {
-    let Some(attachments) = payload.remove("attachments") else {
-        let item = item(&mut payload).ok_or_else(code::no_content)?;
-        return Ok(Upload { caption: None, items: vec![item] });
+pub(super) fn upload(payload: Payload) -> Result<Upload, Flaw> {
+    let attachments = match payload.attachments {
+        Attachments::Missing => {
+            let item = item(payload.file).ok_or_else(code::no_content)?;
+            return Ok(Upload { caption: None, items: vec![item] });
+        }
+        Attachments::Other => return Err(code::attachments_are_no_array()),
+        Attachments::TooMany => return Err(code::too_many_attachments()),
+        Attachments::Files(attachments) => attachments,
     };
-    let Value::Array(attachments) = attachments else { return Err(code::attachments_are_no_array()) };
     if attachments.is_empty() {
         return Err(code::no_attachments());
     }
-    if attachments.len() > MAX_ATTACHMENTS {
-        return Err(code::too_many_attachments());
-    }
     let mut items = Vec::with_capacity(attachments.len());
     for (index, attachment) in attachments.into_iter().enumerate() {
-        let Value::Object(mut members) = attachment else { return Err(code::attachment_is_no_object(index)) };
-        items.push(item(&mut members).ok_or_else(|| code::attachment_has_no_content(index))?);
+        let file = attachment.ok_or_else(|| code::attachment_is_no_object(index))?;
+        items.push(item(file).ok_or_else(|| code::attachment_has_no_content(index))?);
     }
-    let caption = string(&mut payload, "caption").filter(|_| items.len() > 1);
+    let caption = said(payload.file.caption).filter(|_| items.len() > 1);
     items.reverse();
     Ok(Upload { caption, items })
 }
 
-fn item(members: &mut Map<String, Value>) -> Option<Item> {
-    let (url, data) = (string(members, "url"), string(members, "data"));
-    let content = url.map(Content::Url).or(data.map(Content::Base64))?;
-    let label = Label {
-        filename: string(members, "filename"),
-        content_type: string(members, "content_type"),
-        caption: string(members, "caption"),
-    };
+fn item(file: FileMembers) -> Option<Item> {
+    let FileMembers { url, data, filename, content_type, caption } = file;
+    let content = said(url).map(Content::Url).or(said(data).map(Content::Base64))?;
+    let label = Label { filename: said(filename), content_type: said(content_type), caption: said(caption) };
     Some(Item { content, label })
 }
 
-fn string(members: &mut Map<String, Value>, name: &str) -> Option<String> {
-    let Value::String(text) = members.remove(name)? else { return None };
-    Some(text).filter(|text| !text.is_empty())
+/// The text of a member that says something.
+fn said(member: Member) -> Option<String> {
+    member.into_text().filter(|text| !text.is_empty())
 }
 
 /// The bytes that base64 stands for: with padding, in the standard alphabet or in that for addresses; line

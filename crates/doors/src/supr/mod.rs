@@ -5,7 +5,7 @@
 //! the log and nothing else: its id, its time and its number within the run are the same for whoever sees
 //! it, now or years later. That is what makes replay possible.
 //!
-//! `decode` finds out what a frame says or what is wrong with it (`pairs` mends what JavaScript cuts), `media` what files come with it, `activity`
+//! `incoming` has the members of a client's frame that mean something, `decode` finds out what they say or what is wrong with them (`pairs` mends what JavaScript cuts), `media` what files come with it, `activity`
 //! makes events of what happens and `run` knows what they need of what happened before, `preview` cuts and
 //! redacts what is shown, `replay` makes frames for who looks back without a connection, and `code` has all codes and texts.
 //!
@@ -15,6 +15,7 @@ mod activity;
 mod code;
 mod decode;
 mod frame;
+mod incoming;
 mod machine;
 mod media;
 pub(crate) mod pairs;

@@ -17,18 +17,26 @@ const PDF_TAIL_BYTES: usize = 1024;
 
 /// The paths of `attachments`, or why the prompt is refused.
 pub(super) fn paths(attachments: &[RpcAttachment]) -> Result<Vec<PathBuf>, String> {
-    for RpcAttachment { path, .. } in attachments {
-        if !Path::new(path).is_absolute() {
-            return Err(code::relative(path));
-        }
-        if Path::new(path).components().any(|part| part == Component::ParentDir) {
-            return Err(code::upwards(path));
-        }
+    if let Some(flaw) = attachments.iter().find_map(flaw) {
+        return Err(flaw);
     }
     if attachments.len() > MAX_ATTACHMENTS {
         return Err(code::too_many_attachments());
     }
     Ok(attachments.iter().map(|attachment| PathBuf::from(&attachment.path)).collect())
+}
+
+/// Whether its path alone refuses the prompt.
+pub(super) fn is_refused(attachment: &RpcAttachment) -> bool {
+    flaw(attachment).is_some()
+}
+
+fn flaw(RpcAttachment { path, .. }: &RpcAttachment) -> Option<String> {
+    if !Path::new(path).is_absolute() {
+        return Some(code::relative(path));
+    }
+    let is_parent = |part| part == Component::ParentDir;
+    Path::new(path).components().any(is_parent).then(|| code::upwards(path))
 }
 
 /// What becomes of the files of a prompt.

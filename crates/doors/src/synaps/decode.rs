@@ -1,9 +1,13 @@
 //! What a line says, or what is wrong with it.
 
-use serde::Deserialize;
-use serde_json::Value;
+use std::fmt;
 
-use super::protocol::RpcCommand;
+use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
+
+use super::protocol::{RpcAttachment, RpcCommand};
+use super::{MAX_ATTACHMENTS, attachment};
+use crate::json::{Checked, words_of};
 
 /// What is wrong with a line.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,21 +27,134 @@ pub(super) fn command(line: &[u8]) -> Result<Option<RpcCommand>, Flaw> {
     if *first == b'[' {
         return Err(Flaw { id: None, message: "invalid type: sequence, expected a JSON object".to_owned() });
     }
-    serde_json::from_slice(line).map(Some).map_err(|error| flaw(line, &error))
+    // What is skipped below is not looked at closely, and a line that is no JSON has no id.
+    if let Err(error) = serde_json::from_slice::<Checked>(line) {
+        return Err(Flaw { id: None, message: words_of(&error) });
+    }
+    read(line).map(Some).map_err(|error| flaw(line, &error))
+}
+
+/// Reads each command into a type of its own. Reading the enum itself would build the whole line first, as a tree that
+/// takes many times its bytes.
+fn read(line: &[u8]) -> serde_json::Result<RpcCommand> {
+    let Head { kind } = serde_json::from_slice(line)?;
+    let id = || serde_json::from_slice(line).map(|Id { id }| id);
+    Ok(match kind {
+        Kind::Prompt => {
+            let Prompt { id, message, attachments } = serde_json::from_slice(line)?;
+            RpcCommand::Prompt { id, message, attachments }
+        }
+        Kind::FollowUp => {
+            let FollowUp { id, message } = serde_json::from_slice(line)?;
+            RpcCommand::FollowUp { id, message }
+        }
+        Kind::SetModel => {
+            let SetModel { id, model } = serde_json::from_slice(line)?;
+            RpcCommand::SetModel { id, model }
+        }
+        Kind::ToolsList => {
+            let MaybeId { id } = serde_json::from_slice(line)?;
+            RpcCommand::ToolsList { id }
+        }
+        Kind::Compact => RpcCommand::Compact { id: id()? },
+        Kind::NewSession => RpcCommand::NewSession { id: id()? },
+        Kind::GetMessages => RpcCommand::GetMessages { id: id()? },
+        Kind::GetAvailableModels => RpcCommand::GetAvailableModels { id: id()? },
+        Kind::Abort => RpcCommand::Abort { id: id()? },
+        Kind::GetSessionStats => RpcCommand::GetSessionStats { id: id()? },
+        Kind::GetState => RpcCommand::GetState { id: id()? },
+        Kind::Shutdown => RpcCommand::Shutdown,
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(expecting = "a JSON object")]
+struct Head {
+    #[serde(rename = "type")]
+    kind: Kind,
+}
+
+/// The types of [`RpcCommand`].
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Prompt,
+    FollowUp,
+    Compact,
+    NewSession,
+    GetMessages,
+    SetModel,
+    GetAvailableModels,
+    Abort,
+    GetSessionStats,
+    GetState,
+    ToolsList,
+    Shutdown,
+}
+
+#[derive(Deserialize)]
+struct Prompt {
+    id: String,
+    message: String,
+    #[serde(default, deserialize_with = "attachments")]
+    attachments: Vec<RpcAttachment>,
+}
+
+#[derive(Deserialize)]
+struct FollowUp {
+    id: String,
+    message: String,
+}
+
+#[derive(Deserialize)]
+struct SetModel {
+    id: String,
+    model: String,
+}
+
+#[derive(Deserialize)]
+struct MaybeId {
+    id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Id {
+    id: String,
+}
+
+/// Reads attachments, of which no more are kept than it takes to see that there are too many. Paths are told apart before
+/// they are counted, so one of those left out that is not allowed goes in the place of the last.
+fn attachments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RpcAttachment>, D::Error> {
+    struct Attachments;
+    impl<'de> Visitor<'de> for Attachments {
+        type Value = Vec<RpcAttachment>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a sequence")
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+            let mut kept: Vec<RpcAttachment> = Vec::new();
+            while let Some(item) = items.next_element::<RpcAttachment>()? {
+                if kept.len() <= MAX_ATTACHMENTS {
+                    kept.push(item);
+                } else if attachment::is_refused(&item) && !kept.iter().any(attachment::is_refused) {
+                    kept.pop();
+                    kept.push(item);
+                }
+            }
+            Ok(kept)
+        }
+    }
+    deserializer.deserialize_seq(Attachments)
 }
 
 /// What is wrong with a line that is no command for this reason.
 fn flaw(line: &[u8], error: &serde_json::Error) -> Flaw {
-    #[derive(Deserialize)]
-    struct Id {
-        id: String,
-    }
-    // What is skipped is not looked at closely, and a line that is no JSON has no id.
-    if let Err(error) = serde_json::from_slice::<Value>(line) {
-        return Flaw { id: None, message: error.to_string() };
-    }
     let id = serde_json::from_slice(line).ok().map(|Id { id }| id).filter(|id| !id.is_empty());
-    Flaw { id, message: error.to_string() }
+    // Where it is says nothing: the line was read in parts.
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let message = words_of(error);
+    Flaw { id, message: message.strip_suffix(&place).unwrap_or(&message).to_owned() }
 }
 
 #[cfg(test)]

@@ -103,3 +103,31 @@ async fn a_message_larger_than_the_budget_is_too_large() {
     let _ = client.socket.send(Message::text("x".repeat(3 * MIB))).await;
     assert!(matches!(patiently(client.ended()).await, Ended::Closed(1009, _)));
 }
+
+/// What frames of many tiny values may add to what the server has, in KiB: each is there once, and twice while it is read.
+const TINY_VALUES_KIB: u64 = 64 << 10;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frames_of_many_tiny_values_take_little_more_than_their_bytes() {
+    let server = Server::with("read_timeout = 3600");
+    let before = server.status_kib("VmRSS");
+    let items = vec!["[0]"; 6 * MIB / 4].join(",");
+    let mut attackers = JoinSet::new();
+    for number in 0..3 {
+        let frame = format!(r#"{{"type":"ping","id":"last","payload":{{"a":[{items}]}}}}"#);
+        let mut client = Client::connect(server.http, &format!("session_id=tiny{number}")).await;
+        attackers.spawn(async move {
+            client.socket.send(Message::text(frame)).await.unwrap();
+            assert_eq!(client.until("pong").await["id"], "last");
+        });
+    }
+    let mut other = Client::connect(server.http, "session_id=other").await;
+    while !attackers.is_empty() {
+        other.ping().await;
+        while let Some(ended) = attackers.try_join_next() {
+            ended.unwrap();
+        }
+    }
+    let taken = server.status_kib("VmHWM").saturating_sub(before);
+    assert!(taken < TINY_VALUES_KIB, "three frames of 6 MiB took {taken} KiB");
+}

@@ -20,6 +20,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
 
 use crate::frame_memory::{FREE_FRAME_BYTES, FrameAccount};
+use crate::long_work::without_holding_up_others;
 use crate::{Engine, Metered, News};
 
 /// How many events are written one after another before the peer is listened to again.
@@ -266,7 +267,7 @@ where
     async fn on_frame(&mut self, frame: &[u8]) -> Result<(), End> {
         let now = Instant::now();
         self.silent_since = now;
-        self.machine.handle(now.into_std(), Input::Frame(frame));
+        without_holding_up_others(frame.len(), || self.machine.handle(now.into_std(), Input::Frame(frame)));
         self.do_what_it_wants().await?;
         self.is_swollen |= self.account().is_large();
         Ok(())
@@ -449,7 +450,9 @@ where
                 }
             }
             match last.pop_front_if(|_| machine.wants_frame()) {
-                Some(frame) => machine.handle(now, Input::Frame(&frame)),
+                Some(frame) => {
+                    without_holding_up_others(frame.len(), || machine.handle(now, Input::Frame(&frame)));
+                }
                 None => break,
             }
         }

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests start the program themselves")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+mod answers;
 mod choices;
 mod client;
 mod database;

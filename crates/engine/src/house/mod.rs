@@ -238,6 +238,12 @@ impl House {
         opened::read(&self.rooms, id).await
     }
 
+    /// The same, with what was said last: no more of its history than `max_bytes`, and nothing of what tools did.
+    /// [`Session::history_is_cut`] tells whether something is missing.
+    pub async fn read_newest(&self, id: &SessionId, max_bytes: usize) -> Result<Session, Refusal> {
+        opened::read_newest(&self.rooms, id, max_bytes).await
+    }
+
     /// Watches a session from a place in its log on. Neither opens nor holds it: what another
     /// process writes can be watched too, only without what is being written at the moment.
     pub async fn watch(&self, id: &SessionId, after: Seq) -> Watcher {

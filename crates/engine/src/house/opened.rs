@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use super::actor::Actor;
 use super::recall::KEPT_HISTORY_BYTES;
 use super::{Rooms, refusal_of};
-use crate::session::{Finish, Session};
+use crate::session::{Finish, History, Session};
 
 /// How many events are read at a time when a session is opened. Many: a long reading is shared by two
 /// threads, and its bytes are bounded by the log.
@@ -78,7 +78,7 @@ impl OpenSession {
         // An id that nobody has used is not worth a lease.
         rooms.means.log.session(&id).await.map_err(refusal_of)?;
         let lease = rooms.means.log.acquire(&id).await.map_err(refusal_of)?;
-        let session = read_with(rooms, &id, KEPT_HISTORY_BYTES).await?;
+        let session = read_with(rooms, &id, |history| history.let_go_beyond(KEPT_HISTORY_BYTES)).await?;
         let mut actor = Actor::new(rooms, id, lease);
         actor.recover(session).await.map_err(refusal_of)?;
         Ok(actor.start())
@@ -159,11 +159,16 @@ impl OpenSession {
 
 /// A session as its log tells it, without opening it.
 pub(super) async fn read(rooms: &Rooms, id: &SessionId) -> Result<Session, Refusal> {
-    read_with(rooms, id, usize::MAX).await
+    read_with(rooms, id, |_| {}).await
 }
 
-/// The same, with its history only if that takes no more than `max_bytes`.
-async fn read_with(rooms: &Rooms, id: &SessionId, max_bytes: usize) -> Result<Session, Refusal> {
+/// The same, with what was said last: of its history no more than `max_bytes`, and nothing of what tools did.
+pub(super) async fn read_newest(rooms: &Rooms, id: &SessionId, max_bytes: usize) -> Result<Session, Refusal> {
+    read_with(rooms, id, |history| history.keep_newest(max_bytes)).await
+}
+
+/// The same; `trim` is given the history again and again while it is read.
+async fn read_with(rooms: &Rooms, id: &SessionId, trim: impl Fn(&mut History)) -> Result<Session, Refusal> {
     let mut session = Session::default();
     loop {
         let entries = rooms.means.log.read(id, session.head(), READ_EVENTS).await.map_err(refusal_of)?;
@@ -171,7 +176,7 @@ async fn read_with(rooms: &Rooms, id: &SessionId, max_bytes: usize) -> Result<Se
             break;
         }
         entries.iter().for_each(|entry| session.apply(entry));
-        session.history.let_go_beyond(max_bytes);
+        trim(&mut session.history);
     }
     if session.birth().is_none() {
         return Err(Refusal::UnknownSession(id.clone()));

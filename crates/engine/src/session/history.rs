@@ -17,6 +17,8 @@ pub(crate) struct History {
     bytes: usize,
     from: Seq,
     is_let_go: bool,
+    /// Whether the oldest passages were dropped, see [`keep_newest`](Self::keep_newest).
+    is_cut: bool,
 }
 
 impl History {
@@ -45,6 +47,32 @@ impl History {
         if self.bytes > max_bytes {
             *self = Self { from: self.from, is_let_go: true, ..Self::default() };
         }
+    }
+
+    /// For whoever only tells what was said: drops what tools did, then the oldest passages, until the rest takes no more
+    /// than `max_bytes`.
+    pub(crate) fn keep_newest(&mut self, max_bytes: usize) {
+        let is_said = |passage: &Passage| !matches!(passage, Passage::ToolUse(_));
+        let said: Vec<(Passage, Seq)> = std::mem::take(&mut self.passages)
+            .into_iter()
+            .zip(std::mem::take(&mut self.origins))
+            .filter(|(passage, _)| is_said(passage))
+            .collect();
+        self.bytes = said.iter().map(|(passage, _)| weight(passage)).sum();
+        let mut dropped = 0;
+        while self.bytes > max_bytes
+            && let Some((passage, _)) = said.get(dropped)
+        {
+            self.bytes -= weight(passage);
+            dropped += 1;
+        }
+        self.is_cut |= dropped > 0;
+        (self.passages, self.origins) = said.into_iter().skip(dropped).unzip();
+    }
+
+    /// Whether the oldest passages were dropped.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     pub(super) fn push(&mut self, passage: Passage, origin: Seq) {
@@ -93,10 +121,12 @@ impl History {
         }
         // If it is not there, the reading began after it: what is here is all that can be kept.
         let kept = self.passages.iter().position(|passage| is_message(passage, kept_from));
-        let kept = kept.unwrap_or(0);
-        let (passages, origins) = (self.passages.split_off(kept), self.origins.split_off(kept));
+        let first = kept.unwrap_or(0);
+        let (passages, origins) = (self.passages.split_off(first), self.origins.split_off(first));
         let from = origins.first().copied().unwrap_or(self.from);
-        *self = Self { from, ..Self::default() };
+        // If the message is not there, others that are kept may have been dropped too.
+        let is_cut = self.is_cut && kept.is_none();
+        *self = Self { from, is_cut, ..Self::default() };
         self.push(Passage::Message(summary.clone()), from);
         for (passage, origin) in passages.into_iter().zip(origins) {
             self.push(passage, origin);
@@ -157,6 +187,27 @@ mod tests {
         history.compact(&message("s", "summary"), None, Seq(9));
         assert!(history.is_at_hand());
         assert_eq!((history.passages().len(), history.from()), (1, Seq(8)));
+    }
+
+    #[test]
+    fn the_newest_are_kept_and_it_is_known_that_others_are_missing() {
+        let mut history = History::default();
+        for id in ["a", "b", "c"] {
+            history.push(Passage::Message(message(id, "123")), Seq(0));
+        }
+        history.keep_newest(3 * (PASSAGE_BYTES + 3));
+        assert!(!history.is_cut() && history.passages().len() == 3);
+        history.keep_newest(2 * (PASSAGE_BYTES + 3));
+        assert!(history.is_cut() && history.is_at_hand());
+        assert_eq!((history.passages().len(), history.bytes), (2, 2 * (PASSAGE_BYTES + 3)));
+        history.compact(&message("s", ""), Some(&MessageId::parse("a").unwrap()), Seq(9));
+        assert!(history.is_cut(), "the summary is followed by what is there of the rest");
+        history.compact(&message("s", ""), Some(&MessageId::parse("c").unwrap()), Seq(9));
+        assert!(!history.is_cut());
+        history.keep_newest(0);
+        assert!(history.is_cut() && history.passages().is_empty() && history.bytes == 0);
+        history.clear(Seq(10));
+        assert!(!history.is_cut());
     }
 
     #[test]

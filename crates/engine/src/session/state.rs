@@ -78,6 +78,11 @@ impl Session {
         self.history.passages()
     }
 
+    /// Whether the oldest part of it is missing here, because it was too much.
+    pub fn history_is_cut(&self) -> bool {
+        self.history.is_cut()
+    }
+
     /// What was said, oldest first.
     pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> {
         self.history.passages().iter().filter_map(message_of)

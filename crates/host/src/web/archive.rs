@@ -1,6 +1,9 @@
 //! The sessions there are, as a list and one by one.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,6 +16,7 @@ use super::answer::{empty, json, text};
 use super::arrival::first;
 use super::files::StoredFile;
 use super::id::Id;
+use super::outflow::{NoMemory, Outflow};
 use super::site::Shared;
 use super::usage::UsageReport;
 
@@ -31,8 +35,11 @@ pub const DEFAULT_EVENTS: usize = 200;
 /// How many events of a session one answer has at most.
 pub const MAX_EVENTS: usize = 1000;
 
-/// How many bytes the events of one answer have at most, unless one event alone has more.
+/// How many bytes the events of one answer have at most. An event that alone has more is shortened.
 pub const MAX_EVENTS_BYTES: usize = 8 << 20;
+
+/// How many bytes the messages of one answer have at most, as JSON. Older ones are left out.
+pub const MAX_SESSION_TEXT_BYTES: usize = 8 << 20;
 
 /// A session in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -91,8 +98,11 @@ pub struct SaidMessage {
 pub struct SessionText {
     /// Its id.
     pub id: String,
-    /// All messages, the first one first.
+    /// The messages, the first one first.
     pub messages: Vec<SaidMessage>,
+    /// Whether older messages are left out, since there are more than [`MAX_SESSION_TEXT_BYTES`].
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
     /// What earlier messages were shortened to; empty if none were.
     pub summary: String,
     /// When it was created, by RFC 3339.
@@ -135,7 +145,7 @@ pub trait Archive: Send + Sync {
     /// Gives a session another title.
     async fn rename(&self, id: &str, title: &str) -> Result<SessionLine, ArchiveFlaw>;
 
-    /// What was said in a session.
+    /// What was said in a session: the newest messages, as far as they have no more than [`MAX_SESSION_TEXT_BYTES`].
     async fn read(&self, id: &str) -> Result<SessionText, ArchiveFlaw>;
 
     /// The last `limit` things that happened in a session before the place `before`, or until now. Fewer, if
@@ -155,7 +165,11 @@ pub trait Archive: Send + Sync {
     async fn readiness(&self) -> Result<(), String>;
 }
 
-pub(super) async fn list(State(site): State<Shared>, parts: Parts) -> Response {
+pub(super) async fn list(
+    State(site): State<Shared>,
+    Extension(outflow): Extension<Arc<Outflow>>,
+    parts: Parts,
+) -> Response {
     let (Ok(offset), Ok(limit)) = (number(&parts, "offset"), number(&parts, "limit")) else {
         return text(StatusCode::BAD_REQUEST, "offset and limit are whole numbers");
     };
@@ -163,14 +177,19 @@ pub(super) async fn list(State(site): State<Shared>, parts: Parts) -> Response {
     let words = first(parts.uri.query().unwrap_or_default(), "q").unwrap_or_default();
     let words = String::from_utf8_lossy(&words);
     match site.web.archive.list(words.trim(), offset.unwrap_or(0), limit).await {
-        Ok(sessions) => json(StatusCode::OK, &sessions),
+        Ok(sessions) => outflow.json(&sessions, site.web.settings.limits.answer_wait).await,
         Err(flaw) => refused(flaw),
     }
 }
 
-pub(super) async fn read(State(site): State<Shared>, Id(id): Id) -> Response {
+pub(super) async fn read(
+    State(site): State<Shared>,
+    Extension(outflow): Extension<Arc<Outflow>>,
+    Id(id): Id,
+) -> Response {
+    let Ok(_turn) = site.turn().await else { return NoMemory::response() };
     match site.web.archive.read(&id).await {
-        Ok(session) => json(StatusCode::OK, &session),
+        Ok(session) => outflow.json(&session, site.web.settings.limits.answer_wait).await,
         Err(flaw) => refused(flaw),
     }
 }
@@ -189,13 +208,19 @@ pub(super) async fn rename(State(site): State<Shared>, Id(id): Id, body: Bytes) 
     }
 }
 
-pub(super) async fn events(State(site): State<Shared>, Id(id): Id, parts: Parts) -> Response {
+pub(super) async fn events(
+    State(site): State<Shared>,
+    Extension(outflow): Extension<Arc<Outflow>>,
+    Id(id): Id,
+    parts: Parts,
+) -> Response {
     let (Ok(before), Ok(limit)) = (number(&parts, "before"), number(&parts, "limit")) else {
         return text(StatusCode::BAD_REQUEST, "before and limit are whole numbers");
     };
     let limit = limit.map_or(DEFAULT_EVENTS, |limit| limit.clamp(1, MAX_EVENTS));
+    let Ok(_turn) = site.turn().await else { return NoMemory::response() };
     match site.web.archive.events(&id, before.map(|before| before as u64), limit).await {
-        Ok(page) => json(StatusCode::OK, &page),
+        Ok(page) => outflow.json(&page, site.web.settings.limits.answer_wait).await,
         Err(flaw) => refused(flaw),
     }
 }

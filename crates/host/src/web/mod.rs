@@ -21,6 +21,7 @@ mod health;
 mod id;
 mod invitation;
 mod metrics;
+mod outflow;
 mod page;
 mod processes;
 mod rate;
@@ -40,7 +41,8 @@ mod ws_url;
 
 pub use archive::{
     Archive, ArchiveFlaw, DEFAULT_EVENTS, DEFAULT_SESSIONS, EventPage, LastEvent, MAX_EVENTS,
-    MAX_EVENTS_BYTES, MAX_SEARCHED, MAX_SESSIONS, SaidMessage, SessionLine, SessionText,
+    MAX_EVENTS_BYTES, MAX_SEARCHED, MAX_SESSION_TEXT_BYTES, MAX_SESSIONS, SaidMessage, SessionLine,
+    SessionText,
 };
 pub use arrival::{Arrival, QueryFlaw};
 pub use body::{BODY_WAIT, MAX_BODY_BYTES, UNREAD_WAIT};
@@ -51,6 +53,7 @@ pub use cookie::COOKIE_LIFE;
 pub use files::{FILE_PIECE_BYTES, StoredFile};
 pub use invitation::{INVITATION_LIFE, Invitation};
 pub use metrics::{Metrics, Outcome, Reason};
+pub use outflow::{ANSWER_WAIT, HTTP_WRITE_WAIT, MAX_ANSWERS_MADE};
 pub use page::{Asset, PAGE};
 pub use processes::{
     MAX_TERMINAL_SIDE, Onlooker, ProcessFlaw, ProcessLine, ProcessTable, Sight, TerminalSize,

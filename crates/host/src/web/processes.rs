@@ -1,6 +1,9 @@
 //! Processes that can be looked at: the terminals of this server, and what other processes show of theirs.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::{empty, json, text};
 use super::id::Id;
+use super::outflow::Outflow;
 use super::site::Shared;
 
 /// The most columns and rows of a terminal.
@@ -115,8 +119,11 @@ pub trait ProcessTable: Send + Sync {
     async fn look(&self, id: &str) -> Result<Box<dyn Onlooker>, ProcessFlaw>;
 }
 
-pub(super) async fn list(State(site): State<Shared>) -> Response {
-    json(StatusCode::OK, &site.web.processes.list().await)
+pub(super) async fn list(
+    State(site): State<Shared>,
+    Extension(outflow): Extension<Arc<Outflow>>,
+) -> Response {
+    outflow.json(&site.web.processes.list().await, site.web.settings.limits.answer_wait).await
 }
 
 pub(super) async fn start(State(site): State<Shared>, body: Bytes) -> Response {

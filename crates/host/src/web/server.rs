@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::guard::Ends;
+use super::outflow::Outflow;
 use super::site::{Shared, Site, Web, router};
 use crate::log_limit::LogLimit;
 use crate::places::{Place, Places, Shares};
@@ -90,8 +91,9 @@ pub async fn serve_web(
             Ok(None) => {}
             Ok(Some((stream, peer, place))) => {
                 let (protocol, router, stop) = (protocol.clone(), router.clone(), stop.clone());
+                let outflow = Outflow::new(&site.web.memory, limits.write_wait);
                 site.tasks.spawn(async move {
-                    speak(stream, peer, &protocol, router, limits.connection_life, stop).await;
+                    speak(stream, peer, &protocol, router, outflow, limits.connection_life, stop).await;
                     drop(place);
                 });
             }
@@ -134,23 +136,32 @@ async fn speak(
     peer: Peer,
     protocol: &http1::Builder,
     router: Router,
+    outflow: Arc<Outflow>,
     life: Duration,
     stop: CancellationToken,
 ) {
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
     let ends = Ends { peer: peer.address().ip(), local: peer.local().ip() };
+    let answers = Arc::clone(&outflow);
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(ends);
+        request.extensions_mut().insert(Arc::clone(&answers));
         request.extensions_mut().insert(peer);
         router.clone().oneshot(request.map(Body::new))
     });
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service).with_upgrades());
-    // How it ended is the peer's affair.
+    // How it ended is the peer's affair. Whether an answer is left lying is asked after the answer was worked on.
     tokio::select! {
+        biased;
         _ = &mut connection => return,
+        () = outflow.stalled() => return,
         () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
         () = sleep(life) => return,
     }
-    let _ = connection.await;
+    tokio::select! {
+        biased;
+        _ = connection => {}
+        () = outflow.stalled() => {}
+    }
 }

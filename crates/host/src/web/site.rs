@@ -9,6 +9,8 @@ use axum::http::request::Parts;
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::{any, delete, get, post};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -24,6 +26,7 @@ use super::guard::Ends;
 use super::handshake::Refused;
 use super::invitation::Invitation;
 use super::metrics::{Metrics, Reason};
+use super::outflow::{ANSWER_WAIT, HTTP_WRITE_WAIT, MAX_ANSWERS_MADE, NoMemory};
 use super::page::{self, Asset};
 use super::processes::{self, ProcessTable};
 use super::rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, Limiter, REQUEST_RATE, Rate};
@@ -99,6 +102,10 @@ pub struct WebLimits {
     pub body_wait: Duration,
     /// How long a connection that becomes no socket may last.
     pub connection_life: Duration,
+    /// How long a client may leave a large answer lying.
+    pub write_wait: Duration,
+    /// How long an answer waits for memory, or for its turn.
+    pub answer_wait: Duration,
     /// How many connections may speak HTTP at a time, and of whom.
     pub http_connections: Shares,
     /// How long connections and sockets may take to end when the server ends.
@@ -119,6 +126,8 @@ impl Default for WebLimits {
             header_wait: HEADER_WAIT,
             body_wait: BODY_WAIT,
             connection_life: CONNECTION_LIFE,
+            write_wait: HTTP_WRITE_WAIT,
+            answer_wait: ANSWER_WAIT,
             http_connections: HTTP_SHARES,
             stop_wait: WEB_STOP_WAIT,
             handshakes: HANDSHAKE_RATE,
@@ -166,6 +175,8 @@ pub(super) struct Site {
     pub(super) handshakes: Limiter,
     pub(super) requests: Limiter,
     pub(super) refusals: Refusals,
+    /// Who may look through a session for an answer.
+    pub(super) making: Semaphore,
     /// All connections and sockets.
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
@@ -188,6 +199,7 @@ impl Site {
             handshakes: Limiter::new(limits.handshakes, limits.local_handshakes),
             requests: Limiter::new(limits.requests, limits.local_requests),
             refusals: Refusals::new(),
+            making: Semaphore::new(MAX_ANSWERS_MADE),
             tasks: TaskTracker::new(),
             stop,
         })
@@ -200,6 +212,12 @@ impl Site {
         let peer = parts.extensions.get::<Ends>().map(|ends| ends.peer);
         self.refusals.tell(reason, peer, parts.uri.path());
         refused.response()
+    }
+
+    /// Waits for the turn of an answer that looks through a session. Its place is free again when this is dropped.
+    pub(super) async fn turn(&self) -> Result<SemaphorePermit<'_>, NoMemory> {
+        let turn = timeout(self.web.settings.limits.answer_wait, self.making.acquire()).await;
+        turn.map_err(|_| NoMemory)?.map_err(|_| NoMemory)
     }
 
     /// Whether sockets are still let in.

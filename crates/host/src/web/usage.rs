@@ -1,13 +1,17 @@
 //! What was used, day by day.
 
+use std::sync::Arc;
+
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use serde::Serialize;
 
-use super::answer::{json, text};
+use super::answer::text;
 use super::archive::{number, refused};
+use super::outflow::Outflow;
 use super::site::Shared;
 
 /// How many days are told of if nobody says how many.
@@ -57,13 +61,17 @@ pub struct UsageReport {
     pub models: Vec<ModelUsage>,
 }
 
-pub(super) async fn usage(State(site): State<Shared>, parts: Parts) -> Response {
+pub(super) async fn usage(
+    State(site): State<Shared>,
+    Extension(outflow): Extension<Arc<Outflow>>,
+    parts: Parts,
+) -> Response {
     let Ok(days) = number(&parts, "days") else {
         return text(StatusCode::BAD_REQUEST, "days is a whole number");
     };
     let days = days.map_or(DEFAULT_USAGE_DAYS, |days| days.clamp(1, MAX_USAGE_DAYS));
     match site.web.archive.usage(days).await {
-        Ok(report) => json(StatusCode::OK, &report),
+        Ok(report) => outflow.json(&report, site.web.settings.limits.answer_wait).await,
         Err(flaw) => refused(flaw),
     }
 }

@@ -10,3 +10,4 @@ mod processes;
 mod strangers;
 mod support;
 mod tokens;
+mod unread;

@@ -14,7 +14,7 @@ use parlor_host::web::{
     SessionText, Stop, StoredFile, Token, TokenStore, UsageReport, Web, WebLimits, WebSettings, serve_web,
     system_chance,
 };
-use parlor_host::{AllowLocal, Farewell, Socket};
+use parlor_host::{AllowLocal, Farewell, FrameMemory, Socket};
 use serde_json::value::RawValue;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,6 +31,8 @@ pub(crate) type Client = WebSocketStream<TcpStream>;
 
 /// The token of servers that have one in their settings.
 pub(crate) const TOKEN: &str = "good-token-of-22-characters";
+/// How long the text of the session `large` is: more than sockets hold.
+pub(crate) const LARGE_TEXT_BYTES: usize = 8 << 20;
 /// The key of the handshakes that are written by hand.
 pub(crate) const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 
@@ -52,6 +54,7 @@ pub(crate) struct Server {
     pub(crate) tokens: Arc<TokenStore>,
     pub(crate) invitation: Arc<Invitation>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) memory: FrameMemory,
     pub(crate) stop: CancellationToken,
     pub(crate) task: JoinHandle<std::io::Result<()>>,
     pub(crate) folder: tempfile::TempDir,
@@ -86,6 +89,7 @@ impl Server {
         let tokens = Arc::new(TokenStore::open(file, wanted.configured, system_chance()).unwrap());
         let metrics = Arc::new(Metrics::default());
         let invitation = Arc::new(Invitation::new(&system_chance()));
+        let memory = FrameMemory::default();
         let web = Web {
             settings: wanted.settings,
             tokens: Arc::clone(&tokens),
@@ -95,7 +99,7 @@ impl Server {
             archive: Arc::new(Shelf),
             processes: Arc::new(Bench),
             metrics: Arc::clone(&metrics),
-            memory: parlor_host::FrameMemory::default(),
+            memory: memory.clone(),
             chance: counting(),
             page: wanted.page,
         };
@@ -103,7 +107,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let task = tokio::spawn(serve_web(listener, web, stop.clone(), stop.clone()));
-        Self { address, tokens, invitation, metrics, stop, task, folder }
+        Self { address, tokens, invitation, metrics, memory, stop, task, folder }
     }
 
     /// Sends a request with a body.
@@ -377,7 +381,12 @@ impl Archive for Shelf {
             "a/b" => {
                 let SessionLine { id, created, updated, .. } = line(id);
                 let messages = vec![SaidMessage { role: "user", content: "hi".to_owned() }];
-                Ok(SessionText { id, messages, summary: String::new(), created, updated })
+                Ok(SessionText { id, messages, truncated: false, summary: String::new(), created, updated })
+            }
+            "large" => {
+                let SessionLine { id, created, updated, .. } = line(id);
+                let messages = vec![SaidMessage { role: "user", content: "x".repeat(LARGE_TEXT_BYTES) }];
+                Ok(SessionText { id, messages, truncated: true, summary: String::new(), created, updated })
             }
             "broken" => Err(ArchiveFlaw::Trouble("the disk is gone".to_owned())),
             _ => Err(ArchiveFlaw::Unknown),

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use parlor_doors::supr::{error_code, event_type};
 use parlor_engine::{House, Keeper};
 use parlor_host::web::{
-    Archive, ArchiveFlaw, EventPage, LastEvent, MAX_SEARCHED, SaidMessage, SessionLine, SessionText,
-    StoredFile, UsageReport,
+    Archive, ArchiveFlaw, EventPage, LastEvent, MAX_SEARCHED, MAX_SESSION_TEXT_BYTES, SaidMessage,
+    SessionLine, SessionText, StoredFile, UsageReport,
 };
 use parlor_log::{Erased, MAX_PAGE, PageRequest, SessionRecord, SystemClock};
 use parlor_tools::image_type;
@@ -90,10 +90,21 @@ impl Archive for Sessions {
     async fn read(&self, id: &str) -> Result<SessionText, ArchiveFlaw> {
         let id = SessionId::parse(id).map_err(|_| ArchiveFlaw::Unknown)?;
         let record = self.house.record(&id).await.map_err(flaw)?;
-        let session = self.house.read(&id).await.map_err(flaw)?;
+        let session = self.house.read_newest(&id, MAX_SESSION_TEXT_BYTES).await.map_err(flaw)?;
+        let (mut messages, mut bytes, mut truncated) = (Vec::new(), 0, session.history_is_cut());
+        for message in session.history().iter().rev().filter_map(said) {
+            bytes += json_bytes(&message);
+            if bytes > MAX_SESSION_TEXT_BYTES {
+                truncated = true;
+                break;
+            }
+            messages.push(message);
+        }
+        messages.reverse();
         Ok(SessionText {
             id: id.as_str().to_owned(),
-            messages: session.history().iter().filter_map(said).collect(),
+            messages,
+            truncated,
             summary: String::new(),
             created: record.created.rfc3339(),
             updated: record.updated.rfc3339(),
@@ -224,6 +235,17 @@ fn said(passage: &Passage) -> Option<SaidMessage> {
     Some(SaidMessage { role, content: content.clone() })
 }
 
+/// What a message takes in an answer.
+fn json_bytes(SaidMessage { role, content }: &SaidMessage) -> usize {
+    const AROUND: usize = r#"{"role":"","content":""},"#.len();
+    let escaped = |byte: u8| match byte {
+        b'"' | b'\\' => 2,
+        ..0x20 => r"\u0000".len(),
+        _ => 1,
+    };
+    AROUND + role.len() + content.bytes().map(escaped).sum::<usize>()
+}
+
 fn cut(text: &str) -> String {
     let text = text.trim();
     if text.chars().count() <= SHOWN_CHARS {
@@ -256,6 +278,15 @@ mod tests {
     use super::*;
     use crate::environment::Environment;
     use crate::home::Home;
+
+    #[test]
+    fn what_a_message_takes_is_never_less_than_it_takes() {
+        for text in ["", "plain", "quotes \" and \\ and \n\t\u{1}\u{1f}", "\u{e4}\u{1f600}\u{7f}"] {
+            let message = SaidMessage { role: "assistant", content: text.to_owned() };
+            let real = serde_json::to_string(&message).unwrap().len();
+            assert!((real..=real + 12).contains(&json_bytes(&message)), "{text:?}");
+        }
+    }
 
     #[test]
     fn long_texts_are_cut_by_characters() {

@@ -1,5 +1,6 @@
 // What a page of another site can do to the doors beside the page: nothing.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createConnection } from "node:net";
 import { join } from "node:path";
@@ -70,6 +71,27 @@ const WAYS = {
     await done;
     peer.close();
   },
+  // Over TCP, STUN comes in frames (RFC 4571) that begin with two bytes of their length.
+  ice: async (address, body) => {
+    const [host, port] = address.replace(/^http:\/\/|\/$/g, "").split(":");
+    const peer = new RTCPeerConnection();
+    peer.createDataChannel("x");
+    await peer.setLocalDescription();
+    const description = [
+      "v=0", "o=- 1 1 IN IP4 127.0.0.1", "s=-", "t=0 0", "a=group:BUNDLE 0", "m=application 9 UDP/DTLS/SCTP webrtc-datachannel", "c=IN IP4 0.0.0.0",
+      `a=ice-ufrag:${body.replace(/[^A-Za-z0-9]/g, "").slice(0, 250)}`, "a=ice-pwd:aaaaaaaaaaaaaaaaaaaaaaaa",
+      `a=fingerprint:sha-256 ${Array(32).fill("AA").join(":")}`, "a=setup:passive", "a=mid:0", "a=sctp-port:5000",
+      `a=candidate:1 1 tcp 2105458943 ${host} ${port} typ host tcptype passive`, "",
+    ];
+    await peer.setRemoteDescription({ type: "answer", sdp: description.join("\r\n") });
+    // Until the browser has asked there, or has seen that nobody answers.
+    for (let asked = 0; asked === 0 && !["failed", "closed"].includes(peer.iceConnectionState); ) {
+      await new Promise((resolve) => requestAnimationFrame(resolve));
+      for (const pair of (await peer.getStats()).values()) asked += pair.type === "candidate-pair" ? pair.requestsSent : 0;
+    }
+    // Not closed: the browser would hold the connection for as long as the page is open.
+    (window.peers ??= []).push(peer);
+  },
 };
 
 for (const [way, send] of Object.entries(WAYS)) {
@@ -85,3 +107,24 @@ for (const [way, send] of Object.entries(WAYS)) {
     });
   }
 }
+
+/** How many connections a port of this machine has, seen from its own side. */
+const connections = (port) => {
+  const ESTABLISHED = "01";
+  const here = `:${port.toString(16).toUpperCase().padStart(4, "0")}`;
+  const rows = readFileSync("/proc/net/tcp", "utf8").trim().split("\n").slice(1);
+  return rows.map((row) => row.trim().split(/\s+/)).filter(([, local, , state]) => local.endsWith(here) && state === ESTABLISHED).length;
+};
+
+test("a page of another site takes no place at the console by ice", { timeout: PATIENCE }, async () => {
+  const at = await browser.visit({ address: `http://127.0.0.1:${evil.address().port}` }, { allow: NETWORK, isToured: false });
+  await at.begin();
+  const peers = Array.from({ length: 8 }, () => `(${WAYS.ice})(${JSON.stringify(`http://${server.repl}/`)}, ${JSON.stringify(payload("1"))})`);
+  await at.page.evaluate(`Promise.all([${peers}]).then(() => undefined)`);
+  const port = Number(server.repl.split(":")[1]);
+  while (connections(port) > 0) await new Promise((resolve) => setTimeout(resolve, 20));
+  // It was the console that hung up: the browser has not given up yet.
+  assert.deepEqual(await at.page.evaluate("peers.map((peer) => peer.iceConnectionState)"), peers.map(() => "checking"));
+  assert.equal(await evaluated("1"), "=> 1\n");
+  await at.end();
+});

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 
+use parlor_doors::supex::HELLO_LINE_BYTES;
 use parlor_testkit::PATIENCE;
 use serde_json::{Value, json};
 
@@ -30,6 +31,23 @@ const OPENINGS: [(&str, &[u8]); 16] = [
     ("a TLS hello", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
     ("an SSH banner", b"SSH-2.0-OpenSSH_9.2p1\r\n"),
     ("a TURN request of a browser", b"\x00\x03\x00\x50\x21\x12\xa4\x42aaaaaaaaaaaa\x00\x06\x00\x40"),
+];
+
+/// What begins with something else than `{` and is not known by name. Browsers say the first ones, with bytes that a page
+/// has chosen behind them.
+const UNKNOWN_OPENINGS: [(&str, &[u8]); 12] = [
+    ("framed STUN of ICE over TCP", b"\x00\x64\x00\x01\x00\x50\x21\x12\xa4\x42aaaaaaaaaaaa\x00\x06\x00\x40"),
+    ("framed DTLS", b"\x00\x40\x16\xfe\xff\x00"),
+    ("TURN channel data", b"\x40\x00\x00\x80"),
+    ("SOCKS 5", b"\x05\x01\x00\x05\x01\x00\x03\x20"),
+    ("SOCKS 4", b"\x04\x01\x00\x50\x7f\x00\x00\x01user"),
+    ("SSL 2", b"\x80\x2e\x01\x00\x02"),
+    ("the line of a proxy", b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n"),
+    ("SMTP", b"EHLO x\r\n"),
+    ("FTP", b"USER x\r\nPASS y\r\n"),
+    ("IRC", b"NICK x\r\n"),
+    ("LDAP", b"\x30\x0c\x02\x01"),
+    ("a word", b"x\r\n"),
 ];
 
 /// The lines that a real client of the REPL and the bridge would send to have `code` evaluated.
@@ -99,16 +117,67 @@ fn an_http_line_after_hello_ends_the_connection_too() {
 }
 
 #[test]
+fn what_cannot_be_json_before_hello_ends_the_connection_and_nothing_that_follows_is_run() {
+    let server = Server::start();
+    for (door, address) in [("bridge", server.supex), ("repl", server.repl)] {
+        for (number, (name, opening)) in UNKNOWN_OPENINGS.iter().enumerate() {
+            let file = server.home.join(format!("{door}-unknown-{number}"));
+            let attack = payload(&format!("File.write({:?}, 'in')", file.to_str().unwrap()));
+            let heard = heard(address, &[opening, attack.as_bytes()].concat());
+            // The bridge says what is wrong before it closes, as its clients expect.
+            assert!(heard.is_empty() || door == "bridge", "{name}: {}", String::from_utf8_lossy(&heard));
+            assert!(!was_written(&server, &file), "{door}, {name}: the code was run");
+        }
+    }
+}
+
+#[test]
+fn the_console_hangs_up_at_the_first_byte_that_cannot_be_json() {
+    let server = Server::start();
+    for (name, opening) in UNKNOWN_OPENINGS {
+        assert!(heard(server.repl, &opening[..1]).is_empty(), "{name}");
+    }
+    // Also behind lines that were answered.
+    let mut client = Client::connect(server.repl);
+    assert_eq!(client.ask("{bad")["error"]["code"], -32700);
+    client.send(b" \x05");
+    assert_eq!(client.line(), None);
+}
+
+#[test]
+fn strangers_cannot_hold_long_lines() {
+    let server = Server::start();
+    for address in [server.supex, server.repl] {
+        let line = format!("{{\"a\":\"{}", "x".repeat(2 * HELLO_LINE_BYTES));
+        let told = heard(address, line.as_bytes());
+        let told = String::from_utf8_lossy(&told);
+        assert!(told.contains("-32600") && told.contains("maximum size (65536 bytes)"), "{told}");
+        // One that is greeted may say more, also right behind its greeting.
+        let mut client = Client::connect(address);
+        let ping = json!({"jsonrpc": "2.0", "method": "ping", "params": {"x": "x".repeat(2 * HELLO_LINE_BYTES)}, "id": 2});
+        client.send(format!("{}\n{ping}\n", hello(1)).as_bytes());
+        for _ in 0..2 {
+            let reply: Value = serde_json::from_str(&client.line().unwrap()).unwrap();
+            assert!(reply.get("error").is_none(), "{reply}");
+        }
+    }
+}
+
+#[test]
 fn broken_json_of_a_real_client_is_answered() {
     let server = Server::start();
     let mut client = Client::connect(server.repl);
-    for broken in
-        ["{bad", "not json", "", "  ", "\"a\": 1", "{\"a\": \"GET / HTTP/1.1\"", "\u{feff}{}", "5 5"]
-    {
+    let refused = |client: &mut Client, broken: &str| {
         let reply: Value = client.ask(broken);
         assert_eq!(reply["error"]["code"], -32700, "{broken:?}: {reply}");
+    };
+    for broken in ["{bad", "", "  ", " {\"a\": \"GET / HTTP/1.1\""] {
+        refused(&mut client, broken);
     }
     assert_eq!(client.ask(&hello(1))["result"]["success"], true);
+    for broken in ["{bad", "not json", "", "  ", "\"a\": 1", "\u{feff}{}", "5 5"] {
+        refused(&mut client, broken);
+    }
     let code = json!({"jsonrpc": "2.0", "method": "eval", "params": {"code": "\"Host: GET / HTTP/1.1\".size"}, "id": 2});
     assert_eq!(client.ask(&code.to_string())["result"]["output"], "=> 20\n");
 }

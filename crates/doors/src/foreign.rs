@@ -17,6 +17,8 @@ pub enum ForeignProtocol {
     Ssh,
     /// A STUN or TURN message, which browsers send over TCP with a user name that the page chose.
     Stun,
+    /// Another one, whichever it is: its first line begins with something else than an object.
+    Unknown,
 }
 
 /// Methods that are recognised by themselves, before their line is complete. Any other needs `HTTP/` behind it.
@@ -51,6 +53,17 @@ impl ForeignProtocol {
     }
 }
 
+impl ForeignProtocol {
+    /// The protocol that a line belongs to where nothing but a JSON object is right. A blank line is none.
+    pub fn recognize_no_object(start: &[u8]) -> Option<Self> {
+        let is_blank = |byte: &&u8| matches!(**byte, b' ' | b'\t' | b'\r');
+        match start.iter().find(|byte| !is_blank(byte)) {
+            None | Some(b'{' | b'\n') => None,
+            Some(_) => Some(Self::recognize(start).unwrap_or(Self::Unknown)),
+        }
+    }
+}
+
 impl fmt::Display for ForeignProtocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -58,6 +71,7 @@ impl fmt::Display for ForeignProtocol {
             Self::Tls => "TLS",
             Self::Ssh => "SSH",
             Self::Stun => "STUN",
+            Self::Unknown => "no JSON",
         })
     }
 }
@@ -133,6 +147,19 @@ mod tests {
         ] {
             assert_eq!(ForeignProtocol::recognize(start.as_bytes()), None, "{start:?}");
         }
+    }
+
+    #[test]
+    fn what_is_no_object_is_recognised_by_its_first_byte() {
+        for start in ["", " ", "\r", "\r\n{", "\n", "{", " \t{bad", "{}"] {
+            assert_eq!(ForeignProtocol::recognize_no_object(start.as_bytes()), None, "{start:?}");
+        }
+        for start in ["x", "5", "[", "\"", "\u{feff}{}", " EHLO x", "\0\x14\0\x01", "\x05\x01\0", "@\0\0\x10"]
+        {
+            let unknown = Some(ForeignProtocol::Unknown);
+            assert_eq!(ForeignProtocol::recognize_no_object(start.as_bytes()), unknown, "{start:?}");
+        }
+        assert_eq!(ForeignProtocol::recognize_no_object(b"GET /"), Some(ForeignProtocol::Http));
     }
 
     proptest! {

@@ -46,6 +46,11 @@ impl Lines {
         Self { ends_at_return: true, ..self }
     }
 
+    /// From the next line on, lines have at most `limit` bytes.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
     /// Takes in the next bytes of the stream.
     pub fn push(&mut self, mut bytes: &[u8]) {
         self.discard_handed_out();

@@ -75,7 +75,13 @@ pub trait Machine {
         self.wants_frame()
     }
 
-    /// The longest line that this dialect accepts, in bytes, without its newline.
+    /// Whether the next line has to begin as a JSON object does: the peer has not shown yet that it speaks this dialect. Who
+    /// begins otherwise is hung up on at its first byte, and nothing behind it is read.
+    fn wants_object(&self) -> bool {
+        false
+    }
+
+    /// The longest line that this dialect accepts next, in bytes, without its newline.
     fn max_line_bytes(&self) -> usize;
 
     /// What cuts the peer's bytes into lines.

@@ -189,6 +189,7 @@ where
             if self.hangs_up_on_foreign() {
                 break;
             }
+            self.lines.set_limit(self.machine.max_line_bytes());
             let Some(line) = self.lines.next_line() else {
                 all_served = true;
                 break;
@@ -214,7 +215,11 @@ where
     /// Closes the connection if its next line belongs to another protocol, whether that line is complete or not.
     fn hangs_up_on_foreign(&mut self) -> bool {
         if self.refuses_foreign {
-            self.foreign = ForeignProtocol::recognize(self.lines.unread());
+            let recognize = match self.machine.wants_object() {
+                true => ForeignProtocol::recognize_no_object,
+                false => ForeignProtocol::recognize,
+            };
+            self.foreign = recognize(self.lines.unread());
             self.is_closed |= self.foreign.is_some();
         }
         self.foreign.is_some()

@@ -51,6 +51,10 @@ impl<M: Machine> Machine for Traced<M> {
         self.machine.wants_frame()
     }
 
+    fn wants_object(&self) -> bool {
+        self.machine.wants_object()
+    }
+
     fn max_line_bytes(&self) -> usize {
         self.machine.max_line_bytes()
     }

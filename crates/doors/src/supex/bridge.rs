@@ -14,7 +14,7 @@ use super::envelope::{self, NULL, Request, Unreadable};
 use super::identity::{Identity, Token};
 use super::protocol::{HelloResult, ServerInfo, method};
 use super::tool::{self, Kind, Tool, Wanted};
-use super::{HELLO_WAIT, IDLE_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, render};
+use super::{HELLO_LINE_BYTES, HELLO_WAIT, IDLE_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, render};
 use crate::json::Members;
 use crate::{Input, Machine, Output, Ticket};
 
@@ -87,8 +87,9 @@ impl Machine for BridgeMachine {
                 self.last_active = now;
                 self.on_line(now, line);
             }
-            Input::Oversize { .. } => {
-                self.fail(NULL, Flaw::Oversize);
+            Input::Oversize { limit } => {
+                // With its newline, as clients count.
+                self.fail(NULL, Flaw::Oversize { limit: limit + 1 });
                 self.close();
             }
             Input::Answer(ticket, answer) => {
@@ -109,7 +110,8 @@ impl Machine for BridgeMachine {
     }
 
     fn max_line_bytes(&self) -> usize {
-        MAX_REQUEST_BYTES - 1
+        let longest = if matches!(self.stage, Stage::New) { HELLO_LINE_BYTES } else { MAX_REQUEST_BYTES };
+        longest - 1
     }
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::tool::Tool;
-use super::{MAX_QUOTE_BYTES, MAX_REPLY_BYTES, MAX_REQUEST_BYTES};
+use super::{MAX_QUOTE_BYTES, MAX_REPLY_BYTES};
 
 const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;
@@ -68,8 +68,8 @@ pub(super) enum Flaw {
     NoJson(String),
     /// The line is JSON and no object.
     NoObject,
-    /// The line is too long.
-    Oversize,
+    /// The line has more than so many bytes with its newline.
+    Oversize { limit: usize },
     /// There is no method, or it is no text.
     NoMethod,
     /// Nobody has said `hello` yet.
@@ -103,8 +103,8 @@ pub(super) fn of_flaw(flaw: Flaw, side: Side) -> Fault {
             Side::Repl => (PARSE_ERROR, format!("Parse error: {detail}")),
         },
         Flaw::NoObject => (INVALID_REQUEST, "Invalid request".to_owned()),
-        Flaw::Oversize => {
-            (INVALID_REQUEST, format!("Message exceeds maximum size ({MAX_REQUEST_BYTES} bytes)"))
+        Flaw::Oversize { limit } => {
+            (INVALID_REQUEST, format!("Message exceeds maximum size ({limit} bytes)"))
         }
         Flaw::NoMethod => (INVALID_REQUEST, "Invalid request: method is required".to_owned()),
         Flaw::NotIdentified => match side {

@@ -36,6 +36,10 @@ pub const RUNTIME_VERSION: &str = "0.2.0";
 /// The longest request, in bytes, with its newline.
 pub const MAX_REQUEST_BYTES: usize = 1_048_576;
 
+/// The longest line of a connection that has not said `hello` yet, in bytes, with its newline. It is what every connection
+/// may hold without asking for memory, so strangers take none from others.
+pub const HELLO_LINE_BYTES: usize = 64 * 1024;
+
 /// The longest reply, in bytes, with its newline: what clients take.
 pub const MAX_REPLY_BYTES: usize = 10_485_760;
 

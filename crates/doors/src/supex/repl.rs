@@ -14,7 +14,9 @@ use super::code::{self, Fault, Flaw, Side};
 use super::envelope::{self, NULL, Request, Unreadable};
 use super::identity::{Identity, Token};
 use super::protocol::{ReplHelloResult, ServerInfo, method};
-use super::{CONSOLE_BACKTRACE_LINES, HELLO_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, render};
+use super::{
+    CONSOLE_BACKTRACE_LINES, HELLO_LINE_BYTES, HELLO_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, render,
+};
 use crate::json::Members;
 use crate::{Input, Machine, Output, Ticket};
 
@@ -81,8 +83,9 @@ impl Machine for ReplMachine {
     fn handle(&mut self, _now: Instant, input: Input<'_, Arc<WorkshopReply>, ()>) {
         match input {
             Input::Frame(line) => self.on_line(line),
-            Input::Oversize { .. } => {
-                self.fail(NULL, Flaw::Oversize);
+            Input::Oversize { limit } => {
+                // With its newline, as clients count.
+                self.fail(NULL, Flaw::Oversize { limit: limit + 1 });
                 self.close();
             }
             Input::Answer(ticket, answer) => self.on_answer(ticket, answer),
@@ -100,8 +103,13 @@ impl Machine for ReplMachine {
         self.pending.is_none() && !self.is_closed
     }
 
+    fn wants_object(&self) -> bool {
+        self.session.is_none()
+    }
+
     fn max_line_bytes(&self) -> usize {
-        MAX_REQUEST_BYTES - 1
+        let longest = if self.session.is_none() { HELLO_LINE_BYTES } else { MAX_REQUEST_BYTES };
+        longest - 1
     }
 }
 

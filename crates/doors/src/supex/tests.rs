@@ -148,3 +148,22 @@ fn a_console_of_a_stranger_says_hello_in_time_or_is_closed() {
     let wanted: Vec<_> = std::iter::from_fn(|| greeted.poll()).collect();
     assert!(matches!(wanted.as_slice(), [Output::WakeAt(_), Output::Ask(..)]), "{wanted:?}");
 }
+
+#[test]
+fn who_has_not_said_hello_says_little() {
+    let mut bridge = BridgeMachine::new(None, "one".into(), Instant::now());
+    let mut repl = ReplMachine::new(None);
+    assert_eq!(
+        (bridge.max_line_bytes(), repl.max_line_bytes()),
+        (HELLO_LINE_BYTES - 1, HELLO_LINE_BYTES - 1)
+    );
+    assert!(repl.wants_object());
+    for machine in [&mut bridge as &mut dyn Machine<Ask = _, Reply = _, Event = _>, &mut repl] {
+        machine.handle(Instant::now(), Input::Oversize { limit: machine.max_line_bytes() });
+        let told = std::iter::from_fn(|| machine.poll()).find_map(|output| match output {
+            Output::Send(frame) => Some(String::from_utf8_lossy(&frame).into_owned()),
+            Output::Ask(..) | Output::WakeAt(_) | Output::Close => None,
+        });
+        assert!(told.unwrap().contains("Message exceeds maximum size (65536 bytes)"));
+    }
+}

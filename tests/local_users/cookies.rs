@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 
 use crate::http::ask;
+use crate::own_address::ServerAtOwnAddress;
 use crate::owner::TOKEN_FOR_ALL;
 use crate::server::Server;
 use crate::users::{OWNER, STRANGER, as_user};
@@ -31,5 +32,18 @@ fn a_cookie_is_worth_nothing_to_another_user() {
         assert_eq!(status(STRANGER, &of_owner), 401);
         assert!(server.parlor(OWNER, &["token", "--rotate"]).status.success());
         assert_eq!(status(STRANGER, &of_stranger), 401);
+    }
+}
+
+#[test]
+fn a_cookie_is_worth_nothing_to_another_user_at_the_machines_own_address() {
+    let Some(server) = ServerAtOwnAddress::start() else { return };
+    let token = server.token();
+    for address in server.addresses() {
+        let of_owner = server.inside(|| sign_in(OWNER, address, &token));
+        let status = |user| {
+            server.inside(|| as_user(user, || ask(address, "GET /api/supr/token", &of_owner, "").status))
+        };
+        assert_eq!((status(OWNER), status(STRANGER)), (200, 401), "{address}");
     }
 }

@@ -13,6 +13,7 @@ mod instructions;
 mod listening;
 mod login;
 mod orphans;
+mod own_address;
 mod owner;
 mod provider;
 mod server;

@@ -10,8 +10,7 @@ use crate::{Accepted, PeerUser};
 /// The other end of a connection. All that is asked on it shares what was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    address: SocketAddr,
-    local: SocketAddr,
+    accepted: Accepted,
     user: PeerUser,
 }
 
@@ -20,17 +19,17 @@ impl Peer {
     /// connection is over already.
     pub fn of(stream: &TcpStream) -> io::Result<Self> {
         let accepted = Accepted::new(stream)?;
-        Ok(Self { address: accepted.peer(), local: accepted.local(), user: accepted.peer_user() })
+        Ok(Self { accepted, user: accepted.peer_user() })
     }
 
     /// Its address.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.accepted.peer()
     }
 
     /// Our own address.
     pub fn local(&self) -> SocketAddr {
-        self.local
+        self.accepted.local()
     }
 
     /// Its user.
@@ -38,9 +37,18 @@ impl Peer {
         self.user
     }
 
+    /// Its user, if it is on this machine, by whichever of its addresses it has come. Asks the kernel again for one that
+    /// has not come by a loopback address.
+    pub fn user_of_this_machine(&self) -> Option<PeerUser> {
+        match self.address().ip().to_canonical().is_loopback() {
+            true => Some(self.user),
+            false => self.accepted.user_of_this_machine(),
+        }
+    }
+
     /// What it is counted with.
     pub fn account(&self) -> Account {
-        Account::of(self.address.ip(), self.user)
+        Account::of(self.address().ip(), self.user)
     }
 }
 

@@ -99,6 +99,18 @@ impl Accepted {
         if !self.peer.ip().is_loopback() {
             return PeerUser::Unknown("the connection does not come from a loopback address");
         }
+        self.user_here()
+    }
+
+    /// Who holds the other end, by whichever address of this machine it has come. None if it is on another machine.
+    pub fn user_of_this_machine(&self) -> Option<PeerUser> {
+        let (local, peer) = (self.local.ip(), self.peer.ip());
+        let is_near = peer.is_loopback() || local.is_loopback() || peer == local;
+        // A machine may have several addresses: then the socket itself tells that it is here.
+        (is_near || find(self.peer, self.local).is_some()).then(|| self.user_here())
+    }
+
+    fn user_here(&self) -> PeerUser {
         decide(self, find, is_held_here, Namespace::now(), geteuid().as_raw())
     }
 }
@@ -305,6 +317,20 @@ mod tests {
     fn only_loopback_is_asked_about() {
         let far = Accepted { peer: "192.0.2.1:9".parse().unwrap(), ..accepted() };
         assert!(matches!(far.peer_user(), PeerUser::Unknown(_)));
+    }
+
+    #[test]
+    fn whoever_is_on_another_machine_is_no_user_of_this_one() {
+        let at = |local: &str, peer: &str| {
+            let of = Accepted { local: local.parse().unwrap(), peer: peer.parse().unwrap(), inode: 7 };
+            of.user_of_this_machine()
+        };
+        assert_eq!(at("192.0.2.2:80", "192.0.2.1:9"), None);
+        for (local, peer) in
+            [("192.0.2.2:80", "192.0.2.2:9"), ("127.0.0.1:80", "192.0.2.1:9"), ("192.0.2.2:80", "[::1]:9")]
+        {
+            assert!(matches!(at(local, peer), Some(PeerUser::Unknown(_))), "{local} {peer}");
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The cookie of a browser that has shown the token, so that it need not keep the token itself.
 //!
-//! Its value follows from the token and from the user at the other end, so no list of cookies is kept: a new token ends
-//! all of them, and one that another user of this machine got hold of is worth nothing to that user. Browsers send a
-//! cookie to every port of a host, so another user's web server may well get to see it.
+//! Its value follows from the token and from who is at the other end, so no list of cookies is kept: a new token ends
+//! all of them, and one that another user of this machine got hold of is worth nothing to that user, by whichever of the
+//! machine's addresses. Browsers send a cookie to every port of a host, so another user's web server may well get to see it.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::http::header::{COOKIE, HeaderMap, HeaderValue};
@@ -13,7 +14,7 @@ use sha2::Sha256;
 
 use super::guard::value;
 use super::token::Token;
-use crate::PeerUser;
+use crate::{Peer, PeerUser};
 
 /// How long a browser keeps the cookie. It gets a new one whenever it shows the token or a one-time link.
 pub const COOKIE_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -21,18 +22,38 @@ pub const COOKIE_LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What the value is made for. Another use of the token would say something else here.
 const PURPOSE: &str = "parlor cookie 1";
 
-/// The right value for one user at the other end.
+/// Who a cookie is given to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CookieHolder {
+    /// A user of this machine, or several who cannot be told apart.
+    User(PeerUser),
+    /// Whoever is on the machine of this address.
+    Machine(IpAddr),
+}
+
+impl CookieHolder {
+    /// Who is at the other end.
+    pub(super) fn of(peer: &Peer) -> Self {
+        match peer.user_of_this_machine() {
+            Some(user) => Self::User(user),
+            None => Self::Machine(peer.address().ip()),
+        }
+    }
+}
+
+/// The right value for one who holds it.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Cookie(String);
 
 impl Cookie {
     /// The cookie by which `holder` shows to have known `token`.
-    pub(super) fn new(token: &Token, holder: PeerUser) -> Self {
+    pub(super) fn new(token: &Token, holder: CookieHolder) -> Self {
         let holder = match holder {
-            PeerUser::Ours => "ours".to_owned(),
-            PeerUser::Root => "root".to_owned(),
-            PeerUser::Other(uid) => format!("user {uid}"),
-            PeerUser::Unknown(_) => "unknown".to_owned(),
+            CookieHolder::User(PeerUser::Ours) => "ours".to_owned(),
+            CookieHolder::User(PeerUser::Root) => "root".to_owned(),
+            CookieHolder::User(PeerUser::Other(uid)) => format!("user {uid}"),
+            CookieHolder::User(PeerUser::Unknown(_)) => "unknown".to_owned(),
+            CookieHolder::Machine(address) => format!("machine {address}"),
         };
         let mut mac =
             Hmac::<Sha256>::new_from_slice(token.reveal().as_bytes()).expect("a key of any length will do");
@@ -94,7 +115,18 @@ mod tests {
     use super::*;
 
     fn cookie(token: &str, holder: PeerUser) -> Cookie {
-        Cookie::new(&Token::parse(token).unwrap(), holder)
+        Cookie::new(&Token::parse(token).unwrap(), CookieHolder::User(holder))
+    }
+
+    fn cookie_at(address: &str) -> Cookie {
+        Cookie::new(&Token::parse("one").unwrap(), CookieHolder::Machine(address.parse().unwrap()))
+    }
+
+    #[test]
+    fn a_cookie_of_another_machine_is_that_of_its_address() {
+        assert_eq!(cookie_at("192.0.2.1"), cookie_at("192.0.2.1"));
+        assert_ne!(cookie_at("192.0.2.1"), cookie_at("192.0.2.2"));
+        assert_ne!(cookie_at("192.0.2.1"), cookie("one", PeerUser::Unknown("")));
     }
 
     fn headers(lines: &[&str]) -> HeaderMap {

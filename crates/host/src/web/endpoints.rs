@@ -11,7 +11,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 
 use super::answer::{json, text};
-use super::cookie::Cookie;
+use super::cookie::{Cookie, CookieHolder};
 use super::guard::Ends;
 use super::site::{Shared, Site};
 use super::store::{Kept, StoreError};
@@ -87,7 +87,7 @@ pub(super) async fn claim(State(site): State<Shared>, parts: Parts, body: Bytes)
     }
     let mut response = answer(&site, &parts, &kept, None);
     if let Some(peer) = parts.extensions.get::<Peer>() {
-        let cookie = Cookie::new(&kept.token, peer.user());
+        let cookie = Cookie::new(&kept.token, CookieHolder::of(peer));
         site.web.tokens.learn(cookie.reveal());
         if let Some(header) = cookie.header(&parts.headers, site.bound.port()) {
             response.headers_mut().insert(SET_COOKIE, header);

@@ -14,7 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::chance::{Chance, hex};
-use super::cookie::Cookie;
+use super::cookie::{Cookie, CookieHolder};
 use super::token::{Token, TokenFlaw};
 use crate::PeerUser;
 
@@ -217,7 +217,7 @@ impl TokenStore {
 pub(super) fn learn_token(token: &Token, learn: &LearnSecret) {
     learn(token.reveal());
     for holder in [PeerUser::Ours, PeerUser::Unknown("")] {
-        learn(Cookie::new(token, holder).reveal());
+        learn(Cookie::new(token, CookieHolder::User(holder)).reveal());
     }
 }
 

@@ -3,7 +3,7 @@
 
 use axum::http::request::Parts;
 
-use super::cookie::{self, Cookie};
+use super::cookie::{self, Cookie, CookieHolder};
 use super::guard::{Ends, is_near, is_of_our_page};
 use super::handshake::bears;
 use super::site::Site;
@@ -23,7 +23,7 @@ fn has_cookie(site: &Site, parts: &Parts, peer: &Peer) -> bool {
     if !cookie::is_given(headers, port) || !is_of_our_page(parts) {
         return false;
     }
-    let right = Cookie::new(&site.web.tokens.now().token, peer.user());
+    let right = Cookie::new(&site.web.tokens.now().token, CookieHolder::of(peer));
     let has_it = right.is_in(headers, port);
     if has_it {
         // A server that was started anew has not given it out itself.

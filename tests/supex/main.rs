@@ -12,6 +12,7 @@ mod program;
 mod repeat;
 mod server;
 mod storm;
+mod unread;
 mod upstream;
 mod wire;
 

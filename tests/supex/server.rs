@@ -115,6 +115,13 @@ impl Server {
         said
     }
 
+    /// How much the process has of something, in KiB, by its name in `/proc/PID/status`.
+    pub(crate) fn status_kib(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// The text of the console log.
     pub(crate) fn console_log(&self) -> String {
         std::fs::read_to_string(self.home.join("supex/console.log")).unwrap()

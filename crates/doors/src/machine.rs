@@ -75,6 +75,12 @@ pub trait Machine {
         self.wants_frame()
     }
 
+    /// How many bytes the answer to `ask` may have, if it may be large. There has to be memory for it before the question is
+    /// put.
+    fn max_reply_bytes(&self, _ask: &Self::Ask) -> usize {
+        0
+    }
+
     /// Whether the next line has to begin as a JSON object does: the peer has not shown yet that it speaks this dialect. Who
     /// begins otherwise is hung up on at its first byte, and nothing behind it is read.
     fn wants_object(&self) -> bool {

@@ -6,11 +6,12 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use parlor_doors::lines::{Line, Lines};
-use parlor_doors::{ForeignProtocol, Input, Machine, Output};
+use parlor_doors::{ForeignProtocol, Input, Machine, Output, Ticket};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::frame_memory::{FrameAccount, FrameMemory};
+use crate::replies::{Replies, Turn};
 use crate::{Engine, News, Outgoing};
 
 /// How many pieces of input may wait to be looked at.
@@ -46,6 +47,8 @@ pub enum ConnectionEnd {
     Closed,
     /// The peer speaks another protocol. Nothing is owed to it.
     Foreign(ForeignProtocol),
+    /// The peer does not take its answers, and others wait for their memory. What is not written is dropped.
+    Unread,
 }
 
 /// Serves one connection until the peer leaves, the machine closes it or `stop` is ready; then ends
@@ -85,9 +88,11 @@ where
         engine,
         lines,
         outgoing,
+        replies: Replies::new(memory),
         refuses_foreign,
         wake_at: None,
         is_closed: false,
+        is_unread: false,
         foreign: None,
     };
     let (mut has_hung_up, mut has_ended) = (false, false);
@@ -115,6 +120,8 @@ where
         // Lines that are here already come before those that are not: nobody may be about to send more.
         let may_receive = all_served && connection.may_serve();
         let may_report = connection.outgoing.has_room_for_output();
+        connection.replies.set_unwritten(connection.outgoing.bytes());
+        let may_shrink = !may_receive || !may_report || connection.replies.is_any();
         let wake_at = connection.wake_at;
         tokio::select! {
             chunk = receive(&mut chunks, &mut account), if may_receive && !has_ended => match chunk {
@@ -127,7 +134,17 @@ where
                 }
             },
             Some(news) = connection.engine.next(), if may_report => connection.on_news(news).await,
-            () = connection.outgoing.shrunk(), if !may_receive || !may_report => {}
+            turn = connection.replies.next() => match turn {
+                Turn::Ask(ticket, ask) => {
+                    connection.put(ticket, ask);
+                    connection.do_what_it_wants().await;
+                }
+                Turn::Unread => {
+                    connection.is_unread = true;
+                    break;
+                }
+            },
+            () = connection.outgoing.shrunk(), if may_shrink => {}
             () = connection.outgoing.left() => break,
             () = &mut hung_up, if !has_hung_up => has_hung_up = true,
             // It has hung up and does not read either: nothing will ever move again.
@@ -138,7 +155,11 @@ where
             () = &mut stop => break,
         }
     }
-    let end = connection.foreign.map_or(ConnectionEnd::Closed, ConnectionEnd::Foreign);
+    let end = match connection.foreign {
+        Some(protocol) => ConnectionEnd::Foreign(protocol),
+        None if connection.is_unread => ConnectionEnd::Unread,
+        None => ConnectionEnd::Closed,
+    };
     connection.shut_down().await;
     end
 }
@@ -161,14 +182,16 @@ async fn receive(
     .await
 }
 
-struct Connection<M, E> {
+struct Connection<M: Machine, E> {
     machine: M,
     engine: E,
     lines: Lines,
     outgoing: Outgoing,
+    replies: Replies<M::Ask>,
     refuses_foreign: bool,
     wake_at: Option<Instant>,
     is_closed: bool,
+    is_unread: bool,
     /// What the peer speaks instead of the door's dialect.
     foreign: Option<ForeignProtocol>,
 }
@@ -228,7 +251,10 @@ where
     async fn on_news(&mut self, news: News<M::Reply, M::Event>) {
         let now = now();
         match news {
-            News::Answer(ticket, answer) => self.machine.handle(now, Input::Answer(ticket, answer)),
+            News::Answer(ticket, answer) => {
+                self.replies.answered(ticket);
+                self.machine.handle(now, Input::Answer(ticket, answer));
+            }
             News::Event(event) => self.machine.handle(now, Input::Event(&event)),
         }
         self.do_what_it_wants().await;
@@ -254,13 +280,22 @@ where
                     self.outgoing.send(frame);
                 }
                 Output::Ask(ticket, ask) => {
-                    if let Some((ticket, answer)) = self.engine.ask(ticket, ask) {
-                        self.machine.handle(now(), Input::Answer(ticket, answer));
+                    let bytes = self.machine.max_reply_bytes(&ask);
+                    if let Some((ticket, ask)) = self.replies.take(ticket, ask, bytes) {
+                        self.put(ticket, ask);
                     }
                 }
                 Output::WakeAt(moment) => self.wake_at = Some(moment.into()),
                 Output::Close => self.is_closed = true,
             }
+        }
+    }
+
+    /// Puts a question to the engine.
+    fn put(&mut self, ticket: Ticket, ask: M::Ask) {
+        if let Some((ticket, answer)) = self.engine.ask(ticket, ask) {
+            self.replies.answered(ticket);
+            self.machine.handle(now(), Input::Answer(ticket, answer));
         }
     }
 

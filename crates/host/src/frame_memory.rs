@@ -26,11 +26,14 @@ pub const MIN_FRAME_MEMORY: usize = 1 << 20;
 /// How long a large frame may take to arrive while others wait for memory. Time in which it waits itself does not count.
 pub const FRAME_WAIT: Duration = Duration::from_secs(20);
 
+/// What part of it answers of the line doors may have beside it, from their questions on: one half.
+const REPLY_SHARE: usize = 2;
+
 /// How much is reserved at a time.
 const STEP_BYTES: usize = 256 * 1024;
 
 /// How often a frame that took too long looks whether others wait now.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The budget. Clones share it.
 #[derive(Clone, Debug)]
@@ -40,6 +43,8 @@ pub struct FrameMemory(Arc<Shared>);
 struct Shared {
     limit: usize,
     state: Mutex<State>,
+    /// A budget of its own for answers that are still to be made, see `replies.rs`. It has none itself.
+    replies: Option<FrameMemory>,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +66,16 @@ impl Default for FrameMemory {
 impl FrameMemory {
     /// A budget of so many bytes.
     pub fn new(limit: usize) -> Self {
-        Self(Arc::new(Shared { limit: limit.max(MIN_FRAME_MEMORY), state: Mutex::default() }))
+        let limit = limit.max(MIN_FRAME_MEMORY);
+        let of_replies = Shared { limit: limit / REPLY_SHARE, state: Mutex::default(), replies: None };
+        let replies = Some(Self(Arc::new(of_replies)));
+        Self(Arc::new(Shared { limit, state: Mutex::default(), replies }))
+    }
+
+    /// The budget of answers that are still to be made. It is apart from that of frames: an answer may have to be waited for
+    /// as long as an evaluation takes, and frames go on meanwhile.
+    pub(crate) fn of_replies(&self) -> Self {
+        self.0.replies.clone().unwrap_or_else(|| self.clone())
     }
 
     /// One that is never used up, for a door with a single peer.
@@ -103,7 +117,7 @@ impl FrameMemory {
         self.change(|state| state.used = state.used.saturating_sub(bytes));
     }
 
-    fn is_waited_for(&self) -> bool {
+    pub(crate) fn is_waited_for(&self) -> bool {
         !self.lock().waiting.is_empty()
     }
 

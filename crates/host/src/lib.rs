@@ -20,6 +20,7 @@ mod peer;
 mod peer_user;
 mod places;
 mod rate;
+mod replies;
 mod signals;
 mod stdio;
 mod tcp;
@@ -44,6 +45,7 @@ pub use outgoing::{
 pub use peer::{Account, Peer};
 pub use peer_user::{Accepted, AllowLocal, LOOKED_AT_FILES, PROC_NET_BYTES, PeerUser, listening_user};
 pub use places::Shares;
+pub use replies::REPLY_WAIT;
 pub use signals::asked_to_end;
 pub use stdio::{block_on, serve_stdio};
 pub use tcp::{

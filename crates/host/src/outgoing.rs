@@ -105,6 +105,11 @@ impl Outgoing {
         queued_bytes < bytes && queued < frames
     }
 
+    /// How many bytes wait to be written.
+    pub(crate) fn bytes(&self) -> usize {
+        self.backlog.bytes.load(Ordering::Relaxed)
+    }
+
     /// Waits until something was written since the last call.
     pub(crate) async fn shrunk(&self) {
         self.backlog.shrunk.notified().await;

@@ -210,8 +210,8 @@ where
                 done = &mut writing, if is_written.is_none() => is_written = Some(done),
             }
         };
-        if let ConnectionEnd::Foreign(_) = end {
-            // Dropped with all that it still sends.
+        if let ConnectionEnd::Foreign(_) | ConnectionEnd::Unread = end {
+            // Dropped with all that it still sends, or has not taken.
             return end;
         }
         while is_written.is_none() {

@@ -51,6 +51,10 @@ impl<M: Machine> Machine for Traced<M> {
         self.machine.wants_frame()
     }
 
+    fn max_reply_bytes(&self, ask: &M::Ask) -> usize {
+        self.machine.max_reply_bytes(ask)
+    }
+
     fn wants_object(&self) -> bool {
         self.machine.wants_object()
     }

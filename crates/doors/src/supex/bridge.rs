@@ -14,7 +14,9 @@ use super::envelope::{self, NULL, Request, Unreadable};
 use super::identity::{Identity, Token};
 use super::protocol::{HelloResult, ServerInfo, method};
 use super::tool::{self, Kind, Tool, Wanted};
-use super::{HELLO_LINE_BYTES, HELLO_WAIT, IDLE_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, render};
+use super::{
+    HELLO_LINE_BYTES, HELLO_WAIT, IDLE_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, largest_reply, render,
+};
 use crate::json::Members;
 use crate::{Input, Machine, Output, Ticket};
 
@@ -107,6 +109,10 @@ impl Machine for BridgeMachine {
 
     fn wants_frame(&self) -> bool {
         self.pending.is_none() && !self.is_closed
+    }
+
+    fn max_reply_bytes(&self, ask: &WorkshopCommand) -> usize {
+        largest_reply(ask)
     }
 
     fn max_line_bytes(&self) -> usize {

@@ -21,6 +21,8 @@ pub mod upstream;
 
 use std::time::Duration;
 
+use parlor_vocab::{Work, WorkshopCommand};
+
 pub use bridge::BridgeMachine;
 pub use identity::Token;
 pub use protocol::{
@@ -58,6 +60,24 @@ pub const MAX_QUOTE_BYTES: usize = 1024;
 
 /// How many lines of a backtrace the console prints.
 pub const CONSOLE_BACKTRACE_LINES: usize = 5;
+
+/// How large the answer to a question may be, if it is one that can be large. Parlor's own tools bound theirs themselves, and
+/// wait for nobody.
+fn largest_reply(ask: &WorkshopCommand) -> usize {
+    match ask {
+        WorkshopCommand::Call { work, .. } => match **work {
+            Work::Snippet { .. }
+            | Work::File { .. }
+            | Work::Line { .. }
+            | Work::Model(_)
+            | Work::ListResources => MAX_REPLY_BYTES,
+            Work::ReplaceRuby | Work::Tool { .. } => 0,
+        },
+        WorkshopCommand::OpenConsole { .. } | WorkshopCommand::LookAtConsole | WorkshopCommand::ListTools => {
+            0
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,8 @@ use super::envelope::{self, NULL, Request, Unreadable};
 use super::identity::{Identity, Token};
 use super::protocol::{ReplHelloResult, ServerInfo, method};
 use super::{
-    CONSOLE_BACKTRACE_LINES, HELLO_LINE_BYTES, HELLO_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, render,
+    CONSOLE_BACKTRACE_LINES, HELLO_LINE_BYTES, HELLO_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, largest_reply,
+    render,
 };
 use crate::json::Members;
 use crate::{Input, Machine, Output, Ticket};
@@ -105,6 +106,10 @@ impl Machine for ReplMachine {
 
     fn wants_object(&self) -> bool {
         self.session.is_none()
+    }
+
+    fn max_reply_bytes(&self, ask: &WorkshopCommand) -> usize {
+        largest_reply(ask)
     }
 
     fn max_line_bytes(&self) -> usize {

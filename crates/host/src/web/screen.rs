@@ -30,6 +30,9 @@ const SECURITY: [(&str, &str); 7] = [
     ("permissions-policy", "camera=(), geolocation=(), microphone=()"),
 ];
 
+/// Headers that decide who may ask. Of two that differ, somebody in between may have believed the other one.
+const SINGLE: [&str; 3] = ["host", "origin", "sec-fetch-site"];
+
 /// Turns away what must not get through, and adds to each answer what browsers need to hear.
 pub(super) async fn screen(State(site): State<Shared>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<Ends>().map(|ends| ends.peer);
@@ -53,6 +56,7 @@ pub(super) async fn screen(State(site): State<Shared>, request: Request, next: N
 enum Turned {
     TooOften,
     NoHost,
+    DoubleHeader(&'static str),
     ForeignHost(String),
     NoToken,
     LargeBody,
@@ -65,6 +69,7 @@ impl Turned {
         match self {
             Self::TooOften => "rate",
             Self::NoHost | Self::ForeignHost(_) => "host",
+            Self::DoubleHeader(_) => "header",
             Self::NoToken => "token",
             Self::LargeBody | Self::BrokenBody | Self::SlowBody => "body",
         }
@@ -78,6 +83,9 @@ impl Turned {
                 "1",
             ),
             Self::NoHost => text(StatusCode::BAD_REQUEST, "the Host header is missing"),
+            Self::DoubleHeader(name) => {
+                text(StatusCode::BAD_REQUEST, &format!("there is more than one {name} header"))
+            }
             Self::ForeignHost(host) => {
                 let what = format!(
                     "this server is not called {host:?}; if it is, add the name to allow_hosts in [channels.supr] of parlor.toml"
@@ -118,6 +126,9 @@ async fn pass(site: &Site, request: Request) -> Result<Request, Turned> {
     }
     if !site.requests.admits(account) {
         return Err(Turned::TooOften);
+    }
+    if let Some(name) = SINGLE.into_iter().find(|name| parts.headers.get_all(*name).iter().count() > 1) {
+        return Err(Turned::DoubleHeader(name));
     }
     let Some(host) = host(&parts) else { return Err(Turned::NoHost) };
     if !is_ours(&host, ends, &site.web.settings.allow_hosts) {

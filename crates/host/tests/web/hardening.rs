@@ -31,6 +31,20 @@ async fn a_name_that_is_not_ours_is_refused_whatever_is_asked() {
 }
 
 #[tokio::test]
+async fn headers_that_decide_stand_once() {
+    let server = Server::start().await;
+    for header in ["Host: localhost", "Origin: http://localhost", "Sec-Fetch-Site: same-origin"] {
+        let name = header.split(':').next().unwrap().to_lowercase();
+        // The request has a Host already.
+        let headers =
+            if name == "host" { format!("Host: localhost\n{header}") } else { format!("{header}\n{header}") };
+        let answer = server.ask(&format!("GET /api/sessions\n{headers}\n{}", bearer())).await;
+        assert_eq!(answer.status, 400, "{headers}");
+        assert!(answer.body.contains(&name), "{}", answer.body);
+    }
+}
+
+#[tokio::test]
 async fn a_page_of_another_site_gets_and_changes_nothing() {
     let server = Server::start().await;
     let foreign = [

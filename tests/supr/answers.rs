@@ -81,7 +81,7 @@ async fn a_session_larger_than_an_answer_is_told_from_its_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_larger_than_a_page_is_shortened() {
-    let server = server_with(1, MAX_EVENTS_BYTES).await;
+    let server = server_with(1, MAX_EVENTS_BYTES + 4 * MIB).await;
     let mut before = String::new();
     let (mut shortened, mut seen) = (0, 0);
     loop {

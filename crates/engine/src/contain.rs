@@ -24,7 +24,8 @@ impl Panicked {
     }
 }
 
-/// Awaits `future`, which may panic.
-pub(crate) async fn contain<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
-    AssertUnwindSafe(future).catch_unwind().await.map_err(|_| Panicked)
+/// Awaits `future`, which may panic. Not an `async fn`, which would hold the future twice: as its argument, and as what
+/// it awaits.
+pub(crate) fn contain<T>(future: impl Future<Output = T>) -> impl Future<Output = Result<T, Panicked>> {
+    AssertUnwindSafe(future).catch_unwind().map(|done| done.map_err(|_| Panicked))
 }

@@ -96,12 +96,14 @@ impl Actor {
 
     pub(super) fn start(self) -> OpenSession {
         let (asks, id) = (self.mailbox.clone(), self.id.clone());
-        OpenSession::new(asks, id, tokio::spawn(self.run_or_break()))
+        OpenSession::new(asks, id, tokio::spawn(Box::new(self).run_or_break()))
     }
 
     /// Runs to its end. After a panic nothing of the session goes on here: whoever uses it next opens it from its log,
     /// which ends the run that was cut off.
-    async fn run_or_break(self) {
+    ///
+    /// Boxed, since a future holds each argument twice, and there may be a thousand idle sessions.
+    async fn run_or_break(self: Box<Self>) {
         let (broken, live) = (self.broken.clone(), Arc::clone(&self.live));
         let (shells, ruby) = (self.shells.clone(), self.ruby.clone());
         if contain(self.run()).await.is_err() {
@@ -112,7 +114,7 @@ impl Actor {
         }
     }
 
-    async fn run(mut self) {
+    async fn run(mut self: Box<Self>) {
         self.act();
         let mut closing = false;
         while !(closing && self.reins.is_empty() && self.compaction.is_none()) {

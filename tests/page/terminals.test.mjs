@@ -43,6 +43,19 @@ test("a shell that ends is told to have ended in the list too, and waits for no 
   await at.end();
 });
 
+test("a terminal that the list has before its start is answered is listed once", async () => {
+  const at = await visit();
+  await at.page.route("**/api/processes", async (route) => {
+    if (route.request().method() !== "POST") return route.continue();
+    const response = await route.fetch();
+    const { id } = await response.json();
+    await at.page.locator(`a[href$="${encodeURIComponent(id)}"]`).waitFor();
+    await route.fulfill({ response });
+  });
+  await at.newTerminal();
+  await at.end();
+});
+
 test("where somebody comes back to a terminal it has the size of that window", async () => {
   const at = await visit();
   await at.newTerminal();

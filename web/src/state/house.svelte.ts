@@ -66,9 +66,10 @@ export class House {
         lines.push(...some.slice(0, SESSIONS_AT_A_TIME));
         hasMore = some.length > SESSIONS_AT_A_TIME;
       }
-      const recent = this.query ? await sessions("") : lines.slice(0, SESSIONS_AT_A_TIME);
+      const recent = this.query ? await sessions("") : withoutRepeats(lines).slice(0, SESSIONS_AT_A_TIME);
       if (mine !== this.asked) return;
-      this.lines = this.isHeld ? inPlace(lines, this.lines) : lines;
+      const listed = withoutRepeats(lines);
+      this.lines = this.isHeld ? inPlace(listed, this.lines) : listed;
       this.recent = recent;
       this.hasMore = hasMore && lines.length < MAX_LISTED;
       this.isKnown = true;
@@ -91,6 +92,11 @@ export class House {
     onGone(id);
     await this.look();
   }
+}
+
+/** Each session once: one that moves down while the pages are fetched is on two of them. */
+function withoutRepeats(lines: readonly SessionLine[]): SessionLine[] {
+  return [...new Map(lines.map((line) => [line.id, line])).values()];
 }
 
 /** The lines that were there before in their old order, behind those that are new. */

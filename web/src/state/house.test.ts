@@ -32,3 +32,20 @@ it("offers more only if there is more", async () => {
   expect([house.lines.length, house.hasMore]).toEqual([SESSIONS_AT_A_TIME, false]);
   vi.unstubAllGlobals();
 });
+
+it("lists a session once that moves to the next page while the pages are fetched", async () => {
+  let all = lines(...Array.from({ length: 2 * SESSIONS_AT_A_TIME }, (_, index) => `s${index}`));
+  vi.stubGlobal("localStorage", { getItem: () => null });
+  vi.stubGlobal("fetch", async (path: string) => {
+    const asked = new URLSearchParams(path.split("?")[1]);
+    const offset = Number(asked.get("offset"));
+    const page = all.slice(offset, offset + Number(asked.get("limit")));
+    all = [...lines(`new${offset}`), ...all];
+    return Response.json(page);
+  });
+  const house = new House(() => undefined);
+  house.more();
+  await house.look();
+  expect(new Set(house.lines.map(({ id }) => id)).size).toBe(house.lines.length);
+  vi.unstubAllGlobals();
+});

@@ -18,7 +18,7 @@ use super::{answer, median, runtime};
 pub(crate) const APPENDERS: [usize; 3] = [1, 8, 64];
 
 /// How often each is measured.
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 45;
 
 /// How many rows one at a time write in a round.
 const ROWS: usize = 120;
@@ -34,6 +34,24 @@ pub(crate) struct Appends {
     pub(crate) bare: f64,
     /// The log, for as many sessions as [`APPENDERS`] has.
     pub(crate) parlor: [f64; 3],
+    /// The log beside bare SQLite in the same round, for as many sessions as [`APPENDERS`] has.
+    pub(crate) ratios: [Spread; 3],
+}
+
+/// The ratios of all rounds. The disk's flushes become slower and quicker by a half within seconds, so only figures
+/// of one round can be compared.
+pub(crate) struct Spread {
+    pub(crate) least: f64,
+    pub(crate) median: f64,
+    pub(crate) most: f64,
+}
+
+impl Spread {
+    fn of(values: Vec<f64>) -> Self {
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(0.0, f64::max);
+        Self { least, median: median(values), most }
+    }
 }
 
 pub(super) fn measure(folder: &Path) -> anyhow::Result<Appends> {
@@ -58,7 +76,10 @@ pub(super) fn measure(folder: &Path) -> anyhow::Result<Appends> {
             rates.push(rate(total, || runtime.block_on(appending))?);
         }
     }
-    Ok(Appends { disk: median(disk), bare: median(singly), parlor: parlor.map(median) })
+    let ratios = parlor.each_ref().map(|rates| {
+        Spread::of(rates.iter().zip(&singly).map(|(together, alone)| together / alone).collect())
+    });
+    Ok(Appends { disk: median(disk), bare: median(singly), parlor: parlor.map(median), ratios })
 }
 
 /// A session that is written, with its head.

@@ -13,7 +13,7 @@ use std::path::Path;
 use anyhow::Context;
 use parlor_vocab::{Draft, EventId, MessageId, RunEvent, RunId, SessionEvent, Timestamp, UniqueNumber};
 
-use append::{APPENDERS, Appends};
+use append::{APPENDERS, Appends, Spread};
 use replay::{EVENTS, Replay};
 
 /// How many times the appends of bare SQLite those of 64 sessions are, at least.
@@ -47,13 +47,14 @@ pub(crate) fn table(log: &Log) -> String {
     let mut table = format!(
         "| log, on {file_system} | flush alone | bare SQLite | parlor | parlor : bare SQLite |\n|---|---|---|---|---|\n"
     );
-    for (sessions, rate) in APPENDERS.into_iter().zip(appends.parlor) {
-        let ratio = rate / appends.bare;
-        let judged = match (sessions, ratio >= MANY_APPENDS) {
-            (64, true) => format!("{ratio:.2} (at least {MANY_APPENDS:.0}: held)"),
-            (64, false) => format!("{ratio:.2} (at least {MANY_APPENDS:.0}: **missed**)"),
-            (_, _) => format!("{ratio:.2}"),
+    for ((sessions, rate), ratios) in APPENDERS.into_iter().zip(appends.parlor).zip(&appends.ratios) {
+        let Spread { least, median, most } = ratios;
+        let bound = match (sessions, *median >= MANY_APPENDS) {
+            (64, true) => format!("; at least {MANY_APPENDS:.0}: held"),
+            (64, false) => format!("; at least {MANY_APPENDS:.0}: **missed**"),
+            (_, _) => String::new(),
         };
+        let judged = format!("{median:.2} (rounds {least:.2} to {most:.2}{bound})");
         table += &format!(
             "| durable appends with {sessions} sessions | {:.0}/s | {:.0}/s | {rate:.0}/s | {judged} |\n",
             appends.disk, appends.bare

@@ -1,17 +1,17 @@
 //! Every transcript on the machine in memory: the driver's loop and the engine, but no transport
 //! and no second process.
 
-mod house_in_memory;
+mod sessions_in_memory;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use parlor_doors::Machine;
 use parlor_doors::exec::ExecMachine;
 use parlor_doors::lines::{Line, Lines};
-use parlor_engine::Processes;
-use parlor_host::{ConnectionEnd, Engine, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
-use parlor_testkit::{Exec, Loaf, Peer, Place, Synaps, let_time_pass, play_cases};
+use parlor_doors::{BackendFor, Machine};
+use parlor_process::Processes;
+use parlor_testkit::{Exec, Loaf, Peer, PlayedIn, Synaps, let_time_pass, play_cases};
+use parlor_transport::{ConnectionEnd, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -21,23 +21,23 @@ fn transcripts(door: &str) -> PathBuf {
 
 #[test]
 fn exec_in_memory() {
-    play_cases(&transcripts("exec"), &Exec, Place::Memory, |_| {
+    play_cases(&transcripts("exec"), &Exec, PlayedIn::Memory, |_| {
         Ok(Memory::start(async { (ExecMachine::default(), Processes::default()) }))
     });
 }
 
 #[test]
 fn synaps_in_memory() {
-    play_cases(&transcripts("synaps"), &Synaps, Place::Memory, |case| {
-        let house = house_in_memory::House::of(case)?;
-        Ok(Memory::start(house.child()))
+    play_cases(&transcripts("synaps"), &Synaps, PlayedIn::Memory, |case| {
+        let sessions = sessions_in_memory::SessionsInMemory::of(case)?;
+        Ok(Memory::start(sessions.child()))
     });
 }
 
 #[test]
 fn loaf_in_memory() {
-    play_cases(&transcripts("loaf"), &Loaf, Place::Memory, |case| {
-        let server = house_in_memory::loaf::Loaf::of(case)?;
+    play_cases(&transcripts("loaf"), &Loaf, PlayedIn::Memory, |case| {
+        let server = sessions_in_memory::loaf::Loaf::of(case)?;
         Ok(Memory::start(server.serve()))
     });
 }
@@ -51,17 +51,17 @@ struct Memory {
 
 impl Memory {
     /// Serves the machine and the engine that `made` gives.
-    fn start<M, E>(made: impl Future<Output = (M, E)> + Send + 'static) -> Self
+    fn start<M, B>(made: impl Future<Output = (M, B)> + Send + 'static) -> Self
     where
-        M: Machine<Ask: Send, Reply: Send, Event: Send> + Send + 'static,
-        E: Engine<Ask = M::Ask, Reply = M::Reply, Event = M::Event> + Send + 'static,
+        M: Machine<Request: Send, Reply: Send, Event: Send, Error: Send> + Send + 'static,
+        B: BackendFor<M> + Send + 'static,
     {
         let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
         let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: false };
         let (outgoing, outlet) = outgoing();
         let task = tokio::spawn(async {
-            let (machine, engine) = made.await;
-            serve(machine, engine, incoming, outgoing, std::future::pending()).await
+            let (machine, backend) = made.await;
+            serve(machine, backend, incoming, outgoing, std::future::pending()).await
         });
         Self { input: Some(input), outlet, task }
     }

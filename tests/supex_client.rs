@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parlor_client::supex::{Driver, DriverError, Fate, ReplClient, Settings, Token};
+use parlor_client::supex::{CallFate, Driver, DriverError, ReplClient, Settings, Token};
 use serde_json::{Value, json};
 use server::{PARLOR, Server};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
@@ -313,10 +313,10 @@ async fn a_server_that_dies_in_mid_call_is_told_apart_from_one_that_never_heard(
     let error = driver.eval(&code).await.unwrap_err();
     killer.await.unwrap();
     // A server that ends in order may still answer that it does.
-    assert_eq!(error.fate(), Fate::Unknown, "{error:?}");
+    assert_eq!(error.fate(), CallFate::Unknown, "{error:?}");
     let error = driver.eval("2").await.unwrap_err();
     assert!(matches!(error, DriverError::Connect { .. }), "{error:?}");
-    assert_eq!(error.fate(), Fate::NotRun);
+    assert_eq!(error.fate(), CallFate::NotRun);
 }
 
 #[tokio::test]

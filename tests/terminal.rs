@@ -15,8 +15,8 @@ use std::time::Duration;
 use forms::Form;
 use home::{Home, PARLOR};
 use model_server::{Deed, Server};
-use parlor_process::{Instance, News, Process, Report, WriteId, spawn};
-use parlor_vocab::{Ending, ProcessId, StartProcess, Stdio};
+use parlor_process::{Process, ProcessNews, ProcessNumber, ProcessReport, WriteId, spawn};
+use parlor_vocab::{ProcessExit, ProcessId, StartProcess, StdioKind};
 use tokio::sync::mpsc;
 
 /// How long a test waits for what must come. Nothing here takes as long.
@@ -33,7 +33,7 @@ const UP: &str = "\x1b[A";
 /// The program on a terminal of its own, 80 columns wide.
 struct Terminal {
     process: Process,
-    reports: mpsc::Receiver<Report>,
+    reports: mpsc::Receiver<ProcessReport>,
     shown: String,
     /// How much of it was waited for already.
     mark: usize,
@@ -61,11 +61,11 @@ impl Terminal {
             arg0: None,
             folder: home.folder().to_owned(),
             env: env.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            stdio: Stdio::Terminal,
+            stdio: StdioKind::Terminal,
             retain: 0,
         };
         let (sender, reports) = mpsc::channel(4);
-        let process = spawn(&start, Instance(0), sender).unwrap();
+        let process = spawn(&start, ProcessNumber(0), sender).unwrap();
         Self { process, reports, shown: String::new(), mark: 0 }
     }
 
@@ -100,13 +100,13 @@ impl Terminal {
         self.until("\x1b[?2004l").await;
     }
 
-    async fn step(&mut self) -> Option<Ending> {
+    async fn step(&mut self) -> Option<ProcessExit> {
         let report = tokio::time::timeout(PATIENCE, self.reports.recv()).await;
         let report = report.unwrap_or_else(|_| panic!("nothing comes any more after {:?}", self.shown));
         match report.unwrap().news {
-            News::Output { bytes, .. } => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
-            News::WriteAccepted(_) | News::WriteLost(_) => {}
-            News::Exited(ending) => return Some(ending),
+            ProcessNews::Output { bytes, .. } => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
+            ProcessNews::WriteAccepted(_) | ProcessNews::WriteLost(_) => {}
+            ProcessNews::Exited(ending) => return Some(ending),
         }
         None
     }
@@ -115,7 +115,7 @@ impl Terminal {
     async fn end(mut self) -> String {
         loop {
             if let Some(ending) = self.step().await {
-                assert_eq!(ending, Ending::Code(0), "{:?}", self.shown);
+                assert_eq!(ending, ProcessExit::Code(0), "{:?}", self.shown);
                 return self.shown;
             }
         }

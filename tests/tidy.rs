@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each crate with those of ours that it may depend on, tests aside.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("vocab", &[]),
     ("files", &["vocab"]),
     ("auth", &["vocab"]),
@@ -13,13 +13,33 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("process", &["vocab"]),
     ("model", &["vocab", "files"]),
     ("log", &["vocab"]),
+    ("ruby", &["vocab", "files", "process"]),
     ("tools", &["vocab", "files", "process", "ruby"]),
-    ("ruby", &["vocab", "process"]),
-    ("engine", &["vocab", "process", "log", "model", "tools", "ruby"]),
-    ("host", &["vocab", "doors", "engine"]),
+    ("engine", &["vocab", "log", "model", "tools"]),
+    ("frontend", &["vocab", "engine", "log", "model"]),
+    ("transport", &["vocab", "doors", "process"]),
+    ("web", &["vocab", "doors", "engine", "log", "process", "transport"]),
     ("client", &["vocab", "doors"]),
-    ("exec-server", &["client", "doors", "engine", "host"]),
-    ("parlor", &["vocab", "auth", "process", "client", "doors", "engine", "host", "log", "model", "tools"]),
+    ("exec-server", &["client", "doors", "process", "transport"]),
+    (
+        "app",
+        &[
+            "vocab",
+            "auth",
+            "client",
+            "doors",
+            "engine",
+            "frontend",
+            "log",
+            "model",
+            "process",
+            "ruby",
+            "tools",
+            "transport",
+            "web",
+        ],
+    ),
+    ("parlor", &["app"]),
     ("testkit", &[]),
 ];
 
@@ -82,7 +102,7 @@ fn the_exec_page_names_every_method_code_and_limit() {
         names.push(line.split(['=', ';']).nth(1).unwrap().trim().to_owned());
     }
     for source in
-        ["process/src/lib.rs", "engine/src/processes.rs", "host/src/connection.rs", "vocab/src/id.rs"]
+        ["process/src/lib.rs", "process/src/backend.rs", "transport/src/connection.rs", "vocab/src/id.rs"]
     {
         for line in read(&format!("crates/{source}")).lines().filter(|line| line.starts_with("pub const ")) {
             names.push(line.split([' ', ':']).nth(2).unwrap().to_owned());
@@ -125,15 +145,15 @@ fn the_synaps_page_names_every_frame_error_and_limit() {
     let mut limits = constants("doors/src/synaps/protocol.rs");
     for source in [
         "doors/src/synaps/mod.rs",
-        "engine/src/guest/mod.rs",
-        "host/src/connection.rs",
-        "host/src/outgoing.rs",
+        "engine/src/sessions/client/mod.rs",
+        "transport/src/connection.rs",
+        "transport/src/outgoing.rs",
     ] {
         limits.extend(constants(source));
     }
     assert!(limits.len() > 20, "the constants are not found any more: {limits:?}");
     names.extend(limits.into_iter().map(|name| format!("`{name}`")));
-    let environment = read("crates/parlor/src/environment.rs");
+    let environment = read("crates/app/src/environment.rs");
     let secrets = environment.split("const SECRET_NAMES").nth(1).and_then(|text| text.split(';').nth(1));
     let secrets = secrets.expect("the list of secret names");
     names.extend(secrets.split('"').skip(1).step_by(2).map(|name| format!("`{name}`")));
@@ -201,8 +221,12 @@ fn the_supr_page_names_every_frame_code_and_limit() {
     };
     let sources =
         ["code.rs", "decode.rs", "media.rs", "mod.rs", "preview.rs"].map(|file| format!("{folder}/{file}"));
-    let limits: Vec<String> =
-        sources.iter().map(String::as_str).chain(["crates/host/src/websocket.rs"]).flat_map(limits).collect();
+    let limits: Vec<String> = sources
+        .iter()
+        .map(String::as_str)
+        .chain(["crates/transport/src/websocket.rs"])
+        .flat_map(limits)
+        .collect();
     assert!(limits.len() > 18, "the constants are not found any more: {limits:?}");
     names.extend(limits);
     for name in names {
@@ -234,7 +258,7 @@ fn the_loaf_page_names_every_method_event_reason_and_limit() {
     let reasons: BTreeSet<String> = reasons.map(|reason| format!("`{reason}`")).collect();
     assert!(reasons.len() > 20, "the reasons are not found any more: {reasons:?}");
     names.extend(reasons);
-    let limits = constants("doors/src/loaf/mod.rs").into_iter().chain(constants("engine/src/office/mod.rs"));
+    let limits = constants("doors/src/loaf/mod.rs").into_iter().chain(constants("frontend/src/lib.rs"));
     let is_limit = |name: &String| !["PROTOCOL_VERSION", "METHODS", "EXTRA_METHODS"].contains(&name.as_str());
     names.extend(limits.filter(is_limit).map(|name| format!("`{name}`")));
     for name in names {

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use parlor_testkit::{Case, Exec, Launch, Loaf, Place, Program, Synaps, play_cases, play_folder};
+use parlor_testkit::{Case, Exec, Launch, Loaf, PlayedIn, Program, Synaps, play_cases, play_folder};
 
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
@@ -20,7 +20,7 @@ fn exec_over_stdio() {
 
 #[test]
 fn synaps_over_stdio() {
-    play_cases(&transcripts("synaps"), &Synaps, Place::Wire, |case| {
+    play_cases(&transcripts("synaps"), &Synaps, PlayedIn::Wire, |case| {
         at_home(Launch::new(PARLOR, &["stdio", "synaps"]), case).start()
     });
 }
@@ -30,14 +30,14 @@ fn synaps_under_its_own_name() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("synaps");
     std::os::unix::fs::symlink(PARLOR, &link).unwrap();
-    play_cases(&transcripts("synaps"), &Synaps, Place::Wire, |case| {
+    play_cases(&transcripts("synaps"), &Synaps, PlayedIn::Wire, |case| {
         at_home(Launch::new(&link, &["rpc"]), case).start()
     });
 }
 
 #[test]
 fn loaf_over_stdio() {
-    play_cases(&transcripts("loaf"), &Loaf, Place::Wire, |case| {
+    play_cases(&transcripts("loaf"), &Loaf, PlayedIn::Wire, |case| {
         at_their_home(Launch::new(PARLOR, &["stdio", "loaf"]), case).start()
     });
 }
@@ -47,7 +47,7 @@ fn loaf_under_its_own_name() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("loaf");
     std::os::unix::fs::symlink(PARLOR, &link).unwrap();
-    play_cases(&transcripts("loaf"), &Loaf, Place::Wire, |case| {
+    play_cases(&transcripts("loaf"), &Loaf, PlayedIn::Wire, |case| {
         at_their_home(Launch::new(&link, &["rpc"]), case).start()
     });
 }

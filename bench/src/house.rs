@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use parlor_engine::{Agents, House, Means, MediaStore};
+use parlor_engine::{Agents, MediaStore, SessionDeps, Sessions};
 use parlor_log::{SqliteLog, SystemClock, TimeOrderedIds};
 use parlor_model::LocalAgent;
-use parlor_tools::{Shell, Toolbox};
-use parlor_vocab::{AgentId, Birth, Choice};
+use parlor_tools::{ShellTool, Toolbox};
+use parlor_vocab::{AgentChoice, AgentId, NewSession};
 
 /// How many sessions are open and idle.
 pub(crate) const SESSIONS: usize = 1000;
@@ -75,20 +75,20 @@ pub(crate) fn idle(folder: &Path) -> anyhow::Result<f64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let clock = Arc::new(SystemClock);
-        let house = House::new(Means {
+        let house = Sessions::new(SessionDeps {
             log: Arc::new(SqliteLog::open(folder, Arc::clone(&clock) as _)?),
             agents: Agents::new(AgentId::parse("local")?, Arc::new(LocalAgent::default())),
-            tools: Toolbox::standard(Shell::default()),
+            tools: Toolbox::standard(ShellTool::default()),
             media: MediaStore::open(folder)?,
             env: Vec::new().into(),
             clock: Arc::clone(&clock) as _,
             ids: Arc::new(TimeOrderedIds::new(clock)),
         });
         // What is needed once is not counted.
-        house.create(None, birth()).await?;
+        house.create(None, new_session()).await?;
         let before = anonymous_bytes()?;
         for _ in 0..SESSIONS {
-            house.create(None, birth()).await?;
+            house.create(None, new_session()).await?;
         }
         let after = anonymous_bytes()?;
         house.close().await;
@@ -96,12 +96,12 @@ pub(crate) fn idle(folder: &Path) -> anyhow::Result<f64> {
     })
 }
 
-fn birth() -> Birth {
-    Birth {
+fn new_session() -> NewSession {
+    NewSession {
         title: None,
         door: "bench".to_owned(),
         folder: "/tmp".into(),
-        choice: Choice::default(),
+        choice: AgentChoice::default(),
         system: None,
         forked_from: None,
     }

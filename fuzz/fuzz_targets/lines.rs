@@ -3,6 +3,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use parlor_doors::talk::{check_lines, script};
+use parlor_doors::fuzz_harness::{check_lines, script};
 
 fuzz_target!(|input: &[u8]| check_lines(&script(input).0));

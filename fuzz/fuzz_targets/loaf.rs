@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use parlor_doors::talk::{Dialect, script, talk};
+use parlor_doors::fuzz_harness::{Dialect, play, script};
 
 fuzz_target!(|input: &[u8]| {
-    let (chunks, whims) = script(input);
-    talk(Dialect::Loaf, &chunks, whims);
+    let (chunks, choices) = script(input);
+    play(Dialect::Loaf, &chunks, choices);
 });

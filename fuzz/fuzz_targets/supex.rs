@@ -2,10 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use parlor_doors::supex::imagined;
-use parlor_doors::talk::script;
+use parlor_doors::fuzz_harness::{Dialect, play, script};
 
 fuzz_target!(|input: &[u8]| {
-    let (chunks, whims) = script(input);
-    imagined::talk(&chunks, whims);
+    let (chunks, choices) = script(input);
+    play(Dialect::Supex, &chunks, choices);
 });

@@ -3,8 +3,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use parlor_host::web::{MAX_HTTP_CONNECTIONS, MAX_STRANGER_HTTP_CONNECTIONS};
-use parlor_host::{MAX_CONNECTIONS, MAX_STRANGER_CONNECTIONS};
+use parlor_transport::{MAX_CONNECTIONS, MAX_STRANGER_CONNECTIONS};
+use parlor_web::{MAX_HTTP_CONNECTIONS, MAX_STRANGER_HTTP_CONNECTIONS};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::http::ask;

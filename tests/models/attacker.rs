@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use parlor_client::supr::{Client, Heard, Settings};
+use parlor_client::supr::{Client, Settings, SuprEvent};
 use parlor_testkit::PATIENCE;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -211,7 +211,7 @@ pub(crate) fn peak_of(process: u32) -> u64 {
 pub(crate) async fn end_of_run(client: &mut Client) -> String {
     let end = async {
         loop {
-            if let Heard::Activity(event) = client.next().await.unwrap()
+            if let SuprEvent::Activity(event) = client.next().await.unwrap()
                 && ["run.completed", "run.failed"].contains(&&*event.event_type)
             {
                 return format!("{} {:?}", event.event_type, event.data);

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use parlor_engine::{Agents, House, Means, MediaStore};
+use parlor_engine::{Agents, MediaStore, SessionDeps, Sessions};
 use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
 use parlor_model::provider::{Connection, FixedKey, Key, ProviderKind, Routing};
 use parlor_model::{Model, ModelAgent};
-use parlor_tools::{Shell, Toolbox};
+use parlor_tools::{ShellTool, Toolbox};
 use parlor_vocab::{
-    AgentId, Birth, Choice, File, Input, RunEvent, Seen, Seq, SessionCommand, SessionEvent, WhenBusy,
+    AgentChoice, AgentId, MessageEvent, NamedFile, NewSession, RunEvent, Seq, SessionCommand, SessionEvent,
+    SessionUpdate, UserInput, WhenBusy,
 };
 use serde_json::Value;
 
@@ -26,7 +27,7 @@ const RED: &[u8] = &[
     0x82,
 ];
 
-fn house(form: Form, url: &str, folder: &std::path::Path) -> House {
+fn house(form: Form, url: &str, folder: &std::path::Path) -> Sessions {
     let kind = match form {
         Form::Chat => ProviderKind::OpenAi,
         Form::Responses => ProviderKind::OpenAiResponses,
@@ -36,11 +37,11 @@ fn house(form: Form, url: &str, folder: &std::path::Path) -> House {
     let connection = Connection::new(kind, Some(&format!("{url}/v1")), key, Routing::default());
     let agent = ModelAgent::new("Mind", Model::new("mock", "claude-sonnet-5", Arc::new(connection)));
     let clock = Arc::new(SystemClock);
-    House::new(Means {
+    Sessions::new(SessionDeps {
         log: Arc::new(MemoryLog::new(Arc::clone(&clock) as _)),
         agents: Agents::new(AgentId::parse("main").unwrap(), Arc::new(agent)),
         media: MediaStore::open(folder).unwrap(),
-        tools: Toolbox::standard(Shell::default()),
+        tools: Toolbox::standard(ShellTool::default()),
         env: Arc::new([]),
         clock: Arc::clone(&clock) as _,
         ids: Arc::new(TimeOrderedIds::new(clock)),
@@ -48,25 +49,25 @@ fn house(form: Form, url: &str, folder: &std::path::Path) -> House {
 }
 
 /// Says `text` with files, and gives back what was answered.
-async fn say(house: &House, folder: &std::path::Path, text: &str, files: Vec<File>) -> String {
-    let birth = Birth {
+async fn say(house: &Sessions, folder: &std::path::Path, text: &str, files: Vec<NamedFile>) -> String {
+    let new_session = NewSession {
         title: None,
         door: "test".to_owned(),
         folder: folder.to_owned(),
-        choice: Choice::default(),
+        choice: AgentChoice::default(),
         system: None,
         forked_from: None,
     };
-    let session = house.create(None, birth).await.unwrap();
+    let session = house.create(None, new_session).await.unwrap();
     let media = house.store_media(files).await.unwrap();
-    let input = Input { text: text.to_owned(), media, ..Input::default() };
+    let input = UserInput { text: text.to_owned(), media, ..UserInput::default() };
     let mut watcher = house.watch(&session, Seq::START).await;
     house.ask(&session, SessionCommand::Send { input, when_busy: WhenBusy::Refuse }).await.unwrap();
     let mut said = String::new();
     loop {
-        let Seen::Entry(entry) = watcher.next().await.unwrap() else { continue };
+        let SessionUpdate::Entry(entry) = watcher.next().await.unwrap() else { continue };
         let SessionEvent::Run { event, .. } = &entry.event else { continue };
-        if let RunEvent::MessageCompleted { text, .. } = event {
+        if let RunEvent::Message(MessageEvent::Completed { text, .. }) = event {
             said.clone_from(text);
         }
         if matches!(event, RunEvent::Ended { .. }) {
@@ -91,8 +92,8 @@ async fn the_image_of_a_message_is_seen_and_another_file_is_named() {
         let mut mock = Mock::start();
         let house = house(form, &mock.url, folder.path());
         let files = vec![
-            File { name: "red.png".to_owned(), bytes: RED.to_vec() },
-            File { name: "notes.txt".to_owned(), bytes: b"plain".to_vec() },
+            NamedFile { name: "red.png".to_owned(), bytes: RED.to_vec() },
+            NamedFile { name: "notes.txt".to_owned(), bytes: b"plain".to_vec() },
         ];
         assert_eq!(
             say(&house, folder.path(), "look at this", files).await,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use parlor_client::supr::{Client, Heard, Settings};
+use parlor_client::supr::{Client, Settings, SuprEvent};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -103,7 +103,7 @@ async fn serve(home: &Home, written: &mut Written) -> Child {
         loop {
             let heard = client.next().await.unwrap();
             written.0.push(("frames of supr".to_owned(), format!("{heard:?}").into_bytes()));
-            if matches!(&heard, Heard::Activity(event) if ["run.completed", "run.failed"].contains(&&*event.event_type))
+            if matches!(&heard, SuprEvent::Activity(event) if ["run.completed", "run.failed"].contains(&&*event.event_type))
             {
                 break;
             }

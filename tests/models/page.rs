@@ -24,23 +24,22 @@ fn sources(folder: &str) -> String {
 #[test]
 fn the_page_names_every_limit_and_every_code() {
     let page = read("docs/models.md");
-    let text = sources("mind") + &sources("provider");
+    let text = sources("model_agent") + &sources("provider");
     let constants = text.lines().filter_map(|line| line.strip_prefix("pub const "));
     let mut names: Vec<&str> = constants.filter_map(|line| line.split(':').next()).collect();
     // Names of files are no limits.
     names.retain(|name| !["INSTRUCTIONS_FILE", "SKILL_FILE"].contains(name));
     assert!(names.len() > 30, "the constants are not found any more: {names:?}");
-    let code = |word: &&str| {
-        word.contains('_') && word.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_')
-    };
-    let before_tests = |file: &str| file.split("#[cfg(test)]").next().unwrap().to_owned();
-    let failures: String = ["mind/run.rs", "mind/limits.rs", "mind/mod.rs", "provider/error.rs"]
-        .map(|file| before_tests(&read(&format!("crates/model/src/{file}"))))
-        .concat();
-    let codes: Vec<&str> = failures.split('"').skip(1).step_by(2).filter(code).collect();
+    // The codes that the model crate uses, in the spelling that `FailureCode` gives them.
+    let failures = read("crates/vocab/src/failure.rs");
+    let spellings = failures.lines().filter_map(|line| line.trim().strip_suffix("\",")?.split_once(" = \""));
+    let codes: Vec<&str> = spellings
+        .filter(|(variant, _)| text.contains(&format!("FailureCode::{variant}")))
+        .map(|(_, spelling)| spelling)
+        .collect();
     assert!(codes.len() > 10, "the codes are not found any more: {codes:?}");
     // What only the model reads is told to the model.
-    let told_to_the_model = ["TOO_MANY_CALLS", "UNKNOWN_TOOL", "INVALID_INPUT"];
+    let told_to_the_model = ["TOO_MANY_CALLS", "UNKNOWN_TOOL", "INVALID_INPUT", "NOT_FOUND"];
     for name in names.into_iter().chain(codes).filter(|name| !told_to_the_model.contains(name)) {
         assert!(page.contains(&format!("`{name}`")), "docs/models.md does not mention {name}");
     }

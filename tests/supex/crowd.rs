@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use parlor_host::MAX_CONNECTIONS;
+use parlor_transport::MAX_CONNECTIONS;
 
 use crate::server::{Client, Server, eval, outcome};
 use crate::storm::soak;

@@ -18,7 +18,7 @@ mod wire;
 
 use std::path::{Path, PathBuf};
 
-use parlor_testkit::{Door, Place, play_cases};
+use parlor_testkit::{Door, PlayedIn, play_cases};
 use serde_json::Value;
 
 /// The dialect: every frame is whole.
@@ -36,10 +36,10 @@ fn transcripts() -> PathBuf {
 
 #[test]
 fn transcripts_in_memory() {
-    play_cases(&transcripts(), &Supex, Place::Memory, memory::Memory::start);
+    play_cases(&transcripts(), &Supex, PlayedIn::Memory, memory::Memory::start);
 }
 
 #[test]
 fn transcripts_over_tcp() {
-    play_cases(&transcripts(), &Supex, Place::Wire, wire::Wire::start);
+    play_cases(&transcripts(), &Supex, PlayedIn::Wire, wire::Wire::start);
 }

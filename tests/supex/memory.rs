@@ -1,4 +1,4 @@
-//! A connection in memory: the machine, the driver's loop and the workshop, with time that can be
+//! A connection in memory: the machine, the driver's loop and the backend, with time that can be
 //! invented.
 
 use std::path::PathBuf;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use parlor_doors::lines::{Line, Lines};
 use parlor_doors::supex::{BridgeMachine, ReplMachine, Token};
-use parlor_engine::{Reach, RubySettings, Workshop, WorkshopMeans};
-use parlor_host::{ConnectionEnd, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
 use parlor_log::SystemClock;
+use parlor_ruby::{AllowedRoots, RubyBackend, RubyBackendConfig, RubySettings, ToolRunner};
 use parlor_testkit::{Case, Peer, let_time_pass};
-use parlor_tools::{Context, Shell, Toolbox};
+use parlor_tools::{ShellTool, ToolContext, Toolbox, ToolboxRunner};
+use parlor_transport::{ConnectionEnd, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
 use parlor_vocab::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 pub(crate) struct Memory {
-    workshop: Workshop,
+    backend: RubyBackend,
     token: Option<Arc<Token>>,
     connection: Connection,
 }
@@ -37,40 +37,44 @@ impl Memory {
             found.and_then(|(_, value)| value.clone()).filter(|value| !value.is_empty())
         };
         let token = variable("SUPEX_AUTH_TOKEN").as_deref().and_then(Token::new).map(Arc::new);
-        let workshop =
-            Workshop::open(means(case, &variable, token.is_some())?).map_err(|error| error.to_string())?;
-        let connection = Connection::open(&workshop, token.clone(), &case.args);
-        Ok(Self { workshop, token, connection })
+        let backend = RubyBackend::open(config(case, &variable, token.is_some())?)
+            .map_err(|error| error.to_string())?;
+        let connection = Connection::open(&backend, token.clone(), &case.args);
+        Ok(Self { backend, token, connection })
     }
 }
 
-fn means(
+fn config(
     case: &Case,
     variable: &dyn Fn(&str) -> Option<String>,
     has_tools: bool,
-) -> Result<WorkshopMeans, String> {
+) -> Result<RubyBackendConfig, String> {
     let env: Vec<(String, String)> = std::env::vars().collect();
     let mut ruby = RubySettings::new(case.tmp.clone(), env.clone());
     if let Some(program) = variable("PARLOR_RUBY") {
         ruby.program = program;
     }
-    let mut reach = Reach::new(case.tmp.clone(), None::<PathBuf>);
+    let mut allowed = AllowedRoots::new(case.tmp.clone(), None::<PathBuf>);
     let roots = variable("SUPEX_ALLOWED_ROOTS").unwrap_or_default();
     for root in roots.split(':').map(str::to_owned).chain(variable("SUPEX_PROJECT_ROOT")) {
         if !root.is_empty() {
-            reach = reach.with(root);
+            allowed = allowed.with(root);
         }
     }
-    let context = || Context::new(&case.tmp).map_err(|failure| failure.message);
+    let context = || ToolContext::new(&case.tmp).map_err(|failure| failure.message);
     let tools = match has_tools {
-        true => Some((Toolbox::standard(Shell::default()), Context { env: env.into(), ..context()? })),
+        true => {
+            let context = ToolContext { env: env.into(), ..context()? };
+            Some(Arc::new(ToolboxRunner::new(Toolbox::standard(ShellTool::default()), context))
+                as Arc<dyn ToolRunner>)
+        }
         false => None,
     };
-    Ok(WorkshopMeans {
+    Ok(RubyBackendConfig {
         ruby,
         state: case.home.join("supex"),
-        reach,
-        sketchup: None,
+        roots: allowed,
+        upstream: None,
         tools,
         clock: Arc::new(SystemClock),
         // Only seconds matter here: they keep the names of sessions apart.
@@ -79,11 +83,11 @@ fn means(
 }
 
 impl Connection {
-    fn open(workshop: &Workshop, token: Option<Arc<Token>>, args: &[String]) -> Self {
+    fn open(backend: &RubyBackend, token: Option<Arc<Token>>, args: &[String]) -> Self {
         let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
         let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: true };
         let (outgoing, outlet) = outgoing();
-        let (bench, never) = (workshop.bench(), std::future::pending());
+        let (bench, never) = (backend.connect(), std::future::pending());
         let task = if args.iter().any(|arg| arg == "repl") {
             tokio::spawn(serve(ReplMachine::new(token), bench, incoming, outgoing, never))
         } else {
@@ -126,7 +130,7 @@ impl Peer for Memory {
     }
 
     async fn again(&mut self, args: &[String]) -> Result<(), String> {
-        self.connection = Connection::open(&self.workshop, self.token.clone(), args);
+        self.connection = Connection::open(&self.backend, self.token.clone(), args);
         Ok(())
     }
 

@@ -30,13 +30,17 @@ fn the_page_names_every_method_tool_code_limit_and_variable() {
         lines_with(&format!("{folder}/tool.rs"), "    reading(").iter().filter_map(|line| quoted(line)),
     );
     names.extend(
-        lines_with("crates/parlor/src/environment.rs", "(\"SUPEX_").iter().filter_map(|line| quoted(line)),
+        lines_with("crates/app/src/environment.rs", "(\"SUPEX_").iter().filter_map(|line| quoted(line)),
     );
     for line in lines_with(&format!("{folder}/code.rs"), "i64 = -") {
         names.push(line.split(['=', ';']).nth(1).unwrap().trim().to_owned());
     }
-    let limits =
-        ["doors/src/supex/mod.rs", "engine/src/workshop/mod.rs", "host/src/tcp.rs", "host/src/upstream.rs"];
+    let limits = [
+        "doors/src/supex/mod.rs",
+        "ruby/src/backend/mod.rs",
+        "transport/src/tcp.rs",
+        "app/src/serve/upstream.rs",
+    ];
     for path in limits.map(|path| format!("crates/{path}")) {
         for line in read(&path).lines().filter_map(|line| line.strip_prefix("pub const ")) {
             if !line.contains("&str") {

@@ -1,6 +1,6 @@
 //! Answers over HTTP that nobody reads, and sessions that are larger than an answer.
 
-use parlor_host::web::{MAX_EVENTS_BYTES, MAX_SESSION_TEXT_BYTES};
+use parlor_web::{MAX_EVENTS_BYTES, MAX_SESSION_TEXT_BYTES};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
-use parlor_host::web::MAX_EVENTS_BYTES;
+use parlor_web::MAX_EVENTS_BYTES;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 

@@ -27,7 +27,7 @@ mod wire;
 
 use std::path::{Path, PathBuf};
 
-use parlor_testkit::{Place, Supr, play_cases};
+use parlor_testkit::{PlayedIn, Supr, play_cases};
 
 fn transcripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts/supr")
@@ -35,10 +35,10 @@ fn transcripts() -> PathBuf {
 
 #[test]
 fn transcripts_in_memory() {
-    play_cases(&transcripts(), &Supr, Place::Memory, memory::Memory::start);
+    play_cases(&transcripts(), &Supr, PlayedIn::Memory, memory::Memory::start);
 }
 
 #[test]
 fn transcripts_over_a_websocket() {
-    play_cases(&transcripts(), &Supr, Place::Wire, wire::Wire::start);
+    play_cases(&transcripts(), &Supr, PlayedIn::Wire, wire::Wire::start);
 }

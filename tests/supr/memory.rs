@@ -8,21 +8,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_doors::lines::{Line, Lines};
-use parlor_doors::supr::{SuprMachine, Visit};
-use parlor_engine::{Agents, Guest, House, Means, MediaStore, Standing};
-use parlor_host::{ConnectionEnd, Fetcher, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
+use parlor_doors::supr::{ConnectionParams, SuprMachine};
+use parlor_engine::{Agents, MediaStore, OnDisconnect, SessionClient, SessionDeps, Sessions};
 use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
 use parlor_testkit::{Case, Peer, let_time_pass};
-use parlor_tools::{Shell, Toolbox};
+use parlor_tools::{ShellTool, Toolbox};
+use parlor_transport::{ConnectionEnd, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
 use parlor_vocab::{AgentId, IdSource, SessionId};
+use parlor_web::Fetcher;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 pub(crate) struct Memory {
-    house: Arc<House>,
+    house: Arc<Sessions>,
     /// Each connection begins with a copy.
-    visit: Visit,
+    visit: ConnectionParams,
     connection: Connection,
 }
 
@@ -37,17 +38,17 @@ impl Memory {
         let configured = Configured::read(&case.home)?;
         let clock = Arc::new(SystemClock);
         let ids: Arc<dyn IdSource> = Arc::new(TimeOrderedIds::new(Arc::clone(&clock) as _));
-        let means = Means {
+        let means = SessionDeps {
             log: Arc::new(MemoryLog::new(Arc::clone(&clock) as _)),
             agents: configured.agents,
             media: MediaStore::open(&case.home).map_err(|error| error.to_string())?,
-            tools: Toolbox::standard(Shell::default()),
+            tools: Toolbox::standard(ShellTool::default()),
             env: Arc::new([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
             clock: Arc::clone(&clock) as _,
             ids: Arc::clone(&ids),
         };
-        let house = Arc::new(House::new(means).with_fetch(Arc::new(Fetcher::new(false))));
-        let visit = Visit {
+        let house = Arc::new(Sessions::new(means).with_fetch(Arc::new(Fetcher::new(false))));
+        let visit = ConnectionParams {
             session: SessionId::parse("").map_err(|error| error.to_string())?,
             after: None,
             watch: Vec::new(),
@@ -65,7 +66,7 @@ impl Memory {
 }
 
 /// The visit that a query asks for.
-fn visiting(visit: &Visit, args: &[String]) -> Result<Visit, String> {
+fn visiting(visit: &ConnectionParams, args: &[String]) -> Result<ConnectionParams, String> {
     let mut visit = visit.clone();
     let session = |id: &str| SessionId::parse(&id.replace("%20", " ")).map_err(|error| error.to_string());
     visit.session = session(&format!("made-up-{}", visit.ids.next()))?;
@@ -117,11 +118,11 @@ impl Configured {
 }
 
 impl Connection {
-    fn open(house: &Arc<House>, visit: Visit) -> Self {
+    fn open(house: &Arc<Sessions>, visit: ConnectionParams) -> Self {
         let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
         let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: false };
         let (outgoing, outlet) = outgoing();
-        let guest = Guest::new(Arc::clone(house), Standing::Visitor);
+        let guest = SessionClient::new(Arc::clone(house), OnDisconnect::Keep);
         let task =
             tokio::spawn(serve(SuprMachine::new(visit), guest, incoming, outgoing, std::future::pending()));
         Self { input: Some(input), outlet, task }

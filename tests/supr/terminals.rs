@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 
 use futures_util::{SinkExt, StreamExt};
-use parlor_engine::MAX_TERMINALS;
+use parlor_process::MAX_TERMINALS;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parlor_log::{EventLog, Lease, SqliteLog, SystemClock};
-use parlor_vocab::{Draft, Seq, SessionId};
+use parlor_vocab::{NewEntry, Seq, SessionId};
 use tokio::task::JoinSet;
 
 use super::bare::{self, Row};
@@ -71,7 +71,7 @@ pub(super) fn measure(folder: &Path) -> anyhow::Result<Appends> {
         singly.push(rate(ROWS, || bare::write(&bare, first, &rows))?);
         for ((appenders, events), rates) in APPENDERS.into_iter().zip(EVENTS).zip(&mut parlor) {
             let total = appenders * usize::try_from(events)?;
-            let new: Arc<[Draft]> = (0..events).map(answer).collect();
+            let new: Arc<[NewEntry]> = (0..events).map(answer).collect();
             let appending = append(&log, &mut sessions, appenders, new);
             rates.push(rate(total, || runtime.block_on(appending))?);
         }
@@ -105,7 +105,7 @@ async fn append(
     log: &Arc<SqliteLog>,
     sessions: &mut Vec<Session>,
     count: usize,
-    new: Arc<[Draft]>,
+    new: Arc<[NewEntry]>,
 ) -> anyhow::Result<()> {
     let mut tasks = JoinSet::new();
     for mut session in sessions.drain(..count) {

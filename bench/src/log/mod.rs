@@ -11,7 +11,9 @@ mod replay;
 use std::path::Path;
 
 use anyhow::Context;
-use parlor_vocab::{Draft, EventId, MessageId, RunEvent, RunId, SessionEvent, Timestamp, UniqueNumber};
+use parlor_vocab::{
+    EventId, MessageEvent, MessageId, NewEntry, RunEvent, RunId, SessionEvent, Timestamp, UniqueNumber,
+};
 
 use append::{APPENDERS, Appends, Spread};
 use replay::{EVENTS, Replay};
@@ -86,13 +88,16 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 }
 
 /// An event as an agent's answer of a few lines makes it. Eight of them make a run.
-fn answer(number: u64) -> Draft {
+fn answer(number: u64) -> NewEntry {
     let unique = |number: u64| UniqueNumber(0x0190_0000_0000_7000_8000_0000_0000_0000 + u128::from(number));
     let text = "The build is green again: the test waited for a port that another one had taken. "
         .repeat(usize::try_from(number % 4).unwrap_or(0) + 1);
-    let event =
-        RunEvent::MessageCompleted { message: MessageId::generate(unique(number)), text, media: Vec::new() };
-    Draft {
+    let event = RunEvent::Message(MessageEvent::Completed {
+        message: MessageId::generate(unique(number)),
+        text,
+        media: Vec::new(),
+    });
+    NewEntry {
         id: EventId::generate(unique(number)),
         at: Timestamp(1_700_000_000_000 + i64::try_from(number).unwrap_or(0)),
         event: SessionEvent::Run {

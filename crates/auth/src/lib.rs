@@ -1,6 +1,6 @@
 //! Logins by OAuth 2, and the secrets that come of them.
 //!
-//! [`Logins`] knows the providers that are configured, logs in to them ([`Flow`]: a browser and a
+//! [`LoginManager`] knows the providers that are configured, logs in to them ([`Flow`]: a browser and a
 //! callback on this machine, or a device code), keeps the tokens in a [`SecretStore`] and renews
 //! them. [`Redactor`] takes live secrets out of any text. `docs/auth.md` is the page for users.
 //!
@@ -32,12 +32,14 @@ pub use callback::{
 };
 pub use error::{AccessError, LoginError, MAX_REASON_CHARS};
 pub use flow::device::{DEFAULT_INTERVAL, DEFAULT_LIFETIME, MAX_INTERVAL, SLOW_DOWN_STEP};
-pub use flow::{DeviceCode, Flow, LoginRequest, MAX_FLOWS, PROGRESS_QUEUE, Progress, Way, WayWanted};
+pub use flow::{
+    DeviceCode, Flow, LoginProgress, LoginRequest, LoginWay, LoginWayWanted, MAX_FLOWS, PROGRESS_QUEUE,
+};
 pub use http::{CONNECT_WAIT, HTTP_WAIT, RESPONSE_BYTES};
-pub use logins::{LoggedIn, LoggedOut, Logins, Means, State, Status};
+pub use logins::{LoginDeps, LoginManager, LoginOutcome, LoginState, LoginStatus, LogoutOutcome};
 pub use provider::{
-    CANCEL_PATH, DEFAULT_LOGIN_WAIT, DEFAULT_REDIRECT_PATH, Device, DeviceExchange, Draft, Flaw,
-    MAX_NAME_CHARS, Provider,
+    CANCEL_PATH, DEFAULT_LOGIN_WAIT, DEFAULT_REDIRECT_PATH, DeviceEndpoints, DeviceExchange, LoginProvider,
+    MAX_NAME_CHARS, ProviderConfigError, ProviderDraft,
 };
 pub use redact::{MAX_FORMS, MAX_REDACTED, MAX_UNSEEN_BYTES, MIN_REDACTED_BYTES, REDACTED, Redactor};
 pub use refresh::REFRESH_MARGIN;

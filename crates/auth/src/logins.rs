@@ -14,14 +14,14 @@ use crate::store::{LOCK_STEP, Lock};
 use crate::time::{Time, Timer};
 use crate::tokens::Granted;
 use crate::{
-    Account, AdmitsPeer, LOCK_WAIT, LoginError, LoginRequest, MAX_FLOWS, Provider, Redactor, SecretName,
-    SecretStore, StoreError, Way,
+    Account, AdmitsPeer, LOCK_WAIT, LoginError, LoginProvider, LoginRequest, LoginWay, MAX_FLOWS, Redactor,
+    SecretName, SecretStore, StoreError,
 };
 
 /// What logins are made of.
-pub struct Means {
+pub struct LoginDeps {
     /// Where one can log in to.
-    pub providers: Vec<Provider>,
+    pub providers: Vec<LoginProvider>,
     /// Where logins are kept.
     pub store: SecretStore,
     /// What tells when a token expires.
@@ -36,10 +36,10 @@ pub struct Means {
 ///
 /// Needs a tokio runtime with timers and the network.
 #[derive(Clone)]
-pub struct Logins(pub(crate) Arc<Inner>);
+pub struct LoginManager(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    providers: BTreeMap<String, Arc<Provider>>,
+    providers: BTreeMap<String, Arc<LoginProvider>>,
     /// One at a time renews, in this process; among processes a lock on a file does the same.
     pub(crate) gates: BTreeMap<String, Mutex<()>>,
     store: SecretStore,
@@ -52,18 +52,18 @@ pub(crate) struct Inner {
 
 /// A login that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoggedIn {
+pub struct LoginOutcome {
     /// To which provider.
     pub provider: String,
     /// How.
-    pub way: Way,
+    pub way: LoginWay,
     /// Whose it is, as far as the provider tells.
     pub account: Option<Account>,
 }
 
 /// A login that was forgotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoggedOut {
+pub struct LogoutOutcome {
     /// Whether there was one.
     pub existed: bool,
     /// Whether the provider was told, and why not if it was to be.
@@ -72,13 +72,13 @@ pub struct LoggedOut {
 
 /// How it stands with a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct LoginStatus {
     /// The provider.
     pub provider: String,
     /// Whether it is configured; one that is not can only be logged out of.
     pub configured: bool,
     /// How it stands.
-    pub state: State,
+    pub state: LoginState,
     /// Whose it is, as far as the provider tells.
     pub account: Option<Account>,
     /// When the present token expires.
@@ -91,7 +91,7 @@ pub struct Status {
 
 /// How it stands with a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum LoginState {
     /// Nobody logged in.
     LoggedOut,
     /// It can be used.
@@ -104,14 +104,14 @@ pub enum State {
     Unreadable(String),
 }
 
-impl Logins {
+impl LoginManager {
     /// The logins that `means` allow. Looks at nothing yet.
-    pub fn new(means: Means) -> Self {
+    pub fn new(means: LoginDeps) -> Self {
         Self::with(means, |time| time, Http::new())
     }
 
     /// The same, with the waiting and the way to providers that a test brings.
-    pub(crate) fn with(means: Means, time: impl FnOnce(Time) -> Time, http: Http) -> Self {
+    pub(crate) fn with(means: LoginDeps, time: impl FnOnce(Time) -> Time, http: Http) -> Self {
         for secret in means.providers.iter().filter_map(|provider| provider.client_secret.as_ref()) {
             means.redactor.learn(secret);
         }
@@ -128,7 +128,7 @@ impl Logins {
     }
 
     /// The providers that are configured, by name.
-    pub fn providers(&self) -> impl Iterator<Item = &Provider> {
+    pub fn providers(&self) -> impl Iterator<Item = &LoginProvider> {
         self.0.providers.values().map(Arc::as_ref)
     }
 
@@ -151,13 +151,13 @@ impl Logins {
     }
 
     /// How it stands with the login to a provider that is configured.
-    pub async fn status(&self, provider: &str) -> Option<Status> {
+    pub async fn status(&self, provider: &str) -> Option<LoginStatus> {
         let provider = self.0.provider(provider)?;
         Some(self.0.status(provider.name.clone()).await)
     }
 
     /// How it stands with each login: those that are configured, and others that are kept in files.
-    pub async fn statuses(&self) -> Result<Vec<Status>, StoreError> {
+    pub async fn statuses(&self) -> Result<Vec<LoginStatus>, StoreError> {
         let kept = self.0.on_disk(SecretStore::names).await?;
         let kept = kept.iter().filter_map(|name| name.provider()).map(str::to_owned);
         let names: BTreeSet<String> = self.0.known().into_iter().chain(kept).collect();
@@ -174,7 +174,7 @@ impl Inner {
         self.providers.keys().cloned().collect()
     }
 
-    pub(crate) fn provider(&self, name: &str) -> Option<Arc<Provider>> {
+    pub(crate) fn provider(&self, name: &str) -> Option<Arc<LoginProvider>> {
         self.providers.get(name).cloned()
     }
 
@@ -221,26 +221,31 @@ impl Inner {
         self.on_disk(move |store| store.write(&name, &text)).await
     }
 
-    async fn keep(&self, provider: &Provider, way: Way, granted: Granted) -> Result<LoggedIn, LoginError> {
+    async fn keep(
+        &self,
+        provider: &LoginProvider,
+        way: LoginWay,
+        granted: Granted,
+    ) -> Result<LoginOutcome, LoginError> {
         let local = |error: StoreError| LoginError::Local(error.to_string());
         let login = granted.into_login(self.time.now(), None);
         let name = name_of(&provider.name);
         let _lock = self.lock(&name).await.map_err(local)?;
         self.write(&name, &login).await.map_err(local)?;
-        Ok(LoggedIn { provider: provider.name.clone(), way, account: login.account })
+        Ok(LoginOutcome { provider: provider.name.clone(), way, account: login.account })
     }
 
-    async fn status(&self, provider: String) -> Status {
+    async fn status(&self, provider: String) -> LoginStatus {
         let name = name_of(&provider);
         let (login, state) = match self.read(&name).await {
-            Ok(None) => (None, State::LoggedOut),
+            Ok(None) => (None, LoginState::LoggedOut),
             Ok(Some(login)) => {
                 let state = self.state(&login);
                 (Some(login), state)
             }
-            Err(error) => (None, State::Unreadable(error.to_string())),
+            Err(error) => (None, LoginState::Unreadable(error.to_string())),
         };
-        Status {
+        LoginStatus {
             configured: self.providers.contains_key(&provider),
             provider,
             state,
@@ -251,13 +256,13 @@ impl Inner {
         }
     }
 
-    fn state(&self, login: &Login) -> State {
+    fn state(&self, login: &Login) -> LoginState {
         match &login.ended {
-            Some(reason) => State::Ended(reason.clone()),
+            Some(reason) => LoginState::Ended(reason.clone()),
             None if login.refresh.is_none() && login.expires_at.is_some_and(|at| at <= self.time.now()) => {
-                State::Expired
+                LoginState::Expired
             }
-            None => State::LoggedIn,
+            None => LoginState::LoggedIn,
         }
     }
 }

@@ -8,12 +8,12 @@ use zeroize::Zeroizing;
 
 use crate::error::clean;
 use crate::logins::Inner;
-use crate::{AccessError, LoggedOut, Logins, Provider, Secret, SecretName};
+use crate::{AccessError, LoginManager, LoginProvider, LogoutOutcome, Secret, SecretName};
 
-impl Logins {
+impl LoginManager {
     /// Forgets the login to a provider, whether that is configured or not. It is also revoked, if the
     /// provider is configured for that; if it cannot be, it is forgotten all the same.
-    pub async fn logout(&self, provider: &str) -> Result<LoggedOut, AccessError> {
+    pub async fn logout(&self, provider: &str) -> Result<LogoutOutcome, AccessError> {
         let inner = &self.0;
         let local = |error: crate::StoreError| AccessError::Local(error.to_string());
         let Some(name) = SecretName::login(provider) else {
@@ -29,14 +29,14 @@ impl Logins {
         };
         let wanted = name.clone();
         let existed = inner.on_disk(move |store| store.remove(&wanted)).await.map_err(local)?;
-        Ok(LoggedOut { existed, revoked })
+        Ok(LogoutOutcome { existed, revoked })
     }
 }
 
 impl Inner {
     /// Revokes a token (RFC 7009), and with a refresh token all that came of it. Says whether the
     /// provider is configured for it. Not by the crate, which refuses http even on this machine.
-    async fn revoke(&self, provider: &Provider, token: &Secret) -> Result<bool, String> {
+    async fn revoke(&self, provider: &LoginProvider, token: &Secret) -> Result<bool, String> {
         let Some(url) = &provider.revoke_url else { return Ok(false) };
         if let Some(what) = &provider.lacks {
             return Err(what.clone());
@@ -53,7 +53,11 @@ impl Inner {
 }
 
 /// Apart from what waits for the answer: a form that is being written cannot move to another thread.
-fn revocation(provider: &Provider, url: &str, token: &Secret) -> Result<HttpRequest, oauth2::http::Error> {
+fn revocation(
+    provider: &LoginProvider,
+    url: &str,
+    token: &Secret,
+) -> Result<HttpRequest, oauth2::http::Error> {
     let mut form = form_urlencoded::Serializer::new(String::new());
     form.append_pair("token", token.expose());
     let request = Request::builder().method(Method::POST).uri(url);

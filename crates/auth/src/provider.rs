@@ -23,7 +23,7 @@ pub const CANCEL_PATH: &str = "/cancel";
 
 /// A provider that one can log in to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Provider {
+pub struct LoginProvider {
     pub(crate) name: String,
     pub(crate) client_id: String,
     pub(crate) client_secret: Option<Secret>,
@@ -32,7 +32,7 @@ pub struct Provider {
     pub(crate) authorize_url: Option<Url>,
     pub(crate) token_url: Url,
     pub(crate) revoke_url: Option<Url>,
-    pub(crate) device: Option<Device>,
+    pub(crate) device: Option<DeviceEndpoints>,
     pub(crate) scopes: Vec<String>,
     pub(crate) redirect: Redirect,
     pub(crate) authorize_params: Vec<(String, String)>,
@@ -40,7 +40,7 @@ pub struct Provider {
     pub(crate) login_wait: Duration,
 }
 
-impl Provider {
+impl LoginProvider {
     /// What it is called.
     pub fn name(&self) -> &str {
         &self.name
@@ -71,7 +71,7 @@ impl Provider {
 
 /// How one logs in with a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
+pub struct DeviceEndpoints {
     /// Where a code is asked for.
     pub(crate) url: Url,
     /// Where it is asked whether the code was entered.
@@ -105,7 +105,7 @@ pub(crate) struct Redirect {
 
 /// A provider as it is written down. Empty texts and lists are as good as none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Draft {
+pub struct ProviderDraft {
     /// By what the provider knows this client.
     pub client_id: String,
     /// Where a browser is sent to.
@@ -140,16 +140,16 @@ pub struct Draft {
     pub login_wait: Option<Duration>,
 }
 
-/// What is wrong with a [`Draft`].
+/// What is wrong with a [`ProviderDraft`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flaw {
+pub struct ProviderConfigError {
     /// Which member, if it is one of them.
     pub member: Option<&'static str>,
     /// What is wrong with it, and what would be right.
     pub what: String,
 }
 
-impl fmt::Display for Flaw {
+impl fmt::Display for ProviderConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.member {
             Some(member) => write!(f, "{member} {}", self.what),
@@ -158,15 +158,15 @@ impl fmt::Display for Flaw {
     }
 }
 
-impl std::error::Error for Flaw {}
+impl std::error::Error for ProviderConfigError {}
 
-impl Draft {
+impl ProviderDraft {
     /// The provider of that name.
-    pub fn check(self, name: &str) -> Result<Provider, Flaw> {
+    pub fn check(self, name: &str) -> Result<LoginProvider, ProviderConfigError> {
         if !is_name(name) {
             let what =
                 format!("has a name that is none: use up to {MAX_NAME_CHARS} letters, digits, - and _");
-            return Err(Flaw { member: None, what });
+            return Err(ProviderConfigError { member: None, what });
         }
         let path = Some(self.redirect_path.as_str()).filter(|path| !path.is_empty());
         let path = path.unwrap_or(DEFAULT_REDIRECT_PATH).to_owned();
@@ -187,7 +187,7 @@ impl Draft {
         if self.client_id.is_empty() {
             return Err(flaw("client_id", "is needed: the provider gives one to those who register"));
         }
-        Ok(Provider {
+        Ok(LoginProvider {
             name: name.to_owned(),
             client_secret: None,
             lacks: None,
@@ -208,7 +208,7 @@ impl Draft {
         })
     }
 
-    fn device(&self, token_url: &Url) -> Result<Option<Device>, Flaw> {
+    fn device(&self, token_url: &Url) -> Result<Option<DeviceEndpoints>, ProviderConfigError> {
         let poll_url = endpoint("device_token_url", &self.device_token_url)?;
         let verification_url = endpoint("device_verification_url", &self.device_verification_url)?;
         let redirect_url = endpoint("device_redirect_url", &self.device_redirect_url)?;
@@ -225,12 +225,12 @@ impl Draft {
         } else {
             DeviceExchange::Tokens
         };
-        Ok(Some(Device { url, poll_url: poll_url.unwrap_or_else(|| token_url.clone()), exchange }))
+        Ok(Some(DeviceEndpoints { url, poll_url: poll_url.unwrap_or_else(|| token_url.clone()), exchange }))
     }
 }
 
 /// An address that secrets may be sent to, if there is one.
-fn endpoint(member: &'static str, text: &str) -> Result<Option<Url>, Flaw> {
+fn endpoint(member: &'static str, text: &str) -> Result<Option<Url>, ProviderConfigError> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -255,24 +255,24 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-fn flaw(member: &'static str, what: &str) -> Flaw {
-    Flaw { member: Some(member), what: what.to_owned() }
+fn flaw(member: &'static str, what: &str) -> ProviderConfigError {
+    ProviderConfigError { member: Some(member), what: what.to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn draft() -> Draft {
-        Draft {
+    fn draft() -> ProviderDraft {
+        ProviderDraft {
             client_id: "us".to_owned(),
             authorize_url: "https://example.org/auth".to_owned(),
             token_url: "https://example.org/token".to_owned(),
-            ..Draft::default()
+            ..ProviderDraft::default()
         }
     }
 
-    fn refused(change: impl FnOnce(&mut Draft)) -> String {
+    fn refused(change: impl FnOnce(&mut ProviderDraft)) -> String {
         let mut draft = draft();
         change(&mut draft);
         draft.check("x").unwrap_err().to_string()
@@ -297,7 +297,7 @@ mod tests {
             refused(|draft| draft.authorize_url.clear())
                 .starts_with("authorize_url is needed, or device_url")
         );
-        let variant = |draft: &mut Draft| {
+        let variant = |draft: &mut ProviderDraft| {
             draft.device_url = "https://example.org/device".to_owned();
             draft.device_yields_code = true;
         };
@@ -318,7 +318,7 @@ mod tests {
             assert!(said.starts_with("token_url "), "{bad}: {said}");
         }
         for good in ["http://127.0.0.1:1/token", "http://localhost/token", "http://[::1]/token"] {
-            let draft = Draft { token_url: good.to_owned(), ..draft() };
+            let draft = ProviderDraft { token_url: good.to_owned(), ..draft() };
             assert!(draft.check("x").is_ok(), "{good}");
         }
     }
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_standard_device_login_polls_at_the_token_url() {
-        let draft = Draft { device_url: "https://example.org/device".to_owned(), ..draft() };
+        let draft = ProviderDraft { device_url: "https://example.org/device".to_owned(), ..draft() };
         let provider = draft.check("x").unwrap();
         assert_eq!(provider.device.as_ref().unwrap().poll_url, provider.token_url);
     }

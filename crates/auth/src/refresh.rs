@@ -9,13 +9,13 @@ use crate::logins::{Inner, name_of};
 use crate::record::Login;
 use crate::time::later;
 use crate::tokens::{NotRenewed, renew};
-use crate::{AccessError, Logins, Provider, Secret, StoreError};
+use crate::{AccessError, LoginManager, LoginProvider, Secret, StoreError};
 
 /// How long before it expires a token is renewed. Of one that lives shorter than twice as long, half
 /// its life.
 pub const REFRESH_MARGIN: Duration = Duration::from_secs(120);
 
-impl Logins {
+impl LoginManager {
     /// A token that works, renewed if it is about to expire.
     pub async fn access(&self, provider: &str) -> Result<Secret, AccessError> {
         self.token(provider, None).await
@@ -54,7 +54,7 @@ enum Need {
 impl Inner {
     async fn look(
         &self,
-        provider: &Provider,
+        provider: &LoginProvider,
         refused: Option<&Secret>,
     ) -> Result<(Login, Need), AccessError> {
         let name = || provider.name.clone();
@@ -71,7 +71,7 @@ impl Inner {
     /// Renews, unless somebody else did so while we waited.
     async fn renew_alone(
         &self,
-        provider: &Provider,
+        provider: &LoginProvider,
         refused: Option<&Secret>,
     ) -> Result<Secret, AccessError> {
         let secret_name = name_of(&provider.name);
@@ -106,7 +106,12 @@ impl Inner {
     }
 
     /// Remembers that a login is over, and forgets its tokens.
-    async fn end(&self, provider: &Provider, login: Login, reason: String) -> Result<Secret, AccessError> {
+    async fn end(
+        &self,
+        provider: &LoginProvider,
+        login: Login,
+        reason: String,
+    ) -> Result<Secret, AccessError> {
         let ended =
             Login { access: None, refresh: None, expires_at: None, ended: Some(reason.clone()), ..login };
         self.write(&name_of(&provider.name), &ended).await.map_err(local)?;

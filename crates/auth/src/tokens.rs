@@ -20,7 +20,7 @@ use crate::error::clean;
 use crate::http::{Call, Http, HttpError};
 use crate::record::Login;
 use crate::time::later;
-use crate::{Account, LoginError, Provider, Redactor, Secret};
+use crate::{Account, LoginError, LoginProvider, Redactor, Secret};
 
 /// What a provider answers.
 pub(crate) type Answer = StandardTokenResponse<Extra, BasicTokenType>;
@@ -63,7 +63,7 @@ pub(crate) struct Granted {
 
 impl Granted {
     /// From an answer. From now on its secrets are known.
-    pub(crate) fn new(answer: &Answer, provider: &Provider, redactor: &Redactor) -> Self {
+    pub(crate) fn new(answer: &Answer, provider: &LoginProvider, redactor: &Redactor) -> Self {
         let access = Secret::new(answer.access_token().secret());
         let refresh = answer.refresh_token().map(|token| Secret::new(token.secret()));
         let id_token = answer.extra_fields().id_token.as_ref();
@@ -91,7 +91,7 @@ impl Granted {
 }
 
 /// Who we are to the provider.
-pub(crate) fn client(provider: &Provider) -> TokenClient {
+pub(crate) fn client(provider: &LoginProvider) -> TokenClient {
     let client = Client::new(ClientId::new(provider.client_id.clone()));
     let client = match &provider.client_secret {
         Some(secret) => client.set_client_secret(ClientSecret::new(secret.expose().to_owned())),
@@ -103,7 +103,7 @@ pub(crate) fn client(provider: &Provider) -> TokenClient {
 /// Exchanges the code that a login ends with.
 pub(crate) async fn exchange(
     http: &Http,
-    provider: &Provider,
+    provider: &LoginProvider,
     redactor: &Redactor,
     code: &Secret,
     verifier: &Secret,
@@ -139,7 +139,7 @@ pub(crate) enum NotRenewed {
 /// Exchanges a refresh token.
 pub(crate) async fn renew(
     http: &Http,
-    provider: &Provider,
+    provider: &LoginProvider,
     redactor: &Redactor,
     refresh: &Secret,
 ) -> Result<Granted, NotRenewed> {

@@ -2,11 +2,13 @@
 //!
 //! A door turns a peer's frames into [`parlor_vocab`] commands and turns answers and events back
 //! into frames. It opens nothing, spawns nothing, reads no clock and knows no async runtime: the
-//! drivers in `parlor-host` do that, once per transport. Each dialect has a folder with its wire
+//! drivers in `parlor-transport` do that, once per transport. Each dialect has a folder with its wire
 //! types, its `decode`, its `encode`, its machine and the one file that spells its error codes.
 
 pub mod exec;
 mod foreign;
+#[cfg(any(test, feature = "test-util"))]
+pub mod fuzz_harness;
 mod json;
 pub mod jsonrpc;
 pub mod lines;
@@ -15,7 +17,7 @@ mod machine;
 pub mod supex;
 pub mod supr;
 pub mod synaps;
-pub mod talk;
 
 pub use foreign::ForeignProtocol;
-pub use machine::{Input, Machine, Output, Ticket};
+pub use machine::{BackendFor, Input, InputOf, Machine, Output};
+pub use parlor_vocab::Ticket;

@@ -2,17 +2,13 @@
 
 use std::time::Instant;
 
-use parlor_vocab::Refusal;
+use parlor_vocab::{Backend, Ticket};
 
 use crate::lines::Lines;
 
-/// One question to the engine. Its answer comes back under the same ticket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
-
 /// All that can happen to one connection.
 #[derive(Debug)]
-pub enum Input<'a, R, E> {
+pub enum Input<'a, R, E, X> {
     /// A line, without its newline.
     Frame(&'a [u8]),
     /// A line that was longer than this limit. Its bytes are gone; the next frame is whole again.
@@ -20,9 +16,9 @@ pub enum Input<'a, R, E> {
         /// The limit in bytes.
         limit: usize,
     },
-    /// What the engine says to a question.
-    Answer(Ticket, Result<R, Refusal>),
-    /// Something that happened.
+    /// The backend's answer to a request.
+    Answer(Ticket, Result<R, X>),
+    /// Something that the backend reports.
     Event(&'a E),
     /// The moment has come that was asked for with [`Output::WakeAt`].
     Deadline,
@@ -30,34 +26,52 @@ pub enum Input<'a, R, E> {
 
 /// All that one connection can want.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Output<A> {
+pub enum Output<Q> {
     /// Send this frame to the peer. It holds no newline and ends without one.
     Send(Vec<u8>),
-    /// Put this question to the engine.
-    Ask(Ticket, A),
+    /// Submit this request to the backend.
+    Request(Ticket, Q),
     /// Hand over a [`Input::Deadline`] at this moment. Replaces an earlier wish.
     WakeAt(Instant),
     /// End the connection: what was sent still goes out, nothing more is read.
     Close,
 }
 
+/// [`Input`] with the types of one machine.
+pub type InputOf<'a, M> = Input<'a, <M as Machine>::Reply, <M as Machine>::Event, <M as Machine>::Error>;
+
+/// A backend whose requests, replies, events and errors are those of the machine `M`.
+pub trait BackendFor<M: Machine>:
+    Backend<Request = M::Request, Reply = M::Reply, Event = M::Event, Error = M::Error>
+{
+}
+
+impl<M, B> BackendFor<M> for B
+where
+    M: Machine,
+    B: Backend<Request = M::Request, Reply = M::Reply, Event = M::Event, Error = M::Error>,
+{
+}
+
 /// One connection of one dialect.
 pub trait Machine {
-    /// What it asks of the engine.
-    type Ask;
-    /// What it is answered.
+    /// What it asks of its backend.
+    type Request;
+    /// The answer to an accepted request.
     type Reply;
-    /// What it hears of.
+    /// What its backend reports.
     type Event;
+    /// The answer to a refused request.
+    type Error;
 
     /// Takes in one thing that happened at `now`.
-    fn handle(&mut self, now: Instant, input: Input<'_, Self::Reply, Self::Event>);
+    fn handle(&mut self, now: Instant, input: InputOf<'_, Self>);
 
     /// The next thing that the machine wants, if any. Drain this before the first and after every
     /// [`handle`].
     ///
     /// [`handle`]: Machine::handle
-    fn poll(&mut self) -> Option<Output<Self::Ask>>;
+    fn poll(&mut self) -> Option<Output<Self::Request>>;
 
     /// Whether the next frame may come. A machine that serves requests one after another says no
     /// while an answer is outstanding; answers and events are always welcome.
@@ -77,7 +91,7 @@ pub trait Machine {
 
     /// How many bytes the answer to `ask` may have, if it may be large. There has to be memory for it before the question is
     /// put.
-    fn max_reply_bytes(&self, _ask: &Self::Ask) -> usize {
+    fn max_reply_bytes(&self, _request: &Self::Request) -> usize {
         0
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use parlor_doors::talk::{Dialect, talk};
+use parlor_doors::fuzz_harness::{Dialect, play};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn whims() -> impl Strategy<Value = Vec<u8>> {
+fn choices() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..200)
 }
 
@@ -76,7 +76,7 @@ proptest! {
 
     #[test]
     fn each_request_has_one_response_and_each_process_its_order(
-        calls in prop::collection::vec((id(), call()), 0..60), whims in whims(),
+        calls in prop::collection::vec((id(), call()), 0..60), choices in choices(),
     ) {
         let mut stream = HANDSHAKE.to_owned();
         for (id, call) in &calls {
@@ -85,7 +85,7 @@ proptest! {
             stream.push_str(&request.to_string());
             stream.push('\n');
         }
-        let heard: Vec<Value> = talk(Dialect::Exec, &[stream], &whims)
+        let heard: Vec<Value> = play(Dialect::Exec, &[stream], &choices)
             .iter()
             .map(|frame| serde_json::from_slice(frame).unwrap())
             .collect();
@@ -114,7 +114,7 @@ proptest! {
 
     #[test]
     fn any_cut_of_the_bytes_gives_the_same_frames(
-        lines in prop::collection::vec(line(), 0..30), greeted: bool, whims in whims(), last_newline: bool,
+        lines in prop::collection::vec(line(), 0..30), greeted: bool, choices in choices(), last_newline: bool,
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
     ) {
         let mut stream = if greeted { HANDSHAKE.as_bytes().to_vec() } else { Vec::new() };
@@ -124,6 +124,6 @@ proptest! {
         at.extend([0, stream.len()]);
         at.sort_unstable();
         let pieces: Vec<&[u8]> = at.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
-        prop_assert_eq!(talk(Dialect::Exec, &pieces, &whims), talk(Dialect::Exec, &[&stream], &whims));
+        prop_assert_eq!(play(Dialect::Exec, &pieces, &choices), play(Dialect::Exec, &[&stream], &choices));
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use parlor_doors::talk::{Dialect, talk};
+use parlor_doors::fuzz_harness::{Dialect, play};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn sessions() -> &'static [String; 2] {
 
 fn create_two() -> [String; 2] {
     let create = "{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"session.create\"}\n".repeat(2);
-    let frames = talk(Dialect::Loaf, &[create], &[]);
+    let frames = play(Dialect::Loaf, &[create], &[]);
     let mut ids = frames.iter().filter_map(|frame| {
         let frame: Value = serde_json::from_slice(frame).expect("a frame is JSON");
         frame["result"]["session_id"].as_str().map(str::to_owned)
@@ -94,7 +94,7 @@ fn stream(lines: &[Vec<u8>]) -> Vec<u8> {
     stream
 }
 
-fn whims() -> impl Strategy<Value = Vec<u8>> {
+fn choices() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..400)
 }
 
@@ -109,15 +109,15 @@ proptest! {
 
     #[test]
     fn each_request_is_answered_once_and_each_turn_ends_once(
-        lines in prop::collection::vec(line(), 0..60), whims in whims(),
+        lines in prop::collection::vec(line(), 0..60), choices in choices(),
     ) {
-        let heard = talk(Dialect::Loaf, &[stream(&lines)], &whims);
+        let heard = play(Dialect::Loaf, &[stream(&lines)], &choices);
         prop_assert!(heard.len() >= 4, "two sessions were created");
     }
 
     #[test]
     fn any_cut_of_the_bytes_gives_the_same_frames(
-        lines in prop::collection::vec(line(), 0..30), whims in whims(),
+        lines in prop::collection::vec(line(), 0..30), choices in choices(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
     ) {
         let stream = stream(&lines);
@@ -125,6 +125,6 @@ proptest! {
         at.extend([0, stream.len()]);
         at.sort_unstable();
         let pieces: Vec<&[u8]> = at.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
-        prop_assert_eq!(talk(Dialect::Loaf, &pieces, &whims), talk(Dialect::Loaf, &[&stream], &whims));
+        prop_assert_eq!(play(Dialect::Loaf, &pieces, &choices), play(Dialect::Loaf, &[&stream], &choices));
     }
 }

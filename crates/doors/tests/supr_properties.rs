@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use parlor_doors::talk::{Dialect, talk};
+use parlor_doors::fuzz_harness::{Dialect, play};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -56,17 +56,17 @@ fn frame() -> impl Strategy<Value = (bool, Vec<u8>)> {
     ]
 }
 
-fn whims() -> impl Strategy<Value = Vec<u8>> {
+fn choices() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..400)
 }
 
-fn heard(frames: &[(bool, Vec<u8>)], whims: &[u8]) -> Vec<Value> {
+fn heard(frames: &[(bool, Vec<u8>)], choices: &[u8]) -> Vec<Value> {
     let mut stream = Vec::new();
     for (_, frame) in frames {
         stream.extend_from_slice(frame);
         stream.push(b'\n');
     }
-    talk(Dialect::Supr, &[stream], whims)
+    play(Dialect::Supr, &[stream], choices)
         .iter()
         .map(|frame| serde_json::from_slice(frame).expect("a frame is JSON"))
         .collect()
@@ -77,9 +77,9 @@ proptest! {
 
     #[test]
     fn each_ping_has_a_pong_and_other_frames_at_most_one_error(
-        frames in prop::collection::vec(frame(), 0..60), whims in whims(),
+        frames in prop::collection::vec(frame(), 0..60), choices in choices(),
     ) {
-        let heard = heard(&frames, &whims);
+        let heard = heard(&frames, &choices);
         let count = |kind: &str| heard.iter().filter(|frame| frame["type"] == kind).count();
         let pings = frames.iter().filter(|(is_ping, _)| *is_ping).count();
         prop_assert_eq!(count("agent.list"), 1);
@@ -90,9 +90,9 @@ proptest! {
 
     #[test]
     fn a_client_that_sorts_and_dedupes_has_each_run_without_gaps_and_with_one_end(
-        frames in prop::collection::vec(frame(), 0..60), whims in whims(),
+        frames in prop::collection::vec(frame(), 0..60), choices in choices(),
     ) {
-        let heard = heard(&frames, &whims);
+        let heard = heard(&frames, &choices);
         let mut runs: HashMap<String, Vec<&Value>> = HashMap::new();
         for event in heard.iter().filter(|frame| frame["event_type"].is_string()) {
             runs.entry(event["run_id"].as_str().unwrap().to_owned()).or_default().push(event);
@@ -113,7 +113,7 @@ proptest! {
 
     #[test]
     fn any_cut_of_the_bytes_gives_the_same_frames(
-        frames in prop::collection::vec(frame(), 0..20), whims in whims(),
+        frames in prop::collection::vec(frame(), 0..20), choices in choices(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
     ) {
         let lines: Vec<&[u8]> = frames.iter().map(|(_, frame)| frame.as_slice()).collect();
@@ -122,6 +122,6 @@ proptest! {
         at.extend([0, stream.len()]);
         at.sort_unstable();
         let pieces: Vec<&[u8]> = at.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
-        prop_assert_eq!(talk(Dialect::Supr, &pieces, &whims), talk(Dialect::Supr, &[&stream], &whims));
+        prop_assert_eq!(play(Dialect::Supr, &pieces, &choices), play(Dialect::Supr, &[&stream], &choices));
     }
 }

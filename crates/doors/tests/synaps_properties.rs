@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use parlor_doors::talk::{Dialect, talk};
+use parlor_doors::fuzz_harness::{Dialect, play};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -62,12 +62,12 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn whims() -> impl Strategy<Value = Vec<u8>> {
+fn choices() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..300)
 }
 
-fn heard(stream: String, whims: &[u8]) -> Vec<Value> {
-    talk(Dialect::Synaps, &[stream], whims)
+fn heard(stream: String, choices: &[u8]) -> Vec<Value> {
+    play(Dialect::Synaps, &[stream], choices)
         .iter()
         .map(|frame| serde_json::from_slice(frame).expect("a frame is JSON"))
         .collect()
@@ -78,7 +78,7 @@ proptest! {
 
     #[test]
     fn each_command_is_settled_once_and_each_turn_ends_once(
-        commands in prop::collection::vec((id(), command()), 0..60), whims in whims(),
+        commands in prop::collection::vec((id(), command()), 0..60), choices in choices(),
     ) {
         let mut stream = String::new();
         let mut owed: HashMap<&str, usize> = HashMap::new();
@@ -89,7 +89,7 @@ proptest! {
             stream.push('\n');
             *owed.entry(*id).or_default() += 1;
         }
-        let heard = heard(stream, &whims);
+        let heard = heard(stream, &choices);
 
         // An error settles, unless it is the beginning of the end of a turn, whose response repeats it.
         let mut settled: HashMap<&str, usize> = HashMap::new();
@@ -115,7 +115,7 @@ proptest! {
 
     #[test]
     fn any_cut_of_the_bytes_gives_the_same_frames(
-        lines in prop::collection::vec(line(), 0..30), whims in whims(), last_newline: bool,
+        lines in prop::collection::vec(line(), 0..30), choices in choices(), last_newline: bool,
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
     ) {
         let mut stream = lines.join(&b'\n');
@@ -124,7 +124,7 @@ proptest! {
         at.extend([0, stream.len()]);
         at.sort_unstable();
         let pieces: Vec<&[u8]> = at.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
-        let (cut, whole) = (talk(Dialect::Synaps, &pieces, &whims), talk(Dialect::Synaps, &[&stream], &whims));
+        let (cut, whole) = (play(Dialect::Synaps, &pieces, &choices), play(Dialect::Synaps, &[&stream], &choices));
         prop_assert_eq!(cut, whole);
     }
 }

@@ -1,42 +1,68 @@
-//! Files of this machine that a peer named: read whole, and never waited for.
+//! Reads files of this machine that a client named: whole, bounded, and without waiting for a pipe's writer.
 
-use std::fs::File as Handle;
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use parlor_vocab::{File, FileFlaw};
+use parlor_vocab::{FileError, NamedFile};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 
-/// Reads each of `paths`, none larger than `max_bytes`.
-pub(crate) async fn read_all(paths: Vec<PathBuf>, max_bytes: u64) -> Vec<Result<File, FileFlaw>> {
-    let count = paths.len();
-    let read = move || paths.iter().map(|path| read(path, max_bytes)).collect();
-    tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| vec![Err(FileFlaw::Closed); count])
+/// What a symbolic link as the last part of a path means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// The file that it leads to is read.
+    Follow,
+    /// It is refused: somebody else may have put it there.
+    Refuse,
 }
 
-fn read(path: &Path, max_bytes: u64) -> Result<File, FileFlaw> {
-    // The last name is not followed, since it may be a link that somebody put there for us; a pipe
-    // without a writer is not waited for.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let handle = open(path, flags, Mode::empty()).map_err(|_| FileFlaw::Closed)?;
-    let handle = Handle::from(handle);
-    let about = handle.metadata().map_err(|_| FileFlaw::Closed)?;
-    if !about.is_file() {
-        return Err(FileFlaw::NotRegular);
+/// Reads each of `paths`, none larger than `max_bytes`. The results are in the order of the paths.
+pub async fn read_files(
+    paths: Vec<PathBuf>,
+    max_bytes: u64,
+    links: Links,
+) -> Vec<Result<NamedFile, FileError>> {
+    let count = paths.len();
+    let read = move || paths.iter().map(|path| read_file(path, max_bytes, links)).collect();
+    tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| vec![Err(FileError::Unreadable); count])
+}
+
+fn read_file(path: &Path, max_bytes: u64, links: Links) -> Result<NamedFile, FileError> {
+    // Without NONBLOCK, opening a pipe would wait for somebody to write to it.
+    let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    if links == Links::Refuse {
+        flags |= OFlags::NOFOLLOW;
     }
-    if about.len() > max_bytes {
-        return Err(FileFlaw::TooLarge);
+    let file = File::from(open(path, flags, Mode::empty()).map_err(|errno| open_error(path, errno))?);
+    let metadata = file.metadata().map_err(|_| FileError::Inaccessible)?;
+    if !metadata.is_file() {
+        return Err(FileError::NotRegular);
+    }
+    if metadata.len() > max_bytes {
+        return Err(FileError::TooLarge { bytes: metadata.len() });
     }
     let mut bytes = Vec::new();
-    handle.take(max_bytes + 1).read_to_end(&mut bytes).map_err(|_| FileFlaw::Closed)?;
-    match bytes.len() as u64 {
-        0 => Err(FileFlaw::Empty),
-        // It grew while it was read.
-        read if read > max_bytes => Err(FileFlaw::TooLarge),
-        _ => {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            Ok(File { name, bytes })
-        }
+    file.take(max_bytes + 1).read_to_end(&mut bytes).map_err(|_| FileError::Unreadable)?;
+    // It may have grown while it was read.
+    if bytes.len() as u64 > max_bytes {
+        return Err(FileError::TooLarge { bytes: bytes.len() as u64 });
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(NamedFile { name, bytes })
+}
+
+/// Opening fails alike for a file that may not be read and for one that cannot even be looked at.
+fn open_error(path: &Path, errno: Errno) -> FileError {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR => FileError::Missing,
+        // A socket cannot be opened at all.
+        Errno::NXIO => FileError::NotRegular,
+        _ => match path.metadata() {
+            Ok(metadata) if !metadata.is_file() => FileError::NotRegular,
+            Ok(_) => FileError::Unreadable,
+            Err(_) => FileError::Inaccessible,
+        },
     }
 }
 
@@ -46,7 +72,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn only_plain_files_with_something_in_them_are_read() {
+    fn only_regular_files_within_the_limit_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("plain"), "hello").unwrap();
@@ -60,13 +86,17 @@ mod tests {
             0,
         )
         .unwrap();
-        let plain = File { name: "plain".to_owned(), bytes: b"hello".to_vec() };
-        assert_eq!(read(&path("plain"), 5), Ok(plain));
-        assert_eq!(read(&path("plain"), 4), Err(FileFlaw::TooLarge));
-        assert_eq!(read(&path("empty"), 5), Err(FileFlaw::Empty));
-        assert_eq!(read(&path("link"), 5), Err(FileFlaw::Closed));
-        assert_eq!(read(&path("missing"), 5), Err(FileFlaw::Closed));
-        assert_eq!(read(&path("pipe"), 5), Err(FileFlaw::NotRegular));
-        assert_eq!(read(folder.path(), 5), Err(FileFlaw::NotRegular));
+        let read = |name: &str, max_bytes| read_file(&path(name), max_bytes, Links::Refuse);
+        let plain = NamedFile { name: "plain".to_owned(), bytes: b"hello".to_vec() };
+        assert_eq!(read("plain", 5), Ok(plain));
+        assert_eq!(read("plain", 4), Err(FileError::TooLarge { bytes: 5 }));
+        assert_eq!(read("empty", 5).unwrap().bytes, b"");
+        assert_eq!(read("link", 5), Err(FileError::Unreadable));
+        assert_eq!(read_file(&path("link"), 5, Links::Follow).unwrap().bytes, b"hello");
+        assert_eq!(read("missing", 5), Err(FileError::Missing));
+        assert_eq!(read("plain/below", 5), Err(FileError::Missing));
+        assert_eq!(read("pipe", 5), Err(FileError::NotRegular));
+        assert_eq!(read("", 5), Err(FileError::NotRegular));
+        assert_eq!(read_file(Path::new("/dev/null"), 5, Links::Follow), Err(FileError::NotRegular));
     }
 }

@@ -1,9 +1,9 @@
 //! What is recorded and shown of a run is without secrets, whoever wrote them into it: a tool, an agent or an error.
 //!
-//! Which secrets there are is known to whoever opens the house. What people say themselves is left as it is.
+//! Which secrets there are is known to whoever opens the sessions. What people say themselves is left as it is.
 
 use parlor_tools::{Redact, clean};
-use parlor_vocab::{Failure, RunEnding, RunEvent};
+use parlor_vocab::{Failure, MessageEvent, RunEnding, RunEvent, StepEvent, SubagentEvent, ToolEvent};
 
 /// The mark with which a text is cut by those who do not know the secrets.
 const ELLIPSIS: char = '…';
@@ -31,42 +31,48 @@ pub(crate) fn clean_event(redact: &dyn Redact, event: RunEvent) -> RunEvent {
     let text = |text: String| clean(redact, text);
     let failed = |failure: Failure| clean_failure(redact, failure);
     match event {
-        RunEvent::MessageCompleted { message, text: said, media } => {
-            RunEvent::MessageCompleted { message, text: text(said), media }
+        RunEvent::Message(MessageEvent::Completed { message, text: said, media }) => {
+            RunEvent::Message(MessageEvent::Completed { message, text: text(said), media })
         }
-        RunEvent::StepStarted { step, kind, title } => {
-            RunEvent::StepStarted { step, kind, title: text(title) }
+        RunEvent::Step(StepEvent::Started { step, kind, title }) => {
+            RunEvent::Step(StepEvent::Started { step, kind, title: text(title) })
         }
-        RunEvent::StepUpdated { step, headline, percent } => {
-            RunEvent::StepUpdated { step, headline: text(headline), percent }
+        RunEvent::Step(StepEvent::Updated { step, headline, percent }) => {
+            RunEvent::Step(StepEvent::Updated { step, headline: text(headline), percent })
         }
-        RunEvent::StepCompleted { step, summary, duration_ms } => {
-            RunEvent::StepCompleted { step, summary: text(summary), duration_ms }
+        RunEvent::Step(StepEvent::Completed { step, summary, duration_ms }) => {
+            RunEvent::Step(StepEvent::Completed { step, summary: text(summary), duration_ms })
         }
-        RunEvent::StepFailed { step, failure, duration_ms } => {
-            RunEvent::StepFailed { step, failure: failed(failure), duration_ms }
+        RunEvent::Step(StepEvent::Failed { step, failure, duration_ms }) => {
+            RunEvent::Step(StepEvent::Failed { step, failure: failed(failure), duration_ms })
         }
-        RunEvent::Reasoned { step, text: thought } => RunEvent::Reasoned { step, text: text(thought) },
-        RunEvent::ToolCalled { step, call, tool, input } => {
-            RunEvent::ToolCalled { step, call, tool: text(tool), input: text(input) }
+        RunEvent::Step(StepEvent::Reasoned { step, text: thought }) => {
+            RunEvent::Step(StepEvent::Reasoned { step, text: text(thought) })
         }
-        RunEvent::ToolProgressed { call, message, percent } => {
-            RunEvent::ToolProgressed { call, message: text(message), percent }
+        RunEvent::Tool(ToolEvent::Called { step, call, tool, input }) => {
+            RunEvent::Tool(ToolEvent::Called { step, call, tool: text(tool), input: text(input) })
         }
-        RunEvent::ToolCompleted { call, output, duration_ms } => {
-            RunEvent::ToolCompleted { call, output: text(output), duration_ms }
+        RunEvent::Tool(ToolEvent::Progressed { call, message, percent }) => {
+            RunEvent::Tool(ToolEvent::Progressed { call, message: text(message), percent })
         }
-        RunEvent::ToolFailed { call, failure, duration_ms } => {
-            RunEvent::ToolFailed { call, failure: failed(failure), duration_ms }
+        RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }) => {
+            RunEvent::Tool(ToolEvent::Completed { call, output: text(output), duration_ms })
         }
-        RunEvent::SubagentStarted { child, name, task } => {
-            RunEvent::SubagentStarted { child, name: text(name), task: text(task) }
+        RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms }) => {
+            RunEvent::Tool(ToolEvent::Failed { call, failure: failed(failure), duration_ms })
         }
-        RunEvent::SubagentUpdated { child, status } => {
-            RunEvent::SubagentUpdated { child, status: text(status) }
+        RunEvent::Subagent(SubagentEvent::Started { child, name, task }) => {
+            RunEvent::Subagent(SubagentEvent::Started { child, name: text(name), task: text(task) })
         }
-        RunEvent::SubagentDone { child, result, duration_ms } => {
-            RunEvent::SubagentDone { child, result: result.map(text).map_err(failed), duration_ms }
+        RunEvent::Subagent(SubagentEvent::Updated { child, status }) => {
+            RunEvent::Subagent(SubagentEvent::Updated { child, status: text(status) })
+        }
+        RunEvent::Subagent(SubagentEvent::Done { child, result, duration_ms }) => {
+            RunEvent::Subagent(SubagentEvent::Done {
+                child,
+                result: result.map(text).map_err(failed),
+                duration_ms,
+            })
         }
         RunEvent::ErrorRaised { scope, failure } => RunEvent::ErrorRaised { scope, failure: failed(failure) },
         RunEvent::Ended { ending: RunEnding::Failed(failure), duration_ms } => {
@@ -75,7 +81,7 @@ pub(crate) fn clean_event(redact: &dyn Redact, event: RunEvent) -> RunEvent {
         // What people said, and what holds no text.
         event @ (RunEvent::Started { .. }
         | RunEvent::Steered { .. }
-        | RunEvent::MessageStarted { .. }
+        | RunEvent::Message(MessageEvent::Started { .. })
         | RunEvent::Consumed { .. }
         | RunEvent::Ended { .. }) => event,
     }

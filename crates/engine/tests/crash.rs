@@ -16,13 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_engine::session::Session;
-use parlor_engine::{Agents, House, Means, MediaStore, Seen};
+use parlor_engine::{Agents, MediaStore, SessionDeps, SessionUpdate, Sessions};
 use parlor_log::{EventLog, SqliteLog, SystemClock, TimeOrderedIds};
 use parlor_model::LocalAgent;
-use parlor_tools::{Shell, Toolbox};
+use parlor_tools::{ShellTool, Toolbox};
 use parlor_vocab::{
-    AgentId, Birth, Choice, Entry, Input, Refusal, RunEvent, RunId, Seq, SessionCommand, SessionEvent,
-    SessionId, SessionReply, WhenBusy,
+    AgentChoice, AgentId, Entry, NewSession, RunEvent, RunId, Seq, SessionCommand, SessionEvent, SessionId,
+    SessionRefusal, SessionReply, UserInput, WhenBusy,
 };
 
 /// Where the child finds the state folder.
@@ -38,19 +38,19 @@ fn session(number: usize) -> SessionId {
     SessionId::parse(&format!("s{number}")).unwrap()
 }
 
-fn open(home: &Path) -> (Arc<SqliteLog>, House) {
+fn open(home: &Path) -> (Arc<SqliteLog>, Sessions) {
     let clock = Arc::new(SystemClock);
     let log = Arc::new(SqliteLog::open(home, Arc::clone(&clock) as _).unwrap());
-    let means = Means {
+    let deps = SessionDeps {
         log: Arc::clone(&log) as _,
         agents: Agents::new(AgentId::parse("local").unwrap(), Arc::new(LocalAgent::default())),
-        tools: Toolbox::standard(Shell::default()),
+        tools: Toolbox::standard(ShellTool::default()),
         media: MediaStore::open(home).unwrap(),
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into(),
         clock: Arc::clone(&clock) as _,
         ids: Arc::new(TimeOrderedIds::new(clock)),
     };
-    (log, House::new(means))
+    (log, Sessions::new(deps))
 }
 
 /// The child: keeps its sessions busy until it is killed, and says on standard error what it was
@@ -62,37 +62,37 @@ fn child() {
     // One thread, as the program has: children get a signal when the thread that started them ends.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let house: &'static House = Box::leak(Box::new(open(Path::new(&home)).1));
+        let sessions: &'static Sessions = Box::leak(Box::new(open(Path::new(&home)).1));
         let mut tasks = tokio::task::JoinSet::new();
         for number in 0..SESSIONS {
-            tasks.spawn(keep_busy(house, number));
+            tasks.spawn(keep_busy(sessions, number));
         }
         tasks.join_all().await;
     });
 }
 
-async fn keep_busy(house: &House, number: usize) {
+async fn keep_busy(sessions: &Sessions, number: usize) {
     let id = session(number);
-    let birth = Birth {
+    let new_session = NewSession {
         title: None,
         door: "test".to_owned(),
         folder: "/tmp".into(),
-        choice: Choice::default(),
+        choice: AgentChoice::default(),
         system: None,
         forked_from: None,
     };
-    match house.create(Some(id.clone()), birth).await {
-        Ok(_) | Err(Refusal::SessionExists(_)) => {}
+    match sessions.create(Some(id.clone()), new_session).await {
+        Ok(_) | Err(SessionRefusal::SessionExists(_)) => {}
         Err(error) => panic!("{error}"),
     }
     for turn in 0_usize.. {
         let text =
             ["/say one two three", "!echo done", "/think a while", "/fail on purpose"][(turn + number) % 4];
-        let head = house.view(&id).await.unwrap().head();
-        let mut watcher = house.watch(&id, head).await;
-        let input = Input { text: text.to_owned(), ..Input::default() };
+        let head = sessions.view(&id).await.unwrap().head();
+        let mut watcher = sessions.watch(&id, head).await;
+        let input = UserInput { text: text.to_owned(), ..UserInput::default() };
         let send = SessionCommand::Send { input, when_busy: WhenBusy::Enqueue };
-        let reply = house.ask(&id, send).await.unwrap();
+        let reply = sessions.ask(&id, send).await.unwrap();
         let (SessionReply::Started(run) | SessionReply::Queued { run, .. }) = reply else {
             panic!("{reply:?}")
         };
@@ -102,8 +102,8 @@ async fn keep_busy(house: &House, number: usize) {
     }
 }
 
-fn is_end_of(seen: &Seen, of: &RunId) -> bool {
-    let Seen::Entry(entry) = seen else { return false };
+fn is_end_of(seen: &SessionUpdate, of: &RunId) -> bool {
+    let SessionUpdate::Entry(entry) = seen else { return false };
     matches!(&entry.event, SessionEvent::Run { run, event: RunEvent::Ended { .. }, .. } if run == of)
 }
 
@@ -144,11 +144,11 @@ impl Victim {
 
 /// A session after the death of its process. A child that was about to execute its program when that
 /// happened has a copy of the lock until it does.
-async fn view(house: &House, number: usize) -> Result<Session, Refusal> {
+async fn view(sessions: &Sessions, number: usize) -> Result<Session, SessionRefusal> {
     let deadline = tokio::time::Instant::now() + LAST_BREATH;
     loop {
-        match house.view(&session(number)).await {
-            Err(Refusal::SessionHeld { .. }) if tokio::time::Instant::now() < deadline => {
+        match sessions.view(&session(number)).await {
+            Err(SessionRefusal::SessionHeld { .. }) if tokio::time::Instant::now() < deadline => {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             viewed => return viewed,
@@ -172,20 +172,20 @@ async fn eight_busy_sessions_survive_sigkill() {
             let number = name.strip_prefix('s').and_then(|number| number.parse().ok()).unwrap();
             acknowledged.entry(number).or_default().insert(RunId::parse(run).unwrap());
         }
-        let (log, house) = open(home.path());
+        let (log, sessions) = open(home.path());
         for number in 0..SESSIONS {
             // Ends what was cut off; what waited goes on, and ends below.
-            match view(&house, number).await {
+            match view(&sessions, number).await {
                 Ok(_) => {}
-                Err(Refusal::UnknownSession(_)) => assert!(!acknowledged.contains_key(&number)),
+                Err(SessionRefusal::UnknownSession(_)) => assert!(!acknowledged.contains_key(&number)),
                 Err(error) => panic!("a dead process holds nothing: {error}"),
             }
         }
-        house.close().await;
+        sessions.close().await;
         for (number, runs) in &acknowledged {
             check(&read_all(&*log, &session(*number)).await, runs);
         }
-        drop((log, house));
+        drop((log, sessions));
         let database = rusqlite::Connection::open(home.path().join("parlor.db")).unwrap();
         let verdict: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
         assert_eq!(verdict, "ok");

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_engine::{Agents, Guest, House, Means, MediaStore, Standing, Word};
+use parlor_engine::{Agents, MediaStore, OnDisconnect, SessionClient, SessionDeps, Sessions};
 use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
-use parlor_model::{Agent, Call, Halt, Stage, Turn};
-use parlor_tools::{Context, Output, Tool, Toolbox};
+use parlor_model::{Agent, AgentContext, Call, Turn, TurnError};
+use parlor_tools::{Tool, ToolContext, ToolResultOutput, Toolbox};
 use parlor_vocab::{
-    AgentId, Birth, Choice, Failure, HouseCommand, HouseReply, IdSource, Input, Passage, Refusal, RunEnding,
-    RunEvent, RunId, Seen, Seq, SessionCommand, SessionEvent, SessionId, SessionReply, UniqueNumber,
-    WhenBusy,
+    AgentChoice, AgentId, Backend, Failure, HistoryItem, IdSource, MessageEvent, NewSession, RegistryReply,
+    RegistryRequest, RunEnding, RunEvent, RunId, Seq, SessionCommand, SessionEvent, SessionId,
+    SessionRefusal, SessionReply, SessionUpdate, Ticket, UniqueNumber, Update, UserInput, WhenBusy,
 };
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -35,7 +35,7 @@ impl Agent for Fragile {
         "Fragile"
     }
 
-    async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt> {
+    async fn answer(&self, turn: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
         match turn.input.text.as_str() {
             "panic" => {
                 stage.say("so far ").await?;
@@ -57,19 +57,19 @@ impl Agent for Fragile {
             }
             "delegate" => {
                 let child = stage.delegate("child", "panic", self).await?;
-                stage.say(&child.unwrap_or_else(|failure| failure.code)).await
+                stage.say(&child.unwrap_or_else(|failure| failure.code.to_string())).await
             }
             "wait" => {
                 stage.say("waiting").await?;
                 stage.stopped().await;
                 self.stopped.add_permits(1);
-                Err(Halt::Stopped)
+                Err(TurnError::Stopped)
             }
             other => stage.say(other).await,
         }
     }
 
-    async fn summarize(&self, _: &[Passage], _: &Choice) -> Result<String, Failure> {
+    async fn summarize(&self, _: &[HistoryItem], _: &AgentChoice) -> Result<String, Failure> {
         panic!("{INTERNALS}")
     }
 }
@@ -98,9 +98,9 @@ impl Tool for Breaking {
         true
     }
 
-    async fn call(&self, _: &str, _: &Context) -> Result<Output, Failure> {
+    async fn call(&self, _: &str, _: &ToolContext) -> Result<ToolResultOutput, Failure> {
         assert!(!self.breaks, "{INTERNALS}");
-        Ok(Output::text("worked"))
+        Ok(ToolResultOutput::text("worked"))
     }
 }
 
@@ -118,18 +118,18 @@ impl IdSource for BreakingIds {
 }
 
 struct Stand {
-    house: Arc<House>,
+    sessions: Arc<Sessions>,
     /// Whether the next id is a panic.
     breaks: Arc<AtomicBool>,
     stopped: Arc<Semaphore>,
 }
 
-fn birth() -> Birth {
-    Birth {
+fn new_session() -> NewSession {
+    NewSession {
         title: None,
         door: "test".to_owned(),
         folder: "/tmp".into(),
-        choice: Choice::default(),
+        choice: AgentChoice::default(),
         system: None,
         forked_from: None,
     }
@@ -142,7 +142,7 @@ impl Stand {
         let tool = |name, breaks| Breaking { name, breaks };
         let stopped = Arc::new(Semaphore::new(0));
         let agent = Fragile { stopped: Arc::clone(&stopped) };
-        let house = House::new(Means {
+        let sessions = Sessions::new(SessionDeps {
             log: Arc::new(MemoryLog::new(Arc::clone(&clock) as _)),
             agents: Agents::new(AgentId::parse("fragile").expect("short"), Arc::new(agent)),
             tools: Toolbox::new().with(tool("break", true)).with(tool("work", false)),
@@ -151,15 +151,15 @@ impl Stand {
             clock,
             ids: Arc::new(BreakingIds { ids, breaks: Arc::clone(&breaks) }),
         });
-        Self { house: Arc::new(house), breaks, stopped }
+        Self { sessions: Arc::new(sessions), breaks, stopped }
     }
 
     async fn session(&self) -> SessionId {
-        self.house.create(None, birth()).await.expect("memory has room")
+        self.sessions.create(None, new_session()).await.expect("memory has room")
     }
 
     async fn say(&self, session: &SessionId, text: &str) -> RunId {
-        match self.house.ask(session, says(text)).await {
+        match self.sessions.ask(session, says(text)).await {
             Ok(SessionReply::Started(run)) => run,
             other => panic!("{text}: {other:?}"),
         }
@@ -167,13 +167,13 @@ impl Stand {
 
     /// Waits for the end of a run: how it ended, and what its session said last.
     async fn end_of(&self, session: &SessionId, run: &RunId) -> (RunEnding, String) {
-        let mut watcher = self.house.watch(session, Seq::START).await;
+        let mut watcher = self.sessions.watch(session, Seq::START).await;
         let mut said = String::new();
         loop {
             let seen = tokio::time::timeout(PATIENCE, watcher.next()).await.expect("the run ends");
-            let Seen::Entry(entry) = seen.expect("memory can be read") else { continue };
+            let SessionUpdate::Entry(entry) = seen.expect("memory can be read") else { continue };
             let SessionEvent::Run { run: of, event, .. } = &entry.event else { continue };
-            if let RunEvent::MessageCompleted { text, .. } = event {
+            if let RunEvent::Message(MessageEvent::Completed { text, .. }) = event {
                 said.clone_from(text);
             }
             if let RunEvent::Ended { ending, .. } = event
@@ -194,12 +194,12 @@ impl Stand {
 }
 
 fn says(text: &str) -> SessionCommand {
-    let input = Input { text: text.to_owned(), ..Input::default() };
+    let input = UserInput { text: text.to_owned(), ..UserInput::default() };
     SessionCommand::Send { input, when_busy: WhenBusy::Refuse }
 }
 
 fn assert_internal(failure: &Failure) {
-    assert_eq!(failure.code, "INTERNAL_ERROR");
+    assert_eq!(failure.code.as_str(), "INTERNAL_ERROR");
     assert!(!failure.message.contains(INTERNALS), "{}", failure.message);
 }
 
@@ -214,7 +214,7 @@ async fn a_panic_of_an_agent_fails_its_run_and_the_session_goes_on() {
     assert_internal(&failure);
     assert_eq!(said, "so far ", "what was said before stays said");
     stand.echo(&session, "still here").await;
-    assert_eq!(stand.house.view(&other).await.expect("it is there").active(), Some(&waiting));
+    assert_eq!(stand.sessions.view(&other).await.expect("it is there").active(), Some(&waiting));
 }
 
 #[tokio::test]
@@ -247,9 +247,12 @@ async fn a_panic_while_summing_up_leaves_the_session_as_it_was() {
     for text in ["one", "two", "three"] {
         stand.echo(&session, text).await;
     }
-    let compact = stand.house.ask(&session, SessionCommand::Compact { keep: 1 });
+    let compact = stand.sessions.ask(&session, SessionCommand::Compact { keep: 1 });
     let refused = tokio::time::timeout(PATIENCE, compact).await.expect("an answer").unwrap_err();
-    assert!(matches!(&refused, Refusal::NotCompacted { reason } if !reason.contains(INTERNALS)), "{refused}");
+    assert!(
+        matches!(&refused, SessionRefusal::NotCompacted { reason } if !reason.contains(INTERNALS)),
+        "{refused}"
+    );
     stand.echo(&session, "four").await;
 }
 
@@ -261,39 +264,43 @@ async fn a_panic_of_a_sessions_task_closes_it_and_the_next_use_opens_it_again() 
     let run = stand.say(&session, "wait").await;
     // The queue's number is drawn by the session's own task.
     stand.breaks.store(true, Ordering::SeqCst);
-    let input = Input { text: "next".to_owned(), ..Input::default() };
+    let input = UserInput { text: "next".to_owned(), ..UserInput::default() };
     let enqueue = SessionCommand::Send { input, when_busy: WhenBusy::Enqueue };
-    let lost = tokio::time::timeout(PATIENCE, stand.house.ask(&session, enqueue)).await.expect("an answer");
+    let lost =
+        tokio::time::timeout(PATIENCE, stand.sessions.ask(&session, enqueue)).await.expect("an answer");
     assert!(lost.is_err(), "{lost:?}");
     assert!(!stand.breaks.load(Ordering::SeqCst), "the panic happened");
     let stopped = tokio::time::timeout(PATIENCE, stand.stopped.acquire()).await;
     stopped.expect("nobody performs for a session that is gone").expect("it is never closed").forget();
     stand.echo(&session, "again").await;
     let (ending, _) = stand.end_of(&session, &run).await;
-    assert!(matches!(&ending, RunEnding::Failed(failure) if failure.code == "RUN_INTERRUPTED"), "{ending:?}");
-    assert_eq!(stand.house.view(&other).await.expect("it is there").active(), Some(&elsewhere));
-    let closed = tokio::time::timeout(PATIENCE, stand.house.close()).await;
+    assert!(
+        matches!(&ending, RunEnding::Failed(failure) if failure.code.as_str() == "RUN_INTERRUPTED"),
+        "{ending:?}"
+    );
+    assert_eq!(stand.sessions.view(&other).await.expect("it is there").active(), Some(&elsewhere));
+    let closed = tokio::time::timeout(PATIENCE, stand.sessions.close()).await;
     closed.expect("nothing of the session that panicked is in the way");
 }
 
 #[tokio::test]
 async fn a_panic_over_one_question_is_its_answer_and_the_next_is_answered_too() {
     let stand = Stand::new();
-    let mut guest = Guest::new(Arc::clone(&stand.house), Standing::Visitor);
+    let mut client = SessionClient::new(Arc::clone(&stand.sessions), OnDisconnect::Keep);
     stand.breaks.store(true, Ordering::SeqCst);
     for question in 0..2 {
-        let create = HouseCommand::Create { id: None, birth: Box::new(birth()) };
-        assert!(guest.ask(question, create).is_none());
+        let create = RegistryRequest::Create { id: None, new_session: Box::new(new_session()) };
+        assert!(client.submit(Ticket(question), create).is_none());
     }
     let mut answers = Vec::new();
     while answers.len() < 2 {
-        let word = tokio::time::timeout(PATIENCE, guest.next()).await.expect("an answer");
-        if let Some(Word::Answer(question, answer)) = word {
+        let word = tokio::time::timeout(PATIENCE, client.next()).await.expect("an answer");
+        if let Some(Update::Answer(question, answer)) = word {
             answers.push((question, answer));
         }
     }
     let (question, refused) = &answers[0];
     let refused = refused.as_ref().expect_err("its task panicked");
-    assert!(*question == 0 && *refused == Refusal::Internal, "{refused}");
-    assert!(matches!(&answers[1], (1, Ok(HouseReply::Created(_)))), "{:?}", answers[1]);
+    assert!(*question == Ticket(0) && *refused == SessionRefusal::Internal, "{refused}");
+    assert!(matches!(&answers[1], (Ticket(1), Ok(RegistryReply::Created(_)))), "{:?}", answers[1]);
 }

@@ -47,6 +47,9 @@ pub use parlor_doors::exec::{
 /// Needs a tokio runtime with I/O and time enabled; one thread is enough. Nothing else in the
 /// program may write to standard output.
 pub async fn run_main() -> std::io::Result<()> {
-    parlor_host::serve_stdio(parlor_doors::exec::ExecMachine::default(), parlor_engine::Processes::default())
-        .await
+    parlor_transport::serve_stdio(
+        parlor_doors::exec::ExecMachine::default(),
+        parlor_process::Processes::default(),
+    )
+    .await
 }

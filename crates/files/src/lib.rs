@@ -12,6 +12,6 @@ mod read;
 
 pub use follow::PATH_LINKS;
 pub use owners::Owners;
-pub use policy::{Opened, PATH_BYTES, PATH_TRIES, Parents, Policy, Spot, open_below};
+pub use policy::{FoundEntry, OpenedFile, PATH_BYTES, PATH_TRIES, ParentFolders, Policy, open_below};
 pub use private::READABLE_STATE;
 pub use read::check_regular;

@@ -17,11 +17,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, FailureCode};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2};
 use rustix::io::Errno;
 
-use crate::code::{self, PATH_CHANGED, PATH_REFUSED, TOOL_ERROR, UNSUPPORTED, failure, invalid, system};
+use crate::code::{self, failure, invalid, system};
 use crate::follow::follow;
 use crate::private::PrivateFolder;
 
@@ -54,7 +54,7 @@ struct Root {
 
 /// Something below a root that has been opened.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedFile {
     /// Its descriptor.
     pub fd: OwnedFd,
     /// Where it is, free of symbolic links.
@@ -65,7 +65,7 @@ pub struct Opened {
 
 /// A name in an open folder: where a file is, or is to be.
 #[derive(Debug)]
-pub struct Spot {
+pub struct FoundEntry {
     /// The folder. Good for `*at` calls, not for reading it.
     pub folder: OwnedFd,
     /// The last part of the path. Not followed if it is, by now, a symbolic link.
@@ -76,7 +76,7 @@ pub struct Spot {
 
 /// What to do about folders that are not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parents {
+pub enum ParentFolders {
     /// They must be there.
     Present,
     /// They are made.
@@ -128,7 +128,7 @@ impl Policy {
     }
 
     /// Opens what `path` means, seen from `folder`, to read it. Never creates anything.
-    pub fn open(&self, folder: &Path, path: &str, flags: OFlags) -> Result<Opened, Failure> {
+    pub fn open(&self, folder: &Path, path: &str, flags: OFlags) -> Result<OpenedFile, Failure> {
         self.retry(folder, path, |root, real, inner| {
             let fd = match (&self.private, inner.file_name()) {
                 (None, _) => open_below(&root.folder, or_here(inner), flags)?,
@@ -143,32 +143,32 @@ impl Policy {
                     private.check_read(above.as_fd(), Some(name))?;
                     let fd = open_below(&above, Path::new(name), flags)?;
                     if private.is(&fstat(&fd)?) {
-                        return Err(Obstacle::Unreadable);
+                        return Err(PathObstacle::Unreadable);
                     }
                     fd
                 }
             };
-            Ok(Opened { fd, path: real.to_owned(), root: root.path.clone() })
+            Ok(OpenedFile { fd, path: real.to_owned(), root: root.path.clone() })
         })
     }
 
     /// Opens the folder that `path` means, seen from `folder`, for a command to start in. Also within the state folder:
     /// a command can go there by itself.
-    pub fn open_folder(&self, folder: &Path, path: &str) -> Result<Opened, Failure> {
+    pub fn open_folder(&self, folder: &Path, path: &str) -> Result<OpenedFile, Failure> {
         self.retry(folder, path, |root, real, inner| {
             let fd = open_below(&root.folder, or_here(inner), OFlags::PATH | OFlags::DIRECTORY)?;
-            Ok(Opened { fd, path: real.to_owned(), root: root.path.clone() })
+            Ok(OpenedFile { fd, path: real.to_owned(), root: root.path.clone() })
         })
     }
 
     /// The folder and name of what `path` means, seen from `folder`, to change it. The file need not exist.
-    pub fn spot(&self, folder: &Path, path: &str, parents: Parents) -> Result<Spot, Failure> {
+    pub fn spot(&self, folder: &Path, path: &str, parents: ParentFolders) -> Result<FoundEntry, Failure> {
         self.retry(folder, path, |root, real, inner| {
             let name = inner.file_name().ok_or(Errno::ISDIR)?.to_owned();
             let above = inner.parent().unwrap_or(Path::new(""));
             let folder = self.open_parents(&root.folder, above, parents)?;
             self.check_write(folder.as_fd())?;
-            Ok(Spot { folder, name, path: real.to_owned() })
+            Ok(FoundEntry { folder, name, path: real.to_owned() })
         })
     }
 
@@ -177,23 +177,24 @@ impl Policy {
         &self,
         folder: &Path,
         path: &str,
-        attempt: impl Fn(&Root, &Path, &Path) -> Result<T, Obstacle>,
+        attempt: impl Fn(&Root, &Path, &Path) -> Result<T, PathObstacle>,
     ) -> Result<T, Failure> {
         let wanted = self.expand(folder, path)?;
         for _ in 0..PATH_TRIES {
-            let real = follow(&wanted)
-                .map_err(|_| failure(TOOL_ERROR, format!("`{path}` has a loop of symbolic links")))?;
+            let real = follow(&wanted).map_err(|_| {
+                failure(FailureCode::ToolError, format!("`{path}` has a loop of symbolic links"))
+            })?;
             let (root, inner) = self.root_of(&real).ok_or_else(|| self.refusal(path, &wanted))?;
             match attempt(root, &real, inner) {
                 // A link where the guess had none: somebody changed it in between.
-                Err(Obstacle::System(Errno::LOOP | Errno::XDEV | Errno::AGAIN)) => {}
-                Err(Obstacle::System(errno)) => return Err(system("open", path)(errno)),
-                Err(Obstacle::Unreadable) => return Err(self.private_refusal(path, UNREADABLE)),
-                Err(Obstacle::Unchangeable) => return Err(self.private_refusal(path, UNCHANGEABLE)),
+                Err(PathObstacle::System(Errno::LOOP | Errno::XDEV | Errno::AGAIN)) => {}
+                Err(PathObstacle::System(errno)) => return Err(system("open", path)(errno)),
+                Err(PathObstacle::Unreadable) => return Err(self.private_refusal(path, UNREADABLE)),
+                Err(PathObstacle::Unchangeable) => return Err(self.private_refusal(path, UNCHANGEABLE)),
                 Ok(done) => return Ok(done),
             }
         }
-        Err(failure(PATH_CHANGED, format!("`{path}` keeps changing while it is looked at")))
+        Err(failure(FailureCode::PathChanged, format!("`{path}` keeps changing while it is looked at")))
     }
 
     /// The path as text, absolute. Its `..` are still in it: they mean the folder above what a
@@ -229,10 +230,15 @@ impl Policy {
     }
 
     /// Opens the folder `path` below `root`, making what is missing if that is wanted.
-    fn open_parents(&self, root: &OwnedFd, path: &Path, parents: Parents) -> Result<OwnedFd, Obstacle> {
+    fn open_parents(
+        &self,
+        root: &OwnedFd,
+        path: &Path,
+        parents: ParentFolders,
+    ) -> Result<OwnedFd, PathObstacle> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         match open_below(root, or_here(path), flags) {
-            Err(Errno::NOENT) if parents == Parents::Made => {}
+            Err(Errno::NOENT) if parents == ParentFolders::Made => {}
             outcome => return Ok(outcome?),
         }
         let mut folder = open_below(root, Path::new("."), flags)?;
@@ -251,9 +257,9 @@ impl Policy {
         Ok(folder)
     }
 
-    fn check_write(&self, folder: BorrowedFd<'_>) -> Result<(), Obstacle> {
+    fn check_write(&self, folder: BorrowedFd<'_>) -> Result<(), PathObstacle> {
         match &self.private {
-            Some(private) if private.holds(folder)? => Err(Obstacle::Unchangeable),
+            Some(private) if private.holds(folder)? => Err(PathObstacle::Unchangeable),
             Some(_) | None => Ok(()),
         }
     }
@@ -261,7 +267,10 @@ impl Policy {
     fn private_refusal(&self, path: &str, why: &str) -> Failure {
         let place = self.private.as_ref().map(|private| private.path.display().to_string());
         let place = place.unwrap_or_default();
-        failure(PATH_REFUSED, format!("`{path}` is in parlor's own state folder `{place}`, {why}"))
+        failure(
+            FailureCode::PathRefused,
+            format!("`{path}` is in parlor's own state folder `{place}`, {why}"),
+        )
     }
 
     fn refusal(&self, path: &str, wanted: &Path) -> Failure {
@@ -273,12 +282,15 @@ impl Policy {
         } else {
             "is outside"
         };
-        failure(PATH_REFUSED, format!("`{path}` {how} of the allowed {folders} {}", roots.join(", ")))
+        failure(
+            FailureCode::PathRefused,
+            format!("`{path}` {how} of the allowed {folders} {}", roots.join(", ")),
+        )
     }
 }
 
 /// Why an attempt to open something failed.
-enum Obstacle {
+enum PathObstacle {
     System(Errno),
     /// It is in the state folder, and is to be read.
     Unreadable,
@@ -286,15 +298,15 @@ enum Obstacle {
     Unchangeable,
 }
 
-impl From<Errno> for Obstacle {
+impl From<Errno> for PathObstacle {
     fn from(errno: Errno) -> Self {
         Self::System(errno)
     }
 }
 
 impl PrivateFolder {
-    fn check_read(&self, folder: BorrowedFd<'_>, name: Option<&OsStr>) -> Result<(), Obstacle> {
-        if self.hides(folder, name)? { Err(Obstacle::Unreadable) } else { Ok(()) }
+    fn check_read(&self, folder: BorrowedFd<'_>, name: Option<&OsStr>) -> Result<(), PathObstacle> {
+        if self.hides(folder, name)? { Err(PathObstacle::Unreadable) } else { Ok(()) }
     }
 }
 
@@ -304,8 +316,9 @@ impl Root {
         if !path.is_absolute() {
             return Err(invalid(format!("the allowed folder `{shown}` is not absolute")));
         }
-        let path = follow(path)
-            .map_err(|_| failure(TOOL_ERROR, format!("`{shown}` has a loop of symbolic links")))?;
+        let path = follow(path).map_err(|_| {
+            failure(FailureCode::ToolError, format!("`{shown}` has a loop of symbolic links"))
+        })?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, &path, flags, Mode::empty()).map_err(system("open", &shown))?;
         // Asked once here, so that a kernel without it is met with words and not with a riddle.
@@ -321,7 +334,7 @@ fn cannot_open(shown: &str, errno: Errno) -> Failure {
         let message = format!(
             "files cannot be opened safely here: openat2 (Linux 5.6) is missing or forbidden: {words}"
         );
-        return failure(UNSUPPORTED, message);
+        return failure(FailureCode::Unsupported, message);
     }
     system("open", shown)(errno)
 }
@@ -349,9 +362,9 @@ mod tests {
     #[test]
     fn a_kernel_that_cannot_do_it_is_told_apart() {
         let failure = cannot_open("/x", Errno::NOSYS);
-        assert_eq!(failure.code, UNSUPPORTED);
+        assert_eq!(failure.code, FailureCode::Unsupported);
         assert!(failure.message.contains("openat2 (Linux 5.6) is missing"), "{}", failure.message);
-        assert_eq!(cannot_open("/x", Errno::ACCESS).code, TOOL_ERROR);
+        assert_eq!(cannot_open("/x", Errno::ACCESS).code, FailureCode::ToolError);
     }
 
     #[test]
@@ -366,6 +379,6 @@ mod tests {
             })
             .unwrap_err();
         assert_eq!(tries.get(), PATH_TRIES);
-        assert_eq!((failure.code.as_str(), failure.retryable), (PATH_CHANGED, true));
+        assert_eq!((failure.code, failure.retryable), (FailureCode::PathChanged, true));
     }
 }

@@ -6,11 +6,11 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, FailureCode};
 use rustix::fs::{Dir, FileType, OFlags, Stat, fstat};
 
 use crate::Policy;
-use crate::code::{UNSUPPORTED, failure, system};
+use crate::code::{failure, system};
 
 impl Policy {
     /// Opens a regular file for reading, and nothing else: a FIFO or a device is not even touched.
@@ -73,7 +73,7 @@ pub fn check_regular(path: &str, fd: impl AsFd) -> Result<Stat, Failure> {
         FileType::CharacterDevice | FileType::BlockDevice => "a device, not a file",
         FileType::Unknown => "not a file",
     };
-    Err(failure(UNSUPPORTED, format!("`{path}` is {what}")))
+    Err(failure(FailureCode::Unsupported, format!("`{path}` is {what}")))
 }
 
 #[cfg(test)]
@@ -82,7 +82,6 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::code::{NOT_FOUND, PATH_REFUSED};
 
     #[test]
     fn only_regular_files_are_opened_and_links_lead_nowhere_else() {
@@ -97,10 +96,13 @@ mod tests {
         let policy = Policy::new([&project]).unwrap();
         assert!(policy.open_file(&project, "sub/inside").is_ok());
         let code = |path: &str| policy.open_file(&project, path).unwrap_err().code;
-        assert_eq!([code("outside"), code("device"), code("../secret")], [PATH_REFUSED; 3]);
-        assert_eq!([code("sub"), code("none")], [UNSUPPORTED, NOT_FOUND]);
+        assert_eq!(
+            [code("outside"), code("device"), code("../secret")],
+            [const { FailureCode::PathRefused }; 3]
+        );
+        assert_eq!([code("sub"), code("none")], [FailureCode::Unsupported, FailureCode::NotFound]);
         let everything = Policy::new(["/"]).unwrap();
-        assert_eq!(everything.open_file(&project, "device").unwrap_err().code, UNSUPPORTED);
+        assert_eq!(everything.open_file(&project, "device").unwrap_err().code, FailureCode::Unsupported);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use parlor_vocab::{Seq, SessionId, Timestamp};
 
 /// Who has a lease. For people: nothing is decided by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct LeaseHolder {
     /// The process.
     pub pid: u32,
     /// When it took the lease.
@@ -29,7 +29,7 @@ pub enum LogError {
         /// The session.
         session: SessionId,
         /// Who has it.
-        by: Holder,
+        by: LeaseHolder,
     },
     /// The lease is not ours any more: it was given back, taken over, or its session was deleted.
     #[error("the right to write session {session} was lost; acquire it again and read what happened since")]

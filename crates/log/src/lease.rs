@@ -13,7 +13,7 @@ use parlor_vocab::SessionId;
 pub struct Lease {
     session: SessionId,
     token: Token,
-    keeper: Option<Arc<dyn Keeper>>,
+    keeper: Option<Arc<dyn LeaseReleaser>>,
 }
 
 /// Tells the leases of one store apart. Used once.
@@ -21,13 +21,13 @@ pub struct Lease {
 pub(crate) struct Token(pub(crate) u64);
 
 /// A store, as its leases see it.
-pub(crate) trait Keeper: Send + Sync {
+pub(crate) trait LeaseReleaser: Send + Sync {
     /// Lets others have the session, soon. Waits for nothing.
     fn give_back(&self, session: &SessionId, token: Token);
 }
 
 impl Lease {
-    pub(crate) fn new(session: SessionId, token: Token, keeper: Arc<dyn Keeper>) -> Self {
+    pub(crate) fn new(session: SessionId, token: Token, keeper: Arc<dyn LeaseReleaser>) -> Self {
         Self { session, token, keeper: Some(keeper) }
     }
 
@@ -41,7 +41,7 @@ impl Lease {
     }
 
     /// Whether `keeper` gave it: a lease is worth nothing in another store.
-    pub(crate) fn is_of<K: Keeper>(&self, keeper: &Arc<K>) -> bool {
+    pub(crate) fn is_of<K: LeaseReleaser>(&self, keeper: &Arc<K>) -> bool {
         self.keeper.as_ref().is_some_and(|own| std::ptr::addr_eq(Arc::as_ptr(own), Arc::as_ptr(keeper)))
     }
 

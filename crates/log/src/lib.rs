@@ -1,12 +1,13 @@
 //! Where events and session records are kept: one stream of events for each session.
 //!
-//! [`EventLog`] is the contract and [`conformance`] is the contract as tests; [`MemoryLog`] and
+//! [`EventLog`] is the contract and `conformance` is the contract as tests; [`MemoryLog`] and
 //! [`SqliteLog`] keep it. Readers hold a cursor and read on from the log: nothing is queued for
 //! them, so a slow one is late and never wrong.
 //!
 //! Deliberately absent: what the events mean. The one exception is [`SessionRecord`], a line about
 //! each session that a list can show without reading its events.
 
+#[cfg(any(test, feature = "test-util"))]
 pub mod conformance;
 mod error;
 mod heads;
@@ -22,17 +23,18 @@ mod usage;
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use parlor_vocab::{Draft, Entry, EventId, MediaId, Seq, SessionId};
+use parlor_vocab::{Entry, EventId, MediaId, NewEntry, Seq, SessionId};
 use tokio::sync::watch;
 
-pub use error::{Holder, LogError};
+pub use error::{LeaseHolder, LogError};
 pub use lease::Lease;
 pub use memory::MemoryLog;
 pub use record::{Page, PageCursor, PageRequest, SessionRecord};
 pub use sqlite::{
     BUSY_WAIT, Checked, Counts, ERASE_RETRY, FOLLOW_INTERVAL, FRESH_BYTES, FRESH_EVENTS, GATHER_WAIT,
-    LEAST_FREE_BYTES, Lost, MAX_BATCH, OPEN_CHECK_WAIT, Progress, READ_CONNECTIONS, RECLAIM_PAGES, Recovered,
-    SHRINK_TRIES, SHRINK_WAIT, Saved, SqliteLog, WRITE_QUEUE_JOBS, check_database, recover,
+    LEAST_FREE_BYTES, LostData, MAX_BATCH, OPEN_CHECK_WAIT, READ_CONNECTIONS, RECLAIM_PAGES, Recovered,
+    RecoveryProgress, SHRINK_TRIES, SHRINK_WAIT, SavedData, SqliteLog, WRITE_QUEUE_JOBS, check_database,
+    recover,
 };
 pub use system::{SystemClock, TimeOrderedIds};
 pub use usage::UsageLine;
@@ -63,7 +65,7 @@ pub trait EventLog: Send + Sync {
     /// up to date in the same step. Nothing to append is an append that changes nothing.
     ///
     /// Fails with `Conflict` if the head is not `after`, with `NotHeld` if the lease was lost.
-    async fn append(&self, lease: &Lease, after: Seq, new: &[Draft]) -> Result<Seq, LogError>;
+    async fn append(&self, lease: &Lease, after: Seq, new: &[NewEntry]) -> Result<Seq, LogError>;
 
     /// The events that stand after `after`, in order: at most `max`, fewer if they are large (see
     /// [`READ_BYTES`]), and none only if there are none or `max` is zero.
@@ -98,7 +100,7 @@ pub trait EventLog: Send + Sync {
 
     /// Who holds the lease of a session at the moment; nobody, if its holder is dead. What is true when it is looked
     /// up may have changed when it is told.
-    async fn holder(&self, of: &SessionId) -> Result<Option<Holder>, LogError>;
+    async fn holder(&self, of: &SessionId) -> Result<Option<LeaseHolder>, LogError>;
 
     /// Gives a lease back and returns when others can take it. Dropping it does the same without
     /// waiting. That the lease was lost before is no error.

@@ -1,6 +1,6 @@
 //! Which stored files an event speaks of.
 
-use parlor_vocab::{Media, MediaId, RunEvent, SessionEvent};
+use parlor_vocab::{Media, MediaId, MessageEvent, RunEvent, SessionEvent};
 
 /// The ids of all files that came along with `event`. One can be named twice.
 pub(crate) fn media_of(event: &SessionEvent) -> impl Iterator<Item = &MediaId> {
@@ -22,20 +22,11 @@ pub(crate) fn media_of(event: &SessionEvent) -> impl Iterator<Item = &MediaId> {
 fn of_run(event: &RunEvent) -> &[Media] {
     match event {
         RunEvent::Started { input, .. } | RunEvent::Steered { input, .. } => &input.media,
-        RunEvent::MessageCompleted { media, .. } => media,
-        RunEvent::MessageStarted { .. }
-        | RunEvent::StepStarted { .. }
-        | RunEvent::StepUpdated { .. }
-        | RunEvent::StepCompleted { .. }
-        | RunEvent::StepFailed { .. }
-        | RunEvent::Reasoned { .. }
-        | RunEvent::ToolCalled { .. }
-        | RunEvent::ToolProgressed { .. }
-        | RunEvent::ToolCompleted { .. }
-        | RunEvent::ToolFailed { .. }
-        | RunEvent::SubagentStarted { .. }
-        | RunEvent::SubagentUpdated { .. }
-        | RunEvent::SubagentDone { .. }
+        RunEvent::Message(MessageEvent::Completed { media, .. }) => media,
+        RunEvent::Message(MessageEvent::Started { .. })
+        | RunEvent::Step(_)
+        | RunEvent::Tool(_)
+        | RunEvent::Subagent(_)
         | RunEvent::ErrorRaised { .. }
         | RunEvent::Consumed { .. }
         | RunEvent::Ended { .. } => &[],

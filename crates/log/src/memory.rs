@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use parlor_vocab::{Clock, Draft, Entry, EventId, MediaId, Seq, SessionId};
+use parlor_vocab::{Clock, Entry, EventId, MediaId, NewEntry, Seq, SessionId};
 use tokio::sync::watch;
 
 use crate::heads::Heads;
-use crate::lease::{Keeper, Token};
+use crate::lease::{LeaseReleaser, Token};
 use crate::media::media_of;
 use crate::record::apply;
 use crate::{
-    Erased, EventLog, Holder, Lease, LogError, MAX_USAGE_LINES, Page, PageCursor, PageRequest, Reclaimed,
-    SessionRecord, UsageLine, row,
+    Erased, EventLog, Lease, LeaseHolder, LogError, MAX_USAGE_LINES, Page, PageCursor, PageRequest,
+    Reclaimed, SessionRecord, UsageLine, row,
 };
 
 /// A log in memory.
@@ -36,7 +36,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     sessions: HashMap<SessionId, Stream>,
-    leases: HashMap<SessionId, (Token, Holder)>,
+    leases: HashMap<SessionId, (Token, LeaseHolder)>,
     leases_given: u64,
     usage: BTreeMap<(i64, String), UsageLine>,
 }
@@ -81,7 +81,7 @@ impl Member {
     }
 }
 
-impl Keeper for Member {
+impl LeaseReleaser for Member {
     fn give_back(&self, session: &SessionId, token: Token) {
         let mut state = self.state();
         if state.leases.get(session).is_some_and(|(current, _)| *current == token) {
@@ -92,7 +92,7 @@ impl Keeper for Member {
 
 #[async_trait]
 impl EventLog for MemoryLog {
-    async fn append(&self, lease: &Lease, after: Seq, new: &[Draft]) -> Result<Seq, LogError> {
+    async fn append(&self, lease: &Lease, after: Seq, new: &[NewEntry]) -> Result<Seq, LogError> {
         let mut state = self.fenced(lease)?;
         let id = lease.session();
         let head = state.sessions.get(id).map_or(Seq::START, |stream| stream.record.head);
@@ -164,12 +164,12 @@ impl EventLog for MemoryLog {
         }
         state.leases_given += 1;
         let token = Token(state.leases_given);
-        let holder = Holder { pid: std::process::id(), since: self.0.clock.now() };
+        let holder = LeaseHolder { pid: std::process::id(), since: self.0.clock.now() };
         state.leases.insert(session.clone(), (token, holder));
         Ok(Lease::new(session.clone(), token, Arc::<Member>::clone(&self.0)))
     }
 
-    async fn holder(&self, of: &SessionId) -> Result<Option<Holder>, LogError> {
+    async fn holder(&self, of: &SessionId) -> Result<Option<LeaseHolder>, LogError> {
         Ok(self.state().leases.get(of).map(|(_, holder)| *holder))
     }
 

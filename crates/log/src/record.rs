@@ -1,6 +1,8 @@
 //! A line about each session: what a list shows of it. Follows from the events alone.
 
-use parlor_vocab::{AgentId, Draft, RunEvent, RunId, Seq, SessionEvent, SessionId, Timestamp};
+use parlor_vocab::{
+    AgentId, MessageEvent, NewEntry, RunEvent, RunId, Seq, SessionEvent, SessionId, Timestamp,
+};
 
 /// What is known of a session without reading its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +49,7 @@ impl SessionRecord {
 }
 
 /// What `record` becomes by its session's next event, of which `stored` bytes are kept beside its id.
-pub(crate) fn apply(record: &mut SessionRecord, next: &Draft, stored: usize) {
+pub(crate) fn apply(record: &mut SessionRecord, next: &NewEntry, stored: usize) {
     if record.head == Seq::START {
         record.created = next.at;
     }
@@ -55,10 +57,10 @@ pub(crate) fn apply(record: &mut SessionRecord, next: &Draft, stored: usize) {
     record.updated = next.at;
     record.bytes += (next.id.as_str().len() + stored) as u64;
     match &next.event {
-        SessionEvent::Created(birth) => {
-            record.title.clone_from(&birth.title);
-            record.door.clone_from(&birth.door);
-            record.agent.clone_from(&birth.choice.agent);
+        SessionEvent::Created(new_session) => {
+            record.title.clone_from(&new_session.title);
+            record.door.clone_from(&new_session.door);
+            record.agent.clone_from(&new_session.choice.agent);
         }
         SessionEvent::Renamed { title } => record.title = Some(title.clone()),
         SessionEvent::Chosen(choice) => {
@@ -83,22 +85,13 @@ fn apply_run(record: &mut SessionRecord, run: &RunId, event: &RunEvent) {
         return;
     }
     match event {
-        RunEvent::Steered { .. } | RunEvent::MessageCompleted { .. } => record.messages += 1,
+        RunEvent::Steered { .. } | RunEvent::Message(MessageEvent::Completed { .. }) => record.messages += 1,
         RunEvent::Ended { .. } => record.running = None,
         RunEvent::Started { .. }
-        | RunEvent::MessageStarted { .. }
-        | RunEvent::StepStarted { .. }
-        | RunEvent::StepUpdated { .. }
-        | RunEvent::StepCompleted { .. }
-        | RunEvent::StepFailed { .. }
-        | RunEvent::Reasoned { .. }
-        | RunEvent::ToolCalled { .. }
-        | RunEvent::ToolProgressed { .. }
-        | RunEvent::ToolCompleted { .. }
-        | RunEvent::ToolFailed { .. }
-        | RunEvent::SubagentStarted { .. }
-        | RunEvent::SubagentUpdated { .. }
-        | RunEvent::SubagentDone { .. }
+        | RunEvent::Message(MessageEvent::Started { .. })
+        | RunEvent::Step(_)
+        | RunEvent::Tool(_)
+        | RunEvent::Subagent(_)
         | RunEvent::ErrorRaised { .. }
         | RunEvent::Consumed { .. } => {}
     }
@@ -173,7 +166,9 @@ impl std::fmt::Display for PageCursor {
 mod tests {
     use super::*;
     use crate::row::samples;
-    use parlor_vocab::{Birth, Choice, EventId, Failure, Input, MessageId, RunEnding};
+    use parlor_vocab::{
+        AgentChoice, EventId, Failure, MessageId, NewSession, RunEnding, StopCause, UserInput,
+    };
 
     fn run(name: &str) -> RunId {
         RunId::parse(name).unwrap()
@@ -189,11 +184,15 @@ mod tests {
 
     fn started(parent: Option<RunId>) -> RunEvent {
         let agent = AgentId::parse("local").unwrap();
-        RunEvent::Started { parent, agent, model: None, input: Input::default(), message: message("m") }
+        RunEvent::Started { parent, agent, model: None, input: UserInput::default(), message: message("m") }
     }
 
     fn said() -> RunEvent {
-        RunEvent::MessageCompleted { message: message("m"), text: String::new(), media: Vec::new() }
+        RunEvent::Message(MessageEvent::Completed {
+            message: message("m"),
+            text: String::new(),
+            media: Vec::new(),
+        })
     }
 
     fn ended(ending: RunEnding) -> RunEvent {
@@ -203,17 +202,17 @@ mod tests {
     fn after(events: Vec<SessionEvent>) -> SessionRecord {
         let mut record = SessionRecord::new(SessionId::parse("s").unwrap());
         for (event, at) in events.into_iter().zip(101..) {
-            apply(&mut record, &Draft { id: EventId::parse("e").unwrap(), at: Timestamp(at), event }, 9);
+            apply(&mut record, &NewEntry { id: EventId::parse("e").unwrap(), at: Timestamp(at), event }, 9);
         }
         record
     }
 
-    fn birth() -> SessionEvent {
-        SessionEvent::Created(Birth {
+    fn new_session() -> SessionEvent {
+        SessionEvent::Created(NewSession {
             title: Some("first".to_owned()),
             door: "supr".to_owned(),
             folder: "/".into(),
-            choice: Choice { agent: Some(AgentId::parse("a").unwrap()), ..Choice::default() },
+            choice: AgentChoice { agent: Some(AgentId::parse("a").unwrap()), ..AgentChoice::default() },
             system: None,
             forked_from: None,
         })
@@ -221,22 +220,23 @@ mod tests {
 
     #[test]
     fn a_session_is_what_it_was_created_with_until_something_else_is_chosen() {
-        let record = after(vec![birth()]);
+        let record = after(vec![new_session()]);
         assert_eq!((record.title.as_deref(), record.door.as_str()), (Some("first"), "supr"));
-        let model = Choice { model: Some("m".to_owned()), ..Choice::default() };
-        let agent = Choice { agent: Some(AgentId::parse("b").unwrap()), ..Choice::default() };
-        let record = after(vec![birth(), SessionEvent::Chosen(model.clone())]);
+        let model = AgentChoice { model: Some("m".to_owned()), ..AgentChoice::default() };
+        let agent = AgentChoice { agent: Some(AgentId::parse("b").unwrap()), ..AgentChoice::default() };
+        let record = after(vec![new_session(), SessionEvent::Chosen(model.clone())]);
         assert_eq!(record.agent.unwrap().as_str(), "a");
         let renamed = SessionEvent::Renamed { title: "second".to_owned() };
-        let record = after(vec![birth(), SessionEvent::Chosen(agent), SessionEvent::Chosen(model), renamed]);
+        let record =
+            after(vec![new_session(), SessionEvent::Chosen(agent), SessionEvent::Chosen(model), renamed]);
         assert_eq!((record.agent.unwrap().as_str(), record.title.as_deref()), ("b", Some("second")));
         assert_eq!((record.created, record.updated, record.head), (Timestamp(101), Timestamp(104), Seq(4)));
     }
 
     #[test]
     fn a_run_is_running_from_its_start_to_its_end() {
-        let failure = Failure { code: "X".to_owned(), message: String::new(), retryable: false };
-        let mut events = vec![birth(), of("r", started(None))];
+        let failure = Failure { code: "X".into(), message: String::new(), retryable: false };
+        let mut events = vec![new_session(), of("r", started(None))];
         assert_eq!(after(events.clone()).running, Some(run("r")));
         events.push(of("r", ended(RunEnding::Failed(failure))));
         assert_eq!(after(events).running, None);
@@ -255,8 +255,8 @@ mod tests {
 
     #[test]
     fn what_people_and_agent_say_is_counted_until_it_is_cleared() {
-        let steered = RunEvent::Steered { input: Input::default(), message: message("m") };
-        let stopped = RunEnding::Stopped { reason: String::new(), message: message("m") };
+        let steered = RunEvent::Steered { input: UserInput::default(), message: message("m") };
+        let stopped = RunEnding::Stopped { cause: StopCause::Shutdown, message: message("m") };
         let mut events =
             vec![of("r", started(None)), of("r", steered), of("r", said()), of("r", ended(stopped))];
         assert_eq!(after(events.clone()).messages, 3);

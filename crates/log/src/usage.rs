@@ -1,7 +1,7 @@
 //! What was used, day by day. Follows from the events, and is counted when they are appended: whoever asks need
 //! not read them.
 
-use parlor_vocab::{Draft, RunEnding, RunEvent, SessionEvent, Usage};
+use parlor_vocab::{NewEntry, RunEnding, RunEvent, SessionEvent, Usage};
 
 use crate::SessionRecord;
 
@@ -25,7 +25,7 @@ pub struct UsageLine {
 
 impl UsageLine {
     /// Adds what was used by the next event of the session of `record`, which does not know of it yet.
-    pub(crate) fn of(record: &SessionRecord, next: &Draft) -> Option<Self> {
+    pub(crate) fn of(record: &SessionRecord, next: &NewEntry) -> Option<Self> {
         let SessionEvent::Run { run, event, .. } = &next.event else { return None };
         let line = Self { day: next.at.0.div_euclid(DAY), ..Self::default() };
         if let RunEvent::Started { parent: None, .. } = event {

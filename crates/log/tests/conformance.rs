@@ -4,12 +4,12 @@
 mod memory {
     use std::sync::Arc;
 
-    use parlor_log::conformance::House;
+    use parlor_log::conformance::LogFactory;
     use parlor_log::{EventLog, MemoryLog, SystemClock};
 
     struct Memory(MemoryLog);
 
-    impl House for Memory {
+    impl LogFactory for Memory {
         fn enter(&self) -> Arc<dyn EventLog> {
             Arc::new(self.0.beside())
         }
@@ -21,12 +21,12 @@ mod memory {
 mod sqlite {
     use std::sync::Arc;
 
-    use parlor_log::conformance::House;
+    use parlor_log::conformance::LogFactory;
     use parlor_log::{EventLog, SqliteLog, SystemClock};
 
     struct Folder(tempfile::TempDir);
 
-    impl House for Folder {
+    impl LogFactory for Folder {
         fn enter(&self) -> Arc<dyn EventLog> {
             Arc::new(SqliteLog::open(self.0.path(), Arc::new(SystemClock)).unwrap())
         }

@@ -16,7 +16,7 @@ fn count(home: &Path, table: &str) -> usize {
     database(home).query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap() as usize
 }
 
-fn numbered(range: std::ops::Range<usize>) -> Vec<parlor_vocab::Draft> {
+fn numbered(range: std::ops::Range<usize>) -> Vec<parlor_vocab::NewEntry> {
     range.map(|number| draft(number.to_string())).collect()
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parlor_log::{EventLog, LogError, PageRequest, SqliteLog, SystemClock};
-use parlor_vocab::{Clock, Draft, EventId, Seq, SessionEvent, SessionId, Timestamp};
+use parlor_vocab::{Clock, EventId, NewEntry, Seq, SessionEvent, SessionId, Timestamp};
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -28,9 +28,9 @@ fn open(home: &Path, clock: &Arc<BreakingClock>) -> SqliteLog {
     SqliteLog::open(home, Arc::clone(clock) as _).expect("a log")
 }
 
-fn draft(number: u64) -> Draft {
+fn draft(number: u64) -> NewEntry {
     let id = EventId::parse(&format!("e{number}")).expect("short");
-    Draft { id, at: Timestamp(0), event: SessionEvent::Renamed { title: format!("title {number}") } }
+    NewEntry { id, at: Timestamp(0), event: SessionEvent::Renamed { title: format!("title {number}") } }
 }
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {

@@ -11,7 +11,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use parlor_log::{EventLog, LogError, Lost, MAX_PAGE, PageRequest, Recovered, Saved, SystemClock, recover};
+use parlor_log::{
+    EventLog, LogError, LostData, MAX_PAGE, PageRequest, Recovered, SavedData, SystemClock, recover,
+};
 use parlor_vocab::Seq;
 
 use common::{assert_intact, database, draft, open, session, texts};
@@ -78,7 +80,7 @@ fn copy(of: &Path) -> tempfile::TempDir {
 
 /// Recovers, then looks whether the log is one again: sessions without gaps, each a beginning of what it was, and
 /// all of them can be gone on with.
-async fn recovered(home: &Path) -> (Saved, Lost, PathBuf) {
+async fn recovered(home: &Path) -> (SavedData, LostData, PathBuf) {
     let outcome = recover(home, &SystemClock, |_| ()).unwrap();
     let Recovered::New { saved, lost, damaged } = outcome else { panic!("{outcome:?}") };
     let log = open(home).unwrap();
@@ -156,7 +158,11 @@ async fn without_its_first_page_nothing_is_lost() {
         assert!(matches!(error, LogError::Damaged { .. }), "{bytes}: {error:?}");
         assert!(error.to_string().contains("parlor doctor --recover"), "{error}");
         let (saved, lost, _) = recovered(home.path()).await;
-        assert_eq!((saved.sessions, saved.unnamed, lost), (SESSIONS as u64, 0, Lost::default()), "{bytes}");
+        assert_eq!(
+            (saved.sessions, saved.unnamed, lost),
+            (SESSIONS as u64, 0, LostData::default()),
+            "{bytes}"
+        );
     }
 }
 
@@ -214,7 +220,7 @@ async fn usage_and_references_to_files_are_saved_too() {
         RunEvent::Consumed { usage: Usage { input_tokens: 7, ..Usage::default() }, model: Some("m".into()) };
     let events =
         [SessionEvent::MessageAdded(message), SessionEvent::Run { run, sequence: 1, event: consumed }];
-    let new: Vec<_> = events.map(|event| parlor_vocab::Draft { event, ..draft("") }).into();
+    let new: Vec<_> = events.map(|event| parlor_vocab::NewEntry { event, ..draft("") }).into();
     log.append(&lease, Seq::START, &new).await.unwrap();
     let (usage, references) = (log.usage(0).await.unwrap(), log.referenced_media().await.unwrap());
     assert_eq!((usage.len(), references.len()), (1, 1));

@@ -227,7 +227,9 @@ async fn a_database_of_format_1_can_be_read_and_goes_on() {
     assert_eq!(log.referenced_media().await.unwrap().len(), 1);
     let entries = log.read(&session("old"), Seq::START, 10).await.unwrap();
     assert_eq!(entries.iter().map(|entry| entry.at.0).collect::<Vec<_>>(), [10, 11, 12]);
-    assert!(matches!(&entries[0].event, SessionEvent::Created(birth) if birth.folder.ends_with("w")));
+    assert!(
+        matches!(&entries[0].event, SessionEvent::Created(new_session) if new_session.folder.ends_with("w"))
+    );
     assert_eq!(entries[1].event, SessionEvent::Cleared);
     // What was used before it was counted is counted once, when the format changes.
     let usage = log.usage(0).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use parlor_vocab::{Choice, Failure, Input, Media, MessageId, Passage, Reasoning, RunId, Usage};
+use parlor_vocab::{AgentChoice, Failure, HistoryItem, Media, MessageId, Reasoning, RunId, Usage, UserInput};
 use tokio::time::Instant;
 
 use crate::digest::digest;
@@ -23,13 +23,13 @@ pub trait Agent: Send + Sync {
     }
 
     /// Performs one turn. Returning `Ok` completes the run with what was said last;
-    /// [`Halt::Failed`] fails it; [`Halt::Stopped`] is passed on from the stage.
-    async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt>;
+    /// [`TurnError::Failed`] fails it; [`TurnError::Stopped`] is passed on from the stage.
+    async fn answer(&self, turn: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError>;
 
     /// Says in few words what has happened, to stand in the place of `history`, with what the session
     /// has chosen. Given up by being dropped. An agent that cannot write one itself gets a list of what
     /// was said.
-    async fn summarize(&self, history: &[Passage], _choice: &Choice) -> Result<String, Failure> {
+    async fn summarize(&self, history: &[HistoryItem], _choice: &AgentChoice) -> Result<String, Failure> {
         Ok(digest(history))
     }
 }
@@ -40,11 +40,11 @@ pub struct Turn {
     /// The run that this turn is.
     pub run: RunId,
     /// What was said.
-    pub input: Input,
+    pub input: UserInput,
     /// The message that holds `input`, if the session has one: a subagent's task is none.
     pub message: Option<MessageId>,
     /// What was said before, oldest first, without `input`.
-    pub history: Vec<Passage>,
+    pub history: Vec<HistoryItem>,
     /// Instructions that come before everything else.
     pub system: Option<String>,
     /// The model that was chosen, if any was.
@@ -57,7 +57,7 @@ pub struct Turn {
 
 /// Why a performance ends early.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Halt {
+pub enum TurnError {
     /// Somebody stopped the run. Nothing more can be done on this stage.
     Stopped,
     /// The agent cannot go on.
@@ -83,7 +83,7 @@ pub struct Call {
 
 /// What a call among several brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
+pub struct CallOutput {
     /// For the agent to read.
     pub text: String,
     /// For the agent to see. Not recorded.
@@ -92,7 +92,7 @@ pub struct Given {
 
 /// What was spent before this moment, in millionths of a dollar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct SpentSoFar {
     /// By this session, ever.
     pub session_micros: u64,
     /// By all sessions since midnight, UTC.
@@ -100,22 +100,22 @@ pub struct Spent {
 }
 
 /// Where an agent performs. Everything done here is seen by whoever watches, in this order, and is
-/// recorded. Every method fails with [`Halt::Stopped`] once the run was stopped, and only then; an
+/// recorded. Every method fails with [`TurnError::Stopped`] once the run was stopped, and only then; an
 /// agent passes that on with `?`.
 #[async_trait]
-pub trait Stage: Send {
+pub trait AgentContext: Send {
     /// Speaks: `text` joins the message that is being spoken. Neighbouring calls are one message.
-    async fn say(&mut self, text: &str) -> Result<(), Halt>;
+    async fn say(&mut self, text: &str) -> Result<(), TurnError>;
 
     /// Thinks: `text` joins the thought of this step. Neighbouring calls are one thought.
-    async fn think(&mut self, text: &str) -> Result<(), Halt>;
+    async fn think(&mut self, text: &str) -> Result<(), TurnError>;
 
     /// Shows a piece of the input of a call that is going to be made, by [`call_all`](Self::call_all) with the same
     /// name and tool. It is not recorded.
-    async fn write_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), Halt>;
+    async fn write_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError>;
 
     /// Calls a tool with `input`, which is JSON text, and waits for what it gives back.
-    async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, Halt>;
+    async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError>;
 
     /// Calls several tools and waits for all of them; what they bring is in the order of the calls.
     /// Neighbours that change nothing run side by side, all others one after another. What is not done by the
@@ -124,7 +124,7 @@ pub trait Stage: Send {
         &mut self,
         calls: Vec<Call>,
         until: Option<Instant>,
-    ) -> Result<Vec<Result<Given, Failure>>, Halt>;
+    ) -> Result<Vec<Result<CallOutput, Failure>>, TurnError>;
 
     /// The tools there are.
     fn tools(&self) -> Vec<ToolSpec>;
@@ -136,39 +136,39 @@ pub trait Stage: Send {
         name: &str,
         task: &str,
         agent: &dyn Agent,
-    ) -> Result<Result<String, Failure>, Halt>;
+    ) -> Result<Result<String, Failure>, TurnError>;
 
     /// Notes what a model call consumed, and of which model.
-    async fn consume(&mut self, usage: Usage, model: Option<&str>) -> Result<(), Halt>;
+    async fn consume(&mut self, usage: Usage, model: Option<&str>) -> Result<(), TurnError>;
 
     /// What was spent so far.
-    async fn spent(&mut self) -> Result<Spent, Halt>;
+    async fn spent(&mut self) -> Result<SpentSoFar, TurnError>;
 
     /// `text` without secrets. For what is sent to a provider and was written by nobody on this stage: files.
     fn clean(&self, text: &str) -> String;
 
     /// Says in a few words how it goes, beside what is spoken.
-    async fn note(&mut self, headline: &str) -> Result<(), Halt>;
+    async fn note(&mut self, headline: &str) -> Result<(), TurnError>;
 
     /// Ends the message and the step: what is spoken next is another message.
-    async fn next_step(&mut self) -> Result<(), Halt>;
+    async fn next_step(&mut self) -> Result<(), TurnError>;
 
     /// Ends the message and the step where an answer broke off. The calls whose inputs were shown are not made. What may
     /// have been the beginning of a secret is not said: gives back how many bytes of the message that is.
-    async fn break_off(&mut self) -> Result<usize, Halt>;
+    async fn break_off(&mut self) -> Result<usize, TurnError>;
 
     /// Puts `summary` in the place of what was said before the message `kept_from`, for the turns to
     /// come.
-    async fn forget_before(&mut self, kept_from: &MessageId, summary: &str) -> Result<(), Halt>;
+    async fn forget_before(&mut self, kept_from: &MessageId, summary: &str) -> Result<(), TurnError>;
 
     /// The content of a file that came along, if it is there and not larger than `max_bytes`.
-    async fn file(&mut self, media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, Halt>;
+    async fn file(&mut self, media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, TurnError>;
 
     /// Is done once the run was stopped. For waiting on something that is not the stage.
     fn stopped(&self) -> BoxFuture<'static, ()>;
 
     /// Waits.
-    async fn pause(&mut self, duration: Duration) -> Result<(), Halt>;
+    async fn pause(&mut self, duration: Duration) -> Result<(), TurnError>;
 
     /// What was said to the run since the last look, in order: text that joins the running turn.
     fn heard(&mut self) -> Vec<String>;

@@ -1,20 +1,20 @@
 //! A summary that no model wrote: who said what, in short.
 
-use parlor_vocab::{Message, Passage, Role};
+use parlor_vocab::{HistoryItem, Message, Role};
 
 use crate::quote::cut;
 use crate::{DIGEST_MESSAGE_CHARS, DIGEST_MESSAGES};
 
 /// Lists the last messages, each cut short, and says how many there were. Deterministic.
-pub(crate) fn digest(history: &[Passage]) -> String {
+pub(crate) fn digest(history: &[HistoryItem]) -> String {
     let messages: Vec<&Message> = history
         .iter()
         .filter_map(|passage| match passage {
-            Passage::Message(message) => Some(message),
-            Passage::ToolUse(_) | Passage::BrokenOff(_) => None,
+            HistoryItem::Message(message) => Some(message),
+            HistoryItem::ToolUse(_) | HistoryItem::BrokenOff(_) => None,
         })
         .collect();
-    let calls = history.iter().filter(|passage| matches!(passage, Passage::ToolUse(_))).count();
+    let calls = history.iter().filter(|passage| matches!(passage, HistoryItem::ToolUse(_))).count();
     let skipped = messages.len().saturating_sub(DIGEST_MESSAGES);
     let mut text = format!("Summary of {} messages and {calls} tool calls so far.", messages.len());
     if skipped > 0 {
@@ -37,9 +37,9 @@ mod tests {
     use super::*;
     use parlor_vocab::MessageId;
 
-    fn says(role: Role, text: &str) -> Passage {
+    fn says(role: Role, text: &str) -> HistoryItem {
         let id = MessageId::parse("m").unwrap();
-        Passage::Message(Message { id, role, text: text.to_owned(), media: Vec::new() })
+        HistoryItem::Message(Message { id, role, text: text.to_owned(), media: Vec::new() })
     }
 
     #[test]

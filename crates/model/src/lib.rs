@@ -1,6 +1,6 @@
 //! What answers in a session: agents, and the stage on which they perform.
 //!
-//! An agent gets a [`Turn`] and performs it on a [`Stage`]: it speaks, thinks and calls tools there,
+//! An agent gets a [`Turn`] and performs it on a [`AgentContext`]: it speaks, thinks and calls tools there,
 //! and never learns what a session, a log or a door is. Whether it is a model, a script or the
 //! built-in local agent makes no difference to whoever watches.
 //!
@@ -9,17 +9,17 @@
 mod agent;
 mod digest;
 mod local;
-mod mind;
+mod model_agent;
 pub mod provider;
 mod quote;
 mod script;
 
 use std::time::Duration;
 
-pub use agent::{Agent, Call, Given, Halt, Spent, Stage, ToolResult, Turn};
+pub use agent::{Agent, AgentContext, Call, CallOutput, SpentSoFar, ToolResult, Turn, TurnError};
 pub use local::LocalAgent;
-pub use mind::*;
-pub use script::{Flaw, Place, ScriptAgent, ScriptError};
+pub use model_agent::*;
+pub use script::{ScriptAgent, ScriptError, ScriptFault, ScriptPlace};
 
 /// The longest wait that [`LocalAgent`] or one step of a [`ScriptAgent`] can be asked for. Long
 /// enough for every timeout that a client may want to try.

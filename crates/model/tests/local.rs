@@ -7,8 +7,8 @@ mod performing;
 use std::time::Duration;
 
 use common::{Act, Recorder, turn};
-use parlor_model::{Agent, Halt, LocalAgent, MAX_QUOTE_CHARS, MAX_WAIT, TICK, ToolResult};
-use parlor_vocab::{Failure, Media, MediaId};
+use parlor_model::{Agent, LocalAgent, MAX_QUOTE_CHARS, MAX_WAIT, TICK, ToolResult, TurnError};
+use parlor_vocab::{Failure, FailureCode, Media, MediaId};
 use performing::{perform, perform_and_stop_everywhere, perform_turn};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn call_and_say(tool: &str, input: Value, said: &str) -> [Act; 2] {
 }
 
 fn failure(message: &str) -> Failure {
-    Failure { code: "EXIT".to_owned(), message: message.to_owned(), retryable: false }
+    Failure { code: "EXIT".into(), message: message.to_owned(), retryable: false }
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn what_is_said_during_a_wait_is_acknowledged() {
         let steering = [(0, "hurry".to_owned())].into();
         let mut stopped = Recorder { steering, stop_after: Some(stop_after), ..Recorder::default() };
         let end = perform(&LocalAgent::default(), "/wait 0.5", &mut stopped);
-        assert_eq!(end, Err(Halt::Stopped));
+        assert_eq!(end, Err(TurnError::Stopped));
     }
 }
 
@@ -145,8 +145,8 @@ fn fail_fails_the_run_with_its_text() {
         end
     };
     let failed = |message: &str| {
-        Err(Halt::Failed(Failure {
-            code: "FAILED".to_owned(),
+        Err(TurnError::Failed(Failure {
+            code: FailureCode::Failed,
             message: message.to_owned(),
             retryable: false,
         }))
@@ -224,7 +224,7 @@ proptest! {
     fn every_message_has_an_answer(text in prop_oneof![any::<String>(), "[/!a-z .0-9]{0,12}"]) {
         let mut stage = Recorder::default();
         let end = perform(&LocalAgent::default(), &text, &mut stage);
-        let failed = matches!(end, Err(Halt::Failed(_)));
+        let failed = matches!(end, Err(TurnError::Failed(_)));
         prop_assert!(failed || (end == Ok(()) && !stage.said().is_empty()), "{:?}: {:?}", text, end);
     }
 }

@@ -7,13 +7,15 @@ mod provider;
 use std::time::Duration;
 
 use common::{Act, Recorder, turn};
-use parlor_model::provider::{Completion, ModelCall, Picture, Piece, ProviderError, Said, Stop, ToolSpec};
+use parlor_model::provider::{
+    Completion, ModelCall, ModelMessage, Picture, Piece, ProviderError, StopReason, ToolSpec,
+};
 use parlor_model::{
-    Agent, COMPACT_AT_PERCENT, Halt, LIMIT_BYTES_PER_TOKEN, Limits, MAX_CALLS, MAX_TRIES, Model, ModelAgent,
-    Spent, Turn,
+    Agent, COMPACT_AT_PERCENT, LIMIT_BYTES_PER_TOKEN, Limits, MAX_CALLS, MAX_TRIES, Model, ModelAgent,
+    SpentSoFar, Turn, TurnError,
 };
 use parlor_vocab::{
-    Choice, Failure, Media, MediaId, Message, MessageId, Passage, Role, ToolCallId, ToolUse, Usage,
+    AgentChoice, Failure, HistoryItem, Media, MediaId, Message, MessageId, Role, ToolCallId, ToolUse, Usage,
 };
 use provider::{
     Scripted, agent, broken, busy, calls, completion, done, model, overflow, stopped, text, thought,
@@ -31,13 +33,13 @@ fn plain(text: &str) -> Turn {
     Turn { model: None, ..turn(text) }
 }
 
-async fn perform(agent: &ModelAgent, stage: &mut Recorder) -> Result<(), Halt> {
+async fn perform(agent: &ModelAgent, stage: &mut Recorder) -> Result<(), TurnError> {
     agent.answer(&plain("do it"), stage).await
 }
 
-fn code(end: Result<(), Halt>) -> String {
+fn code(end: Result<(), TurnError>) -> String {
     match end {
-        Err(Halt::Failed(failure)) => failure.code,
+        Err(TurnError::Failed(failure)) => failure.code.to_string(),
         other => panic!("it did not fail: {other:?}"),
     }
 }
@@ -52,9 +54,9 @@ fn notes(stage: &Recorder) -> Vec<&str> {
         .collect()
 }
 
-fn last_user(said: &[Said]) -> &str {
-    match said.iter().rev().find(|said| matches!(said, Said::User { .. })) {
-        Some(Said::User { text, .. }) => text,
+fn last_user(said: &[ModelMessage]) -> &str {
+    match said.iter().rev().find(|said| matches!(said, ModelMessage::User { .. })) {
+        Some(ModelMessage::User { text, .. }) => text,
         other => panic!("nobody spoke: {other:?}"),
     }
 }
@@ -78,11 +80,11 @@ async fn tools_are_called_and_the_model_reads_what_came_of_it() {
         vec![text("I look. "), calls(&[("read_file", r#"{"path":"a"}"#), ("shell", "{}")])],
         vec![text("Done."), done()],
     ]);
-    let failure = Failure { code: "EXIT".to_owned(), message: "no".to_owned(), retryable: false };
+    let failure = Failure { code: "EXIT".into(), message: "no".to_owned(), retryable: false };
     let mut stage = Recorder { results: [Ok("content".to_owned()), Err(failure)].into(), ..stage() };
     assert_eq!(perform(&agent(&provider), &mut stage).await, Ok(()));
     let asked = provider.asked();
-    let Said::Results(results) = asked[1].messages.last().unwrap() else { panic!() };
+    let ModelMessage::Results(results) = asked[1].messages.last().unwrap() else { panic!() };
     assert_eq!(
         (results[0].id.as_str(), results[0].text.as_str(), results[0].failed),
         ("c0", "content", false)
@@ -101,7 +103,9 @@ async fn a_tool_that_is_not_there_and_an_input_that_is_no_json_are_the_models_to
     ]);
     let mut stage = stage();
     assert_eq!(perform(&agent(&provider), &mut stage).await, Ok(()));
-    let Said::Results(results) = provider.asked()[1].messages.last().unwrap().clone() else { panic!() };
+    let ModelMessage::Results(results) = provider.asked()[1].messages.last().unwrap().clone() else {
+        panic!()
+    };
     assert_eq!(results[0].text, "Error UNKNOWN_TOOL: there is no tool `reboot`; there are: read_file, shell");
     assert_eq!(
         stage.acts[2],
@@ -123,8 +127,8 @@ async fn calls_that_have_one_name_are_told_apart() {
         .messages
         .iter()
         .filter_map(|said| match said {
-            Said::Results(results) => Some(results[0].id.as_str()),
-            Said::User { .. } | Said::Model { .. } => None,
+            ModelMessage::Results(results) => Some(results[0].id.as_str()),
+            ModelMessage::User { .. } | ModelMessage::Model { .. } => None,
         })
         .collect();
     assert_eq!(ids, ["c0", "call_2"]);
@@ -145,7 +149,7 @@ async fn a_name_that_is_made_up_for_a_call_is_that_of_no_other() {
     ]);
     let call = ToolCallId::parse(before).unwrap();
     let used = ToolUse { call, tool: "shell".to_owned(), input: "{}".to_owned(), result: None };
-    let turn = Turn { history: vec![Passage::ToolUse(used)], ..plain("do it") };
+    let turn = Turn { history: vec![HistoryItem::ToolUse(used)], ..plain("do it") };
     assert_eq!(agent(&provider).answer(&turn, &mut stage()).await, Ok(()));
     // The provider looks at each request.
     assert_eq!(provider.left(), 0);
@@ -160,7 +164,7 @@ async fn an_agent_has_only_its_own_tools() {
     assert_eq!(perform(&agent, &mut stage).await, Ok(()));
     let asked = provider.asked();
     assert_eq!(asked[0].tools.len(), 1);
-    let Said::Results(results) = asked[1].messages.last().unwrap() else { panic!() };
+    let ModelMessage::Results(results) = asked[1].messages.last().unwrap() else { panic!() };
     assert!(results[0].text.contains("UNKNOWN_TOOL"), "{}", results[0].text);
 }
 
@@ -169,7 +173,9 @@ async fn more_calls_than_are_carried_out_are_refused_one_by_one() {
     let many = vec![("shell", "{}"); MAX_CALLS + 1];
     let provider = Scripted::new([vec![calls(&many)], vec![text("x"), done()]]);
     assert_eq!(perform(&agent(&provider), &mut stage()).await, Ok(()));
-    let Said::Results(results) = provider.asked()[1].messages.last().unwrap().clone() else { panic!() };
+    let ModelMessage::Results(results) = provider.asked()[1].messages.last().unwrap().clone() else {
+        panic!()
+    };
     assert_eq!(results.iter().filter(|result| result.failed).count(), 1);
     assert!(results[MAX_CALLS].text.contains("TOO_MANY_CALLS"));
 }
@@ -191,7 +197,7 @@ async fn a_provider_that_is_busy_is_asked_again_after_a_while() {
 async fn a_provider_that_stays_busy_fails_the_run_as_retryable() {
     let provider = Scripted::new((0..MAX_TRIES).map(|_| vec![Err(busy())]));
     let end = perform(&agent(&provider), &mut stage()).await;
-    let Err(Halt::Failed(failure)) = end else { panic!() };
+    let Err(TurnError::Failed(failure)) = end else { panic!() };
     assert_eq!((failure.code.as_str(), failure.retryable), ("MODEL_BUSY", true));
     assert!(failure.message.starts_with("fast: "), "{}", failure.message);
     assert_eq!(provider.left(), 0);
@@ -205,7 +211,7 @@ async fn a_stream_that_is_cut_goes_on_in_a_new_message() {
     assert_eq!(stage.said(), "The answer is 4.");
     assert!(stage.acts.contains(&Act::BreakOff));
     let again = &provider.asked()[1].messages;
-    assert!(matches!(&again[1], Said::Model { text, .. } if text == "The answer"));
+    assert!(matches!(&again[1], ModelMessage::Model { text, .. } if text == "The answer"));
     assert!(last_user(again).contains("cut off"));
 }
 
@@ -215,7 +221,7 @@ async fn what_was_not_said_of_a_stream_that_is_cut_is_asked_for_again() {
     let mut stage = Recorder { unsaid: 3, ..stage() };
     assert_eq!(perform(&agent(&provider), &mut stage).await, Ok(()));
     let again = &provider.asked()[1].messages;
-    assert!(matches!(&again[1], Said::Model { text, .. } if text == "The key is "), "{again:?}");
+    assert!(matches!(&again[1], ModelMessage::Model { text, .. } if text == "The key is "), "{again:?}");
 }
 
 #[tokio::test]
@@ -279,16 +285,18 @@ async fn a_result_that_is_too_long_is_cut_in_its_middle() {
     let agent = ModelAgent { models: vec![small], ..agent(&provider) };
     let mut stage = Recorder { results: [Ok("y".repeat(100_000))].into(), ..stage() };
     assert_eq!(perform(&agent, &mut stage).await, Ok(()));
-    let Said::Results(results) = provider.asked()[1].messages.last().unwrap().clone() else { panic!() };
+    let ModelMessage::Results(results) = provider.asked()[1].messages.last().unwrap().clone() else {
+        panic!()
+    };
     assert!(results[0].text.len() < 4_100, "{}", results[0].text.len());
     assert!(results[0].text.contains("[… 96000 bytes are left out …]"));
 }
 
-fn long_history(parts: usize, bytes: usize) -> Vec<Passage> {
+fn long_history(parts: usize, bytes: usize) -> Vec<HistoryItem> {
     let said = |number: usize| {
         let role = if number.is_multiple_of(2) { Role::User } else { Role::Assistant };
         let (id, text) = (MessageId::parse(&format!("m{number}")).expect("a short id"), "x".repeat(bytes));
-        Passage::Message(Message { id, role, text, media: Vec::new() })
+        HistoryItem::Message(Message { id, role, text, media: Vec::new() })
     };
     (0..parts).map(said).collect()
 }
@@ -304,7 +312,7 @@ async fn a_conversation_that_fills_the_window_is_summarized_first() {
     assert_eq!(agent.answer(&turn, &mut stage).await, Ok(()));
     let asked = provider.asked();
     assert!(asked[0].system.contains("few words") && asked[0].tools.is_empty());
-    let Said::User { text, .. } = &asked[1].messages[0] else { panic!() };
+    let ModelMessage::User { text, .. } = &asked[1].messages[0] else { panic!() };
     assert!(text.contains("They spoke of x.") && !text.contains("word for word"), "{text}");
     assert_eq!(notes(&stage), ["Summarizing the older part of the conversation"]);
     assert!(asked[1].messages.len() < 10, "{}", asked[1].messages.len());
@@ -404,7 +412,7 @@ async fn what_is_said_meanwhile_joins_at_the_next_step() {
 
 #[tokio::test]
 async fn an_answer_that_was_cut_says_where_and_what_to_do() {
-    let cut = |calls| Ok(Piece::Done(Completion { stop: Stop::Length, calls, ..completion() }));
+    let cut = |calls| Ok(Piece::Done(Completion { stop: StopReason::Length, calls, ..completion() }));
     let call = ModelCall { id: "c".to_owned(), tool: "shell".to_owned(), input: "{\"c".to_owned() };
     let provider = Scripted::new([vec![cut(vec![call])], vec![text("half"), cut(Vec::new())]]);
     let model = Model { max_output: Some(7), ..model("fast", &provider) };
@@ -424,12 +432,12 @@ async fn a_call_that_was_cut_is_not_made_and_the_model_is_told_why() {
         input: input.to_owned(),
     };
     let cut = vec![call("a", "{}"), call("b", ""), call("c", "{\"command\":\"rm")];
-    let cut = Ok(Piece::Done(Completion { stop: Stop::Length, calls: cut, ..completion() }));
+    let cut = Ok(Piece::Done(Completion { stop: StopReason::Length, calls: cut, ..completion() }));
     let provider = Scripted::new([vec![cut], vec![calls(&[("shell", "")])], vec![text("x"), done()]]);
     assert_eq!(perform(&agent(&provider), &mut stage()).await, Ok(()));
     let asked = provider.asked();
     let results = |place: usize| match asked[place].messages.last() {
-        Some(Said::Results(results)) => results.clone(),
+        Some(ModelMessage::Results(results)) => results.clone(),
         other => panic!("no results: {other:?}"),
     };
     let failed: Vec<bool> = results(1).iter().map(|result| result.failed).collect();
@@ -451,7 +459,7 @@ async fn a_limit_ends_the_run_with_its_code() {
     assert_eq!(limited(Limits { cost_micros: Some(13_000), ..base }).await, "COST_LIMIT");
     let provider = Scripted::new([]);
     let agent = ModelAgent { limits: Limits { day_micros: Some(5), ..base }, ..agent(&provider) };
-    let mut stage = Recorder { spent: Spent { session_micros: 0, today_micros: 5 }, ..self::stage() };
+    let mut stage = Recorder { spent: SpentSoFar { session_micros: 0, today_micros: 5 }, ..self::stage() };
     assert_eq!(code(agent.answer(&plain("x"), &mut stage).await), "DAY_SPEND_LIMIT");
 }
 
@@ -503,7 +511,7 @@ async fn a_model_that_hangs_is_given_up_when_the_time_is_over() {
 async fn a_stop_ends_an_answer_in_its_middle() {
     let provider = Scripted::new([vec![text("one "), text("two ")]]);
     let mut stage = Recorder { stopped_after: Some(2), ..stage() };
-    assert_eq!(perform(&agent(&provider), &mut stage).await, Err(Halt::Stopped));
+    assert_eq!(perform(&agent(&provider), &mut stage).await, Err(TurnError::Stopped));
     assert_eq!(stage.said(), "one two ");
 }
 
@@ -514,9 +522,9 @@ async fn an_answer_that_is_none_fails_with_a_reason() {
         async move { perform(&agent(&provider), &mut stage()).await }
     };
     assert_eq!(code(ends(vec![done()]).await), "EMPTY_ANSWER");
-    assert_eq!(code(ends(vec![text("x"), stopped(Stop::Filtered)]).await), "MODEL_REFUSED");
-    assert_eq!(code(ends(vec![thought("x"), stopped(Stop::Length)]).await), "ANSWER_TOO_LONG");
-    assert_eq!(ends(vec![text("x"), stopped(Stop::Length)]).await, Ok(()));
+    assert_eq!(code(ends(vec![text("x"), stopped(StopReason::Filtered)]).await), "MODEL_REFUSED");
+    assert_eq!(code(ends(vec![thought("x"), stopped(StopReason::Length)]).await), "ANSWER_TOO_LONG");
+    assert_eq!(ends(vec![text("x"), stopped(StopReason::Length)]).await, Ok(()));
 }
 
 #[tokio::test]
@@ -548,19 +556,20 @@ async fn images_are_shown_and_other_files_are_named() {
     let mut stage = Recorder { file: Some(b"png".to_vec()), pictures: [seen.clone()].into(), ..stage() };
     assert_eq!(agent(&provider).answer(&turn, &mut stage).await, Ok(()));
     let asked = provider.asked();
-    let Said::User { text, pictures } = &asked[0].messages[0] else { panic!() };
+    let ModelMessage::User { text, pictures } = &asked[0].messages[0] else { panic!() };
     assert_eq!(text, "what is this?\n(A file came along: b.pdf, application/pdf, 3 bytes)");
     assert_eq!(pictures, &[Picture::new("image/png", b"png")]);
-    let Said::Results(results) = asked[1].messages.last().unwrap() else { panic!() };
+    let ModelMessage::Results(results) = asked[1].messages.last().unwrap() else { panic!() };
     assert_eq!(results[0].pictures, [seen]);
 }
 
 #[tokio::test]
 async fn a_summary_on_demand_is_written_by_the_model() {
     let provider = Scripted::new([vec![text("All about x."), done()]]);
-    let summary = agent(&provider).summarize(&long_history(4, 10), &Choice::default()).await.unwrap();
+    let summary = agent(&provider).summarize(&long_history(4, 10), &AgentChoice::default()).await.unwrap();
     assert!(summary.ends_with("All about x."), "{summary}");
     let provider = Scripted::new([vec![Err(broken())]]);
-    let failure = agent(&provider).summarize(&long_history(4, 10), &Choice::default()).await.unwrap_err();
-    assert_eq!(failure.code, "MODEL_UNAVAILABLE");
+    let failure =
+        agent(&provider).summarize(&long_history(4, 10), &AgentChoice::default()).await.unwrap_err();
+    assert_eq!(failure.code.as_str(), "MODEL_UNAVAILABLE");
 }

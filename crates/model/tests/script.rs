@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use common::{Act, Recorder};
-use parlor_model::{Agent, Halt, MAX_QUOTE_CHARS, MAX_STEP_BYTES, ScriptAgent};
+use parlor_model::{Agent, MAX_QUOTE_CHARS, MAX_STEP_BYTES, ScriptAgent, TurnError};
 use parlor_vocab::{Failure, Usage};
 use performing::{perform, perform_and_stop_everywhere};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn script(text: &str) -> ScriptAgent {
 }
 
 /// What the example does with `prompt`, wherever it is stopped.
-fn example(prompt: &str) -> (Recorder, Result<(), Halt>) {
+fn example(prompt: &str) -> (Recorder, Result<(), TurnError>) {
     perform_and_stop_everywhere(&script(EXAMPLE), prompt)
 }
 
@@ -38,7 +38,7 @@ fn say(text: &str) -> Act {
 }
 
 fn failed(code: &str, message: &str) -> Failure {
-    Failure { code: code.to_owned(), message: message.to_owned(), retryable: false }
+    Failure { code: code.into(), message: message.to_owned(), retryable: false }
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn the_example_deploys() {
 fn the_example_fails_and_has_an_answer_to_everything_else() {
     let (stage, end) = example("Please BREAK it");
     assert_eq!(stage.acts, [say("I will try.")]);
-    assert_eq!(end, Err(Halt::Failed(failed("NOT_FOUND", "cannot do: BREAK"))));
+    assert_eq!(end, Err(TurnError::Failed(failed("NOT_FOUND", "cannot do: BREAK"))));
 
     let (stage, end) = example("hello");
     assert_eq!((stage.said().as_str(), end), ("No script for “hello”.", Ok(())));
@@ -98,7 +98,7 @@ fn the_script_of_the_design_is_a_script() {
         "#,
     );
     let (stage, end) = perform_and_stop_everywhere(&agent, "deploy a b");
-    assert_eq!(end, Err(Halt::Failed(failed("NOT_FOUND", "no such host"))));
+    assert_eq!(end, Err(TurnError::Failed(failed("NOT_FOUND", "no such host"))));
     assert_eq!(stage.acts.len(), 7);
     assert_eq!(stage.acts[4], Act::Call("shell".to_owned(), json!({"command": "echo a b"})));
 }
@@ -171,7 +171,7 @@ fn captures_go_into_every_text_of_every_kind_of_step() {
     ];
     assert_eq!(stage.acts, expected);
     assert_eq!(stage.returned, [Err(failed("a", "\"b")), Ok("$1".to_owned())]);
-    assert_eq!(end, Err(Halt::Failed(failed("C_a", "a\"b"))));
+    assert_eq!(end, Err(TurnError::Failed(failed("C_a", "a\"b"))));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_failed_tool_does_not_end_the_script() {
     );
     let end = perform(&agent, "", &mut stage);
     assert_eq!(stage.acts, [Act::Call("shell".to_owned(), json!({})), say("on")]);
-    assert_eq!(end, Err(Halt::Failed(failed("FAILED", "end"))), "a failure without a code has one");
+    assert_eq!(end, Err(TurnError::Failed(failed("FAILED", "end"))), "a failure without a code has one");
 }
 
 #[test]
@@ -195,8 +195,8 @@ fn a_step_that_grows_too_large_fails_the_run() {
     for step in ["say = '$0$0.'", "tool = 't', args = { a = ['$0', { b = '$0' }], c = '.' }"] {
         let mut stage = Recorder::default();
         let end = perform(&script(&format!("otherwise.steps = [ {{ {step} }} ]")), &half, &mut stage);
-        let Err(Halt::Failed(failure)) = end else { panic!("{step}: {end:?}") };
-        assert_eq!(failure.code, "SCRIPT_STEP_TOO_LARGE");
+        let Err(TurnError::Failed(failure)) = end else { panic!("{step}: {end:?}") };
+        assert_eq!(failure.code.as_str(), "SCRIPT_STEP_TOO_LARGE");
         assert_eq!(stage.acts, []);
     }
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use parlor_model::{
-    Flaw, MAX_SCRIPT_BYTES, MAX_SCRIPT_DEPTH, MAX_SCRIPT_PATTERNS, MAX_SCRIPT_STEPS, MAX_WAIT, Place,
-    ScriptAgent, ScriptError,
+    MAX_SCRIPT_BYTES, MAX_SCRIPT_DEPTH, MAX_SCRIPT_PATTERNS, MAX_SCRIPT_STEPS, MAX_WAIT, ScriptAgent,
+    ScriptError, ScriptFault, ScriptPlace,
 };
 use proptest::prelude::*;
 
@@ -92,7 +92,7 @@ fn a_step_within_a_subagent_is_found() {
     let text =
         "otherwise.steps = [ { subagent = 's', task = '', steps = [ { say = '' }, { say = '$7' } ] } ]";
     let error = parse(text).unwrap_err();
-    assert_eq!(error.place, Place::Otherwise { step: vec![1, 2] });
+    assert_eq!(error.place, ScriptPlace::Otherwise { step: vec![1, 2] });
     assert!(error.to_string().starts_with("dir/demo.toml: [otherwise], step 1, its step 2: `$7`"), "{error}");
 }
 
@@ -143,7 +143,7 @@ fn a_file_that_cannot_be_read_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let load = |name: &str| ScriptAgent::load(&folder.path().join(name), "Demo").unwrap_err();
     let error = load("none.toml");
-    assert!(matches!(error.flaw, Flaw::Unreadable(_)));
+    assert!(matches!(error.flaw, ScriptFault::Unreadable(_)));
     assert!(error.to_string().contains("none.toml: cannot be read: "), "{error}");
 
     std::fs::write(folder.path().join("latin.toml"), b"# \xe4.").unwrap();
@@ -158,14 +158,17 @@ fn a_file_that_cannot_be_read_is_named() {
 #[test]
 fn a_text_is_bounded_like_a_file() {
     assert!(parse(&"#".repeat(MAX_SCRIPT_BYTES)).is_ok());
-    assert!(matches!(parse(&"#".repeat(MAX_SCRIPT_BYTES + 1)).unwrap_err().flaw, Flaw::TooLarge));
+    assert!(matches!(parse(&"#".repeat(MAX_SCRIPT_BYTES + 1)).unwrap_err().flaw, ScriptFault::TooLarge));
 }
 
 #[test]
 fn patterns_and_steps_are_counted() {
     let patterns = |count| "[[on]]\nmatch = ''\nsteps = []\n".repeat(count);
     assert!(parse(&patterns(MAX_SCRIPT_PATTERNS)).is_ok());
-    assert!(matches!(parse(&patterns(MAX_SCRIPT_PATTERNS + 1)).unwrap_err().flaw, Flaw::TooManyPatterns));
+    assert!(matches!(
+        parse(&patterns(MAX_SCRIPT_PATTERNS + 1)).unwrap_err().flaw,
+        ScriptFault::TooManyPatterns
+    ));
 
     // One step in an [[on]], one around the others, and the others.
     let steps = |inner| {

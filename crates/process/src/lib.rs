@@ -2,13 +2,14 @@
 //!
 //! A process here is a whole process group, on a terminal its whole session when it is told to end. Its output is read in large pieces and handed to a
 //! bounded channel, so a consumer that stops receiving slows the child down and costs no memory.
-//! [`News::Exited`] is the last word on a process: all its output came before, and nothing of its
+//! [`ProcessNews::Exited`] is the last word on a process: all its output came before, and nothing of its
 //! group is left.
 //!
-//! Deliberately absent: names (an [`Instance`] is a number), base64, and any idea of a connection.
+//! Deliberately absent: names (an [`ProcessNumber`] is a number), base64, and any idea of a connection.
 //! Linux only: it relies on pidfds, and on `clone` sharing memory until the program is loaded.
 
 mod allocator;
+mod backend;
 mod confine;
 mod error;
 mod launch;
@@ -22,13 +23,15 @@ mod stdin;
 mod supervise;
 mod tail;
 mod terminal;
+mod terminals;
 mod watched;
 
 use std::time::Duration;
 
-use parlor_vocab::{Ending, Stream};
+use parlor_vocab::{OutputStream, ProcessExit};
 
 pub use allocator::give_back_large_blocks;
+pub use backend::{MAX_PROCESSES, Processes, SHUTDOWN_GRACE, spawn_refusal};
 pub use confine::{CHILD_FILE_BYTES, CHILD_OPEN_FILES, CHILD_PROCESSES, ChildLimits, limit_children};
 pub use error::SpawnError;
 pub use oom::{CHILD_OOM_SCORE, prepare_child_scores};
@@ -36,7 +39,10 @@ pub use process::{Process, ReadSoFar, Retained, spawn, spawn_for_person};
 pub use program::{DEFAULT_PATH, find_program};
 pub use startup_code::give_back_startup_code;
 pub use stdin::{WriteError, WriteId, Written};
-pub use terminal::Size;
+pub use terminal::TerminalDimensions;
+pub use terminals::{
+    MAX_ENDED_TERMINALS, MAX_TERMINALS, TERMINAL_BYTES, TerminalEvent, TerminalInfo, TerminalView, Terminals,
+};
 
 /// How long a process group may take to end after it was asked to, before it is killed.
 pub const TERMINATE_GRACE: Duration = Duration::from_secs(1);
@@ -81,26 +87,26 @@ pub const OUTPUT_PIECE_BYTES: usize = 64 * 1024;
 /// pipe is given. Not from the start: pipe memory is the user's, and most processes say little.
 pub const BULK_PIECE_BYTES: usize = 256 * 1024;
 
-/// Which process a [`Report`] is about: a number that its starter chose and uses once.
+/// Which process a [`ProcessReport`] is about: a number that its starter chose and uses once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Instance(pub u64);
+pub struct ProcessNumber(pub u64);
 
 /// What a process has to tell.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct ProcessReport {
     /// Which process.
-    pub instance: Instance,
+    pub instance: ProcessNumber,
     /// What happened.
-    pub news: News,
+    pub news: ProcessNews,
 }
 
 /// What can happen to a process.
 #[derive(Debug, PartialEq, Eq)]
-pub enum News {
+pub enum ProcessNews {
     /// It wrote something.
     Output {
         /// Where to.
-        stream: Stream,
+        stream: OutputStream,
         /// What. Never empty.
         bytes: Vec<u8>,
     },
@@ -109,5 +115,5 @@ pub enum News {
     /// A write that had to wait will never be read: the process has ended.
     WriteLost(WriteId),
     /// It is over. Nothing follows.
-    Exited(Ending),
+    Exited(ProcessExit),
 }

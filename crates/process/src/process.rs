@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use parlor_vocab::{StartProcess, Stdio, Stream};
+use parlor_vocab::{OutputStream, StartProcess, StdioKind};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -21,9 +21,9 @@ use crate::source::Source;
 use crate::stdin::{Queue, WriteError, WriteId, Written};
 use crate::supervise::{Supervisor, is_alive};
 use crate::tail::Tail;
-use crate::terminal::{self, Size};
+use crate::terminal::{self, TerminalDimensions};
 use crate::watched::{Watched, watch};
-use crate::{Instance, MAX_RETAINED_BYTES, Report, SpawnError};
+use crate::{MAX_RETAINED_BYTES, ProcessNumber, ProcessReport, SpawnError};
 
 /// A started process. Dropping the handle leaves it running, supervised and reported.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct Process {
     shared: Arc<Shared>,
     pidfd: Watched,
     terminal: Option<Watched>,
-    tails: Vec<(Stream, Arc<Mutex<Tail>>)>,
+    tails: Vec<(OutputStream, Arc<Mutex<Tail>>)>,
     task: JoinHandle<()>,
 }
 
@@ -45,8 +45,8 @@ pub struct Process {
 /// [`ChildLimits`](crate::ChildLimits), and go first when memory is short.
 pub fn spawn(
     start: &StartProcess,
-    instance: Instance,
-    reports: mpsc::Sender<Report>,
+    instance: ProcessNumber,
+    reports: mpsc::Sender<ProcessReport>,
 ) -> Result<Process, SpawnError> {
     spawn_with(start, instance, reports, Confinement::Tool)
 }
@@ -55,23 +55,23 @@ pub fn spawn(
 /// one in a snap, and the sandbox of some others, need rights of their own to start.
 pub fn spawn_for_person(
     start: &StartProcess,
-    instance: Instance,
-    reports: mpsc::Sender<Report>,
+    instance: ProcessNumber,
+    reports: mpsc::Sender<ProcessReport>,
 ) -> Result<Process, SpawnError> {
     spawn_with(start, instance, reports, Confinement::None)
 }
 
 fn spawn_with(
     start: &StartProcess,
-    instance: Instance,
-    reports: mpsc::Sender<Report>,
+    instance: ProcessNumber,
+    reports: mpsc::Sender<ProcessReport>,
     confinement: Confinement,
 ) -> Result<Process, SpawnError> {
     let mut program = Program::new(start)?;
     let tail = || Arc::new(Mutex::new(Tail::new(start.retain.min(MAX_RETAINED_BYTES))));
     let (child, terminal, sources) = match start.stdio {
-        Stdio::Terminal => {
-            let (ours, theirs) = terminal::open(Size::default())?;
+        StdioKind::Terminal => {
+            let (ours, theirs) = terminal::open(TerminalDimensions::default())?;
             let streams = Streams {
                 stdin: theirs.as_fd(),
                 stdout: theirs.as_fd(),
@@ -80,10 +80,10 @@ fn spawn_with(
             };
             let ours = watch(ours, Interest::READABLE | Interest::WRITABLE)?;
             let child = start_watched(&mut program, &streams, start, confinement)?;
-            let sources = vec![(Arc::clone(&ours), Stream::Terminal, tail())];
+            let sources = vec![(Arc::clone(&ours), OutputStream::Terminal, tail())];
             (child, Some((ours, theirs)), sources)
         }
-        Stdio::Pipes => {
+        StdioKind::Pipes => {
             let (stdout, their_stdout) = output_pipe()?;
             let (stderr, their_stderr) = output_pipe()?;
             let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
@@ -96,20 +96,24 @@ fn spawn_with(
             };
             let (stdout, stderr) = (watch(stdout, Interest::READABLE)?, watch(stderr, Interest::READABLE)?);
             let child = start_watched(&mut program, &streams, start, confinement)?;
-            (child, None, vec![(stdout, Stream::Stdout, tail()), (stderr, Stream::Stderr, tail())])
+            (
+                child,
+                None,
+                vec![(stdout, OutputStream::Stdout, tail()), (stderr, OutputStream::Stderr, tail())],
+            )
         }
     };
     Ok(supervise(child, terminal, sources, instance, reports))
 }
 
-type OpenStream = (Watched, Stream, Arc<Mutex<Tail>>);
+type OpenStream = (Watched, OutputStream, Arc<Mutex<Tail>>);
 
 fn supervise(
     child: (Pid, Watched),
     terminal: Option<(Watched, OwnedFd)>,
     streams: Vec<OpenStream>,
-    instance: Instance,
-    reports: mpsc::Sender<Report>,
+    instance: ProcessNumber,
+    reports: mpsc::Sender<ProcessReport>,
 ) -> Process {
     let (pid, pidfd) = child;
     let (terminal, theirs) = terminal.unzip();
@@ -168,7 +172,7 @@ impl Process {
     }
 
     /// Gives the terminal of the process another size. Without a terminal nothing happens.
-    pub fn resize(&self, size: Size) -> std::io::Result<()> {
+    pub fn resize(&self, size: TerminalDimensions) -> std::io::Result<()> {
         match &self.terminal {
             Some(terminal) => Ok(terminal::resize(terminal.get_ref(), size)?),
             None => Ok(()),
@@ -176,7 +180,7 @@ impl Process {
     }
 
     /// The last bytes that the process wrote to `stream`, as many as it was told to retain.
-    pub fn retained(&self, stream: Stream) -> Vec<u8> {
+    pub fn retained(&self, stream: OutputStream) -> Vec<u8> {
         let of_stream = self.tails.iter().find(|(name, _)| *name == stream);
         of_stream
             .map_or_else(Vec::new, |(_, tail)| tail.lock().unwrap_or_else(PoisonError::into_inner).to_vec())

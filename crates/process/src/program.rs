@@ -21,11 +21,11 @@ pub(crate) struct Program {
     /// The paths to try, in this order.
     pub(crate) candidates: Vec<CString>,
     pub(crate) folder: CString,
-    pub(crate) argv: Words,
-    pub(crate) envp: Words,
+    pub(crate) argv: ArgumentBytes,
+    pub(crate) envp: ArgumentBytes,
     /// For a file that the kernel does not take for a program: the shell, then a place for the
     /// file's path, then the arguments.
-    pub(crate) shell_argv: Words,
+    pub(crate) shell_argv: ArgumentBytes,
 }
 
 impl Program {
@@ -48,9 +48,11 @@ impl Program {
         Ok(Self {
             candidates: candidates(start)?,
             folder,
-            shell_argv: Words::new([SHELL.to_owned(), SHELL.to_owned()].into_iter().chain(args.clone())),
-            argv: Words::new([zeroth].into_iter().chain(args)),
-            envp: Words::new(env),
+            shell_argv: ArgumentBytes::new(
+                [SHELL.to_owned(), SHELL.to_owned()].into_iter().chain(args.clone()),
+            ),
+            argv: ArgumentBytes::new([zeroth].into_iter().chain(args)),
+            envp: ArgumentBytes::new(env),
         })
     }
 
@@ -71,13 +73,13 @@ pub fn find_program(name: &Path, path: &OsStr) -> Option<PathBuf> {
 }
 
 /// A list of C strings with the null-terminated array of pointers to them.
-pub(crate) struct Words {
+pub(crate) struct ArgumentBytes {
     /// Owns what `pointers` points to. A `CString`'s text does not move when the list does.
     _texts: Vec<CString>,
     pointers: Vec<*const c_char>,
 }
 
-impl Words {
+impl ArgumentBytes {
     fn new(texts: impl IntoIterator<Item = CString>) -> Self {
         let texts: Vec<CString> = texts.into_iter().collect();
         let pointers = texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use parlor_vocab::Stream;
+use parlor_vocab::OutputStream;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::pipe::fcntl_setpipe_size;
@@ -14,14 +14,14 @@ use tokio::time::{Instant, timeout};
 use crate::tail::Tail;
 use crate::watched::Watched;
 use crate::{
-    BULK_PIECE_BYTES, DRAIN_BYTES, DRAIN_SILENCE, DRAIN_WAIT, HURRY_SILENCE, Instance, News,
-    OUTPUT_PIECE_BYTES, Report,
+    BULK_PIECE_BYTES, DRAIN_BYTES, DRAIN_SILENCE, DRAIN_WAIT, HURRY_SILENCE, OUTPUT_PIECE_BYTES, ProcessNews,
+    ProcessNumber, ProcessReport,
 };
 
 /// An output stream that is still open.
 pub(crate) struct Source {
     fd: Watched,
-    stream: Stream,
+    stream: OutputStream,
     tail: Arc<Mutex<Tail>>,
     /// How much is read at a time.
     piece: usize,
@@ -63,7 +63,7 @@ impl Phase {
 }
 
 impl Source {
-    pub(crate) fn new(fd: Watched, stream: Stream, tail: Arc<Mutex<Tail>>) -> Self {
+    pub(crate) fn new(fd: Watched, stream: OutputStream, tail: Arc<Mutex<Tail>>) -> Self {
         Self { fd, stream, tail, piece: OUTPUT_PIECE_BYTES, drained: 0, waited: Duration::ZERO }
     }
 
@@ -71,8 +71,8 @@ impl Source {
     pub(crate) async fn pass_on(
         &mut self,
         phase: Phase,
-        instance: Instance,
-        to: &mpsc::Sender<Report>,
+        instance: ProcessNumber,
+        to: &mpsc::Sender<ProcessReport>,
     ) -> Flow {
         loop {
             let before = Instant::now();
@@ -96,7 +96,10 @@ impl Source {
                 Ok(count) => {
                     self.widen_for(count);
                     self.tail.lock().unwrap_or_else(PoisonError::into_inner).push(&bytes);
-                    room.send(Report { instance, news: News::Output { stream: self.stream, bytes } });
+                    room.send(ProcessReport {
+                        instance,
+                        news: ProcessNews::Output { stream: self.stream, bytes },
+                    });
                     return patience.map_or(Flow::Open, |(_, wait)| self.drain(count, wait));
                 }
                 // The runtime would call a closed stream readable for ever.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parlor_vocab::Ending;
+use parlor_vocab::ProcessExit;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, test_kill_process_group, waitid,
@@ -20,14 +20,14 @@ use crate::relatives::living_groups;
 use crate::source::{Flow, Phase, Source};
 use crate::stdin::WriteId;
 use crate::watched::Watched;
-use crate::{GROUP_END_WAIT, Instance, News, Report};
+use crate::{GROUP_END_WAIT, ProcessNews, ProcessNumber, ProcessReport};
 
 /// How often a killed group is looked at.
 const GROUP_END_LOOK: Duration = Duration::from_millis(1);
 
 /// Everything the task owns.
 pub(crate) struct Supervisor {
-    pub(crate) instance: Instance,
+    pub(crate) instance: ProcessNumber,
     pub(crate) pid: Pid,
     pub(crate) pidfd: Watched,
     pub(crate) terminal: Option<Watched>,
@@ -37,7 +37,7 @@ pub(crate) struct Supervisor {
     pub(crate) first: Option<Source>,
     pub(crate) second: Option<Source>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) reports: mpsc::Sender<Report>,
+    pub(crate) reports: mpsc::Sender<ProcessReport>,
 }
 
 impl Supervisor {
@@ -45,7 +45,7 @@ impl Supervisor {
         let mut ending = None;
         let mut kill_at: Option<Instant> = None;
         let mut killed = false;
-        let mut answers: Vec<News> = Vec::new();
+        let mut answers: Vec<ProcessNews> = Vec::new();
 
         while ending.is_none() || self.first.is_some() || self.second.is_some() || !answers.is_empty() {
             let phase = match (ending, kill_at) {
@@ -63,17 +63,17 @@ impl Supervisor {
                 () = exited(&self.pidfd), if ending.is_none() => {
                     ending = Some(peek_ending(&self.pidfd, kill_at.is_some()));
                     self.theirs = None;
-                    answers.extend(self.shared.close_input().into_iter().map(News::WriteLost));
+                    answers.extend(self.shared.close_input().into_iter().map(ProcessNews::WriteLost));
                     // Who was told to end and has nobody left needs no grace.
                     killed |= kill_at.is_some() && self.is_alone();
                 }
                 accepted = feed(terminal, &self.shared), if terminal.is_some() => {
-                    answers.extend(accepted.into_iter().map(News::WriteAccepted));
+                    answers.extend(accepted.into_iter().map(ProcessNews::WriteAccepted));
                 }
                 room = self.reports.reserve(), if !answers.is_empty() => {
                     let news = answers.remove(0);
                     match room {
-                        Ok(room) => room.send(Report { instance: self.instance, news }),
+                        Ok(room) => room.send(ProcessReport { instance: self.instance, news }),
                         Err(_) => answers.clear(),
                     }
                 }
@@ -93,12 +93,12 @@ impl Supervisor {
                 }
             }
         }
-        self.finish(ending.unwrap_or(Ending::Unknown), kill_at.is_some()).await;
+        self.finish(ending.unwrap_or(ProcessExit::Unknown), kill_at.is_some()).await;
     }
 
     /// The child is gone and read out: ends what is left of its group, reaps it, says so. As long
     /// as the child is not reaped its number cannot be given to another group or session.
-    async fn finish(self, ending: Ending, was_told_to_end: bool) {
+    async fn finish(self, ending: ProcessExit, was_told_to_end: bool) {
         if was_told_to_end {
             self.signal(&[Signal::KILL]);
             let deadline = Instant::now() + GROUP_END_WAIT;
@@ -112,7 +112,7 @@ impl Supervisor {
         reap(&self.pidfd);
         self.shared.mark_dead();
         wait_for_the_end_of(self.pid).await;
-        let report = Report { instance: self.instance, news: News::Exited(ending) };
+        let report = ProcessReport { instance: self.instance, news: ProcessNews::Exited(ending) };
         // Nobody to tell is fine: then the consumer has gone and only the work above mattered.
         let _ = self.reports.send(report).await;
     }
@@ -159,8 +159,8 @@ async fn wait_for_the_end_of(group: Pid) {
 async fn pass_on(
     source: &mut Option<Source>,
     phase: Phase,
-    instance: Instance,
-    to: &mpsc::Sender<Report>,
+    instance: ProcessNumber,
+    to: &mpsc::Sender<ProcessReport>,
 ) -> Flow {
     match source {
         Some(source) => source.pass_on(phase, instance, to).await,
@@ -177,16 +177,16 @@ async fn exited(pidfd: &AsyncFd<OwnedFd>) {
     }
 }
 
-fn peek_ending(pidfd: &AsyncFd<OwnedFd>, asked_to_end: bool) -> Ending {
+fn peek_ending(pidfd: &AsyncFd<OwnedFd>, asked_to_end: bool) -> ProcessExit {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     match wait(pidfd.get_ref(), options) {
         Some(status) => match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => Ending::Code((code & 0xff) as u8),
-            (None, Some(_)) if asked_to_end => Ending::Terminated,
-            (None, Some(signal)) => Ending::Signal(signal),
-            (None, None) => Ending::Unknown,
+            (Some(code), _) => ProcessExit::Code((code & 0xff) as u8),
+            (None, Some(_)) if asked_to_end => ProcessExit::Terminated,
+            (None, Some(signal)) => ProcessExit::Signal(signal),
+            (None, None) => ProcessExit::Unknown,
         },
-        None => Ending::Unknown,
+        None => ProcessExit::Unknown,
     }
 }
 

@@ -10,14 +10,14 @@ use crate::SpawnError;
 
 /// A terminal's size in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct TerminalDimensions {
     /// Lines.
     pub rows: u16,
     /// Characters in a line.
     pub columns: u16,
 }
 
-impl Default for Size {
+impl Default for TerminalDimensions {
     /// What terminals have been since the VT100.
     fn default() -> Self {
         Self { rows: 24, columns: 80 }
@@ -25,7 +25,7 @@ impl Default for Size {
 }
 
 /// Opens a terminal: our side, which does not block, and the child's side.
-pub(crate) fn open(size: Size) -> Result<(OwnedFd, OwnedFd), SpawnError> {
+pub(crate) fn open(size: TerminalDimensions) -> Result<(OwnedFd, OwnedFd), SpawnError> {
     let refused = "open a terminal";
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags).map_err(SpawnError::system(refused))?;
@@ -39,7 +39,7 @@ pub(crate) fn open(size: Size) -> Result<(OwnedFd, OwnedFd), SpawnError> {
 }
 
 /// Gives the terminal another size; whoever runs in its foreground gets SIGWINCH.
-pub(crate) fn resize(terminal: impl AsFd, size: Size) -> rustix::io::Result<()> {
+pub(crate) fn resize(terminal: impl AsFd, size: TerminalDimensions) -> rustix::io::Result<()> {
     let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(terminal, size)
 }

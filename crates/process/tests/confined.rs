@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Watched, run, script, terminal};
-use parlor_process::{CHILD_FILE_BYTES, CHILD_OOM_SCORE, CHILD_OPEN_FILES, Instance, spawn_for_person};
+use parlor_process::{CHILD_FILE_BYTES, CHILD_OOM_SCORE, CHILD_OPEN_FILES, ProcessNumber, spawn_for_person};
 use tokio::sync::{Mutex, mpsc};
 
 /// While a child is made, its score is ours: one test at a time, so that each sees its own.
@@ -36,9 +36,9 @@ async fn a_program_of_the_person_is_as_free_as_we_are() {
     let _alone = ALONE.lock().await;
     let (sender, mut reports) = mpsc::channel(4);
     let start = script(TELL);
-    let process = spawn_for_person(&start, Instance(1), sender).unwrap();
+    let process = spawn_for_person(&start, ProcessNumber(1), sender).unwrap();
     while reports.recv().await.is_some() {}
-    let told = String::from_utf8(process.retained(parlor_vocab::Stream::Stdout)).unwrap();
+    let told = String::from_utf8(process.retained(parlor_vocab::OutputStream::Stdout)).unwrap();
     let score = own_score();
     assert!(told.contains(&format!("{score}\n{score}\n")), "{told}");
     let own = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -5,15 +5,15 @@ mod common;
 use std::time::Duration;
 
 use common::{Watched, is_running, run, script, terminal};
-use parlor_process::{News, STDIN_QUEUE_BYTES, TERMINATE_GRACE, WriteError, WriteId, Written};
-use parlor_vocab::Ending;
+use parlor_process::{ProcessNews, STDIN_QUEUE_BYTES, TERMINATE_GRACE, WriteError, WriteId, Written};
+use parlor_vocab::ProcessExit;
 
 const LONG: Duration = Duration::from_secs(600);
 
 #[tokio::test]
 async fn a_signal_of_somebody_else_is_told_by_its_number() {
-    assert_eq!(run(&script("kill -9 $$")).await.1, Ending::Signal(9));
-    assert_eq!(run(&terminal("kill -15 $$")).await.1, Ending::Signal(15));
+    assert_eq!(run(&script("kill -9 $$")).await.1, ProcessExit::Signal(9));
+    assert_eq!(run(&terminal("kill -15 $$")).await.1, ProcessExit::Signal(15));
 }
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn a_process_that_obeys_may_choose_its_status() {
             .unwrap();
     watched.until("up").await;
     assert!(watched.process.terminate(LONG));
-    assert_eq!(watched.end().await, Ending::Code(7));
+    assert_eq!(watched.end().await, ProcessExit::Code(7));
     assert_eq!(watched.shown(), "up\nbye\n");
 }
 
@@ -32,7 +32,7 @@ async fn a_process_that_just_dies_of_it_was_terminated() {
     let mut watched = Watched::start(&script("echo up; exec sleep 600")).unwrap();
     watched.until("up").await;
     assert!(watched.process.terminate(LONG));
-    assert_eq!(watched.end().await, Ending::Terminated);
+    assert_eq!(watched.end().await, ProcessExit::Terminated);
     assert!(!watched.process.terminate(LONG), "it is not alive any more");
 }
 
@@ -47,7 +47,7 @@ async fn a_process_that_ignores_the_request_is_killed_with_its_children() {
         let child = watched.number("child");
         assert!(is_running(child));
         assert!(watched.process.terminate(Duration::from_millis(50)));
-        assert_eq!(watched.end().await, Ending::Terminated);
+        assert_eq!(watched.end().await, ProcessExit::Terminated);
         assert!(!is_running(child), "the grandchild is gone before the exit is reported");
     }
 }
@@ -58,7 +58,7 @@ async fn a_second_shorter_grace_hurries() {
     watched.until("up").await;
     assert!(watched.process.terminate(LONG));
     assert!(watched.process.terminate(Duration::ZERO));
-    assert_eq!(watched.end().await, Ending::Terminated);
+    assert_eq!(watched.end().await, ProcessExit::Terminated);
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn a_stopped_process_can_be_ended() {
     let mut watched = Watched::start(&script("echo up; kill -STOP $$")).unwrap();
     watched.until("up").await;
     assert!(watched.process.terminate(LONG));
-    assert_eq!(watched.end().await, Ending::Terminated);
+    assert_eq!(watched.end().await, ProcessExit::Terminated);
 }
 
 /// An interactive shell that runs `job` in its foreground, with the job's number.
@@ -109,7 +109,7 @@ async fn a_stubborn_job_of_a_shell_is_killed_too() {
 async fn output_held_open_by_a_relative_does_not_hold_up_the_exit() {
     for start in [script("sleep 600 & echo last"), terminal("trap '' HUP; sleep 600 & echo last")] {
         let (watched, ending) = run(&start).await;
-        assert_eq!(ending, Ending::Code(0));
+        assert_eq!(ending, ProcessExit::Code(0));
         assert_eq!(watched.shown().trim_end(), "last");
     }
 }
@@ -117,7 +117,7 @@ async fn output_held_open_by_a_relative_does_not_hold_up_the_exit() {
 #[tokio::test]
 async fn a_relative_that_never_stops_writing_does_not_either() {
     let (watched, ending) = run(&script("echo first; yes & exit 4")).await;
-    assert_eq!(ending, Ending::Code(4));
+    assert_eq!(ending, ProcessExit::Code(4));
     assert!(watched.shown().contains("first\n"));
 }
 
@@ -143,7 +143,7 @@ async fn a_write_that_waits_is_answered_when_the_process_ends() {
     assert_eq!(watched.process.write(WriteId(2), b"more".to_vec()), Ok(Written::Waiting));
     assert!(watched.process.terminate(TERMINATE_GRACE));
     watched.end().await;
-    assert_eq!(watched.other, [News::WriteLost(WriteId(2))]);
+    assert_eq!(watched.other, [ProcessNews::WriteLost(WriteId(2))]);
     assert_eq!(watched.process.write(WriteId(3), b"late".to_vec()), Err(WriteError::Gone));
 }
 

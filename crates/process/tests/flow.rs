@@ -3,15 +3,15 @@
 mod common;
 
 use common::{Watched, run, script, terminal};
-use parlor_process::{News, STDIN_QUEUE_BYTES, Size, WriteError, WriteId, Written};
-use parlor_vocab::{Ending, StartProcess, Stream};
+use parlor_process::{ProcessNews, STDIN_QUEUE_BYTES, TerminalDimensions, WriteError, WriteId, Written};
+use parlor_vocab::{OutputStream, ProcessExit, StartProcess};
 
 #[tokio::test]
 async fn every_byte_arrives_before_the_exit() {
     // A pause before the tail: a reader that stops when the child is gone would lose the tail.
     let (watched, ending) =
         run(&script("head -c 5242880 /dev/zero; sleep 0.05; head -c 300000 /dev/zero | tr '\\0' x")).await;
-    assert_eq!(ending, Ending::Code(0));
+    assert_eq!(ending, ProcessExit::Code(0));
     assert_eq!(watched.stdout.len(), 5_242_880 + 300_000);
     assert!(watched.stdout[..5_242_880].iter().all(|byte| *byte == 0));
     assert!(watched.stdout[5_242_880..].iter().all(|byte| *byte == b'x'));
@@ -38,48 +38,48 @@ async fn a_consumer_that_does_not_receive_stops_the_child() {
     while !is_asleep(pid) {
         tokio::task::yield_now().await;
     }
-    let held = watched.process.retained(Stream::Stdout).len();
+    let held = watched.process.retained(OutputStream::Stdout).len();
     assert!(held <= 16 * parlor_process::OUTPUT_PIECE_BYTES, "{held} bytes were read for nobody");
     assert!(watched.process.terminate(std::time::Duration::ZERO));
-    assert_eq!(watched.end().await, Ending::Terminated);
+    assert_eq!(watched.end().await, ProcessExit::Terminated);
 }
 
 #[tokio::test]
 async fn the_last_bytes_of_each_stream_are_retained() {
     let start = StartProcess { retain: 5, ..script("printf 0123456789; printf abc >&2") };
     let (watched, _) = run(&start).await;
-    assert_eq!(watched.process.retained(Stream::Stdout), b"56789");
-    assert_eq!(watched.process.retained(Stream::Stderr), b"abc");
+    assert_eq!(watched.process.retained(OutputStream::Stdout), b"56789");
+    assert_eq!(watched.process.retained(OutputStream::Stderr), b"abc");
     assert_eq!(watched.stdout, b"0123456789", "retaining less takes nothing from the stream");
     let none = StartProcess { retain: 0, ..script("echo x") };
-    assert_eq!(run(&none).await.0.process.retained(Stream::Stdout), b"");
+    assert_eq!(run(&none).await.0.process.retained(OutputStream::Stdout), b"");
 }
 
 #[tokio::test]
 async fn a_terminal_has_a_size_an_echo_and_one_stream() {
     let (watched, ending) = run(&terminal("stty size; echo err >&2")).await;
-    assert_eq!((watched.shown().as_str(), ending), ("24 80\r\nerr\r\n", Ending::Code(0)));
+    assert_eq!((watched.shown().as_str(), ending), ("24 80\r\nerr\r\n", ProcessExit::Code(0)));
 
     let mut watched = Watched::start(&terminal("echo up; cat")).unwrap();
     watched.until("up").await;
     assert_eq!(watched.process.write(WriteId(1), b"hello\n".to_vec()), Ok(Written::Accepted));
     watched.until("hello\r\nhello\r\n").await;
     assert_eq!(watched.process.write(WriteId(2), b"\x04".to_vec()), Ok(Written::Accepted));
-    assert_eq!(watched.end().await, Ending::Code(0));
+    assert_eq!(watched.end().await, ProcessExit::Code(0));
 }
 
 #[tokio::test]
 async fn a_terminal_that_was_closed_can_be_opened_again() {
     let text = "exec </dev/null >/dev/null 2>&1; head -c 100000 /dev/zero | tr '\\0' x >/dev/tty; exit 3";
     let (watched, ending) = run(&terminal(text)).await;
-    assert_eq!((watched.terminal.len(), ending), (100_000, Ending::Code(3)));
+    assert_eq!((watched.terminal.len(), ending), (100_000, ProcessExit::Code(3)));
 }
 
 #[tokio::test]
 async fn a_terminal_can_be_resized() {
     let mut watched = Watched::start(&terminal("echo up; read line; stty size")).unwrap();
     watched.until("up").await;
-    watched.process.resize(Size { rows: 50, columns: 132 }).unwrap();
+    watched.process.resize(TerminalDimensions { rows: 50, columns: 132 }).unwrap();
     watched.process.write(WriteId(1), b"\n".to_vec()).unwrap();
     watched.end().await;
     assert!(watched.shown().contains("50 132"), "{}", watched.shown());
@@ -101,8 +101,8 @@ async fn a_large_write_arrives_whole_and_in_order_and_then_makes_room() {
     let rest: Vec<u8> = (0..3_000_000 - large.len()).map(|index| (index % 13) as u8).collect();
     assert_eq!(watched.process.write(WriteId(1), large.clone()), Ok(Written::Accepted));
     assert_eq!(watched.process.write(WriteId(2), rest.clone()), Ok(Written::Waiting));
-    assert_eq!(watched.end().await, Ending::Code(0));
-    assert_eq!(watched.other, [News::WriteAccepted(WriteId(2))]);
+    assert_eq!(watched.end().await, ProcessExit::Code(0));
+    assert_eq!(watched.other, [ProcessNews::WriteAccepted(WriteId(2))]);
 
     // The same bytes by another way, through the same program.
     let folder = tempfile::tempdir().unwrap();

@@ -5,13 +5,13 @@ mod common;
 use common::{Watched, run, script, terminal};
 use parlor_process::SpawnError;
 use parlor_testkit::write_executable;
-use parlor_vocab::{Ending, StartProcess};
+use parlor_vocab::{ProcessExit, StartProcess};
 use rustix::io::Errno;
 
 #[tokio::test]
 async fn the_two_outputs_are_two_streams() {
     let (watched, ending) = run(&script("echo out; echo err >&2; exit 3")).await;
-    assert_eq!(ending, Ending::Code(3));
+    assert_eq!(ending, ProcessExit::Code(3));
     assert_eq!((&watched.stdout[..], &watched.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
 }
 
@@ -38,7 +38,7 @@ async fn the_zeroth_argument_can_be_another_than_the_program() {
 #[tokio::test]
 async fn standard_input_on_pipes_is_at_its_end() {
     let (watched, ending) = run(&script("cat; echo end")).await;
-    assert_eq!((watched.shown().as_str(), ending), ("end\n", Ending::Code(0)));
+    assert_eq!((watched.shown().as_str(), ending), ("end\n", ProcessExit::Code(0)));
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn the_program_is_looked_up_in_the_path_that_was_given() {
     start.env.clear();
     assert!(matches!(fails(&start), SpawnError::Program { errno: Errno::NOENT, .. }));
     start.program = "true".to_owned();
-    assert_eq!(run(&start).await.1, Ending::Code(0), "without a PATH the system's folders are searched");
+    assert_eq!(run(&start).await.1, ProcessExit::Code(0), "without a PATH the system's folders are searched");
 }
 
 #[tokio::test]

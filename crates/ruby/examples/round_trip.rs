@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use parlor_ruby::{Evaluation, RubyHost, Settings, Source};
+use parlor_ruby::{Evaluation, RubyHost, RubySettings, RubySource};
 
 const BATCHES: usize = 60;
 const CALLS: u32 = 200;
@@ -18,7 +18,7 @@ const BARE: &str = "STDOUT.sync = true; while (line = STDIN.gets); STDOUT.puts(e
 #[expect(clippy::print_stdout, reason = "the figures are what this program is for")]
 async fn main() {
     let path = std::env::var("PATH").unwrap_or_default();
-    let host = RubyHost::new(Settings::new("/tmp".into(), vec![("PATH".to_owned(), path)]));
+    let host = RubyHost::new(RubySettings::new("/tmp".into(), vec![("PATH".to_owned(), path)]));
     let mut bare = Command::new("ruby")
         .args(["-e", BARE])
         .stdin(Stdio::piped())
@@ -32,7 +32,7 @@ async fn main() {
     for _ in 0..BATCHES {
         let begin = Instant::now();
         for _ in 0..CALLS {
-            let call = Evaluation::new(Source::Snippet { code: "1+1".to_owned() });
+            let call = Evaluation::new(RubySource::Snippet { code: "1+1".to_owned() });
             assert_eq!(host.evaluate(call).await.outcome.as_deref(), Ok("2"));
         }
         of_host.push(begin.elapsed() / CALLS);

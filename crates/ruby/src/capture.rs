@@ -5,9 +5,9 @@
 //! which stream the text that follows was printed.
 
 use memchr::memmem;
-use parlor_vocab::Stream;
+use parlor_vocab::OutputStream;
 
-use crate::{MAX_OUTPUT_BYTES, MAX_OUTPUT_PIECES, Output, Printed};
+use crate::{MAX_OUTPUT_BYTES, MAX_OUTPUT_PIECES, PrintedOutput, PrintedPiece};
 
 /// What a mark starts with.
 pub(crate) type Secret = [u8; 16];
@@ -18,13 +18,13 @@ pub(crate) struct Capture {
     secret: Secret,
     /// The start of something that may become a mark.
     held: Vec<u8>,
-    stream: Stream,
+    stream: OutputStream,
     pieces: Pieces,
 }
 
 impl Capture {
     pub(crate) fn new(secret: Secret) -> Self {
-        Self { secret, held: Vec::new(), stream: Stream::Stdout, pieces: Pieces::default() }
+        Self { secret, held: Vec::new(), stream: OutputStream::Stdout, pieces: Pieces::default() }
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
@@ -34,7 +34,7 @@ impl Capture {
             let Some(letter) = rest.get(place + self.secret.len()).copied() else { break };
             let (text, after) = rest.split_at(place);
             self.pieces.push(self.stream, text);
-            self.stream = if letter == b'e' { Stream::Stderr } else { Stream::Stdout };
+            self.stream = if letter == b'e' { OutputStream::Stderr } else { OutputStream::Stdout };
             rest = after.get(self.secret.len() + 1..).unwrap_or_default();
         }
         let (text, held) = rest.split_at(rest.len() - self.start_of_a_mark(rest));
@@ -43,7 +43,7 @@ impl Capture {
     }
 
     /// What was printed since this was asked last.
-    pub(crate) fn take(&mut self) -> Output {
+    pub(crate) fn take(&mut self) -> PrintedOutput {
         // A mark is written whole, so this is none.
         let held = std::mem::take(&mut self.held);
         self.pieces.push(self.stream, &held);
@@ -65,12 +65,12 @@ impl Capture {
 struct Pieces {
     bytes: Vec<u8>,
     /// Where in `bytes` a piece starts, and of which stream it is.
-    starts: Vec<(usize, Stream)>,
+    starts: Vec<(usize, OutputStream)>,
     cut: u64,
 }
 
 impl Pieces {
-    fn push(&mut self, stream: Stream, text: &[u8]) {
+    fn push(&mut self, stream: OutputStream, text: &[u8]) {
         let (kept, cut) = text.split_at(text.len().min(MAX_OUTPUT_BYTES - self.bytes.len()));
         self.cut += cut.len() as u64;
         if kept.is_empty() {
@@ -83,18 +83,18 @@ impl Pieces {
         self.bytes.extend(kept);
     }
 
-    fn into_output(mut self) -> Output {
+    fn into_output(mut self) -> PrintedOutput {
         if self.cut > 0 {
             let half = half_a_letter(&self.bytes);
             self.bytes.truncate(self.bytes.len() - half);
             self.cut += half as u64;
         }
         let ends = self.starts.iter().skip(1).map(|(start, _)| *start).chain([self.bytes.len()]);
-        let pieces = self.starts.iter().zip(ends).map(|((start, stream), end)| Printed {
+        let pieces = self.starts.iter().zip(ends).map(|((start, stream), end)| PrintedPiece {
             stream: *stream,
             text: String::from_utf8_lossy(self.bytes.get(*start..end).unwrap_or_default()).into_owned(),
         });
-        Output { pieces: pieces.collect(), cut: self.cut }
+        PrintedOutput { pieces: pieces.collect(), cut: self.cut }
     }
 }
 
@@ -127,8 +127,8 @@ mod tests {
         capture
     }
 
-    fn printed(stream: Stream, text: &str) -> Printed {
-        Printed { stream, text: text.to_owned() }
+    fn printed(stream: OutputStream, text: &str) -> PrintedPiece {
+        PrintedPiece { stream, text: text.to_owned() }
     }
 
     #[test]
@@ -137,15 +137,15 @@ mod tests {
         for piece in 1..text.len() {
             let mut capture = capture(&text, piece);
             let expected = [
-                printed(Stream::Stdout, "one"),
-                printed(Stream::Stderr, "two"),
-                printed(Stream::Stdout, "a"),
-                printed(Stream::Stderr, "three"),
+                printed(OutputStream::Stdout, "one"),
+                printed(OutputStream::Stderr, "two"),
+                printed(OutputStream::Stdout, "a"),
+                printed(OutputStream::Stderr, "three"),
             ];
             assert_eq!(capture.take().pieces, expected, "in pieces of {piece}");
             assert!(capture.take().is_empty());
             capture.push(b"later");
-            assert_eq!(capture.take().pieces, [printed(Stream::Stderr, "later")]);
+            assert_eq!(capture.take().pieces, [printed(OutputStream::Stderr, "later")]);
         }
     }
 

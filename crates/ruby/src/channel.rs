@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
 use crate::frame::{Decoder, request};
-use crate::{RubyError, Source, reply};
+use crate::{RubyError, RubySource, reply};
 
 /// How much is read at a time.
 const READ_BYTES: usize = 64 * 1024;
@@ -78,14 +78,14 @@ impl Channel {
     }
 
     /// The request for `source`, to be written. From now on only its reply counts.
-    pub(crate) fn request(&mut self, source: &Source) -> Vec<u8> {
+    pub(crate) fn request(&mut self, source: &RubySource) -> Vec<u8> {
         self.number = self.number.wrapping_add(1);
         match source {
-            Source::Snippet { code } => request(b's', self.number, NO_FILE, code.as_bytes()),
-            Source::File { path, content } => {
+            RubySource::Snippet { code } => request(b's', self.number, NO_FILE, code.as_bytes()),
+            RubySource::File { path, content } => {
                 request(b'f', self.number, path.as_os_str().as_bytes(), content)
             }
-            Source::Console { path, code } => {
+            RubySource::Console { path, code } => {
                 request(b'c', self.number, path.as_os_str().as_bytes(), code.as_bytes())
             }
         }
@@ -96,7 +96,7 @@ impl Channel {
     pub(crate) async fn exchange(
         &mut self,
         unwritten: &mut &[u8],
-        source: &Source,
+        source: &RubySource,
     ) -> Result<Option<Outcome>, Lost> {
         loop {
             self.write(unwritten);
@@ -124,7 +124,7 @@ impl Channel {
     }
 
     /// What a worker that is gone has still said about `source`.
-    pub(crate) fn last_words(&mut self, source: &Source) -> Option<Outcome> {
+    pub(crate) fn last_words(&mut self, source: &RubySource) -> Option<Outcome> {
         loop {
             // Past the runtime, which may not have looked at the pipe yet.
             let count = rustix::io::read(&self.replies, &mut self.buffer).ok()?;
@@ -135,7 +135,7 @@ impl Channel {
     }
 
     /// Takes so many bytes out of the buffer; none means that the worker has hung up.
-    fn take(&mut self, count: usize, source: &Source) -> Result<Option<Outcome>, Lost> {
+    fn take(&mut self, count: usize, source: &RubySource) -> Result<Option<Outcome>, Lost> {
         if count == 0 {
             return Err(Lost::HungUp);
         }
@@ -159,7 +159,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reply_of_one_who_is_gone_counts_once_it_is_in_the_pipe() {
-        let source = Source::Snippet { code: String::new() };
+        let source = RubySource::Snippet { code: String::new() };
         let (mut channel, [_requests, replies]) = Channel::new().unwrap();
         rustix::io::write(&replies, b"\0\0\0\0\0\0\0\x02\0\0\0\x05\0\0\0\x01val").unwrap();
         rustix::io::write(&replies, b"ue7").unwrap();
@@ -170,7 +170,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_reply_to_an_earlier_request_is_passed_over() {
-        let source = Source::Snippet { code: String::new() };
+        let source = RubySource::Snippet { code: String::new() };
         let (mut channel, [_requests, replies]) = Channel::new().unwrap();
         let reply = |number: u8| {
             [&[0, 0, 0, number][..], b"\0\0\0\x02\0\0\0\x05\0\0\0\x01value", &[b'0' + number]].concat()
@@ -184,7 +184,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_who_hangs_up_or_talks_nonsense_is_lost() {
-        let source = Source::Snippet { code: String::new() };
+        let source = RubySource::Snippet { code: String::new() };
         let (mut channel, [requests, replies]) = Channel::new().unwrap();
         rustix::io::write(&replies, b"\0\0\0\0\0\0\0\x01\0\0\0\x02hm").unwrap();
         assert!(matches!(channel.exchange(&mut &b"x"[..], &source).await, Err(Lost::Nonsense(_))));

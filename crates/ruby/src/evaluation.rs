@@ -8,21 +8,21 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone, Debug)]
 pub struct Evaluation {
     /// The code, and in which manner.
-    pub source: Source,
+    pub source: RubySource,
     /// Ends the call. One that waits leaves the queue; one that runs costs the worker.
     pub cancel: CancellationToken,
 }
 
 impl Evaluation {
     /// An evaluation that nobody cancels.
-    pub fn new(source: Source) -> Self {
+    pub fn new(source: RubySource) -> Self {
         Self { source, cancel: CancellationToken::new() }
     }
 }
 
 /// Code, and the manner of its evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum RubySource {
     /// Code without a file. It has a scope of its own: its local variables end with it, while
     /// instance variables, methods and constants stay in the `SupexRuntime::BridgeServer` that is
     /// its `self`. The value is shown by `to_s`.
@@ -47,7 +47,7 @@ pub enum Source {
     },
 }
 
-impl Source {
+impl RubySource {
     /// How many bytes of code it is.
     pub(crate) fn size(&self) -> usize {
         match self {

@@ -1,6 +1,6 @@
 //! What to tell people about exceptions that this place makes likely.
 
-use crate::Source;
+use crate::RubySource;
 
 /// What the loss of a worker means.
 pub(crate) const LOST_STATE: &str = "the Ruby worker was replaced: variables, methods, constants and loaded files of earlier evaluations are lost";
@@ -17,8 +17,8 @@ const MEMORY: &str = "the worker's memory is limited; what it holds in globals a
 const SKETCHUP_NAMES: [&str; 6] = ["Sketchup", "UI", "Geom", "Layout", "Length", "SketchupExtension"];
 
 /// A hint for an exception of this class and message, raised by `source`.
-pub(crate) fn for_exception(class: &str, message: &str, source: &Source) -> Option<String> {
-    let is_snippet = matches!(source, Source::Snippet { .. });
+pub(crate) fn for_exception(class: &str, message: &str, source: &RubySource) -> Option<String> {
+    let is_snippet = matches!(source, RubySource::Snippet { .. });
     let text = match class {
         "SystemExit" => EXIT,
         "LoadError" => MISSING_LIBRARY,
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     fn hint(class: &str, message: &str) -> Option<String> {
-        for_exception(class, message, &Source::Snippet { code: String::new() })
+        for_exception(class, message, &RubySource::Snippet { code: String::new() })
     }
 
     #[test]
@@ -67,7 +67,7 @@ mod tests {
     fn the_end_of_local_variables_is_explained_where_they_end() {
         let message = "undefined local variable or method `x' for main:Object";
         assert_eq!(hint("NameError", message).as_deref(), Some(OWN_SCOPE));
-        let console = Source::Console { path: "0001.rb".into(), code: String::new() };
+        let console = RubySource::Console { path: "0001.rb".into(), code: String::new() };
         assert_eq!(for_exception("NameError", message, &console), None);
     }
 }

@@ -4,7 +4,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::lane::{Claim, Job, Lane, Work};
-use crate::{Answer, Evaluation, MAX_CODE_BYTES, MAX_WAITING, RubyError, Settings};
+use crate::{Evaluation, MAX_CODE_BYTES, MAX_WAITING, RubyAnswer, RubyError, RubySettings};
 
 /// Evaluates Ruby. Clones share one worker and one queue; when the last one is dropped, the worker is
 /// ended.
@@ -20,7 +20,7 @@ impl RubyHost {
     ///
     /// Must be called within a tokio runtime, whose threads live as long as the program: a worker ends
     /// with the thread that started it.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: RubySettings) -> Self {
         let (jobs, waiting) = mpsc::channel(MAX_WAITING);
         let stop = CancellationToken::new();
         let stopped = CancellationToken::new();
@@ -36,11 +36,11 @@ impl RubyHost {
     ///
     /// Dropping the future of a call that waits takes it out of the queue. One that runs goes on to
     /// its end, and what it does stays.
-    pub async fn evaluate(&self, evaluation: Evaluation) -> Answer {
+    pub async fn evaluate(&self, evaluation: Evaluation) -> RubyAnswer {
         let Evaluation { source, cancel } = evaluation;
         if source.size() > MAX_CODE_BYTES {
             let error = RubyError::CodeTooLarge { bytes: source.size(), limit: MAX_CODE_BYTES };
-            return Answer::refusal(error);
+            return RubyAnswer::refusal(error);
         }
         self.ask(Work::Evaluate(source), cancel).await
     }
@@ -63,29 +63,29 @@ impl RubyHost {
         self.stopped.cancelled().await;
     }
 
-    async fn ask(&self, work: Work, cancel: CancellationToken) -> Answer {
+    async fn ask(&self, work: Work, cancel: CancellationToken) -> RubyAnswer {
         let claim = Claim::default();
         let (answer, mut answered) = oneshot::channel();
         let job = Job { work, cancel: cancel.clone(), claim: claim.clone(), answer };
         match self.jobs.try_send(job) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(_)) => {
-                return Answer::refusal(RubyError::TooManyWaiting { limit: MAX_WAITING });
+                return RubyAnswer::refusal(RubyError::TooManyWaiting { limit: MAX_WAITING });
             }
-            Err(mpsc::error::TrySendError::Closed(_)) => return Answer::refusal(RubyError::Stopped),
+            Err(mpsc::error::TrySendError::Closed(_)) => return RubyAnswer::refusal(RubyError::Stopped),
         }
         let answer = tokio::select! {
             biased;
             answer = &mut answered => answer,
             () = cancel.cancelled() => {
                 if claim.take() {
-                    return Answer::refusal(RubyError::Cancelled { started: false });
+                    return RubyAnswer::refusal(RubyError::Cancelled { started: false });
                 }
                 // The lane has it, and sees to the rest.
                 answered.await
             }
         };
         // The lane answers what it has taken. If it is gone, the host has stopped.
-        answer.unwrap_or_else(|_| Answer::refusal(RubyError::Stopped))
+        answer.unwrap_or_else(|_| RubyAnswer::refusal(RubyError::Stopped))
     }
 }

@@ -11,15 +11,15 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::channel::Lost;
-use crate::worker::{Buried, Worker, connect_in_time};
-use crate::{Answer, Output, RubyError, START_TRIES, Settings, Source};
+use crate::worker::{DeadWorker, Worker, connect_in_time};
+use crate::{PrintedOutput, RubyAnswer, RubyError, RubySettings, RubySource, START_TRIES};
 
 /// A call that waits for its turn.
 pub(crate) struct Job {
     pub(crate) work: Work,
     pub(crate) cancel: CancellationToken,
     pub(crate) claim: Claim,
-    pub(crate) answer: oneshot::Sender<Answer>,
+    pub(crate) answer: oneshot::Sender<RubyAnswer>,
 }
 
 /// Decides between the lane, which takes a job, and its caller, who gives it up.
@@ -35,7 +35,7 @@ impl Claim {
 
 /// What can be wanted of the lane.
 pub(crate) enum Work {
-    Evaluate(Source),
+    Evaluate(RubySource),
     /// To have a worker that is up.
     Prepare,
     /// To have another worker than before, one that is up.
@@ -43,7 +43,7 @@ pub(crate) enum Work {
 }
 
 pub(crate) struct Lane {
-    settings: Settings,
+    settings: RubySettings,
     stop: CancellationToken,
     worker: Option<Worker>,
     /// How a worker was lost between calls, until a call is told.
@@ -60,7 +60,7 @@ enum Interrupted {
 }
 
 impl Lane {
-    pub(crate) fn new(settings: Settings, stop: CancellationToken) -> Self {
+    pub(crate) fn new(settings: RubySettings, stop: CancellationToken) -> Self {
         let deadline = Box::pin(sleep(settings.time_limit));
         Self { settings, stop, worker: None, lost_before: None, deadline }
     }
@@ -93,15 +93,15 @@ impl Lane {
         }
         let (outcome, output) = self.perform(work, &cancel).await;
         // Nobody to tell is fine: the code has run all the same.
-        let _ = answer.send(Answer { outcome, output, lost_before: self.lost_before.take() });
+        let _ = answer.send(RubyAnswer { outcome, output, lost_before: self.lost_before.take() });
     }
 
     async fn perform(
         &mut self,
         work: Work,
         cancel: &CancellationToken,
-    ) -> (Result<String, RubyError>, Output) {
-        let nothing = Output::default();
+    ) -> (Result<String, RubyError>, PrintedOutput) {
+        let nothing = PrintedOutput::default();
         if matches!(work, Work::Replace)
             && let Some(worker) = self.worker.take()
         {
@@ -132,7 +132,7 @@ impl Lane {
             let Err(lost) = connect_in_time(worker).await else { return Ok(()) };
             let worker = self.worker.take().expect("it was there a moment ago");
             // It has not been given any code, so there is no harm in another try.
-            let Buried { reason, output, was_killed } = worker.bury(lost).await;
+            let DeadWorker { reason, output, was_killed } = worker.bury(lost).await;
             if !was_killed || tries == START_TRIES {
                 let said = output.text();
                 let said = said.trim_end();
@@ -144,9 +144,9 @@ impl Lane {
 
     async fn evaluate(
         &mut self,
-        source: &Source,
+        source: &RubySource,
         cancel: &CancellationToken,
-    ) -> (Result<String, RubyError>, Output) {
+    ) -> (Result<String, RubyError>, PrintedOutput) {
         let mut worker = self.worker.take().expect("one was made ready");
         let limit = self.settings.time_limit;
         self.deadline.as_mut().reset(Instant::now() + limit);
@@ -163,7 +163,7 @@ impl Lane {
                 return answered;
             }
             Ok(Some(Err(lost))) => {
-                let Buried { reason, output, .. } = worker.bury(lost).await;
+                let DeadWorker { reason, output, .. } = worker.bury(lost).await;
                 self.warm_up();
                 return (Err(RubyError::WorkerLost { reason }), output);
             }

@@ -11,6 +11,7 @@
 //! that the user can who runs it.
 
 mod answer;
+mod backend;
 mod capture;
 mod channel;
 mod error;
@@ -26,11 +27,16 @@ mod worker;
 
 use std::time::Duration;
 
-pub use answer::{Answer, Output, Printed};
+pub use answer::{PrintedOutput, PrintedPiece, RubyAnswer};
+pub use backend::{
+    AllowedRoots, CONSOLE_LOG_BYTES, DeliveryReceipt, EvaluateAt, KEEP_ANSWER, KEPT_BYTES, KEPT_SESSIONS,
+    KEPT_SNIPPETS, MAX_CALLS, MAX_TOOL_CALLS, RubyBackend, RubyBackendConfig, RubyConnection, ToolRunner,
+    Upstream,
+};
 pub use error::{Raised, RubyError};
-pub use evaluation::{Evaluation, Source};
+pub use evaluation::{Evaluation, RubySource};
 pub use host::RubyHost;
-pub use settings::Settings;
+pub use settings::RubySettings;
 
 /// What `Sketchup.version` is in a worker.
 pub const SKETCHUP_VERSION: &str = "26.0.0";

@@ -10,7 +10,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe::Receiver;
 
 use crate::capture::{Capture, Secret};
-use crate::{MAX_PIPE_BYTES, Output};
+use crate::{MAX_PIPE_BYTES, PrintedOutput};
 
 /// How much is read at a time: what a pipe holds by default.
 const READ_BYTES: usize = 64 * 1024;
@@ -58,7 +58,7 @@ impl Printing {
     }
 
     /// All text that was printed up to now and not given out yet.
-    pub(crate) fn give_out(&mut self) -> Output {
+    pub(crate) fn give_out(&mut self) -> PrintedOutput {
         let mut taken = 0;
         // What is beyond a full pipe came after this was asked for.
         while let Some(pipe) = &self.pipe

@@ -1,10 +1,10 @@
 //! What a worker says came of the code, as `worker.rb` spells it.
 
 use crate::hint;
-use crate::{MAX_VALUE_BYTES, Raised, RubyError, Source};
+use crate::{MAX_VALUE_BYTES, Raised, RubyError, RubySource};
 
 /// What the fields of a reply to `source` mean. `None` if they mean nothing.
-pub(crate) fn read(fields: &[Vec<u8>], source: &Source) -> Option<Result<String, RubyError>> {
+pub(crate) fn read(fields: &[Vec<u8>], source: &RubySource) -> Option<Result<String, RubyError>> {
     // The worker replaces what is no UTF-8; this is for one that was tampered with.
     let texts: Vec<String> = fields.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -20,7 +20,7 @@ pub(crate) fn read(fields: &[Vec<u8>], source: &Source) -> Option<Result<String,
     }
 }
 
-fn raised(texts: &[&str], source: &Source) -> Option<Raised> {
+fn raised(texts: &[&str], source: &RubySource) -> Option<Raised> {
     let [class, message, file, line, backtrace @ ..] = texts else { return None };
     Some(Raised {
         class: (*class).to_owned(),
@@ -38,7 +38,7 @@ mod tests {
 
     fn read_texts(texts: &[&str]) -> Option<Result<String, RubyError>> {
         let fields: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
-        read(&fields, &Source::Snippet { code: String::new() })
+        read(&fields, &RubySource::Snippet { code: String::new() })
     }
 
     #[test]

@@ -7,8 +7,8 @@ use crate::{MEMORY_LIMIT, TIME_LIMIT};
 
 /// How workers are started and how far they may go.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// The Ruby program: a path if it holds a slash, else looked up in the `PATH` of `env`, where folders that are not
+pub struct RubySettings {
+    /// The RubyTool program: a path if it holds a slash, else looked up in the `PATH` of `env`, where folders that are not
     /// named in full do not count.
     pub program: String,
     /// The working folder of workers. Must be absolute.
@@ -23,7 +23,7 @@ pub struct Settings {
     pub memory_limit: u64,
 }
 
-impl Settings {
+impl RubySettings {
     /// `ruby` from the `PATH` of `env`, with the usual limits.
     pub fn new(folder: PathBuf, env: Vec<(String, String)>) -> Self {
         Self { program: "ruby".to_owned(), folder, env, time_limit: TIME_LIMIT, memory_limit: MEMORY_LIMIT }

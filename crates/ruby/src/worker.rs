@@ -11,8 +11,10 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
 use std::time::Duration;
 
-use parlor_process::{DEFAULT_PATH, Instance, News, Process, Report, SpawnError, find_program, spawn};
-use parlor_vocab::{Ending, ProcessId, StartProcess, Stdio};
+use parlor_process::{
+    DEFAULT_PATH, Process, ProcessNews, ProcessNumber, ProcessReport, SpawnError, find_program, spawn,
+};
+use parlor_vocab::{ProcessExit, ProcessId, StartProcess, StdioKind};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -24,8 +26,8 @@ use crate::capture::Secret;
 use crate::channel::{Channel, Lost, Outcome};
 use crate::printing::Printing;
 use crate::{
-    EXIT_WAIT, MAX_BACKTRACE_LINES, MAX_MESSAGE_BYTES, MAX_VALUE_BYTES, Output, RubyError, START_LIMIT,
-    Settings, Source,
+    EXIT_WAIT, MAX_BACKTRACE_LINES, MAX_MESSAGE_BYTES, MAX_VALUE_BYTES, PrintedOutput, RubyError,
+    RubySettings, RubySource, START_LIMIT,
 };
 
 const SCRIPT: &str = include_str!("worker.rb");
@@ -40,7 +42,7 @@ const REPORTS: usize = 4;
 /// A worker that was started.
 pub(crate) struct Worker {
     process: Process,
-    reports: mpsc::Receiver<Report>,
+    reports: mpsc::Receiver<ProcessReport>,
     /// Where it is awaited, and its ends of the pipes, until it is up.
     awaited: Option<(UnixListener, [OwnedFd; 3])>,
     channel: Channel,
@@ -48,22 +50,22 @@ pub(crate) struct Worker {
     secret: Secret,
     memory_limit: u64,
     /// How it ended, once it has.
-    ending: Option<Ending>,
+    ending: Option<ProcessExit>,
 }
 
 /// What is left of a lost worker.
-pub(crate) struct Buried {
+pub(crate) struct DeadWorker {
     /// How it was lost.
     pub(crate) reason: String,
     /// What it said last.
-    pub(crate) output: Output,
+    pub(crate) output: PrintedOutput,
     /// Whether a signal killed it, which was none of ours.
     pub(crate) was_killed: bool,
 }
 
 impl Worker {
     /// Starts a worker, and does not wait until it is up.
-    pub(crate) fn start(settings: &Settings) -> Result<Self, RubyError> {
+    pub(crate) fn start(settings: &RubySettings) -> Result<Self, RubyError> {
         let refused = |error: std::io::Error| RubyError::NotStarted { reason: error.to_string() };
         let [secret, name] = [random().map_err(refused)?, random().map_err(refused)?];
         let name = format!("parlor-ruby-{:032x}", u128::from_be_bytes(name));
@@ -71,7 +73,7 @@ impl Worker {
         let (channel, [requests, replies]) = Channel::new().map_err(refused)?;
         let (printing, printed) = Printing::new(secret).map_err(refused)?;
         let (sender, reports) = mpsc::channel(REPORTS);
-        let process = spawn(&program(settings, name)?, Instance(0), sender)
+        let process = spawn(&program(settings, name)?, ProcessNumber(0), sender)
             .map_err(|error| explain(error, &settings.program))?;
         Ok(Self {
             process,
@@ -108,7 +110,7 @@ impl Worker {
     }
 
     /// Has the worker evaluate something. If this is dropped before its end, the worker must be ended.
-    pub(crate) async fn evaluate(&mut self, source: &Source) -> Result<(Outcome, Output), Lost> {
+    pub(crate) async fn evaluate(&mut self, source: &RubySource) -> Result<(Outcome, PrintedOutput), Lost> {
         let request = self.channel.request(source);
         let mut unwritten = request.as_slice();
         let outcome = loop {
@@ -147,14 +149,14 @@ impl Worker {
     }
 
     /// Ends the worker with all that it has started. What it said last is given out.
-    pub(crate) async fn end(mut self) -> Output {
+    pub(crate) async fn end(mut self) -> PrintedOutput {
         self.process.terminate(Duration::ZERO);
         self.exited().await;
         self.printing.give_out()
     }
 
     /// Buries a lost worker.
-    pub(crate) async fn bury(mut self, lost: Lost) -> Buried {
+    pub(crate) async fn bury(mut self, lost: Lost) -> DeadWorker {
         let reason = match lost {
             Lost::Nonsense(what) => what,
             Lost::HungUp | Lost::Exited => {
@@ -162,8 +164,8 @@ impl Worker {
                 self.ending.map_or_else(|| "it hung up".to_owned(), describe)
             }
         };
-        let was_killed = matches!(self.ending, Some(Ending::Signal(_)));
-        Buried { reason, was_killed, output: self.end().await }
+        let was_killed = matches!(self.ending, Some(ProcessExit::Signal(_)));
+        DeadWorker { reason, was_killed, output: self.end().await }
     }
 
     /// Waits a while until the worker is gone.
@@ -184,11 +186,15 @@ pub(crate) async fn connect_in_time(worker: &mut Worker) -> Result<(), Lost> {
 }
 
 /// Takes note of what the process did.
-fn note(report: Option<Report>, printing: &mut Printing, ending: &mut Option<Ending>) -> Result<(), Lost> {
-    match report.map_or(News::Exited(Ending::Unknown), |report| report.news) {
-        News::Output { bytes, .. } => printing.push(&bytes),
-        News::WriteAccepted(_) | News::WriteLost(_) => {}
-        News::Exited(how) => {
+fn note(
+    report: Option<ProcessReport>,
+    printing: &mut Printing,
+    ending: &mut Option<ProcessExit>,
+) -> Result<(), Lost> {
+    match report.map_or(ProcessNews::Exited(ProcessExit::Unknown), |report| report.news) {
+        ProcessNews::Output { bytes, .. } => printing.push(&bytes),
+        ProcessNews::WriteAccepted(_) | ProcessNews::WriteLost(_) => {}
+        ProcessNews::Exited(how) => {
             ending.get_or_insert(how);
             return Err(Lost::Exited);
         }
@@ -196,16 +202,16 @@ fn note(report: Option<Report>, printing: &mut Printing, ending: &mut Option<End
     Ok(())
 }
 
-fn describe(ending: Ending) -> String {
+fn describe(ending: ProcessExit) -> String {
     match ending {
-        Ending::Code(code) => format!("it ended with status {code}"),
-        Ending::Signal(signal) => format!("killed by signal {signal}"),
-        Ending::Terminated => "it hung up and was ended".to_owned(),
-        Ending::Unknown => "the system did not say why".to_owned(),
+        ProcessExit::Code(code) => format!("it ended with status {code}"),
+        ProcessExit::Signal(signal) => format!("killed by signal {signal}"),
+        ProcessExit::Terminated => "it hung up and was ended".to_owned(),
+        ProcessExit::Unknown => "the system did not say why".to_owned(),
     }
 }
 
-fn program(settings: &Settings, socket: String) -> Result<StartProcess, RubyError> {
+fn program(settings: &RubySettings, socket: String) -> Result<StartProcess, RubyError> {
     let flags = FLAGS.into_iter().chain(["-e", SCRIPT, "--"]).map(str::to_owned);
     Ok(StartProcess {
         process: ProcessId::parse("ruby").expect("a short id"),
@@ -214,13 +220,13 @@ fn program(settings: &Settings, socket: String) -> Result<StartProcess, RubyErro
         arg0: Some(settings.program.clone()),
         folder: settings.folder.clone(),
         env: settings.env.clone(),
-        stdio: Stdio::Pipes,
+        stdio: StdioKind::Pipes,
         retain: 0,
     })
 }
 
 /// The path of the Ruby program.
-fn found(settings: &Settings) -> Result<String, RubyError> {
+fn found(settings: &RubySettings) -> Result<String, RubyError> {
     let program = &settings.program;
     if program.contains('/') {
         return Ok(program.clone());

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use common::{answer, console, error, file, host, raised, settings, value};
 use parlor_ruby::{RubyError, RubyHost, SKETCHUP_VERSION, SUPEX_VERSION};
-use parlor_vocab::Stream;
+use parlor_vocab::OutputStream;
 
 const PATH: &str = "/tmp/scripts/t.rb";
 
@@ -202,12 +202,12 @@ async fn printed_text_comes_along_in_order_whoever_writes_it() {
     assert_eq!(
         streams,
         [
-            (Stream::Stdout, "out\n"),
-            (Stream::Stderr, "err\n"),
-            (Stream::Stdout, "a"),
-            (Stream::Stderr, "b"),
-            (Stream::Stdout, "c\nchild\ngrandchild\n1\n"),
-            (Stream::Stderr, "2\n"),
+            (OutputStream::Stdout, "out\n"),
+            (OutputStream::Stderr, "err\n"),
+            (OutputStream::Stdout, "a"),
+            (OutputStream::Stderr, "b"),
+            (OutputStream::Stdout, "c\nchild\ngrandchild\n1\n"),
+            (OutputStream::Stderr, "2\n"),
         ]
     );
     assert!(common::answer(&host, "1").await.output.is_empty(), "it is given once");

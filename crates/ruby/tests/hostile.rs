@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::{Gate, answer, error, file, hasty_host, host, raised, settings, value};
-use parlor_ruby::{RubyError, RubyHost, Settings};
+use parlor_ruby::{RubyError, RubyHost, RubySettings};
 use tokio::task::JoinSet;
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn endless_code_is_stopped_and_its_children_with_it() {
 
 #[tokio::test]
 async fn memory_is_limited() {
-    let host = RubyHost::new(Settings { memory_limit: 128 << 20, ..settings() });
+    let host = RubyHost::new(RubySettings { memory_limit: 128 << 20, ..settings() });
     assert_eq!(value(&host, "('x' * 30_000_000).size").await, "30000000", "some is there");
     let outcome = answer(&host, "'x' * 200_000_000; 1").await.outcome;
     let is_raised = matches!(&outcome, Err(RubyError::Raised(raised)) if raised.class == "NoMemoryError");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use common::{Gate, answer, error, file, host, raised, settings, snippet, value, waits};
 use parlor_ruby::{
     MAX_BACKTRACE_LINES, MAX_CODE_BYTES, MAX_MESSAGE_BYTES, MAX_OUTPUT_BYTES, MAX_VALUE_BYTES, MAX_WAITING,
-    RubyError, RubyHost, START_LIMIT, START_TRIES, Settings,
+    RubyError, RubyHost, RubySettings, START_LIMIT, START_TRIES,
 };
 use parlor_testkit::write_executable;
 
@@ -100,7 +100,7 @@ async fn a_machine_without_ruby_is_told_what_to_do() {
     for (program, reason) in
         [("/no/such/ruby", "No such file"), ("no-such-ruby", "No such file"), ("/tmp", "denied")]
     {
-        let host = RubyHost::new(Settings { program: program.to_owned(), ..settings() });
+        let host = RubyHost::new(RubySettings { program: program.to_owned(), ..settings() });
         for _ in 0..2 {
             let error = error(&host, "1").await;
             assert!(matches!(&error, RubyError::NoRuby { .. }), "{error:?}");
@@ -117,12 +117,12 @@ async fn a_machine_without_ruby_is_told_what_to_do() {
 async fn what_is_no_ruby_does_not_become_a_worker() {
     for (program, reason) in [("/bin/true", "status 0"), ("/bin/false", "status 1"), ("/bin/ls", "it said: ")]
     {
-        let host = RubyHost::new(Settings { program: program.to_owned(), ..settings() });
+        let host = RubyHost::new(RubySettings { program: program.to_owned(), ..settings() });
         let error = error(&host, "1").await;
         assert!(matches!(&error, RubyError::NotStarted { .. }), "{error:?}");
         assert!(error.to_string().contains(reason), "{error}");
     }
-    let nowhere = RubyHost::new(Settings { folder: PathBuf::from("/no/such/folder"), ..settings() });
+    let nowhere = RubyHost::new(RubySettings { folder: PathBuf::from("/no/such/folder"), ..settings() });
     assert!(error(&nowhere, "1").await.to_string().contains("/no/such/folder"));
 }
 
@@ -131,7 +131,7 @@ async fn what_is_no_ruby_does_not_become_a_worker() {
 async fn a_worker_that_does_not_come_up_is_not_waited_for_for_ever() {
     let folder = tempfile::tempdir().unwrap();
     let program = script(folder.path(), "exec sleep 1000");
-    let error = error(&RubyHost::new(Settings { program, ..settings() }), "1").await;
+    let error = error(&RubyHost::new(RubySettings { program, ..settings() }), "1").await;
     let limit = format!("not up after {} s", START_LIMIT.as_secs());
     assert!(matches!(&error, RubyError::NotStarted { reason } if reason.contains(&limit)), "{error:?}");
 }
@@ -140,7 +140,7 @@ async fn a_worker_that_does_not_come_up_is_not_waited_for_for_ever() {
 async fn a_worker_that_is_killed_before_it_is_up_is_started_a_few_times() {
     let folder = tempfile::tempdir().unwrap();
     let program = script(folder.path(), "echo started >> \"${0%/*}/starts\"; kill -9 $$");
-    let error = error(&RubyHost::new(Settings { program, ..settings() }), "1").await;
+    let error = error(&RubyHost::new(RubySettings { program, ..settings() }), "1").await;
     assert!(matches!(&error, RubyError::NotStarted { reason } if reason.contains("signal 9")), "{error:?}");
     let starts = std::fs::read_to_string(folder.path().join("starts")).unwrap();
     assert_eq!(starts.lines().count(), START_TRIES);

@@ -7,14 +7,14 @@ use crate::transcript::TMP;
 
 /// Where cases are played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PlayedIn {
     /// In the test's own process, where time can be invented.
     Memory,
     /// Over a real transport.
     Wire,
 }
 
-impl Place {
+impl PlayedIn {
     fn named(name: &str) -> Option<Self> {
         match name {
             "memory" => Some(Self::Memory),
@@ -43,7 +43,7 @@ pub(crate) struct Headers {
     args: Vec<String>,
     env: Vec<(String, Option<String>)>,
     home: Option<String>,
-    only: Option<(Place, String)>,
+    only: Option<(PlayedIn, String)>,
 }
 
 impl Headers {
@@ -72,7 +72,8 @@ impl Headers {
             "only" => {
                 let (place, reason) =
                     rest.split_once(": ").ok_or("write `#! only PLACE: REASON`, with a reason")?;
-                let place = Place::named(place).ok_or("a case is played in `memory` or over the `wire`")?;
+                let place =
+                    PlayedIn::named(place).ok_or("a case is played in `memory` or over the `wire`")?;
                 self.only = Some((place, reason.to_owned()));
             }
             _ => return Err(format!("there is no header {word:?}")),
@@ -81,7 +82,7 @@ impl Headers {
     }
 
     /// Why the case is not played at `place`, if it is not.
-    pub(crate) fn skipped_at(&self, place: Place) -> Option<&str> {
+    pub(crate) fn skipped_at(&self, place: PlayedIn) -> Option<&str> {
         self.only.as_ref().filter(|(only, _)| *only != place).map(|(_, reason)| reason.as_str())
     }
 
@@ -133,8 +134,8 @@ mod tests {
     #[test]
     fn a_case_for_one_place_is_skipped_at_the_other() {
         let headers = Headers::parse("# case\n#! only memory: an hour passes\n").unwrap();
-        assert_eq!(headers.skipped_at(Place::Memory), None);
-        assert_eq!(headers.skipped_at(Place::Wire), Some("an hour passes"));
+        assert_eq!(headers.skipped_at(PlayedIn::Memory), None);
+        assert_eq!(headers.skipped_at(PlayedIn::Wire), Some("an hour passes"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::case::Headers;
 use crate::play::{Golden, play, rewritten};
 use crate::transcript::parse;
-use crate::{Case, Door, Peer, Place};
+use crate::{Case, Door, Peer, PlayedIn};
 
 /// How many cases are played at a time. They mostly wait, but their children need a core each.
 const CONCURRENT: usize = 2;
@@ -41,7 +41,7 @@ pub fn play_folder<P: Peer>(
     door: &dyn Door,
     make_peer: impl Fn() -> Result<P, String> + Sync,
 ) -> Report {
-    play_cases(folder, door, Place::Wire, |_| make_peer())
+    play_cases(folder, door, PlayedIn::Wire, |_| make_peer())
 }
 
 /// Plays every `*.txt` in `folder` that is for `place`, each against a peer of its own from
@@ -54,7 +54,7 @@ pub fn play_folder<P: Peer>(
 pub fn play_cases<P: Peer>(
     folder: &Path,
     door: &dyn Door,
-    place: Place,
+    place: PlayedIn,
     make_peer: impl Fn(&Case) -> Result<P, String> + Sync,
 ) -> Report {
     #[expect(
@@ -86,7 +86,7 @@ pub fn play_cases<P: Peer>(
 /// What all plays of a folder have in common.
 struct Stage<'a, M> {
     door: &'a dyn Door,
-    place: Place,
+    place: PlayedIn,
     make_peer: &'a M,
     golden: Golden,
 }
@@ -258,7 +258,7 @@ mod tests {
         golden: Golden,
         make_peer: &(impl Fn(&Case) -> Result<P, String> + Sync),
     ) -> Report {
-        play_all(folder, &Stage { door: &Exec, place: Place::Wire, make_peer, golden })
+        play_all(folder, &Stage { door: &Exec, place: PlayedIn::Wire, make_peer, golden })
     }
 
     const GOOD: &str = "# good\n> 1\n< 1\n";

@@ -89,7 +89,7 @@ mod play;
 mod program;
 mod transcript;
 
-pub use case::{Case, Place};
+pub use case::{Case, PlayedIn};
 pub use door::{Door, Exec, Loaf, Supr, Synaps};
 pub use executable::{copy_executable, write_executable};
 pub use folder::{Report, play_cases, play_folder};

@@ -1,6 +1,6 @@
 //! From JSON text to a checked input, with failures that say what would be right.
 
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, FailureCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub const INPUT_BYTES: usize = 16 << 20;
 pub(crate) fn decode<T: DeserializeOwned>(tool: &dyn Tool, input: &str) -> Result<T, Failure> {
     if input.len() > INPUT_BYTES {
         let message = format!("an input of {} bytes is longer than the limit of {INPUT_BYTES}", input.len());
-        return Err(code::failure(code::TOO_LARGE, message));
+        return Err(code::failure(FailureCode::TooLarge, message));
     }
     let input = if input.trim().is_empty() { "{}" } else { input };
     serde_json::from_str(input)

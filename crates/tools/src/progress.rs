@@ -12,7 +12,7 @@ pub const PROGRESS_BYTES: usize = 64 * 1024;
 
 /// The tool's end.
 #[derive(Clone, Debug, Default)]
-pub struct Progress {
+pub struct ToolProgress {
     /// `None` if nobody ever watches.
     writer: Option<Arc<Writer>>,
 }
@@ -24,13 +24,13 @@ pub struct ProgressReader {
 }
 
 /// Makes both ends.
-pub fn progress() -> (Progress, ProgressReader) {
+pub fn progress() -> (ToolProgress, ProgressReader) {
     let shared = Arc::new(Shared::default());
     let writer = Arc::new(Writer { shared: Arc::clone(&shared) });
-    (Progress { writer: Some(writer) }, ProgressReader { shared })
+    (ToolProgress { writer: Some(writer) }, ProgressReader { shared })
 }
 
-impl Progress {
+impl ToolProgress {
     /// For a call that nobody watches.
     pub fn unwatched() -> Self {
         Self::default()
@@ -90,7 +90,7 @@ impl Drop for ProgressReader {
     }
 }
 
-/// Tells the reader when the last clone of a [`Progress`] is gone.
+/// Tells the reader when the last clone of a [`ToolProgress`] is gone.
 #[derive(Debug)]
 struct Writer {
     shared: Arc<Shared>,

@@ -1,7 +1,7 @@
 //! Takes secrets out of what tools bring back, before any of it is cut: a part of a secret at the edge of a cut would be
 //! no secret to whoever looks at it later.
 //!
-//! Which secrets there are is known to whoever makes the [`Context`](crate::Context).
+//! Which secrets there are is known to whoever makes the [`ToolContext`](crate::Context).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -63,12 +63,12 @@ impl Redact for NoSecrets {
 
 /// A text that comes in pieces. What may be the beginning of a secret is held back until that is known.
 #[derive(Debug)]
-pub struct Sieve {
+pub struct StreamRedactor {
     redact: Arc<dyn Redact>,
     held: String,
 }
 
-impl Sieve {
+impl StreamRedactor {
     /// One that takes out what `redact` knows.
     pub fn new(redact: &Arc<dyn Redact>) -> Self {
         Self { redact: Arc::clone(redact), held: String::new() }
@@ -147,8 +147,8 @@ mod tests {
         }
     }
 
-    fn sieve(secret: &'static str) -> Sieve {
-        Sieve::new(&(Arc::new(One(secret)) as Arc<dyn Redact>))
+    fn sieve(secret: &'static str) -> StreamRedactor {
+        StreamRedactor::new(&(Arc::new(One(secret)) as Arc<dyn Redact>))
     }
 
     #[test]

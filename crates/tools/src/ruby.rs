@@ -3,15 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use parlor_ruby::{Answer, Evaluation, Output as Printed, RubyHost, Settings, Source};
-use parlor_vocab::Failure;
+use parlor_ruby::{Evaluation, PrintedOutput as Printed, RubyAnswer, RubyHost, RubySettings, RubySource};
+use parlor_vocab::{Failure, FailureCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::code::{CANCELLED, TOOL_ERROR, failure};
+use crate::code::failure;
 use crate::input::decode;
 use crate::redact::clean;
-use crate::tool::{Context, Output, Tool};
+use crate::tool::{Tool, ToolContext, ToolResultOutput};
 
 /// How much of what an evaluation printed and gave back is handed to the agent: the start and the
 /// end, with a note of what is missing in between.
@@ -19,11 +19,11 @@ pub const RUBY_TEXT_BYTES: usize = 64 << 10;
 
 /// Evaluates Ruby code.
 #[derive(Clone, Debug)]
-pub struct Ruby {
+pub struct RubyTool {
     program: String,
 }
 
-impl Ruby {
+impl RubyTool {
     /// The tool, with the interpreter that is called `program`: a path, or a name in the `PATH` of
     /// commands.
     pub fn new(program: impl Into<String>) -> Self {
@@ -39,7 +39,7 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    fn host(&self, settings: impl FnOnce() -> Settings) -> RubyHost {
+    fn host(&self, settings: impl FnOnce() -> RubySettings) -> RubyHost {
         let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
         host.get_or_insert_with(|| RubyHost::new(settings())).clone()
     }
@@ -60,7 +60,7 @@ struct RubyInput {
 }
 
 #[async_trait]
-impl Tool for Ruby {
+impl Tool for RubyTool {
     fn name(&self) -> &'static str {
         "ruby"
     }
@@ -79,14 +79,14 @@ impl Tool for Ruby {
         })
     }
 
-    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
         let RubyInput { code } = decode(self, input)?;
         let host = context.ruby.host(|| {
-            let settings = Settings::new(context.folder.clone(), context.env.to_vec());
-            Settings { program: self.program.clone(), ..settings }
+            let settings = RubySettings::new(context.folder.clone(), context.env.to_vec());
+            RubySettings { program: self.program.clone(), ..settings }
         });
-        let evaluation = Evaluation { source: Source::Snippet { code }, cancel: context.cancel.clone() };
-        let Answer { outcome, output, lost_before } = host.evaluate(evaluation).await;
+        let evaluation = Evaluation { source: RubySource::Snippet { code }, cancel: context.cancel.clone() };
+        let RubyAnswer { outcome, output, lost_before } = host.evaluate(evaluation).await;
         let printed: String = output.pieces.iter().map(|piece| piece.text.as_str()).collect();
         let mut text = match output.cut {
             0 => clean(&*context.redact, printed),
@@ -104,10 +104,14 @@ impl Tool for Ruby {
                 if !text.is_empty() && !text.ends_with('\n') {
                     text.push('\n');
                 }
-                Ok(Output::text(shortened(&clean(&*context.redact, format!("{text}=> {value}")))))
+                Ok(ToolResultOutput::text(shortened(&clean(&*context.redact, format!("{text}=> {value}")))))
             }
             Err(error) => {
-                let code = if context.cancel.is_cancelled() { CANCELLED } else { TOOL_ERROR };
+                let code = if context.cancel.is_cancelled() {
+                    FailureCode::Cancelled
+                } else {
+                    FailureCode::ToolError
+                };
                 let hint = error.hint().map(|hint| format!("\n{hint}")).unwrap_or_default();
                 Err(failure(code, shortened(&clean(&*context.redact, format!("{text}{error}{hint}")))))
             }
@@ -134,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_schema_says_what_is_taken() {
-        assert_schema_fits::<RubyInput>(&Ruby::new("ruby"));
+        assert_schema_fits::<RubyInput>(&RubyTool::new("ruby"));
     }
 
     #[test]

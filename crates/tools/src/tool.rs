@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, FailureCode};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::code;
-use crate::progress::Progress;
+use crate::progress::ToolProgress;
 use crate::redact::{NoSecrets, Redact};
 use crate::ruby::Interpreter;
 use crate::shell::Shells;
@@ -17,7 +17,7 @@ use parlor_files::Policy;
 
 /// A named capability of an agent. Chosen by name at run time, hence used as `dyn`.
 ///
-/// - `call` returns soon after [`Context::cancel`] was cancelled, with [`code::CANCELLED`], and
+/// - `call` returns soon after [`ToolContext::cancel`] was cancelled, with [`FailureCode::Cancelled`], and
 ///   leaves nothing running that it started, background processes aside.
 /// - A failure's message is for the agent: it says what would be right.
 /// - Nothing of the server's own environment or folder is used, only what the context says.
@@ -38,19 +38,19 @@ pub trait Tool: Send + Sync {
     }
 
     /// Does it. `input` is JSON text; blank text counts as an empty object.
-    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure>;
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure>;
 }
 
 /// What a call brings back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
+pub struct ToolResultOutput {
     /// For the agent to read.
     pub text: String,
     /// For the agent to see.
-    pub images: Vec<Image>,
+    pub images: Vec<ToolImage>,
 }
 
-impl Output {
+impl ToolResultOutput {
     /// Text alone.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), images: Vec::new() }
@@ -59,7 +59,7 @@ impl Output {
 
 /// A picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub struct ToolImage {
     /// Its media type, found out from its bytes.
     pub mime: &'static str,
     /// The file as it is.
@@ -68,7 +68,7 @@ pub struct Image {
 
 /// What a call may use. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Context {
+pub struct ToolContext {
     /// The working folder, absolute: relative paths and commands start here.
     pub folder: PathBuf,
     /// Which files may be touched.
@@ -78,7 +78,7 @@ pub struct Context {
     /// Cancelled when the run is stopped.
     pub cancel: CancellationToken,
     /// Where live output goes.
-    pub progress: Progress,
+    pub progress: ToolProgress,
     /// The background processes of this session.
     pub shells: Shells,
     /// The Ruby interpreter of this session.
@@ -87,7 +87,7 @@ pub struct Context {
     pub redact: Arc<dyn Redact>,
 }
 
-impl Context {
+impl ToolContext {
     /// A context whose only allowed folder is the working folder, with an empty environment and
     /// nobody watching, where no secrets are known. Opens the folder: a short blocking call.
     pub fn new(folder: impl Into<PathBuf>) -> Result<Self, Failure> {
@@ -103,7 +103,7 @@ impl Context {
             folder,
             env: Arc::new([]),
             cancel: CancellationToken::new(),
-            progress: Progress::unwatched(),
+            progress: ToolProgress::unwatched(),
             shells: Shells::default(),
             ruby: Interpreter::default(),
             redact: Arc::new(NoSecrets),
@@ -137,7 +137,7 @@ impl Context {
         let context = self.clone();
         let work = tokio::task::spawn_blocking(move || work(&context));
         work.await.unwrap_or_else(|error| {
-            Err(code::failure(code::TOOL_ERROR, format!("the tool broke off: {error}")))
+            Err(code::failure(FailureCode::ToolError, format!("the tool broke off: {error}")))
         })
     }
 }

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, FailureCode};
 
-use crate::code::{UNKNOWN_TOOL, failure};
+use crate::code::failure;
 use crate::file::{EditFile, GrepFiles, ListDir, ReadFile, WriteFile};
-use crate::shell::{Processes, Shell};
-use crate::tool::{Context, Output, Tool};
+use crate::shell::{ProcessesTool, ShellTool};
+use crate::tool::{Tool, ToolContext, ToolResultOutput};
 
 /// A list of tools, each with a name of its own. Holds no state: one serves all sessions.
 #[derive(Clone, Default)]
@@ -23,10 +23,10 @@ impl Toolbox {
     }
 
     /// All tools of this crate.
-    pub fn standard(shell: Shell) -> Self {
+    pub fn standard(shell: ShellTool) -> Self {
         Self::new()
             .with(shell)
-            .with(Processes)
+            .with(ProcessesTool)
             .with(ReadFile)
             .with(WriteFile)
             .with(EditFile)
@@ -58,12 +58,17 @@ impl Toolbox {
         self.tools.iter().find(|tool| tool.name() == name).ok_or_else(|| {
             let names: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
             let known = if names.is_empty() { "no tools at all".to_owned() } else { names.join(", ") };
-            failure(UNKNOWN_TOOL, format!("there is no tool `{name}`; there are: {known}"))
+            failure(FailureCode::UnknownTool, format!("there is no tool `{name}`; there are: {known}"))
         })
     }
 
     /// Calls the tool of that name.
-    pub async fn call(&self, name: &str, input: &str, context: &Context) -> Result<Output, Failure> {
+    pub async fn call(
+        &self,
+        name: &str,
+        input: &str,
+        context: &ToolContext,
+    ) -> Result<ToolResultOutput, Failure> {
         self.find(name)?.call(input, context).await
     }
 }
@@ -80,7 +85,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_every_tool_has_words_and_a_schema() {
-        let toolbox = Toolbox::standard(Shell::default());
+        let toolbox = Toolbox::standard(ShellTool::default());
         let mut names: Vec<&str> = toolbox.iter().map(|tool| tool.name()).collect();
         assert_eq!(
             names,
@@ -98,7 +103,7 @@ mod tests {
 
     #[test]
     fn tools_that_only_look_may_run_side_by_side() {
-        let toolbox = Toolbox::standard(Shell::default());
+        let toolbox = Toolbox::standard(ShellTool::default());
         let parallel: Vec<&str> =
             toolbox.iter().filter(|tool| tool.is_parallel()).map(|tool| tool.name()).collect();
         assert_eq!(parallel, ["read_file", "list_dir", "grep_files"]);
@@ -106,11 +111,11 @@ mod tests {
 
     #[test]
     fn an_unknown_tool_is_told_which_there_are() {
-        let toolbox = Toolbox::standard(Shell::default()).only(&["read_file", "list_dir"]).unwrap();
+        let toolbox = Toolbox::standard(ShellTool::default()).only(&["read_file", "list_dir"]).unwrap();
         let failure = toolbox.find("cat").err().unwrap();
-        assert_eq!(failure.code, UNKNOWN_TOOL);
+        assert_eq!(failure.code, FailureCode::UnknownTool);
         assert_eq!(failure.message, "there is no tool `cat`; there are: read_file, list_dir");
-        assert_eq!(toolbox.only(&["shell"]).err().unwrap().code, UNKNOWN_TOOL);
+        assert_eq!(toolbox.only(&["shell"]).err().unwrap().code, FailureCode::UnknownTool);
         assert!(Toolbox::new().find("x").err().unwrap().message.ends_with("no tools at all"));
     }
 }

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{Desk, ended, is_running, number};
-use parlor_tools::{BACKGROUND_KEPT, BACKGROUND_RUNNING, BACKGROUND_WAIT_MAX, Shells, code};
-use parlor_vocab::Ending;
+use parlor_tools::{BACKGROUND_KEPT, BACKGROUND_RUNNING, BACKGROUND_WAIT_MAX, Shells};
+use parlor_vocab::{FailureCode, ProcessExit};
 use serde_json::json;
 
 impl Desk {
@@ -55,7 +55,7 @@ async fn a_process_is_listed_read_and_stopped_with_its_group() {
     assert!(!is_running(number(&seen, "child")) && !is_running(number(&seen, "self")));
     let text = desk.text("processes", json!({"operation": "stop", "id": id})).await;
     assert_eq!(text, "`p1` had ended already [terminated]");
-    assert_eq!(desk.context.shells.list()[0].ending, Some(Ending::Terminated));
+    assert_eq!(desk.context.shells.list()[0].ending, Some(ProcessExit::Terminated));
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn a_terminal_can_be_written_to() {
     let seen = desk.until(&id, "x").await;
     assert!(!seen.contains("\\r"), "Enter was not pressed: {seen}");
     let empty = json!({"operation": "write", "id": id, "enter": false});
-    assert_eq!(desk.fail("processes", empty).await.0, code::INVALID_INPUT);
+    assert_eq!(desk.fail("processes", empty).await.0, FailureCode::InvalidInput);
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn without_a_terminal_there_is_nothing_to_write_to() {
     let desk = Desk::new();
     let id = desk.start("sleep 600", false).await;
     let (code, message) = desk.fail("processes", json!({"operation": "write", "id": id, "text": "x"})).await;
-    assert_eq!(code, code::INVALID_INPUT);
+    assert_eq!(code, FailureCode::InvalidInput);
     assert!(message.contains("\"tty\": true"), "{message}");
     desk.context.shells.end_all().await;
 }
@@ -128,7 +128,7 @@ async fn the_number_of_running_processes_is_limited() {
         desk.start("exec sleep 600", false).await;
     }
     let (code, message) = desk.fail("shell", json!({"command": "true", "background": true})).await;
-    assert_eq!(code, code::LIMIT_REACHED);
+    assert_eq!(code, FailureCode::LimitReached);
     assert_eq!(message, "16 background processes run, which is the limit; stop one first");
     desk.text("processes", json!({"operation": "stop", "id": "p3"})).await;
     assert_eq!(desk.start("exec sleep 600", false).await, "p17");
@@ -148,7 +148,7 @@ async fn of_those_that_have_ended_the_last_are_remembered() {
     assert_eq!(list.len(), BACKGROUND_KEPT + 1);
     assert_eq!(list[0].id, "p4");
     let (code, message) = desk.fail("processes", json!({"operation": "read", "id": "p1"})).await;
-    assert_eq!(code, code::NOT_FOUND);
+    assert_eq!(code, FailureCode::NotFound);
     assert!(message.starts_with("there is no background process `p1`; there are: p4, p5"), "{message}");
 }
 
@@ -172,9 +172,9 @@ async fn a_wait_can_be_cancelled_and_has_a_limit() {
     let id = desk.start("exec sleep 600", false).await;
     let over = BACKGROUND_WAIT_MAX.as_millis() as u64 + 1;
     let (code, _) = desk.fail("processes", json!({"operation": "read", "id": id, "wait_ms": over})).await;
-    assert_eq!(code, code::INVALID_INPUT);
+    assert_eq!(code, FailureCode::InvalidInput);
     desk.context.cancel.cancel();
     let (code, _) = desk.fail("processes", json!({"operation": "read", "id": id, "wait_ms": 60000})).await;
-    assert_eq!(code, code::CANCELLED);
+    assert_eq!(code, FailureCode::Cancelled);
     desk.context.shells.end_all().await;
 }

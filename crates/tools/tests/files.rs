@@ -2,11 +2,12 @@
 
 mod common;
 
+use parlor_vocab::FailureCode;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use common::{Desk, names};
-use parlor_tools::{EDIT_FILE_BYTES, IMAGE_BYTES, READ_LINES, READ_LINES_MAX, code};
+use parlor_tools::{EDIT_FILE_BYTES, IMAGE_BYTES, READ_LINES, READ_LINES_MAX};
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use serde_json::json;
 
@@ -36,8 +37,8 @@ async fn a_range_says_how_to_go_on() {
     );
     let (code, message) = desk.fail("read_file", json!({"path": "a", "offset": 11})).await;
     assert_eq!(
-        (code.as_str(), message.as_str()),
-        (code::INVALID_INPUT, "`a` has 10 lines; there is no line 11")
+        (code, message.as_str()),
+        (FailureCode::InvalidInput, "`a` has 10 lines; there is no line 11")
     );
 }
 
@@ -50,7 +51,7 @@ async fn the_number_of_lines_has_a_default_and_a_cap() {
     let most = json!({"path": "a", "limit": READ_LINES_MAX});
     assert_eq!(lines(desk.text("read_file", most).await), READ_LINES_MAX);
     let (code, message) = desk.fail("read_file", json!({"path": "a", "limit": READ_LINES_MAX + 1})).await;
-    assert_eq!(code, code::INVALID_INPUT);
+    assert_eq!(code, FailureCode::InvalidInput);
     assert_eq!(message, "`limit` must be from 1 to 10000, not 10001");
 }
 
@@ -76,7 +77,7 @@ async fn images_come_as_they_are_and_have_a_limit() {
     bytes.push(7);
     desk.file("picture.txt", &bytes);
     let (code, message) = desk.fail("read_file", json!({"path": "picture.txt"})).await;
-    assert_eq!(code, code::TOO_LARGE);
+    assert_eq!(code, FailureCode::TooLarge);
     assert_eq!(message, format!("`picture.txt` is larger than the limit of {IMAGE_BYTES} bytes for images"));
 }
 
@@ -95,14 +96,14 @@ async fn what_is_no_text_is_refused_by_its_kind_and_nobody_blocks() {
     ] {
         assert_eq!(
             desk.fail("read_file", json!({"path": path})).await,
-            (code::UNSUPPORTED.to_owned(), words.to_owned())
+            (FailureCode::Unsupported, words.to_owned())
         );
     }
     for path in ["fifo", "folder", "socket"] {
         let write = json!({"path": path, "content": "x"});
-        assert_eq!(desk.fail("write_file", write).await.0, code::UNSUPPORTED, "{path}");
+        assert_eq!(desk.fail("write_file", write).await.0, FailureCode::Unsupported, "{path}");
         let edit = json!({"path": path, "old_text": "x", "new_text": "y"});
-        assert_eq!(desk.fail("edit_file", edit).await.0, code::UNSUPPORTED, "{path}");
+        assert_eq!(desk.fail("edit_file", edit).await.0, FailureCode::Unsupported, "{path}");
     }
     let mut context = desk.context.clone();
     context.policy = std::sync::Arc::new(parlor_tools::Policy::new(["/dev"]).unwrap());
@@ -157,10 +158,13 @@ async fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
     desk.file("a", "old");
     // A name that leaves no room for anything: the temporary file is made, the rename fails.
     let name = "n".repeat(256);
-    assert_eq!(desk.fail("write_file", json!({"path": name, "content": "x"})).await.0, code::INVALID_INPUT);
+    assert_eq!(
+        desk.fail("write_file", json!({"path": name, "content": "x"})).await.0,
+        FailureCode::InvalidInput
+    );
     assert_eq!(desk.names(""), ["a"]);
     let (code, message) = desk.fail("write_file", json!({"path": "a/b", "content": "x"})).await;
-    assert_eq!(code, code::NOT_FOUND, "{message}");
+    assert_eq!(code, FailureCode::NotFound, "{message}");
     assert_eq!(desk.content("a"), "old");
 }
 
@@ -169,14 +173,14 @@ async fn a_cancelled_write_does_not_happen() {
     let desk = Desk::new();
     desk.context.cancel.cancel();
     let (code, _) = desk.fail("write_file", json!({"path": "a", "content": "x"})).await;
-    assert_eq!(code, code::CANCELLED);
+    assert_eq!(code, FailureCode::Cancelled);
     for (tool, input) in [
         ("read_file", json!({"path": "a"})),
         ("list_dir", json!({})),
         ("grep_files", json!({"pattern": "x"})),
         ("shell", json!({"command": "touch b"})),
     ] {
-        assert_eq!(desk.fail(tool, input).await.0, code::CANCELLED, "{tool}");
+        assert_eq!(desk.fail(tool, input).await.0, FailureCode::Cancelled, "{tool}");
     }
     assert!(desk.names("").is_empty());
 }
@@ -204,7 +208,7 @@ async fn more_than_one_match_needs_a_word_about_it() {
         input
     };
     let (code, message) = desk.fail("edit_file", edit(json!({}))).await;
-    assert_eq!(code, code::EDIT_MISMATCH);
+    assert_eq!(code, FailureCode::EditMismatch);
     assert_eq!(
         message,
         "`old_text` is in `a` 3 times, at lines 1, 3, 4; give more of the text around it, or set `count` to 3 \
@@ -227,20 +231,20 @@ async fn an_edit_that_finds_nothing_says_what_is_there() {
     let (code, message) = desk
         .fail("edit_file", json!({"path": "a", "old_text": "fn f() {\n    return;", "new_text": ""}))
         .await;
-    assert_eq!(code, code::EDIT_MISMATCH);
+    assert_eq!(code, FailureCode::EditMismatch);
     assert_eq!(
         message,
         "`old_text` is not in `a`: the text differs in whitespace at line 2, which is \"\\treturn;\""
     );
     for (old, new) in [("", "x"), ("same", "same")] {
         let input = json!({"path": "a", "old_text": old, "new_text": new});
-        assert_eq!(desk.fail("edit_file", input).await.0, code::INVALID_INPUT);
+        assert_eq!(desk.fail("edit_file", input).await.0, FailureCode::InvalidInput);
     }
     let input = json!({"path": "a", "old_text": "f", "new_text": "g", "count": 0});
-    assert_eq!(desk.fail("edit_file", input).await.0, code::INVALID_INPUT);
+    assert_eq!(desk.fail("edit_file", input).await.0, FailureCode::InvalidInput);
     desk.file("latin", b"caf\xe9");
     let input = json!({"path": "latin", "old_text": "caf", "new_text": "x"});
-    assert_eq!(desk.fail("edit_file", input).await.0, code::UNSUPPORTED);
+    assert_eq!(desk.fail("edit_file", input).await.0, FailureCode::Unsupported);
 }
 
 #[tokio::test]
@@ -249,12 +253,12 @@ async fn a_file_that_is_too_large_to_edit_is_told_so() {
     let file = fs::File::create(desk.inside("large")).unwrap();
     file.set_len(EDIT_FILE_BYTES as u64 + 1).unwrap();
     let input = json!({"path": "large", "old_text": "a", "new_text": "b"});
-    assert_eq!(desk.fail("edit_file", input).await.0, code::TOO_LARGE);
+    assert_eq!(desk.fail("edit_file", input).await.0, FailureCode::TooLarge);
     // Few bytes that would become many.
     desk.file("bomb", "a".repeat(100_000));
     let input = json!({"path": "bomb", "old_text": "a", "new_text": "b".repeat(10_000), "replace_all": true});
     let (code, message) = desk.fail("edit_file", input).await;
-    assert_eq!(code, code::TOO_LARGE, "{message}");
+    assert_eq!(code, FailureCode::TooLarge, "{message}");
     assert_eq!(desk.content("bomb").len(), 100_000);
 }
 

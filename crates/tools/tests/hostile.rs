@@ -3,7 +3,8 @@
 mod common;
 
 use common::Desk;
-use parlor_tools::{INPUT_BYTES, code};
+use parlor_tools::INPUT_BYTES;
+use parlor_vocab::FailureCode;
 use serde_json::json;
 
 #[tokio::test]
@@ -28,7 +29,7 @@ async fn every_tool_says_what_it_takes() {
             "{\"limit\": 1e99}",
         ] {
             let failure = desk.toolbox.call(tool, input, &desk.context).await.unwrap_err();
-            assert_eq!(failure.code, code::INVALID_INPUT, "{tool} {}", failure.message);
+            assert_eq!(failure.code, FailureCode::InvalidInput, "{tool} {}", failure.message);
             assert!(failure.message.contains(&format!("; {tool} takes {{")), "{}", failure.message);
         }
     }
@@ -53,8 +54,8 @@ async fn a_missing_member_is_named_with_all_that_there_are() {
     assert!(message.contains("expected one of `list`, `read`, `write`, `stop`"), "{message}");
     let (code, message) = desk.fail("processes", json!({"operation": "read"})).await;
     assert_eq!(
-        (code.as_str(), message.as_str()),
-        (code::INVALID_INPUT, "`id` is missing: which process is it about?")
+        (code, message.as_str()),
+        (FailureCode::InvalidInput, "`id` is missing: which process is it about?")
     );
 }
 
@@ -68,7 +69,7 @@ async fn the_largest_input_is_taken_and_one_byte_more_is_not() {
     desk.toolbox.call("write_file", &input, &desk.context).await.unwrap();
     assert_eq!(desk.content("a").len(), content.len());
     let failure = desk.toolbox.call("write_file", &format!("{input} "), &desk.context).await.unwrap_err();
-    assert_eq!(failure.code, code::TOO_LARGE);
+    assert_eq!(failure.code, FailureCode::TooLarge);
 }
 
 #[tokio::test]
@@ -78,6 +79,6 @@ async fn an_unreadable_file_is_told_as_such() {
     let mut context = desk.context.clone();
     context.policy = std::sync::Arc::new(parlor_tools::Policy::new(["/proc"]).unwrap());
     let failure = desk.toolbox.call("read_file", r#"{"path":"/proc/self/mem"}"#, &context).await.unwrap_err();
-    assert_eq!(failure.code, code::TOOL_ERROR);
+    assert_eq!(failure.code, FailureCode::ToolError);
     assert!(failure.message.starts_with("cannot read `/proc/self/mem`"), "{}", failure.message);
 }

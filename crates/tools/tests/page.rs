@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use parlor_tools::{Shell, Toolbox};
+use parlor_tools::{ShellTool, Toolbox};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -13,7 +13,7 @@ fn root() -> PathBuf {
 fn the_page_is_complete() {
     let page = fs::read_to_string(root().join("docs/tools.md")).unwrap();
     let mut names: Vec<String> = Vec::new();
-    for tool in Toolbox::standard(Shell::default()).iter() {
+    for tool in Toolbox::standard(ShellTool::default()).iter() {
         names.push(tool.name().to_owned());
         names.extend(tool.schema()["properties"].as_object().unwrap().keys().cloned());
     }
@@ -37,7 +37,7 @@ fn the_page_is_complete() {
         names.extend(constants.map(|line| line.split(':').next().unwrap().to_owned()));
     }
     assert!(names.len() > 50, "the constants are not found any more: {names:?}");
-    let source = fs::read_to_string(root().join("crates/parlor/src/command_variables.rs")).unwrap();
+    let source = fs::read_to_string(root().join("crates/app/src/command_variables.rs")).unwrap();
     let list = source.split("#[cfg(test)]").next().unwrap();
     let variables: Vec<String> = list
         .lines()

@@ -2,12 +2,13 @@
 
 mod common;
 
+use parlor_vocab::FailureCode;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
 use common::{Desk, names};
-use parlor_tools::{Context, PATH_BYTES, Policy, code};
+use parlor_tools::{PATH_BYTES, Policy, ToolContext};
 use serde_json::{Value, json};
 
 /// Each tool that takes a path, with an input for it.
@@ -43,7 +44,7 @@ async fn the_outside_is_refused_by_all_tools_with_the_name_of_the_root() {
         context.policy = Arc::new(Policy::new([&desk.context.folder]).unwrap().with_home(desk.outside("")));
         for (tool, input) in inputs(path) {
             let failure = desk.toolbox.call(tool, &input.to_string(), &context).await.unwrap_err();
-            assert_eq!(failure.code, code::PATH_REFUSED, "{tool} {path}");
+            assert_eq!(failure.code, FailureCode::PathRefused, "{tool} {path}");
             assert_eq!(
                 failure.message,
                 format!("`{path}` is outside of the allowed folder `{root}`"),
@@ -75,7 +76,7 @@ async fn links_that_lead_out_are_refused_and_say_so() {
     ] {
         for (tool, input) in inputs(path) {
             let (code, message) = desk.fail(tool, input).await;
-            assert_eq!(code, code::PATH_REFUSED, "{tool} {path}");
+            assert_eq!(code, FailureCode::PathRefused, "{tool} {path}");
             assert!(
                 message.contains("leads through a symbolic link to the outside of the allowed folder"),
                 "{message}"
@@ -124,7 +125,7 @@ async fn home_and_several_roots() {
     assert!(failure.message.contains("inside`, `"), "{}", failure.message);
 
     let (code, message) = desk.fail("read_file", json!({"path": "~/b"})).await;
-    assert_eq!(code, code::INVALID_INPUT);
+    assert_eq!(code, FailureCode::InvalidInput);
     assert!(message.starts_with("no home folder is known"), "{message}");
     desk.file("~x", "a name like any other\n");
     desk.text("read_file", json!({"path": "~x"})).await;
@@ -135,7 +136,7 @@ async fn a_root_may_be_a_link_itself_and_the_whole_system_may_be_allowed() {
     let desk = Desk::new();
     desk.file("a", "text\n");
     symlink(desk.inside(""), desk.outside("link")).unwrap();
-    let context = Context::new(desk.outside("link")).unwrap();
+    let context = ToolContext::new(desk.outside("link")).unwrap();
     let output = desk.toolbox.call("read_file", r#"{"path":"a"}"#, &context).await.unwrap();
     assert!(output.text.contains("text"));
     let mut context = desk.context.clone();
@@ -153,14 +154,14 @@ async fn paths_that_are_none_are_told_apart() {
     let long = "x/".repeat(PATH_BYTES / 2 + 1);
     let name = "y".repeat(300);
     for (path, code, words) in [
-        ("", code::INVALID_INPUT, "empty"),
-        ("a\0b", code::INVALID_INPUT, "NUL"),
-        (&long, code::INVALID_INPUT, "limit of 4095"),
-        (&name, code::INVALID_INPUT, "too long"),
-        ("loop a", code::TOOL_ERROR, "loop of symbolic links"),
-        ("loop a/x", code::TOOL_ERROR, "loop of symbolic links"),
-        ("missing", code::NOT_FOUND, "`missing` does not exist"),
-        ("file/below", code::NOT_FOUND, "a part of it is not a folder"),
+        ("", FailureCode::InvalidInput, "empty"),
+        ("a\0b", FailureCode::InvalidInput, "NUL"),
+        (&long, FailureCode::InvalidInput, "limit of 4095"),
+        (&name, FailureCode::InvalidInput, "too long"),
+        ("loop a", FailureCode::ToolError, "loop of symbolic links"),
+        ("loop a/x", FailureCode::ToolError, "loop of symbolic links"),
+        ("missing", FailureCode::NotFound, "`missing` does not exist"),
+        ("file/below", FailureCode::NotFound, "a part of it is not a folder"),
     ] {
         let (got, message) = desk.fail("read_file", json!({"path": path})).await;
         assert_eq!(got, code, "{message}");
@@ -168,19 +169,19 @@ async fn paths_that_are_none_are_told_apart() {
     }
     for path in ["", "a\0b", &long, &name, "loop a", "file/below", "."] {
         let (got, message) = desk.fail("write_file", json!({"path": path, "content": ""})).await;
-        assert_ne!(got, code::PATH_REFUSED, "{message}");
+        assert_ne!(got, FailureCode::PathRefused, "{message}");
     }
     // Exactly at the limit it is looked for.
     let most = format!("{}x", "./".repeat(PATH_BYTES / 2));
     assert_eq!(most.len(), PATH_BYTES);
-    assert_eq!(desk.fail("read_file", json!({"path": most})).await.0, code::NOT_FOUND);
+    assert_eq!(desk.fail("read_file", json!({"path": most})).await.0, FailureCode::NotFound);
 }
 
 #[test]
 fn a_policy_needs_folders_that_are_there() {
     let code = |roots: &[&str]| Policy::new(roots).unwrap_err().code;
-    assert_eq!(code(&[]), code::INVALID_INPUT);
-    assert_eq!(code(&["relative"]), code::INVALID_INPUT);
-    assert_eq!(code(&["/no/such/folder"]), code::NOT_FOUND);
-    assert_eq!(code(&["/etc/passwd"]), code::NOT_FOUND);
+    assert_eq!(code(&[]), FailureCode::InvalidInput);
+    assert_eq!(code(&["relative"]), FailureCode::InvalidInput);
+    assert_eq!(code(&["/no/such/folder"]), FailureCode::NotFound);
+    assert_eq!(code(&["/etc/passwd"]), FailureCode::NotFound);
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use parlor_vocab::FailureCode;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use common::{Desk, names};
-use parlor_tools::{Parents, code};
+use parlor_tools::ParentFolders;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
 use serde_json::json;
 
@@ -88,7 +89,7 @@ fn the_policy_never_opens_the_outside() {
                     assert!(!text.contains(SECRET), "round {round} of {path}");
                     // And a new file next to it, by way of the folder's descriptor.
                     if let Ok(spot) =
-                        policy.spot(&desk.context.folder, &format!("{path}.{round}"), Parents::Made)
+                        policy.spot(&desk.context.folder, &format!("{path}.{round}"), ParentFolders::Made)
                     {
                         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
                         let made = openat(&spot.folder, &spot.name, flags, Mode::from_raw_mode(0o600));
@@ -143,7 +144,7 @@ async fn no_tool_reads_or_writes_the_outside() {
                 let text = match desk.call(tool, input.clone()).await {
                     Ok(output) => output.text,
                     Err(failure) => {
-                        assert_ne!(failure.code, code::INVALID_INPUT, "{}", failure.message);
+                        assert_ne!(failure.code, FailureCode::InvalidInput, "{}", failure.message);
                         failure.message
                     }
                 };

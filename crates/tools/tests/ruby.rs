@@ -3,17 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use parlor_tools::{Context, Ruby, Tool};
+use parlor_tools::{RubyTool, Tool, ToolContext};
 
-fn context(folder: &Path) -> Context {
-    let mut context = Context::new(folder).expect("the folder is there");
+fn context(folder: &Path) -> ToolContext {
+    let mut context = ToolContext::new(folder).expect("the folder is there");
     context.env = Arc::new([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]);
     context
 }
 
-async fn ruby(code: &str, context: &Context) -> Result<String, parlor_vocab::Failure> {
+async fn ruby(code: &str, context: &ToolContext) -> Result<String, parlor_vocab::Failure> {
     let input = serde_json::json!({ "code": code }).to_string();
-    Ruby::new("ruby").call(&input, context).await.map(|output| output.text)
+    RubyTool::new("ruby").call(&input, context).await.map(|output| output.text)
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn a_stopped_run_ends_the_evaluation() {
     let cancel = context.cancel.clone();
     let endless = ruby("loop {}", &context);
     let (error, ()) = tokio::join!(endless, async { cancel.cancel() });
-    assert_eq!(error.unwrap_err().code, "CANCELLED");
+    assert_eq!(error.unwrap_err().code.as_str(), "CANCELLED");
     context.ruby.end().await;
 }
 
@@ -46,6 +46,6 @@ async fn a_stopped_run_ends_the_evaluation() {
 async fn a_machine_without_ruby_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let context = context(folder.path());
-    let error = Ruby::new("/no/such/ruby").call(r#"{"code":"1"}"#, &context).await.unwrap_err();
+    let error = RubyTool::new("/no/such/ruby").call(r#"{"code":"1"}"#, &context).await.unwrap_err();
     assert!(error.message.contains("/no/such/ruby"), "{}", error.message);
 }

@@ -2,12 +2,13 @@
 
 mod common;
 
+use parlor_vocab::FailureCode;
 use std::fs;
 use std::os::unix::fs::symlink;
 
 use common::Desk;
 use parlor_tools::{GREP_CONTEXT, GREP_FILE_BYTES, GREP_MATCHES, GREP_MATCHES_MAX, GREP_OUTPUT_BYTES};
-use parlor_tools::{GREP_PATTERN_BYTES, LIST_DEPTH_MAX, LIST_ENTRIES, LIST_ENTRIES_MAX, code};
+use parlor_tools::{GREP_PATTERN_BYTES, LIST_DEPTH_MAX, LIST_ENTRIES, LIST_ENTRIES_MAX};
 use serde_json::json;
 
 #[tokio::test]
@@ -29,8 +30,8 @@ async fn a_listing_is_sorted_and_tells_kinds_and_sizes() {
     let deep = desk.text("list_dir", json!({"depth": 2})).await;
     assert!(deep.contains("\na/\na/inner.txt  1\nb.txt"), "{deep}");
     let (code, message) = desk.fail("list_dir", json!({"path": "b.txt"})).await;
-    assert_eq!((code.as_str(), message.as_str()), (code::UNSUPPORTED, "`b.txt` is not a folder"));
-    assert_eq!(desk.fail("list_dir", json!({"path": "missing"})).await.0, code::NOT_FOUND);
+    assert_eq!((code, message.as_str()), (FailureCode::Unsupported, "`b.txt` is not a folder"));
+    assert_eq!(desk.fail("list_dir", json!({"path": "missing"})).await.0, FailureCode::NotFound);
 }
 
 #[tokio::test]
@@ -62,7 +63,7 @@ async fn the_limits_of_a_listing_have_defaults_and_caps() {
     for input in
         [json!({"limit": LIST_ENTRIES_MAX + 1}), json!({"depth": LIST_DEPTH_MAX + 1}), json!({"depth": 0})]
     {
-        assert_eq!(desk.fail("list_dir", input).await.0, code::INVALID_INPUT);
+        assert_eq!(desk.fail("list_dir", input).await.0, FailureCode::InvalidInput);
     }
 }
 
@@ -137,7 +138,7 @@ async fn globs_case_and_context() {
         json!({"pattern": "x".repeat(GREP_PATTERN_BYTES + 1)}),
         json!({"pattern": "\\w{1000}{1000}"}),
     ] {
-        assert_eq!(desk.fail("grep_files", input.clone()).await.0, code::INVALID_INPUT, "{input}");
+        assert_eq!(desk.fail("grep_files", input.clone()).await.0, FailureCode::InvalidInput, "{input}");
     }
     desk.text("grep_files", json!({"pattern": "x".repeat(GREP_PATTERN_BYTES), "context": GREP_CONTEXT}))
         .await;
@@ -178,7 +179,10 @@ async fn a_search_follows_no_link() {
     desk.file("own", "needle\n");
     let text = desk.text("grep_files", json!({"pattern": "needle"})).await;
     assert_eq!(text, "own:1:needle\n[1 matching line in 1 file, of 1 searched]\n");
-    assert_eq!(desk.fail("grep_files", json!({"pattern": "x", "path": "fifo"})).await.0, code::UNSUPPORTED);
+    assert_eq!(
+        desk.fail("grep_files", json!({"pattern": "x", "path": "fifo"})).await.0,
+        FailureCode::Unsupported
+    );
     // Named, a link is followed as far as the policy goes.
     let text = desk.text("grep_files", json!({"pattern": "needle", "path": "loop"})).await;
     assert!(text.starts_with("loop/own:1:needle\n"), "{text}");

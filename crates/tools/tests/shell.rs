@@ -2,10 +2,11 @@
 
 mod common;
 
+use parlor_vocab::FailureCode;
 use std::fs;
 
 use common::{Desk, PATIENCE, ended, is_running, number};
-use parlor_tools::{COMMAND_BYTES, PROGRESS_BYTES, SHELL_OUTPUT_BYTES, Shell, Toolbox, code, progress};
+use parlor_tools::{COMMAND_BYTES, PROGRESS_BYTES, SHELL_OUTPUT_BYTES, ShellTool, Toolbox, progress};
 use serde_json::json;
 
 #[tokio::test]
@@ -47,28 +48,28 @@ async fn the_environment_is_the_callers_and_the_folder_is_the_policys() {
     let text = desk.text("shell", json!({"command": "pwd; pwd -P", "cwd": "sub"})).await;
     let sub = desk.inside("sub").display().to_string();
     assert_eq!(text, format!("{sub}\n{sub}\n[exit code 0]"));
-    for (cwd, code) in [("missing", code::NOT_FOUND), ("..", code::PATH_REFUSED)] {
+    for (cwd, code) in [("missing", FailureCode::NotFound), ("..", FailureCode::PathRefused)] {
         assert_eq!(desk.fail("shell", json!({"command": "pwd", "cwd": cwd})).await.0, code);
     }
     desk.file("file", "");
-    assert_eq!(desk.fail("shell", json!({"command": "pwd", "cwd": "file"})).await.0, code::NOT_FOUND);
+    assert_eq!(desk.fail("shell", json!({"command": "pwd", "cwd": "file"})).await.0, FailureCode::NotFound);
     for env in [json!({"": "x"}), json!({"a=b": "x"}), json!({"a": "\0"})] {
         let input = json!({"command": "true", "env": env});
-        assert_eq!(desk.fail("shell", input).await.0, code::INVALID_INPUT);
+        assert_eq!(desk.fail("shell", input).await.0, FailureCode::InvalidInput);
     }
 }
 
 #[tokio::test]
 async fn the_shell_can_be_another() {
     let desk = Desk::new();
-    let toolbox = Toolbox::new().with(Shell::new("/bin/bash"));
+    let toolbox = Toolbox::new().with(ShellTool::new("/bin/bash"));
     for tty in [false, true] {
         let input = json!({"command": "echo ${BASH_VERSION:+bash}", "tty": tty}).to_string();
         assert_eq!(toolbox.call("shell", &input, &desk.context).await.unwrap().text, "bash\n[exit code 0]");
     }
-    let toolbox = Toolbox::new().with(Shell::new("/no/such/shell"));
+    let toolbox = Toolbox::new().with(ShellTool::new("/no/such/shell"));
     let failure = toolbox.call("shell", r#"{"command":"x","tty":true}"#, &desk.context).await.unwrap_err();
-    assert_eq!(failure.code, code::TOOL_ERROR);
+    assert_eq!(failure.code, FailureCode::ToolError);
     assert!(failure.message.starts_with("cannot run `/no/such/shell`"), "{}", failure.message);
 }
 
@@ -98,7 +99,7 @@ async fn a_command_that_takes_too_long_is_ended_with_its_children() {
     let desk = Desk::new();
     let command = "sleep 600 & echo child=$!; echo self=$$; wait";
     let (code, message) = desk.fail("shell", json!({"command": command, "timeout_ms": 300})).await;
-    assert_eq!(code, code::TIMEOUT);
+    assert_eq!(code, FailureCode::Timeout);
     assert!(
         message.starts_with("the command was ended after 300 ms, with all it had started; until then:\n")
     );
@@ -126,7 +127,7 @@ async fn a_cancelled_call_returns_when_the_whole_group_is_gone_even_if_it_ignore
         assert!(is_running(number(&seen, "child")) && is_running(number(&seen, "self")));
         cancel.cancel();
         let failure = call.await.unwrap().unwrap_err();
-        assert_eq!(failure.code, code::CANCELLED);
+        assert_eq!(failure.code, FailureCode::Cancelled);
         assert!(failure.message.contains("child="), "what it had said is not lost: {}", failure.message);
         assert!(!is_running(number(&seen, "child")) && !is_running(number(&seen, "self")));
     }
@@ -176,7 +177,7 @@ async fn a_watcher_that_does_not_take_anything_holds_the_command_up_but_not_its_
     let command = "head -c 10000000 /dev/zero; echo done > flag";
     let input = json!({"command": command, "timeout_ms": 300}).to_string();
     let failure = desk.toolbox.call("shell", &input, &context).await.unwrap_err();
-    assert_eq!(failure.code, code::TIMEOUT);
+    assert_eq!(failure.code, FailureCode::Timeout);
     drop(context);
     assert!(!desk.inside("flag").exists(), "it could not go on");
     // What waited while the command ran, and what was read out at its end, up to the limit of live output.
@@ -186,12 +187,12 @@ async fn a_watcher_that_does_not_take_anything_holds_the_command_up_but_not_its_
 #[tokio::test]
 async fn what_cannot_be_a_command_is_refused() {
     let desk = Desk::new();
-    assert_eq!(desk.fail("shell", json!({"command": "a\0b"})).await.0, code::INVALID_INPUT);
+    assert_eq!(desk.fail("shell", json!({"command": "a\0b"})).await.0, FailureCode::InvalidInput);
     let longest = format!("true #{}", "x".repeat(COMMAND_BYTES - 6));
     assert_eq!(longest.len(), COMMAND_BYTES);
     assert_eq!(desk.text("shell", json!({"command": longest})).await, "[no output]\n[exit code 0]");
     let (code, message) = desk.fail("shell", json!({"command": format!("{longest}x")})).await;
-    assert_eq!(code, code::TOO_LARGE);
+    assert_eq!(code, FailureCode::TooLarge);
     assert!(message.ends_with("write it to a file first"), "{message}");
 }
 

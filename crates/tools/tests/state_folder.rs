@@ -5,6 +5,7 @@
 
 mod common;
 
+use parlor_vocab::FailureCode;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use common::Desk;
-use parlor_tools::{Policy, code};
+use parlor_tools::Policy;
 use serde_json::{Value, json};
 
 const SECRET: &str = "a secret of parlor";
@@ -68,7 +69,7 @@ fn snapshot(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
 
 async fn assert_refused(desk: &Desk, tool: &str, input: Value) {
     let (code, message) = desk.fail(tool, input.clone()).await;
-    assert_eq!(code, code::PATH_REFUSED, "{tool} {input}: {message}");
+    assert_eq!(code, FailureCode::PathRefused, "{tool} {input}: {message}");
     assert!(message.contains("is in parlor's own state folder"), "{tool} {input}: {message}");
 }
 

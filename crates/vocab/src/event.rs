@@ -1,8 +1,8 @@
 //! Facts about a session, in the order in which they happened. Appended to the log, never changed.
 
 use crate::{
-    AgentId, Birth, Choice, EventId, Failure, Input, Media, Message, MessageId, Queued, RunEnding, RunId,
-    StepId, Timestamp, ToolCallId, Usage,
+    AgentChoice, AgentId, EventId, Failure, Media, Message, MessageId, NewSession, QueuedInput, RunEnding,
+    RunId, StepId, Timestamp, ToolCallId, Usage, UserInput,
 };
 
 /// A place in a session's log: the first event has 1, and there are no gaps.
@@ -29,7 +29,7 @@ pub struct Entry {
 
 /// An event that is not in the log yet, hence without a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Draft {
+pub struct NewEntry {
     /// Unique everywhere, and sortable by time.
     pub id: EventId,
     /// When it happened.
@@ -38,7 +38,7 @@ pub struct Draft {
     pub event: SessionEvent,
 }
 
-impl Draft {
+impl NewEntry {
     /// The same event at its place.
     pub fn at_place(self, seq: Seq) -> Entry {
         Entry { seq, id: self.id, at: self.at, event: self.event }
@@ -49,16 +49,16 @@ impl Draft {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
     /// It exists.
-    Created(Birth),
+    Created(NewSession),
     /// It has another title.
     Renamed {
         /// The new one.
         title: String,
     },
     /// Something else answers from now on. `None` members are as before.
-    Chosen(Choice),
+    Chosen(AgentChoice),
     /// An input waits for its turn.
-    Queued(Queued),
+    Queued(QueuedInput),
     /// Inputs that waited will not run.
     Unqueued {
         /// The runs they would have become.
@@ -98,141 +98,29 @@ pub enum RunEvent {
         /// The model that is really used, if any.
         model: Option<String>,
         /// What was said.
-        input: Input,
+        input: UserInput,
         /// The message that holds it.
         message: MessageId,
     },
     /// Text joined the running turn.
     Steered {
         /// What was said.
-        input: Input,
+        input: UserInput,
         /// The message that holds it.
         message: MessageId,
     },
-    /// The agent begins to speak.
-    MessageStarted {
-        /// The message.
-        message: MessageId,
-    },
-    /// The agent has spoken: the whole text, exactly its deltas put together.
-    MessageCompleted {
-        /// The message.
-        message: MessageId,
-        /// All of it.
-        text: String,
-        /// Files that came along.
-        media: Vec<Media>,
-    },
-    /// A step began.
-    StepStarted {
-        /// The step.
-        step: StepId,
-        /// What kind of work it is.
-        kind: StepKind,
-        /// A few words for people.
-        title: String,
-    },
-    /// A step goes on.
-    StepUpdated {
-        /// The step.
-        step: StepId,
-        /// A few words for people.
-        headline: String,
-        /// From 0 to 100.
-        percent: u8,
-    },
-    /// A step is done.
-    StepCompleted {
-        /// The step.
-        step: StepId,
-        /// A few words for people.
-        summary: String,
-        /// How long it took.
-        duration_ms: u64,
-    },
-    /// A step went wrong.
-    StepFailed {
-        /// The step.
-        step: StepId,
-        /// How.
-        failure: Failure,
-        /// How long it took.
-        duration_ms: u64,
-    },
-    /// What the agent thought.
-    Reasoned {
-        /// The step it thought in.
-        step: StepId,
-        /// All of it, exactly its deltas put together.
-        text: String,
-    },
-    /// A tool is called.
-    ToolCalled {
-        /// The step that the call is.
-        step: StepId,
-        /// The call.
-        call: ToolCallId,
-        /// The tool.
-        tool: String,
-        /// Its input, as JSON text.
-        input: String,
-    },
-    /// A tool is at work.
-    ToolProgressed {
-        /// The call.
-        call: ToolCallId,
-        /// A few words for people.
-        message: String,
-        /// From 0 to 100.
-        percent: u8,
-    },
-    /// A tool is done.
-    ToolCompleted {
-        /// The call.
-        call: ToolCallId,
-        /// What the agent gets to read.
-        output: String,
-        /// How long it took.
-        duration_ms: u64,
-    },
-    /// A tool went wrong. The run goes on.
-    ToolFailed {
-        /// The call.
-        call: ToolCallId,
-        /// How; the agent gets to read it.
-        failure: Failure,
-        /// How long it took.
-        duration_ms: u64,
-    },
+    /// The agent speaks.
+    Message(MessageEvent),
+    /// A piece of its work.
+    Step(StepEvent),
+    /// A call of a tool.
+    Tool(ToolEvent),
     /// Another agent works for this run.
-    SubagentStarted {
-        /// Its run.
-        child: RunId,
-        /// Its name.
-        name: String,
-        /// What it is to do.
-        task: String,
-    },
-    /// It is at work.
-    SubagentUpdated {
-        /// Its run.
-        child: RunId,
-        /// A few words for people.
-        status: String,
-    },
-    /// It is done.
-    SubagentDone {
-        /// Its run.
-        child: RunId,
-        /// What it found, or what went wrong.
-        result: Result<String, Failure>,
-        /// How long it took.
-        duration_ms: u64,
-    },
+    Subagent(SubagentEvent),
     /// Something went wrong that does not end the run by itself.
     ErrorRaised {
         /// What it concerns.
-        scope: Scope,
+        scope: ErrorScope,
         /// What it is.
         failure: Failure,
     },
@@ -252,6 +140,146 @@ pub enum RunEvent {
     },
 }
 
+/// The agent speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MessageEvent {
+    /// It begins.
+    Started {
+        /// The message.
+        message: MessageId,
+    },
+    /// It has spoken: the whole text, exactly its deltas put together.
+    Completed {
+        /// The message.
+        message: MessageId,
+        /// The whole text.
+        text: String,
+        /// Files that came along.
+        media: Vec<Media>,
+    },
+}
+
+/// A step of a run: a model call with what it thinks, or a tool call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepEvent {
+    /// It began.
+    Started {
+        /// The step.
+        step: StepId,
+        /// What kind of work it is.
+        kind: StepKind,
+        /// A few words for people.
+        title: String,
+    },
+    /// It goes on.
+    Updated {
+        /// The step.
+        step: StepId,
+        /// A few words for people.
+        headline: String,
+        /// From 0 to 100.
+        percent: u8,
+    },
+    /// The agent has thought.
+    Reasoned {
+        /// The step it thought in.
+        step: StepId,
+        /// The whole thought, exactly its deltas put together.
+        text: String,
+    },
+    /// It is done.
+    Completed {
+        /// The step.
+        step: StepId,
+        /// A few words for people.
+        summary: String,
+        /// How long it took.
+        duration_ms: u64,
+    },
+    /// It went wrong.
+    Failed {
+        /// The step.
+        step: StepId,
+        /// How.
+        failure: Failure,
+        /// How long it took.
+        duration_ms: u64,
+    },
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ToolEvent {
+    /// It began.
+    Called {
+        /// The step that the call is.
+        step: StepId,
+        /// The call.
+        call: ToolCallId,
+        /// The tool.
+        tool: String,
+        /// Its input, as JSON text.
+        input: String,
+    },
+    /// The tool is at work.
+    Progressed {
+        /// The call.
+        call: ToolCallId,
+        /// A few words for people.
+        message: String,
+        /// From 0 to 100.
+        percent: u8,
+    },
+    /// The tool is done.
+    Completed {
+        /// The call.
+        call: ToolCallId,
+        /// What the agent gets to read.
+        output: String,
+        /// How long it took.
+        duration_ms: u64,
+    },
+    /// The tool went wrong. The run goes on.
+    Failed {
+        /// The call.
+        call: ToolCallId,
+        /// How; the agent gets to read it.
+        failure: Failure,
+        /// How long it took.
+        duration_ms: u64,
+    },
+}
+
+/// Another agent works for a run, in a run of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SubagentEvent {
+    /// It began.
+    Started {
+        /// Its run.
+        child: RunId,
+        /// Its name.
+        name: String,
+        /// What it is to do.
+        task: String,
+    },
+    /// It is at work.
+    Updated {
+        /// Its run.
+        child: RunId,
+        /// A few words for people.
+        status: String,
+    },
+    /// It is done.
+    Done {
+        /// Its run.
+        child: RunId,
+        /// What it found, or what went wrong.
+        result: Result<String, Failure>,
+        /// How long it took.
+        duration_ms: u64,
+    },
+}
+
 /// What kind of work a step is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
@@ -265,7 +293,7 @@ pub enum StepKind {
 
 /// What an error concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum ErrorScope {
     /// The run as a whole.
     Run,
     /// One tool call.

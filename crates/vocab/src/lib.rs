@@ -3,38 +3,50 @@
 //! Words only. Nothing here does anything, nothing here can be serialized (each door spells an
 //! event in its own way, and so does the log), and nothing of ours is depended on.
 
+mod backend;
+mod command;
 mod event;
-mod house;
+mod failure;
+mod frontend;
 mod id;
-mod office;
 mod process;
 mod refusal;
-mod seen;
+mod registry;
+mod ruby;
 mod session;
-mod talk;
 mod time;
-mod workshop;
+mod update;
 
-pub use event::{Draft, Entry, RunEvent, Scope, Seq, SessionEvent, StepKind};
-pub use house::{File, FileFlaw, HouseCommand, HouseEvent, HouseReply, Overview, Place};
+pub use backend::{Answer, Backend, Ticket, Update, UpdateOf};
+pub use command::{SessionCommand, SessionReply, WhenBusy};
+pub use event::{
+    Entry, ErrorScope, MessageEvent, NewEntry, RunEvent, Seq, SessionEvent, StepEvent, StepKind,
+    SubagentEvent, ToolEvent,
+};
+pub use failure::{Failure, FailureCode};
+pub use frontend::{
+    ChatSelector, ChatSummary, CompletedLogin, Credentials, FrontendEvent, FrontendReply, FrontendRequest,
+    LoginAccount, LoginFailure, LoginMethod, LoginStep, ModelOption, Preferences, SavedChat, SecretText,
+    ShutdownSignal, SkillList, SkillSummary,
+};
 pub use id::{
     AgentId, EventId, IdError, MAX_ID_BYTES, MediaId, MessageId, ProcessId, RunId, SessionId, StepId,
     ToolCallId,
 };
-pub use office::{
-    Chat, EndSignal, Hidden, Kept, LoggedIn, LoginAccount, LoginFlaw, LoginStep, LoginWay, Logins, Offer,
-    OfficeCommand, OfficeEvent, OfficeReply, PathFlaw, SavedChat, SkillLine, Skills, WantedChat,
+pub use process::{
+    OutputStream, ProcessEvent, ProcessExit, ProcessReply, ProcessRequest, StartProcess, StdioKind,
 };
-pub use process::{Command, Ending, Event, Reply, StartProcess, Stdio, Stream};
-pub use refusal::Refusal;
-pub use seen::{Seen, Subject};
+pub use refusal::{ClosingPart, ProcessRefusal, RubyRefusal, SessionRefusal};
+pub use registry::{
+    FileError, NamedFile, RegistryEvent, RegistryReply, RegistryRequest, SessionOverview, WatchFrom,
+};
+pub use ruby::{
+    CallKey, Caller, ConsoleLog, EvaluationResult, RubyFailure, RubyFailureKind, RubyJob, RubyReply,
+    RubyRequest, ToolInfo, ToolOutput, UpstreamCall, UpstreamError,
+};
 pub use session::{
-    Birth, Choice, Failure, Fork, Input, Media, Message, Passage, Queued, Reasoning, Role, RunEnding,
-    ToolUse, Usage,
+    AgentChoice, Fork, HistoryItem, Media, Message, NewSession, QueuedInput, Reasoning, Role, RunEnding,
+    StopCause, ToolUse, Usage, UserInput,
 };
-pub use talk::{PROGRAM_ENDS, SessionCommand, SessionReply, WhenBusy};
 pub use time::{Clock, IdSource, Timestamp, UniqueNumber};
-pub use workshop::{
-    CallKey, Caller, ConsoleLog, Evaluated, ModelCall, ModelFailure, RubyFailure, RubyFailureKind, ToolEntry,
-    ToolOutput, Work, WorkshopCommand, WorkshopReply,
-};
+pub use update::{SessionUpdate, StreamKind};

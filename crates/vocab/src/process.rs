@@ -6,7 +6,7 @@ use crate::ProcessId;
 
 /// Something that a door wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum ProcessRequest {
     /// Start a child process.
     StartProcess(StartProcess),
     /// Queue bytes for the standard input of a process.
@@ -39,14 +39,14 @@ pub struct StartProcess {
     /// The complete environment: nothing is inherited.
     pub env: Vec<(String, String)>,
     /// What the child's standard streams are.
-    pub stdio: Stdio,
+    pub stdio: StdioKind,
     /// How many of the last output bytes to keep, for each stream.
     pub retain: usize,
 }
 
 /// What a child's standard streams are connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stdio {
+pub enum StdioKind {
     /// A terminal of its own: input can be written, output is one stream.
     Terminal,
     /// Two pipes for the two outputs; standard input is at its end from the start.
@@ -55,7 +55,7 @@ pub enum Stdio {
 
 /// What an accepted command gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum ProcessReply {
     /// The process runs.
     ProcessStarted,
     /// The bytes are queued and will be written before any that follow.
@@ -69,13 +69,13 @@ pub enum Reply {
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ProcessEvent {
     /// A process wrote something. Pieces of one stream come in the order of its bytes.
     ProcessOutput {
         /// The writer.
         process: ProcessId,
         /// Which of its streams.
-        stream: Stream,
+        stream: OutputStream,
         /// What it wrote. Never empty.
         bytes: Vec<u8>,
     },
@@ -84,13 +84,13 @@ pub enum Event {
         /// Which one.
         process: ProcessId,
         /// How it ended.
-        ending: Ending,
+        ending: ProcessExit,
     },
 }
 
 /// Which of its outputs a process wrote to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output.
     Stdout,
     /// Standard error.
@@ -101,7 +101,7 @@ pub enum Stream {
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum ProcessExit {
     /// It exited with this status.
     Code(u8),
     /// This signal killed it.

@@ -1,12 +1,14 @@
-//! Why a command was turned down.
+//! Why a backend refuses a request: one enum for each backend, so that a door has a code for each case that it can meet.
+//!
+//! None is `#[non_exhaustive]`: a missing arm is how a door learns that a new case needs a code.
+
+use std::fmt;
 
 use crate::{AgentId, MessageId, ProcessId, RunId, SessionId};
 
-/// Why the engine turned a command down.
-///
-/// Not `#[non_exhaustive]`: a missing arm is how a door learns that a new case needs a code.
+/// Why a request about processes was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum ProcessRefusal {
     /// No process of that name is alive.
     #[error("unknown process id {0}")]
     UnknownProcess(ProcessId),
@@ -46,6 +48,25 @@ pub enum Refusal {
         /// What the operating system said.
         reason: String,
     },
+}
+
+/// Why a request about Ruby or tools was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RubyRefusal {
+    /// Too many calls wait for an answer.
+    #[error("{limit} questions are waiting for an answer, which is the limit; wait for one")]
+    TooManyRequests {
+        /// How many may wait.
+        limit: usize,
+    },
+    /// The call panicked. It may have been carried out in part.
+    #[error("an internal error; the log of the server has the details")]
+    Internal,
+}
+
+/// Why a request about sessions was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionRefusal {
     /// There is no such session.
     #[error("no session {0}")]
     UnknownSession(SessionId),
@@ -113,11 +134,17 @@ pub enum Refusal {
     /// No agent of that name is configured.
     #[error("no agent {0} is configured")]
     UnknownAgent(AgentId),
-    /// Too many questions wait for an answer.
+    /// Too many requests of one connection wait for an answer.
     #[error("{limit} questions are waiting for an answer, which is the limit; wait for one")]
-    TooManyQuestions {
+    TooManyRequests {
         /// How many may wait.
         limit: usize,
+    },
+    /// The connection, the session or the program is closing. Nothing was changed.
+    #[error("{part} is closing")]
+    Closing {
+        /// What is closing.
+        part: ClosingPart,
     },
     /// Too many sessions are watched.
     #[error("{limit} sessions are being watched, which is the limit")]
@@ -140,4 +167,25 @@ pub enum Refusal {
     /// A part of the server panicked over it. It may have been carried out in part.
     #[error("an internal error; the log of the server has the details")]
     Internal,
+}
+
+/// What is closing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClosingPart {
+    /// The connection that asked.
+    Connection,
+    /// One session.
+    Session(SessionId),
+    /// The whole program.
+    Program,
+}
+
+impl fmt::Display for ClosingPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connection => f.write_str("the connection"),
+            Self::Session(id) => write!(f, "session {id}"),
+            Self::Program => f.write_str("the program"),
+        }
+    }
 }

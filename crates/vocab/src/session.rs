@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{AgentId, MediaId, MessageId, RunId, ToolCallId};
+use crate::{AgentId, Failure, MediaId, MessageId, RunId, ToolCallId};
 
 /// How hard a model is to think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Reasoning {
 
 /// What answers in a session, and how. `None` leaves the choice to the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choice {
+pub struct AgentChoice {
     /// The agent.
     pub agent: Option<AgentId>,
     /// The model, by its configured name or the provider's.
@@ -34,7 +34,7 @@ pub struct Choice {
 
 /// What a session was created with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Birth {
+pub struct NewSession {
     /// What people call it.
     pub title: Option<String>,
     /// The door it came through, such as `supr`; `chat` for the terminal.
@@ -42,7 +42,7 @@ pub struct Birth {
     /// The working folder of its tools.
     pub folder: PathBuf,
     /// What answers.
-    pub choice: Choice,
+    pub choice: AgentChoice,
     /// Instructions that come before everything else.
     pub system: Option<String>,
     /// Where its first messages were copied from.
@@ -60,13 +60,13 @@ pub struct Fork {
 
 /// What somebody said to a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Input {
+pub struct UserInput {
     /// The text; may be empty if there is media.
     pub text: String,
     /// Files that came along.
     pub media: Vec<Media>,
     /// What is to answer this once, where it differs from the session's own choice.
-    pub choice: Choice,
+    pub choice: AgentChoice,
     /// Repeated with the same key, an input starts nothing and gives the run it started first.
     pub key: Option<String>,
     /// A W3C `traceparent` of the caller.
@@ -112,7 +112,7 @@ pub struct Message {
 
 /// What a session's agent and its people can look back on, piece by piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Passage {
+pub enum HistoryItem {
     /// Somebody spoke.
     Message(Message),
     /// The agent used a tool.
@@ -173,31 +173,42 @@ pub enum RunEnding {
     },
     /// It could not.
     Failed(Failure),
-    /// Somebody stopped it.
+    /// It was stopped.
     Stopped {
-        /// Why, in words for people.
-        reason: String,
-        /// The message that holds these words.
+        /// By whom or what.
+        cause: StopCause,
+        /// The message that holds the reason.
         message: MessageId,
     },
 }
 
-/// What went wrong.
+/// Who or what stopped a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// A word for programs, such as `RUN_INTERRUPTED`.
-    pub code: String,
-    /// A sentence for people.
-    pub message: String,
-    /// Whether the same again may succeed.
-    pub retryable: bool,
+pub enum StopCause {
+    /// A client, for this reason.
+    Client {
+        /// In words for people.
+        reason: String,
+    },
+    /// The program ended. Inputs that wait behind the run are started when the session is opened again.
+    Shutdown,
+}
+
+impl StopCause {
+    /// Why the run was stopped, in words for people.
+    pub fn reason(&self) -> &str {
+        match self {
+            Self::Client { reason } => reason,
+            Self::Shutdown => "The program is ending.",
+        }
+    }
 }
 
 /// An input that waits for the run before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Queued {
+pub struct QueuedInput {
     /// The run it will become.
     pub run: RunId,
     /// What it says.
-    pub input: Input,
+    pub input: UserInput,
 }

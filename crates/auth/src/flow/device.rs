@@ -8,10 +8,10 @@ use oauth2::{
     RequestTokenError, Scope, StandardDeviceAuthorizationResponse, TokenUrl,
 };
 
-use super::{DeviceCode, Progress, Stage, Way};
+use super::{DeviceCode, FlowContext, LoginProgress, LoginWay};
 use crate::error::clean;
 use crate::http::Call;
-use crate::provider::Device;
+use crate::provider::DeviceEndpoints;
 use crate::tokens::{Granted, client, reason};
 use crate::{LoginError, Secret};
 
@@ -31,12 +31,12 @@ pub const SLOW_DOWN_STEP: Duration = Duration::from_secs(5);
 pub const DEFAULT_LIFETIME: Duration = Duration::from_secs(15 * 60);
 
 /// Asks for a code, shows it, and asks for the tokens until it was entered.
-pub(super) async fn tokens(stage: &Stage, device: &Device) -> Result<Granted, LoginError> {
+pub(super) async fn tokens(stage: &FlowContext, device: &DeviceEndpoints) -> Result<Granted, LoginError> {
     let (provider, redactor) = (&stage.provider, &stage.redactor);
     let code = code(stage, device).await?;
     redactor.learn(&Secret::new(code.device_code().secret()));
-    stage.tell(Progress::Url { way: Way::Device, url: code.verification_uri().to_string() });
-    stage.tell(Progress::DeviceCode(DeviceCode {
+    stage.tell(LoginProgress::Url { way: LoginWay::Device, url: code.verification_uri().to_string() });
+    stage.tell(LoginProgress::DeviceCode(DeviceCode {
         verification_url: code.verification_uri().to_string(),
         complete_url: code.verification_uri_complete().map(|url| url.secret().clone()),
         user_code: code.user_code().secret().clone(),
@@ -73,7 +73,10 @@ pub(super) async fn tokens(stage: &Stage, device: &Device) -> Result<Granted, Lo
     Err(LoginError::DevicePoll { status: call.status(), reason })
 }
 
-async fn code(stage: &Stage, device: &Device) -> Result<StandardDeviceAuthorizationResponse, LoginError> {
+async fn code(
+    stage: &FlowContext,
+    device: &DeviceEndpoints,
+) -> Result<StandardDeviceAuthorizationResponse, LoginError> {
     let (provider, call) = (&stage.provider, Call::new(&stage.http));
     let client =
         client(provider).set_device_authorization_url(DeviceAuthorizationUrl::from_url(device.url.clone()));

@@ -13,7 +13,7 @@ use crate::http::Http;
 use crate::provider::DeviceExchange;
 use crate::time::Time;
 use crate::tokens::Granted;
-use crate::{AdmitsPeer, LoggedIn, LoginError, Provider, Redactor};
+use crate::{AdmitsPeer, LoginError, LoginOutcome, LoginProvider, Redactor};
 
 /// How many logins may be under way at a time. Each may hold a port.
 pub const MAX_FLOWS: usize = 16;
@@ -23,7 +23,7 @@ pub const PROGRESS_QUEUE: usize = 8;
 
 /// How to log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum LoginWay {
     /// A browser on this machine, which comes back to a callback.
     Browser,
     /// A code that is entered on any device.
@@ -32,9 +32,9 @@ pub enum Way {
 
 /// How the user wants to log in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WayWanted {
+pub enum LoginWayWanted {
     /// This way and no other.
-    Only(Way),
+    Only(LoginWay),
     /// With a browser if the provider is configured for it, else with a code.
     #[default]
     Browser,
@@ -46,27 +46,27 @@ pub enum WayWanted {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoginRequest {
     /// How.
-    pub way: WayWanted,
+    pub way: LoginWayWanted,
     /// Added to the address that a browser is sent to, after those that are configured.
     pub authorize_params: Vec<(String, String)>,
 }
 
-/// What a login has to tell. [`Progress::Started`] is the first, and one of the last three the last.
+/// What a login has to tell. [`LoginProgress::Started`] is the first, and one of the last three the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum LoginProgress {
     /// It has begun.
     Started,
     /// The user is to open this address.
     Url {
-        /// In which way the login goes on. With [`Way::Device`] the code comes next.
-        way: Way,
+        /// In which way the login goes on. With [`LoginWay::DeviceEndpoints`] the code comes next.
+        way: LoginWay,
         /// The address.
         url: String,
     },
     /// The user is to enter this code.
     DeviceCode(DeviceCode),
     /// It is done, and kept.
-    Completed(LoggedIn),
+    Completed(LoginOutcome),
     /// It came to nothing.
     Failed(LoginError),
     /// Somebody cancelled it.
@@ -91,14 +91,14 @@ pub struct DeviceCode {
 /// A login that is under way. Dropping it cancels the login.
 #[derive(Debug)]
 pub struct Flow {
-    progress: mpsc::Receiver<Progress>,
+    progress: mpsc::Receiver<LoginProgress>,
     cancel: CancellationToken,
     _cancel_when_dropped: DropGuard,
 }
 
 impl Flow {
     /// Waits for what there is to tell next. `None` after the last. Cancel safe.
-    pub async fn next(&mut self) -> Option<Progress> {
+    pub async fn next(&mut self) -> Option<LoginProgress> {
         self.progress.recv().await
     }
 
@@ -114,30 +114,32 @@ impl Flow {
 }
 
 /// What a login needs while it is under way.
-pub(crate) struct Stage {
-    pub(crate) provider: Arc<Provider>,
+pub(crate) struct FlowContext {
+    pub(crate) provider: Arc<LoginProvider>,
     pub(crate) http: Arc<Http>,
     pub(crate) redactor: Redactor,
     pub(crate) time: Time,
     pub(crate) admits_peer: AdmitsPeer,
-    progress: mpsc::Sender<Progress>,
+    progress: mpsc::Sender<LoginProgress>,
 }
 
-impl Stage {
+impl FlowContext {
     /// Tells. There is always room, and nobody need listen.
-    fn tell(&self, progress: Progress) {
+    fn tell(&self, progress: LoginProgress) {
         let _ = self.progress.try_send(progress);
     }
 
     /// Gets tokens in the way that is wanted.
-    async fn tokens(&self, request: &LoginRequest) -> Result<(Way, Granted), LoginError> {
+    async fn tokens(&self, request: &LoginRequest) -> Result<(LoginWay, Granted), LoginError> {
         let provider = &self.provider;
         match request.way {
-            WayWanted::Only(Way::Browser) => self.browser(&request.authorize_params).await,
-            WayWanted::Browser if provider.has_browser() => self.browser(&request.authorize_params).await,
-            WayWanted::Only(Way::Device) | WayWanted::Browser => self.device().await,
-            WayWanted::Device if !provider.has_device() => self.browser(&request.authorize_params).await,
-            WayWanted::Device => match self.device().await {
+            LoginWayWanted::Only(LoginWay::Browser) => self.browser(&request.authorize_params).await,
+            LoginWayWanted::Browser if provider.has_browser() => {
+                self.browser(&request.authorize_params).await
+            }
+            LoginWayWanted::Only(LoginWay::Device) | LoginWayWanted::Browser => self.device().await,
+            LoginWayWanted::Device if !provider.has_device() => self.browser(&request.authorize_params).await,
+            LoginWayWanted::Device => match self.device().await {
                 Err(LoginError::DeviceUnsupported) if provider.has_browser() => {
                     self.browser(&request.authorize_params).await
                 }
@@ -146,8 +148,9 @@ impl Stage {
         }
     }
 
-    async fn device(&self) -> Result<(Way, Granted), LoginError> {
-        let missing = || LoginError::WayMissing { provider: self.provider.name.clone(), way: Way::Device };
+    async fn device(&self) -> Result<(LoginWay, Granted), LoginError> {
+        let missing =
+            || LoginError::WayMissing { provider: self.provider.name.clone(), way: LoginWay::Device };
         let device = self.provider.device.as_ref().ok_or_else(missing)?;
         let granted = match &device.exchange {
             DeviceExchange::Tokens => device::tokens(self, device).await,
@@ -155,32 +158,32 @@ impl Stage {
                 variant::tokens(self, device, verification_url, redirect_url).await
             }
         };
-        Ok((Way::Device, granted?))
+        Ok((LoginWay::Device, granted?))
     }
 
-    async fn browser(&self, extra: &[(String, String)]) -> Result<(Way, Granted), LoginError> {
-        Ok((Way::Browser, browser::tokens(self, extra).await?))
+    async fn browser(&self, extra: &[(String, String)]) -> Result<(LoginWay, Granted), LoginError> {
+        Ok((LoginWay::Browser, browser::tokens(self, extra).await?))
     }
 }
 
 /// Begins a login in a task of its own, which `keep`s what was granted.
 pub(crate) fn begin<K, F>(
-    means: (Arc<Provider>, Arc<Http>, Redactor, Time, AdmitsPeer),
+    deps: (Arc<LoginProvider>, Arc<Http>, Redactor, Time, AdmitsPeer),
     request: LoginRequest,
     place: OwnedSemaphorePermit,
     keep: K,
 ) -> Flow
 where
-    K: FnOnce(Way, Granted) -> F + Send + 'static,
-    F: Future<Output = Result<LoggedIn, LoginError>> + Send + 'static,
+    K: FnOnce(LoginWay, Granted) -> F + Send + 'static,
+    F: Future<Output = Result<LoginOutcome, LoginError>> + Send + 'static,
 {
     let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
     let cancel = CancellationToken::new();
     let cancelled = cancel.clone();
-    let (provider, http, redactor, time, admits_peer) = means;
-    let stage = Stage { provider, http, redactor, time, admits_peer, progress: sender };
+    let (provider, http, redactor, time, admits_peer) = deps;
+    let stage = FlowContext { provider, http, redactor, time, admits_peer, progress: sender };
     tokio::spawn(async move {
-        stage.tell(Progress::Started);
+        stage.tell(LoginProgress::Started);
         let wait = stage.provider.login_wait;
         let granted = tokio::select! {
             // What is granted already is kept, whoever cancels.
@@ -195,9 +198,9 @@ where
             Err(error) => Err(error),
         };
         stage.tell(match done {
-            Ok(login) => Progress::Completed(login),
-            Err(LoginError::Cancelled) => Progress::Cancelled,
-            Err(error) => Progress::Failed(error),
+            Ok(login) => LoginProgress::Completed(login),
+            Err(LoginError::Cancelled) => LoginProgress::Cancelled,
+            Err(error) => LoginProgress::Failed(error),
         });
         drop(place);
     });

@@ -14,10 +14,10 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use super::device::{DEFAULT_INTERVAL, DEFAULT_LIFETIME, MAX_INTERVAL, MIN_INTERVAL, SLOW_DOWN_STEP};
-use super::{DeviceCode, Progress, Stage, Way};
+use super::{DeviceCode, FlowContext, LoginProgress, LoginWay};
 use crate::error::clean;
 use crate::http::HttpError;
-use crate::provider::Device;
+use crate::provider::DeviceEndpoints;
 use crate::time::later;
 use crate::tokens::{Granted, exchange};
 use crate::{LoginError, Secret};
@@ -43,8 +43,8 @@ struct Entered {
 
 /// Asks for a code, shows it, asks until it was entered, and exchanges what that yields.
 pub(super) async fn tokens(
-    stage: &Stage,
-    device: &Device,
+    stage: &FlowContext,
+    device: &DeviceEndpoints,
     verification_url: &Url,
     redirect: &Url,
 ) -> Result<Granted, LoginError> {
@@ -53,8 +53,8 @@ pub(super) async fn tokens(
     let lifetime = code.expires_in.map_or(DEFAULT_LIFETIME, Duration::from_secs);
     let interval =
         code.interval.map_or(DEFAULT_INTERVAL, Duration::from_secs).clamp(MIN_INTERVAL, MAX_INTERVAL);
-    stage.tell(Progress::Url { way: Way::Device, url: verification_url.to_string() });
-    stage.tell(Progress::DeviceCode(DeviceCode {
+    stage.tell(LoginProgress::Url { way: LoginWay::Device, url: verification_url.to_string() });
+    stage.tell(LoginProgress::DeviceCode(DeviceCode {
         verification_url: verification_url.to_string(),
         complete_url: None,
         user_code: code.user_code.clone(),
@@ -67,7 +67,7 @@ pub(super) async fn tokens(
     exchange(&stage.http, &stage.provider, &stage.redactor, &code, &verifier, redirect).await
 }
 
-async fn code(stage: &Stage, device: &Device) -> Result<Code, LoginError> {
+async fn code(stage: &FlowContext, device: &DeviceEndpoints) -> Result<Code, LoginError> {
     let failed =
         |status, reason: &str| LoginError::DeviceRequest { status, reason: clean(&stage.redactor, reason) };
     let body = json!({"client_id": stage.provider.client_id, "scope": stage.provider.scopes.join(" ")});
@@ -81,8 +81,8 @@ async fn code(stage: &Stage, device: &Device) -> Result<Code, LoginError> {
 }
 
 async fn entered(
-    stage: &Stage,
-    device: &Device,
+    stage: &FlowContext,
+    device: &DeviceEndpoints,
     code: &Code,
     mut interval: Duration,
     lifetime: Duration,
@@ -112,7 +112,7 @@ async fn entered(
     Err(LoginError::CodeExpired)
 }
 
-async fn post(stage: &Stage, url: &Url, body: &Value) -> Result<HttpResponse, HttpError> {
+async fn post(stage: &FlowContext, url: &Url, body: &Value) -> Result<HttpResponse, HttpError> {
     let request = Request::builder()
         .method(Method::POST)
         .uri(url.as_str())

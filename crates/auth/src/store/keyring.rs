@@ -52,7 +52,7 @@ pub(super) struct Keyring {
     silent: Mutex<Option<Instant>>,
 }
 
-enum News<T> {
+enum KeyringNews<T> {
     Asks,
     Answer(Result<T, String>),
 }
@@ -99,17 +99,17 @@ impl Keyring {
         }
         let (news, heard) = sync_channel(NEWS);
         let work = move || {
-            let asks = || drop(news.send(News::Asks));
+            let asks = || drop(news.send(KeyringNews::Asks));
             let answer = question(service.as_ref(), &asks);
             // Nobody listens any more if it took too long.
-            let _ = news.send(News::Answer(answer));
+            let _ = news.send(KeyringNews::Answer(answer));
         };
         thread::Builder::new().name("keyring".to_owned()).spawn(work).map_err(|error| error.to_string())?;
         let mut wait = self.wait;
         loop {
             match heard.recv_timeout(wait) {
-                Ok(News::Asks) => wait = UNLOCK_WAIT + self.wait,
-                Ok(News::Answer(answer)) => {
+                Ok(KeyringNews::Asks) => wait = UNLOCK_WAIT + self.wait,
+                Ok(KeyringNews::Answer(answer)) => {
                     *silent = None;
                     return answer;
                 }

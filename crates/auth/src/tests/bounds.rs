@@ -1,11 +1,11 @@
 //! A provider that is hostile or broken costs one login and nothing else.
 
 use super::*;
-use crate::{LOCK_WAIT, RESPONSE_BYTES, SecretName, Way};
+use crate::{LOCK_WAIT, LoginWay, RESPONSE_BYTES, SecretName};
 
-const WAY: WayWanted = WayWanted::Only(Way::Device);
+const WAY: LoginWayWanted = LoginWayWanted::Only(LoginWay::Device);
 
-async fn said(script: impl Fn(&Seen, usize) -> Say + Send + Sync + 'static) -> String {
+async fn said(script: impl Fn(&SessionUpdate, usize) -> Say + Send + Sync + 'static) -> String {
     let peer = Peer::new(script).await;
     let folder = tempfile::tempdir().unwrap();
     let house = House::with(peer.draft(), Http::waiting(Duration::from_millis(200)), folder);

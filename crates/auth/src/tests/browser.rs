@@ -7,12 +7,14 @@ use tokio::net::TcpStream;
 use url::Url;
 
 use super::*;
-use crate::{MAX_FLOWS, Way};
+use crate::{LoginWay, MAX_FLOWS};
 
 /// The address that the user is to open, with its query.
 async fn opened(flow: &mut Flow) -> HashMap<String, String> {
-    assert_eq!(flow.next().await, Some(Progress::Started));
-    let Some(Progress::Url { way: Way::Browser, url }) = flow.next().await else { panic!("no address") };
+    assert_eq!(flow.next().await, Some(LoginProgress::Started));
+    let Some(LoginProgress::Url { way: LoginWay::Browser, url }) = flow.next().await else {
+        panic!("no address")
+    };
     Url::parse(&url).unwrap().query_pairs().into_owned().collect()
 }
 
@@ -30,7 +32,7 @@ async fn come_back(redirect: &str, query: &str) -> String {
 #[tokio::test]
 async fn a_browser_brings_the_code_and_the_login_is_kept() {
     let peer = Peer::new(|_, _| granted(1)).await;
-    let draft = Draft {
+    let draft = ProviderDraft {
         authorize_params: vec![("audience".to_owned(), "a b".to_owned())],
         redirect_host: "localhost".to_owned(),
         redirect_path: "/auth/callback".to_owned(),
@@ -38,7 +40,7 @@ async fn a_browser_brings_the_code_and_the_login_is_kept() {
     };
     let house = House::new(draft);
     let request = LoginRequest {
-        way: WayWanted::Only(Way::Browser),
+        way: LoginWayWanted::Only(LoginWay::Browser),
         authorize_params: vec![("originator".to_owned(), "test".to_owned())],
     };
     let mut flow = house.logins.start("x", request).unwrap();
@@ -59,8 +61,8 @@ async fn a_browser_brings_the_code_and_the_login_is_kept() {
 
     let page = come_back(redirect, &format!("code=the-code&state={}", query["state"])).await;
     assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
-    let Some(Progress::Completed(login)) = flow.next().await else { panic!("not completed") };
-    assert_eq!((login.provider.as_str(), login.way, login.account), ("x", Way::Browser, None));
+    let Some(LoginProgress::Completed(login)) = flow.next().await else { panic!("not completed") };
+    assert_eq!((login.provider.as_str(), login.way, login.account), ("x", LoginWay::Browser, None));
     assert_eq!(flow.next().await, None);
 
     let exchange = &peer.seen()[0];
@@ -89,7 +91,7 @@ async fn a_client_with_a_secret_says_who_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let redactor = Redactor::new();
     let provider = peer.draft().check("x").unwrap().with_client_secret(crate::Secret::new("client/secret"));
-    let logins = Logins::new(Means {
+    let logins = LoginManager::new(LoginDeps {
         providers: vec![provider],
         store: SecretStore::open(folder.path()).unwrap(),
         clock: Arc::new(Invented::default()),
@@ -99,7 +101,7 @@ async fn a_client_with_a_secret_says_who_it_is() {
     let mut flow = logins.start("x", LoginRequest::default()).unwrap();
     let query = opened(&mut flow).await;
     come_back(&query["redirect_uri"], &format!("code=c&state={}", query["state"])).await;
-    assert!(matches!(flow.next().await, Some(Progress::Completed(_))));
+    assert!(matches!(flow.next().await, Some(LoginProgress::Completed(_))));
     let authorization = peer.seen()[0].authorization.clone().unwrap();
     let expected = base64_simd::STANDARD.encode_to_string("us:client%2Fsecret");
     assert_eq!(authorization, format!("Basic {expected}"));
@@ -111,11 +113,11 @@ async fn a_client_with_a_secret_says_who_it_is() {
 async fn a_wrong_state_ends_the_login_and_keeps_what_was_there() {
     let peer = Peer::new(|_, _| granted(1)).await;
     let house = House::new(peer.draft());
-    let mut flow = house.start(WayWanted::Browser);
+    let mut flow = house.start(LoginWayWanted::Browser);
     let query = opened(&mut flow).await;
     let page = come_back(&query["redirect_uri"], "code=c&state=forged").await;
     assert!(page.starts_with("HTTP/1.1 400 "), "{page}");
-    assert_eq!(flow.next().await, Some(Progress::Failed(LoginError::StateMismatch)));
+    assert_eq!(flow.next().await, Some(LoginProgress::Failed(LoginError::StateMismatch)));
     assert!(peer.seen().is_empty(), "nothing is exchanged");
     assert!(house.logins.access("x").await.unwrap_err().to_string().contains("parlor login x"));
 }
@@ -124,25 +126,25 @@ async fn a_wrong_state_ends_the_login_and_keeps_what_was_there() {
 async fn a_code_that_is_not_taken_is_reported_with_its_status() {
     let peer = Peer::new(|_, _| refused(400, "invalid_grant")).await;
     let house = House::new(peer.draft());
-    let mut flow = house.start(WayWanted::Browser);
+    let mut flow = house.start(LoginWayWanted::Browser);
     let query = opened(&mut flow).await;
     come_back(&query["redirect_uri"], &format!("code=c&state={}", query["state"])).await;
     let reason = "because of invalid_grant".to_owned();
-    assert_eq!(all(flow).await, [Progress::Failed(LoginError::Exchange { status: Some(400), reason })]);
+    assert_eq!(all(flow).await, [LoginProgress::Failed(LoginError::Exchange { status: Some(400), reason })]);
 }
 
 #[tokio::test]
 async fn a_login_is_cancelled_by_word_and_by_leaving() {
     let peer = Peer::new(|_, _| granted(1)).await;
     let house = House::new(peer.draft());
-    let mut flow = house.start(WayWanted::Browser);
+    let mut flow = house.start(LoginWayWanted::Browser);
     let query = opened(&mut flow).await;
     flow.canceller().cancel();
-    assert_eq!(all(flow).await, [Progress::Cancelled]);
+    assert_eq!(all(flow).await, [LoginProgress::Cancelled]);
     let port = Url::parse(&query["redirect_uri"]).unwrap().port().unwrap();
     assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err(), "nobody listens any more");
 
-    let mut flow = house.start(WayWanted::Browser);
+    let mut flow = house.start(LoginWayWanted::Browser);
     let port = Url::parse(&opened(&mut flow).await["redirect_uri"]).unwrap().port().unwrap();
     drop(flow);
     while TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
@@ -154,15 +156,15 @@ async fn a_login_is_cancelled_by_word_and_by_leaving() {
 async fn a_login_ends_when_its_time_is_up() {
     let peer = Peer::new(|_, _| granted(1)).await;
     let wait = Duration::from_millis(20);
-    let house = House::new(Draft { login_wait: Some(wait), ..peer.draft() });
-    assert_eq!(failure(&house.log_in(WayWanted::Browser).await), LoginError::TimedOut(wait));
+    let house = House::new(ProviderDraft { login_wait: Some(wait), ..peer.draft() });
+    assert_eq!(failure(&house.log_in(LoginWayWanted::Browser).await), LoginError::TimedOut(wait));
 }
 
 #[tokio::test]
 async fn only_so_many_logins_are_under_way() {
     let peer = Peer::new(|_, _| granted(1)).await;
     let house = House::new(peer.draft());
-    let mut flows: Vec<Flow> = (0..MAX_FLOWS).map(|_| house.start(WayWanted::Browser)).collect();
+    let mut flows: Vec<Flow> = (0..MAX_FLOWS).map(|_| house.start(LoginWayWanted::Browser)).collect();
     let refused = house.logins.start("x", LoginRequest::default()).unwrap_err();
     assert_eq!(refused, LoginError::TooMany { limit: MAX_FLOWS });
     let ended = flows.pop().unwrap();

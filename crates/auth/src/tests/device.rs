@@ -1,7 +1,7 @@
 //! The device flow of RFC 8628.
 
 use super::*;
-use crate::{DeviceCode, MAX_INTERVAL, PROGRESS_QUEUE, Way};
+use crate::{DeviceCode, LoginWay, MAX_INTERVAL, PROGRESS_QUEUE};
 
 fn code(interval: Value, expires_in: u64) -> Say {
     Say::Json(
@@ -42,7 +42,7 @@ async fn a_code_is_shown_and_polled_for_at_the_pace_that_is_asked_for() {
     })
     .await;
     let house = House::new(peer.draft());
-    let told = house.log_in(WayWanted::Only(Way::Device)).await;
+    let told = house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
     let url = "https://example.org/device".to_owned();
     let shown = DeviceCode {
         verification_url: url.clone(),
@@ -53,9 +53,16 @@ async fn a_code_is_shown_and_polled_for_at_the_pace_that_is_asked_for() {
     };
     assert_eq!(
         told[..3],
-        [Progress::Started, Progress::Url { way: Way::Device, url }, Progress::DeviceCode(shown)]
+        [
+            LoginProgress::Started,
+            LoginProgress::Url { way: LoginWay::Device, url },
+            LoginProgress::DeviceCode(shown)
+        ]
     );
-    assert!(matches!(&told[3..], [Progress::Completed(login)] if login.way == Way::Device), "{told:?}");
+    assert!(
+        matches!(&told[3..], [LoginProgress::Completed(login)] if login.way == LoginWay::Device),
+        "{told:?}"
+    );
     assert_eq!(house.time.pauses(), [3, 8, 8, 16]);
     let seen = peer.seen();
     assert_eq!(seen[0].form("scope").as_deref(), Some("read write"));
@@ -67,11 +74,11 @@ async fn a_code_is_shown_and_polled_for_at_the_pace_that_is_asked_for() {
 async fn a_code_that_nobody_enters_expires() {
     let peer = provider(json!(5), 12, |_| refused(400, "authorization_pending")).await;
     let house = House::new(peer.draft());
-    assert_eq!(failure(&house.log_in(WayWanted::Only(Way::Device)).await), LoginError::CodeExpired);
+    assert_eq!(failure(&house.log_in(LoginWayWanted::Only(LoginWay::Device)).await), LoginError::CodeExpired);
     assert_eq!(house.time.pauses(), [5, 5, 5]);
     let peer = provider(json!(5), 600, |_| refused(400, "expired_token")).await;
     let house = House::new(peer.draft());
-    assert_eq!(failure(&house.log_in(WayWanted::Only(Way::Device)).await), LoginError::CodeExpired);
+    assert_eq!(failure(&house.log_in(LoginWayWanted::Only(LoginWay::Device)).await), LoginError::CodeExpired);
 }
 
 #[tokio::test]
@@ -84,7 +91,7 @@ async fn no_pace_is_too_fast_or_too_slow() {
         )
         .await;
     let house = House::new(peer.draft());
-    house.log_in(WayWanted::Only(Way::Device)).await;
+    house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
     assert_eq!(house.time.pauses(), [1, 1]);
     let most = MAX_INTERVAL.as_secs();
     let peer =
@@ -95,26 +102,26 @@ async fn no_pace_is_too_fast_or_too_slow() {
         )
         .await;
     let house = House::new(peer.draft());
-    house.log_in(WayWanted::Only(Way::Device)).await;
+    house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
     assert_eq!(house.time.pauses(), [most]);
 }
 
 #[tokio::test]
 async fn refusals_are_told_apart() {
     let peer = provider(json!(5), 600, |_| refused(400, "access_denied")).await;
-    let denied = failure(&House::new(peer.draft()).log_in(WayWanted::Only(Way::Device)).await);
+    let denied = failure(&House::new(peer.draft()).log_in(LoginWayWanted::Only(LoginWay::Device)).await);
     let description = Some("because of access_denied".to_owned());
     assert_eq!(denied, LoginError::Denied { code: "access_denied".to_owned(), description });
 
     let peer = provider(json!(5), 600, |_| refused(401, "invalid_client")).await;
-    let failed = failure(&House::new(peer.draft()).log_in(WayWanted::Only(Way::Device)).await);
+    let failed = failure(&House::new(peer.draft()).log_in(LoginWayWanted::Only(LoginWay::Device)).await);
     assert_eq!(
         failed,
         LoginError::DevicePoll { status: Some(401), reason: "because of invalid_client".to_owned() }
     );
 
     let peer = Peer::new(|_, _| refused(400, "unauthorized_client")).await;
-    let failed = failure(&House::new(peer.draft()).log_in(WayWanted::Only(Way::Device)).await);
+    let failed = failure(&House::new(peer.draft()).log_in(LoginWayWanted::Only(LoginWay::Device)).await);
     let reason = "because of unauthorized_client".to_owned();
     assert_eq!(failed, LoginError::DeviceRequest { status: Some(400), reason });
 }
@@ -123,25 +130,31 @@ async fn refusals_are_told_apart() {
 async fn a_provider_without_device_codes_is_asked_in_a_browser_unless_it_must_be_a_code() {
     let peer = Peer::new(|_, _| Say::Text(404, "no".to_owned())).await;
     let house = House::new(peer.draft());
-    assert_eq!(failure(&house.log_in(WayWanted::Only(Way::Device)).await), LoginError::DeviceUnsupported);
-    let mut flow = house.start(WayWanted::Device);
-    assert_eq!(flow.next().await, Some(Progress::Started));
+    assert_eq!(
+        failure(&house.log_in(LoginWayWanted::Only(LoginWay::Device)).await),
+        LoginError::DeviceUnsupported
+    );
+    let mut flow = house.start(LoginWayWanted::Device);
+    assert_eq!(flow.next().await, Some(LoginProgress::Started));
     assert!(
-        matches!(flow.next().await, Some(Progress::Url { way: Way::Browser, url }) if url.contains("/authorize?"))
+        matches!(flow.next().await, Some(LoginProgress::Url { way: LoginWay::Browser, url }) if url.contains("/authorize?"))
     );
 }
 
 #[tokio::test]
 async fn a_way_that_is_not_configured_names_the_setting() {
     let peer = Peer::new(|_, _| granted(1)).await;
-    let house = House::new(Draft { device_url: String::new(), ..peer.draft() });
-    let said = failure(&house.log_in(WayWanted::Only(Way::Device)).await).to_string();
+    let house = House::new(ProviderDraft { device_url: String::new(), ..peer.draft() });
+    let said = failure(&house.log_in(LoginWayWanted::Only(LoginWay::Device)).await).to_string();
     assert!(said.contains("x has no device_url"), "{said}");
-    let mut flow = house.start(WayWanted::Device);
+    let mut flow = house.start(LoginWayWanted::Device);
     flow.next().await;
-    assert!(matches!(flow.next().await, Some(Progress::Url { way: Way::Browser, .. })), "a browser will do");
-    let house = House::new(Draft { authorize_url: String::new(), ..peer.draft() });
-    let said = failure(&house.log_in(WayWanted::Only(Way::Browser)).await).to_string();
+    assert!(
+        matches!(flow.next().await, Some(LoginProgress::Url { way: LoginWay::Browser, .. })),
+        "a browser will do"
+    );
+    let house = House::new(ProviderDraft { authorize_url: String::new(), ..peer.draft() });
+    let said = failure(&house.log_in(LoginWayWanted::Only(LoginWay::Browser)).await).to_string();
     assert!(said.contains("x has no authorize_url"), "{said}");
 }
 
@@ -149,7 +162,7 @@ async fn a_way_that_is_not_configured_names_the_setting() {
 async fn whoever_looks_late_has_missed_nothing() {
     let peer = provider(json!(1), 600, |_| granted(1)).await;
     let house = House::new(peer.draft());
-    let flow = house.start(WayWanted::Only(Way::Device));
+    let flow = house.start(LoginWayWanted::Only(LoginWay::Device));
     while house.logins.access("x").await.is_err() {
         tokio::task::yield_now().await;
     }

@@ -1,9 +1,9 @@
 //! Logging out, and how it stands with logins.
 
 use super::*;
-use crate::{SecretName, State, Way};
+use crate::{LoginState, LoginWay, SecretName};
 
-async fn logged_in(revoke: u16, draft: impl FnOnce(&Peer) -> Draft) -> (Peer, House) {
+async fn logged_in(revoke: u16, draft: impl FnOnce(&Peer) -> ProviderDraft) -> (Peer, House) {
     let peer = Peer::new(move |seen, _| match seen.path.as_str() {
         "/device" => Say::Json(
             200,
@@ -14,7 +14,7 @@ async fn logged_in(revoke: u16, draft: impl FnOnce(&Peer) -> Draft) -> (Peer, Ho
     })
     .await;
     let house = House::new(draft(&peer));
-    house.log_in(WayWanted::Only(Way::Device)).await;
+    house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
     (peer, house)
 }
 
@@ -32,7 +32,7 @@ async fn logging_out_revokes_and_forgets() {
     let status = &house.logins.statuses().await.unwrap()[0];
     assert_eq!(house.logins.status("x").await.as_ref(), Some(status));
     assert_eq!(house.logins.status("y").await, None);
-    assert_eq!((&status.state, status.renewable, status.configured), (&State::LoggedIn, true, true));
+    assert_eq!((&status.state, status.renewable, status.configured), (&LoginState::LoggedIn, true, true));
     assert_eq!(status.expires_at, Some(Timestamp(3_600_000)));
     assert!(status.place.ends_with("secrets/login-x"), "{}", status.place);
 
@@ -43,7 +43,7 @@ async fn logging_out_revokes_and_forgets() {
         (request.path.as_str(), request.form("token").as_deref()),
         ("/revoke", Some("refresh-token-0"))
     );
-    assert_eq!(house.logins.statuses().await.unwrap()[0].state, State::LoggedOut);
+    assert_eq!(house.logins.statuses().await.unwrap()[0].state, LoginState::LoggedOut);
     assert!(!house.logins.logout("x").await.unwrap().existed);
 }
 
@@ -52,9 +52,10 @@ async fn a_provider_that_does_not_hear_of_it_keeps_nobody_logged_in() {
     let (_peer, house) = logged_in(500, Peer::draft).await;
     let done = house.logins.logout("x").await.unwrap();
     assert_eq!((done.existed, done.revoked), (true, Err("status 500".to_owned())));
-    assert_eq!(house.logins.statuses().await.unwrap()[0].state, State::LoggedOut);
+    assert_eq!(house.logins.statuses().await.unwrap()[0].state, LoginState::LoggedOut);
 
-    let (peer, house) = logged_in(200, |peer| Draft { revoke_url: String::new(), ..peer.draft() }).await;
+    let (peer, house) =
+        logged_in(200, |peer| ProviderDraft { revoke_url: String::new(), ..peer.draft() }).await;
     assert_eq!(house.logins.logout("x").await.unwrap().revoked, Ok(false));
     assert!(peer.seen().iter().all(|seen| seen.path != "/revoke"));
 }
@@ -87,12 +88,12 @@ async fn an_expired_login_without_a_refresh_token_is_over() {
     })
     .await;
     let house = House::new(peer.draft());
-    house.log_in(WayWanted::Only(Way::Device)).await;
+    house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
     assert_eq!(house.logins.access("x").await.unwrap().expose(), "only-this-one");
     house.time.pass(Duration::from_secs(60));
-    assert_eq!(house.logins.statuses().await.unwrap()[0].state, State::Expired);
+    assert_eq!(house.logins.statuses().await.unwrap()[0].state, LoginState::Expired);
     assert!(house.logins.access("x").await.unwrap_err().to_string().contains("run: parlor login x"));
-    assert!(matches!(house.logins.statuses().await.unwrap()[0].state, State::Ended(_)));
+    assert!(matches!(house.logins.statuses().await.unwrap()[0].state, LoginState::Ended(_)));
 }
 
 #[tokio::test]
@@ -100,7 +101,7 @@ async fn what_lacks_its_client_secret_can_only_be_forgotten() {
     let (peer, house) = logged_in(200, Peer::draft).await;
     let asked = peer.seen().len();
     let provider = peer.draft().check("x").unwrap().lacking_client_secret("X_SECRET is not set");
-    let logins = Logins::new(Means {
+    let logins = LoginManager::new(LoginDeps {
         providers: vec![provider],
         store: SecretStore::open(house.folder.path()).unwrap(),
         clock: Arc::clone(&house.time) as _,

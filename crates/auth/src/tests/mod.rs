@@ -26,18 +26,19 @@ use tokio::net::TcpListener;
 use crate::http::Http;
 use crate::time::{Pause, Time, Waiting};
 use crate::{
-    Draft, Flow, LoginError, LoginRequest, Logins, Means, Progress, Redactor, SecretStore, WayWanted,
+    Flow, LoginDeps, LoginError, LoginManager, LoginProgress, LoginRequest, LoginWayWanted, ProviderDraft,
+    Redactor, SecretStore,
 };
 
 /// A request that arrived.
 #[derive(Clone, Debug)]
-struct Seen {
+struct SessionUpdate {
     path: String,
     authorization: Option<String>,
     body: String,
 }
 
-impl Seen {
+impl SessionUpdate {
     /// A member of the form that was sent.
     fn form(&self, name: &str) -> Option<String> {
         let mut pairs = url::form_urlencoded::parse(self.body.as_bytes());
@@ -56,17 +57,17 @@ enum Say {
 }
 
 /// What a request is answered with; how many came before is told.
-type Script = Arc<dyn Fn(&Seen, usize) -> Say + Send + Sync>;
+type Script = Arc<dyn Fn(&SessionUpdate, usize) -> Say + Send + Sync>;
 
 /// A provider on this machine.
 struct Peer {
     address: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<SessionUpdate>>>,
 }
 
 impl Peer {
     /// One that answers as `script` says.
-    async fn new(script: impl Fn(&Seen, usize) -> Say + Send + Sync + 'static) -> Self {
+    async fn new(script: impl Fn(&SessionUpdate, usize) -> Say + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -85,21 +86,21 @@ impl Peer {
         Self { address, seen }
     }
 
-    fn seen(&self) -> Vec<Seen> {
+    fn seen(&self) -> Vec<SessionUpdate> {
         self.seen.lock().unwrap().clone()
     }
 
     /// A provider with all endpoints here.
-    fn draft(&self) -> Draft {
+    fn draft(&self) -> ProviderDraft {
         let at = |path: &str| format!("{}{path}", self.address);
-        Draft {
+        ProviderDraft {
             client_id: "us".to_owned(),
             authorize_url: at("/authorize"),
             token_url: at("/token"),
             revoke_url: at("/revoke"),
             device_url: at("/device"),
             scopes: vec!["read".to_owned(), "write".to_owned()],
-            ..Draft::default()
+            ..ProviderDraft::default()
         }
     }
 }
@@ -107,12 +108,12 @@ impl Peer {
 async fn answer(
     request: Request<Incoming>,
     script: Script,
-    record: Arc<Mutex<Vec<Seen>>>,
+    record: Arc<Mutex<Vec<SessionUpdate>>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let authorization = head.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
     let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
-    let seen = Seen { path: head.uri.path().to_owned(), authorization, body };
+    let seen = SessionUpdate { path: head.uri.path().to_owned(), authorization, body };
     let before = {
         let mut record = record.lock().unwrap();
         record.push(seen.clone());
@@ -183,18 +184,18 @@ impl Pause for Passing {
 
 /// Logins with a state folder of their own.
 struct House {
-    logins: Logins,
+    logins: LoginManager,
     time: Arc<Invented>,
     redactor: Redactor,
     folder: tempfile::TempDir,
 }
 
 impl House {
-    fn new(draft: Draft) -> Self {
+    fn new(draft: ProviderDraft) -> Self {
         Self::with(draft, Http::new(), tempfile::tempdir().unwrap())
     }
 
-    fn with(draft: Draft, http: Http, folder: tempfile::TempDir) -> Self {
+    fn with(draft: ProviderDraft, http: Http, folder: tempfile::TempDir) -> Self {
         let (time, redactor) = (Arc::new(Invented::default()), Redactor::new());
         let logins = Self::open(draft, http, folder.path(), &time, &redactor);
         Self { logins, time, redactor, folder }
@@ -202,13 +203,13 @@ impl House {
 
     /// The logins of a state folder, as another process would open them.
     fn open(
-        draft: Draft,
+        draft: ProviderDraft,
         http: Http,
         folder: &std::path::Path,
         time: &Arc<Invented>,
         redactor: &Redactor,
-    ) -> Logins {
-        let means = Means {
+    ) -> LoginManager {
+        let means = LoginDeps {
             providers: vec![draft.check("x").unwrap()],
             store: SecretStore::open(folder).unwrap(),
             clock: Arc::clone(time) as _,
@@ -216,20 +217,20 @@ impl House {
             admits_peer: Arc::new(|_| true),
         };
         let timer = Arc::new(Passing(Arc::clone(time)));
-        Logins::with(means, |time| Time { timer, ..time }, http)
+        LoginManager::with(means, |time| Time { timer, ..time }, http)
     }
 
-    fn start(&self, way: WayWanted) -> Flow {
+    fn start(&self, way: LoginWayWanted) -> Flow {
         self.logins.start("x", LoginRequest { way, ..LoginRequest::default() }).unwrap()
     }
 
     /// Logs in, and says all that there was to tell.
-    async fn log_in(&self, way: WayWanted) -> Vec<Progress> {
+    async fn log_in(&self, way: LoginWayWanted) -> Vec<LoginProgress> {
         all(self.start(way)).await
     }
 }
 
-async fn all(mut flow: Flow) -> Vec<Progress> {
+async fn all(mut flow: Flow) -> Vec<LoginProgress> {
     let mut told = Vec::new();
     while let Some(progress) = flow.next().await {
         told.push(progress);
@@ -238,9 +239,9 @@ async fn all(mut flow: Flow) -> Vec<Progress> {
 }
 
 /// Why a login failed.
-fn failure(told: &[Progress]) -> LoginError {
+fn failure(told: &[LoginProgress]) -> LoginError {
     match told.last() {
-        Some(Progress::Failed(error)) => error.clone(),
+        Some(LoginProgress::Failed(error)) => error.clone(),
         other => panic!("it did not fail: {other:?}"),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
-use crate::{AccessError, REFRESH_MARGIN, Secret, State, Way};
+use crate::{AccessError, LoginState, LoginWay, REFRESH_MARGIN, Secret};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -20,8 +20,8 @@ async fn logged_in(renewals: impl Fn(usize) -> Say + Send + Sync + 'static) -> (
     })
     .await;
     let house = House::new(peer.draft());
-    let told = house.log_in(WayWanted::Only(Way::Device)).await;
-    assert!(matches!(told.last(), Some(Progress::Completed(_))), "{told:?}");
+    let told = house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
+    assert!(matches!(told.last(), Some(LoginProgress::Completed(_))), "{told:?}");
     (peer, house)
 }
 
@@ -93,10 +93,10 @@ async fn a_login_that_was_revoked_has_ended_and_says_what_to_do() {
     }
     assert_eq!(renewals(&peer).len(), 1, "the provider is not asked again");
     let status = &house.logins.statuses().await.unwrap()[0];
-    assert_eq!(status.state, State::Ended("because of invalid_grant".to_owned()));
+    assert_eq!(status.state, LoginState::Ended("because of invalid_grant".to_owned()));
     let kept = std::fs::read_to_string(house.folder.path().join("secrets/login-x")).unwrap();
     assert!(!kept.contains("token-0"), "what is of no use is forgotten: {kept}");
-    house.log_in(WayWanted::Only(Way::Device)).await;
+    house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
     assert_eq!(house.logins.access("x").await.unwrap().expose(), "access-token-0");
 }
 
@@ -142,7 +142,7 @@ async fn what_cannot_be_understood_is_said_and_replaced_by_the_next_login() {
     std::fs::write(&file, "{\"access_token\":\"half of a s3cret").unwrap();
     let said = house.logins.access("x").await.unwrap_err().to_string();
     assert!(said.contains("parlor login x") && !said.contains("s3cret"), "{said}");
-    assert!(matches!(house.logins.statuses().await.unwrap()[0].state, State::Unreadable(_)));
-    house.log_in(WayWanted::Only(Way::Device)).await;
+    assert!(matches!(house.logins.statuses().await.unwrap()[0].state, LoginState::Unreadable(_)));
+    house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
     assert_eq!(house.logins.access("x").await.unwrap(), Secret::new("access-token-0"));
 }

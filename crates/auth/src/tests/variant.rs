@@ -1,12 +1,12 @@
 //! The device flow that yields an authorization code.
 
 use super::*;
-use crate::{SLOW_DOWN_STEP, Way};
+use crate::{LoginWay, SLOW_DOWN_STEP};
 
-const WAY: WayWanted = WayWanted::Only(Way::Device);
+const WAY: LoginWayWanted = LoginWayWanted::Only(LoginWay::Device);
 
-fn draft(peer: &Peer) -> Draft {
-    Draft {
+fn draft(peer: &Peer) -> ProviderDraft {
+    ProviderDraft {
         device_yields_code: true,
         device_url: format!("{}/usercode", peer.address),
         device_token_url: format!("{}/poll", peer.address),
@@ -45,10 +45,13 @@ async fn a_code_that_was_entered_is_exchanged() {
     .await;
     let house = House::new(draft(&peer));
     let told = house.log_in(WAY).await;
-    assert_eq!(told[1], Progress::Url { way: Way::Device, url: "https://example.org/enter".to_owned() });
-    let Progress::DeviceCode(code) = &told[2] else { panic!("no code: {told:?}") };
+    assert_eq!(
+        told[1],
+        LoginProgress::Url { way: LoginWay::Device, url: "https://example.org/enter".to_owned() }
+    );
+    let LoginProgress::DeviceCode(code) = &told[2] else { panic!("no code: {told:?}") };
     assert_eq!((code.user_code.as_str(), code.interval_seconds, code.expires_in_seconds), ("AB12", 2, 60));
-    assert!(matches!(told[3..], [Progress::Completed(_)]), "{told:?}");
+    assert!(matches!(told[3..], [LoginProgress::Completed(_)]), "{told:?}");
     assert_eq!(house.time.pauses(), [2, 2, 2 + SLOW_DOWN_STEP.as_secs()]);
     let seen = peer.seen();
     assert_eq!(serde_json::from_str::<Value>(&seen[0].body).unwrap()["client_id"], "us");
@@ -70,7 +73,7 @@ async fn what_the_provider_does_not_say_is_as_usual_and_codes_expire() {
             .await;
     let house = House::new(draft(&peer));
     let told = house.log_in(WAY).await;
-    let Progress::DeviceCode(code) = &told[2] else { panic!("no code: {told:?}") };
+    let LoginProgress::DeviceCode(code) = &told[2] else { panic!("no code: {told:?}") };
     assert_eq!((code.interval_seconds, code.expires_in_seconds), (5, 900));
     assert_eq!(failure(&told), LoginError::CodeExpired);
     assert_eq!(house.time.pauses().iter().sum::<u64>(), 905);

@@ -32,7 +32,7 @@ pub(super) async fn drive<R, W>(
     W: AsyncWrite,
 {
     // Whatever ends this task, those who wait are told.
-    let _last_words = LastWords(Arc::clone(&link));
+    let _last_words = FinalOutput(Arc::clone(&link));
     let write = async {
         let error = write_frames(std::pin::pin!(writer), queue).await;
         // What the server said before it closed its input can still be read, so only calls fail.
@@ -205,9 +205,9 @@ fn decode_started(inbox: &Inbox, result: &RawValue) -> Result<ExecResponse, Exec
     Ok(started)
 }
 
-struct LastWords(Arc<Link>);
+struct FinalOutput(Arc<Link>);
 
-impl Drop for LastWords {
+impl Drop for FinalOutput {
     fn drop(&mut self) {
         self.0.end(self.0.verdict());
     }

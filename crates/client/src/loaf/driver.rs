@@ -85,9 +85,9 @@ impl Link {
 }
 
 /// Whatever ends the task, those who wait are told.
-struct LastWords(Arc<Link>);
+struct FinalOutput(Arc<Link>);
 
-impl Drop for LastWords {
+impl Drop for FinalOutput {
     fn drop(&mut self) {
         let verdict = self.0.verdict();
         self.0.end(verdict);
@@ -101,7 +101,7 @@ pub(super) async fn drive<R: AsyncRead, W: AsyncWrite>(
     link: Arc<Link>,
     events: mpsc::Sender<LoafEvent>,
 ) {
-    let _last_words = LastWords(Arc::clone(&link));
+    let _last_words = FinalOutput(Arc::clone(&link));
     let write = async {
         write_lines(std::pin::pin!(writer), queue).await;
         // What the server said before it closed its input can still be read.
@@ -160,16 +160,16 @@ async fn read_lines<R: AsyncRead>(
 }
 
 #[derive(Deserialize)]
-struct Heard {
+struct SuprEvent {
     id: Option<Value>,
     result: Option<Value>,
-    error: Option<Refusal>,
+    error: Option<SessionRefusal>,
     method: Option<String>,
     params: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct Refusal {
+struct SessionRefusal {
     code: i64,
     message: String,
     #[serde(default)]
@@ -182,7 +182,7 @@ fn hear(line: &[u8], link: &Link) -> Result<Option<LoafEvent>, LoafError> {
         return Ok(None);
     }
     let flaw = |flaw: serde_json::Error| LoafError::protocol(&format!("a line that cannot be read: {flaw}"));
-    let heard: Heard = serde_json::from_slice(line).map_err(flaw)?;
+    let heard: SuprEvent = serde_json::from_slice(line).map_err(flaw)?;
     if heard.method.as_deref() == Some("event") {
         return serde_json::from_value(heard.params.unwrap_or_default()).map(Some).map_err(flaw);
     }
@@ -190,7 +190,7 @@ fn hear(line: &[u8], link: &Link) -> Result<Option<LoafEvent>, LoafError> {
     let Some(id) = heard.id.as_ref().and_then(Value::as_u64) else { return Ok(None) };
     let answer = match heard.error {
         None => Ok(heard.result.unwrap_or_default()),
-        Some(Refusal { code, message, data }) => {
+        Some(SessionRefusal { code, message, data }) => {
             let reason = data.get("reason").and_then(Value::as_str).map(str::to_owned);
             Err(LoafError::Refused { code, message, reason })
         }

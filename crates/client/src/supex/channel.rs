@@ -14,7 +14,7 @@ use super::connection::{Connection, Outcome};
 use super::dial::{Dial, Idle};
 use super::error::Failure;
 use super::wire::{self, Id, Reported};
-use super::{Answer, DriverError, Fate, MAX_REQUEST_BYTES, Server, Settings};
+use super::{Answer, CallFate, DriverError, MAX_REQUEST_BYTES, Server, Settings};
 
 /// How many calls of one client may be under way or wait for their turn; the next one is refused.
 pub const MAX_WAITING_CALLS: usize = 256;
@@ -222,7 +222,7 @@ impl Tries {
     /// That an attempt came to nothing must not hide that an earlier one may have come to something.
     fn give_up(&mut self, error: DriverError) -> DriverError {
         match self.loss.take() {
-            Some(loss) if error.fate() == Fate::NotRun => loss.error,
+            Some(loss) if error.fate() == CallFate::NotRun => loss.error,
             Some(_) | None => error,
         }
     }

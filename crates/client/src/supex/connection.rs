@@ -16,7 +16,7 @@ use super::dial::{Dial, Idle, Link};
 use super::error::Failure;
 use super::settings::CONNECT_LIMIT;
 use super::wire::{self, Id, Reported};
-use super::{Answer, DriverError, Fate, Server, Settings, Waiting};
+use super::{Answer, CallFate, DriverError, PendingCall, Server, Settings};
 
 /// How long an answer may take from its first byte to its last, however steadily it comes.
 pub const MAX_ANSWER_TIME: Duration = Duration::from_secs(300);
@@ -105,7 +105,7 @@ impl Connection {
                 }
                 Ok(Ok(_)) => self.closed(None),
                 Ok(Err(error)) => self.closed(Some(error)),
-                Err(_) => self.silent(Waiting::ToSend, self.patience),
+                Err(_) => self.silent(PendingCall::ToSend, self.patience),
             };
             // Some servers take an object whose newline is missing for a whole request.
             let whole = sent + 1 >= line.len();
@@ -114,7 +114,7 @@ impl Connection {
         match timeout(self.patience, self.link.flush()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.lost(self.closed(Some(error)))),
-            Err(_) => Err(self.lost(self.silent(Waiting::ToSend, self.patience))),
+            Err(_) => Err(self.lost(self.silent(PendingCall::ToSend, self.patience))),
         }
     }
 
@@ -130,7 +130,7 @@ impl Connection {
                 Ok(Err(error)) => return Err(self.lost(self.closed(Some(error)))),
                 Err(_) => {
                     let limit = if limit < self.patience { MAX_ANSWER_TIME } else { self.patience };
-                    return Err(self.lost(self.silent(Waiting::ForAnswer, limit)));
+                    return Err(self.lost(self.silent(PendingCall::ForAnswer, limit)));
                 }
             };
             if count == 0 {
@@ -190,11 +190,11 @@ impl Connection {
 
     fn closed(&self, source: Option<std::io::Error>) -> DriverError {
         let (address, source) = (self.address.to_string(), source.map(Arc::new));
-        DriverError::Closed { address, fate: Fate::Unknown, source }
+        DriverError::Closed { address, fate: CallFate::Unknown, source }
     }
 
-    fn silent(&self, waiting: Waiting, limit: Duration) -> DriverError {
-        DriverError::Timeout { address: self.address.to_string(), waiting, limit, fate: Fate::Unknown }
+    fn silent(&self, waiting: PendingCall, limit: Duration) -> DriverError {
+        DriverError::Timeout { address: self.address.to_string(), waiting, limit, fate: CallFate::Unknown }
     }
 
     fn broke(&self, what: &str) -> Failure {
@@ -207,14 +207,16 @@ async fn connect(dial: &dyn Dial, address: &Arc<str>, limit: Duration) -> Result
     let error = match timeout(limit, dial.dial()).await {
         Ok(Ok(link)) => return Ok(link),
         Ok(Err(error)) => DriverError::Connect { address, source: Arc::new(error) },
-        Err(_) => DriverError::Timeout { address, waiting: Waiting::ToConnect, limit, fate: Fate::NotRun },
+        Err(_) => {
+            DriverError::Timeout { address, waiting: PendingCall::ToConnect, limit, fate: CallFate::NotRun }
+        }
     };
     Err(Failure::BeforeSending(error))
 }
 
 fn not_run(mut error: DriverError) -> DriverError {
     if let DriverError::Closed { fate, .. } | DriverError::Timeout { fate, .. } = &mut error {
-        *fate = Fate::NotRun;
+        *fate = CallFate::NotRun;
     }
     error
 }

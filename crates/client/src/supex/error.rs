@@ -11,7 +11,7 @@ use super::{MAX_REQUEST_BYTES, MAX_WAITING_CALLS, Server};
 
 /// Whether a call that failed may have had an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum CallFate {
     /// The server cannot have received all of the request, or has refused it.
     NotRun,
     /// The server may have run it, may still be running it, or may never have seen it.
@@ -20,7 +20,7 @@ pub enum Fate {
 
 /// What was waited for when the time was up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum PendingCall {
     /// For the connection.
     ToConnect,
     /// For the server to take the request.
@@ -46,7 +46,7 @@ pub enum DriverError {
         /// Whose connection it was.
         address: String,
         /// Whether the call may have run.
-        fate: Fate,
+        fate: CallFate,
         /// What the operating system said, if the connection did not just end.
         source: Option<Arc<io::Error>>,
     },
@@ -56,11 +56,11 @@ pub enum DriverError {
         /// Who was silent.
         address: String,
         /// What was waited for.
-        waiting: Waiting,
+        waiting: PendingCall,
         /// For how long.
         limit: Duration,
         /// Whether the call may have run.
-        fate: Fate,
+        fate: CallFate,
     },
     /// The server said something that the protocol does not allow: is it a supex server?
     #[error("{address} broke the protocol: {what}")]
@@ -121,16 +121,16 @@ pub enum DriverError {
 impl DriverError {
     /// Whether the call may have had an effect. An error that the server itself reported says so in its
     /// own words; the code has then run as far as they tell.
-    pub fn fate(&self) -> Fate {
+    pub fn fate(&self) -> CallFate {
         match self {
             Self::Closed { fate, .. } | Self::Timeout { fate, .. } => *fate,
             Self::Connect { .. }
             | Self::Unauthorized { .. }
             | Self::RequestTooLarge { .. }
             | Self::Arguments(_)
-            | Self::Busy => Fate::NotRun,
+            | Self::Busy => CallFate::NotRun,
             Self::Protocol { .. } | Self::Remote { .. } | Self::Failed { .. } | Self::TooLarge { .. } => {
-                Fate::Unknown
+                CallFate::Unknown
             }
         }
     }
@@ -165,18 +165,18 @@ pub(super) enum Failure {
     Final(DriverError),
 }
 
-fn advice(fate: Fate) -> &'static str {
+fn advice(fate: CallFate) -> &'static str {
     match fate {
-        Fate::NotRun => "; the call has not run",
-        Fate::Unknown => "; the call may have run, so look before you repeat it",
+        CallFate::NotRun => "; the call has not run",
+        CallFate::Unknown => "; the call may have run, so look before you repeat it",
     }
 }
 
-fn silence(waiting: Waiting, limit: Duration) -> impl fmt::Display {
+fn silence(waiting: PendingCall, limit: Duration) -> impl fmt::Display {
     let what = match waiting {
-        Waiting::ToConnect => "could not be connected to",
-        Waiting::ToSend => "did not take the request",
-        Waiting::ForAnswer => "did not answer",
+        PendingCall::ToConnect => "could not be connected to",
+        PendingCall::ToSend => "did not take the request",
+        PendingCall::ForAnswer => "did not answer",
     };
     format!("{what} within {} s", limit.as_secs_f64())
 }

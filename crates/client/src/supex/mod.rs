@@ -36,7 +36,7 @@ pub use channel::{ATTACH_WINDOW, MAX_RETRIES, MAX_RETRY_PAUSE, MAX_WAITING_CALLS
 pub use connection::MAX_ANSWER_TIME;
 pub use dial::{Dial, Dialing, Idle, Link, MAX_ADDRESSES};
 pub use driver::{Driver, READING_TOOLS};
-pub use error::{DriverError, Fate, Waiting};
+pub use error::{CallFate, DriverError, PendingCall};
 pub use parlor_doors::supex::MAX_REQUEST_BYTES;
 pub use repl::ReplClient;
 pub use settings::{

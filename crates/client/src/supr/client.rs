@@ -49,7 +49,7 @@ pub struct File {
 
 /// Something that the server said.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Heard {
+pub enum SuprEvent {
     /// Something happened. Each is told once and in order, whatever became of the connection.
     Activity(Box<Activity>),
     /// A typed frame: `agent.list` on each connection, `pong`, `error`, `media.create`.
@@ -67,7 +67,7 @@ pub struct Client {
     last: Option<String>,
     backlog: Backlog,
     /// What was heard and not told yet.
-    heard: VecDeque<Heard>,
+    heard: VecDeque<SuprEvent>,
 }
 
 impl Client {
@@ -132,16 +132,16 @@ impl Client {
     }
 
     /// Waits for what the server says next. Connects again if need be. Cancel safe.
-    pub async fn next(&mut self) -> Result<Heard, Error> {
+    pub async fn next(&mut self) -> Result<SuprEvent, Error> {
         loop {
             if let Some(heard) = self.heard.pop_front() {
                 match &heard {
-                    Heard::Activity(event) => {
+                    SuprEvent::Activity(event) => {
                         self.last = Some(event.event_id.clone());
                         self.backlog.on_activity(event);
                     }
-                    Heard::Typed(frame) => self.backlog.on_typed(frame),
-                    Heard::Reconnected => {}
+                    SuprEvent::Typed(frame) => self.backlog.on_typed(frame),
+                    SuprEvent::Reconnected => {}
                 }
                 return Ok(heard);
             }
@@ -196,8 +196,8 @@ impl Client {
         // What is neither is from a later time, and not for us.
         let Ok(frame) = serde_json::from_str::<ServerFrame>(text) else { return };
         self.heard.push_back(match frame {
-            ServerFrame::Activity(event) => Heard::Activity(event),
-            ServerFrame::Typed(typed) => Heard::Typed(typed),
+            ServerFrame::Activity(event) => SuprEvent::Activity(event),
+            ServerFrame::Typed(typed) => SuprEvent::Typed(typed),
         });
     }
 
@@ -212,7 +212,7 @@ impl Client {
             }
         };
         self.socket = Some(socket);
-        self.heard.push_back(Heard::Reconnected);
+        self.heard.push_back(SuprEvent::Reconnected);
         for frame in self.backlog.frames() {
             self.put(frame).await;
         }

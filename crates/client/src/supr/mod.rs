@@ -30,7 +30,7 @@ mod settings;
 
 use std::time::Duration;
 
-pub use client::{Client, File, Heard, Message};
+pub use client::{Client, File, Message, SuprEvent};
 pub use error::Error;
 pub use parlor_doors::supr::protocol::{Activity, Typed};
 pub use settings::Settings;

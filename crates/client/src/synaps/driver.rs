@@ -42,7 +42,7 @@ pub(super) async fn drive<R, W>(
     W: AsyncWrite,
 {
     // Whatever ends this task, those who wait are told.
-    let _last_words = LastWords(Arc::clone(&link));
+    let _last_words = FinalOutput(Arc::clone(&link));
     let Wires { reader, writer, queue } = wires;
     let write = async {
         let error = write_frames(std::pin::pin!(writer), queue).await;
@@ -236,9 +236,9 @@ const ASSISTANT_EVENTS: [&str; 6] = [
     "toolcall_result",
 ];
 
-struct LastWords(Arc<Link>);
+struct FinalOutput(Arc<Link>);
 
-impl Drop for LastWords {
+impl Drop for FinalOutput {
     fn drop(&mut self) {
         self.0.end(self.0.verdict());
     }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use parlor_client::supex::{DriverError, Fate, MAX_REQUEST_BYTES, MAX_WAITING_CALLS, Pong, Settings, Token};
+use parlor_client::supex::{
+    CallFate, DriverError, MAX_REQUEST_BYTES, MAX_WAITING_CALLS, Pong, Settings, Token,
+};
 use serde_json::{Value, json};
 
 use crate::{Fake, attaching, plain, reply, settings, stillness, value, watched};
@@ -49,7 +51,7 @@ async fn a_token_is_sent_and_a_wrong_one_is_told_apart() {
     let (error, ()) = watched(async { tokio::join!(driver.ping(), server) }).await;
     let error = error.unwrap_err();
     assert!(matches!(error, DriverError::Unauthorized { .. }), "{error:?}");
-    assert_eq!(error.fate(), Fate::NotRun);
+    assert_eq!(error.fate(), CallFate::NotRun);
     assert!(!format!("{error} {error:?} {driver:?}").contains("s3cret"));
     assert!(!fake.is_bothered().await, "it would not be let in at the second attempt either");
 }
@@ -177,7 +179,7 @@ async fn so_many_calls_wait_and_the_next_one_is_refused() {
     stillness().await;
     let refused = driver.ping().await.unwrap_err();
     assert!(matches!(refused, DriverError::Busy), "{refused:?}");
-    assert_eq!(refused.fate(), Fate::NotRun);
+    assert_eq!(refused.fate(), CallFate::NotRun);
     watched(async {
         let mut peer = fake.welcome(&plain()).await;
         for _ in 0..MAX_WAITING_CALLS {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use parlor_client::supex::{
-    ATTACH_WINDOW, DriverError, Fate, MAX_RETRIES, MAX_RETRY_PAUSE, RETRY_PAUSE, Settings,
+    ATTACH_WINDOW, CallFate, DriverError, MAX_RETRIES, MAX_RETRY_PAUSE, RETRY_PAUSE, Settings,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -64,7 +64,7 @@ async fn code_is_not_sent_again_to_a_server_that_would_run_it_again() {
     };
     let (result, ()) = watched(async { tokio::join!(driver.eval("$n += 1"), server) }).await;
     let error = result.unwrap_err();
-    assert!(matches!(error, DriverError::Closed { fate: Fate::Unknown, .. }), "{error:?}");
+    assert!(matches!(error, DriverError::Closed { fate: CallFate::Unknown, .. }), "{error:?}");
     let said = "fake:1 closed the connection before it answered; the call may have run, so look before you repeat it";
     assert_eq!(error.to_string(), said);
     assert!(!fake.is_bothered().await);
@@ -80,7 +80,7 @@ async fn half_an_answer_is_no_answer() {
         peer.say_bytes(&line.as_bytes()[..line.len() - 1]).await;
     };
     let (result, ()) = watched(async { tokio::join!(driver.eval("1"), server) }).await;
-    assert_eq!(result.unwrap_err().fate(), Fate::Unknown);
+    assert_eq!(result.unwrap_err().fate(), CallFate::Unknown);
 }
 
 /// The calls that arrive if each connection is lost after its call. The last one is answered.
@@ -134,7 +134,7 @@ async fn there_are_as_many_attempts_as_the_settings_say_and_never_more_than_the_
             }
         };
         let (result, ()) = watched(async { tokio::join!(driver.eval("1"), server) }).await;
-        assert_eq!(result.unwrap_err().fate(), Fate::Unknown);
+        assert_eq!(result.unwrap_err().fate(), CallFate::Unknown);
         assert!(!fake.is_bothered().await, "{retries}");
     }
 }
@@ -164,7 +164,7 @@ async fn a_server_that_has_started_anew_does_not_get_the_code_again() {
         let (result, was_sent) = watched(async { tokio::join!(driver.eval("1"), server) }).await;
         assert_eq!((was_sent, result.is_ok()), (again, again), "{before} {after}");
         if let Err(error) = result {
-            assert_eq!(error.fate(), Fate::Unknown);
+            assert_eq!(error.fate(), CallFate::Unknown);
         }
     }
 }
@@ -178,7 +178,7 @@ async fn a_server_that_is_gone_has_forgotten_the_call() {
         fake.refuse(1);
     };
     let (result, ()) = watched(async { tokio::join!(driver.eval("1"), server) }).await;
-    assert!(matches!(result, Err(DriverError::Closed { fate: Fate::Unknown, .. })), "{result:?}");
+    assert!(matches!(result, Err(DriverError::Closed { fate: CallFate::Unknown, .. })), "{result:?}");
     assert!(!fake.is_bothered().await);
 }
 
@@ -240,7 +240,7 @@ async fn a_request_that_lacks_only_its_newline_may_have_run() {
             drop(peer);
         };
         let (result, ()) = tokio::join!(driver.eval(&code), hang_up);
-        assert_eq!(result.unwrap_err().fate(), Fate::Unknown);
+        assert_eq!(result.unwrap_err().fate(), CallFate::Unknown);
     })
     .await;
     assert!(!fake.is_bothered().await);
@@ -287,7 +287,7 @@ async fn a_server_that_cannot_be_reached_is_tried_again_after_a_pause() {
     fake.refuse(3);
     let error = driver.eval("1").await.unwrap_err();
     assert!(matches!(error, DriverError::Connect { .. }), "{error:?}");
-    assert_eq!(error.fate(), Fate::NotRun);
+    assert_eq!(error.fate(), CallFate::NotRun);
     assert_eq!(error.to_string(), "cannot connect to fake:1: connection refused");
 
     let (fake, driver) = Fake::driven_with(Settings { retries: MAX_RETRIES, ..settings() });

@@ -1,6 +1,6 @@
 //! Consoles.
 
-use parlor_client::supex::{DriverError, Fate, REPL_TIMEOUT, ReplClient, Settings};
+use parlor_client::supex::{CallFate, DriverError, REPL_TIMEOUT, ReplClient, Settings};
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep};
@@ -57,7 +57,7 @@ async fn code_in_a_console_may_take_long_and_is_never_sent_twice() {
         console.eval("1").await.unwrap();
         sleep(REPL_TIMEOUT).await;
         let error = console.eval("2").await.unwrap_err();
-        assert!(matches!(error, DriverError::Closed { fate: Fate::Unknown, .. }), "{error:?}");
+        assert!(matches!(error, DriverError::Closed { fate: CallFate::Unknown, .. }), "{error:?}");
     };
     watched(async { tokio::join!(server, calls) }).await;
     assert_eq!(began.elapsed(), REPL_TIMEOUT + REPL_TIMEOUT / 2);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parlor_client::supex::{Driver, DriverError, Fate, Idle, Link, Settings};
+use parlor_client::supex::{CallFate, Driver, DriverError, Idle, Link, Settings};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -100,7 +100,7 @@ async fn a_reset_in_the_middle_of_an_answer_is_survived_where_that_is_safe() {
         reset(peer);
     };
     let (result, ()) = soon(async { tokio::join!(driver.eval("1"), server) }).await;
-    assert!(matches!(result, Err(DriverError::Closed { fate: Fate::Unknown, .. })), "{result:?}");
+    assert!(matches!(result, Err(DriverError::Closed { fate: CallFate::Unknown, .. })), "{result:?}");
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use parlor_client::supex::{
-    CONNECT_LIMIT, Dial, Dialing, Driver, DriverError, Fate, IDLE_TIMEOUT, MAX_ANSWER_TIME, Settings,
-    TIMEOUT, Waiting,
+    CONNECT_LIMIT, CallFate, Dial, Dialing, Driver, DriverError, IDLE_TIMEOUT, MAX_ANSWER_TIME, PendingCall,
+    Settings, TIMEOUT,
 };
 use tokio::time::{Instant, sleep};
 
@@ -24,7 +24,12 @@ async fn a_silent_server_is_given_up_after_the_time_out() {
     let right = |error: &DriverError| {
         matches!(
             error,
-            DriverError::Timeout { waiting: Waiting::ForAnswer, limit: TIMEOUT, fate: Fate::Unknown, .. }
+            DriverError::Timeout {
+                waiting: PendingCall::ForAnswer,
+                limit: TIMEOUT,
+                fate: CallFate::Unknown,
+                ..
+            }
         )
     };
     assert!(right(&error), "{error:?}");
@@ -124,7 +129,10 @@ async fn connecting_has_a_limit_of_its_own() {
         let began = Instant::now();
         let error = watched(driver.eval("1")).await.unwrap_err();
         let right = |error: &DriverError| {
-            matches!(error, DriverError::Timeout { waiting: Waiting::ToConnect, fate: Fate::NotRun, .. })
+            matches!(
+                error,
+                DriverError::Timeout { waiting: PendingCall::ToConnect, fate: CallFate::NotRun, .. }
+            )
         };
         assert!(right(&error), "{error:?}");
         assert_eq!(began.elapsed(), limit);
@@ -147,7 +155,7 @@ async fn a_server_that_does_not_read_has_not_run_the_call() {
     let (result, ()) = watched(async { tokio::join!(driver.eval(&code), server) }).await;
     let error = result.unwrap_err();
     let right = |error: &DriverError| {
-        matches!(error, DriverError::Timeout { waiting: Waiting::ToSend, fate: Fate::NotRun, .. })
+        matches!(error, DriverError::Timeout { waiting: PendingCall::ToSend, fate: CallFate::NotRun, .. })
     };
     assert!(right(&error), "{error:?}");
 }

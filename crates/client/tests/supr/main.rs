@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use parlor_client::supr::{
-    Client, Error, File, Heard, MAX_UNSETTLED, MAX_UNSETTLED_BYTES, Message, Settings,
+    Client, Error, File, MAX_UNSETTLED, MAX_UNSETTLED_BYTES, Message, Settings, SuprEvent,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -67,7 +67,7 @@ fn event(number: u64, kind: &str, data: Value) -> Value {
 
 async fn activity(client: &mut Client) -> String {
     loop {
-        if let Heard::Activity(event) = client.next().await.unwrap() {
+        if let SuprEvent::Activity(event) = client.next().await.unwrap() {
             return event.event_id;
         }
     }
@@ -86,8 +86,8 @@ async fn a_session_is_named_and_the_token_is_no_part_of_the_address() {
     connection.say(json!({"type": "agent.list", "timestamp": 1, "payload": {"agents": []}})).await;
     connection.say(json!({"what": "is this"})).await;
     connection.say(event(10, "run.started", json!({}))).await;
-    assert!(matches!(client.next().await.unwrap(), Heard::Typed(typed) if typed.kind == "agent.list"));
-    assert!(matches!(client.next().await.unwrap(), Heard::Activity(event) if event.event_id == "evt_10"));
+    assert!(matches!(client.next().await.unwrap(), SuprEvent::Typed(typed) if typed.kind == "agent.list"));
+    assert!(matches!(client.next().await.unwrap(), SuprEvent::Activity(event) if event.event_id == "evt_10"));
     assert_eq!(client.last_event(), Some("evt_10"));
 }
 
@@ -141,7 +141,7 @@ async fn a_lost_connection_goes_on_after_the_last_event_and_sends_again_what_may
         connection
     };
     let client_goes_on = async {
-        assert_eq!(client.next().await.unwrap(), Heard::Reconnected);
+        assert_eq!(client.next().await.unwrap(), SuprEvent::Reconnected);
         activity(&mut client).await
     };
     let (_connection, seen) = tokio::join!(server_goes_on, client_goes_on);
@@ -178,7 +178,7 @@ async fn a_wrong_token_is_said_at_once_and_a_full_server_is_tried_again() {
     };
     let mut client = client.unwrap();
     let (heard, _connection) = tokio::join!(client.next(), server_goes_on);
-    assert_eq!(heard.unwrap(), Heard::Reconnected);
+    assert_eq!(heard.unwrap(), SuprEvent::Reconnected);
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn a_server_that_says_nothing_is_left() {
     let (client, _silent) = tokio::join!(Client::connect(settings), server.accept());
     let mut client = client.unwrap();
     let (heard, _connection) = tokio::join!(client.next(), server.accept());
-    assert_eq!(heard.unwrap(), Heard::Reconnected);
+    assert_eq!(heard.unwrap(), SuprEvent::Reconnected);
 }
 
 #[tokio::test]
@@ -224,7 +224,7 @@ async fn what_is_refused_is_not_sent_again() {
     assert_eq!(activity(&mut client).await, "evt_1");
     drop(connection);
     let (heard, mut connection) = tokio::join!(client.next(), server.accept());
-    assert_eq!(heard.unwrap(), Heard::Reconnected);
+    assert_eq!(heard.unwrap(), SuprEvent::Reconnected);
     assert_eq!(connection.hear().await["payload"], json!({"content": "lost", "key": "s 1-3"}));
 }
 

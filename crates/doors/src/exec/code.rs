@@ -1,13 +1,13 @@
 //! The numbers of this dialect: error codes and exit codes. No other file spells one.
 
-use parlor_vocab::{Ending, Refusal};
+use parlor_vocab::{ProcessExit, ProcessRefusal};
 
 use super::MAX_REQUEST_ID_BYTES;
 use crate::jsonrpc::ErrorObject;
 
 /// What a peer can do wrong, in a frame or in its place.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Flaw {
+pub(super) enum FrameError {
     /// The frame is no message.
     #[error("failed to parse JSON-RPC message from exec-server stdio: {0}")]
     NoMessage(String),
@@ -41,50 +41,30 @@ const INVALID_REQUEST: i64 = -32600;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL_ERROR: i64 = -32603;
 
-pub(super) fn of_flaw(flaw: &Flaw) -> ErrorObject {
+pub(super) fn of_flaw(flaw: &FrameError) -> ErrorObject {
     let code = match flaw {
-        Flaw::NoMessage(_)
-        | Flaw::LongId { .. }
-        | Flaw::UnexpectedNotification(_)
-        | Flaw::UnknownMethod(_)
-        | Flaw::NotGreeted
-        | Flaw::NotReady
-        | Flaw::AlreadyGreeted => INVALID_REQUEST,
-        Flaw::BadParams(_) => INVALID_PARAMS,
+        FrameError::NoMessage(_)
+        | FrameError::LongId { .. }
+        | FrameError::UnexpectedNotification(_)
+        | FrameError::UnknownMethod(_)
+        | FrameError::NotGreeted
+        | FrameError::NotReady
+        | FrameError::AlreadyGreeted => INVALID_REQUEST,
+        FrameError::BadParams(_) => INVALID_PARAMS,
     };
     ErrorObject { code, message: clipped(flaw.to_string()) }
 }
 
-pub(super) fn of_refusal(refusal: &Refusal) -> ErrorObject {
+pub(super) fn of_refusal(refusal: &ProcessRefusal) -> ErrorObject {
     let code = match refusal {
-        Refusal::UnknownProcess(_)
-        | Refusal::ProcessExists(_)
-        | Refusal::StdinClosed(_)
-        | Refusal::TooManyProcesses { .. } => INVALID_REQUEST,
-        // This dialect has no sessions; whoever hears of one all the same asked for what is not here.
-        Refusal::UnknownSession(_)
-        | Refusal::SessionExists(_)
-        | Refusal::SessionHeld { .. }
-        | Refusal::TooManySessions { .. }
-        | Refusal::Busy { .. }
-        | Refusal::QueueFull { .. }
-        | Refusal::NoActiveRun
-        | Refusal::WrongRun { .. }
-        | Refusal::TooManyRuns { .. }
-        | Refusal::Compacting
-        | Refusal::BackgroundProcesses
-        | Refusal::TooManyQuestions { .. }
-        | Refusal::TooManyWatched { .. }
-        | Refusal::NotCompacted { .. }
-        | Refusal::UnknownMessage(_)
-        | Refusal::UnknownAgent(_) => INVALID_REQUEST,
-        Refusal::RelativeFolder(_) => INVALID_PARAMS,
-        Refusal::StdinGone(_)
-        | Refusal::StdinFull { .. }
-        | Refusal::CannotStart { .. }
-        | Refusal::MediaUnavailable { .. }
-        | Refusal::LogUnavailable { .. }
-        | Refusal::Internal => INTERNAL_ERROR,
+        ProcessRefusal::UnknownProcess(_)
+        | ProcessRefusal::ProcessExists(_)
+        | ProcessRefusal::StdinClosed(_)
+        | ProcessRefusal::TooManyProcesses { .. } => INVALID_REQUEST,
+        ProcessRefusal::RelativeFolder(_) => INVALID_PARAMS,
+        ProcessRefusal::StdinGone(_)
+        | ProcessRefusal::StdinFull { .. }
+        | ProcessRefusal::CannotStart { .. } => INTERNAL_ERROR,
     };
     ErrorObject { code, message: clipped(refusal.to_string()) }
 }
@@ -102,12 +82,12 @@ fn clipped(mut message: String) -> String {
 
 /// A signal is 128 and its number, as shells have it. A process that `terminate` brought down is
 /// always 137: clients know that number, and which of the two signals was needed is our affair.
-pub(super) fn of_ending(ending: Ending) -> i32 {
+pub(super) fn of_ending(ending: ProcessExit) -> i32 {
     match ending {
-        Ending::Code(code) => i32::from(code),
-        Ending::Signal(signal) => 128 + signal,
-        Ending::Terminated => 137,
-        Ending::Unknown => -1,
+        ProcessExit::Code(code) => i32::from(code),
+        ProcessExit::Signal(signal) => 128 + signal,
+        ProcessExit::Terminated => 137,
+        ProcessExit::Unknown => -1,
     }
 }
 
@@ -117,9 +97,9 @@ mod tests {
 
     #[test]
     fn a_message_does_not_grow_with_what_it_quotes() {
-        let error = of_flaw(&Flaw::UnknownMethod("ä".repeat(1 << 20)));
+        let error = of_flaw(&FrameError::UnknownMethod("ä".repeat(1 << 20)));
         assert!(error.message.len() < MAX_MESSAGE_BYTES + 8);
         assert!(error.message.starts_with("unknown method: ä") && error.message.ends_with('…'));
-        assert_eq!(of_flaw(&Flaw::UnknownMethod("x".to_owned())).message, "unknown method: x");
+        assert_eq!(of_flaw(&FrameError::UnknownMethod("x".to_owned())).message, "unknown method: x");
     }
 }

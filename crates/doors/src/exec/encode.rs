@@ -1,15 +1,15 @@
 //! From vocabulary to wire: events as notifications.
 
-use parlor_vocab::{Event, ProcessId, Stream};
+use parlor_vocab::{OutputStream, ProcessEvent, ProcessId};
 
 use super::code;
 use super::protocol::{ExecExitedNotification, method};
 use crate::jsonrpc;
 
-pub(super) fn event(event: &Event) -> Vec<u8> {
+pub(super) fn event(event: &ProcessEvent) -> Vec<u8> {
     match event {
-        Event::ProcessOutput { process, stream, bytes } => output_delta(process, *stream, bytes),
-        Event::ProcessExited { process, ending } => jsonrpc::notification(
+        ProcessEvent::ProcessOutput { process, stream, bytes } => output_delta(process, *stream, bytes),
+        ProcessEvent::ProcessExited { process, ending } => jsonrpc::notification(
             method::EXITED,
             &ExecExitedNotification {
                 process_id: process.as_str().to_owned(),
@@ -21,10 +21,10 @@ pub(super) fn event(event: &Event) -> Vec<u8> {
 
 /// Written by hand: this is where the bulk of all bytes passes, and base64 needs no escaping, so
 /// it goes straight into the frame. Through `serde_json` each chunk would be copied twice more.
-fn output_delta(process: &ProcessId, stream: Stream, bytes: &[u8]) -> Vec<u8> {
+fn output_delta(process: &ProcessId, stream: OutputStream, bytes: &[u8]) -> Vec<u8> {
     let stream = match stream {
-        Stream::Stdout | Stream::Terminal => "stdout",
-        Stream::Stderr => "stderr",
+        OutputStream::Stdout | OutputStream::Terminal => "stdout",
+        OutputStream::Stderr => "stderr",
     };
     let id = serde_json::to_string(process.as_str()).expect("a string can be written as JSON");
     let head = [
@@ -58,13 +58,13 @@ mod tests {
     #[test]
     fn the_handwritten_frame_is_what_the_type_would_write() {
         for (id, stream, bytes) in [
-            ("p", Stream::Stdout, &b"hello\n"[..]),
-            ("a \"quoted\"\n\u{1}id \u{e4}", Stream::Stderr, &[0, 255, 7]),
-            ("", Stream::Terminal, b"x"),
+            ("p", OutputStream::Stdout, &b"hello\n"[..]),
+            ("a \"quoted\"\n\u{1}id \u{e4}", OutputStream::Stderr, &[0, 255, 7]),
+            ("", OutputStream::Terminal, b"x"),
         ] {
             let wire = match stream {
-                Stream::Stdout | Stream::Terminal => ExecOutputStream::Stdout,
-                Stream::Stderr => ExecOutputStream::Stderr,
+                OutputStream::Stdout | OutputStream::Terminal => ExecOutputStream::Stdout,
+                OutputStream::Stderr => ExecOutputStream::Stderr,
             };
             let typed = ExecOutputDeltaNotification {
                 process_id: id.to_owned(),

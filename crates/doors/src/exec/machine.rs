@@ -7,16 +7,16 @@ use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-use parlor_vocab::{Command, Event, ProcessId, Refusal, Reply};
+use parlor_vocab::{ProcessEvent, ProcessId, ProcessRefusal, ProcessReply, ProcessRequest};
 
-use super::code::{self, Flaw};
+use super::code::{self, FrameError};
 use super::decode::Request;
 use super::protocol::{
     ExecResponse, InitializeResponse, PROTOCOL_VERSION, TerminateResponse, WriteResponse, method,
 };
 use super::{MAX_LINE_BYTES, MAX_REQUEST_ID_BYTES, encode};
 use crate::jsonrpc::{self, Message, RequestId};
-use crate::{Input, Machine, Output, Ticket};
+use crate::{Input, InputOf, Machine, Output, Ticket};
 
 /// The server's side of one connection.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub struct ExecMachine {
     /// The one question that must be answered before the next frame is looked at.
     awaiting: Option<Ticket>,
     next_ticket: u64,
-    outbox: VecDeque<Output<Command>>,
+    outbox: VecDeque<Output<ProcessRequest>>,
 }
 
 /// How far the handshake has come.
@@ -47,15 +47,16 @@ struct Asked {
 }
 
 impl Machine for ExecMachine {
-    type Ask = Command;
-    type Reply = Reply;
-    type Event = Event;
+    type Request = ProcessRequest;
+    type Reply = ProcessReply;
+    type Event = ProcessEvent;
+    type Error = ProcessRefusal;
 
-    fn handle(&mut self, _now: Instant, input: Input<'_, Reply, Event>) {
+    fn handle(&mut self, _now: Instant, input: InputOf<'_, Self>) {
         match input {
             Input::Frame(frame) => self.on_frame(frame),
             Input::Oversize { limit } => {
-                self.complain(&Flaw::NoMessage(format!("the line is longer than {limit} bytes")));
+                self.complain(&FrameError::NoMessage(format!("the line is longer than {limit} bytes")));
             }
             Input::Answer(ticket, answer) => self.on_answer(ticket, answer),
             Input::Event(event) => self.send(encode::event(event)),
@@ -64,7 +65,7 @@ impl Machine for ExecMachine {
         }
     }
 
-    fn poll(&mut self) -> Option<Output<Command>> {
+    fn poll(&mut self) -> Option<Output<ProcessRequest>> {
         self.outbox.pop_front()
     }
 
@@ -84,7 +85,7 @@ impl ExecMachine {
         }
         match Message::decode(frame) {
             Ok(Message::Request { id: RequestId::Text(id), .. }) if id.len() > MAX_REQUEST_ID_BYTES => {
-                self.complain(&Flaw::LongId { bytes: id.len() });
+                self.complain(&FrameError::LongId { bytes: id.len() });
             }
             Ok(Message::Request { id, method, params }) => {
                 if let Err(flaw) =
@@ -96,25 +97,25 @@ impl ExecMachine {
             Ok(Message::Notification { method, .. }) => self.on_notification(method),
             // This server asks nothing, so this answers nothing.
             Ok(Message::Response { .. }) => {}
-            Err(malformed) => self.complain(&Flaw::NoMessage(malformed.to_string())),
+            Err(malformed) => self.complain(&FrameError::NoMessage(malformed.to_string())),
         }
     }
 
     fn on_notification(&mut self, name: String) {
         if name != method::INITIALIZED {
-            self.complain(&Flaw::UnexpectedNotification(name));
+            self.complain(&FrameError::UnexpectedNotification(name));
         } else if self.stage == Stage::Greeted {
             self.stage = Stage::Ready;
         }
     }
 
-    fn on_request(&mut self, id: &RequestId, request: Request) -> Result<(), Flaw> {
+    fn on_request(&mut self, id: &RequestId, request: Request) -> Result<(), FrameError> {
         let greeting = matches!(request, Request::Initialize);
         match self.stage {
             Stage::Connected if greeting => {}
-            Stage::Connected => return Err(Flaw::NotGreeted),
-            Stage::Greeted | Stage::Ready if greeting => return Err(Flaw::AlreadyGreeted),
-            Stage::Greeted => return Err(Flaw::NotReady),
+            Stage::Connected => return Err(FrameError::NotGreeted),
+            Stage::Greeted | Stage::Ready if greeting => return Err(FrameError::AlreadyGreeted),
+            Stage::Greeted => return Err(FrameError::NotReady),
             Stage::Ready => {}
         }
         match request {
@@ -125,35 +126,35 @@ impl ExecMachine {
             }
             Request::Start(start) => {
                 let process = start.process.clone();
-                let ticket = self.ask(id, process, Command::StartProcess(start));
+                let ticket = self.ask(id, process, ProcessRequest::StartProcess(start));
                 self.awaiting = Some(ticket);
             }
             Request::Write { process, bytes } => {
-                self.ask(id, process.clone(), Command::WriteProcess { process, bytes });
+                self.ask(id, process.clone(), ProcessRequest::WriteProcess { process, bytes });
             }
             Request::Terminate { process } => {
-                let ticket = self.ask(id, process.clone(), Command::TerminateProcess { process });
+                let ticket = self.ask(id, process.clone(), ProcessRequest::TerminateProcess { process });
                 self.awaiting = Some(ticket);
             }
         }
         Ok(())
     }
 
-    fn on_answer(&mut self, ticket: Ticket, answer: Result<Reply, Refusal>) {
+    fn on_answer(&mut self, ticket: Ticket, answer: Result<ProcessReply, ProcessRefusal>) {
         if self.awaiting == Some(ticket) {
             self.awaiting = None;
         }
         let Some(Asked { id, process }) = self.asked.remove(&ticket) else { return };
         let frame = match answer {
-            Ok(Reply::ProcessStarted) => {
+            Ok(ProcessReply::ProcessStarted) => {
                 let process_id = process.as_str().to_owned();
                 jsonrpc::result(
                     &id,
                     &ExecResponse { process_id, running: true, exit_code: None, stdout: None, stderr: None },
                 )
             }
-            Ok(Reply::WriteAccepted) => jsonrpc::result(&id, &WriteResponse { accepted: true }),
-            Ok(Reply::ProcessTerminating { was_running }) => {
+            Ok(ProcessReply::WriteAccepted) => jsonrpc::result(&id, &WriteResponse { accepted: true }),
+            Ok(ProcessReply::ProcessTerminating { was_running }) => {
                 jsonrpc::result(&id, &TerminateResponse { running: was_running })
             }
             Err(refusal) => jsonrpc::error(&id, &code::of_refusal(&refusal)),
@@ -161,16 +162,16 @@ impl ExecMachine {
         self.send(frame);
     }
 
-    fn ask(&mut self, id: &RequestId, process: ProcessId, command: Command) -> Ticket {
+    fn ask(&mut self, id: &RequestId, process: ProcessId, command: ProcessRequest) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.asked.insert(ticket, Asked { id: id.clone(), process });
-        self.outbox.push_back(Output::Ask(ticket, command));
+        self.outbox.push_back(Output::Request(ticket, command));
         ticket
     }
 
     /// An error that answers no request.
-    fn complain(&mut self, flaw: &Flaw) {
+    fn complain(&mut self, flaw: &FrameError) {
         self.send(jsonrpc::error(&RequestId::NONE, &code::of_flaw(flaw)));
     }
 

@@ -1,26 +1,28 @@
 //! `auth.*`: keys and logins. What a key or a token is, is never told here.
 
-use parlor_vocab::{Hidden, LoginAccount, LoginStep, LoginWay, OfficeCommand, OfficeReply, Refusal};
+use parlor_vocab::{
+    FrontendReply, FrontendRequest, LoginAccount, LoginMethod, LoginStep, SecretText, SessionRefusal,
+};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::MAX_LOGINS;
-use super::code::{self, Flaw};
+use super::code::{self, FrameError};
 use super::machine::{LoafMachine, flaw_of};
 use super::params::Params;
-use super::pending::{AfterKept, Pending, Service, To};
+use super::pending::{AfterSave, Pending, Service, To};
 
 /// The word that clears the key of the search.
 const SKIP: &str = "skip";
 
 impl LoafMachine {
     pub(super) fn ask_logins(&mut self, to: &To) {
-        self.out.ask(OfficeCommand::LookAtLogins, Pending::Logins(to.clone()));
+        self.out.ask(FrontendRequest::ListCredentials, Pending::Logins(to.clone()));
     }
 
-    pub(super) fn on_logins(&mut self, to: &To, answer: Result<OfficeReply, Refusal>) {
+    pub(super) fn on_logins(&mut self, to: &To, answer: Result<FrontendReply, SessionRefusal>) {
         match answer {
-            Ok(OfficeReply::Logins(logins)) => {
+            Ok(FrontendReply::Credentials(logins)) => {
                 self.state.logins = logins;
                 let status = self.state.auth_status();
                 let result = if to.is_output {
@@ -34,12 +36,12 @@ impl LoafMachine {
         }
     }
 
-    pub(super) fn connect_openai(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn connect_openai(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let params = Params::optional("auth.connect.openai", params)?;
         let way = match params.maybe_text("mode")?.as_deref() {
-            None | Some("auto") => LoginWay::Auto,
-            Some("device_code") => LoginWay::Device,
-            Some(_) => LoginWay::Browser,
+            None | Some("auto") => LoginMethod::Auto,
+            Some("device_code") => LoginMethod::Device,
+            Some(_) => LoginMethod::Browser,
         };
         let originator = params.maybe_text("originator")?;
         self.connect(to, "openai", way, originator)
@@ -49,9 +51,9 @@ impl LoafMachine {
         &mut self,
         to: &To,
         provider: &'static str,
-        way: LoginWay,
+        way: LoginMethod,
         originator: Option<String>,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), FrameError> {
         if self.logins >= MAX_LOGINS {
             return Err(code::too_many_logins());
         }
@@ -59,10 +61,10 @@ impl LoafMachine {
         let mut payload = json!({"provider": provider});
         if self.out.extensions {
             payload["flow_type"] =
-                Value::from(if way == LoginWay::Device { "device_code" } else { "browser" });
+                Value::from(if way == LoginMethod::Device { "device_code" } else { "browser" });
         }
         self.out.event("auth.flow.started", &payload);
-        let command = OfficeCommand::Login { provider: provider.to_owned(), way, originator };
+        let command = FrontendRequest::Login { provider: provider.to_owned(), method: way, originator };
         self.out.ask(command, Pending::Login(to.clone(), provider));
         Ok(())
     }
@@ -92,12 +94,12 @@ impl LoafMachine {
         &mut self,
         to: &To,
         provider: &'static str,
-        answer: Result<OfficeReply, Refusal>,
+        answer: Result<FrontendReply, SessionRefusal>,
     ) {
         self.logins -= 1;
         let (login, logins) = match answer {
-            Ok(OfficeReply::LoggedIn(Ok(done))) => done,
-            Ok(OfficeReply::LoggedIn(Err(flaw))) => {
+            Ok(FrontendReply::LoggedIn(Ok(done))) => done,
+            Ok(FrontendReply::LoggedIn(Err(flaw))) => {
                 return self.login_failed(to, provider, &code::of_login(provider, &flaw));
             }
             other => return self.login_failed(to, provider, &flaw_of(other)),
@@ -116,27 +118,27 @@ impl LoafMachine {
         self.out.answer(to, result);
     }
 
-    fn login_failed(&mut self, to: &To, provider: &str, flaw: &Flaw) {
+    fn login_failed(&mut self, to: &To, provider: &str, flaw: &FrameError) {
         self.out.event("auth.flow.failed", &json!({"provider": provider, "message": flaw.message()}));
         self.out.refuse(&to.id, flaw);
     }
 
-    pub(super) fn cancel_login(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn cancel_login(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let provider = login_provider("auth.cancel", params)?;
-        self.out.ask(OfficeCommand::CancelLogin(provider.to_owned()), Pending::Cancel(to.clone()));
+        self.out.ask(FrontendRequest::CancelLogin(provider.to_owned()), Pending::Cancel(to.clone()));
         Ok(())
     }
 
-    pub(super) fn on_cancelled(&mut self, to: &To, answer: Result<OfficeReply, Refusal>) {
+    pub(super) fn on_cancelled(&mut self, to: &To, answer: Result<FrontendReply, SessionRefusal>) {
         match answer {
-            Ok(OfficeReply::Cancelled(count)) => self.out.answer(to, json!({"cancelled": count})),
+            Ok(FrontendReply::Cancelled(count)) => self.out.answer(to, json!({"cancelled": count})),
             other => self.out.refuse(&to.id, &flaw_of(other)),
         }
     }
 
-    pub(super) fn log_out(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn log_out(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let provider = login_provider("auth.logout", params)?;
-        self.out.ask(OfficeCommand::Logout(provider.to_owned()), Pending::Logout(to.clone(), provider));
+        self.out.ask(FrontendRequest::Logout(provider.to_owned()), Pending::Logout(to.clone(), provider));
         Ok(())
     }
 
@@ -144,10 +146,10 @@ impl LoafMachine {
         &mut self,
         to: &To,
         provider: &'static str,
-        answer: Result<OfficeReply, Refusal>,
+        answer: Result<FrontendReply, SessionRefusal>,
     ) {
         match answer {
-            Ok(OfficeReply::LoggedOut(existed, logins)) => {
+            Ok(FrontendReply::LoggedOut(existed, logins)) => {
                 self.state.logins = logins;
                 self.refresh_models();
                 if existed {
@@ -159,13 +161,13 @@ impl LoafMachine {
         }
     }
 
-    pub(super) fn set_router_key(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn set_router_key(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let key = Params::needed("auth.set.openrouter_key", params)?.text("api_key")?;
         self.set_key(to, "openrouter", Some(key), Service::OpenRouter);
         Ok(())
     }
 
-    pub(super) fn set_exa_key(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn set_exa_key(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let key = Params::needed("auth.set.exa_key", params)?.text("api_key")?;
         let is_skipped = key.eq_ignore_ascii_case(SKIP);
         self.set_key(to, "exa", Some(key).filter(|_| !is_skipped), Service::Exa { is_skipped });
@@ -173,13 +175,18 @@ impl LoafMachine {
     }
 
     fn set_key(&mut self, to: &To, service: &str, key: Option<String>, pending: Service) {
-        let command = OfficeCommand::SetKey { service: service.to_owned(), key: key.map(Hidden) };
+        let command = FrontendRequest::SetKey { service: service.to_owned(), key: key.map(SecretText) };
         self.out.ask(command, Pending::SetKey(to.clone(), pending));
     }
 
-    pub(super) fn on_key_set(&mut self, to: &To, service: Service, answer: Result<OfficeReply, Refusal>) {
+    pub(super) fn on_key_set(
+        &mut self,
+        to: &To,
+        service: Service,
+        answer: Result<FrontendReply, SessionRefusal>,
+    ) {
         let models = match answer {
-            Ok(OfficeReply::KeySet { models }) => models,
+            Ok(FrontendReply::KeySet { models }) => models,
             other => return self.out.refuse(&to.id, &flaw_of(other)),
         };
         let (name, reason) = match service {
@@ -205,14 +212,14 @@ impl LoafMachine {
     }
 
     pub(super) fn complete_onboarding(&mut self, to: &To) {
-        self.state.kept.onboarded = true;
-        let command = OfficeCommand::Keep(self.state.kept.clone());
-        self.out.ask(command, Pending::Kept(to.clone(), AfterKept::Onboarded));
+        self.state.kept.setup_done = true;
+        let command = FrontendRequest::SavePreferences(self.state.kept.clone());
+        self.out.ask(command, Pending::Kept(to.clone(), AfterSave::Onboarded));
     }
 }
 
 /// A provider that one can log in to.
-fn login_provider(method: &str, params: Option<&RawValue>) -> Result<&'static str, Flaw> {
+fn login_provider(method: &str, params: Option<&RawValue>) -> Result<&'static str, FrameError> {
     match Params::needed(method, params)?.text("provider")?.as_str() {
         "openai" => Ok("openai"),
         "antigravity" => Ok("antigravity"),

@@ -1,8 +1,8 @@
 //! From a prompt to a turn: its skills and images are found, then the engine is asked.
 
 use parlor_vocab::{
-    Birth, Choice, File, HouseCommand, HouseReply, Input, Media, OfficeCommand, OfficeReply, PathFlaw,
-    Place as Seat, Refusal, Seq, SessionCommand, SessionId, WhenBusy,
+    AgentChoice, FileError, FrontendReply, FrontendRequest, Media, NamedFile, NewSession, RegistryReply,
+    RegistryRequest, Seq, SessionCommand, SessionId, SessionRefusal, UserInput, WatchFrom as Seat, WhenBusy,
 };
 
 use super::chat::{Kind, Prompt, SummaryFor, Work};
@@ -26,7 +26,7 @@ impl LoafMachine {
         let may_mention = mention::may_mention(&text);
         chat.work = Work::Turn(Box::new(Turn::new(turn, to, text, images, provider)));
         if may_mention {
-            self.out.ask(OfficeCommand::ListSkills, Pending::Turn(place, TurnStep::Skills));
+            self.out.ask(FrontendRequest::ListSkills, Pending::Turn(place, TurnStep::Skills));
         } else {
             self.find_images(&place);
         }
@@ -50,22 +50,24 @@ impl LoafMachine {
         &mut self,
         place: &Place,
         step: TurnStep,
-        answer: Result<OfficeReply, Refusal>,
+        answer: Result<FrontendReply, SessionRefusal>,
     ) {
         if self.turn_at(place).is_none() {
             return self.on_late_step(place, step, &answer);
         }
         match (step, answer) {
             (TurnStep::Skills, answer) => {
-                if let Ok(OfficeReply::Skills(skills)) = answer {
+                if let Ok(FrontendReply::Skills(skills)) = answer {
                     self.note_skills(&skills);
                     self.announce(place, |text| mention::applied(text, &skills.skills));
                 }
                 self.find_images(place);
             }
-            (TurnStep::Files, Ok(OfficeReply::Files(files))) => self.take_images(place, files),
-            (TurnStep::Media, Ok(OfficeReply::House(HouseReply::Stored(media)))) => self.submit(place, media),
-            (TurnStep::Send, Ok(OfficeReply::House(HouseReply::Session(_)))) => {
+            (TurnStep::Files, Ok(FrontendReply::Files(files))) => self.take_images(place, files),
+            (TurnStep::Media, Ok(FrontendReply::Registry(RegistryReply::Stored(media)))) => {
+                self.submit(place, media)
+            }
+            (TurnStep::Send, Ok(FrontendReply::Registry(RegistryReply::Session(_)))) => {
                 if let Some(chat) = self.chats.get_mut(&place.chat)
                     && let Work::Turn(turn) = &mut chat.work
                 {
@@ -100,12 +102,12 @@ impl LoafMachine {
         if paths.is_empty() {
             return self.take_images(place, Vec::new());
         }
-        let command = OfficeCommand::ReadFiles { paths, max_bytes: MAX_IMAGE_BYTES };
+        let command = FrontendRequest::ReadFiles { paths, max_bytes: MAX_IMAGE_BYTES };
         self.out.ask(command, Pending::Turn(place.clone(), TurnStep::Files));
     }
 
     /// Judges the images, now that their files were read.
-    fn take_images(&mut self, place: &Place, files: Vec<Result<File, PathFlaw>>) {
+    fn take_images(&mut self, place: &Place, files: Vec<Result<NamedFile, FileError>>) {
         let now = self.out.now();
         let Some(turn) = self.turn_at(place) else { return };
         let wanted = std::mem::take(&mut turn.wanted);
@@ -114,7 +116,7 @@ impl LoafMachine {
         for image in &wanted {
             let judged = match image.file("".as_ref(), None) {
                 None => image.decoded(now.0),
-                Some(_) => image.read(files.next().unwrap_or(Err(PathFlaw::Closed))),
+                Some(_) => image.read(files.next().unwrap_or(Err(FileError::Unreadable))),
             };
             match judged {
                 Ok(image) => taken.push(image),
@@ -122,13 +124,13 @@ impl LoafMachine {
             }
         }
         turn.text = image::labelled(&turn.text, taken.len());
-        let file = |(image, bytes): (Image, Vec<u8>)| (File { name: image.file_name(), bytes }, image);
-        let (files, images): (Vec<File>, Vec<Image>) = taken.into_iter().map(file).unzip();
+        let file = |(image, bytes): (Image, Vec<u8>)| (NamedFile { name: image.file_name(), bytes }, image);
+        let (files, images): (Vec<NamedFile>, Vec<Image>) = taken.into_iter().map(file).unzip();
         turn.images = images;
         if files.is_empty() {
             return self.submit(place, Vec::new());
         }
-        let command = OfficeCommand::House(HouseCommand::StoreMedia(files));
+        let command = FrontendRequest::Registry(RegistryRequest::StoreMedia(files));
         self.out.ask(command, Pending::Turn(place.clone(), TurnStep::Media));
     }
 
@@ -158,23 +160,23 @@ impl LoafMachine {
         let Some(turn) = chat.turn_of(&place.turn) else { return };
         turn.session = Some((session.clone(), is_new));
         let key = Some(turn.id.clone());
-        let input = Input { text: turn.text.clone(), media, key, ..Input::default() };
+        let input = UserInput { text: turn.text.clone(), media, key, ..UserInput::default() };
         self.running.insert(session.clone(), place.clone());
         let mut ask = |step, command| {
-            self.out.ask(OfficeCommand::House(command), Pending::Turn(place.clone(), step));
+            self.out.ask(FrontendRequest::Registry(command), Pending::Turn(place.clone(), step));
         };
         if is_new {
-            let birth = Box::new(birth(title, choice.clone(), &self.state.server.folder));
-            ask(TurnStep::Create, HouseCommand::Create { id: Some(session.clone()), birth });
+            let new_session = Box::new(new_session(title, choice.clone(), &self.state.server.folder));
+            ask(TurnStep::Create, RegistryRequest::Create { id: Some(session.clone()), new_session });
         }
         let after = Seat::At(if is_new { Seq::START } else { seen });
-        ask(TurnStep::Watch, HouseCommand::Watch { session: session.clone(), after });
+        ask(TurnStep::Watch, RegistryRequest::Watch { session: session.clone(), after });
         if !is_new && chosen.as_ref() != Some(&choice) {
-            let command = HouseCommand::Session(session.clone(), SessionCommand::Choose(choice));
+            let command = RegistryRequest::Session(session.clone(), SessionCommand::Choose(choice));
             ask(TurnStep::Choose, command);
         }
         let send = SessionCommand::Send { input, when_busy: WhenBusy::Enqueue };
-        ask(TurnStep::Send, HouseCommand::Session(session, send));
+        ask(TurnStep::Send, RegistryRequest::Session(session, send));
     }
 
     /// The turn cannot begin.
@@ -188,7 +190,7 @@ impl LoafMachine {
             chat.chosen = None;
             self.stop_watching(&session);
             if is_new {
-                let command = OfficeCommand::House(HouseCommand::Delete(session));
+                let command = FrontendRequest::Registry(RegistryRequest::Delete(session));
                 self.out.ask(command, Pending::Nothing);
             }
         }
@@ -199,7 +201,7 @@ impl LoafMachine {
     }
 }
 
-fn birth(title: Option<String>, choice: Choice, folder: &std::path::Path) -> Birth {
+fn new_session(title: Option<String>, choice: AgentChoice, folder: &std::path::Path) -> NewSession {
     let (door, folder) = (DOOR.to_owned(), folder.to_owned());
-    Birth { title, door, folder, choice, system: None, forked_from: None }
+    NewSession { title, door, folder, choice, system: None, forked_from: None }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use parlor_vocab::{Choice, Seq, SessionId, Timestamp};
+use parlor_vocab::{AgentChoice, Seq, SessionId, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::estimate::{self, Estimate};
 use super::image::{self, Image, Wanted};
 use super::machine::Out;
 use super::pending::To;
-use super::recent::{Recent, Weighed};
+use super::recent::{Recent, TextBytes};
 use super::state::State;
 use super::turn::Turn;
 
@@ -36,7 +36,7 @@ impl Kind {
 
 /// A message as it is shown.
 #[derive(Debug)]
-struct Shown {
+struct ShownMessage {
     id: u64,
     kind: Kind,
     text: String,
@@ -45,19 +45,19 @@ struct Shown {
 
 /// A message as a model gets to read it.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct SaidText {
     pub(super) is_user: bool,
     pub(super) text: String,
     pub(super) images: Vec<Image>,
 }
 
-impl Weighed for Shown {
+impl TextBytes for ShownMessage {
     fn weight(&self) -> usize {
         self.text.len()
     }
 }
 
-impl Weighed for Said {
+impl TextBytes for SaidText {
     fn weight(&self) -> usize {
         self.text.len()
     }
@@ -65,13 +65,13 @@ impl Weighed for Said {
 
 /// What is gone on with: all of it counts, the newest is told.
 #[derive(Debug, Default)]
-pub(super) struct Remembered {
-    told: Recent<Said>,
+pub(super) struct ModelHistory {
+    told: Recent<SaidText>,
     tokens: usize,
 }
 
-impl Remembered {
-    pub(super) fn add(&mut self, said: Said) {
+impl ModelHistory {
+    pub(super) fn add(&mut self, said: SaidText) {
         self.tokens += estimate::of_message(&said);
         let has_images = !said.images.is_empty();
         self.told.push(said);
@@ -81,7 +81,7 @@ impl Remembered {
     }
 
     /// What of it is told, the oldest first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Said> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &SaidText> {
         self.told.iter()
     }
 
@@ -152,8 +152,8 @@ pub(super) struct Chat {
     created: Timestamp,
     updated: Timestamp,
     label: String,
-    messages: Recent<Shown>,
-    pub(super) history: Remembered,
+    messages: Recent<ShownMessage>,
+    pub(super) history: ModelHistory,
     pub(super) queue: VecDeque<Prompt>,
     /// The provider of the last turn that ended.
     pub(super) provider: Option<String>,
@@ -162,7 +162,7 @@ pub(super) struct Chat {
     /// Up to where its log was seen.
     pub(super) seen: Seq,
     /// What answers in it, as far as the engine knows.
-    pub(super) chosen: Option<Choice>,
+    pub(super) chosen: Option<AgentChoice>,
     /// What it is to be called.
     pub(super) title: Option<String>,
     pub(super) work: Work,
@@ -176,7 +176,7 @@ impl Chat {
             updated: now,
             label: READY.to_owned(),
             messages: Recent::default(),
-            history: Remembered::default(),
+            history: ModelHistory::default(),
             queue: VecDeque::new(),
             provider: None,
             saved: None,
@@ -237,7 +237,7 @@ impl Chat {
     pub(super) fn append(&mut self, out: &mut Out, kind: Kind, text: &str, images: &[Image]) {
         out.messages += 1;
         self.updated = out.now();
-        let shown = Shown { id: out.messages, kind, text: text.to_owned(), images: images.to_vec() };
+        let shown = ShownMessage { id: out.messages, kind, text: text.to_owned(), images: images.to_vec() };
         let mut message = shown.to_json();
         if out.extensions {
             message["role"] = Value::from(kind.name());
@@ -251,19 +251,19 @@ impl Chat {
     }
 
     /// Takes over what was said in a turn.
-    pub(super) fn remember(&mut self, said: &mut Vec<Said>) {
+    pub(super) fn remember(&mut self, said: &mut Vec<SaidText>) {
         said.drain(..).for_each(|said| self.history.add(said));
     }
 
     /// Takes over what was said before, under new numbers.
-    pub(super) fn resume(&mut self, out: &mut Out, history: Vec<Said>) {
+    pub(super) fn resume(&mut self, out: &mut Out, history: Vec<SaidText>) {
         self.messages = Recent::default();
-        self.history = Remembered::default();
+        self.history = ModelHistory::default();
         for said in history {
             out.messages += 1;
             let kind = if said.is_user { Kind::User } else { Kind::Assistant };
             let (text, images) = (said.text.clone(), said.images.clone());
-            self.messages.push(Shown { id: out.messages, kind, text, images });
+            self.messages.push(ShownMessage { id: out.messages, kind, text, images });
             self.history.add(said);
         }
     }
@@ -271,7 +271,7 @@ impl Chat {
     /// Forgets what was said, and which chat that was. What waits stays.
     pub(super) fn clear(&mut self, now: Timestamp) {
         self.messages = Recent::default();
-        self.history = Remembered::default();
+        self.history = ModelHistory::default();
         (self.saved, self.chosen, self.provider, self.title) = (None, None, None, None);
         self.seen = Seq::START;
         self.label = READY.to_owned();
@@ -279,13 +279,13 @@ impl Chat {
     }
 
     /// How much the conversation may take, with what was said in the turn that is at work.
-    pub(super) fn estimate(&self, state: &State, now: &[Said]) -> Estimate {
+    pub(super) fn estimate(&self, state: &State, now: &[SaidText]) -> Estimate {
         let tokens = self.history.tokens + now.iter().map(estimate::of_message).sum::<usize>();
         Estimate::of(tokens, state.tool_tokens, state.provider())
     }
 
     /// Tells it.
-    pub(super) fn tell_estimate(&self, out: &mut Out, state: &State, now: &[Said]) {
+    pub(super) fn tell_estimate(&self, out: &mut Out, state: &State, now: &[SaidText]) {
         let estimate = self.estimate(state, now);
         let payload = json!({
             "session_id": self.id,
@@ -310,8 +310,8 @@ impl Chat {
             "updatedAt": self.updated.rfc3339(),
             "pending": self.is_pending(),
             "statusLabel": self.label,
-            "messages": self.messages.iter().map(Shown::to_json).collect::<Value>(),
-            "history": self.history.iter().map(Said::to_json).collect::<Value>(),
+            "messages": self.messages.iter().map(ShownMessage::to_json).collect::<Value>(),
+            "history": self.history.iter().map(SaidText::to_json).collect::<Value>(),
             "queue": self.queue_to_json(),
             "pendingSteerCount": steers,
             "conversationProvider": self.provider,
@@ -338,13 +338,13 @@ impl Chat {
     }
 }
 
-impl Shown {
+impl ShownMessage {
     fn to_json(&self) -> Value {
         with_images(json!({"id": self.id, "kind": self.kind.name(), "text": self.text}), &self.images)
     }
 }
 
-impl Said {
+impl SaidText {
     pub(super) fn user(text: impl Into<String>, images: Vec<Image>) -> Self {
         Self { is_user: true, text: text.into(), images }
     }

@@ -1,7 +1,7 @@
 //! All codes, and the texts of all errors. Clients tell most errors apart by their texts alone, so these are
 //! a part of the contract; `reason` says the same in a word. No other file spells any of them.
 
-use parlor_vocab::{LoginFlaw, PathFlaw, Refusal};
+use parlor_vocab::{FileError, LoginFailure, SessionRefusal};
 use serde::Serialize;
 
 use super::{
@@ -18,7 +18,7 @@ const SERVER_ERROR: i32 = -32000;
 
 /// Why a request is refused, as it is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Flaw {
+pub(super) struct FrameError {
     code: i32,
     message: String,
     data: Data,
@@ -35,7 +35,7 @@ struct Data {
     supported: Option<&'static str>,
 }
 
-impl Flaw {
+impl FrameError {
     fn new(code: i32, reason: &'static str, message: impl Into<String>) -> Self {
         let data = Data { reason, field: None, method: None, supported: None };
         Self { code, message: message.into(), data }
@@ -58,8 +58,8 @@ impl Flaw {
 }
 
 /// An application error: all of them have one code.
-fn failed(reason: &'static str, message: impl Into<String>) -> Flaw {
-    Flaw::new(INTERNAL_ERROR, reason, message)
+fn failed(reason: &'static str, message: impl Into<String>) -> FrameError {
+    FrameError::new(INTERNAL_ERROR, reason, message)
 }
 
 /// The beginning of what a client sent: it may be a line long.
@@ -67,249 +67,246 @@ fn repeated(text: &str) -> &str {
     text.char_indices().nth(MAX_REPEATED_CHARS).map_or(text, |(end, _)| text.split_at(end).0)
 }
 
-pub(super) fn not_json(detail: &str) -> Flaw {
-    Flaw::new(PARSE_ERROR, "parse_error", format!("parse error: {detail}"))
+pub(super) fn not_json(detail: &str) -> FrameError {
+    FrameError::new(PARSE_ERROR, "parse_error", format!("parse error: {detail}"))
 }
 
-pub(super) fn batch() -> Flaw {
-    Flaw::new(INVALID_REQUEST, "batch_not_supported", "batch requests are not supported")
+pub(super) fn batch() -> FrameError {
+    FrameError::new(INVALID_REQUEST, "batch_not_supported", "batch requests are not supported")
 }
 
-pub(super) fn invalid_request() -> Flaw {
-    Flaw::new(INVALID_REQUEST, "invalid_request", "invalid request")
+pub(super) fn invalid_request() -> FrameError {
+    FrameError::new(INVALID_REQUEST, "invalid_request", "invalid request")
 }
 
-pub(super) fn no_method(method: &str) -> Flaw {
+pub(super) fn no_method(method: &str) -> FrameError {
     let method = repeated(method);
-    let flaw = Flaw::new(METHOD_NOT_FOUND, "method_not_found", format!("method not found: {method}"));
-    Flaw { data: Data { method: Some(method.to_owned()), ..flaw.data }, ..flaw }
+    let flaw = FrameError::new(METHOD_NOT_FOUND, "method_not_found", format!("method not found: {method}"));
+    FrameError { data: Data { method: Some(method.to_owned()), ..flaw.data }, ..flaw }
 }
 
-pub(super) fn no_object(method: &str) -> Flaw {
-    Flaw::new(INVALID_PARAMS, "invalid_params", format!("invalid params for {method}: expected object"))
+pub(super) fn no_object(method: &str) -> FrameError {
+    FrameError::new(INVALID_PARAMS, "invalid_params", format!("invalid params for {method}: expected object"))
 }
 
-pub(super) fn wrong_field(method: &str, field: &'static str, what: &str) -> Flaw {
+pub(super) fn wrong_field(method: &str, field: &'static str, what: &str) -> FrameError {
     let message = format!("invalid params for {method}: `{field}` must be {what}");
-    Flaw::new(INVALID_PARAMS, "invalid_params", message).in_field(field)
+    FrameError::new(INVALID_PARAMS, "invalid_params", message).in_field(field)
 }
 
-pub(super) fn other_version(version: &str) -> Flaw {
+pub(super) fn other_version(version: &str) -> FrameError {
     let message = format!("unsupported protocol_version: {}", repeated(version));
-    let flaw = Flaw::new(INVALID_PARAMS, "unsupported_protocol_version", message);
-    Flaw { data: Data { supported: Some(PROTOCOL_VERSION), ..flaw.data }, ..flaw }
+    let flaw = FrameError::new(INVALID_PARAMS, "unsupported_protocol_version", message);
+    FrameError { data: Data { supported: Some(PROTOCOL_VERSION), ..flaw.data }, ..flaw }
 }
 
 /// A list is asked for of a provider that there is not.
-pub(super) fn no_provider_to_list() -> Flaw {
+pub(super) fn no_provider_to_list() -> FrameError {
     let message = "provider must be one of: openai, openrouter, antigravity";
-    Flaw::new(INVALID_PARAMS, "invalid_params", message).in_field("provider")
+    FrameError::new(INVALID_PARAMS, "invalid_params", message).in_field("provider")
 }
 
 /// A model is chosen of a provider that there is not.
-pub(super) fn no_provider_to_choose() -> Flaw {
+pub(super) fn no_provider_to_choose() -> FrameError {
     let message = "provider must be openai, openrouter, or antigravity";
-    Flaw::new(INVALID_PARAMS, "invalid_params", message).in_field("provider")
+    FrameError::new(INVALID_PARAMS, "invalid_params", message).in_field("provider")
 }
 
 /// One logs in to two of the three only.
-pub(super) fn no_provider_to_log_in() -> Flaw {
-    Flaw::new(INVALID_PARAMS, "invalid_params", "provider must be openai or antigravity").in_field("provider")
+pub(super) fn no_provider_to_log_in() -> FrameError {
+    FrameError::new(INVALID_PARAMS, "invalid_params", "provider must be openai or antigravity")
+        .in_field("provider")
 }
 
-pub(super) fn too_large() -> Flaw {
+pub(super) fn too_large() -> FrameError {
     let message = format!("a line is longer than {MAX_LINE_BYTES} bytes; send less at once");
-    Flaw::new(SERVER_ERROR, "message_too_large", message)
+    FrameError::new(SERVER_ERROR, "message_too_large", message)
 }
 
-pub(super) fn too_many_sessions() -> Flaw {
+pub(super) fn too_many_sessions() -> FrameError {
     let message =
         format!("there are {MAX_SESSIONS} sessions, which is the limit; close one with session.close");
-    Flaw::new(SERVER_ERROR, "overloaded", message)
+    FrameError::new(SERVER_ERROR, "overloaded", message)
 }
 
-pub(super) fn too_many_turns() -> Flaw {
+pub(super) fn too_many_turns() -> FrameError {
     let message = format!("{MAX_TURNS} turns are running, which is the limit; wait for one to end");
-    Flaw::new(SERVER_ERROR, "overloaded", message)
+    FrameError::new(SERVER_ERROR, "overloaded", message)
 }
 
-pub(super) fn queue_full() -> Flaw {
+pub(super) fn queue_full() -> FrameError {
     let message = format!(
         "{MAX_QUEUED} prompts or 64 MiB of them are waiting, which is the limit; wait, or clear the queue"
     );
-    Flaw::new(SERVER_ERROR, "overloaded", message)
+    FrameError::new(SERVER_ERROR, "overloaded", message)
 }
 
-pub(super) fn too_many_steers() -> Flaw {
+pub(super) fn too_many_steers() -> FrameError {
     let message = format!("{MAX_STEERS} texts wait to join the turn, which is the limit; wait");
-    Flaw::new(SERVER_ERROR, "overloaded", message)
+    FrameError::new(SERVER_ERROR, "overloaded", message)
 }
 
-pub(super) fn too_many_logins() -> Flaw {
+pub(super) fn too_many_logins() -> FrameError {
     let message = format!("{MAX_LOGINS} logins are under way, which is the limit; end one with auth.cancel");
-    Flaw::new(SERVER_ERROR, "overloaded", message)
+    FrameError::new(SERVER_ERROR, "overloaded", message)
 }
 
-pub(super) fn unknown_session(id: &str) -> Flaw {
+pub(super) fn unknown_session(id: &str) -> FrameError {
     failed("unknown_session", format!("unknown session: {}", repeated(id)))
 }
 
-pub(super) fn nothing_to_send() -> Flaw {
+pub(super) fn nothing_to_send() -> FrameError {
     failed("empty_prompt", "session.send requires non-empty text or at least one image")
 }
 
-pub(super) fn busy() -> Flaw {
+pub(super) fn busy() -> FrameError {
     failed("session_busy", "session is busy; use enqueue=true to queue the prompt")
 }
 
-pub(super) fn unknown_model(provider: &str, model: &str) -> Flaw {
+pub(super) fn unknown_model(provider: &str, model: &str) -> FrameError {
     failed("unknown_model", format!("unknown model for provider {provider}: {}", repeated(model)))
 }
 
-pub(super) fn compression_without_session() -> Flaw {
+pub(super) fn compression_without_session() -> FrameError {
     failed("session_required", "session_id is required when compress_immediately is true")
 }
 
-pub(super) fn no_router_key() -> Flaw {
+pub(super) fn no_router_key() -> FrameError {
     failed("missing_key", "openrouter api key is not configured")
 }
 
-pub(super) fn routes_unknown(why: &str) -> Flaw {
+pub(super) fn routes_unknown(why: &str) -> FrameError {
     failed("provider_error", why)
 }
 
-pub(super) fn no_limits() -> Flaw {
+pub(super) fn no_limits() -> FrameError {
     failed("not_logged_in", "limits requires at least one oauth provider")
 }
 
-pub(super) fn no_history_named() -> Flaw {
+pub(super) fn no_history_named() -> FrameError {
     failed("chat_not_named", "history.get requires one of: id, last, rollout_path")
 }
 
-pub(super) fn no_history() -> Flaw {
+pub(super) fn no_history() -> FrameError {
     failed("no_chats", "no saved chat history yet")
 }
 
-pub(super) fn no_rollout(path: &str) -> Flaw {
+pub(super) fn no_rollout(path: &str) -> FrameError {
     failed("chat_not_found", format!("failed to load chat: {}", repeated(path)))
 }
 
-pub(super) fn no_chat(id: &str) -> Flaw {
+pub(super) fn no_chat(id: &str) -> FrameError {
     failed("chat_not_found", format!("no saved chat matched id: {}", repeated(id)))
 }
 
-pub(super) fn busy_for_resume() -> Flaw {
+pub(super) fn busy_for_resume() -> FrameError {
     failed("session_busy", "session is busy; interrupt it before another chat is resumed in it")
 }
 
-pub(super) fn no_model_to_compress() -> Flaw {
+pub(super) fn no_model_to_compress() -> FrameError {
     failed("no_model", "select a model first before running /compress")
 }
 
-pub(super) fn not_compressed(why: &str) -> Flaw {
+pub(super) fn not_compressed(why: &str) -> FrameError {
     failed("compaction_failed", format!("context compaction failed: {why}"))
 }
 
-pub(super) fn already_compressing() -> Flaw {
+pub(super) fn already_compressing() -> FrameError {
     not_compressed("the session is being compressed already")
 }
 
 /// Something was not kept or done, in the words of whoever tried.
-pub(super) fn not_done(why: &str) -> Flaw {
+pub(super) fn not_done(why: &str) -> FrameError {
     failed("not_saved", why)
 }
 
 /// The house turned a command down.
-pub(super) fn refused(refusal: &Refusal) -> Flaw {
+pub(super) fn refused(refusal: &SessionRefusal) -> FrameError {
     failed(reason_of(refusal), refusal.to_string())
 }
 
-fn reason_of(refusal: &Refusal) -> &'static str {
+fn reason_of(refusal: &SessionRefusal) -> &'static str {
     match refusal {
-        Refusal::Busy { .. } | Refusal::Compacting => "session_busy",
-        Refusal::UnknownSession(_) => "chat_not_found",
-        Refusal::SessionHeld { .. } => "chat_in_use",
-        Refusal::TooManySessions { .. }
-        | Refusal::TooManyRuns { .. }
-        | Refusal::TooManyQuestions { .. }
-        | Refusal::TooManyWatched { .. }
-        | Refusal::QueueFull { .. } => "overloaded",
-        Refusal::UnknownAgent(_) => "unknown_model",
-        Refusal::LogUnavailable { .. } | Refusal::MediaUnavailable { .. } => "storage_unavailable",
-        Refusal::SessionExists(_)
-        | Refusal::NoActiveRun
-        | Refusal::WrongRun { .. }
-        | Refusal::BackgroundProcesses
-        | Refusal::NotCompacted { .. }
-        | Refusal::UnknownMessage(_)
-        | Refusal::UnknownProcess(_)
-        | Refusal::ProcessExists(_)
-        | Refusal::StdinClosed(_)
-        | Refusal::StdinGone(_)
-        | Refusal::StdinFull { .. }
-        | Refusal::RelativeFolder(_)
-        | Refusal::TooManyProcesses { .. }
-        | Refusal::CannotStart { .. }
-        | Refusal::Internal => "internal_error",
+        SessionRefusal::Busy { .. } | SessionRefusal::Compacting => "session_busy",
+        SessionRefusal::UnknownSession(_) => "chat_not_found",
+        SessionRefusal::SessionHeld { .. } => "chat_in_use",
+        SessionRefusal::TooManySessions { .. }
+        | SessionRefusal::TooManyRuns { .. }
+        | SessionRefusal::TooManyRequests { .. }
+        | SessionRefusal::TooManyWatched { .. }
+        | SessionRefusal::QueueFull { .. } => "overloaded",
+        SessionRefusal::UnknownAgent(_) => "unknown_model",
+        SessionRefusal::LogUnavailable { .. }
+        | SessionRefusal::Closing { .. }
+        | SessionRefusal::MediaUnavailable { .. } => "storage_unavailable",
+        SessionRefusal::SessionExists(_)
+        | SessionRefusal::NoActiveRun
+        | SessionRefusal::WrongRun { .. }
+        | SessionRefusal::BackgroundProcesses
+        | SessionRefusal::NotCompacted { .. }
+        | SessionRefusal::UnknownMessage(_)
+        | SessionRefusal::Internal => "internal_error",
     }
 }
 
 /// Why a login came to nothing. The two providers have words of their own for some of it.
-pub(super) fn of_login(provider: &str, flaw: &LoginFlaw) -> Flaw {
+pub(super) fn of_login(provider: &str, flaw: &LoginFailure) -> FrameError {
     let is_google = provider == "antigravity";
     let status =
         |status: &Option<u16>| status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
     match flaw {
-        LoginFlaw::NotConfigured => {
+        LoginFailure::NotConfigured => {
             let message = format!(
                 "no login is configured for {provider}; [auth.{provider}] in parlor.toml describes one"
             );
             failed("login_not_configured", message)
         }
-        LoginFlaw::Cancelled => failed("login_cancelled", "OAuth login cancelled."),
-        LoginFlaw::StateMismatch if is_google => {
+        LoginFailure::Cancelled => failed("login_cancelled", "OAuth login cancelled."),
+        LoginFailure::StateMismatch if is_google => {
             failed("login_state_mismatch", "OAuth login rejected due to state mismatch.")
         }
-        LoginFlaw::StateMismatch => failed("login_state_mismatch", "OAuth login failed: state mismatch."),
-        LoginFlaw::Denied(why) if is_google => {
+        LoginFailure::StateMismatch => failed("login_state_mismatch", "OAuth login failed: state mismatch."),
+        LoginFailure::Denied(why) if is_google => {
             failed("login_denied", format!("OAuth authorization failed: {why}"))
         }
-        LoginFlaw::Denied(why) => failed("login_denied", format!("OAuth login failed: {why}")),
-        LoginFlaw::NoCode if is_google => {
+        LoginFailure::Denied(why) => failed("login_denied", format!("OAuth login failed: {why}")),
+        LoginFailure::NoCode if is_google => {
             failed("login_denied", "OAuth authorization failed: Missing authorization code.")
         }
-        LoginFlaw::NoCode => failed("login_denied", "OAuth login failed: Missing authorization code."),
-        LoginFlaw::TimedOut(_) if is_google => failed("login_timed_out", "OAuth login cancelled."),
-        LoginFlaw::TimedOut(seconds) => failed(
+        LoginFailure::NoCode => failed("login_denied", "OAuth login failed: Missing authorization code."),
+        LoginFailure::TimedOut(_) if is_google => failed("login_timed_out", "OAuth login cancelled."),
+        LoginFailure::TimedOut(seconds) => failed(
             "login_timed_out",
             format!("OAuth login timed out after {} minutes.", seconds.div_ceil(60)),
         ),
-        LoginFlaw::CodeExpired => failed("login_timed_out", "OAuth device login timed out after 15 minutes."),
-        LoginFlaw::NoDeviceCode => {
+        LoginFailure::CodeExpired => {
+            failed("login_timed_out", "OAuth device login timed out after 15 minutes.")
+        }
+        LoginFailure::NoDeviceCode => {
             failed("login_no_device_code", "Device code login is not enabled for this OAuth issuer.")
         }
-        LoginFlaw::CodeRefused(code, why) => {
+        LoginFailure::CodeRefused(code, why) => {
             failed("login_failed", format!("Device code request failed ({}): {why}", status(code)))
         }
-        LoginFlaw::PollFailed(code, why) => {
+        LoginFailure::PollFailed(code, why) => {
             failed("login_failed", format!("Device code poll failed ({}): {why}", status(code)))
         }
-        LoginFlaw::NoToken(code, why) => {
+        LoginFailure::NoToken(code, why) => {
             failed("login_failed", format!("OAuth token exchange failed ({}): {why}", status(code)))
         }
-        LoginFlaw::Other(why) => failed("login_failed", why.clone()),
+        LoginFailure::Other(why) => failed("login_failed", why.clone()),
     }
 }
 
 /// Why an image is not taken. These are told by `session.error`.
-pub(super) fn of_path(flaw: PathFlaw, path: &str) -> String {
+pub(super) fn of_path(flaw: FileError, path: &str) -> String {
     let path = repeated(path);
     match flaw {
-        PathFlaw::Missing => format!("file not found: {path}"),
-        PathFlaw::NotFile => format!("not a file: {path}"),
-        PathFlaw::Hidden => format!("unable to stat file: {path}"),
-        PathFlaw::Closed => format!("unable to read image file: {path}"),
-        PathFlaw::TooLarge(bytes) => image_too_large(bytes),
+        FileError::Missing => format!("file not found: {path}"),
+        FileError::NotRegular => format!("not a file: {path}"),
+        FileError::Inaccessible => format!("unable to stat file: {path}"),
+        FileError::Unreadable | FileError::Empty => format!("unable to read image file: {path}"),
+        FileError::TooLarge { bytes } => image_too_large(bytes),
     }
 }
 
@@ -415,7 +412,7 @@ mod tests {
         let long = "\u{e4}".repeat(MAX_REPEATED_CHARS + 1);
         let letters = |text: &str| text.chars().filter(|letter| *letter == '\u{e4}').count();
         assert_eq!(letters(no_method(&long).message()), MAX_REPEATED_CHARS);
-        assert_eq!(letters(&of_path(PathFlaw::Missing, &long)), MAX_REPEATED_CHARS);
+        assert_eq!(letters(&of_path(FileError::Missing, &long)), MAX_REPEATED_CHARS);
         assert_eq!(repeated("short"), "short");
     }
 

@@ -1,15 +1,15 @@
 //! `command.execute`: what people type after a slash.
 
-use parlor_vocab::{OfficeCommand, OfficeReply, Refusal};
+use parlor_vocab::{FrontendReply, FrontendRequest, SessionRefusal};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::chat::{Kind, SummaryFor, Work};
-use super::code::{self, Flaw};
+use super::code::{self, FrameError};
 use super::history::DEFAULT_PAGE;
 use super::machine::{LoafMachine, flaw_of};
 use super::params::Params;
-use super::pending::{ChatFor, Pending, Sought, To};
+use super::pending::{ChatFor, ChatQuery, Pending, To};
 use super::state::State;
 use super::turn::Stopping;
 
@@ -31,7 +31,7 @@ const COMMANDS: [(&str, &str); 13] = [
 ];
 
 impl LoafMachine {
-    pub(super) fn execute(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn execute(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let params = Params::needed("command.execute", params)?;
         let (id, command) = (params.text("session_id")?, params.text("raw_command")?);
         self.chat(&id)?;
@@ -44,7 +44,7 @@ impl LoafMachine {
         let (word, rest) = (word.to_lowercase(), rest.trim());
         match word.as_str() {
             "/auth" => self.ask_logins(to),
-            "/onboarding" => self.out.answer(to, json!({"completed": self.state.kept.onboarded})),
+            "/onboarding" => self.out.answer(to, json!({"completed": self.state.kept.setup_done})),
             "/model" => self.ask_models(to, None),
             "/limits" => self.tell_limits(to)?,
             "/history" => self.execute_history(to, &id, rest)?,
@@ -60,7 +60,7 @@ impl LoafMachine {
                 let commands = COMMANDS.map(|(name, what)| json!({"name": name, "description": what}));
                 self.out.answer(to, json!({"commands": commands}));
             }
-            "/forgeteverything" => self.out.ask(OfficeCommand::ForgetAll, Pending::Forget(to.clone(), id)),
+            "/forgeteverything" => self.out.ask(FrontendRequest::ForgetAll, Pending::Forget(to.clone(), id)),
             "/quit" | "/exit" => {
                 self.begin_to_end("quit_command");
                 self.out.answer(to, json!({"shutting_down": true}));
@@ -71,14 +71,14 @@ impl LoafMachine {
         Ok(())
     }
 
-    fn execute_history(&mut self, to: &To, session: &str, rest: &str) -> Result<(), Flaw> {
+    fn execute_history(&mut self, to: &To, session: &str, rest: &str) -> Result<(), FrameError> {
         let sought = match rest.to_lowercase().as_str() {
             "" | "list" | "all" => {
                 self.ask_chats(to, 0, DEFAULT_PAGE);
                 return Ok(());
             }
-            "last" => Sought::Last,
-            _ => Sought::Id(rest.to_owned()),
+            "last" => ChatQuery::Last,
+            _ => ChatQuery::Id(rest.to_owned()),
         };
         if self.chat(session)?.is_pending() {
             return Err(code::busy_for_resume());
@@ -87,7 +87,7 @@ impl LoafMachine {
         Ok(())
     }
 
-    fn execute_compress(&mut self, to: &To, session: &str) -> Result<(), Flaw> {
+    fn execute_compress(&mut self, to: &To, session: &str) -> Result<(), FrameError> {
         if self.state.offer().is_none() {
             return Err(code::no_model_to_compress());
         }
@@ -102,12 +102,12 @@ impl LoafMachine {
         Ok(())
     }
 
-    pub(super) fn on_forgotten(&mut self, to: &To, id: &str, answer: Result<OfficeReply, Refusal>) {
-        if !matches!(answer, Ok(OfficeReply::Done)) {
+    pub(super) fn on_forgotten(&mut self, to: &To, id: &str, answer: Result<FrontendReply, SessionRefusal>) {
+        if !matches!(answer, Ok(FrontendReply::Done)) {
             return self.out.refuse(&to.id, &flaw_of(answer));
         }
         self.state.kept = State::nothing_kept();
-        self.state.logins = parlor_vocab::Logins::default();
+        self.state.logins = parlor_vocab::Credentials::default();
         self.state.fall_back();
         self.refresh_models();
         self.forget_chat(id);

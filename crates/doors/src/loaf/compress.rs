@@ -1,11 +1,12 @@
 //! Summaries in the place of a conversation: those that somebody asks for, and those that an agent makes.
 
 use parlor_vocab::{
-    HouseCommand, HouseReply, OfficeCommand, OfficeReply, Refusal, SessionCommand, SessionReply,
+    FrontendReply, FrontendRequest, RegistryReply, RegistryRequest, SessionCommand, SessionRefusal,
+    SessionReply,
 };
 use serde_json::{Value, json};
 
-use super::chat::{Chat, Kind, READY, Remembered, Said, Summary, SummaryFor, Work};
+use super::chat::{Chat, Kind, ModelHistory, READY, SaidText, Summary, SummaryFor, Work};
 use super::code;
 use super::estimate::TARGET_PERCENT;
 use super::machine::{LoafMachine, Out, of_house};
@@ -38,11 +39,11 @@ impl LoafMachine {
         });
         self.out.event("compaction.started", &payload);
         chat.work = Work::Summary(Box::new(Summary { id: place.turn.clone(), to, why, before }));
-        let command = HouseCommand::Session(saved, SessionCommand::Compact { keep: 0 });
-        self.out.ask(OfficeCommand::House(command), Pending::Summary(place));
+        let command = RegistryRequest::Session(saved, SessionCommand::Compact { keep: 0 });
+        self.out.ask(FrontendRequest::Registry(command), Pending::Summary(place));
     }
 
-    pub(super) fn on_summary(&mut self, place: &Place, answer: Result<OfficeReply, Refusal>) {
+    pub(super) fn on_summary(&mut self, place: &Place, answer: Result<FrontendReply, SessionRefusal>) {
         let Some(chat) = self.chats.get_mut(&place.chat) else { return };
         let summary = match std::mem::take(&mut chat.work) {
             Work::Summary(summary) if summary.id == place.turn => *summary,
@@ -50,9 +51,9 @@ impl LoafMachine {
         };
         let Summary { to, why, before, .. } = summary;
         let text = match of_house(answer) {
-            Ok(HouseReply::Session(SessionReply::Compacted(message))) => Ok(message.text),
+            Ok(RegistryReply::Session(SessionReply::Compacted(message))) => Ok(message.text),
             Ok(_) => Err("there was no summary".to_owned()),
-            Err(Refusal::NotCompacted { reason }) => Err(reason),
+            Err(SessionRefusal::NotCompacted { reason }) => Err(reason),
             Err(refusal) => Err(refusal.to_string()),
         };
         match text {
@@ -155,8 +156,8 @@ fn finish(chat: &mut Chat, out: &mut Out, state: &State, reason: &str, turn: Opt
     let count = chat.history.len();
     let before = chat.estimate(state, &[]).total();
     let text = if text.starts_with(HEADING) { text.to_owned() } else { format!("{HEADING}\n\n{text}") };
-    chat.history = Remembered::default();
-    chat.history.add(Said::assistant(text));
+    chat.history = ModelHistory::default();
+    chat.history.add(SaidText::assistant(text));
     let after = chat.estimate(state, &[]).total();
     let anchors =
         json!({"anchor_event_index_before": 0, "anchor_event_index_after": 0, "delta_event_count": count});

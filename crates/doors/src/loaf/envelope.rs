@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::code::{self, Flaw};
+use super::code::{self, FrameError};
 use super::text::{string, trim};
 
 /// What a line says.
@@ -28,7 +28,7 @@ pub(super) struct Request<'a> {
 }
 
 /// Reads a line.
-pub(super) fn read(line: &str) -> Result<Line<'_>, Flaw> {
+pub(super) fn read(line: &str) -> Result<Line<'_>, FrameError> {
     let line = trim(line);
     match line.bytes().next() {
         None => Ok(Line::Nothing),
@@ -56,7 +56,7 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    fn classify(self) -> Result<Line<'a>, Flaw> {
+    fn classify(self) -> Result<Line<'a>, FrameError> {
         let is_current = self.jsonrpc.is_some_and(|version| string(version).as_deref() == Some("2.0"));
         let method = self.method.and_then(method).filter(|method| !trim(method).is_empty());
         let (true, Some(method)) = (is_current, method) else { return Err(code::invalid_request()) };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Tool;
-use super::chat::Said;
+use super::chat::SaidText;
 use super::text::{collapsed_units, units};
 
 /// What each message takes beside its text.
@@ -73,7 +73,7 @@ pub(super) fn of_tools(tools: &[Tool]) -> (usize, usize) {
 }
 
 /// What a message takes.
-pub(super) fn of_message(said: &Said) -> usize {
+pub(super) fn of_message(said: &SaidText) -> usize {
     PER_MESSAGE + collapsed_units(&said.text).div_ceil(LETTERS_PER_TOKEN) + PER_IMAGE * said.images.len()
 }
 
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_guess_is_the_sum_of_its_parts() {
-        let said = Said { is_user: true, text: "a  b c d".to_owned(), images: Vec::new() };
+        let said = SaidText { is_user: true, text: "a  b c d".to_owned(), images: Vec::new() };
         let tool = Tool { name: "t".to_owned(), description: "do".to_owned(), schema: json!({}) };
         let estimate = Estimate::of(of_message(&said), of_tools(&[tool]), "openai");
         assert_eq!(estimate, Estimate { pinned: 20, conversation: 22, tools: 2 + 18 + 16, overhead: 42 });

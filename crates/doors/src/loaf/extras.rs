@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 
-use parlor_vocab::{HouseCommand, OfficeCommand, OfficeReply, Refusal, SessionCommand};
+use parlor_vocab::{FrontendReply, FrontendRequest, RegistryRequest, SessionCommand, SessionRefusal};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::code::Flaw;
+use super::code::FrameError;
 use super::machine::{LoafMachine, flaw_of};
 use super::params::Params;
 use super::pending::{Pending, To};
@@ -81,7 +81,7 @@ impl Replay {
 }
 
 impl LoafMachine {
-    pub(super) fn replay_events(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn replay_events(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let params = Params::optional("events.replay", params)?;
         let after = params.maybe_number("after")?.map_or(0.0, f64::floor).max(0.0);
         let session = params.maybe_text("session_id")?;
@@ -97,7 +97,7 @@ impl LoafMachine {
         self.out.answer(to, json!({"sessions": lines}));
     }
 
-    pub(super) fn close_session(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn close_session(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let id = Params::needed("session.close", params)?.text("session_id")?;
         self.chat(&id)?;
         self.detach(&id);
@@ -108,14 +108,14 @@ impl LoafMachine {
         };
         if let Some(saved) = saved.filter(|saved| !self.dropped.contains_key(saved) && !others(saved)) {
             // Others may go on with it.
-            self.out.ask(OfficeCommand::House(HouseCommand::Leave(saved)), Pending::Nothing);
+            self.out.ask(FrontendRequest::Registry(RegistryRequest::Leave(saved)), Pending::Nothing);
         }
         self.changed("session_closed", Some(&id));
         self.out.answer(to, json!({"session_id": id, "closed": true}));
         Ok(())
     }
 
-    pub(super) fn rename_session(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn rename_session(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let params = Params::needed("session.rename", params)?;
         let (id, title) = (params.text("session_id")?, params.text("title")?);
         let chat = self.chat(&id)?;
@@ -125,17 +125,17 @@ impl LoafMachine {
             None => self.out.answer(to, json!({"session_id": id, "title": title})),
             Some(saved) => {
                 let rename = SessionCommand::Rename { title };
-                let command = OfficeCommand::House(HouseCommand::Session(saved, rename));
+                let command = FrontendRequest::Registry(RegistryRequest::Session(saved, rename));
                 self.out.ask(command, Pending::Rename(to.clone(), id));
             }
         }
         Ok(())
     }
 
-    pub(super) fn on_renamed(&mut self, to: &To, id: &str, answer: Result<OfficeReply, Refusal>) {
+    pub(super) fn on_renamed(&mut self, to: &To, id: &str, answer: Result<FrontendReply, SessionRefusal>) {
         let title = self.chats.get(id).and_then(|chat| chat.title.clone());
         match answer {
-            Ok(OfficeReply::House(_)) => self.out.answer(to, json!({"session_id": id, "title": title})),
+            Ok(FrontendReply::Registry(_)) => self.out.answer(to, json!({"session_id": id, "title": title})),
             other => self.out.refuse(&to.id, &flaw_of(other)),
         }
     }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::code::Flaw;
+use super::code::FrameError;
 
 const BEFORE_ID: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
 
@@ -14,7 +14,7 @@ pub(super) fn result(id: &str, result: &impl Serialize) -> Vec<u8> {
 }
 
 /// The refusal of the request with this id.
-pub(super) fn error(id: &str, flaw: &Flaw) -> Vec<u8> {
+pub(super) fn error(id: &str, flaw: &FrameError) -> Vec<u8> {
     answer(id, br#","error":"#, flaw)
 }
 

@@ -3,31 +3,28 @@
 use std::collections::HashMap;
 
 use parlor_vocab::{
-    Chat as SavedLine, HouseCommand, HouseReply, MediaId, OfficeCommand, OfficeReply, Passage, Refusal, Role,
-    RunEnding, SavedChat, WantedChat,
+    ChatSelector, ChatSummary as SavedLine, FailureCode, FrontendReply, FrontendRequest, HistoryItem,
+    MediaId, RegistryReply, RegistryRequest, Role, RunEnding, SavedChat, SessionRefusal,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::chat::Said;
-use super::code::{self, Flaw};
+use super::chat::SaidText;
+use super::code::{self, FrameError};
 use super::image::Image;
 use super::machine::{LoafMachine, flaw_of, of_house};
 use super::params::Params;
-use super::pending::{AfterKept, ChatFor, Pending, Sought, To};
+use super::pending::{AfterSave, ChatFor, ChatQuery, Pending, To};
 use super::{MAX_CHATS_PAGE, MAX_HISTORY_IMAGE_BYTES};
 
 /// How many chats are told where nobody says how many.
 pub(super) const DEFAULT_PAGE: usize = 100;
 
-/// The code of a turn that was cut off by the end of its server. What was said in it stays.
-const CUT_OFF: &str = "RUN_INTERRUPTED";
-
 /// What a chat without a title is called.
 const UNTITLED: &str = "untitled chat";
 
 impl LoafMachine {
-    pub(super) fn list_history(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn list_history(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let params = Params::optional("history.list", params)?;
         let limit = params.maybe_number("limit")?.map_or(0.0, f64::floor);
         let cursor = params.maybe_number("cursor")?.map_or(0.0, f64::floor);
@@ -38,7 +35,7 @@ impl LoafMachine {
     }
 
     pub(super) fn ask_chats(&mut self, to: &To, skip: usize, limit: usize) {
-        self.out.ask(OfficeCommand::ListChats { skip, limit }, Pending::Chats(to.clone(), skip, limit));
+        self.out.ask(FrontendRequest::ListChats { skip, limit }, Pending::Chats(to.clone(), skip, limit));
     }
 
     pub(super) fn on_chats(
@@ -46,10 +43,10 @@ impl LoafMachine {
         to: &To,
         cursor: usize,
         limit: usize,
-        answer: Result<OfficeReply, Refusal>,
+        answer: Result<FrontendReply, SessionRefusal>,
     ) {
         match answer {
-            Ok(OfficeReply::Chats { total, chats }) => {
+            Ok(FrontendReply::Chats { total, chats }) => {
                 let next = cursor.saturating_add(chats.len());
                 let next = Some(next).filter(|next| *next < total && !chats.is_empty());
                 let sessions: Value = chats.iter().map(|chat| self.summary(chat)).collect();
@@ -81,14 +78,14 @@ impl LoafMachine {
         summary
     }
 
-    pub(super) fn get_history(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn get_history(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let params = Params::optional("history.get", params)?;
         let (id, is_last) = (params.maybe_text("id")?, params.maybe_flag("last")?);
         let path = params.maybe_text("rollout_path")?;
         let sought = match (is_last, path, id) {
-            (true, _, _) => Sought::Last,
-            (false, Some(path), _) => Sought::Path(path),
-            (false, None, Some(id)) => Sought::Id(id),
+            (true, _, _) => ChatQuery::Last,
+            (false, Some(path), _) => ChatQuery::Path(path),
+            (false, None, Some(id)) => ChatQuery::Id(id),
             (false, None, None) => return Err(code::no_history_named()),
         };
         self.seek(to, ChatFor::Tell(sought));
@@ -99,14 +96,14 @@ impl LoafMachine {
     pub(super) fn seek(&mut self, to: &To, why: ChatFor) {
         let (ChatFor::Tell(sought) | ChatFor::Resume(sought, _)) = &why;
         let wanted = match sought {
-            Sought::Last => WantedChat::Last,
-            Sought::Id(id) => WantedChat::Id(id.clone()),
-            Sought::Path(path) => match self.id_in(path) {
-                Some(id) => WantedChat::Id(id.to_owned()),
+            ChatQuery::Last => ChatSelector::Last,
+            ChatQuery::Id(id) => ChatSelector::Id(id.clone()),
+            ChatQuery::Path(path) => match self.id_in(path) {
+                Some(id) => ChatSelector::Id(id.to_owned()),
                 None => return self.out.refuse(&to.id, &code::no_rollout(path)),
             },
         };
-        self.out.ask(OfficeCommand::ReadChat(wanted), Pending::Chat(to.clone(), why));
+        self.out.ask(FrontendRequest::ReadChat(wanted), Pending::Chat(to.clone(), why));
     }
 
     /// The chat that a path of ours leads to.
@@ -115,22 +112,22 @@ impl LoafMachine {
         path.strip_prefix(chats)?.strip_prefix('#').filter(|id| !id.is_empty())
     }
 
-    pub(super) fn on_chat(&mut self, to: &To, why: ChatFor, answer: Result<OfficeReply, Refusal>) {
+    pub(super) fn on_chat(&mut self, to: &To, why: ChatFor, answer: Result<FrontendReply, SessionRefusal>) {
         let found = match answer {
-            Ok(OfficeReply::Chat(found)) => found,
+            Ok(FrontendReply::Chat(found)) => found,
             other => return self.out.refuse(&to.id, &flaw_of(other)),
         };
         let (ChatFor::Tell(sought) | ChatFor::Resume(sought, _)) = &why;
         let found = found.filter(|chat| match sought {
             // A path is a whole one.
-            Sought::Path(path) => self.id_in(path) == Some(chat.about.id.as_str()),
-            Sought::Last | Sought::Id(_) => true,
+            ChatQuery::Path(path) => self.id_in(path) == Some(chat.about.id.as_str()),
+            ChatQuery::Last | ChatQuery::Id(_) => true,
         });
         let Some(chat) = found else {
             let flaw = match sought {
-                Sought::Last => code::no_history(),
-                Sought::Path(path) => code::no_rollout(path),
-                Sought::Id(id) => code::no_chat(id),
+                ChatQuery::Last => code::no_history(),
+                ChatQuery::Path(path) => code::no_rollout(path),
+                ChatQuery::Id(id) => code::no_chat(id),
             };
             return self.out.refuse(&to.id, &flaw);
         };
@@ -138,8 +135,8 @@ impl LoafMachine {
         if ids.is_empty() {
             return self.tell_or_resume(to, why, &chat, &HashMap::new());
         }
-        let command = HouseCommand::ReadMedia { ids: ids.clone(), max_bytes: MAX_HISTORY_IMAGE_BYTES };
-        self.out.ask(OfficeCommand::House(command), Pending::ChatMedia(to.clone(), why, chat, ids));
+        let command = RegistryRequest::ReadMedia { ids: ids.clone(), max_bytes: MAX_HISTORY_IMAGE_BYTES };
+        self.out.ask(FrontendRequest::Registry(command), Pending::ChatMedia(to.clone(), why, chat, ids));
     }
 
     pub(super) fn on_chat_media(
@@ -148,10 +145,10 @@ impl LoafMachine {
         why: ChatFor,
         chat: SavedChat,
         ids: Vec<MediaId>,
-        answer: Result<OfficeReply, Refusal>,
+        answer: Result<FrontendReply, SessionRefusal>,
     ) {
         let contents = match of_house(answer) {
-            Ok(HouseReply::Contents(contents)) => contents,
+            Ok(RegistryReply::Contents(contents)) => contents,
             // Without its images it is a chat all the same.
             Ok(_) | Err(_) => Vec::new(),
         };
@@ -164,7 +161,7 @@ impl LoafMachine {
         match why {
             ChatFor::Tell(_) => {
                 let mut record = self.summary(&chat.about);
-                record["messages"] = said.iter().map(Said::to_json).collect();
+                record["messages"] = said.iter().map(SaidText::to_json).collect();
                 record["messageCount"] = Value::from(said.len());
                 self.out.answer(to, record);
             }
@@ -173,7 +170,7 @@ impl LoafMachine {
     }
 
     /// Takes a saved chat into a session.
-    fn resume(&mut self, to: &To, session: &str, saved: &SavedChat, said: Vec<Said>) {
+    fn resume(&mut self, to: &To, session: &str, saved: &SavedChat, said: Vec<SaidText>) {
         let (model, provider, level) = self.state.meaning(&saved.overview.choice);
         let now = self.out.now();
         let Some(chat) = self.chats.get_mut(session) else {
@@ -189,12 +186,12 @@ impl LoafMachine {
         chat.chosen = Some(saved.overview.choice.clone());
         chat.provider = Some(provider.clone());
         let kept = &mut self.state.kept;
-        (kept.model, kept.provider, kept.thinking) = (model, provider, level.to_owned());
-        let then = AfterKept::Resumed(saved.about.id.clone());
-        self.out.ask(OfficeCommand::Keep(kept.clone()), Pending::Kept(to.clone(), then));
+        (kept.model, kept.provider, kept.reasoning) = (model, provider, level.to_owned());
+        let then = AfterSave::Resumed(saved.about.id.clone());
+        self.out.ask(FrontendRequest::SavePreferences(kept.clone()), Pending::Kept(to.clone(), then));
     }
 
-    pub(super) fn clear_session(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn clear_session(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let id = Params::needed("history.clear_session", params)?.text("session_id")?;
         self.chat(&id)?.queue.clear();
         self.forget_chat(&id);
@@ -215,10 +212,10 @@ impl LoafMachine {
 type Contents = HashMap<MediaId, Vec<u8>>;
 
 /// The files that a history speaks of.
-fn media(history: &[Passage]) -> Vec<MediaId> {
+fn media(history: &[HistoryItem]) -> Vec<MediaId> {
     let mut ids: Vec<MediaId> = Vec::new();
     for passage in history {
-        if let Passage::Message(message) = passage {
+        if let HistoryItem::Message(message) = passage {
             for media in &message.media {
                 if !ids.contains(&media.id) {
                     ids.push(media.id.clone());
@@ -231,29 +228,31 @@ fn media(history: &[Passage]) -> Vec<MediaId> {
 
 /// A history as a model of this dialect has it: what an agent said in one turn is one message, and a turn
 /// that failed is none.
-fn said(history: &[Passage], contents: &Contents) -> Vec<Said> {
-    let mut all: Vec<Said> = Vec::new();
+fn said(history: &[HistoryItem], contents: &Contents) -> Vec<SaidText> {
+    let mut all: Vec<SaidText> = Vec::new();
     for passage in history {
         match passage {
-            Passage::Message(message) => match message.role {
+            HistoryItem::Message(message) => match message.role {
                 Role::User => {
                     let images = message.media.iter().filter_map(|media| {
                         let bytes = contents.get(&media.id)?;
                         Some(Image::new(media.name.clone(), media.mime.clone(), bytes))
                     });
-                    all.push(Said::user(message.text.as_str(), images.collect()));
+                    all.push(SaidText::user(message.text.as_str(), images.collect()));
                 }
                 Role::Assistant => match all.last_mut().filter(|last| !last.is_user) {
                     Some(last) => last.text.push_str(&message.text),
-                    None => all.push(Said::assistant(message.text.as_str())),
+                    None => all.push(SaidText::assistant(message.text.as_str())),
                 },
                 Role::System => {}
             },
-            Passage::BrokenOff(RunEnding::Failed(failure)) if failure.code != CUT_OFF => {
+            HistoryItem::BrokenOff(RunEnding::Failed(failure))
+                if failure.code != FailureCode::RunInterrupted =>
+            {
                 let last_prompt = all.iter().rposition(|said| said.is_user);
                 all.truncate(last_prompt.unwrap_or(all.len()));
             }
-            Passage::ToolUse(_) | Passage::BrokenOff(_) => {}
+            HistoryItem::ToolUse(_) | HistoryItem::BrokenOff(_) => {}
         }
     }
     all
@@ -265,14 +264,14 @@ mod tests {
 
     use super::*;
 
-    fn message(role: Role, text: &str) -> Passage {
+    fn message(role: Role, text: &str) -> HistoryItem {
         let id = MessageId::parse("m").unwrap();
-        Passage::Message(Message { id, role, text: text.to_owned(), media: Vec::new() })
+        HistoryItem::Message(Message { id, role, text: text.to_owned(), media: Vec::new() })
     }
 
-    fn failed(code: &str) -> Passage {
-        let (code, message) = (code.to_owned(), String::new());
-        Passage::BrokenOff(RunEnding::Failed(Failure { code, message, retryable: false }))
+    fn failed(code: &str) -> HistoryItem {
+        let (code, message) = (code.into(), String::new());
+        HistoryItem::BrokenOff(RunEnding::Failed(Failure { code, message, retryable: false }))
     }
 
     #[test]
@@ -286,7 +285,7 @@ mod tests {
             failed("FAILED"),
             message(Role::System, "line"),
             message(Role::User, "cut off"),
-            failed(CUT_OFF),
+            failed(FailureCode::RunInterrupted.as_str()),
         ];
         let texts: Vec<String> = said(&history, &Contents::new()).into_iter().map(|said| said.text).collect();
         assert_eq!(texts, ["one", "ab", "cut off"]);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parlor_vocab::{File, PathFlaw};
+use parlor_vocab::{FileError, NamedFile};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
@@ -97,19 +97,20 @@ impl Wanted {
     }
 
     /// The image in a file that was read.
-    pub(super) fn read(&self, file: Result<File, PathFlaw>) -> Result<(Image, Vec<u8>), String> {
+    pub(super) fn read(&self, file: Result<NamedFile, FileError>) -> Result<(Image, Vec<u8>), String> {
         let path = unquoted(&self.path);
         let file_path = resolve(path, Path::new(""), None);
         let extension = file_path.extension().and_then(|extension| extension.to_str());
         let mime = extension.and_then(|extension| mime_of(&extension.to_lowercase()));
         match (file, mime) {
-            (Err(flaw @ (PathFlaw::Missing | PathFlaw::NotFile | PathFlaw::Hidden)), _) => {
+            (Err(flaw @ (FileError::Missing | FileError::NotRegular | FileError::Inaccessible)), _) => {
                 Err(code::of_path(flaw, path))
             }
             (_, None) => Err(code::image_type(extension.map(str::to_lowercase).as_deref())),
-            (Err(flaw @ (PathFlaw::TooLarge(_) | PathFlaw::Closed)), Some(_)) => {
-                Err(code::of_path(flaw, path))
-            }
+            (
+                Err(flaw @ (FileError::TooLarge { .. } | FileError::Unreadable | FileError::Empty)),
+                Some(_),
+            ) => Err(code::of_path(flaw, path)),
             (Ok(file), Some(_)) if file.bytes.is_empty() => Err(code::IMAGE_EMPTY.to_owned()),
             (Ok(file), Some(mime)) => {
                 Ok((Image::new(path.to_owned(), mime.to_owned(), &file.bytes), file.bytes))
@@ -248,8 +249,8 @@ mod tests {
         Wanted { path: path.to_owned(), data_url: data_url.map(str::to_owned), mime: mime.map(str::to_owned) }
     }
 
-    fn file(bytes: &[u8]) -> Result<File, PathFlaw> {
-        Ok(File { name: "f".to_owned(), bytes: bytes.to_vec() })
+    fn file(bytes: &[u8]) -> Result<NamedFile, FileError> {
+        Ok(NamedFile { name: "f".to_owned(), bytes: bytes.to_vec() })
     }
 
     #[test]
@@ -276,12 +277,12 @@ mod tests {
     #[test]
     fn a_file_is_refused_for_one_reason_after_another() {
         let refused = |path: &str, file| image(path, None, None).read(file).unwrap_err();
-        assert_eq!(refused("/x.txt", Err(PathFlaw::Missing)), "file not found: /x.txt");
-        assert_eq!(refused("/x.png", Err(PathFlaw::NotFile)), "not a file: /x.png");
+        assert_eq!(refused("/x.txt", Err(FileError::Missing)), "file not found: /x.txt");
+        assert_eq!(refused("/x.png", Err(FileError::NotRegular)), "not a file: /x.png");
         assert!(refused("/x.TXT", file(b"x")).starts_with("unsupported image type: .txt. "));
-        assert!(refused("/x", Err(PathFlaw::TooLarge(1 << 30))).contains("(no extension)"));
+        assert!(refused("/x", Err(FileError::TooLarge { bytes: 1 << 30 })).contains("(no extension)"));
         assert_eq!(
-            refused("/x.png", Err(PathFlaw::TooLarge(9 << 20))),
+            refused("/x.png", Err(FileError::TooLarge { bytes: 9 << 20 })),
             "image too large (9.00 mb). max is 8.00 mb"
         );
         assert_eq!(refused("/x.png", file(b"")), "image payload is empty");

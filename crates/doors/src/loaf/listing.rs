@@ -1,6 +1,6 @@
 //! `skills.*` and `tools.*`.
 
-use parlor_vocab::{OfficeCommand, OfficeReply, Refusal, SkillLine, Skills};
+use parlor_vocab::{FrontendReply, FrontendRequest, SessionRefusal, SkillList, SkillSummary};
 use serde_json::{Value, json};
 
 use super::machine::{LoafMachine, flaw_of};
@@ -11,12 +11,12 @@ const PREVIEW_WORDS: usize = 8;
 
 impl LoafMachine {
     pub(super) fn ask_skills(&mut self, to: &To) {
-        self.out.ask(OfficeCommand::ListSkills, Pending::Skills(to.clone()));
+        self.out.ask(FrontendRequest::ListSkills, Pending::Skills(to.clone()));
     }
 
-    pub(super) fn on_skills(&mut self, to: &To, answer: Result<OfficeReply, Refusal>) {
+    pub(super) fn on_skills(&mut self, to: &To, answer: Result<FrontendReply, SessionRefusal>) {
         match answer {
-            Ok(OfficeReply::Skills(skills)) => {
+            Ok(FrontendReply::Skills(skills)) => {
                 self.note_skills(&skills);
                 let folders: Vec<_> = skills.folders.iter().map(|folder| folder.to_string_lossy()).collect();
                 let list: Value = skills.skills.iter().map(told).collect();
@@ -27,7 +27,7 @@ impl LoafMachine {
     }
 
     /// What snapshots tell of them.
-    pub(super) fn note_skills(&mut self, skills: &Skills) {
+    pub(super) fn note_skills(&mut self, skills: &SkillList) {
         self.state.server.skills = skills.skills.len();
         self.state.server.skill_folders.clone_from(&skills.folders);
     }
@@ -43,7 +43,7 @@ impl LoafMachine {
     }
 }
 
-fn told(skill: &SkillLine) -> Value {
+fn told(skill: &SkillSummary) -> Value {
     let mut words = skill.description.split_whitespace();
     let mut preview = words.by_ref().take(PREVIEW_WORDS).collect::<Vec<_>>().join(" ");
     if words.next().is_some() {

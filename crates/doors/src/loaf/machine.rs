@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parlor_vocab::{
-    Clock, HouseReply, IdSource, OfficeCommand, OfficeEvent, OfficeReply, Refusal, SessionId, Timestamp,
+    Clock, FrontendEvent, FrontendReply, FrontendRequest, IdSource, RegistryReply, SessionId, SessionRefusal,
+    Timestamp,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::chat::Chat;
-use super::code::{self, Flaw};
+use super::code::{self, FrameError};
 use super::envelope::{self, Line, Request};
 use super::extras::Replay;
 use super::pending::{Pending, Place, To};
@@ -20,7 +21,7 @@ use super::text::uuid;
 use super::watch::Dropped;
 use super::{MAX_ASKED, MAX_LINE_BYTES, Server, frame};
 use crate::lines::Lines;
-use crate::{Input, Machine, Output, Ticket};
+use crate::{Input, InputOf, Machine, Output, Ticket};
 
 /// The server's side of the connection.
 pub struct LoafMachine {
@@ -43,7 +44,7 @@ pub struct LoafMachine {
 pub(super) struct Out {
     clock: Arc<dyn Clock>,
     ids: Arc<dyn IdSource>,
-    outbox: VecDeque<Output<OfficeCommand>>,
+    outbox: VecDeque<Output<FrontendRequest>>,
     pending: HashMap<Ticket, Pending>,
     next_ticket: u64,
     /// How many messages were shown, in all sessions.
@@ -79,11 +80,12 @@ impl LoafMachine {
 }
 
 impl Machine for LoafMachine {
-    type Ask = OfficeCommand;
-    type Reply = OfficeReply;
-    type Event = OfficeEvent;
+    type Request = FrontendRequest;
+    type Reply = FrontendReply;
+    type Event = FrontendEvent;
+    type Error = SessionRefusal;
 
-    fn handle(&mut self, _now: Instant, input: Input<'_, OfficeReply, OfficeEvent>) {
+    fn handle(&mut self, _now: Instant, input: InputOf<'_, Self>) {
         match input {
             Input::Frame(line) => self.on_line(&String::from_utf8_lossy(line)),
             Input::Oversize { .. } => self.out.refuse("null", &code::too_large()),
@@ -97,7 +99,7 @@ impl Machine for LoafMachine {
         }
     }
 
-    fn poll(&mut self) -> Option<Output<OfficeCommand>> {
+    fn poll(&mut self) -> Option<Output<FrontendRequest>> {
         self.out.outbox.pop_front()
     }
 
@@ -141,7 +143,7 @@ impl LoafMachine {
         }
     }
 
-    fn dispatch(&mut self, to: &To, method: &str, params: Option<&RawValue>) -> Result<(), Flaw> {
+    fn dispatch(&mut self, to: &To, method: &str, params: Option<&RawValue>) -> Result<(), FrameError> {
         match method {
             "system.ping" => self.ping(to),
             "rpc.handshake" => self.handshake(to, params)?,
@@ -151,11 +153,11 @@ impl LoafMachine {
             "auth.status" => self.ask_logins(to),
             "auth.connect.openai" => self.connect_openai(to, params)?,
             "auth.connect.antigravity" => {
-                self.connect(to, "antigravity", parlor_vocab::LoginWay::Browser, None)?
+                self.connect(to, "antigravity", parlor_vocab::LoginMethod::Browser, None)?
             }
             "auth.set.openrouter_key" => self.set_router_key(to, params)?,
             "auth.set.exa_key" => self.set_exa_key(to, params)?,
-            "onboarding.status" => self.out.answer(to, json!({"completed": self.state.kept.onboarded})),
+            "onboarding.status" => self.out.answer(to, json!({"completed": self.state.kept.setup_done})),
             "onboarding.complete" => self.complete_onboarding(to),
             "model.list" => self.list_models(to, params)?,
             "model.select" => self.select_model(to, params)?,
@@ -185,7 +187,7 @@ impl LoafMachine {
         Ok(())
     }
 
-    fn on_answer(&mut self, pending: Pending, answer: Result<OfficeReply, Refusal>) {
+    fn on_answer(&mut self, pending: Pending, answer: Result<FrontendReply, SessionRefusal>) {
         match pending {
             Pending::Nothing => {}
             Pending::Turn(place, step) => self.on_turn_step(&place, step, answer),
@@ -210,11 +212,11 @@ impl LoafMachine {
         }
     }
 
-    fn on_event(&mut self, event: &OfficeEvent) {
+    fn on_event(&mut self, event: &FrontendEvent) {
         match event {
-            OfficeEvent::House(event) => self.on_seen(event),
-            OfficeEvent::Login { provider, step } => self.on_login_step(provider, step),
-            OfficeEvent::Ending(signal) => self.on_signal(*signal),
+            FrontendEvent::Registry(event) => self.on_seen(event),
+            FrontendEvent::Login { provider, step } => self.on_login_step(provider, step),
+            FrontendEvent::Ending(signal) => self.on_signal(*signal),
         }
     }
 
@@ -228,7 +230,7 @@ impl LoafMachine {
     }
 
     /// The session of this id.
-    pub(super) fn chat(&mut self, id: &str) -> Result<&mut Chat, Flaw> {
+    pub(super) fn chat(&mut self, id: &str) -> Result<&mut Chat, FrameError> {
         self.chats.get_mut(id).ok_or_else(|| code::unknown_session(id))
     }
 }
@@ -264,16 +266,16 @@ impl Out {
     }
 
     /// Turns a request down.
-    pub(super) fn refuse(&mut self, id: &str, flaw: &Flaw) {
+    pub(super) fn refuse(&mut self, id: &str, flaw: &FrameError) {
         self.outbox.push_back(Output::Send(frame::error(id, flaw)));
     }
 
     /// Puts a question to the office.
-    pub(super) fn ask(&mut self, command: OfficeCommand, pending: Pending) {
+    pub(super) fn ask(&mut self, command: FrontendRequest, pending: Pending) {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
         self.pending.insert(ticket, pending);
-        self.outbox.push_back(Output::Ask(ticket, command));
+        self.outbox.push_back(Output::Request(ticket, command));
     }
 
     /// Ends the connection.
@@ -289,19 +291,21 @@ impl Out {
 }
 
 /// What the house says, if it is the house that speaks.
-pub(super) fn of_house(answer: Result<OfficeReply, Refusal>) -> Result<HouseReply, Refusal> {
-    if let OfficeReply::House(reply) = answer? { Ok(reply) } else { Err(unexpected()) }
+pub(super) fn of_house(
+    answer: Result<FrontendReply, SessionRefusal>,
+) -> Result<RegistryReply, SessionRefusal> {
+    if let FrontendReply::Registry(reply) = answer? { Ok(reply) } else { Err(unexpected()) }
 }
 
 /// An answer to another question.
-fn unexpected() -> Refusal {
-    Refusal::LogUnavailable { reason: "that was answered in other words".to_owned() }
+fn unexpected() -> SessionRefusal {
+    SessionRefusal::LogUnavailable { reason: "that was answered in other words".to_owned() }
 }
 
 /// The flaw of an answer that is none.
-pub(super) fn flaw_of(answer: Result<OfficeReply, Refusal>) -> Flaw {
+pub(super) fn flaw_of(answer: Result<FrontendReply, SessionRefusal>) -> FrameError {
     match answer {
-        Ok(OfficeReply::Failed(why)) => code::not_done(&why),
+        Ok(FrontendReply::Failed(why)) => code::not_done(&why),
         Ok(_) => code::refused(&unexpected()),
         Err(refusal) => code::refused(&refusal),
     }

@@ -1,6 +1,6 @@
 //! Which skills a prompt mentions as `$name`.
 
-use parlor_vocab::SkillLine;
+use parlor_vocab::SkillSummary;
 
 /// Whether a prompt may mention one: only then is it worth looking for skills.
 pub(super) fn may_mention(text: &str) -> bool {
@@ -9,7 +9,7 @@ pub(super) fn may_mention(text: &str) -> bool {
 
 /// The names of the skills that `text` mentions, in this order, each once. One whose name several have is not
 /// meant.
-pub(super) fn applied(text: &str, skills: &[SkillLine]) -> Vec<String> {
+pub(super) fn applied(text: &str, skills: &[SkillSummary]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for mention in mentions(text) {
         let mut found = skills.iter().filter(|skill| skill.name.to_lowercase() == mention);
@@ -43,8 +43,8 @@ fn mentions(text: &str) -> impl Iterator<Item = String> {
 mod tests {
     use super::*;
 
-    fn skill(name: &str) -> SkillLine {
-        SkillLine { name: name.to_owned(), description: String::new(), file: name.into() }
+    fn skill(name: &str) -> SkillSummary {
+        SkillSummary { name: name.to_owned(), description: String::new(), file: name.into() }
     }
 
     #[test]

@@ -42,7 +42,7 @@ mod watch;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use parlor_vocab::{Clock, IdSource, Kept, Logins, Offer};
+use parlor_vocab::{Clock, Credentials, IdSource, ModelOption, Preferences};
 use serde_json::Value;
 
 pub use machine::LoafMachine;
@@ -151,11 +151,11 @@ pub struct Server {
     /// Where chats are saved. Told in lists, with a chat's id behind it.
     pub chats: PathBuf,
     /// What was chosen before.
-    pub kept: Kept,
+    pub kept: Preferences,
     /// The models there are; the first is used where none was chosen.
-    pub offers: Vec<Offer>,
+    pub offers: Vec<ModelOption>,
     /// Who is logged in, and which keys there are.
-    pub logins: Logins,
+    pub logins: Credentials,
     /// Where skills are looked for.
     pub skill_folders: Vec<PathBuf>,
     /// How many skills there are.

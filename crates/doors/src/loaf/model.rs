@@ -1,15 +1,15 @@
 //! `model.*` and `limits.*`: which models there are, and which one is used.
 
-use parlor_vocab::{Offer, OfficeCommand, OfficeReply, Refusal};
+use parlor_vocab::{FrontendReply, FrontendRequest, ModelOption, SessionRefusal};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::chat::SummaryFor;
-use super::code::{self, Flaw};
+use super::code::{self, FrameError};
 use super::estimate::HIGH_PERCENT;
 use super::machine::{LoafMachine, flaw_of};
 use super::params::Params;
-use super::pending::{AfterKept, Pending, To};
+use super::pending::{AfterSave, Pending, To};
 use super::state::{ANY_ROUTE, DEFAULT_LEVEL, LEVELS, PROVIDERS};
 
 /// A choice that is being made.
@@ -26,7 +26,7 @@ pub(super) struct Selecting {
 }
 
 impl LoafMachine {
-    pub(super) fn list_models(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn list_models(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let filter = Params::optional("model.list", params)?.maybe_text("provider")?;
         if let Some(filter) = &filter {
             provider_of(filter).ok_or_else(code::no_provider_to_list)?;
@@ -36,12 +36,17 @@ impl LoafMachine {
     }
 
     pub(super) fn ask_models(&mut self, to: &To, filter: Option<String>) {
-        self.out.ask(OfficeCommand::ListModels, Pending::Models(to.clone(), filter));
+        self.out.ask(FrontendRequest::ListModels, Pending::Models(to.clone(), filter));
     }
 
-    pub(super) fn on_models(&mut self, to: &To, filter: Option<&str>, answer: Result<OfficeReply, Refusal>) {
+    pub(super) fn on_models(
+        &mut self,
+        to: &To,
+        filter: Option<&str>,
+        answer: Result<FrontendReply, SessionRefusal>,
+    ) {
         match answer {
-            Ok(OfficeReply::Models(offers)) => {
+            Ok(FrontendReply::Models(offers)) => {
                 self.state.offers = offers;
                 let list = self.models(filter);
                 let result = if to.is_output {
@@ -77,16 +82,16 @@ impl LoafMachine {
 
     /// Looks again at which models there are, since something changed that may change them.
     pub(super) fn refresh_models(&mut self) {
-        self.out.ask(OfficeCommand::ListModels, Pending::Refresh);
+        self.out.ask(FrontendRequest::ListModels, Pending::Refresh);
     }
 
-    pub(super) fn on_refreshed(&mut self, answer: Result<OfficeReply, Refusal>) {
-        if let Ok(OfficeReply::Models(offers)) = answer {
+    pub(super) fn on_refreshed(&mut self, answer: Result<FrontendReply, SessionRefusal>) {
+        if let Ok(FrontendReply::Models(offers)) = answer {
             self.state.offers = offers;
         }
     }
 
-    pub(super) fn select_model(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn select_model(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let params = Params::needed("model.select", params)?;
         let model = params.text("model_id")?;
         let provider = params.text("provider")?;
@@ -102,7 +107,7 @@ impl LoafMachine {
             None
         };
         let selecting = Selecting { model, provider, thinking, route, compress, is_switch: false };
-        self.out.ask(OfficeCommand::ListModels, Pending::Select(to.clone(), Box::new(selecting)));
+        self.out.ask(FrontendRequest::ListModels, Pending::Select(to.clone(), Box::new(selecting)));
         Ok(())
     }
 
@@ -110,10 +115,10 @@ impl LoafMachine {
         &mut self,
         to: &To,
         mut selecting: Box<Selecting>,
-        answer: Result<OfficeReply, Refusal>,
+        answer: Result<FrontendReply, SessionRefusal>,
     ) {
         match answer {
-            Ok(OfficeReply::Models(offers)) => self.state.offers = offers,
+            Ok(FrontendReply::Models(offers)) => self.state.offers = offers,
             other => return self.out.refuse(&to.id, &flaw_of(other)),
         }
         let Selecting { model, provider, thinking, route, .. } = &*selecting;
@@ -125,30 +130,35 @@ impl LoafMachine {
         let kept = &mut self.state.kept;
         kept.model.clone_from(model);
         kept.provider = (*provider).to_owned();
-        kept.thinking = if is_known { thinking.clone() } else { DEFAULT_LEVEL.to_owned() };
+        kept.reasoning = if is_known { thinking.clone() } else { DEFAULT_LEVEL.to_owned() };
         if *provider == "openrouter" {
             kept.route = route.as_deref().map_or_else(|| ANY_ROUTE.to_owned(), str::to_lowercase);
         }
-        let command = OfficeCommand::Keep(kept.clone());
+        let command = FrontendRequest::SavePreferences(kept.clone());
         selecting.is_switch = is_switch;
-        self.out.ask(command, Pending::Kept(to.clone(), AfterKept::Selected(selecting)));
+        self.out.ask(command, Pending::Kept(to.clone(), AfterSave::Selected(selecting)));
     }
 
     /// Goes on with what was to be remembered first.
-    pub(super) fn on_kept(&mut self, to: &To, then: AfterKept, answer: Result<OfficeReply, Refusal>) {
-        if !matches!(answer, Ok(OfficeReply::Done)) {
+    pub(super) fn on_kept(
+        &mut self,
+        to: &To,
+        then: AfterSave,
+        answer: Result<FrontendReply, SessionRefusal>,
+    ) {
+        if !matches!(answer, Ok(FrontendReply::Done)) {
             return self.out.refuse(&to.id, &flaw_of(answer));
         }
         match then {
-            AfterKept::Onboarded => {
+            AfterSave::Onboarded => {
                 self.changed("onboarding_complete", None);
                 self.out.answer(to, json!({"completed": true}));
             }
-            AfterKept::Resumed(saved) => {
+            AfterSave::Resumed(saved) => {
                 self.changed("session_resumed", None);
                 self.out.answer(to, json!({"resumed": saved.as_str()}));
             }
-            AfterKept::Selected(selecting) => {
+            AfterSave::Selected(selecting) => {
                 self.changed("model_selected", None);
                 let answer = self.state.selected();
                 let Selecting { compress, is_switch, .. } = *selecting;
@@ -160,34 +170,34 @@ impl LoafMachine {
         }
     }
 
-    pub(super) fn list_routes(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn list_routes(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let model = Params::needed("model.openrouter.providers", params)?.text("model_id")?;
         if !self.state.has_key("openrouter") {
             return Err(code::no_router_key());
         }
         if model.contains('/') {
-            self.out.ask(OfficeCommand::ListRoutes(model.clone()), Pending::Routes(to.clone(), model));
+            self.out.ask(FrontendRequest::ListRoutes(model.clone()), Pending::Routes(to.clone(), model));
         } else {
             self.out.answer(to, json!({"model_id": model, "providers": []}));
         }
         Ok(())
     }
 
-    pub(super) fn on_routes(&mut self, to: &To, model: &str, answer: Result<OfficeReply, Refusal>) {
+    pub(super) fn on_routes(&mut self, to: &To, model: &str, answer: Result<FrontendReply, SessionRefusal>) {
         match answer {
-            Ok(OfficeReply::Routes(Ok(routes))) => {
+            Ok(FrontendReply::Routes(Ok(routes))) => {
                 let mut routes: Vec<String> =
                     routes.iter().map(|route| route.to_lowercase().replace([' ', '_'], "-")).collect();
                 routes.sort_unstable();
                 routes.dedup();
                 self.out.answer(to, json!({"model_id": model, "providers": routes}));
             }
-            Ok(OfficeReply::Routes(Err(why))) => self.out.refuse(&to.id, &code::routes_unknown(&why)),
+            Ok(FrontendReply::Routes(Err(why))) => self.out.refuse(&to.id, &code::routes_unknown(&why)),
             other => self.out.refuse(&to.id, &flaw_of(other)),
         }
     }
 
-    pub(super) fn tell_limits(&mut self, to: &To) -> Result<(), Flaw> {
+    pub(super) fn tell_limits(&mut self, to: &To) -> Result<(), FrameError> {
         let of = |provider: &str| {
             let unknown = json!({"ok": false, "message": code::LIMITS_UNKNOWN});
             if self.state.has_login(provider) { unknown } else { Value::Null }
@@ -211,7 +221,7 @@ fn provider_of(name: &str) -> Option<&'static str> {
 }
 
 /// A model, as lists tell it.
-fn option(offer: &Offer) -> Value {
+fn option(offer: &ModelOption) -> Value {
     let mut option = json!({
         "id": offer.id,
         "provider": offer.provider,

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::code::{self, Flaw};
+use super::code::{self, FrameError};
 use super::text::{string, trim};
 use crate::json::Members;
 
@@ -44,13 +44,13 @@ pub(super) struct Params<'a> {
 
 impl<'a> Params<'a> {
     /// Those that must be there.
-    pub(super) fn needed(method: &'a str, params: Option<&'a RawValue>) -> Result<Self, Flaw> {
+    pub(crate) fn needed(method: &'a str, params: Option<&'a RawValue>) -> Result<Self, FrameError> {
         let fields = params.and_then(|raw| members(raw, FIELDS)).ok_or_else(|| code::no_object(method))?;
         Ok(Self { method, fields })
     }
 
     /// Those that may be left out.
-    pub(super) fn optional(method: &'a str, params: Option<&'a RawValue>) -> Result<Self, Flaw> {
+    pub(super) fn optional(method: &'a str, params: Option<&'a RawValue>) -> Result<Self, FrameError> {
         match params.filter(|raw| raw.get() != "null") {
             None => Ok(Self { method, fields: Members::default() }),
             some => Self::needed(method, some),
@@ -69,21 +69,21 @@ impl<'a> Params<'a> {
     }
 
     /// A text that says something, trimmed.
-    pub(super) fn text(&self, field: &'static str) -> Result<String, Flaw> {
+    pub(super) fn text(&self, field: &'static str) -> Result<String, FrameError> {
         let text = self.raw(field).and_then(string);
         let text = text.map(|text| trim(&text).to_owned()).filter(|text| !text.is_empty());
         text.ok_or_else(|| code::wrong_field(self.method, field, "a non-empty string"))
     }
 
     /// A text, trimmed; a blank one is none.
-    pub(super) fn maybe_text(&self, field: &'static str) -> Result<Option<String>, Flaw> {
+    pub(super) fn maybe_text(&self, field: &'static str) -> Result<Option<String>, FrameError> {
         let Some(raw) = self.given(field) else { return Ok(None) };
         let text = string(raw).ok_or_else(|| code::wrong_field(self.method, field, "a string"))?;
         Ok(Some(trim(&text).to_owned()).filter(|text| !text.is_empty()))
     }
 
     /// True or false.
-    pub(super) fn flag(&self, field: &'static str) -> Result<bool, Flaw> {
+    pub(super) fn flag(&self, field: &'static str) -> Result<bool, FrameError> {
         match self.raw(field).map(RawValue::get) {
             Some("true") => Ok(true),
             Some("false") => Ok(false),
@@ -92,12 +92,12 @@ impl<'a> Params<'a> {
     }
 
     /// True, or false, which it is if it is not there.
-    pub(super) fn maybe_flag(&self, field: &'static str) -> Result<bool, Flaw> {
+    pub(super) fn maybe_flag(&self, field: &'static str) -> Result<bool, FrameError> {
         self.given(field).map_or(Ok(false), |_| self.flag(field))
     }
 
     /// A number.
-    pub(super) fn maybe_number(&self, field: &'static str) -> Result<Option<f64>, Flaw> {
+    pub(super) fn maybe_number(&self, field: &'static str) -> Result<Option<f64>, FrameError> {
         let Some(raw) = self.given(field) else { return Ok(None) };
         let number = raw.get().parse().ok().filter(|number: &f64| number.is_finite());
         number.map(Some).ok_or_else(|| code::wrong_field(self.method, field, "a finite number"))

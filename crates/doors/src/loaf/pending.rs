@@ -19,7 +19,7 @@ pub(super) enum Pending {
     /// Nobody waits for it.
     Nothing,
     /// Something was to be remembered; then this is told.
-    Kept(To, AfterKept),
+    Kept(To, AfterSave),
     /// The models, for their list.
     Models(To, Option<String>),
     /// The models, to choose one.
@@ -77,14 +77,14 @@ pub(super) enum Service {
 #[derive(Clone, Debug)]
 pub(super) enum ChatFor {
     /// To be told; the flaw if there is none is about this.
-    Tell(Sought),
+    Tell(ChatQuery),
     /// To be gone on with in a session.
-    Resume(Sought, String),
+    Resume(ChatQuery, String),
 }
 
 /// How a chat was named.
 #[derive(Clone, Debug)]
-pub(super) enum Sought {
+pub(super) enum ChatQuery {
     Last,
     Path(String),
     Id(String),
@@ -92,7 +92,7 @@ pub(super) enum Sought {
 
 /// What is told once something is remembered.
 #[derive(Debug)]
-pub(super) enum AfterKept {
+pub(super) enum AfterSave {
     Onboarded,
     Selected(Box<Selecting>),
     Resumed(SessionId),

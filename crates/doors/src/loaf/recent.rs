@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::{MAX_TOLD_BYTES, MAX_TOLD_MESSAGES};
 
 /// Something with a text.
-pub(super) trait Weighed {
+pub(super) trait TextBytes {
     /// How many bytes the text has.
     fn weight(&self) -> usize;
 }
@@ -25,7 +25,7 @@ impl<T> Default for Recent<T> {
     }
 }
 
-impl<T: Weighed> Recent<T> {
+impl<T: TextBytes> Recent<T> {
     pub(super) fn push(&mut self, item: T) {
         self.count += 1;
         self.bytes += item.weight();
@@ -56,7 +56,7 @@ impl<T: Weighed> Recent<T> {
 mod tests {
     use super::*;
 
-    impl Weighed for String {
+    impl TextBytes for String {
         fn weight(&self) -> usize {
             self.len()
         }

@@ -6,14 +6,11 @@
 
 use std::collections::VecDeque;
 
-use parlor_vocab::{Failure, ToolCallId};
+use parlor_vocab::{Failure, FailureCode, ToolCallId};
 use serde_json::{Map, Value, json};
 
 use super::code;
 use super::turn::Scene;
-
-/// The code of what was stopped with its run.
-const CANCELLED: &str = "CANCELLED";
 
 /// The tools of a turn.
 #[derive(Debug, Default)]
@@ -152,8 +149,8 @@ fn executed(call: &Call, result: Result<String, Failure>) -> Value {
         Err(failure) => {
             let status = status(&failure);
             let mut about = json!({"callId": call.id.as_str(), "tool": call.tool, "status": status});
-            let error = match (failure.code.as_str(), status) {
-                (CANCELLED, _) => {
+            let error = match (&failure.code, status) {
+                (FailureCode::Cancelled, _) => {
                     about["aborted"] = Value::Bool(true);
                     code::TOOL_ABORTED.to_owned()
                 }
@@ -170,9 +167,9 @@ fn executed(call: &Call, result: Result<String, Failure>) -> Value {
 }
 
 fn status(failure: &Failure) -> &'static str {
-    match failure.code.as_str() {
-        "UNKNOWN_TOOL" => "not_found",
-        "INVALID_INPUT" => "invalid_input",
+    match failure.code {
+        FailureCode::UnknownTool => "not_found",
+        FailureCode::InvalidInput => "invalid_input",
         _ => "error",
     }
 }

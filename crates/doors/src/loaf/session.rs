@@ -1,11 +1,11 @@
 //! `session.*`: prompts, and what is done to a turn that is at work.
 
-use parlor_vocab::{HouseReply, OfficeReply, Refusal, SessionReply};
+use parlor_vocab::{FrontendReply, RegistryReply, SessionRefusal, SessionReply};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::chat::{Chat, Prompt, Work};
-use super::code::{self, Flaw};
+use super::code::{self, FrameError};
 use super::machine::LoafMachine;
 use super::params::Params;
 use super::pending::{Pending, Place, To};
@@ -13,7 +13,7 @@ use super::turn::Stopping;
 use super::{MAX_QUEUED, MAX_QUEUED_BYTES, MAX_SESSIONS, MAX_STEERS, MAX_TURNS, image};
 
 impl LoafMachine {
-    pub(super) fn create_session(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn create_session(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         // The title is checked and not used, as clients expect: all of them send the same one.
         Params::optional("session.create", params)?.maybe_text("title")?;
         if self.chats.len() >= MAX_SESSIONS {
@@ -29,14 +29,14 @@ impl LoafMachine {
         Ok(())
     }
 
-    pub(super) fn get_session(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn get_session(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let id = Params::needed("session.get", params)?.text("session_id")?;
         let state = self.chats.get(&id).ok_or_else(|| code::unknown_session(&id))?.to_json(&self.state);
         self.out.answer(to, state);
         Ok(())
     }
 
-    pub(super) fn send(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn send(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let params = Params::needed("session.send", params)?;
         let id = params.text("session_id")?;
         let text = params.maybe_text("text")?.unwrap_or_default();
@@ -65,7 +65,7 @@ impl LoafMachine {
         self.chats.values().filter(|chat| chat.is_pending()).count() + self.dropped.len()
     }
 
-    fn enqueue(&mut self, to: &To, id: &str, prompt: Prompt) -> Result<(), Flaw> {
+    fn enqueue(&mut self, to: &To, id: &str, prompt: Prompt) -> Result<(), FrameError> {
         let Some(chat) = self.chats.get_mut(id) else { return Err(code::unknown_session(id)) };
         let is_full =
             chat.queue.len() >= MAX_QUEUED || chat.queued_bytes() + prompt.weight() > MAX_QUEUED_BYTES;
@@ -80,7 +80,7 @@ impl LoafMachine {
         Ok(())
     }
 
-    pub(super) fn steer(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn steer(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let params = Params::needed("session.steer", params)?;
         let (id, text) = (params.text("session_id")?, params.text("text")?);
         let chat = self.chat(&id)?;
@@ -107,22 +107,28 @@ impl LoafMachine {
         Ok(())
     }
 
-    pub(super) fn on_steered(&mut self, to: &To, place: &Place, answer: Result<OfficeReply, Refusal>) {
-        let steered = matches!(answer, Ok(OfficeReply::House(HouseReply::Session(SessionReply::Steered(_)))));
+    pub(super) fn on_steered(
+        &mut self,
+        to: &To,
+        place: &Place,
+        answer: Result<FrontendReply, SessionRefusal>,
+    ) {
+        let steered =
+            matches!(answer, Ok(FrontendReply::Registry(RegistryReply::Session(SessionReply::Steered(_)))));
         let chat = self.chats.get_mut(&place.chat);
         if let Some(turn) = chat.and_then(|chat| chat.turn_of(&place.turn)).filter(|_| !steered) {
             turn.handed_on = turn.handed_on.saturating_sub(1);
         }
         // A turn that has ended at this moment has heard nothing; anything else is an error to tell.
         match answer {
-            Err(refusal) if refusal != Refusal::NoActiveRun => {
+            Err(refusal) if refusal != SessionRefusal::NoActiveRun => {
                 self.out.refuse(&to.id, &code::refused(&refusal))
             }
             _ => self.out.answer(to, json!({"session_id": place.chat, "accepted": steered})),
         }
     }
 
-    pub(super) fn interrupt(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn interrupt(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let id = Params::needed("session.interrupt", params)?.text("session_id")?;
         let interrupted = self.chat(&id)?.turn().is_some_and(|turn| turn.stopping.is_none());
         if interrupted {
@@ -144,14 +150,14 @@ impl LoafMachine {
         }
     }
 
-    pub(super) fn list_queue(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn list_queue(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let id = Params::needed("session.queue.list", params)?.text("session_id")?;
         let queue = self.chat(&id)?.queue_to_json();
         self.out.answer(to, json!({"session_id": id, "queue": queue}));
         Ok(())
     }
 
-    pub(super) fn clear_queue(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn clear_queue(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let id = Params::needed("session.queue.clear", params)?.text("session_id")?;
         let count = self.chat(&id)?.queue.drain(..).count();
         self.out.answer(to, json!({"session_id": id, "cleared_count": count}));

@@ -1,6 +1,6 @@
 //! What all sessions share: the model in use, who is logged in, and the snapshot that tells of it.
 
-use parlor_vocab::{Choice, Kept, Logins, Offer, Reasoning};
+use parlor_vocab::{AgentChoice, Credentials, ModelOption, Preferences, Reasoning};
 use serde_json::{Map, Value, json};
 
 use super::Server;
@@ -21,9 +21,9 @@ pub(super) const ANY_ROUTE: &str = "any";
 /// What all sessions share.
 pub(super) struct State {
     pub(super) server: Server,
-    pub(super) kept: Kept,
-    pub(super) logins: Logins,
-    pub(super) offers: Vec<Offer>,
+    pub(super) kept: Preferences,
+    pub(super) logins: Credentials,
+    pub(super) offers: Vec<ModelOption>,
     pub(super) super_debug: bool,
     /// What the tools take of a model's window: usually, and at Google.
     pub(super) tool_tokens: (usize, usize),
@@ -50,8 +50,8 @@ impl State {
         {
             (self.kept.model, self.kept.provider) = (first.id.clone(), first.provider.clone());
         }
-        if !LEVELS.contains(&self.kept.thinking.as_str()) {
-            self.kept.thinking = DEFAULT_LEVEL.to_owned();
+        if !LEVELS.contains(&self.kept.reasoning.as_str()) {
+            self.kept.reasoning = DEFAULT_LEVEL.to_owned();
         }
         if self.kept.route.is_empty() {
             self.kept.route = ANY_ROUTE.to_owned();
@@ -59,22 +59,22 @@ impl State {
     }
 
     /// What was never chosen.
-    pub(super) fn nothing_kept() -> Kept {
-        Kept {
+    pub(super) fn nothing_kept() -> Preferences {
+        Preferences {
             model: String::new(),
             provider: String::new(),
-            thinking: DEFAULT_LEVEL.to_owned(),
+            reasoning: DEFAULT_LEVEL.to_owned(),
             route: ANY_ROUTE.to_owned(),
-            onboarded: false,
+            setup_done: false,
         }
     }
 
     /// The model in use, if it is there.
-    pub(super) fn offer(&self) -> Option<&Offer> {
+    pub(super) fn offer(&self) -> Option<&ModelOption> {
         self.find(&self.kept.provider, &self.kept.model)
     }
 
-    pub(super) fn find(&self, provider: &str, id: &str) -> Option<&Offer> {
+    pub(super) fn find(&self, provider: &str, id: &str) -> Option<&ModelOption> {
         self.offers.iter().find(|offer| offer.provider == provider && offer.id == id)
     }
 
@@ -84,19 +84,19 @@ impl State {
     }
 
     /// What a session chooses to be answered as is chosen here.
-    pub(super) fn choice(&self) -> Option<Choice> {
-        let reasoning = Some(match self.kept.thinking.as_str() {
+    pub(super) fn choice(&self) -> Option<AgentChoice> {
+        let reasoning = Some(match self.kept.reasoning.as_str() {
             "OFF" => Reasoning::Off,
             "MINIMAL" | "LOW" => Reasoning::Low,
             "MEDIUM" => Reasoning::Medium,
             "XHIGH" => Reasoning::Xhigh,
             _ => Reasoning::High,
         });
-        self.offer().map(|offer| Choice { reasoning, ..offer.choice.clone() })
+        self.offer().map(|offer| AgentChoice { reasoning, ..offer.choice.clone() })
     }
 
     /// The model, its provider and the level that a session's choice means here.
-    pub(super) fn meaning(&self, choice: &Choice) -> (String, String, &'static str) {
+    pub(super) fn meaning(&self, choice: &AgentChoice) -> (String, String, &'static str) {
         let level = match choice.reasoning {
             Some(Reasoning::Off) => "OFF",
             Some(Reasoning::Low) => "LOW",
@@ -104,8 +104,9 @@ impl State {
             Some(Reasoning::Xhigh) => "XHIGH",
             Some(Reasoning::High | Reasoning::Adaptive) | None => DEFAULT_LEVEL,
         };
-        let fits = |offer: &&Offer| offer.choice.agent == choice.agent && offer.choice.model == choice.model;
-        let of_agent = |offer: &&Offer| choice.agent.is_some() && offer.choice.agent == choice.agent;
+        let fits =
+            |offer: &&ModelOption| offer.choice.agent == choice.agent && offer.choice.model == choice.model;
+        let of_agent = |offer: &&ModelOption| choice.agent.is_some() && offer.choice.agent == choice.agent;
         let all = || self.offers.iter();
         let found = all().find(fits).or_else(|| all().find(of_agent));
         // Nobody chose: the first answers.
@@ -170,7 +171,7 @@ impl State {
         let members = [
             ("selected_model", Value::from(self.kept.model.as_str())),
             ("selected_provider", Value::from(provider)),
-            ("selected_thinking", Value::from(self.kept.thinking.as_str())),
+            ("selected_thinking", Value::from(self.kept.reasoning.as_str())),
             ("selected_openrouter_provider", Value::from(self.kept.route.as_str())),
         ];
         members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
@@ -187,10 +188,10 @@ impl State {
                 "hasAntigravityToken": self.has_login("antigravity"),
                 "antigravityProfile": self.profile(),
             },
-            "onboarding": {"completed": self.kept.onboarded},
+            "onboarding": {"completed": self.kept.setup_done},
             "model": {
                 "selectedModel": self.kept.model,
-                "selectedThinking": self.kept.thinking,
+                "selectedThinking": self.kept.reasoning,
                 "selectedOpenRouterProvider": self.kept.route,
                 "selectedProvider": provider,
             },

@@ -1,11 +1,11 @@
 //! `rpc.*`, `system.*`, `state.*` and `debug.*`.
 
-use parlor_vocab::EndSignal;
+use parlor_vocab::ShutdownSignal;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::code::{self, Flaw};
+use super::code::{self, FrameError};
 use super::machine::LoafMachine;
 use super::params::Params;
 use super::pending::To;
@@ -24,7 +24,7 @@ impl LoafMachine {
         self.out.answer_raw(to, &Pong { ok: true, time });
     }
 
-    pub(super) fn handshake(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn handshake(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let params = Params::optional("rpc.handshake", params)?;
         let version = params.maybe_text("protocol_version")?;
         let is_strict = params.maybe_flag("strict")?;
@@ -50,7 +50,7 @@ impl LoafMachine {
         Ok(())
     }
 
-    pub(super) fn shutdown(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn shutdown(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let reason = Params::optional("system.shutdown", params)?.maybe_text("reason")?;
         self.begin_to_end(reason.as_deref().unwrap_or("shutdown"));
         let mut result = json!({"accepted": true});
@@ -69,11 +69,11 @@ impl LoafMachine {
         self.changed(reason, None);
     }
 
-    pub(super) fn on_signal(&mut self, signal: EndSignal) {
+    pub(super) fn on_signal(&mut self, signal: ShutdownSignal) {
         self.is_closing = true;
         let reason = match signal {
-            EndSignal::Interrupt => "sigint",
-            EndSignal::Terminate => "sigterm",
+            ShutdownSignal::Interrupt => "sigint",
+            ShutdownSignal::Terminate => "sigterm",
         };
         self.changed(reason, None);
     }
@@ -83,7 +83,7 @@ impl LoafMachine {
         self.out.answer(to, snapshot);
     }
 
-    pub(super) fn set_debug(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), Flaw> {
+    pub(super) fn set_debug(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
         let is_on = Params::needed("debug.set", params)?.flag("super_debug")?;
         self.state.super_debug = is_on;
         self.out.answer(to, json!({"super_debug": is_on}));

@@ -1,11 +1,12 @@
 //! One turn: what happens in its run, as events.
 
 use parlor_vocab::{
-    Input, RunEnding, RunEvent, RunId, Seen, SessionEvent, SessionId, StepId, StepKind, Subject,
+    RunEnding, RunEvent, RunId, SessionEvent, SessionId, SessionUpdate, StepEvent, StepId, StepKind,
+    StreamKind, ToolEvent, UserInput,
 };
 use serde_json::{Value, json};
 
-use super::chat::{Chat, Kind, READY, Said};
+use super::chat::{Chat, Kind, READY, SaidText};
 use super::code;
 use super::image::{Image, Wanted};
 use super::machine::Out;
@@ -31,7 +32,7 @@ pub(super) struct Turn {
     /// The provider that it began with.
     provider: String,
     /// What was said to the agent in this turn.
-    pub(super) said: Vec<Said>,
+    pub(super) said: Vec<SaidText>,
     /// All that the agent has said.
     answer: String,
     /// The thought that is being thought, and where.
@@ -61,7 +62,7 @@ pub(super) struct Scene<'a> {
     pub(super) out: &'a mut Out,
     pub(super) state: &'a State,
     pub(super) turn: &'a str,
-    pub(super) said: &'a [Said],
+    pub(super) said: &'a [SaidText],
 }
 
 impl Scene<'_> {
@@ -147,16 +148,16 @@ impl Turn {
         if !chat.history.is_empty() && self.stopping.is_none() {
             chat.status(out, "compressing context...", Some(&self.id));
         }
-        let label = if state.kept.thinking == "OFF" { "drafting response..." } else { "thinking..." };
+        let label = if state.kept.reasoning == "OFF" { "drafting response..." } else { "thinking..." };
         // One that is being stopped already says so.
         if self.stopping.is_none() {
             chat.status(out, label, Some(&self.id));
         }
-        self.said.push(Said::user(self.text.as_str(), self.images.clone()));
+        self.said.push(SaidText::user(self.text.as_str(), self.images.clone()));
         chat.append(out, Kind::User, &self.text, &self.images);
         let request = state.super_debug.then(|| {
-            let messages: Value = chat.history.iter().chain(&self.said).map(Said::to_json).collect();
-            json!({"model": state.kept.model, "thinking": state.kept.thinking, "messages": messages})
+            let messages: Value = chat.history.iter().chain(&self.said).map(SaidText::to_json).collect();
+            json!({"model": state.kept.model, "thinking": state.kept.reasoning, "messages": messages})
         });
         let mut scene = self.scene_of(chat, out, state);
         scene.estimate();
@@ -175,17 +176,17 @@ impl Turn {
         chat: &mut Chat,
         out: &mut Out,
         state: &State,
-        seen: &Seen,
+        seen: &SessionUpdate,
     ) -> Option<RunEnding> {
         match seen {
-            Seen::Delta { run, subject, text } => {
+            SessionUpdate::Delta { run, subject, text } => {
                 // What a subagent says is for the agent, which says what it makes of it.
                 if self.run.as_ref() == Some(run) && !text.is_empty() {
                     self.delta(chat, out, state, subject, text);
                 }
                 None
             }
-            Seen::Entry(entry) => match &entry.event {
+            SessionUpdate::Entry(entry) => match &entry.event {
                 SessionEvent::Run { run, event, .. } if self.run.as_ref() == Some(run) => {
                     self.on_event(chat, out, state, event)
                 }
@@ -205,9 +206,9 @@ impl Turn {
         }
     }
 
-    fn delta(&mut self, chat: &mut Chat, out: &mut Out, state: &State, subject: &Subject, text: &str) {
+    fn delta(&mut self, chat: &mut Chat, out: &mut Out, state: &State, subject: &StreamKind, text: &str) {
         match subject {
-            Subject::Message(_) => {
+            StreamKind::Message(_) => {
                 self.close_round(chat, out, state);
                 self.answer.push_str(text);
                 let mut scene = self.scene_of(chat, out, state);
@@ -221,7 +222,7 @@ impl Turn {
                 }
                 scene.event("session.stream.chunk", payload);
             }
-            Subject::Thought(step) => {
+            StreamKind::Thought(step) => {
                 self.close_round(chat, out, state);
                 let thought = match &mut self.thought {
                     Some((known, thought)) if known == step => {
@@ -237,7 +238,7 @@ impl Turn {
                 scene.event("session.stream.chunk", json!({"chunk": chunk}));
             }
             // The dialect has the whole call and the whole result only.
-            Subject::Tool(_) | Subject::Input { .. } => {}
+            StreamKind::Tool(_) | StreamKind::Input { .. } => {}
         }
     }
 
@@ -255,25 +256,27 @@ impl Turn {
         event: &RunEvent,
     ) -> Option<RunEnding> {
         match event {
-            RunEvent::StepStarted { kind: StepKind::Planning | StepKind::Reasoning, .. } => {
+            RunEvent::Step(StepEvent::Started { kind: StepKind::Planning | StepKind::Reasoning, .. }) => {
                 self.close_round(chat, out, state);
                 self.apply_steers(chat, out, state);
             }
-            RunEvent::StepUpdated { headline, .. } => self.scene_of(chat, out, state).status(headline),
+            RunEvent::Step(StepEvent::Updated { headline, .. }) => {
+                self.scene_of(chat, out, state).status(headline)
+            }
             RunEvent::Steered { input, .. } => self.on_steered(input),
-            RunEvent::Reasoned { .. } => self.thought = None,
-            RunEvent::ToolCalled { call, tool, input, .. } => {
+            RunEvent::Step(StepEvent::Reasoned { .. }) => self.thought = None,
+            RunEvent::Tool(ToolEvent::Called { call, tool, input, .. }) => {
                 let mut rounds = std::mem::take(&mut self.rounds);
                 rounds.called(&mut self.scene_of(chat, out, state), call, tool, input);
                 self.rounds = rounds;
             }
-            RunEvent::ToolCompleted { call, output, duration_ms } => {
+            RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }) => {
                 let mut rounds = std::mem::take(&mut self.rounds);
                 let scene = &mut self.scene_of(chat, out, state);
                 rounds.returned(scene, call, Ok(output.clone()), *duration_ms);
                 self.rounds = rounds;
             }
-            RunEvent::ToolFailed { call, failure, duration_ms } => {
+            RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms }) => {
                 let mut rounds = std::mem::take(&mut self.rounds);
                 let scene = &mut self.scene_of(chat, out, state);
                 rounds.returned(scene, call, Err(failure.clone()), *duration_ms);
@@ -285,21 +288,17 @@ impl Turn {
                 return Some(ending.clone());
             }
             RunEvent::Started { .. }
-            | RunEvent::MessageStarted { .. }
-            | RunEvent::MessageCompleted { .. }
-            | RunEvent::StepStarted { kind: StepKind::Tool, .. }
-            | RunEvent::StepCompleted { .. }
-            | RunEvent::StepFailed { .. }
-            | RunEvent::ToolProgressed { .. }
-            | RunEvent::SubagentStarted { .. }
-            | RunEvent::SubagentUpdated { .. }
-            | RunEvent::SubagentDone { .. }
+            | RunEvent::Message(_)
+            | RunEvent::Step(StepEvent::Started { kind: StepKind::Tool, .. })
+            | RunEvent::Step(StepEvent::Completed { .. } | StepEvent::Failed { .. })
+            | RunEvent::Tool(ToolEvent::Progressed { .. })
+            | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. } => {}
         }
         None
     }
 
-    fn on_steered(&mut self, input: &Input) {
+    fn on_steered(&mut self, input: &UserInput) {
         self.handed_on = self.handed_on.saturating_sub(1);
         self.due.push(input.text.clone());
     }
@@ -312,7 +311,7 @@ impl Turn {
         for text in std::mem::take(&mut self.due) {
             chat.append(out, Kind::User, &text, &[]);
             self.scene_of(chat, out, state).debug("steer_injected", || json!({"text": text}));
-            self.said.push(Said::user(text, Vec::new()));
+            self.said.push(SaidText::user(text, Vec::new()));
         }
         chat.status(out, "steer applied; continuing...", None);
     }
@@ -355,7 +354,7 @@ impl Turn {
         let text = if self.answer.is_empty() { code::NO_TEXT } else { self.answer.as_str() };
         chat.append(out, Kind::Assistant, text, &[]);
         let length = units(text);
-        self.said.push(Said::assistant(text));
+        self.said.push(SaidText::assistant(text));
         self.remember(chat);
         let mut scene = Scene { chat, out, state, turn: &self.id, said: &[] };
         scene.estimate();
@@ -368,7 +367,7 @@ impl Turn {
         if is_partial {
             let partial = trim(&self.answer).to_owned();
             chat.append(out, Kind::Assistant, &partial, &[]);
-            self.said.push(Said::assistant(partial));
+            self.said.push(SaidText::assistant(partial));
         }
         self.remember(chat);
         let mut scene = Scene { chat, out, state, turn: &self.id, said: &[] };

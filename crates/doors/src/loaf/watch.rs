@@ -1,8 +1,8 @@
 //! What happens in the engine's sessions, handed to the turns that are at work there.
 
 use parlor_vocab::{
-    HouseCommand, HouseEvent, OfficeCommand, OfficeReply, PROGRAM_ENDS, Refusal, RunEnding, RunEvent, RunId,
-    Seen, SessionCommand, SessionEvent, SessionId, WhenBusy,
+    FrontendReply, FrontendRequest, RegistryEvent, RegistryRequest, RunEnding, RunEvent, RunId,
+    SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionUpdate, StopCause, WhenBusy,
 };
 use serde_json::json;
 
@@ -19,7 +19,7 @@ pub(super) struct Dropped {
 }
 
 impl LoafMachine {
-    pub(super) fn on_seen(&mut self, event: &HouseEvent) {
+    pub(super) fn on_seen(&mut self, event: &RegistryEvent) {
         if let Some(place) = self.running.get(&event.session).cloned() {
             self.on_turn(&place, event);
         } else if self.dropped.contains_key(&event.session) {
@@ -27,9 +27,9 @@ impl LoafMachine {
         }
     }
 
-    fn on_turn(&mut self, place: &Place, event: &HouseEvent) {
+    fn on_turn(&mut self, place: &Place, event: &RegistryEvent) {
         let Some(chat) = self.chats.get_mut(&place.chat) else { return };
-        if let Seen::Entry(entry) = &event.seen {
+        if let SessionUpdate::Entry(entry) = &event.seen {
             chat.seen = entry.seq;
         }
         let mut turn = match std::mem::take(&mut chat.work) {
@@ -55,7 +55,7 @@ impl LoafMachine {
         let Some(ending) = turn.see(chat, &mut self.out, &self.state, &event.seen) else {
             return chat.work = Work::Turn(turn);
         };
-        if matches!(&ending, RunEnding::Stopped { reason, .. } if reason == PROGRAM_ENDS) {
+        if matches!(&ending, RunEnding::Stopped { cause: StopCause::Shutdown, .. }) {
             self.is_closing = true;
         }
         let summary = turn.finish(chat, &mut self.out, &self.state, &ending);
@@ -74,23 +74,26 @@ impl LoafMachine {
 
     /// Hands text to the run of a session.
     pub(super) fn pass_on(&mut self, session: &SessionId, text: &str, pending: Pending) {
-        let input = parlor_vocab::Input { text: text.to_owned(), ..Default::default() };
+        let input = parlor_vocab::UserInput { text: text.to_owned(), ..Default::default() };
         let send = SessionCommand::Send { input, when_busy: WhenBusy::Steer };
-        self.out.ask(OfficeCommand::House(HouseCommand::Session(session.clone(), send)), pending);
+        self.out.ask(FrontendRequest::Registry(RegistryRequest::Session(session.clone(), send)), pending);
     }
 
     /// Stops a run.
     pub(super) fn stop_run(&mut self, session: &SessionId, run: RunId) {
         let reason = Some(code::interrupted(false).to_owned());
         let stop = SessionCommand::Stop { run: Some(run), reason };
-        self.out.ask(OfficeCommand::House(HouseCommand::Session(session.clone(), stop)), Pending::Nothing);
+        self.out.ask(
+            FrontendRequest::Registry(RegistryRequest::Session(session.clone(), stop)),
+            Pending::Nothing,
+        );
     }
 
     /// Nothing more is heard of a session of the engine.
     pub(super) fn stop_watching(&mut self, session: &SessionId) {
         self.running.remove(session);
         self.dropped.remove(session);
-        self.out.ask(OfficeCommand::House(HouseCommand::Unwatch(session.clone())), Pending::Nothing);
+        self.out.ask(FrontendRequest::Registry(RegistryRequest::Unwatch(session.clone())), Pending::Nothing);
     }
 
     /// Takes what is at work out of a session: it is stopped, and what it still says reaches nobody.
@@ -102,7 +105,7 @@ impl LoafMachine {
                 self.out.refuse(&summary.to.id, &code::not_compressed(code::SESSION_CLEARED));
                 if let Some(saved) = chat.saved.clone() {
                     let stop = SessionCommand::Stop { run: None, reason: None };
-                    let command = OfficeCommand::House(HouseCommand::Session(saved, stop));
+                    let command = FrontendRequest::Registry(RegistryRequest::Session(saved, stop));
                     self.out.ask(command, Pending::Nothing);
                 }
             }
@@ -124,7 +127,7 @@ impl LoafMachine {
         }
     }
 
-    fn on_dropped(&mut self, event: &HouseEvent) {
+    fn on_dropped(&mut self, event: &RegistryEvent) {
         let Some(dropped) = self.dropped.get_mut(&event.session) else { return };
         if dropped.run.is_none() {
             dropped.run = started(&event.seen, &dropped.turn);
@@ -133,14 +136,14 @@ impl LoafMachine {
             }
             return;
         }
-        let has_ended = matches!(&event.seen, Seen::Entry(entry) if matches!(
+        let has_ended = matches!(&event.seen, SessionUpdate::Entry(entry) if matches!(
             &entry.event,
             SessionEvent::Run { run, event: RunEvent::Ended { .. }, .. } if dropped.run.as_ref() == Some(run)
         ));
         if has_ended {
             self.dropped.remove(&event.session);
             // Others may go on with it.
-            let command = OfficeCommand::House(HouseCommand::Leave(event.session.clone()));
+            let command = FrontendRequest::Registry(RegistryRequest::Leave(event.session.clone()));
             self.out.ask(command, Pending::Nothing);
         }
     }
@@ -150,7 +153,7 @@ impl LoafMachine {
         &mut self,
         place: &Place,
         step: TurnStep,
-        answer: &Result<OfficeReply, Refusal>,
+        answer: &Result<FrontendReply, SessionRefusal>,
     ) {
         let is_refused =
             answer.is_err() && matches!(step, TurnStep::Create | TurnStep::Watch | TurnStep::Send);
@@ -163,8 +166,8 @@ impl LoafMachine {
 }
 
 /// The run that the turn has become, if this is its start.
-fn started(seen: &Seen, turn: &str) -> Option<RunId> {
-    let Seen::Entry(entry) = seen else { return None };
+fn started(seen: &SessionUpdate, turn: &str) -> Option<RunId> {
+    let SessionUpdate::Entry(entry) = seen else { return None };
     match &entry.event {
         SessionEvent::Run { run, event: RunEvent::Started { parent: None, input, .. }, .. }
             if input.key.as_deref() == Some(turn) =>

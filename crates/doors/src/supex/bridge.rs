@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use parlor_vocab::{Evaluated, Refusal, RubyFailure, ToolOutput, Work, WorkshopCommand, WorkshopReply};
+use parlor_vocab::{EvaluationResult, RubyFailure, RubyJob, RubyRefusal, RubyReply, RubyRequest, ToolOutput};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::catalogue::Catalogue;
-use super::code::{self, Fault, Flaw, Side};
+use super::code::{self, Fault, FrameError, Side};
 use super::envelope::{self, NULL, Request, Unreadable};
 use super::identity::{Identity, Token};
 use super::protocol::{HelloResult, ServerInfo, method};
@@ -18,7 +18,7 @@ use super::{
     HELLO_LINE_BYTES, HELLO_WAIT, IDLE_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, largest_reply, render,
 };
 use crate::json::Members;
-use crate::{Input, Machine, Output, Ticket};
+use crate::{Input, InputOf, Machine, Output, Ticket};
 
 /// The server's side of one connection to the bridge.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct BridgeMachine {
     last_active: Instant,
     is_closed: bool,
     next_ticket: u64,
-    outbox: VecDeque<Output<WorkshopCommand>>,
+    outbox: VecDeque<Output<RubyRequest>>,
 }
 
 /// How far the handshake has come.
@@ -79,11 +79,12 @@ impl BridgeMachine {
 }
 
 impl Machine for BridgeMachine {
-    type Ask = WorkshopCommand;
-    type Reply = Arc<WorkshopReply>;
+    type Request = RubyRequest;
+    type Reply = Arc<RubyReply>;
     type Event = ();
+    type Error = RubyRefusal;
 
-    fn handle(&mut self, now: Instant, input: Input<'_, Arc<WorkshopReply>, ()>) {
+    fn handle(&mut self, now: Instant, input: InputOf<'_, Self>) {
         match input {
             Input::Frame(line) => {
                 self.last_active = now;
@@ -91,7 +92,7 @@ impl Machine for BridgeMachine {
             }
             Input::Oversize { limit } => {
                 // With its newline, as clients count.
-                self.fail(NULL, Flaw::Oversize { limit: limit + 1 });
+                self.fail(NULL, FrameError::Oversize { limit: limit + 1 });
                 self.close();
             }
             Input::Answer(ticket, answer) => {
@@ -103,7 +104,7 @@ impl Machine for BridgeMachine {
         }
     }
 
-    fn poll(&mut self) -> Option<Output<WorkshopCommand>> {
+    fn poll(&mut self) -> Option<Output<RubyRequest>> {
         self.outbox.pop_front()
     }
 
@@ -111,8 +112,8 @@ impl Machine for BridgeMachine {
         self.pending.is_none() && !self.is_closed
     }
 
-    fn max_reply_bytes(&self, ask: &WorkshopCommand) -> usize {
-        largest_reply(ask)
+    fn max_reply_bytes(&self, request: &RubyRequest) -> usize {
+        largest_reply(request)
     }
 
     fn max_line_bytes(&self) -> usize {
@@ -127,8 +128,8 @@ impl BridgeMachine {
             Ok(request) => request,
             Err(unreadable) => {
                 let flaw = match unreadable {
-                    Unreadable::NoJson(detail) => Flaw::NoJson(detail),
-                    Unreadable::NoObject => Flaw::NoObject,
+                    Unreadable::NoJson(detail) => FrameError::NoJson(detail),
+                    Unreadable::NoObject => FrameError::NoObject,
                 };
                 return self.fail_stranger(NULL, flaw);
             }
@@ -137,13 +138,13 @@ impl BridgeMachine {
         let is_new = matches!(self.stage, Stage::New);
         let done = match (method.as_deref(), &self.stage) {
             (Some(method::HELLO), Stage::New) => return self.hello(now, id, request.params),
-            (_, Stage::New) => Err(Flaw::NotIdentified),
+            (_, Stage::New) => Err(FrameError::NotIdentified),
             (method, Stage::Identified(_)) => match request.command.filter(|raw| envelope::is_truthy(raw)) {
                 Some(command) => self.call_tool(id, Some(command), request.parameters),
                 None => match method {
                     Some(method::HELLO) => return self.hello(now, id, request.params),
                     Some(method) => self.on_method(id, method, request.params),
-                    None => Err(Flaw::NoMethod),
+                    None => Err(FrameError::NoMethod),
                 },
             },
         };
@@ -171,7 +172,9 @@ impl BridgeMachine {
                 self.succeed(id, &HelloResult { success: true, message, server });
             }
             // Whoever was let in before stays.
-            Err(flaw @ (Flaw::BadToken | Flaw::NoServerToken)) if matches!(self.stage, Stage::New) => {
+            Err(flaw @ (FrameError::BadToken | FrameError::NoServerToken))
+                if matches!(self.stage, Stage::New) =>
+            {
                 self.fail(id, flaw);
                 self.close();
             }
@@ -183,21 +186,22 @@ impl BridgeMachine {
         self.token.as_ref().is_some_and(|token| token.is_of_door())
     }
 
-    fn on_method(&mut self, id: &str, name: &str, params: Option<&RawValue>) -> Result<(), Flaw> {
+    fn on_method(&mut self, id: &str, name: &str, params: Option<&RawValue>) -> Result<(), FrameError> {
         match name {
             method::PING => self.succeed(id, &render::PONG),
             method::TOOLS_CALL => {
                 let params = params.map(RawValue::get).filter(|text| text.starts_with('{'));
-                let not_an_object = || Flaw::BadParams("Invalid params: params must be an object".to_owned());
+                let not_an_object =
+                    || FrameError::BadParams("Invalid params: params must be an object".to_owned());
                 let members = params.and_then(|text| Members::read(text, &["name", "arguments"]).ok());
                 let members = members.ok_or_else(not_an_object)?;
                 return self.call_tool(id, members.get("name"), members.get("arguments"));
             }
-            method::RESOURCES_LIST => self.call(id, name, "", Work::ListResources, Asked::Resources),
+            method::RESOURCES_LIST => self.call(id, name, "", RubyJob::ListResources, Asked::Resources),
             method::TOOLS_LIST if self.offers_own_tools() => {
-                self.ask(id, WorkshopCommand::ListTools, Asked::Tools);
+                self.ask(id, RubyRequest::ListTools, Asked::Tools);
             }
-            _ => return Err(Flaw::UnknownMethod(name.to_owned())),
+            _ => return Err(FrameError::UnknownMethod(name.to_owned())),
         }
         Ok(())
     }
@@ -207,33 +211,33 @@ impl BridgeMachine {
         id: &str,
         name: Option<&RawValue>,
         arguments: Option<&RawValue>,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), FrameError> {
         let Some(name) = name else {
-            return Err(Flaw::BadParams("Invalid params: name is required".to_owned()));
+            return Err(FrameError::BadParams("Invalid params: name is required".to_owned()));
         };
         let Some(name) = envelope::string(name) else {
-            return Err(Flaw::UnknownTool(name.get().to_owned()));
+            return Err(FrameError::UnknownTool(name.get().to_owned()));
         };
         let arguments = tool::arguments_text(arguments)?;
         let Some(tool) = tool::find(&name) else {
             if !self.offers_own_tools() {
-                return Err(Flaw::UnknownTool(name));
+                return Err(FrameError::UnknownTool(name));
             }
-            let work = Work::Tool { name: name.clone(), input: arguments.to_owned() };
+            let work = RubyJob::Tool { name: name.clone(), input: arguments.to_owned() };
             self.call(id, &name, arguments, work, Asked::OwnTool);
             return Ok(());
         };
         match tool.wants(arguments) {
-            Ok(Wanted::Work(work)) => {
+            Ok(Wanted::Job(work)) => {
                 let asked = match (&work, tool.kind) {
-                    (Work::File { path }, _) => Asked::File { tool, path: path.clone() },
+                    (RubyJob::File { path }, _) => Asked::File { tool, path: path.clone() },
                     (_, Kind::Model) => Asked::Model(tool),
                     (_, Kind::Reload) => Asked::Reload,
                     (_, Kind::Snippet | Kind::File | Kind::Ping | Kind::Console) => Asked::Snippet,
                 };
                 self.call(id, &name, arguments, work, asked);
             }
-            Ok(Wanted::Console) => self.ask(id, WorkshopCommand::LookAtConsole, Asked::Console),
+            Ok(Wanted::Console) => self.ask(id, RubyRequest::DescribeConsole, Asked::Console),
             Ok(Wanted::Pong) => self.succeed(id, &TOOL_PING),
             Ok(Wanted::Path) => self.succeed(id, &NO_PATH),
             Err(fault) => self.send_fault(id, &fault),
@@ -242,21 +246,21 @@ impl BridgeMachine {
     }
 
     /// Asks for work. A repeat of the request, on whichever connection, gets the same answer.
-    fn call(&mut self, id: &str, what: &str, arguments: &str, work: Work, asked: Asked) {
+    fn call(&mut self, id: &str, what: &str, arguments: &str, work: RubyJob, asked: Asked) {
         let Stage::Identified(identity) = &self.stage else { return };
         let key = identity.key(id, what, arguments);
         let caller = identity.caller.clone();
-        self.ask(id, WorkshopCommand::Call { key, caller, work: Box::new(work) }, asked);
+        self.ask(id, RubyRequest::Call { key, caller, job: Box::new(work) }, asked);
     }
 
-    fn ask(&mut self, id: &str, command: WorkshopCommand, asked: Asked) {
+    fn ask(&mut self, id: &str, command: RubyRequest, asked: Asked) {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
         self.pending = Some(Pending { ticket, id: id.to_owned(), asked });
-        self.outbox.push_back(Output::Ask(ticket, command));
+        self.outbox.push_back(Output::Request(ticket, command));
     }
 
-    fn on_answer(&mut self, ticket: Ticket, answer: Result<Arc<WorkshopReply>, Refusal>) {
+    fn on_answer(&mut self, ticket: Ticket, answer: Result<Arc<RubyReply>, RubyRefusal>) {
         let Some(Pending { id, asked, .. }) = self.pending.take_if(|pending| pending.ticket == ticket) else {
             return;
         };
@@ -266,33 +270,33 @@ impl BridgeMachine {
         }
     }
 
-    fn on_reply(&mut self, id: &str, asked: &Asked, reply: &WorkshopReply) {
+    fn on_reply(&mut self, id: &str, asked: &Asked, reply: &RubyReply) {
         let fault = match (asked, reply) {
-            (Asked::Snippet, WorkshopReply::Evaluated(evaluated)) => {
+            (Asked::Snippet, RubyReply::Evaluated(evaluated)) => {
                 return self.evaluated(id, evaluated, None);
             }
-            (Asked::File { path, .. }, WorkshopReply::Evaluated(evaluated)) => {
+            (Asked::File { path, .. }, RubyReply::Evaluated(evaluated)) => {
                 return self.evaluated(id, evaluated, Some(path));
             }
-            (Asked::Reload, WorkshopReply::RubyReplaced(outcome)) => {
+            (Asked::Reload, RubyReply::RubyReplaced(outcome)) => {
                 return self.succeed(id, &Reloaded::of(outcome));
             }
-            (Asked::Console, WorkshopReply::Console(log)) => {
+            (Asked::Console, RubyReply::Console(log)) => {
                 let file = log.file.as_ref().map(|file| file.to_string_lossy());
                 return self.succeed(id, &ConsoleStatus::of(file.as_deref()));
             }
-            (Asked::Tools, WorkshopReply::Tools(own)) => return self.succeed(id, &Catalogue::new(own)),
-            (Asked::OwnTool, WorkshopReply::Tool(Ok(output))) => {
+            (Asked::Tools, RubyReply::Tools(own)) => return self.succeed(id, &Catalogue::new(own)),
+            (Asked::OwnTool, RubyReply::Tool(Ok(output))) => {
                 return self.succeed(id, &own_result(output));
             }
-            (Asked::OwnTool, WorkshopReply::Tool(Err(failure))) => code::of_tool(failure),
-            (Asked::OwnTool, WorkshopReply::UnknownTool { name }) => {
-                return self.fail(id, Flaw::UnknownTool(name.clone()));
+            (Asked::OwnTool, RubyReply::Tool(Err(failure))) => code::of_tool(failure),
+            (Asked::OwnTool, RubyReply::UnknownTool { name }) => {
+                return self.fail(id, FrameError::UnknownTool(name.clone()));
             }
-            (Asked::Resources, WorkshopReply::NoSketchUp) => {
+            (Asked::Resources, RubyReply::NoUpstream) => {
                 return self.succeed(id, &Resources { resources: [], success: true });
             }
-            (_, WorkshopReply::Model(Ok(result))) => {
+            (_, RubyReply::Upstream(Ok(result))) => {
                 return match serde_json::from_str::<&RawValue>(result) {
                     Ok(result) => self.succeed(id, result),
                     Err(error) => {
@@ -300,16 +304,16 @@ impl BridgeMachine {
                     }
                 };
             }
-            (asked, WorkshopReply::Model(Err(failure))) => code::of_model(failure, asked.prefix()),
-            (Asked::Model(tool), WorkshopReply::NoSketchUp) => code::no_sketchup(tool.prefix),
-            (Asked::Model(tool) | Asked::File { tool, .. }, WorkshopReply::PathRefused { path }) => {
+            (asked, RubyReply::Upstream(Err(failure))) => code::of_model(failure, asked.prefix()),
+            (Asked::Model(tool), RubyReply::NoUpstream) => code::no_sketchup(tool.prefix),
+            (Asked::Model(tool) | Asked::File { tool, .. }, RubyReply::PathRefused { path }) => {
                 code::path_refused(tool, path)
             }
-            (Asked::Model(tool) | Asked::File { tool, .. }, WorkshopReply::PathInvalid { reason }) => {
+            (Asked::Model(tool) | Asked::File { tool, .. }, RubyReply::PathInvalid { reason }) => {
                 code::path_invalid(tool, reason)
             }
-            (Asked::File { .. }, WorkshopReply::FileMissing { path }) => code::file_missing(path),
-            (Asked::File { .. }, WorkshopReply::FileUnreadable { path, reason }) => {
+            (Asked::File { .. }, RubyReply::FileMissing { path }) => code::file_missing(path),
+            (Asked::File { .. }, RubyReply::FileUnreadable { path, reason }) => {
                 code::file_unreadable(path, reason)
             }
             (_, _) => code::internal("the workshop gave another answer"),
@@ -317,7 +321,7 @@ impl BridgeMachine {
         self.send_fault(id, &fault);
     }
 
-    fn evaluated(&mut self, id: &str, evaluated: &Evaluated, path: Option<&String>) {
+    fn evaluated(&mut self, id: &str, evaluated: &EvaluationResult, path: Option<&String>) {
         let wants_output = matches!(&self.stage, Stage::Identified(identity) if identity.wants_output);
         let output = wants_output.then(|| printed_text(evaluated));
         match (&evaluated.outcome, path) {
@@ -346,14 +350,14 @@ impl BridgeMachine {
     }
 
     /// Who has not said `hello` gets no second chance, unless it is at `hello` itself.
-    fn fail_stranger(&mut self, id: &str, flaw: Flaw) {
+    fn fail_stranger(&mut self, id: &str, flaw: FrameError) {
         self.fail(id, flaw);
         if matches!(self.stage, Stage::New) {
             self.close();
         }
     }
 
-    fn fail(&mut self, id: &str, flaw: Flaw) {
+    fn fail(&mut self, id: &str, flaw: FrameError) {
         self.send_fault(id, &code::of_flaw(flaw, Side::Bridge));
     }
 
@@ -387,7 +391,7 @@ impl Asked {
 }
 
 /// What was printed, as one text.
-pub(super) fn printed_text(evaluated: &Evaluated) -> String {
+pub(super) fn printed_text(evaluated: &EvaluationResult) -> String {
     let mut text: String = evaluated.printed.iter().map(|(_, text)| text.as_str()).collect();
     if evaluated.cut > 0 {
         text.push_str(&format!("\n[… {} more bytes were printed …]\n", evaluated.cut));

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use parlor_vocab::ToolEntry;
+use parlor_vocab::ToolInfo;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::tool::{TOOLS, Takes, Tool};
+use super::tool::{ArgumentType, TOOLS, Tool};
 
 /// Result of `tools/list`.
 #[derive(Serialize)]
@@ -26,7 +26,7 @@ struct Entry<'a> {
 
 impl<'a> Catalogue<'a> {
     /// The tools of the bridge, then parlor's own.
-    pub(super) fn new(own: &'a [ToolEntry]) -> Self {
+    pub(super) fn new(own: &'a [ToolInfo]) -> Self {
         let of_bridge = TOOLS.iter().map(|tool| Entry {
             name: tool.name.into(),
             description: tool.description.into(),
@@ -46,11 +46,11 @@ fn raw(json: String) -> Box<RawValue> {
 }
 
 fn schema(tool: &Tool) -> Value {
-    let kind = |takes: Takes| match takes {
-        Takes::Text | Takes::Path | Takes::Name => "string",
-        Takes::Number => "integer",
-        Takes::Flag => "boolean",
-        Takes::List => "array",
+    let kind = |takes: ArgumentType| match takes {
+        ArgumentType::Text | ArgumentType::Path | ArgumentType::Name => "string",
+        ArgumentType::Number => "integer",
+        ArgumentType::Flag => "boolean",
+        ArgumentType::List => "array",
     };
     let properties: Map<String, Value> = tool
         .arguments
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn every_tool_is_listed_with_a_schema() {
-        let own = [ToolEntry {
+        let own = [ToolInfo {
             name: "shell".to_owned(),
             description: "Runs.".to_owned(),
             schema: r#"{"type":"object"}"#.to_owned(),

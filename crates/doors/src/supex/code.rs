@@ -1,6 +1,6 @@
 //! The numbers of this dialect and the texts that go with them. No other file spells a code.
 
-use parlor_vocab::{Failure, ModelFailure, Refusal, RubyFailure, RubyFailureKind};
+use parlor_vocab::{Failure, FailureCode, RubyFailure, RubyFailureKind, RubyRefusal, UpstreamError};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -63,7 +63,7 @@ pub(super) struct Details {
 
 /// What a peer can do wrong.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Flaw {
+pub(super) enum FrameError {
     /// The line is no JSON, for this reason.
     NoJson(String),
     /// The line is JSON and no object.
@@ -95,19 +95,19 @@ pub(super) enum Side {
     Repl,
 }
 
-pub(super) fn of_flaw(flaw: Flaw, side: Side) -> Fault {
+pub(super) fn of_flaw(flaw: FrameError, side: Side) -> Fault {
     let mut details = Details::default();
     let (code, message) = match flaw {
-        Flaw::NoJson(detail) => match side {
+        FrameError::NoJson(detail) => match side {
             Side::Bridge => (PARSE_ERROR, "Parse error".to_owned()),
             Side::Repl => (PARSE_ERROR, format!("Parse error: {detail}")),
         },
-        Flaw::NoObject => (INVALID_REQUEST, "Invalid request".to_owned()),
-        Flaw::Oversize { limit } => {
+        FrameError::NoObject => (INVALID_REQUEST, "Invalid request".to_owned()),
+        FrameError::Oversize { limit } => {
             (INVALID_REQUEST, format!("Message exceeds maximum size ({limit} bytes)"))
         }
-        Flaw::NoMethod => (INVALID_REQUEST, "Invalid request: method is required".to_owned()),
-        Flaw::NotIdentified => match side {
+        FrameError::NoMethod => (INVALID_REQUEST, "Invalid request: method is required".to_owned()),
+        FrameError::NotIdentified => match side {
             Side::Bridge => {
                 let hint = "Send hello method with params: name, version, agent, pid";
                 details.hint = Some(hint.to_owned());
@@ -115,13 +115,13 @@ pub(super) fn of_flaw(flaw: Flaw, side: Side) -> Fault {
             }
             Side::Repl => (INVALID_REQUEST, "Client must send 'hello' first".to_owned()),
         },
-        Flaw::HelloIncomplete => {
+        FrameError::HelloIncomplete => {
             (INVALID_REQUEST, "Missing required params: name, version, agent, pid".to_owned())
         }
-        Flaw::BadToken => {
+        FrameError::BadToken => {
             (AUTHENTICATION_FAILED, "Authentication failed: invalid or missing token".to_owned())
         }
-        Flaw::NoServerToken => {
+        FrameError::NoServerToken => {
             let text = "Authentication failed: invalid or missing token";
             match side {
                 Side::Bridge => {
@@ -132,9 +132,9 @@ pub(super) fn of_flaw(flaw: Flaw, side: Side) -> Fault {
                 Side::Repl => (AUTHENTICATION_FAILED, format!("{text} ({SERVER_TOKEN_HINT})")),
             }
         }
-        Flaw::UnknownMethod(name) => (METHOD_NOT_FOUND, format!("Method not found: {}", clipped(name))),
-        Flaw::UnknownTool(name) => (INVALID_PARAMS, format!("Unknown tool: {}", clipped(name))),
-        Flaw::BadParams(what) => (INVALID_PARAMS, clipped(what)),
+        FrameError::UnknownMethod(name) => (METHOD_NOT_FOUND, format!("Method not found: {}", clipped(name))),
+        FrameError::UnknownTool(name) => (INVALID_PARAMS, format!("Unknown tool: {}", clipped(name))),
+        FrameError::BadParams(what) => (INVALID_PARAMS, clipped(what)),
     };
     ours(code, message, details)
 }
@@ -210,19 +210,19 @@ pub(super) fn no_sketchup(prefix: &str) -> Fault {
 }
 
 /// SketchUp has refused, or is not to be reached.
-pub(super) fn of_model(failure: &ModelFailure, prefix: &str) -> Fault {
+pub(super) fn of_model(failure: &UpstreamError, prefix: &str) -> Fault {
     match failure {
-        ModelFailure::Refused { code, message, data } => {
+        UpstreamError::Refused { code, message, data } => {
             let theirs = data.as_ref().and_then(|data| RawValue::from_string(data.clone()).ok());
             let data = theirs.map_or_else(|| Data::Ours(Box::default()), Data::Theirs);
             Fault { code: of_theirs(*code, message), message: message.clone(), data }
         }
-        ModelFailure::Unreachable { reason } => {
+        UpstreamError::Unreachable { reason } => {
             let hint = "is SketchUp running, with its extension, where [channels.supex] upstream says?";
             let details = Details { hint: Some(hint.to_owned()), ..Details::default() };
             ours(INTERNAL_ERROR, format!("{prefix}SketchUp cannot be reached: {reason}"), details)
         }
-        ModelFailure::Unanswered { reason } => {
+        UpstreamError::Unanswered { reason } => {
             let hint = "it was not asked again, since it may have been done";
             let details = Details { hint: Some(hint.to_owned()), ..Details::default() };
             ours(RUBY_ERROR, format!("{prefix}SketchUp gave no answer: {reason}"), details)
@@ -246,12 +246,12 @@ fn of_theirs(code: i64, message: &str) -> i64 {
 
 /// One of parlor's own tools has failed.
 pub(super) fn of_tool(failure: &Failure) -> Fault {
-    let code = match failure.code.as_str() {
-        "INVALID_INPUT" => INVALID_PARAMS,
-        "PATH_REFUSED" => PATH_DENIED,
+    let code = match failure.code {
+        FailureCode::InvalidInput => INVALID_PARAMS,
+        FailureCode::PathRefused => PATH_DENIED,
         _ => INTERNAL_ERROR,
     };
-    let details = Details { kind: Some(failure.code.clone()), ..Details::default() };
+    let details = Details { kind: Some(failure.code.to_string()), ..Details::default() };
     ours(code, failure.message.clone(), details)
 }
 
@@ -260,7 +260,7 @@ pub(super) fn internal(message: impl Into<String>) -> Fault {
     ours(INTERNAL_ERROR, message.into(), Details::default())
 }
 
-pub(super) fn of_refusal(refusal: &Refusal) -> Fault {
+pub(super) fn of_refusal(refusal: &RubyRefusal) -> Fault {
     internal(refusal.to_string())
 }
 
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_message_does_not_grow_with_what_it_quotes() {
-        let fault = of_flaw(Flaw::UnknownMethod("ä".repeat(1 << 20)), Side::Bridge);
+        let fault = of_flaw(FrameError::UnknownMethod("ä".repeat(1 << 20)), Side::Bridge);
         assert!(fault.message.len() < MAX_QUOTE_BYTES + 32 && fault.message.ends_with('…'));
     }
 

@@ -10,7 +10,7 @@ use super::scan;
 
 /// The members of a request that mean something. Of those that come twice the last one counts.
 #[derive(Debug, Default)]
-pub(super) struct Request<'a> {
+pub(crate) struct Request<'a> {
     id: Option<&'a RawValue>,
     pub(super) method: Option<&'a RawValue>,
     pub(super) params: Option<&'a RawValue>,
@@ -22,7 +22,7 @@ pub(super) struct Request<'a> {
 
 /// Why a line is no request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unreadable {
+pub(crate) enum Unreadable {
     /// It is no JSON, for this reason.
     NoJson(String),
     /// It is JSON and no object.
@@ -31,7 +31,7 @@ pub(super) enum Unreadable {
 
 impl<'a> Request<'a> {
     /// Reads a line.
-    pub(super) fn read(line: &'a [u8]) -> Result<Self, Unreadable> {
+    pub(crate) fn read(line: &'a [u8]) -> Result<Self, Unreadable> {
         let text = scan::text(line).map_err(|unfit| Unreadable::NoJson(unfit.to_string()))?;
         let no_json = |error: serde_json::Error| Unreadable::NoJson(error.to_string());
         if text.trim_ascii_start().starts_with('{') {

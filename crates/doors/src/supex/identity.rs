@@ -7,7 +7,7 @@ use parlor_vocab::{CallKey, Caller};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::code::Flaw;
+use super::code::FrameError;
 use super::envelope::{is_truthy, string};
 use super::protocol::{FEATURE_ATTACH, FEATURE_OUTPUT};
 use crate::json::{Members, texts_in};
@@ -45,13 +45,15 @@ impl Token {
     }
 
     /// Whether `given` is the same, in a time that does not tell how much of it is.
-    fn check(&self, given: Option<&RawValue>) -> Result<(), Flaw> {
+    fn check(&self, given: Option<&RawValue>) -> Result<(), FrameError> {
         let given = given.and_then(string).unwrap_or_default();
         match &self.0 {
             Secret::OfDoor(token) => constant_time_eq::constant_time_eq(given.as_bytes(), token.as_bytes())
                 .then_some(())
-                .ok_or(Flaw::BadToken),
-            Secret::OfServer(is_right) => is_right(given.as_bytes()).then_some(()).ok_or(Flaw::NoServerToken),
+                .ok_or(FrameError::BadToken),
+            Secret::OfServer(is_right) => {
+                is_right(given.as_bytes()).then_some(()).ok_or(FrameError::NoServerToken)
+            }
         }
     }
 }
@@ -80,15 +82,15 @@ const REQUIRED: [&str; 4] = ["name", "version", "agent", "pid"];
 
 impl Identity {
     /// Reads a `hello` to the bridge. The token comes first: who does not know it learns nothing else.
-    pub(super) fn of_bridge(params: Option<&RawValue>, token: Option<&Token>) -> Result<Self, Flaw> {
+    pub(super) fn of_bridge(params: Option<&RawValue>, token: Option<&Token>) -> Result<Self, FrameError> {
         let members = members(params);
         check_token(token, members.as_ref().ok())?;
         let members = members.map_err(|kind| match kind {
-            NoMembers::Nothing => Flaw::HelloIncomplete,
-            NoMembers::Other => Flaw::BadParams("Invalid params: params must be an object".to_owned()),
+            NoMembers::Nothing => FrameError::HelloIncomplete,
+            NoMembers::Other => FrameError::BadParams("Invalid params: params must be an object".to_owned()),
         })?;
         if !REQUIRED.iter().all(|name| members.get(name).is_some_and(is_truthy)) {
-            return Err(Flaw::HelloIncomplete);
+            return Err(FrameError::HelloIncomplete);
         }
         Ok(Self::of(&members))
     }
@@ -97,14 +99,14 @@ impl Identity {
     pub(super) fn of_console(
         params: Option<&RawValue>,
         token: Option<&Token>,
-    ) -> Result<(Self, Option<u64>), Flaw> {
+    ) -> Result<(Self, Option<u64>), FrameError> {
         let members = members(params);
         check_token(token, members.as_ref().ok())?;
         let members = match members {
             Ok(members) => members,
             Err(NoMembers::Nothing) if params.is_none_or(|raw| !is_truthy(raw)) => Members::default(),
             Err(NoMembers::Nothing | NoMembers::Other) => {
-                return Err(Flaw::BadParams("Invalid params: params must be an object".to_owned()));
+                return Err(FrameError::BadParams("Invalid params: params must be an object".to_owned()));
             }
         };
         let pid = members.get("pid").and_then(|pid| serde_json::from_str(pid.get()).ok());
@@ -137,7 +139,7 @@ impl Identity {
     }
 }
 
-fn check_token(token: Option<&Token>, members: Option<&Members<'_>>) -> Result<(), Flaw> {
+fn check_token(token: Option<&Token>, members: Option<&Members<'_>>) -> Result<(), FrameError> {
     let given = members.and_then(|members| members.get("token"));
     token.map_or(Ok(()), |token| token.check(given))
 }
@@ -167,7 +169,7 @@ mod tests {
         RawValue::from_string(text.to_owned()).unwrap()
     }
 
-    fn hello(params: &str, token: Option<&str>) -> Result<Identity, Flaw> {
+    fn hello(params: &str, token: Option<&str>) -> Result<Identity, FrameError> {
         Identity::of_bridge(Some(&raw(params)), token.and_then(Token::new).as_ref())
     }
 
@@ -181,10 +183,10 @@ mod tests {
             "null",
             "\"x\"",
         ] {
-            assert_eq!(hello(params, None).unwrap_err(), Flaw::HelloIncomplete, "{params}");
+            assert_eq!(hello(params, None).unwrap_err(), FrameError::HelloIncomplete, "{params}");
         }
         for params in ["[]", "5", "true"] {
-            assert!(matches!(hello(params, None).unwrap_err(), Flaw::BadParams(_)), "{params}");
+            assert!(matches!(hello(params, None).unwrap_err(), FrameError::BadParams(_)), "{params}");
         }
     }
 
@@ -192,10 +194,10 @@ mod tests {
     fn the_token_comes_first_and_is_a_text() {
         let whole = |token: &str| format!(r#"{{"name":"n","version":"v","agent":"a","pid":1{token}}}"#);
         for token in ["", r#","token":"wrong""#, r#","token":5"#, r#","token":null"#, r#","token":"secre""#] {
-            assert_eq!(hello(&whole(token), Some("secret")).unwrap_err(), Flaw::BadToken, "{token}");
+            assert_eq!(hello(&whole(token), Some("secret")).unwrap_err(), FrameError::BadToken, "{token}");
         }
-        assert_eq!(hello("{}", Some("secret")).unwrap_err(), Flaw::BadToken);
-        assert_eq!(hello("[]", Some("secret")).unwrap_err(), Flaw::BadToken);
+        assert_eq!(hello("{}", Some("secret")).unwrap_err(), FrameError::BadToken);
+        assert_eq!(hello("[]", Some("secret")).unwrap_err(), FrameError::BadToken);
         assert!(hello(&whole(r#","token":"secret""#), Some("secret")).is_ok());
         assert!(hello(&whole(r#","token":"any""#), Some("")).is_ok(), "an empty token is none");
     }
@@ -238,9 +240,9 @@ mod tests {
         *holds.lock().unwrap() = "new";
         assert!(hello(r#""new""#).is_ok());
         for wrong in [r#""old""#, "null", "5", r#""""#] {
-            assert_eq!(hello(wrong), Err(Flaw::NoServerToken), "{wrong}");
+            assert_eq!(hello(wrong), Err(FrameError::NoServerToken), "{wrong}");
         }
-        assert_eq!(Identity::of_console(None, Some(&token)).unwrap_err(), Flaw::NoServerToken);
+        assert_eq!(Identity::of_console(None, Some(&token)).unwrap_err(), FrameError::NoServerToken);
     }
 
     #[test]

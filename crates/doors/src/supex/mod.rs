@@ -9,9 +9,8 @@
 mod bridge;
 mod catalogue;
 mod code;
-mod envelope;
+pub(crate) mod envelope;
 mod identity;
-pub mod imagined;
 mod protocol;
 mod render;
 mod repl;
@@ -21,7 +20,7 @@ pub mod upstream;
 
 use std::time::Duration;
 
-use parlor_vocab::{Work, WorkshopCommand};
+use parlor_vocab::{RubyJob, RubyRequest};
 
 pub use bridge::BridgeMachine;
 pub use identity::Token;
@@ -63,19 +62,17 @@ pub const CONSOLE_BACKTRACE_LINES: usize = 5;
 
 /// How large the answer to a question may be, if it is one that can be large. Parlor's own tools bound theirs themselves, and
 /// wait for nobody.
-fn largest_reply(ask: &WorkshopCommand) -> usize {
-    match ask {
-        WorkshopCommand::Call { work, .. } => match **work {
-            Work::Snippet { .. }
-            | Work::File { .. }
-            | Work::Line { .. }
-            | Work::Model(_)
-            | Work::ListResources => MAX_REPLY_BYTES,
-            Work::ReplaceRuby | Work::Tool { .. } => 0,
+fn largest_reply(request: &RubyRequest) -> usize {
+    match request {
+        RubyRequest::Call { job, .. } => match **job {
+            RubyJob::Snippet { .. }
+            | RubyJob::File { .. }
+            | RubyJob::Line { .. }
+            | RubyJob::Upstream(_)
+            | RubyJob::ListResources => MAX_REPLY_BYTES,
+            RubyJob::ReplaceRuby | RubyJob::Tool { .. } => 0,
         },
-        WorkshopCommand::OpenConsole { .. } | WorkshopCommand::LookAtConsole | WorkshopCommand::ListTools => {
-            0
-        }
+        RubyRequest::OpenConsole { .. } | RubyRequest::DescribeConsole | RubyRequest::ListTools => 0,
     }
 }
 

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use parlor_vocab::{Evaluated, Refusal, RubyFailure, Work, WorkshopCommand, WorkshopReply};
+use parlor_vocab::{EvaluationResult, RubyFailure, RubyJob, RubyRefusal, RubyReply, RubyRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::bridge::printed_text;
-use super::code::{self, Fault, Flaw, Side};
+use super::code::{self, Fault, FrameError, Side};
 use super::envelope::{self, NULL, Request, Unreadable};
 use super::identity::{Identity, Token};
 use super::protocol::{ReplHelloResult, ServerInfo, method};
@@ -19,7 +19,7 @@ use super::{
     render,
 };
 use crate::json::Members;
-use crate::{Input, Machine, Output, Ticket};
+use crate::{Input, InputOf, Machine, Output, Ticket};
 
 /// The server's side of one connection to the console. It is never closed for its silence, since a person
 /// may be thinking; unless it is a stranger's who has not said `hello`.
@@ -32,7 +32,7 @@ pub struct ReplMachine {
     pending: Option<Pending>,
     is_closed: bool,
     next_ticket: u64,
-    outbox: VecDeque<Output<WorkshopCommand>>,
+    outbox: VecDeque<Output<RubyRequest>>,
 }
 
 #[derive(Debug)]
@@ -77,16 +77,17 @@ impl ReplMachine {
 }
 
 impl Machine for ReplMachine {
-    type Ask = WorkshopCommand;
-    type Reply = Arc<WorkshopReply>;
+    type Request = RubyRequest;
+    type Reply = Arc<RubyReply>;
     type Event = ();
+    type Error = RubyRefusal;
 
-    fn handle(&mut self, _now: Instant, input: Input<'_, Arc<WorkshopReply>, ()>) {
+    fn handle(&mut self, _now: Instant, input: InputOf<'_, Self>) {
         match input {
             Input::Frame(line) => self.on_line(line),
             Input::Oversize { limit } => {
                 // With its newline, as clients count.
-                self.fail(NULL, Flaw::Oversize { limit: limit + 1 });
+                self.fail(NULL, FrameError::Oversize { limit: limit + 1 });
                 self.close();
             }
             Input::Answer(ticket, answer) => self.on_answer(ticket, answer),
@@ -96,7 +97,7 @@ impl Machine for ReplMachine {
         }
     }
 
-    fn poll(&mut self) -> Option<Output<WorkshopCommand>> {
+    fn poll(&mut self) -> Option<Output<RubyRequest>> {
         self.outbox.pop_front()
     }
 
@@ -108,8 +109,8 @@ impl Machine for ReplMachine {
         self.session.is_none()
     }
 
-    fn max_reply_bytes(&self, ask: &WorkshopCommand) -> usize {
-        largest_reply(ask)
+    fn max_reply_bytes(&self, request: &RubyRequest) -> usize {
+        largest_reply(request)
     }
 
     fn max_line_bytes(&self) -> usize {
@@ -122,23 +123,23 @@ impl ReplMachine {
     fn on_line(&mut self, line: &[u8]) {
         let request = match Request::read(line) {
             Ok(request) => request,
-            Err(Unreadable::NoJson(detail)) => return self.fail(NULL, Flaw::NoJson(detail)),
-            Err(Unreadable::NoObject) => return self.fail(NULL, Flaw::NoObject),
+            Err(Unreadable::NoJson(detail)) => return self.fail(NULL, FrameError::NoJson(detail)),
+            Err(Unreadable::NoObject) => return self.fail(NULL, FrameError::NoObject),
         };
         let id = request.id();
         let done = match request.method().as_deref() {
             Some(method::HELLO) => self.hello(id, request.params),
-            Some(method::EVAL | method::PING) if self.session.is_none() => Err(Flaw::NotIdentified),
+            Some(method::EVAL | method::PING) if self.session.is_none() => Err(FrameError::NotIdentified),
             Some(method::EVAL) => self.eval(id, request.params),
             Some(method::PING) => {
                 self.succeed(id, &render::PONG);
                 Ok(())
             }
-            Some(other) => Err(Flaw::UnknownMethod(other.to_owned())),
-            None => Err(Flaw::NoMethod),
+            Some(other) => Err(FrameError::UnknownMethod(other.to_owned())),
+            None => Err(FrameError::NoMethod),
         };
         if let Err(flaw) = done {
-            let is_no_token = matches!(flaw, Flaw::BadToken | Flaw::NoServerToken);
+            let is_no_token = matches!(flaw, FrameError::BadToken | FrameError::NoServerToken);
             let shuts_out = is_no_token && self.session.is_none();
             self.fail(id, flaw);
             if shuts_out {
@@ -147,37 +148,37 @@ impl ReplMachine {
         }
     }
 
-    fn hello(&mut self, id: &str, params: Option<&RawValue>) -> Result<(), Flaw> {
+    fn hello(&mut self, id: &str, params: Option<&RawValue>) -> Result<(), FrameError> {
         let (identity, pid) = Identity::of_console(params, self.token.as_deref())?;
-        self.ask(id, WorkshopCommand::OpenConsole { pid }, Asked::Session(identity));
+        self.ask(id, RubyRequest::OpenConsole { pid }, Asked::Session(identity));
         Ok(())
     }
 
-    fn eval(&mut self, id: &str, params: Option<&RawValue>) -> Result<(), Flaw> {
-        let missing = || Flaw::BadParams("Missing code parameter".to_owned());
-        let Some(Session { name, identity }) = &self.session else { return Err(Flaw::NotIdentified) };
+    fn eval(&mut self, id: &str, params: Option<&RawValue>) -> Result<(), FrameError> {
+        let missing = || FrameError::BadParams("Missing code parameter".to_owned());
+        let Some(Session { name, identity }) = &self.session else { return Err(FrameError::NotIdentified) };
         let params = params.filter(|raw| envelope::is_truthy(raw)).ok_or_else(missing)?.get();
         let members = Members::read(params, &["code"])
-            .map_err(|_| Flaw::BadParams("Invalid params: params must be an object".to_owned()))?;
+            .map_err(|_| FrameError::BadParams("Invalid params: params must be an object".to_owned()))?;
         let code = members.get("code").filter(|raw| envelope::is_truthy(raw)).ok_or_else(missing)?;
         let code = envelope::string(code)
-            .ok_or_else(|| Flaw::BadParams("Invalid params: code must be a string".to_owned()))?;
+            .ok_or_else(|| FrameError::BadParams("Invalid params: code must be a string".to_owned()))?;
         self.snippets += 1;
         let key = identity.key(id, method::EVAL, params);
         let caller = identity.caller.clone();
-        let work = Box::new(Work::Line { session: name.clone(), number: self.snippets, code });
-        self.ask(id, WorkshopCommand::Call { key, caller, work }, Asked::Eval);
+        let job = Box::new(RubyJob::Line { session: name.clone(), number: self.snippets, code });
+        self.ask(id, RubyRequest::Call { key, caller, job }, Asked::Eval);
         Ok(())
     }
 
-    fn ask(&mut self, id: &str, command: WorkshopCommand, asked: Asked) {
+    fn ask(&mut self, id: &str, command: RubyRequest, asked: Asked) {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
         self.pending = Some(Pending { ticket, id: id.to_owned(), asked });
-        self.outbox.push_back(Output::Ask(ticket, command));
+        self.outbox.push_back(Output::Request(ticket, command));
     }
 
-    fn on_answer(&mut self, ticket: Ticket, answer: Result<Arc<WorkshopReply>, Refusal>) {
+    fn on_answer(&mut self, ticket: Ticket, answer: Result<Arc<RubyReply>, RubyRefusal>) {
         let Some(Pending { id, asked, .. }) = self.pending.take_if(|pending| pending.ticket == ticket) else {
             return;
         };
@@ -186,20 +187,20 @@ impl ReplMachine {
             Err(refusal) => return self.send_fault(&id, &code::of_refusal(&refusal)),
         };
         match (asked, &*reply) {
-            (Asked::Session(identity), WorkshopReply::ConsoleOpened { session }) => {
+            (Asked::Session(identity), RubyReply::ConsoleOpened { session }) => {
                 self.session = Some(Session { name: session.clone(), identity });
                 let version = RUNTIME_VERSION.to_owned();
                 let name = "supex-repl".to_owned();
                 let server = ServerInfo { name, version, attach: None, instance: None };
                 self.succeed(&id, &ReplHelloResult { success: true, session: session.clone(), server });
             }
-            (Asked::Session(_), WorkshopReply::ConsoleRefused { reason }) => {
+            (Asked::Session(_), RubyReply::ConsoleRefused { reason }) => {
                 self.send_fault(&id, &code::internal(reason));
             }
-            (Asked::Eval, WorkshopReply::Evaluated(evaluated)) => {
+            (Asked::Eval, RubyReply::Evaluated(evaluated)) => {
                 self.succeed(&id, &EvalResult { output: output(evaluated), success: true });
             }
-            (Asked::Eval, WorkshopReply::Model(Ok(result))) => {
+            (Asked::Eval, RubyReply::Upstream(Ok(result))) => {
                 match serde_json::from_str::<&RawValue>(result) {
                     Ok(result) => self.succeed(&id, result),
                     Err(error) => {
@@ -207,7 +208,7 @@ impl ReplMachine {
                     }
                 }
             }
-            (Asked::Eval, WorkshopReply::Model(Err(failure))) => {
+            (Asked::Eval, RubyReply::Upstream(Err(failure))) => {
                 self.send_fault(&id, &code::of_model(failure, ""));
             }
             (Asked::Session(_) | Asked::Eval, _) => {
@@ -216,7 +217,7 @@ impl ReplMachine {
         }
     }
 
-    fn fail(&mut self, id: &str, flaw: Flaw) {
+    fn fail(&mut self, id: &str, flaw: FrameError) {
         self.send_fault(id, &code::of_flaw(flaw, Side::Repl));
     }
 
@@ -241,7 +242,7 @@ struct EvalResult {
 }
 
 /// What a console shows: what was printed, then the value or the exception.
-fn output(evaluated: &Evaluated) -> String {
+fn output(evaluated: &EvaluationResult) -> String {
     let mut text = printed_text(evaluated);
     match &evaluated.outcome {
         Ok(value) => text.push_str(&format!("=> {value}\n")),

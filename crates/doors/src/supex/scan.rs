@@ -5,7 +5,7 @@ use super::MAX_NESTING;
 
 /// Why a line cannot be decoded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unfit {
+pub(super) enum InvalidJson {
     #[error("not valid UTF-8")]
     NoText,
     #[error("nesting is deeper than {MAX_NESTING}")]
@@ -16,8 +16,8 @@ pub(super) enum Unfit {
 
 /// The line as text. Whether it is JSON is for the decoder to say, which would pass over what it does
 /// not look at.
-pub(super) fn text(line: &[u8]) -> Result<&str, Unfit> {
-    let text = std::str::from_utf8(line).map_err(|_| Unfit::NoText)?;
+pub(super) fn text(line: &[u8]) -> Result<&str, InvalidJson> {
+    let text = std::str::from_utf8(line).map_err(|_| InvalidJson::NoText)?;
     let mut depth = 0_usize;
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -25,7 +25,7 @@ pub(super) fn text(line: &[u8]) -> Result<&str, Unfit> {
             b'{' | b'[' => {
                 depth += 1;
                 if depth > MAX_NESTING {
-                    return Err(Unfit::TooDeep);
+                    return Err(InvalidJson::TooDeep);
                 }
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
@@ -36,7 +36,7 @@ pub(super) fn text(line: &[u8]) -> Result<&str, Unfit> {
     Ok(text)
 }
 
-fn pass_string(bytes: &mut std::str::Bytes<'_>) -> Result<(), Unfit> {
+fn pass_string(bytes: &mut std::str::Bytes<'_>) -> Result<(), InvalidJson> {
     /// Of the pairs that stand for one letter, the halves.
     const FIRST: std::ops::RangeInclusive<u16> = 0xD800..=0xDBFF;
     const SECOND: std::ops::RangeInclusive<u16> = 0xDC00..=0xDFFF;
@@ -46,7 +46,7 @@ fn pass_string(bytes: &mut std::str::Bytes<'_>) -> Result<(), Unfit> {
         let unit = if escaped == Some(b'u') { hex4(bytes) } else { None };
         let is_second = unit.is_some_and(|unit| SECOND.contains(&unit));
         if first_half != is_second {
-            return Err(Unfit::HalfLetter);
+            return Err(InvalidJson::HalfLetter);
         }
         first_half = unit.is_some_and(|unit| FIRST.contains(&unit));
         if byte == b'"' {
@@ -98,7 +98,7 @@ mod tests {
     fn the_deepest_nesting_is_accepted_and_one_more_is_not() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(text(nested(MAX_NESTING).as_bytes()).is_ok());
-        assert_eq!(text(nested(MAX_NESTING + 1).as_bytes()), Err(Unfit::TooDeep));
+        assert_eq!(text(nested(MAX_NESTING + 1).as_bytes()), Err(InvalidJson::TooDeep));
         let side_by_side = "[]".repeat(1000);
         assert!(text(side_by_side.as_bytes()).is_ok());
         let in_a_string = format!("\"{}\"", "[".repeat(1000));
@@ -112,7 +112,7 @@ mod tests {
         }
         for half in [r#""\ud83d""#, r#""\ude00""#, r#""\ud83dx""#, r#""\ud83d\n\ude00""#, r#""\ud83d\ud83d""#]
         {
-            assert_eq!(text(half.as_bytes()), Err(Unfit::HalfLetter), "{half}");
+            assert_eq!(text(half.as_bytes()), Err(InvalidJson::HalfLetter), "{half}");
         }
     }
 

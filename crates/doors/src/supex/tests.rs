@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use parlor_vocab::{WorkshopCommand, WorkshopReply};
+use parlor_vocab::{RubyReply, RubyRequest};
 
 use super::*;
 use crate::{Input, Machine, Output, Ticket};
@@ -12,7 +12,7 @@ const HELLO: &[u8] =
 const EVAL: &[u8] =
     br#"{"method":"tools/call","params":{"name":"eval_ruby","arguments":{"code":"1"}},"id":2}"#;
 
-fn drain<M: Machine>(machine: &mut M) -> Vec<Output<M::Ask>> {
+fn drain<M: Machine>(machine: &mut M) -> Vec<Output<M::Request>> {
     std::iter::from_fn(|| machine.poll()).collect()
 }
 
@@ -47,7 +47,7 @@ fn a_client_that_may_ask_again_learns_which_server_this_is() {
     assert_eq!(hello("one", r#"["output"]"#), plain, "others get what they know");
 }
 
-fn closes(outputs: &[Output<WorkshopCommand>]) -> bool {
+fn closes(outputs: &[Output<RubyRequest>]) -> bool {
     outputs.iter().any(|output| matches!(output, Output::Close))
 }
 
@@ -89,7 +89,7 @@ fn a_greeted_client_may_be_silent_for_long_and_not_for_ever() {
 fn who_waits_for_an_answer_is_not_idle() {
     let (mut machine, now) = bridge();
     machine.handle(now, Input::Frame(EVAL));
-    assert!(matches!(drain(&mut machine).as_slice(), [Output::Ask(..)]));
+    assert!(matches!(drain(&mut machine).as_slice(), [Output::Request(..)]));
     machine.handle(now + 2 * IDLE_WAIT, Input::Deadline);
     assert!(!closes(&drain(&mut machine)));
 }
@@ -99,8 +99,8 @@ fn a_console_never_asks_to_be_woken() {
     let mut machine = ReplMachine::new(None);
     assert!(drain(&mut machine).is_empty());
     machine.handle(Instant::now(), Input::Frame(br#"{"method":"hello"}"#));
-    let [Output::Ask(ticket, _)] = drain(&mut machine)[..] else { panic!("a session is asked for") };
-    let opened = WorkshopReply::ConsoleOpened { session: "s1".to_owned() };
+    let [Output::Request(ticket, _)] = drain(&mut machine)[..] else { panic!("a session is asked for") };
+    let opened = RubyReply::ConsoleOpened { session: "s1".to_owned() };
     machine.handle(Instant::now(), Input::Answer(ticket, Ok(opened.into())));
     assert!(matches!(drain(&mut machine).as_slice(), [Output::Send(_)]));
 }
@@ -109,11 +109,11 @@ fn a_console_never_asks_to_be_woken() {
 fn the_next_request_waits_for_the_reply_before_it() {
     let (mut machine, now) = bridge();
     machine.handle(now, Input::Frame(EVAL));
-    let [Output::Ask(ticket, _)] = drain(&mut machine)[..] else { panic!("a call is asked for") };
+    let [Output::Request(ticket, _)] = drain(&mut machine)[..] else { panic!("a call is asked for") };
     assert!(!machine.wants_frame());
-    machine.handle(now, Input::Answer(Ticket(ticket.0 + 1), Ok(WorkshopReply::NoSketchUp.into())));
+    machine.handle(now, Input::Answer(Ticket(ticket.0 + 1), Ok(RubyReply::NoUpstream.into())));
     assert!(drain(&mut machine).is_empty() && !machine.wants_frame(), "that was another one's answer");
-    machine.handle(now, Input::Answer(ticket, Ok(WorkshopReply::NoSketchUp.into())));
+    machine.handle(now, Input::Answer(ticket, Ok(RubyReply::NoUpstream.into())));
     assert!(matches!(drain(&mut machine).as_slice(), [Output::Send(_)]));
     assert!(machine.wants_frame());
 }
@@ -146,7 +146,7 @@ fn a_console_of_a_stranger_says_hello_in_time_or_is_closed() {
     greeted.handle(now, Input::Frame(br#"{"method":"hello","id":1}"#));
     greeted.handle(late, Input::Deadline);
     let wanted: Vec<_> = std::iter::from_fn(|| greeted.poll()).collect();
-    assert!(matches!(wanted.as_slice(), [Output::WakeAt(_), Output::Ask(..)]), "{wanted:?}");
+    assert!(matches!(wanted.as_slice(), [Output::WakeAt(_), Output::Request(..)]), "{wanted:?}");
 }
 
 #[test]
@@ -158,11 +158,12 @@ fn who_has_not_said_hello_says_little() {
         (HELLO_LINE_BYTES - 1, HELLO_LINE_BYTES - 1)
     );
     assert!(repl.wants_object());
-    for machine in [&mut bridge as &mut dyn Machine<Ask = _, Reply = _, Event = _>, &mut repl] {
+    for machine in [&mut bridge as &mut dyn Machine<Request = _, Reply = _, Event = _, Error = _>, &mut repl]
+    {
         machine.handle(Instant::now(), Input::Oversize { limit: machine.max_line_bytes() });
         let told = std::iter::from_fn(|| machine.poll()).find_map(|output| match output {
             Output::Send(frame) => Some(String::from_utf8_lossy(&frame).into_owned()),
-            Output::Ask(..) | Output::WakeAt(_) | Output::Close => None,
+            Output::Request(..) | Output::WakeAt(_) | Output::Close => None,
         });
         assert!(told.unwrap().contains("Message exceeds maximum size (65536 bytes)"));
     }

@@ -1,9 +1,9 @@
 //! The tools of the bridge: which there are, what they take, and what a call of one asks for.
 
-use parlor_vocab::{ModelCall, Work};
+use parlor_vocab::{RubyJob, UpstreamCall};
 use serde_json::value::RawValue;
 
-use super::code::{Fault, Flaw, Side, of_flaw, path_refused};
+use super::code::{Fault, FrameError, Side, of_flaw, path_refused};
 use super::envelope::{is_truthy, string};
 use crate::json::{Members, take_items};
 
@@ -34,7 +34,7 @@ pub(super) enum Kind {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// This is to be done.
-    Work(Work),
+    Job(RubyJob),
     /// To be told that the server is there.
     Pong,
     /// To be told where printed text is.
@@ -47,13 +47,13 @@ pub(super) enum Wanted {
 #[derive(Debug)]
 pub(super) struct Argument {
     pub(super) name: &'static str,
-    pub(super) takes: Takes,
+    pub(super) takes: ArgumentType,
     pub(super) is_required: bool,
 }
 
 /// What an argument takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Takes {
+pub(super) enum ArgumentType {
     Text,
     /// A text that is a path.
     Path,
@@ -64,11 +64,11 @@ pub(super) enum Takes {
     List,
 }
 
-const fn optional(name: &'static str, takes: Takes) -> Argument {
+const fn optional(name: &'static str, takes: ArgumentType) -> Argument {
     Argument { name, takes, is_required: false }
 }
 
-const fn required(name: &'static str, takes: Takes) -> Argument {
+const fn required(name: &'static str, takes: ArgumentType) -> Argument {
     Argument { name, takes, is_required: true }
 }
 
@@ -90,14 +90,14 @@ pub(super) const TOOLS: &[Tool] = &[
         description: "Evaluates Ruby code and gives the value as text. Local variables end with the call; globals, constants, methods and instance variables stay.",
         kind: Kind::Snippet,
         prefix: "",
-        arguments: &[required("code", Takes::Text)],
+        arguments: &[required("code", ArgumentType::Text)],
     },
     Tool {
         name: "eval_ruby_file",
         description: "Evaluates a Ruby file at the top level and gives the value as text.",
         kind: Kind::File,
         prefix: "",
-        arguments: &[required("file_path", Takes::Path)],
+        arguments: &[required("file_path", ArgumentType::Path)],
     },
     Tool {
         name: "reload_extension",
@@ -119,7 +119,7 @@ pub(super) const TOOLS: &[Tool] = &[
         description: "Lists the model's entities: all, faces, edges, groups or components.",
         kind: Kind::Model,
         prefix: "Failed to list entities: ",
-        arguments: &[optional("entity_type", Takes::Text)],
+        arguments: &[optional("entity_type", ArgumentType::Text)],
     },
     reading("get_selection", "Lists what is selected.", "Failed to get selection: "),
     reading("get_layers", "Lists the layers.", "Failed to get layers: "),
@@ -131,10 +131,10 @@ pub(super) const TOOLS: &[Tool] = &[
         kind: Kind::Model,
         prefix: "Failed to take screenshot: ",
         arguments: &[
-            optional("width", Takes::Number),
-            optional("height", Takes::Number),
-            optional("transparent", Takes::Flag),
-            optional("output_path", Takes::Path),
+            optional("width", ArgumentType::Number),
+            optional("height", ArgumentType::Number),
+            optional("transparent", ArgumentType::Flag),
+            optional("output_path", ArgumentType::Path),
         ],
     },
     Tool {
@@ -143,13 +143,13 @@ pub(super) const TOOLS: &[Tool] = &[
         kind: Kind::Model,
         prefix: "Failed to take batch screenshots: ",
         arguments: &[
-            optional("shots", Takes::List),
-            optional("output_dir", Takes::Path),
-            optional("base_name", Takes::Name),
-            optional("width", Takes::Number),
-            optional("height", Takes::Number),
-            optional("transparent", Takes::Flag),
-            optional("restore_camera", Takes::Flag),
+            optional("shots", ArgumentType::List),
+            optional("output_dir", ArgumentType::Path),
+            optional("base_name", ArgumentType::Name),
+            optional("width", ArgumentType::Number),
+            optional("height", ArgumentType::Number),
+            optional("transparent", ArgumentType::Flag),
+            optional("restore_camera", ArgumentType::Flag),
         ],
     },
     Tool {
@@ -158,14 +158,14 @@ pub(super) const TOOLS: &[Tool] = &[
         kind: Kind::Model,
         prefix: "Failed to open model: ",
         // Clients know its absence as a result that says so.
-        arguments: &[optional("path", Takes::Path)],
+        arguments: &[optional("path", ArgumentType::Path)],
     },
     Tool {
         name: "save_model",
         description: "Saves the model, to another file if a path is given.",
         kind: Kind::Model,
         prefix: "Failed to save model: ",
-        arguments: &[optional("path", Takes::Path)],
+        arguments: &[optional("path", ArgumentType::Path)],
     },
     Tool {
         name: "export_scene",
@@ -173,9 +173,9 @@ pub(super) const TOOLS: &[Tool] = &[
         kind: Kind::Model,
         prefix: "",
         arguments: &[
-            optional("format", Takes::Text),
-            optional("width", Takes::Number),
-            optional("height", Takes::Number),
+            optional("format", ArgumentType::Text),
+            optional("width", ArgumentType::Number),
+            optional("height", ArgumentType::Number),
         ],
     },
 ];
@@ -189,18 +189,18 @@ pub(super) fn find(name: &str) -> Option<&'static Tool> {
 }
 
 /// The arguments of a call as text: `{}` where there are none.
-pub(super) fn arguments_text(raw: Option<&RawValue>) -> Result<&str, Flaw> {
+pub(super) fn arguments_text(raw: Option<&RawValue>) -> Result<&str, FrameError> {
     match raw.map(RawValue::get) {
         None | Some("null") => Ok("{}"),
         Some(text) if text.starts_with('{') => Ok(text),
-        Some(_) => Err(Flaw::BadParams("Invalid params: arguments must be an object".to_owned())),
+        Some(_) => Err(FrameError::BadParams("Invalid params: arguments must be an object".to_owned())),
     }
 }
 
 impl Tool {
     /// What a call with these arguments wants.
     pub(super) fn wants(&'static self, arguments: &str) -> Result<Wanted, Fault> {
-        let bad = |what: String| of_flaw(Flaw::BadParams(what), Side::Bridge);
+        let bad = |what: String| of_flaw(FrameError::BadParams(what), Side::Bridge);
         let names: Vec<&str> = self.arguments.iter().map(|argument| argument.name).collect();
         let members =
             Members::read(arguments, &names).map_err(|error| bad(format!("Invalid params: {error}")))?;
@@ -217,22 +217,22 @@ impl Tool {
             }
         }
         let text = |name: &str| members.get(name).and_then(string).unwrap_or_default();
-        Ok(Wanted::Work(match self.kind {
+        Ok(Wanted::Job(match self.kind {
             Kind::Ping => return Ok(Wanted::Pong),
             Kind::Console => return Ok(Wanted::Console),
-            Kind::Snippet => Work::Snippet { code: text("code") },
-            Kind::File => Work::File { path: text("file_path") },
-            Kind::Reload => Work::ReplaceRuby,
+            Kind::Snippet => RubyJob::Snippet { code: text("code") },
+            Kind::File => RubyJob::File { path: text("file_path") },
+            Kind::Reload => RubyJob::ReplaceRuby,
             Kind::Model => {
                 self.check_format(&members).map_err(bad)?;
                 self.check_names(&members)?;
-                let paths = self.arguments.iter().filter(|argument| argument.takes == Takes::Path);
+                let paths = self.arguments.iter().filter(|argument| argument.takes == ArgumentType::Path);
                 let paths: Vec<String> =
                     paths.filter_map(|argument| members.get(argument.name).and_then(string)).collect();
                 if self.name == "open_model" && paths.is_empty() {
                     return Ok(Wanted::Path);
                 }
-                Work::Model(ModelCall { tool: self.name, arguments: arguments.to_owned(), paths })
+                RubyJob::Upstream(UpstreamCall { tool: self.name, arguments: arguments.to_owned(), paths })
             }
         }))
     }
@@ -269,7 +269,7 @@ impl Tool {
     }
 }
 
-impl Takes {
+impl ArgumentType {
     fn fits(self, raw: &RawValue) -> bool {
         let first = raw.get().bytes().next().unwrap_or_default();
         match self {
@@ -316,19 +316,19 @@ mod tests {
     fn a_model_is_opened_from_a_path_and_saved_without_one_too() {
         for none in ["{}", r#"{"path":null}"#] {
             assert_eq!(find("open_model").unwrap().wants(none).unwrap(), Wanted::Path);
-            assert!(matches!(find("save_model").unwrap().wants(none).unwrap(), Wanted::Work(_)));
+            assert!(matches!(find("save_model").unwrap().wants(none).unwrap(), Wanted::Job(_)));
         }
     }
 
     #[test]
     fn paths_are_found_and_arguments_stay_as_they_were_written() {
         let work = find("take_batch_screenshots").unwrap().wants(r#"{"output_dir":"/a", "shots":[ ]}"#);
-        let call = ModelCall {
+        let call = UpstreamCall {
             tool: "take_batch_screenshots",
             arguments: r#"{"output_dir":"/a", "shots":[ ]}"#.to_owned(),
             paths: vec!["/a".to_owned()],
         };
-        assert_eq!(work.unwrap(), Wanted::Work(Work::Model(call)));
+        assert_eq!(work.unwrap(), Wanted::Job(RubyJob::Upstream(call)));
     }
 
     #[test]

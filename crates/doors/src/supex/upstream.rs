@@ -3,7 +3,7 @@
 //! Pure, as the machines are. The runtime serves one call a connection: a `hello`, its reply, then one
 //! call and its reply. Its console serves one line after another.
 
-use parlor_vocab::{Caller, ModelFailure, Work};
+use parlor_vocab::{Caller, RubyJob, UpstreamError};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -35,16 +35,16 @@ pub fn console_hello(token: Option<&str>, pid: u64) -> Vec<u8> {
 
 /// The line that asks for `work`, with its newline. None if it cannot be asked for, or is longer than
 /// the runtime takes.
-pub fn call(work: &Work) -> Option<Vec<u8>> {
+pub fn call(work: &RubyJob) -> Option<Vec<u8>> {
     let tool = |name: &str, arguments: Value| {
         request(&1, method::TOOLS_CALL, &json!({"name": name, "arguments": arguments}))
     };
     let frame = match work {
-        Work::Snippet { code } => tool("eval_ruby", json!({"code": code})),
-        Work::File { path } => tool("eval_ruby_file", json!({"file_path": path})),
-        Work::ReplaceRuby => tool("reload_extension", json!({})),
-        Work::ListResources => request(&1, method::RESOURCES_LIST, &json!({})),
-        Work::Model(model) => {
+        RubyJob::Snippet { code } => tool("eval_ruby", json!({"code": code})),
+        RubyJob::File { path } => tool("eval_ruby_file", json!({"file_path": path})),
+        RubyJob::ReplaceRuby => tool("reload_extension", json!({})),
+        RubyJob::ListResources => request(&1, method::RESOURCES_LIST, &json!({})),
+        RubyJob::Upstream(model) => {
             #[derive(serde::Serialize)]
             struct Params<'a> {
                 name: &'a str,
@@ -53,22 +53,22 @@ pub fn call(work: &Work) -> Option<Vec<u8>> {
             let arguments = serde_json::from_str(&model.arguments).ok()?;
             request(&1, method::TOOLS_CALL, &Params { name: model.tool, arguments })
         }
-        Work::Line { code, .. } => request(&1, method::EVAL, &json!({"code": code})),
-        Work::Tool { .. } => return None,
+        RubyJob::Line { code, .. } => request(&1, method::EVAL, &json!({"code": code})),
+        RubyJob::Tool { .. } => return None,
     };
     let line = line(frame);
     (line.len() <= MAX_REQUEST_BYTES).then_some(line)
 }
 
 /// What a line of the runtime says: the result as it was written, or its error.
-pub fn reply(line: &[u8]) -> Result<String, ModelFailure> {
-    let unanswered = |reason: String| ModelFailure::Unanswered { reason };
+pub fn reply(line: &[u8]) -> Result<String, UpstreamError> {
+    let unanswered = |reason: String| UpstreamError::Unanswered { reason };
     let reply: Reply<'_> = serde_json::from_slice(line)
         .map_err(|error| unanswered(format!("its reply is no reply: {error}")))?;
     match (reply.error, reply.result) {
         (Some(error), _) => {
             let data = error.data.map(|data| data.get().to_owned()).filter(|data| data.starts_with('{'));
-            Err(ModelFailure::Refused { code: error.code, message: error.message, data })
+            Err(UpstreamError::Refused { code: error.code, message: error.message, data })
         }
         (None, Some(result)) if result.get().starts_with('{') => Ok(result.get().to_owned()),
         (None, _) => Err(unanswered("its reply has no result".to_owned())),
@@ -76,8 +76,8 @@ pub fn reply(line: &[u8]) -> Result<String, ModelFailure> {
 }
 
 /// Whether a refusal may be due to the runtime's reading of half a line: then nothing was done.
-pub fn was_misread(failure: &ModelFailure) -> bool {
-    matches!(failure, ModelFailure::Refused { code, .. } if *code == super::code::MISREAD)
+pub fn was_misread(failure: &UpstreamError) -> bool {
+    matches!(failure, UpstreamError::Refused { code, .. } if *code == super::code::MISREAD)
 }
 
 fn line(mut frame: Vec<u8>) -> Vec<u8> {
@@ -87,14 +87,14 @@ fn line(mut frame: Vec<u8>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use parlor_vocab::ModelCall;
+    use parlor_vocab::UpstreamCall;
 
     use super::*;
 
     #[test]
     fn arguments_and_results_pass_as_they_were_written() {
         let arguments = r#"{"width": 1920.0,"shots":[1e3]}"#.to_owned();
-        let work = Work::Model(ModelCall { tool: "take_screenshot", arguments, paths: Vec::new() });
+        let work = RubyJob::Upstream(UpstreamCall { tool: "take_screenshot", arguments, paths: Vec::new() });
         let line = String::from_utf8(call(&work).unwrap()).unwrap();
         assert!(line.contains(r#""arguments":{"width": 1920.0,"shots":[1e3]}"#), "{line}");
         assert_eq!(
@@ -108,15 +108,15 @@ mod tests {
         let text = |line: Vec<u8>| String::from_utf8(line).unwrap();
         assert!(!text(console_hello(None, 1)).contains("token"));
         assert!(text(console_hello(Some("theirs"), 1)).contains(r#""token":"theirs""#));
-        let work = Work::Line { session: "s1".to_owned(), number: 1, code: "x".to_owned() };
+        let work = RubyJob::Line { session: "s1".to_owned(), number: 1, code: "x".to_owned() };
         let line = text(call(&work).unwrap());
         assert!(line.contains(r#""method":"eval","params":{"code":"x"}"#), "{line}");
     }
 
     #[test]
     fn what_the_runtime_does_not_take_is_not_sent() {
-        let around = call(&Work::Snippet { code: String::new() }).unwrap().len();
-        let code = |size: usize| Work::Snippet { code: "x".repeat(size) };
+        let around = call(&RubyJob::Snippet { code: String::new() }).unwrap().len();
+        let code = |size: usize| RubyJob::Snippet { code: "x".repeat(size) };
         assert!(call(&code(MAX_REQUEST_BYTES - around)).is_some());
         assert!(call(&code(MAX_REQUEST_BYTES - around + 1)).is_none());
     }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_told_as_that() {
         for line in ["", "{}", "[]", r#"{"result":null}"#, r#"{"result":5}"#] {
-            assert!(matches!(reply(line.as_bytes()), Err(ModelFailure::Unanswered { .. })), "{line}");
+            assert!(matches!(reply(line.as_bytes()), Err(UpstreamError::Unanswered { .. })), "{line}");
         }
         let refused = reply(br#"{"error":{"code":-32700,"message":"Parse error"},"id":null}"#).unwrap_err();
         assert!(was_misread(&refused));

@@ -1,7 +1,8 @@
 //! Events as clients know them.
 
 use parlor_vocab::{
-    Entry, Failure, Input, Media, MessageId, RunEnding, RunEvent, RunId, Scope, StepKind, ToolCallId, Usage,
+    Entry, ErrorScope, Failure, Media, MessageEvent, MessageId, RunEnding, RunEvent, RunId, StepEvent,
+    StepKind, SubagentEvent, ToolCallId, ToolEvent, Usage, UserInput,
 };
 use serde_json::{Map, Value, json};
 
@@ -12,7 +13,7 @@ use super::protocol::{Activity, VERSION};
 use super::run::Run;
 
 /// An event of a run on its way to the client.
-pub(super) struct Happening<'a> {
+pub(super) struct ActivityEvent<'a> {
     /// The session.
     pub(super) session: &'a str,
     /// The run, and what is known of it.
@@ -28,7 +29,7 @@ pub(super) struct Happening<'a> {
     pub(super) replay: bool,
 }
 
-impl Happening<'_> {
+impl ActivityEvent<'_> {
     /// The event as it is sent.
     pub(super) fn activity(&self) -> Activity {
         let (event_type, mut data) = self.kind_and_data();
@@ -67,44 +68,41 @@ impl Happening<'_> {
                 "message.received",
                 json!({"message_id": message.as_str(), "role": "user", "text": input.text}),
             ),
-            RunEvent::MessageStarted { message } => (
+            RunEvent::Message(MessageEvent::Started { message }) => (
                 "message.started",
                 json!({"message_id": message.as_str(), "role": "assistant", "channel": "final"}),
             ),
-            RunEvent::MessageCompleted { message, text, .. } => {
+            RunEvent::Message(MessageEvent::Completed { message, text, .. }) => {
                 ("message.completed", self.message(message, text))
             }
-            RunEvent::StepStarted { step, kind, title } => (
+            RunEvent::Step(StepEvent::Started { step, kind, title }) => (
                 "step.started",
                 json!({"step_id": step.as_str(), "kind": kind_of(*kind), "title": title, "status": "in_progress"}),
             ),
-            RunEvent::StepUpdated { step, headline, percent } => (
+            RunEvent::Step(StepEvent::Updated { step, headline, percent }) => (
                 "step.updated",
                 json!({"step_id": step.as_str(), "headline": headline, "progress": progress(*percent)}),
             ),
-            RunEvent::StepCompleted { step, summary, duration_ms } => {
+            RunEvent::Step(StepEvent::Completed { step, summary, duration_ms }) => {
                 ("step.completed", step_completed(step.as_str(), summary, *duration_ms))
             }
-            RunEvent::StepFailed { step, failure, duration_ms } => {
+            RunEvent::Step(StepEvent::Failed { step, failure, duration_ms }) => {
                 ("step.failed", step_failed(step.as_str(), failure, *duration_ms))
             }
-            RunEvent::Reasoned { step, text } => {
+            RunEvent::Step(StepEvent::Reasoned { step, text }) => {
                 ("reasoning.summary", json!({"step_id": step.as_str(), "text": text, "style": "concise"}))
             }
-            RunEvent::ToolCalled { .. }
-            | RunEvent::ToolProgressed { .. }
-            | RunEvent::ToolCompleted { .. }
-            | RunEvent::ToolFailed { .. } => self.tool(),
+            RunEvent::Tool(_) => self.tool(),
             // A subagent's work is a step of the run that it works for: this protocol has no nesting.
-            RunEvent::SubagentStarted { child, name, task } => (
+            RunEvent::Subagent(SubagentEvent::Started { child, name, task }) => (
                 "step.started",
                 json!({"step_id": child.as_str(), "kind": "tool", "status": "in_progress",
                        "title": format!("{name}: {}", cut(task, preview::TITLE_CHARS))}),
             ),
-            RunEvent::SubagentUpdated { child, status } => {
+            RunEvent::Subagent(SubagentEvent::Updated { child, status }) => {
                 ("step.updated", json!({"step_id": child.as_str(), "headline": status}))
             }
-            RunEvent::SubagentDone { child, result, duration_ms } => match result {
+            RunEvent::Subagent(SubagentEvent::Done { child, result, duration_ms }) => match result {
                 Ok(said) => {
                     let summary = cut(said, preview::RESULT_CHARS);
                     ("step.completed", step_completed(child.as_str(), &summary, *duration_ms))
@@ -132,26 +130,26 @@ impl Happening<'_> {
 
     fn tool(&self) -> (&'static str, Value) {
         match self.event {
-            RunEvent::ToolCalled { step, call, tool, input } => (
+            RunEvent::Tool(ToolEvent::Called { step, call, tool, input }) => (
                 "tool.called",
                 json!({"step_id": step.as_str(), "tool_call_id": call.as_str(), "tool_name": tool,
                        "display_name": format!("Using {tool}"), "arg_preview": preview::of_arguments(input),
                        "status": "in_progress"}),
             ),
-            RunEvent::ToolProgressed { call, message, percent } => {
+            RunEvent::Tool(ToolEvent::Progressed { call, message, percent }) => {
                 let mut data = self.of_call(call);
                 data.insert("message".to_owned(), Value::from(message.as_str()));
                 data.insert("progress".to_owned(), progress(*percent));
                 ("tool.progress", Value::Object(data))
             }
-            RunEvent::ToolCompleted { call, output, duration_ms } => {
+            RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }) => {
                 let mut data = self.of_call(call);
                 data.insert("status".to_owned(), Value::from("completed"));
                 data.insert("duration_ms".to_owned(), Value::from(*duration_ms));
                 data.insert("result_preview".to_owned(), cut(output, preview::RESULT_CHARS).into());
                 ("tool.completed", Value::Object(data))
             }
-            RunEvent::ToolFailed { call, failure, duration_ms } => {
+            RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms }) => {
                 let mut data = self.of_call(call);
                 data.insert("status".to_owned(), Value::from("failed"));
                 data.insert("error_code".to_owned(), Value::from(code::TOOL_ERROR));
@@ -163,16 +161,9 @@ impl Happening<'_> {
             }
             RunEvent::Started { .. }
             | RunEvent::Steered { .. }
-            | RunEvent::MessageStarted { .. }
-            | RunEvent::MessageCompleted { .. }
-            | RunEvent::StepStarted { .. }
-            | RunEvent::StepUpdated { .. }
-            | RunEvent::StepCompleted { .. }
-            | RunEvent::StepFailed { .. }
-            | RunEvent::Reasoned { .. }
-            | RunEvent::SubagentStarted { .. }
-            | RunEvent::SubagentUpdated { .. }
-            | RunEvent::SubagentDone { .. }
+            | RunEvent::Message(_)
+            | RunEvent::Step(_)
+            | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. }
             | RunEvent::Consumed { .. }
             | RunEvent::Ended { .. } => unreachable!("only tools come here"),
@@ -189,10 +180,10 @@ impl Happening<'_> {
         data
     }
 
-    fn raised(&self, scope: &Scope, failure: &Failure) -> Value {
+    fn raised(&self, scope: &ErrorScope, failure: &Failure) -> Value {
         let mut data = match scope {
-            Scope::Run => object(json!({"scope": "run", "code": failure.code})),
-            Scope::Tool(call) => {
+            ErrorScope::Run => object(json!({"scope": "run", "code": failure.code.as_str()})),
+            ErrorScope::Tool(call) => {
                 let mut data = self.of_call(call);
                 data.insert("scope".to_owned(), Value::from("tool"));
                 data.insert("code".to_owned(), Value::from(code::TOOL_ERROR));
@@ -206,7 +197,7 @@ impl Happening<'_> {
     }
 }
 
-fn started(input: &Input, message: &str) -> Value {
+fn started(input: &UserInput, message: &str) -> Value {
     json!({
         "title": cut(&input.text, preview::TITLE_CHARS),
         "goal": cut(&input.text, preview::GOAL_CHARS),
@@ -242,7 +233,7 @@ fn step_completed(step: &str, summary: &str, duration_ms: u64) -> Value {
 
 fn step_failed(step: &str, failure: &Failure, duration_ms: u64) -> Value {
     json!({"step_id": step, "message": failure.message, "status": "failed",
-           "error_code": code::TOOL_ERROR, "reason_code": failure.code, "duration_ms": duration_ms})
+           "error_code": code::TOOL_ERROR, "reason_code": failure.code.as_str(), "duration_ms": duration_ms})
 }
 
 fn consumed(usage: &Usage, model: Option<&str>) -> Value {
@@ -259,15 +250,15 @@ fn ended(ending: &RunEnding, duration_ms: u64) -> (&'static str, Value) {
                    "final_message_id": message.as_ref().map_or("", |message| message.as_str())}),
         ),
         RunEnding::Failed(failure) => ("run.failed", failed(failure)),
-        RunEnding::Stopped { reason, message } => (
+        RunEnding::Stopped { cause, message } => (
             "run.failed",
-            json!({"status": "failed", "error_code": code::RUN_CANCELLED, "message": reason,
+            json!({"status": "failed", "error_code": code::RUN_CANCELLED, "message": cause.reason(),
                    "retryable": false, "final_message_id": message.as_str(), "duration_ms": duration_ms}),
         ),
     }
 }
 
 fn failed(failure: &Failure) -> Value {
-    json!({"status": "failed", "error_code": failure.code, "message": failure.message,
+    json!({"status": "failed", "error_code": failure.code.as_str(), "message": failure.message,
            "retryable": failure.retryable})
 }

@@ -1,12 +1,12 @@
 //! All codes, and the texts of all errors. No other file spells one.
 
-use parlor_vocab::Refusal;
+use parlor_vocab::SessionRefusal;
 
 use super::MAX_ATTACHMENTS;
 
 /// A typed error: what is wrong with the frame that was just read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Flaw {
+pub(super) struct FrameError {
     /// For programs.
     pub(super) code: &'static str,
     /// For people.
@@ -15,7 +15,7 @@ pub(super) struct Flaw {
     pub(super) key: Option<String>,
 }
 
-impl Flaw {
+impl FrameError {
     fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), key: None }
     }
@@ -36,25 +36,25 @@ const INVALID_MEDIA_DATA: &str = "invalid_media_data";
 const MEDIA_WRITE_FAILED: &str = "media_write_failed";
 const INVALID_REASONING: &str = "invalid_reasoning";
 
-pub(super) fn unparsable() -> Flaw {
-    Flaw::new("invalid_message", "failed to parse message")
+pub(super) fn unparsable() -> FrameError {
+    FrameError::new("invalid_message", "failed to parse message")
 }
 
-pub(super) fn unknown_type(kind: &str) -> Flaw {
-    Flaw::new("unknown_type", format!("unknown message type: {}", repeated(kind)))
+pub(super) fn unknown_type(kind: &str) -> FrameError {
+    FrameError::new("unknown_type", format!("unknown message type: {}", repeated(kind)))
 }
 
-pub(super) fn empty_content() -> Flaw {
-    Flaw::new("empty_content", "message content is empty")
+pub(super) fn empty_content() -> FrameError {
+    FrameError::new("empty_content", "message content is empty")
 }
 
-pub(super) fn reasoning_is_no_text() -> Flaw {
-    Flaw::new(INVALID_REASONING, format!("reasoning must be a string ({REASONING})"))
+pub(super) fn reasoning_is_no_text() -> FrameError {
+    FrameError::new(INVALID_REASONING, format!("reasoning must be a string ({REASONING})"))
 }
 
-pub(super) fn unknown_reasoning(value: &str) -> Flaw {
+pub(super) fn unknown_reasoning(value: &str) -> FrameError {
     let value = repeated(value);
-    Flaw::new(INVALID_REASONING, format!("invalid reasoning {value:?}. Allowed: {REASONING}"))
+    FrameError::new(INVALID_REASONING, format!("invalid reasoning {value:?}. Allowed: {REASONING}"))
 }
 
 /// The beginning of what a peer sent: it may be a frame long.
@@ -62,114 +62,102 @@ fn repeated(text: &str) -> String {
     text.chars().take(MAX_REPEATED_CHARS).collect()
 }
 
-pub(super) fn attachments_are_no_array() -> Flaw {
-    Flaw::new(INVALID_MEDIA_DATA, "attachments must be an array")
+pub(super) fn attachments_are_no_array() -> FrameError {
+    FrameError::new(INVALID_MEDIA_DATA, "attachments must be an array")
 }
 
-pub(super) fn no_attachments() -> Flaw {
-    Flaw::new(INVALID_MEDIA_DATA, "attachments array is empty")
+pub(super) fn no_attachments() -> FrameError {
+    FrameError::new(INVALID_MEDIA_DATA, "attachments array is empty")
 }
 
-pub(super) fn too_many_attachments() -> Flaw {
-    Flaw::new(INVALID_MEDIA_DATA, format!("attachments array has more than {MAX_ATTACHMENTS} items"))
+pub(super) fn too_many_attachments() -> FrameError {
+    FrameError::new(INVALID_MEDIA_DATA, format!("attachments array has more than {MAX_ATTACHMENTS} items"))
 }
 
-pub(super) fn attachment_is_no_object(index: usize) -> Flaw {
-    Flaw::new(INVALID_MEDIA_DATA, format!("attachment {index} is not an object"))
+pub(super) fn attachment_is_no_object(index: usize) -> FrameError {
+    FrameError::new(INVALID_MEDIA_DATA, format!("attachment {index} is not an object"))
 }
 
-pub(super) fn attachment_has_no_content(index: usize) -> Flaw {
-    Flaw::new(INVALID_MEDIA_DATA, format!("attachment {index}: either data or url is required"))
+pub(super) fn attachment_has_no_content(index: usize) -> FrameError {
+    FrameError::new(INVALID_MEDIA_DATA, format!("attachment {index}: either data or url is required"))
 }
 
-pub(super) fn no_content() -> Flaw {
-    Flaw::new(INVALID_MEDIA_DATA, "either data or url field is required")
+pub(super) fn no_content() -> FrameError {
+    FrameError::new(INVALID_MEDIA_DATA, "either data or url field is required")
 }
 
-pub(super) fn not_downloaded() -> Flaw {
-    Flaw::new(MEDIA_WRITE_FAILED, "failed to download media from url")
+pub(super) fn not_downloaded() -> FrameError {
+    FrameError::new(MEDIA_WRITE_FAILED, "failed to download media from url")
 }
 
-pub(super) fn too_large() -> Flaw {
-    Flaw::new(MEDIA_WRITE_FAILED, "media payload exceeds maximum allowed size")
+pub(super) fn too_large() -> FrameError {
+    FrameError::new(MEDIA_WRITE_FAILED, "media payload exceeds maximum allowed size")
 }
 
-pub(super) fn not_base64() -> Flaw {
-    Flaw::new(MEDIA_WRITE_FAILED, "failed to decode base64 data")
+pub(super) fn not_base64() -> FrameError {
+    FrameError::new(MEDIA_WRITE_FAILED, "failed to decode base64 data")
 }
 
-pub(super) fn not_stored(reason: &str) -> Flaw {
-    Flaw::new(MEDIA_WRITE_FAILED, format!("failed to write media file: {reason}"))
+pub(super) fn not_stored(reason: &str) -> FrameError {
+    FrameError::new(MEDIA_WRITE_FAILED, format!("failed to write media file: {reason}"))
 }
 
 /// Why a run was not stopped.
-pub(super) fn of_refused_stop(refusal: &Refusal) -> Flaw {
+pub(super) fn of_refused_stop(refusal: &SessionRefusal) -> FrameError {
     match refusal {
-        Refusal::NoActiveRun | Refusal::UnknownSession(_) => {
-            Flaw::new("no_active_run", "no active run to stop")
+        SessionRefusal::NoActiveRun | SessionRefusal::UnknownSession(_) => {
+            FrameError::new("no_active_run", "no active run to stop")
         }
-        Refusal::WrongRun { asked, active } => Flaw::new(
+        SessionRefusal::WrongRun { asked, active } => FrameError::new(
             "run_mismatch",
             format!("requested run_id {:?} does not match active run {:?}", asked.as_str(), active.as_str()),
         ),
-        Refusal::SessionHeld { .. }
-        | Refusal::SessionExists(_)
-        | Refusal::TooManySessions { .. }
-        | Refusal::Busy { .. }
-        | Refusal::QueueFull { .. }
-        | Refusal::TooManyRuns { .. }
-        | Refusal::Compacting
-        | Refusal::BackgroundProcesses
-        | Refusal::NotCompacted { .. }
-        | Refusal::UnknownMessage(_)
-        | Refusal::UnknownAgent(_)
-        | Refusal::TooManyQuestions { .. }
-        | Refusal::TooManyWatched { .. }
-        | Refusal::MediaUnavailable { .. }
-        | Refusal::LogUnavailable { .. }
-        | Refusal::Internal
-        | Refusal::UnknownProcess(_)
-        | Refusal::ProcessExists(_)
-        | Refusal::StdinClosed(_)
-        | Refusal::StdinGone(_)
-        | Refusal::StdinFull { .. }
-        | Refusal::RelativeFolder(_)
-        | Refusal::TooManyProcesses { .. }
-        | Refusal::CannotStart { .. } => {
-            Flaw::new("stop_failed", format!("failed to stop active run: {refusal}"))
+        SessionRefusal::SessionHeld { .. }
+        | SessionRefusal::SessionExists(_)
+        | SessionRefusal::TooManySessions { .. }
+        | SessionRefusal::Busy { .. }
+        | SessionRefusal::QueueFull { .. }
+        | SessionRefusal::TooManyRuns { .. }
+        | SessionRefusal::Compacting
+        | SessionRefusal::BackgroundProcesses
+        | SessionRefusal::NotCompacted { .. }
+        | SessionRefusal::UnknownMessage(_)
+        | SessionRefusal::UnknownAgent(_)
+        | SessionRefusal::TooManyRequests { .. }
+        | SessionRefusal::TooManyWatched { .. }
+        | SessionRefusal::MediaUnavailable { .. }
+        | SessionRefusal::LogUnavailable { .. }
+        | SessionRefusal::Closing { .. }
+        | SessionRefusal::Internal => {
+            FrameError::new("stop_failed", format!("failed to stop active run: {refusal}"))
         }
     }
 }
 
 /// The code of an input that became no run, and whether the same again may succeed.
-pub(super) fn of_refused_input(refusal: &Refusal) -> (&'static str, bool) {
+pub(super) fn of_refused_input(refusal: &SessionRefusal) -> (&'static str, bool) {
     match refusal {
-        Refusal::UnknownAgent(_) => ("AGENT_NOT_FOUND", false),
-        Refusal::Busy { .. }
-        | Refusal::QueueFull { .. }
-        | Refusal::TooManyRuns { .. }
-        | Refusal::Compacting
-        | Refusal::TooManyQuestions { .. } => ("RUN_IN_PROGRESS", true),
-        Refusal::SessionHeld { .. } | Refusal::TooManySessions { .. } => ("SESSION_IN_USE", true),
-        Refusal::UnknownSession(_)
-        | Refusal::SessionExists(_)
-        | Refusal::NoActiveRun
-        | Refusal::WrongRun { .. }
-        | Refusal::BackgroundProcesses
-        | Refusal::NotCompacted { .. }
-        | Refusal::UnknownMessage(_)
-        | Refusal::TooManyWatched { .. }
-        | Refusal::MediaUnavailable { .. }
-        | Refusal::LogUnavailable { .. }
-        | Refusal::Internal
-        | Refusal::UnknownProcess(_)
-        | Refusal::ProcessExists(_)
-        | Refusal::StdinClosed(_)
-        | Refusal::StdinGone(_)
-        | Refusal::StdinFull { .. }
-        | Refusal::RelativeFolder(_)
-        | Refusal::TooManyProcesses { .. }
-        | Refusal::CannotStart { .. } => ("INTERNAL_ERROR", true),
+        SessionRefusal::UnknownAgent(_) => ("AGENT_NOT_FOUND", false),
+        SessionRefusal::Busy { .. }
+        | SessionRefusal::QueueFull { .. }
+        | SessionRefusal::TooManyRuns { .. }
+        | SessionRefusal::Compacting
+        | SessionRefusal::TooManyRequests { .. } => ("RUN_IN_PROGRESS", true),
+        SessionRefusal::SessionHeld { .. } | SessionRefusal::TooManySessions { .. } => {
+            ("SESSION_IN_USE", true)
+        }
+        SessionRefusal::UnknownSession(_)
+        | SessionRefusal::SessionExists(_)
+        | SessionRefusal::NoActiveRun
+        | SessionRefusal::WrongRun { .. }
+        | SessionRefusal::BackgroundProcesses
+        | SessionRefusal::NotCompacted { .. }
+        | SessionRefusal::UnknownMessage(_)
+        | SessionRefusal::TooManyWatched { .. }
+        | SessionRefusal::MediaUnavailable { .. }
+        | SessionRefusal::LogUnavailable { .. }
+        | SessionRefusal::Closing { .. }
+        | SessionRefusal::Internal => ("INTERNAL_ERROR", true),
     }
 }
 
@@ -186,7 +174,7 @@ mod tests {
     #[test]
     fn what_a_peer_sent_is_repeated_in_parts() {
         let long = "\u{e4}".repeat(MAX_REPEATED_CHARS + 1);
-        let letters = |flaw: &Flaw| flaw.message.chars().filter(|letter| *letter == '\u{e4}').count();
+        let letters = |flaw: &FrameError| flaw.message.chars().filter(|letter| *letter == '\u{e4}').count();
         assert_eq!(letters(&unknown_type(&long)), MAX_REPEATED_CHARS);
         assert_eq!(letters(&unknown_reasoning(&long)), MAX_REPEATED_CHARS);
     }

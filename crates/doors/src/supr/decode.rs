@@ -1,9 +1,9 @@
 //! What a client's frame says.
 
-use parlor_vocab::{AgentId, Choice, EventId, MAX_ID_BYTES, Reasoning, RunId, SessionId};
+use parlor_vocab::{AgentChoice, AgentId, EventId, MAX_ID_BYTES, Reasoning, RunId, SessionId};
 
 use super::MAX_KEY_BYTES;
-use super::code::{self, Flaw};
+use super::code::{self, FrameError};
 use super::incoming::{MaybeFrame, Payload};
 use super::media::{self, Upload};
 use super::pairs::mended;
@@ -24,7 +24,7 @@ pub(super) enum Request {
         /// What is said.
         content: String,
         /// What is to answer.
-        choice: Choice,
+        choice: AgentChoice,
         /// Said again with the same key, it starts nothing.
         key: Option<String>,
     },
@@ -35,17 +35,17 @@ pub(super) enum Request {
         /// The files.
         upload: Upload,
         /// What is to answer.
-        choice: Choice,
+        choice: AgentChoice,
         /// As above.
         key: Option<String>,
     },
     /// Stop a run.
-    Stop(Halt),
+    Stop(StopRequest),
 }
 
 /// Which run is to be stopped.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Halt {
+pub(super) struct StopRequest {
     /// Of which session, if not the connection's own.
     pub(super) session: Option<SessionId>,
     /// Only this one.
@@ -61,7 +61,7 @@ const AGENT_CHARS: usize = 64;
 type Agents = [(String, String)];
 
 /// What `bytes` say where there are these agents.
-pub(super) fn request(bytes: &[u8], agents: &Agents) -> Result<Request, Flaw> {
+pub(super) fn request(bytes: &[u8], agents: &Agents) -> Result<Request, FrameError> {
     // A text that was cut in the middle of a letter is still a text.
     let MaybeFrame(frame) = serde_json::from_slice(bytes)
         .or_else(|_| serde_json::from_slice(&mended(bytes)))
@@ -85,7 +85,7 @@ pub(super) fn request(bytes: &[u8], agents: &Agents) -> Result<Request, Flaw> {
             let key = key(&payload);
             media(session, payload, agents, key.clone()).map_err(|flaw| flaw.about(key.as_ref()))
         }
-        "run.stop" => Ok(Request::Stop(Halt {
+        "run.stop" => Ok(Request::Stop(StopRequest {
             session,
             run: trimmed(&payload.run).map(|run| run_id(&run)),
             reason: trimmed(&payload.reason),
@@ -99,7 +99,7 @@ fn message(
     payload: Payload,
     agents: &Agents,
     key: Option<String>,
-) -> Result<Request, Flaw> {
+) -> Result<Request, FrameError> {
     let choice = choice(&payload, agents);
     let content = payload.content.into_text().filter(|content| !content.trim().is_empty());
     let content = content.ok_or_else(code::empty_content)?;
@@ -111,7 +111,7 @@ fn media(
     payload: Payload,
     agents: &Agents,
     key: Option<String>,
-) -> Result<Request, Flaw> {
+) -> Result<Request, FrameError> {
     let choice = choice(&payload, agents)?;
     Ok(Request::Media { session, upload: media::upload(payload)?, choice, key })
 }
@@ -123,7 +123,7 @@ fn key(payload: &Payload) -> Option<String> {
 }
 
 /// Who is to answer, for this once.
-fn choice(payload: &Payload, agents: &Agents) -> Result<Choice, Flaw> {
+fn choice(payload: &Payload, agents: &Agents) -> Result<AgentChoice, FrameError> {
     let reasoning = match &payload.reasoning {
         Member::Missing => None,
         Member::Text(word) => Some(reasoning(word)?),
@@ -131,14 +131,14 @@ fn choice(payload: &Payload, agents: &Agents) -> Result<Choice, Flaw> {
     };
     let agent = payload.agent.as_text();
     let model = payload.model.as_text().filter(|model| !model.is_empty());
-    Ok(Choice {
+    Ok(AgentChoice {
         agent: agent.and_then(|agent| agent_id(agent, agents)),
         model: model.map(str::to_owned),
         reasoning,
     })
 }
 
-fn reasoning(word: &str) -> Result<Reasoning, Flaw> {
+fn reasoning(word: &str) -> Result<Reasoning, FrameError> {
     Ok(match word.trim().to_lowercase().as_str() {
         "off" => Reasoning::Off,
         "low" => Reasoning::Low,
@@ -189,7 +189,7 @@ pub(super) fn event_id(text: &str) -> Option<EventId> {
 }
 
 /// A member that is a text if it is there.
-fn text(member: Member) -> Result<Option<String>, Flaw> {
+fn text(member: Member) -> Result<Option<String>, FrameError> {
     match member {
         Member::Missing | Member::Null => Ok(None),
         Member::Text(text) => Ok(Some(text)),

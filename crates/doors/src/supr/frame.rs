@@ -4,7 +4,7 @@ use parlor_vocab::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::code::Flaw;
+use super::code::FrameError;
 use super::protocol::Typed;
 
 /// The bytes of a frame.
@@ -24,7 +24,7 @@ pub(super) fn typed(
 }
 
 /// What is wrong with the frame that was just read.
-pub(super) fn error(flaw: Flaw, now: Timestamp) -> Vec<u8> {
+pub(super) fn error(flaw: FrameError, now: Timestamp) -> Vec<u8> {
     let mut payload = object(json!({"code": flaw.code, "message": flaw.message}));
     if let Some(key) = flaw.key {
         payload.insert("key".to_owned(), Value::String(key));

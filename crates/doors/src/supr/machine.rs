@@ -6,25 +6,26 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parlor_vocab::{
-    Birth, Choice, Clock, Entry, EventId, Failure, File, FileFlaw, HouseCommand, HouseEvent, HouseReply,
-    IdSource, Input as Words, Media, Place, Refusal, RunEnding, RunEvent, RunId, Scope, Seen, Seq,
-    SessionCommand, SessionEvent, SessionId, Subject, Timestamp, WhenBusy,
+    AgentChoice, Clock, Entry, ErrorScope, EventId, Failure, FileError, IdSource, Media, MessageEvent,
+    NamedFile, NewSession, RegistryEvent, RegistryReply, RegistryRequest, RunEnding, RunEvent, RunId, Seq,
+    SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionUpdate, StreamKind, Timestamp, UserInput,
+    WatchFrom, WhenBusy,
 };
 use serde_json::{Map, Value, json};
 
-use super::activity::Happening;
-use super::code::{self, Flaw};
-use super::decode::{self, Halt, Request};
+use super::activity::ActivityEvent;
+use super::code::{self, FrameError};
+use super::decode::{self, Request, StopRequest};
 use super::frame::{self, object};
 use super::media::{self, Content, Item, Label, MAX_MEDIA_BYTES, Upload};
 use super::replay::aside;
 use super::run::Run;
 use super::{FILES_WAIT, MAX_FRAME_BYTES, MAX_SENT_MEDIA_BYTES, MAX_WAITING_BYTES, MAX_WAITING_FRAMES};
-use crate::{Input, Machine, Output, Ticket};
+use crate::{Input, InputOf, Machine, Output, Ticket};
 
 /// What a connection begins with.
 #[derive(Clone)]
-pub struct Visit {
+pub struct ConnectionParams {
     /// Its session, which need not exist.
     pub session: SessionId,
     /// The last event that the client has seen, if it wants to hear what came after; `Some(None)` if it has
@@ -50,22 +51,22 @@ pub struct Visit {
 
 /// The server's side of a connection.
 pub struct SuprMachine {
-    visit: Visit,
+    params: ConnectionParams,
     /// What is known of each session that is heard of.
     sessions: HashMap<SessionId, Watched>,
     /// The frame that is being carried out.
     pending: Option<(Ticket, Pending)>,
     /// The frames that came after it, with their sizes.
-    waiting: VecDeque<(Result<Request, Flaw>, usize)>,
+    waiting: VecDeque<(Result<Request, FrameError>, usize)>,
     waiting_bytes: usize,
     /// Stops that went past the files they would have waited for.
-    stopping: HashMap<Ticket, Halt>,
+    stopping: HashMap<Ticket, StopRequest>,
     /// Watches whose beginning is not known yet.
     beginning: HashMap<Ticket, SessionId>,
     /// Files that are being read for the client.
     reading: HashMap<Ticket, (SessionId, Vec<Media>)>,
     next_ticket: u64,
-    outbox: VecDeque<Output<HouseCommand>>,
+    outbox: VecDeque<Output<RegistryRequest>>,
 }
 
 /// A session that is heard of.
@@ -86,12 +87,12 @@ enum Pending {
     /// An input is being accepted.
     Send {
         session: SessionId,
-        input: Box<Words>,
+        input: Box<UserInput>,
     },
     /// Its session is being created.
     Create {
         session: SessionId,
-        input: Box<Words>,
+        input: Box<UserInput>,
     },
     /// A file is being downloaded, then kept.
     Fetch(Box<Receiving>, Label),
@@ -104,7 +105,7 @@ enum Pending {
 struct Receiving {
     begun: Instant,
     session: SessionId,
-    choice: Choice,
+    choice: AgentChoice,
     key: Option<String>,
     caption: Option<String>,
     /// What is left, the last first.
@@ -115,7 +116,7 @@ struct Receiving {
 
 impl SuprMachine {
     /// A connection of which the client has heard nothing yet.
-    pub fn new(visit: Visit) -> Self {
+    pub fn new(params: ConnectionParams) -> Self {
         let mut machine = Self {
             sessions: HashMap::new(),
             pending: None,
@@ -126,20 +127,21 @@ impl SuprMachine {
             reading: HashMap::new(),
             next_ticket: 0,
             outbox: VecDeque::new(),
-            visit,
+            params,
         };
         machine.tell_agents();
-        let after = match &machine.visit.after {
-            None => Place::Now,
+        let after = match &machine.params.after {
+            None => WatchFrom::Now,
             // A name that no event can have was seen by nobody: all is told, and the client knows doubles.
-            Some(event) => {
-                event.as_deref().and_then(decode::event_id).map_or(Place::At(Seq::START), Place::Event)
-            }
+            Some(event) => event
+                .as_deref()
+                .and_then(decode::event_id)
+                .map_or(WatchFrom::At(Seq::START), WatchFrom::Event),
         };
-        machine.watch(machine.visit.session.clone(), after);
-        for session in machine.visit.watch.clone() {
+        machine.watch(machine.params.session.clone(), after);
+        for session in machine.params.watch.clone() {
             if !machine.sessions.contains_key(&session) {
-                machine.watch(session, Place::Now);
+                machine.watch(session, WatchFrom::Now);
             }
         }
         machine
@@ -147,25 +149,26 @@ impl SuprMachine {
 
     fn tell_agents(&mut self) {
         let agents: Vec<Value> =
-            self.visit.agents.iter().map(|(id, name)| json!({"id": id, "name": name})).collect();
-        let default = self.visit.agents.first().map_or("", |(id, _)| id);
+            self.params.agents.iter().map(|(id, name)| json!({"id": id, "name": name})).collect();
+        let default = self.params.agents.first().map_or("", |(id, _)| id);
         let payload = object(json!({"agents": agents, "default": default}));
         self.typed("agent.list", None, None, payload);
     }
 
-    fn watch(&mut self, session: SessionId, after: Place) {
+    fn watch(&mut self, session: SessionId, after: WatchFrom) {
         self.sessions.insert(session.clone(), Watched::default());
-        let ticket = self.ask(HouseCommand::Watch { session: session.clone(), after });
+        let ticket = self.ask(RegistryRequest::Watch { session: session.clone(), after });
         self.beginning.insert(ticket, session);
     }
 }
 
 impl Machine for SuprMachine {
-    type Ask = HouseCommand;
-    type Reply = HouseReply;
-    type Event = HouseEvent;
+    type Request = RegistryRequest;
+    type Reply = RegistryReply;
+    type Event = RegistryEvent;
+    type Error = SessionRefusal;
 
-    fn handle(&mut self, now: Instant, input: Input<'_, HouseReply, HouseEvent>) {
+    fn handle(&mut self, now: Instant, input: InputOf<'_, Self>) {
         match input {
             Input::Frame(bytes) => self.on_frame(now, bytes),
             Input::Oversize { .. } => self.fail(code::unparsable()),
@@ -175,7 +178,7 @@ impl Machine for SuprMachine {
         }
     }
 
-    fn poll(&mut self) -> Option<Output<HouseCommand>> {
+    fn poll(&mut self) -> Option<Output<RegistryRequest>> {
         self.outbox.pop_front()
     }
 
@@ -194,7 +197,7 @@ impl Machine for SuprMachine {
 
 impl SuprMachine {
     fn on_frame(&mut self, now: Instant, bytes: &[u8]) {
-        match decode::request(bytes, &self.visit.agents) {
+        match decode::request(bytes, &self.params.agents) {
             Ok(Request::Ping { id }) => self.typed("pong", id, None, Map::new()),
             Ok(Request::Stop(halt)) if self.may_stop_at_once() => {
                 let ticket = self.ask_to_stop(halt.clone());
@@ -215,13 +218,13 @@ impl SuprMachine {
             && self.stopping.len() < MAX_WAITING_FRAMES
     }
 
-    fn ask_to_stop(&mut self, Halt { session, run, reason }: Halt) -> Ticket {
-        let session = session.unwrap_or_else(|| self.visit.session.clone());
-        self.ask(HouseCommand::Session(session, SessionCommand::Stop { run, reason }))
+    fn ask_to_stop(&mut self, StopRequest { session, run, reason }: StopRequest) -> Ticket {
+        let session = session.unwrap_or_else(|| self.params.session.clone());
+        self.ask(RegistryRequest::Session(session, SessionCommand::Stop { run, reason }))
     }
 
-    fn on_stopped(&mut self, now: Instant, halt: Halt, answer: Result<HouseReply, Refusal>) {
-        let is_idle = matches!(answer, Err(Refusal::NoActiveRun | Refusal::UnknownSession(_)));
+    fn on_stopped(&mut self, now: Instant, halt: StopRequest, answer: Result<RegistryReply, SessionRefusal>) {
+        let is_idle = matches!(answer, Err(SessionRefusal::NoActiveRun | SessionRefusal::UnknownSession(_)));
         if is_idle && self.pending.is_some() {
             // It means the run that is still to begin.
             self.waiting.push_front((Ok(Request::Stop(halt)), 0));
@@ -230,12 +233,12 @@ impl SuprMachine {
         }
     }
 
-    fn begin(&mut self, now: Instant, request: Result<Request, Flaw>) {
+    fn begin(&mut self, now: Instant, request: Result<Request, FrameError>) {
         let request = match request {
             Ok(request) => request,
             Err(flaw) => return self.fail(flaw),
         };
-        let own = self.visit.session.clone();
+        let own = self.params.session.clone();
         match request {
             Request::Ping { id } => self.typed("pong", id, None, Map::new()),
             Request::Stop(halt) => {
@@ -243,9 +246,9 @@ impl SuprMachine {
                 self.pending = Some((ticket, Pending::Stop));
             }
             // Whoever may not send is not told so: that is how clients know it.
-            Request::Send { .. } | Request::Media { .. } if !self.visit.may_send => {}
+            Request::Send { .. } | Request::Media { .. } if !self.params.may_send => {}
             Request::Send { session, content, choice, key } => {
-                let words = Words { text: content, choice, key, ..Words::default() };
+                let words = UserInput { text: content, choice, key, ..UserInput::default() };
                 self.send(session.unwrap_or(own), words);
             }
             Request::Media { session, upload: Upload { caption, items }, choice, key } => {
@@ -258,14 +261,14 @@ impl SuprMachine {
         }
     }
 
-    fn send(&mut self, session: SessionId, mut input: Words) {
-        input.traceparent.clone_from(&self.visit.traceparent);
+    fn send(&mut self, session: SessionId, mut input: UserInput) {
+        input.traceparent.clone_from(&self.params.traceparent);
         self.submit(session, Box::new(input));
     }
 
-    fn submit(&mut self, session: SessionId, input: Box<Words>) {
+    fn submit(&mut self, session: SessionId, input: Box<UserInput>) {
         let command = SessionCommand::Send { input: (*input).clone(), when_busy: WhenBusy::Enqueue };
-        let ticket = self.ask(HouseCommand::Session(session.clone(), command));
+        let ticket = self.ask(RegistryRequest::Session(session.clone(), command));
         self.pending = Some((ticket, Pending::Send { session, input }));
     }
 
@@ -274,14 +277,15 @@ impl SuprMachine {
         let Some(Item { content, label }) = receiving.left.pop() else {
             let text = media::text(receiving.caption.as_deref(), &receiving.labels);
             let Receiving { session, choice, key, stored, .. } = *receiving;
-            return self.send(session, Words { text, media: stored, choice, key, ..Words::default() });
+            return self
+                .send(session, UserInput { text, media: stored, choice, key, ..UserInput::default() });
         };
         match content {
             Content::Url(_) if now.duration_since(receiving.begun) >= FILES_WAIT => {
                 self.fail(code::not_downloaded().about(receiving.key.as_ref()));
             }
             Content::Url(url) => {
-                let ticket = self.ask(HouseCommand::Fetch { url, max_bytes: MAX_MEDIA_BYTES });
+                let ticket = self.ask(RegistryRequest::Fetch { url, max_bytes: MAX_MEDIA_BYTES });
                 self.pending = Some((ticket, Pending::Fetch(receiving, label)));
             }
             Content::Base64(text) => match media::decoded(&text) {
@@ -292,12 +296,12 @@ impl SuprMachine {
     }
 
     fn store(&mut self, receiving: Box<Receiving>, label: Label, bytes: Vec<u8>) {
-        let file = File { name: label.name().to_owned(), bytes };
-        let ticket = self.ask(HouseCommand::StoreMedia(vec![file]));
+        let file = NamedFile { name: label.name().to_owned(), bytes };
+        let ticket = self.ask(RegistryRequest::StoreMedia(vec![file]));
         self.pending = Some((ticket, Pending::Store(receiving, label)));
     }
 
-    fn on_answer(&mut self, now: Instant, ticket: Ticket, answer: Result<HouseReply, Refusal>) {
+    fn on_answer(&mut self, now: Instant, ticket: Ticket, answer: Result<RegistryReply, SessionRefusal>) {
         if let Some(halt) = self.stopping.remove(&ticket) {
             return self.on_stopped(now, halt, answer);
         }
@@ -318,9 +322,9 @@ impl SuprMachine {
         }
     }
 
-    fn on_watching(&mut self, session: &SessionId, answer: Result<HouseReply, Refusal>) {
+    fn on_watching(&mut self, session: &SessionId, answer: Result<RegistryReply, SessionRefusal>) {
         match (answer, self.sessions.get_mut(session)) {
-            (Ok(HouseReply::Watching { seen, head }), Some(watched)) => {
+            (Ok(RegistryReply::Watching { seen, head }), Some(watched)) => {
                 watched.seen = seen;
                 watched.head = head;
             }
@@ -329,8 +333,13 @@ impl SuprMachine {
         }
     }
 
-    fn on_contents(&mut self, session: &SessionId, media: Vec<Media>, answer: Result<HouseReply, Refusal>) {
-        let Ok(HouseReply::Contents(contents)) = answer else { return };
+    fn on_contents(
+        &mut self,
+        session: &SessionId,
+        media: Vec<Media>,
+        answer: Result<RegistryReply, SessionRefusal>,
+    ) {
+        let Ok(RegistryReply::Contents(contents)) = answer else { return };
         for (media, content) in media.iter().zip(contents) {
             if let Some(content) = content {
                 let payload = media::sent(media, &content);
@@ -340,34 +349,43 @@ impl SuprMachine {
     }
 
     /// Goes on with a frame, now that the house has answered.
-    fn go_on(&mut self, now: Instant, pending: Pending, answer: Result<HouseReply, Refusal>) {
+    fn go_on(&mut self, now: Instant, pending: Pending, answer: Result<RegistryReply, SessionRefusal>) {
         match (pending, answer) {
             // It has become a run, or will; its events say the rest.
             (Pending::Send { .. } | Pending::Stop, Ok(_)) => {}
-            (Pending::Send { session, input }, Err(Refusal::UnknownSession(_))) => {
-                let birth = Box::new(self.birth());
-                let ticket = self.ask(HouseCommand::Create { id: Some(session.clone()), birth });
+            (Pending::Send { session, input }, Err(SessionRefusal::UnknownSession(_))) => {
+                let new_session = Box::new(self.new_session());
+                let ticket = self.ask(RegistryRequest::Create { id: Some(session.clone()), new_session });
                 self.pending = Some((ticket, Pending::Create { session, input }));
             }
             // Somebody else may have created it in between.
-            (Pending::Create { session, input }, Ok(_) | Err(Refusal::SessionExists(_))) => {
+            (Pending::Create { session, input }, Ok(_) | Err(SessionRefusal::SessionExists(_))) => {
                 self.submit(session, input);
             }
             (Pending::Send { session, input } | Pending::Create { session, input }, Err(refusal)) => {
                 self.refuse(&session, &input, &refusal);
             }
             (Pending::Stop, Err(refusal)) => self.fail(code::of_refused_stop(&refusal)),
-            (Pending::Fetch(receiving, label), Ok(HouseReply::Files(mut files))) => match files.pop() {
+            (Pending::Fetch(receiving, label), Ok(RegistryReply::Files(mut files))) => match files.pop() {
                 Some(Ok(file)) => self.store(receiving, label, file.bytes),
-                Some(Err(FileFlaw::TooLarge)) => self.fail(code::too_large().about(receiving.key.as_ref())),
-                Some(Err(FileFlaw::Closed | FileFlaw::NotRegular | FileFlaw::Empty)) | None => {
+                Some(Err(FileError::TooLarge { .. })) => {
+                    self.fail(code::too_large().about(receiving.key.as_ref()))
+                }
+                Some(Err(
+                    FileError::Missing
+                    | FileError::NotRegular
+                    | FileError::Inaccessible
+                    | FileError::Unreadable
+                    | FileError::Empty,
+                ))
+                | None => {
                     self.fail(code::not_downloaded().about(receiving.key.as_ref()));
                 }
             },
             (Pending::Fetch(receiving, _), _) => {
                 self.fail(code::not_downloaded().about(receiving.key.as_ref()));
             }
-            (Pending::Store(mut receiving, label), Ok(HouseReply::Stored(stored))) => {
+            (Pending::Store(mut receiving, label), Ok(RegistryReply::Stored(stored))) => {
                 receiving.stored.extend(stored);
                 receiving.labels.push(label);
                 self.receive(now, receiving);
@@ -381,45 +399,45 @@ impl SuprMachine {
         }
     }
 
-    fn birth(&self) -> Birth {
-        Birth {
+    fn new_session(&self) -> NewSession {
+        NewSession {
             title: None,
             door: "supr".to_owned(),
-            folder: self.visit.folder.clone(),
-            choice: Choice::default(),
+            folder: self.params.folder.clone(),
+            choice: AgentChoice::default(),
             system: None,
             forked_from: None,
         }
     }
 
     /// Tells of an input that became no run, in the form of one that failed: who waits for an end gets it.
-    fn refuse(&mut self, session: &SessionId, input: &Words, refusal: &Refusal) {
+    fn refuse(&mut self, session: &SessionId, input: &UserInput, refusal: &SessionRefusal) {
         let (code, retryable) = code::of_refused_input(refusal);
-        let failure = Failure { code: code.to_owned(), message: refusal.to_string(), retryable };
+        let failure = Failure { code: code.into(), message: refusal.to_string(), retryable };
         let asked = input.choice.agent.as_ref().map(ToString::to_string);
-        let default = self.visit.agents.first().map(|(id, _)| id.clone()).unwrap_or_default();
+        let default = self.params.agents.first().map(|(id, _)| id.clone()).unwrap_or_default();
         let run = Run::refused(asked.is_some(), asked.unwrap_or(default), input.key.clone());
-        let id = RunId::generate(self.visit.ids.next());
+        let id = RunId::generate(self.params.ids.next());
         let events = [
-            RunEvent::ErrorRaised { scope: Scope::Run, failure: failure.clone() },
+            RunEvent::ErrorRaised { scope: ErrorScope::Run, failure: failure.clone() },
             RunEvent::Ended { ending: RunEnding::Failed(failure), duration_ms: 0 },
         ];
         for (event, sequence) in events.into_iter().zip(1..) {
             let (run_id, seq) = (id.clone(), Seq::START);
             let event = SessionEvent::Run { run: run_id, sequence, event };
-            let id_of_event = EventId::generate(self.visit.ids.next());
+            let id_of_event = EventId::generate(self.params.ids.next());
             let entry = Entry { seq, id: id_of_event, at: self.now(), event };
             self.tell(session, &id, &run, &entry, false);
         }
     }
 
-    fn on_event(&mut self, HouseEvent { session, seen }: &HouseEvent) {
+    fn on_event(&mut self, RegistryEvent { session, seen }: &RegistryEvent) {
         match seen {
-            Seen::Entry(entry) => self.on_entry(session, entry),
-            Seen::Delta { run, subject, text } if self.visit.streams => {
+            SessionUpdate::Entry(entry) => self.on_entry(session, entry),
+            SessionUpdate::Delta { run, subject, text } if self.params.streams => {
                 self.on_delta(session, run, subject, text)
             }
-            Seen::Delta { .. } => {}
+            SessionUpdate::Delta { .. } => {}
         }
     }
 
@@ -443,7 +461,7 @@ impl SuprMachine {
         // Taken out, so that it can be looked at while frames are made of it.
         let Some(mut run) = watched.runs.remove(run_id) else { return };
         run.note(event);
-        if is_new && (run.parent.is_none() || self.visit.streams) {
+        if is_new && (run.parent.is_none() || self.params.streams) {
             self.tell(session, run_id, &run, entry, replay);
         }
         if matches!(event, RunEvent::Ended { .. }) {
@@ -458,13 +476,13 @@ impl SuprMachine {
     fn tell(&mut self, session: &SessionId, id: &RunId, run: &Run, entry: &Entry, replay: bool) {
         let SessionEvent::Run { sequence, event, .. } = &entry.event else { return };
         let sequence = *sequence;
-        let happening = Happening { session: session.as_str(), id, run, sequence, event, entry, replay };
+        let happening = ActivityEvent { session: session.as_str(), id, run, sequence, event, entry, replay };
         self.outbox.push_back(Output::Send(frame::bytes(&happening.activity())));
-        if let RunEvent::MessageCompleted { media, .. } = event
+        if let RunEvent::Message(MessageEvent::Completed { media, .. }) = event
             && !media.is_empty()
         {
             let ids = media.iter().map(|media| media.id.clone()).collect();
-            let ticket = self.ask(HouseCommand::ReadMedia { ids, max_bytes: MAX_SENT_MEDIA_BYTES });
+            let ticket = self.ask(RegistryRequest::ReadMedia { ids, max_bytes: MAX_SENT_MEDIA_BYTES });
             self.reading.insert(ticket, (session.clone(), media.clone()));
         }
     }
@@ -472,21 +490,21 @@ impl SuprMachine {
     /// Tells a client that wants to know more what other clients do without.
     fn tell_more(&mut self, session: &SessionId, seq: Seq, kind: &str, payload: Map<String, Value>) {
         let is_new = self.sessions.get(session).is_some_and(|watched| seq > watched.seen);
-        if is_new && self.visit.streams {
+        if is_new && self.params.streams {
             self.typed(kind, None, Some(session.to_string()), payload);
         }
     }
 
-    fn on_delta(&mut self, session: &SessionId, run: &RunId, subject: &Subject, text: &str) {
+    fn on_delta(&mut self, session: &SessionId, run: &RunId, subject: &StreamKind, text: &str) {
         // A piece of what was seen as a whole.
         if self.sessions.get(session).is_none_or(|watched| watched.heard < watched.seen) {
             return;
         }
         let (kind, payload) = match subject {
-            Subject::Message(id) => ("message.delta", json!({"message_id": id.as_str()})),
-            Subject::Thought(id) => ("reasoning.delta", json!({"step_id": id.as_str()})),
-            Subject::Tool(id) => ("tool.output", json!({"tool_call_id": id.as_str()})),
-            Subject::Input { call, tool } => {
+            StreamKind::Message(id) => ("message.delta", json!({"message_id": id.as_str()})),
+            StreamKind::Thought(id) => ("reasoning.delta", json!({"step_id": id.as_str()})),
+            StreamKind::Tool(id) => ("tool.output", json!({"tool_call_id": id.as_str()})),
+            StreamKind::Input { call, tool } => {
                 ("tool.input", json!({"tool_call_id": call.as_str(), "tool_name": tool}))
             }
         };
@@ -496,7 +514,7 @@ impl SuprMachine {
         self.typed(kind, None, Some(session.to_string()), payload);
     }
 
-    fn fail(&mut self, flaw: Flaw) {
+    fn fail(&mut self, flaw: FrameError) {
         let frame = frame::error(flaw, self.now());
         self.outbox.push_back(Output::Send(frame));
     }
@@ -512,15 +530,15 @@ impl SuprMachine {
         self.outbox.push_back(Output::Send(frame));
     }
 
-    fn ask(&mut self, command: HouseCommand) -> Ticket {
+    fn ask(&mut self, command: RegistryRequest) -> Ticket {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
-        self.outbox.push_back(Output::Ask(ticket, command));
+        self.outbox.push_back(Output::Request(ticket, command));
         ticket
     }
 
     fn now(&self) -> Timestamp {
-        self.visit.clock.now()
+        self.params.clock.now()
     }
 }
 

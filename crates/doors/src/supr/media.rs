@@ -3,7 +3,7 @@
 use parlor_vocab::Media;
 use serde_json::{Map, Value};
 
-use super::code::{self, Flaw};
+use super::code::{self, FrameError};
 use super::incoming::{Attachments, FileMembers, Payload};
 use crate::json::Member;
 
@@ -47,7 +47,7 @@ pub(super) struct Label {
 const UNNAMED: &str = "upload";
 
 /// The files in a payload.
-pub(super) fn upload(payload: Payload) -> Result<Upload, Flaw> {
+pub(crate) fn upload(payload: Payload) -> Result<Upload, FrameError> {
     let attachments = match payload.attachments {
         Attachments::Missing => {
             let item = item(payload.file).ok_or_else(code::no_content)?;
@@ -84,7 +84,7 @@ fn said(member: Member) -> Option<String> {
 
 /// The bytes that base64 stands for: with padding, in the standard alphabet or in that for addresses; line
 /// ends do not count.
-pub(super) fn decoded(text: &str) -> Result<Vec<u8>, Flaw> {
+pub(super) fn decoded(text: &str) -> Result<Vec<u8>, FrameError> {
     let mut bytes = text.as_bytes().to_vec();
     bytes.retain(|byte| !matches!(byte, b'\r' | b'\n'));
     let padding = bytes.iter().rev().take(2).take_while(|byte| **byte == b'=').count() as u64;

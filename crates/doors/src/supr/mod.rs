@@ -26,7 +26,7 @@ mod run;
 
 use std::time::Duration;
 
-pub use machine::{SuprMachine, Visit};
+pub use machine::{ConnectionParams, SuprMachine};
 pub use media::MAX_MEDIA_BYTES;
 pub use replay::{Replay, error_code, event_type};
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use parlor_vocab::{Entry, Queued, RunEnding, RunEvent, RunId, SessionEvent, SessionId};
+use parlor_vocab::{Entry, QueuedInput, RunEnding, RunEvent, RunId, SessionEvent, SessionId};
 use serde_json::{Map, Value, json};
 
-use super::activity::Happening;
+use super::activity::ActivityEvent;
 use super::code::RUN_CANCELLED;
 use super::frame::{self, object};
 use super::run::Run;
@@ -40,7 +40,7 @@ impl Replay {
         let run = self.runs.get_mut(id)?;
         run.note(event);
         let (session, sequence) = (self.session.as_str(), *sequence);
-        let activity = Happening { session, id, run, sequence, event, entry, replay: true }.activity();
+        let activity = ActivityEvent { session, id, run, sequence, event, entry, replay: true }.activity();
         if matches!(event, RunEvent::Ended { .. }) {
             self.runs.remove(id);
         }
@@ -54,7 +54,7 @@ pub fn event_type(entry: &Entry) -> &'static str {
         SessionEvent::Run { run: id, sequence, event } => {
             let run = Run::refused(false, String::new(), None);
             let happening =
-                Happening { session: "", id, run: &run, sequence: *sequence, event, entry, replay: true };
+                ActivityEvent { session: "", id, run: &run, sequence: *sequence, event, entry, replay: true };
             happening.kind()
         }
         SessionEvent::Renamed { .. } => RENAMED,
@@ -73,7 +73,7 @@ pub fn error_code(entry: &Entry) -> Option<&str> {
     let SessionEvent::Run { event: RunEvent::Ended { ending, .. }, .. } = &entry.event else { return None };
     match ending {
         RunEnding::Completed { .. } => None,
-        RunEnding::Failed(failure) => Some(&failure.code),
+        RunEnding::Failed(failure) => Some(failure.code.as_str()),
         RunEnding::Stopped { .. } => Some(RUN_CANCELLED),
     }
 }
@@ -83,7 +83,7 @@ pub(super) fn aside(event: &SessionEvent) -> Option<(&'static str, Map<String, V
     let (kind, payload) = match event {
         SessionEvent::Renamed { title } => (RENAMED, json!({"title": title})),
         SessionEvent::Queued(queued) => {
-            let Queued { run, input } = queued;
+            let QueuedInput { run, input } = queued;
             (QUEUED, json!({"run_id": run.as_str(), "text": input.text, "key": input.key}))
         }
         SessionEvent::Unqueued { runs } => {

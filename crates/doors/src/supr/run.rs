@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use parlor_vocab::{Failure, MessageId, RunEvent, RunId, StepId, ToolCallId};
+use parlor_vocab::{Failure, MessageEvent, MessageId, RunEvent, RunId, StepId, ToolCallId, ToolEvent};
 
 /// A run under way.
 #[derive(Debug)]
@@ -68,15 +68,15 @@ impl Run {
 
     /// Remembers what later events will need.
     pub(super) fn note(&mut self, event: &RunEvent) {
-        if let RunEvent::ToolCalled { step, call, tool, .. } = event {
+        if let RunEvent::Tool(ToolEvent::Called { step, call, tool, .. }) = event {
             self.calls.insert(call.clone(), Call { step: step.clone(), tool: tool.clone() });
         }
-        if let RunEvent::ToolCompleted { output: given, .. }
-        | RunEvent::ToolFailed { failure: Failure { message: given, .. }, .. } = event
+        if let RunEvent::Tool(ToolEvent::Completed { output: given, .. })
+        | RunEvent::Tool(ToolEvent::Failed { failure: Failure { message: given, .. }, .. }) = event
         {
             self.given = Some(mark(given));
         }
-        if let RunEvent::MessageStarted { message } = event {
+        if let RunEvent::Message(MessageEvent::Started { message }) = event {
             self.spoken = Some(message.clone());
         }
     }

@@ -6,7 +6,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use parlor_vocab::{File, FileFlaw};
+use parlor_vocab::{FileError, NamedFile};
 
 use super::code;
 use super::protocol::RpcAttachment;
@@ -41,16 +41,19 @@ fn flaw(RpcAttachment { path, .. }: &RpcAttachment) -> Option<String> {
 
 /// What becomes of the files of a prompt.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Judged {
+pub(super) struct CheckedAttachment {
     /// Those that come along.
-    pub(super) files: Vec<File>,
+    pub(super) files: Vec<NamedFile>,
     /// The paths of those that are only named.
     pub(super) named: Vec<String>,
 }
 
 /// Judges the files that were read, or says why the prompt is refused.
-pub(super) fn judge(paths: &[PathBuf], read: Vec<Result<File, FileFlaw>>) -> Result<Judged, &'static str> {
-    let mut judged = Judged::default();
+pub(super) fn judge(
+    paths: &[PathBuf],
+    read: Vec<Result<NamedFile, FileError>>,
+) -> Result<CheckedAttachment, &'static str> {
+    let mut judged = CheckedAttachment::default();
     let mut room = MAX_ATTACHED_BYTES;
     for (path, file) in paths.iter().zip(read) {
         let shown = match file {
@@ -133,8 +136,8 @@ mod tests {
         RpcAttachment { path: path.to_owned(), name: None, mime: None }
     }
 
-    fn file(bytes: impl Into<Vec<u8>>) -> Result<File, FileFlaw> {
-        Ok(File { name: "f".to_owned(), bytes: bytes.into() })
+    fn file(bytes: impl Into<Vec<u8>>) -> Result<NamedFile, FileError> {
+        Ok(NamedFile { name: "f".to_owned(), bytes: bytes.into() })
     }
 
     #[test]
@@ -150,11 +153,11 @@ mod tests {
     #[test]
     fn what_cannot_be_read_refuses_and_what_cannot_be_shown_is_named() {
         let path = vec![PathBuf::from("/a \"b\"")];
-        for flaw in [FileFlaw::Closed, FileFlaw::NotRegular, FileFlaw::Empty] {
+        for flaw in [FileError::Unreadable, FileError::NotRegular, FileError::Empty] {
             assert!(judge(&path, vec![Err(flaw)]).is_err());
         }
         for named in [
-            Err(FileFlaw::TooLarge),
+            Err(FileError::TooLarge { bytes: u64::MAX }),
             file(b"\xff\xfe\x00".to_vec()),
             file("bell \x07"),
             file("%PDF-1.4 no end"),

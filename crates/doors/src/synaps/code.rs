@@ -1,8 +1,8 @@
 //! The texts of all errors. The dialect has no codes: parents look for words in these.
 
-use parlor_vocab::{FileFlaw, Refusal};
+use parlor_vocab::{FileError, SessionRefusal};
 
-use super::{MAX_ATTACHMENTS, decode::Flaw, protocol::RpcEvent};
+use super::{MAX_ATTACHMENTS, decode::FrameError, protocol::RpcEvent};
 
 /// A line is longer than the limit.
 pub(super) const OVERSIZE: &str = "frame exceeds 1 MiB limit";
@@ -20,39 +20,32 @@ pub(super) const INTERRUPTED_BY_CRASH: &str = "[Request interrupted: Synaps stop
 pub(super) const INTERRUPTED: &str = "[Request interrupted]";
 
 /// The error for a line that is no command.
-pub(super) fn of_flaw(flaw: Flaw) -> RpcEvent {
+pub(super) fn of_flaw(flaw: FrameError) -> RpcEvent {
     RpcEvent::Error { id: flaw.id, message: flaw.message }
 }
 
 /// Why a command was turned down.
-pub(super) fn of_refusal(refusal: &Refusal) -> String {
+pub(super) fn of_refusal(refusal: &SessionRefusal) -> String {
     match refusal {
-        Refusal::Busy { .. } | Refusal::Compacting => BUSY.to_owned(),
-        Refusal::UnknownSession(_)
-        | Refusal::SessionExists(_)
-        | Refusal::SessionHeld { .. }
-        | Refusal::TooManySessions { .. }
-        | Refusal::QueueFull { .. }
-        | Refusal::NoActiveRun
-        | Refusal::WrongRun { .. }
-        | Refusal::TooManyRuns { .. }
-        | Refusal::BackgroundProcesses
-        | Refusal::NotCompacted { .. }
-        | Refusal::UnknownMessage(_)
-        | Refusal::UnknownAgent(_)
-        | Refusal::TooManyQuestions { .. }
-        | Refusal::TooManyWatched { .. }
-        | Refusal::MediaUnavailable { .. }
-        | Refusal::LogUnavailable { .. }
-        | Refusal::Internal
-        | Refusal::UnknownProcess(_)
-        | Refusal::ProcessExists(_)
-        | Refusal::StdinClosed(_)
-        | Refusal::StdinGone(_)
-        | Refusal::StdinFull { .. }
-        | Refusal::RelativeFolder(_)
-        | Refusal::TooManyProcesses { .. }
-        | Refusal::CannotStart { .. } => refusal.to_string(),
+        SessionRefusal::Busy { .. } | SessionRefusal::Compacting => BUSY.to_owned(),
+        SessionRefusal::UnknownSession(_)
+        | SessionRefusal::SessionExists(_)
+        | SessionRefusal::SessionHeld { .. }
+        | SessionRefusal::TooManySessions { .. }
+        | SessionRefusal::QueueFull { .. }
+        | SessionRefusal::NoActiveRun
+        | SessionRefusal::WrongRun { .. }
+        | SessionRefusal::TooManyRuns { .. }
+        | SessionRefusal::BackgroundProcesses
+        | SessionRefusal::NotCompacted { .. }
+        | SessionRefusal::UnknownMessage(_)
+        | SessionRefusal::UnknownAgent(_)
+        | SessionRefusal::TooManyRequests { .. }
+        | SessionRefusal::TooManyWatched { .. }
+        | SessionRefusal::MediaUnavailable { .. }
+        | SessionRefusal::LogUnavailable { .. }
+        | SessionRefusal::Closing { .. }
+        | SessionRefusal::Internal => refusal.to_string(),
     }
 }
 
@@ -72,11 +65,13 @@ pub(super) fn too_many_attachments() -> String {
 }
 
 /// Why a file refuses the whole prompt; none if only the file itself is left out.
-pub(super) fn of_file(flaw: FileFlaw) -> Option<&'static str> {
+pub(super) fn of_file(flaw: FileError) -> Option<&'static str> {
     match flaw {
-        FileFlaw::Closed => Some("Cannot open attachment (check path, permissions, and symlinks)"),
-        FileFlaw::NotRegular => Some("Attachment must be a regular file"),
-        FileFlaw::Empty => Some("Attachment is empty"),
-        FileFlaw::TooLarge => None,
+        FileError::Missing | FileError::Inaccessible | FileError::Unreadable => {
+            Some("Cannot open attachment (check path, permissions, and symlinks)")
+        }
+        FileError::NotRegular => Some("Attachment must be a regular file"),
+        FileError::Empty => Some("Attachment is empty"),
+        FileError::TooLarge { .. } => None,
     }
 }

@@ -11,7 +11,7 @@ use crate::json::{Checked, words_of};
 
 /// What is wrong with a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Flaw {
+pub(super) struct FrameError {
     /// The command's, if it can be read: the parent waits for an answer to it.
     pub(super) id: Option<String>,
     /// The parser's words.
@@ -19,17 +19,20 @@ pub(super) struct Flaw {
 }
 
 /// Reads a line. Blank ones say nothing.
-pub(super) fn command(line: &[u8]) -> Result<Option<RpcCommand>, Flaw> {
+pub(super) fn command(line: &[u8]) -> Result<Option<RpcCommand>, FrameError> {
     // What counts as blank in JSON; other blanks are a flaw.
     let is_blank = |byte: &&u8| matches!(**byte, b' ' | b'\t' | b'\r');
     let Some(first) = line.iter().find(|byte| !is_blank(byte)) else { return Ok(None) };
     // The wire types could be read from an array as well, by position, which nobody means.
     if *first == b'[' {
-        return Err(Flaw { id: None, message: "invalid type: sequence, expected a JSON object".to_owned() });
+        return Err(FrameError {
+            id: None,
+            message: "invalid type: sequence, expected a JSON object".to_owned(),
+        });
     }
     // What is skipped below is not looked at closely, and a line that is no JSON has no id.
     if let Err(error) = serde_json::from_slice::<Checked>(line) {
-        return Err(Flaw { id: None, message: words_of(&error) });
+        return Err(FrameError { id: None, message: words_of(&error) });
     }
     read(line).map(Some).map_err(|error| flaw(line, &error))
 }
@@ -149,19 +152,19 @@ fn attachments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RpcAtta
 }
 
 /// What is wrong with a line that is no command for this reason.
-fn flaw(line: &[u8], error: &serde_json::Error) -> Flaw {
+fn flaw(line: &[u8], error: &serde_json::Error) -> FrameError {
     let id = serde_json::from_slice(line).ok().map(|Id { id }| id).filter(|id| !id.is_empty());
     // Where it is says nothing: the line was read in parts.
     let place = format!(" at line {} column {}", error.line(), error.column());
     let message = words_of(error);
-    Flaw { id, message: message.strip_suffix(&place).unwrap_or(&message).to_owned() }
+    FrameError { id, message: message.strip_suffix(&place).unwrap_or(&message).to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn flaw(line: &str) -> Flaw {
+    fn flaw(line: &str) -> FrameError {
         command(line.as_bytes()).unwrap_err()
     }
 

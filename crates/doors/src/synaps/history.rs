@@ -5,23 +5,20 @@
 
 use std::collections::HashMap;
 
-use parlor_vocab::{Media, MediaId, Message, PROGRAM_ENDS, Passage, Role, RunEnding, ToolUse};
+use parlor_vocab::{FailureCode, HistoryItem, Media, MediaId, Message, Role, RunEnding, StopCause, ToolUse};
 use serde_json::{Value, json};
 
 use super::attachment::{self, Kind};
 use super::code;
 
-/// The code of a run that was cut off by the end of its process.
-const RUN_INTERRUPTED: &str = "RUN_INTERRUPTED";
-
 /// The contents of files that came along, as far as they were read.
 pub(super) type Contents = HashMap<MediaId, Vec<u8>>;
 
 /// The files that `history` speaks of.
-pub(super) fn media(history: &[Passage]) -> Vec<MediaId> {
+pub(super) fn media(history: &[HistoryItem]) -> Vec<MediaId> {
     let mut ids: Vec<MediaId> = Vec::new();
     for passage in history {
-        if let Passage::Message(message) = passage {
+        if let HistoryItem::Message(message) = passage {
             for media in &message.media {
                 if !ids.contains(&media.id) {
                     ids.push(media.id.clone());
@@ -33,16 +30,16 @@ pub(super) fn media(history: &[Passage]) -> Vec<MediaId> {
 }
 
 /// How many messages `history` is.
-pub(super) fn count(history: &[Passage]) -> usize {
+pub(super) fn count(history: &[HistoryItem]) -> usize {
     messages(history, &Contents::new()).len()
 }
 
 /// `history` as messages.
-pub(super) fn messages(history: &[Passage], contents: &Contents) -> Vec<Value> {
+pub(super) fn messages(history: &[HistoryItem], contents: &Contents) -> Vec<Value> {
     let mut written = Writer::default();
     for passage in history {
         match passage {
-            Passage::Message(message) => match message.role {
+            HistoryItem::Message(message) => match message.role {
                 Role::User => written.add(user(message, contents)),
                 Role::Assistant => {
                     written.assistant(json!({"type": "text", "text": message.text}));
@@ -50,8 +47,8 @@ pub(super) fn messages(history: &[Passage], contents: &Contents) -> Vec<Value> {
                 // For people, not for models.
                 Role::System => {}
             },
-            Passage::ToolUse(used) => written.tool(used),
-            Passage::BrokenOff(ending) => {
+            HistoryItem::ToolUse(used) => written.tool(used),
+            HistoryItem::BrokenOff(ending) => {
                 if let Some(mark) = mark(ending) {
                     written.add(json!({"role": "user", "content": mark}));
                 }
@@ -64,9 +61,11 @@ pub(super) fn messages(history: &[Passage], contents: &Contents) -> Vec<Value> {
 /// What marks a turn that broke off; one that failed by itself has said so when it did.
 fn mark(ending: &RunEnding) -> Option<&'static str> {
     match ending {
-        RunEnding::Stopped { reason, .. } if reason == PROGRAM_ENDS => Some(code::INTERRUPTED),
+        RunEnding::Stopped { cause: StopCause::Shutdown, .. } => Some(code::INTERRUPTED),
         RunEnding::Stopped { .. } => Some(code::INTERRUPTED_BY_USER),
-        RunEnding::Failed(failure) if failure.code == RUN_INTERRUPTED => Some(code::INTERRUPTED_BY_CRASH),
+        RunEnding::Failed(failure) if failure.code == FailureCode::RunInterrupted => {
+            Some(code::INTERRUPTED_BY_CRASH)
+        }
         RunEnding::Failed(_) | RunEnding::Completed { .. } => None,
     }
 }
@@ -158,15 +157,15 @@ mod tests {
     use super::*;
     use parlor_vocab::{Failure, MessageId, ToolCallId};
 
-    fn says(role: Role, text: &str) -> Passage {
+    fn says(role: Role, text: &str) -> HistoryItem {
         let id = MessageId::parse("m").unwrap();
-        Passage::Message(Message { id, role, text: text.to_owned(), media: Vec::new() })
+        HistoryItem::Message(Message { id, role, text: text.to_owned(), media: Vec::new() })
     }
 
-    fn uses(call: &str) -> Passage {
+    fn uses(call: &str) -> HistoryItem {
         let (tool, input) = ("shell".to_owned(), "{\"command\":\"ls\"}".to_owned());
         let result = Some(Ok("out".to_owned()));
-        Passage::ToolUse(ToolUse { call: ToolCallId::parse(call).unwrap(), tool, input, result })
+        HistoryItem::ToolUse(ToolUse { call: ToolCallId::parse(call).unwrap(), tool, input, result })
     }
 
     #[test]
@@ -195,15 +194,17 @@ mod tests {
     #[test]
     fn a_turn_that_broke_off_is_marked() {
         let message = MessageId::parse("m").unwrap();
-        let stopped = |reason: &str| {
-            let (reason, message) = (reason.to_owned(), message.clone());
-            Passage::BrokenOff(RunEnding::Stopped { reason, message })
+        let stopped = |cause| {
+            let message = message.clone();
+            HistoryItem::BrokenOff(RunEnding::Stopped { cause, message })
         };
-        let failed = |code: &str| {
-            let (code, message) = (code.to_owned(), String::new());
-            Passage::BrokenOff(RunEnding::Failed(Failure { code, message, retryable: false }))
+        let failed = |code: FailureCode| {
+            let message = String::new();
+            HistoryItem::BrokenOff(RunEnding::Failed(Failure { code, message, retryable: false }))
         };
-        let history = [stopped("enough"), stopped(PROGRAM_ENDS), failed(RUN_INTERRUPTED), failed("OTHER")];
+        let enough = StopCause::Client { reason: "enough".to_owned() };
+        let crashed = failed(FailureCode::RunInterrupted);
+        let history = [stopped(enough), stopped(StopCause::Shutdown), crashed, failed("OTHER".into())];
         let marks: Vec<Value> = messages(&history, &Contents::new());
         let texts: Vec<&str> = marks.iter().filter_map(|mark| mark["content"].as_str()).collect();
         assert_eq!(texts, [code::INTERRUPTED_BY_USER, code::INTERRUPTED, code::INTERRUPTED_BY_CRASH]);
@@ -216,7 +217,7 @@ mod tests {
             Media { id: id.clone(), name: "a.txt".to_owned(), mime: "text/plain".to_owned(), size: 2 };
         let message = |text: &str| {
             let (id, text) = (MessageId::parse("m").unwrap(), text.to_owned());
-            [Passage::Message(Message { id, role: Role::User, text, media: vec![media.clone()] })]
+            [HistoryItem::Message(Message { id, role: Role::User, text, media: vec![media.clone()] })]
         };
         let contents = Contents::from([(id.clone(), b"hi".to_vec())]);
         let document = json!({"type":"document","title":"a.txt",

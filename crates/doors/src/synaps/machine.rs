@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use parlor_vocab::{
-    AgentId, Birth, Choice, HouseCommand, HouseEvent, HouseReply, Input as Words, Overview, Place, Refusal,
-    Seq, SessionCommand, SessionId, SessionReply, WhenBusy,
+    AgentChoice, AgentId, NewSession, RegistryEvent, RegistryReply, RegistryRequest, Seq, SessionCommand,
+    SessionId, SessionOverview, SessionRefusal, SessionReply, UserInput as Words, WatchFrom, WhenBusy,
 };
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use super::{
     DRAIN_WAIT, MAX_ATTACHMENT_BYTES, MAX_FRAME_BYTES, MAX_HISTORY_MEDIA_BYTES, attachment, code, decode,
     encode,
 };
-use crate::{Input, Machine, Output, Ticket};
+use crate::{Input, InputOf, Machine, Output, Ticket};
 
 /// What a child begins with.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Child {
     /// Where its log ends.
     pub head: Seq,
     /// What new conversations begin with. Its choice is the one in use.
-    pub birth: Birth,
+    pub new_session: NewSession,
     /// The name of the model where none is chosen.
     pub default_model: String,
     /// The models there are.
@@ -70,14 +70,14 @@ impl Tool {
 
 impl Child {
     /// What answers when `model` is chosen: an agent of that name, else that model.
-    pub fn choice(&self, model: &str) -> Choice {
+    pub fn choice(&self, model: &str) -> AgentChoice {
         let agent = self.models.iter().find(|known| known.id == model).and_then(|known| known.agent.clone());
-        Choice { agent, model: Some(model.to_owned()), reasoning: None }
+        AgentChoice { agent, model: Some(model.to_owned()), reasoning: None }
     }
 
     /// The name of the model in use.
     fn model(&self) -> &str {
-        self.birth.choice.model.as_deref().unwrap_or(&self.default_model)
+        self.new_session.choice.model.as_deref().unwrap_or(&self.default_model)
     }
 }
 
@@ -95,7 +95,7 @@ pub struct SynapsMachine {
     /// How many subagents there were.
     subagents: u64,
     next_ticket: u64,
-    outbox: VecDeque<Output<HouseCommand>>,
+    outbox: VecDeque<Output<RegistryRequest>>,
 }
 
 /// What to do when the house has answered.
@@ -107,8 +107,8 @@ enum Pending {
     Stopping,
     Created { id: String },
     Messages { id: String },
-    Contents { id: String, overview: Box<Overview> },
-    Model { id: String, choice: Choice },
+    Contents { id: String, overview: Box<SessionOverview> },
+    Model { id: String, choice: AgentChoice },
     Stats { id: String },
     State { id: String },
 }
@@ -145,11 +145,12 @@ impl SynapsMachine {
 }
 
 impl Machine for SynapsMachine {
-    type Ask = HouseCommand;
-    type Reply = HouseReply;
-    type Event = HouseEvent;
+    type Request = RegistryRequest;
+    type Reply = RegistryReply;
+    type Event = RegistryEvent;
+    type Error = SessionRefusal;
 
-    fn handle(&mut self, now: Instant, input: Input<'_, HouseReply, HouseEvent>) {
+    fn handle(&mut self, now: Instant, input: InputOf<'_, Self>) {
         match input {
             Input::Frame(line) => self.on_line(now, line),
             Input::Oversize { .. } => self.fail(None, code::OVERSIZE),
@@ -159,7 +160,7 @@ impl Machine for SynapsMachine {
         }
     }
 
-    fn poll(&mut self) -> Option<Output<HouseCommand>> {
+    fn poll(&mut self) -> Option<Output<RegistryRequest>> {
         self.outbox.pop_front()
     }
 
@@ -225,7 +226,7 @@ impl SynapsMachine {
             }
             Ok(paths) => {
                 let command =
-                    HouseCommand::ReadFiles { paths: paths.clone(), max_bytes: MAX_ATTACHMENT_BYTES };
+                    RegistryRequest::ReadFiles { paths: paths.clone(), max_bytes: MAX_ATTACHMENT_BYTES };
                 self.ask(command, Pending::Files { prompt: Prompt { id, message, came: now }, paths });
             }
         }
@@ -244,16 +245,18 @@ impl SynapsMachine {
         let ticket = self.ticket();
         self.compacting = Some((ticket, id, Vec::new()));
         let command = SessionCommand::Compact { keep: 0 };
-        self.outbox
-            .push_back(Output::Ask(ticket, HouseCommand::Session(self.child.session.clone(), command)));
+        self.outbox.push_back(Output::Request(
+            ticket,
+            RegistryRequest::Session(self.child.session.clone(), command),
+        ));
     }
 
     fn new_session(&mut self, id: String) {
         if self.is_busy() {
             return self.fail(Some(id), code::BUSY);
         }
-        let birth = Box::new(self.child.birth.clone());
-        self.ask(HouseCommand::Create { id: None, birth }, Pending::Created { id });
+        let new_session = Box::new(self.child.new_session.clone());
+        self.ask(RegistryRequest::Create { id: None, new_session }, Pending::Created { id });
     }
 
     fn abort(&mut self, id: String) {
@@ -265,8 +268,8 @@ impl SynapsMachine {
         if let Some((.., aborts)) = &mut self.compacting {
             aborts.push(id);
             let ticket = self.ticket();
-            let command = HouseCommand::Session(self.child.session.clone(), stop);
-            return self.outbox.push_back(Output::Ask(ticket, command));
+            let command = RegistryRequest::Session(self.child.session.clone(), stop);
+            return self.outbox.push_back(Output::Request(ticket, command));
         }
         self.respond(id, "abort", vec![("ok", Value::Bool(true))]);
     }
@@ -298,13 +301,13 @@ impl SynapsMachine {
         }
     }
 
-    fn on_answer(&mut self, ticket: Ticket, answer: Result<HouseReply, Refusal>) {
+    fn on_answer(&mut self, ticket: Ticket, answer: Result<RegistryReply, SessionRefusal>) {
         if let Some((_, pending)) = self.pending.take_if(|(waiting, _)| *waiting == ticket) {
             return self.go_on(pending, answer);
         }
         if let Some((_, id, aborts)) = self.compacting.take_if(|(waiting, ..)| *waiting == ticket) {
             match answer {
-                Ok(HouseReply::Session(SessionReply::Compacted(summary))) => {
+                Ok(RegistryReply::Session(SessionReply::Compacted(summary))) => {
                     self.respond(id, "compact", vec![("summary", Value::String(summary.text))]);
                 }
                 Ok(_) => self.fail(Some(id), "the session was not compacted"),
@@ -318,13 +321,13 @@ impl SynapsMachine {
     }
 
     /// Goes on with a command, now that the house has answered.
-    fn go_on(&mut self, pending: Pending, answer: Result<HouseReply, Refusal>) {
+    fn go_on(&mut self, pending: Pending, answer: Result<RegistryReply, SessionRefusal>) {
         let reply = match answer {
             Ok(reply) => reply,
             Err(refusal) => return self.on_refusal(pending, &refusal),
         };
         match (pending, reply) {
-            (Pending::Files { prompt: Prompt { id, message, came }, paths }, HouseReply::Files(read)) => {
+            (Pending::Files { prompt: Prompt { id, message, came }, paths }, RegistryReply::Files(read)) => {
                 match attachment::judge(&paths, read) {
                     Err(refused) => self.fail(Some(id), refused),
                     Ok(judged) => {
@@ -333,42 +336,42 @@ impl SynapsMachine {
                             return self.begin_turn(came, id, Words { text: message, ..Words::default() });
                         }
                         let prompt = Prompt { id, message, came };
-                        self.ask(HouseCommand::StoreMedia(judged.files), Pending::Stored { prompt });
+                        self.ask(RegistryRequest::StoreMedia(judged.files), Pending::Stored { prompt });
                     }
                 }
             }
-            (Pending::Stored { prompt: Prompt { id, message, came } }, HouseReply::Stored(media)) => {
+            (Pending::Stored { prompt: Prompt { id, message, came } }, RegistryReply::Stored(media)) => {
                 self.begin_turn(came, id, Words { text: message, media, ..Words::default() });
             }
-            (Pending::Created { id }, HouseReply::Created(session)) => {
+            (Pending::Created { id }, RegistryReply::Created(session)) => {
                 let old = std::mem::replace(&mut self.child.session, session);
                 let tell_no_more = self.ticket();
-                self.outbox.push_back(Output::Ask(tell_no_more, HouseCommand::Leave(old)));
+                self.outbox.push_back(Output::Request(tell_no_more, RegistryRequest::Leave(old)));
                 self.watch(Seq::START);
                 let session_id = Value::String(self.child.session.to_string());
                 self.respond(id, "new_session", vec![("session_id", session_id)]);
             }
-            (Pending::Messages { id }, HouseReply::Overview(overview)) => {
+            (Pending::Messages { id }, RegistryReply::Overview(overview)) => {
                 let ids = history::media(&overview.history);
                 if ids.is_empty() {
                     return self.tell_messages(id, &overview, &Contents::new());
                 }
-                let command = HouseCommand::ReadMedia { ids, max_bytes: MAX_HISTORY_MEDIA_BYTES };
+                let command = RegistryRequest::ReadMedia { ids, max_bytes: MAX_HISTORY_MEDIA_BYTES };
                 self.ask(command, Pending::Contents { id, overview });
             }
-            (Pending::Contents { id, overview }, HouseReply::Contents(read)) => {
+            (Pending::Contents { id, overview }, RegistryReply::Contents(read)) => {
                 let ids = history::media(&overview.history).into_iter();
                 let contents = ids.zip(read).filter_map(|(id, bytes)| Some((id, bytes?))).collect();
                 self.tell_messages(id, &overview, &contents);
             }
             (Pending::Model { id, choice }, _) => {
                 let model = choice.model.clone().unwrap_or_default();
-                let old = std::mem::take(&mut self.child.birth.choice);
-                self.child.birth.choice = Choice { agent: choice.agent.or(old.agent), ..choice };
+                let old = std::mem::take(&mut self.child.new_session.choice);
+                self.child.new_session.choice = AgentChoice { agent: choice.agent.or(old.agent), ..choice };
                 self.respond(id, "set_model", vec![("model", Value::String(model))]);
             }
-            (Pending::Stats { id }, HouseReply::Overview(overview)) => self.tell_stats(id, &overview),
-            (Pending::State { id }, HouseReply::Overview(overview)) => self.tell_state(id, &overview),
+            (Pending::Stats { id }, RegistryReply::Overview(overview)) => self.tell_stats(id, &overview),
+            (Pending::State { id }, RegistryReply::Overview(overview)) => self.tell_state(id, &overview),
             // The turn tells the rest.
             (Pending::Sent | Pending::Stopping, _) => {}
             (
@@ -384,7 +387,7 @@ impl SynapsMachine {
         }
     }
 
-    fn on_refusal(&mut self, pending: Pending, refusal: &Refusal) {
+    fn on_refusal(&mut self, pending: Pending, refusal: &SessionRefusal) {
         let id = match pending {
             Pending::Files { prompt: Prompt { id, .. }, .. }
             | Pending::Stored { prompt: Prompt { id, .. } }
@@ -406,7 +409,7 @@ impl SynapsMachine {
         self.close_when_idle();
     }
 
-    fn on_event(&mut self, now: Instant, event: &HouseEvent) {
+    fn on_event(&mut self, now: Instant, event: &RegistryEvent) {
         // An older conversation's last words.
         if event.session != self.child.session {
             return;
@@ -424,12 +427,12 @@ impl SynapsMachine {
         self.close_when_idle();
     }
 
-    fn tell_messages(&mut self, id: String, overview: &Overview, contents: &Contents) {
+    fn tell_messages(&mut self, id: String, overview: &SessionOverview, contents: &Contents) {
         let messages = history::messages(&overview.history, contents);
         self.respond(id, "get_messages", vec![("messages", Value::Array(messages))]);
     }
 
-    fn tell_stats(&mut self, id: String, overview: &Overview) {
+    fn tell_stats(&mut self, id: String, overview: &SessionOverview) {
         let cost = overview.usage.cost_micros as f64 / 1_000_000.0;
         let body = vec![
             ("input_tokens", overview.usage.input_tokens.into()),
@@ -442,7 +445,7 @@ impl SynapsMachine {
         self.respond(id, "get_session_stats", body);
     }
 
-    fn tell_state(&mut self, id: String, overview: &Overview) {
+    fn tell_state(&mut self, id: String, overview: &SessionOverview) {
         let body = vec![
             ("streaming", self.turn.is_some().into()),
             ("model", self.child.model().into()),
@@ -453,23 +456,26 @@ impl SynapsMachine {
     }
 
     fn look(&mut self, pending: Pending) {
-        self.ask(HouseCommand::Look(self.child.session.clone()), pending);
+        self.ask(RegistryRequest::Look(self.child.session.clone()), pending);
     }
 
     fn ask_session(&mut self, command: SessionCommand, pending: Pending) {
-        self.ask(HouseCommand::Session(self.child.session.clone(), command), pending);
+        self.ask(RegistryRequest::Session(self.child.session.clone(), command), pending);
     }
 
     fn watch(&mut self, after: Seq) {
         let ticket = self.ticket();
         let session = self.child.session.clone();
-        self.outbox.push_back(Output::Ask(ticket, HouseCommand::Watch { session, after: Place::At(after) }));
+        self.outbox.push_back(Output::Request(
+            ticket,
+            RegistryRequest::Watch { session, after: WatchFrom::At(after) },
+        ));
     }
 
-    fn ask(&mut self, command: HouseCommand, pending: Pending) {
+    fn ask(&mut self, command: RegistryRequest, pending: Pending) {
         let ticket = self.ticket();
         self.pending = Some((ticket, pending));
-        self.outbox.push_back(Output::Ask(ticket, command));
+        self.outbox.push_back(Output::Request(ticket, command));
     }
 
     fn ticket(&mut self) -> Ticket {

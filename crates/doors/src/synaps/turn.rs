@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use parlor_vocab::{RunEnding, RunEvent, RunId, Seen, SessionEvent, StepKind, Subject, ToolCallId, Usage};
+use parlor_vocab::{
+    RunEnding, RunEvent, RunId, SessionEvent, SessionUpdate, StepEvent, StepKind, StreamKind, SubagentEvent,
+    ToolCallId, ToolEvent, Usage,
+};
 use serde_json::{Map, Value};
 
 use super::protocol::{AssistantEvent, RpcEvent, TurnUsage};
@@ -64,16 +67,16 @@ impl Turn {
     pub(super) fn see(
         &mut self,
         now: Instant,
-        seen: &Seen,
+        seen: &SessionUpdate,
         numbers: &mut u64,
         frames: &mut Vec<RpcEvent>,
     ) -> Option<End> {
         match seen {
-            Seen::Delta { run, subject, text } => {
+            SessionUpdate::Delta { run, subject, text } => {
                 self.on_delta(run, subject, text, frames);
                 None
             }
-            Seen::Entry(entry) => match &entry.event {
+            SessionUpdate::Entry(entry) => match &entry.event {
                 SessionEvent::Run { run, event, .. } => self.on_event(now, run, event, numbers, frames),
                 SessionEvent::Created(_)
                 | SessionEvent::Renamed { .. }
@@ -87,23 +90,23 @@ impl Turn {
         }
     }
 
-    fn on_delta(&mut self, run: &RunId, subject: &Subject, text: &str, frames: &mut Vec<RpcEvent>) {
+    fn on_delta(&mut self, run: &RunId, subject: &StreamKind, text: &str, frames: &mut Vec<RpcEvent>) {
         // What a subagent says is for the turn, which says what it makes of it.
         if self.run.as_ref() != Some(run) {
             return;
         }
         let delta = text.to_owned();
         match subject {
-            Subject::Message(_) => frames.push(update(AssistantEvent::TextDelta { delta })),
-            Subject::Thought(_) => frames.push(update(AssistantEvent::ThinkingDelta { delta })),
-            Subject::Input { call, tool } => {
+            StreamKind::Message(_) => frames.push(update(AssistantEvent::TextDelta { delta })),
+            StreamKind::Thought(_) => frames.push(update(AssistantEvent::ThinkingDelta { delta })),
+            StreamKind::Input { call, tool } => {
                 if self.writing.insert(call.clone()) {
                     frames.push(tool_start(call, tool));
                 }
                 frames.push(tool_input_delta(call, text));
             }
             // The dialect has the whole result only.
-            Subject::Tool(_) => {}
+            StreamKind::Tool(_) => {}
         }
     }
 
@@ -133,7 +136,7 @@ impl Turn {
             return None;
         }
         match event {
-            RunEvent::ToolCalled { call, tool, input, .. } => match subagent {
+            RunEvent::Tool(ToolEvent::Called { call, tool, input, .. }) => match subagent {
                 Some(Subagent { number, name, .. }) => {
                     let status = format!("using {tool}");
                     frames.push(RpcEvent::SubagentUpdate { subagent_id: number, agent_name: name, status });
@@ -146,13 +149,13 @@ impl Turn {
                     frames.push(tool_input(call, whole));
                 }
             },
-            RunEvent::ToolCompleted { call, output, .. } if is_own => {
+            RunEvent::Tool(ToolEvent::Completed { call, output, .. }) if is_own => {
                 frames.push(tool_result(call, output));
             }
-            RunEvent::ToolFailed { call, failure, .. } if is_own => {
+            RunEvent::Tool(ToolEvent::Failed { call, failure, .. }) if is_own => {
                 frames.push(tool_result(call, &failure.message));
             }
-            RunEvent::SubagentStarted { child, name, task } => {
+            RunEvent::Subagent(SubagentEvent::Started { child, name, task }) => {
                 *numbers += 1;
                 let subagent = Subagent { number: *numbers, name: name.clone(), began: now };
                 self.subagents.insert(child.clone(), subagent);
@@ -162,13 +165,13 @@ impl Turn {
                     task_preview: preview(task),
                 });
             }
-            RunEvent::SubagentUpdated { child, status } => {
+            RunEvent::Subagent(SubagentEvent::Updated { child, status }) => {
                 if let Some(Subagent { number, name, .. }) = self.subagents.get(child).cloned() {
                     let status = status.clone();
                     frames.push(RpcEvent::SubagentUpdate { subagent_id: number, agent_name: name, status });
                 }
             }
-            RunEvent::SubagentDone { child, result, duration_ms } => {
+            RunEvent::Subagent(SubagentEvent::Done { child, result, duration_ms }) => {
                 if let Some(subagent) = self.subagents.remove(child) {
                     let result_preview = match result {
                         Ok(text) => good_preview(text),
@@ -184,22 +187,19 @@ impl Turn {
                     self.has_consumed = true;
                 }
             }
-            RunEvent::StepStarted { kind: StepKind::Planning | StepKind::Reasoning, .. } if is_own => {
+            RunEvent::Step(StepEvent::Started { kind: StepKind::Planning | StepKind::Reasoning, .. })
+                if is_own =>
+            {
                 self.end_writing(frames);
             }
             RunEvent::Ended { ending, .. } if is_own => return Some(end(ending)),
             RunEvent::Started { .. }
             | RunEvent::Steered { .. }
-            | RunEvent::MessageStarted { .. }
-            | RunEvent::MessageCompleted { .. }
-            | RunEvent::StepStarted { .. }
-            | RunEvent::StepUpdated { .. }
-            | RunEvent::StepCompleted { .. }
-            | RunEvent::StepFailed { .. }
-            | RunEvent::Reasoned { .. }
-            | RunEvent::ToolProgressed { .. }
-            | RunEvent::ToolCompleted { .. }
-            | RunEvent::ToolFailed { .. }
+            | RunEvent::Message(_)
+            | RunEvent::Step(_)
+            | RunEvent::Tool(
+                ToolEvent::Progressed { .. } | ToolEvent::Completed { .. } | ToolEvent::Failed { .. },
+            )
             | RunEvent::ErrorRaised { .. }
             | RunEvent::Ended { .. } => {}
         }

@@ -7,12 +7,12 @@ use std::time::Instant;
 use parlor_doors::exec::ExecMachine;
 use parlor_doors::loaf::{LoafMachine, Server};
 use parlor_doors::supex::{BridgeMachine, ReplMachine};
-use parlor_doors::supr::{SuprMachine, Visit};
+use parlor_doors::supr::{ConnectionParams, SuprMachine};
 use parlor_doors::synaps::{Child, SynapsMachine};
 use parlor_doors::{Input, Machine, Output};
 use parlor_vocab::{
-    Birth, Choice, Clock, IdSource, Kept, Logins, Seq, SessionId, Timestamp, UniqueNumber, WorkshopCommand,
-    WorkshopReply,
+    AgentChoice, Clock, Credentials, IdSource, NewSession, Preferences, RubyReply, RubyRequest, Seq,
+    SessionId, Timestamp, UniqueNumber,
 };
 
 struct Counter(AtomicU64);
@@ -41,7 +41,7 @@ fn say(machine: &mut impl Machine, frame: &[u8]) {
 
 pub(crate) fn supr(frame: &[u8]) {
     let counter = counter();
-    let mut machine = SuprMachine::new(Visit {
+    let mut machine = SuprMachine::new(ConnectionParams {
         session: SessionId::parse("s").expect("a short text"),
         after: None,
         watch: Vec::new(),
@@ -64,9 +64,9 @@ pub(crate) fn loaf(frame: &[u8]) {
         folder: "/".into(),
         user_home: None,
         chats: "/chats".into(),
-        kept: Kept { model, provider, thinking, route, onboarded: false },
+        kept: Preferences { model, provider, reasoning: thinking, route, setup_done: false },
         offers: Vec::new(),
-        logins: Logins::default(),
+        logins: Credentials::default(),
         skill_folders: Vec::new(),
         skills: 0,
         tools: Vec::new(),
@@ -78,12 +78,12 @@ pub(crate) fn loaf(frame: &[u8]) {
 }
 
 pub(crate) fn synaps(frame: &[u8]) {
-    let (choice, folder) = (Choice::default(), "/".into());
+    let (choice, folder) = (AgentChoice::default(), "/".into());
     let (title, system, forked_from) = (None, None, None);
     let mut machine = SynapsMachine::new(Child {
         session: SessionId::parse("s").expect("a short text"),
         head: Seq(1),
-        birth: Birth { title, door: "synaps".to_owned(), folder, choice, system, forked_from },
+        new_session: NewSession { title, door: "synaps".to_owned(), folder, choice, system, forked_from },
         default_model: "m".to_owned(),
         models: Vec::new(),
         tools: Vec::new(),
@@ -98,14 +98,14 @@ const HELLO: &[u8] =
 /// As the first line of a connection, and as one behind `hello`.
 fn twice<M>(frame: &[u8], machine: impl Fn() -> M)
 where
-    M: Machine<Ask = WorkshopCommand, Reply = Arc<WorkshopReply>, Event = ()>,
+    M: Machine<Request = RubyRequest, Reply = Arc<RubyReply>, Event = ()>,
 {
     say(&mut machine(), frame);
     let mut identified = machine();
     identified.handle(Instant::now(), Input::Frame(HELLO));
     while let Some(output) = identified.poll() {
-        if let Output::Ask(ticket, _) = output {
-            let opened = WorkshopReply::ConsoleOpened { session: "s".to_owned() };
+        if let Output::Request(ticket, _) = output {
+            let opened = RubyReply::ConsoleOpened { session: "s".to_owned() };
             identified.handle(Instant::now(), Input::Answer(ticket, Ok(Arc::new(opened))));
         }
     }

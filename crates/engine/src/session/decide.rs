@@ -1,8 +1,8 @@
 //! What a command would change.
 
 use parlor_vocab::{
-    AgentId, Choice, IdSource, Input, Message, MessageId, Passage, Queued, Refusal, Role, RunEvent, RunId,
-    SessionCommand, SessionEvent, SessionReply, WhenBusy,
+    AgentChoice, AgentId, HistoryItem, IdSource, Message, MessageId, QueuedInput, Role, RunEvent, RunId,
+    SessionCommand, SessionEvent, SessionRefusal, SessionReply, StopCause, UserInput, WhenBusy,
 };
 
 use super::Session;
@@ -32,11 +32,11 @@ pub struct Decision {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Let the agent perform this run, which has started.
-    Perform(RunId),
-    /// Let the performer of this run hear this.
-    Hear(RunId, String),
-    /// Make the performer of this run stop, for this reason.
-    Halt(RunId, String),
+    StartRun(RunId),
+    /// Let the driver of this run hear this.
+    Steer(RunId, String),
+    /// Make the driver of this run stop, for this reason.
+    Cancel(RunId, StopCause),
     /// Let the agent summarize the history but for this many of its last messages, then report
     /// [`Session::compacted`].
     Summarize {
@@ -53,7 +53,7 @@ impl Session {
         command: SessionCommand,
         agent: &AgentId,
         ids: &dyn IdSource,
-    ) -> Result<Decision, Refusal> {
+    ) -> Result<Decision, SessionRefusal> {
         match command {
             SessionCommand::Send { input, when_busy } => self.send(input, when_busy, agent, ids),
             SessionCommand::Stop { run, reason } => self.stop(run, reason),
@@ -67,11 +67,11 @@ impl Session {
 
     fn send(
         &self,
-        input: Input,
+        input: UserInput,
         when_busy: WhenBusy,
         agent: &AgentId,
         ids: &dyn IdSource,
-    ) -> Result<Decision, Refusal> {
+    ) -> Result<Decision, SessionRefusal> {
         if let Some(run) = input.key.as_ref().and_then(|key| self.keys.get(key.as_str())) {
             return Ok(Decision {
                 events: vec![],
@@ -80,17 +80,17 @@ impl Session {
             });
         }
         match (&self.active, when_busy) {
-            (None, WhenBusy::Steer) => Err(Refusal::NoActiveRun),
+            (None, WhenBusy::Steer) => Err(SessionRefusal::NoActiveRun),
             (None, WhenBusy::Refuse | WhenBusy::Enqueue) => {
                 let run = RunId::generate(ids.next());
                 let title = if self.title.is_none() { title_of(&input.text) } else { None };
                 let renamed = title.map(|title| SessionEvent::Renamed { title });
                 let event = self.started(run.clone(), input, agent.clone(), ids);
                 let events = renamed.into_iter().chain([event]).collect();
-                let effects = vec![Effect::Perform(run.clone())];
+                let effects = vec![Effect::StartRun(run.clone())];
                 Ok(Decision { events, effects, reply: SessionReply::Started(run) })
             }
-            (Some(active), WhenBusy::Refuse) => Err(Refusal::Busy { active: active.clone() }),
+            (Some(active), WhenBusy::Refuse) => Err(SessionRefusal::Busy { active: active.clone() }),
             (Some(_), WhenBusy::Enqueue) => self.enqueue(input, ids),
             (Some(active), WhenBusy::Steer) => {
                 let message = MessageId::generate(ids.next());
@@ -98,7 +98,7 @@ impl Session {
                 let event = RunEvent::Steered { input, message };
                 Ok(Decision {
                     events: self.numbered(active, vec![event]),
-                    effects: vec![Effect::Hear(active.clone(), text)],
+                    effects: vec![Effect::Steer(active.clone(), text)],
                     reply: SessionReply::Steered(active.clone()),
                 })
             }
@@ -109,7 +109,7 @@ impl Session {
     pub(super) fn started(
         &self,
         run: RunId,
-        input: Input,
+        input: UserInput,
         agent: AgentId,
         ids: &dyn IdSource,
     ) -> SessionEvent {
@@ -119,65 +119,64 @@ impl Session {
         SessionEvent::Run { run, sequence: 1, event }
     }
 
-    fn enqueue(&self, input: Input, ids: &dyn IdSource) -> Result<Decision, Refusal> {
+    fn enqueue(&self, input: UserInput, ids: &dyn IdSource) -> Result<Decision, SessionRefusal> {
         if self.queue.len() >= MAX_QUEUED_INPUTS {
-            return Err(Refusal::QueueFull { limit: MAX_QUEUED_INPUTS });
+            return Err(SessionRefusal::QueueFull { limit: MAX_QUEUED_INPUTS });
         }
         let run = RunId::generate(ids.next());
         let waiting = self.queue.len() + 1;
-        let events = vec![SessionEvent::Queued(Queued { run: run.clone(), input })];
+        let events = vec![SessionEvent::Queued(QueuedInput { run: run.clone(), input })];
         Ok(Decision { events, effects: vec![], reply: SessionReply::Queued { run, waiting } })
     }
 
-    fn stop(&self, asked: Option<RunId>, reason: Option<String>) -> Result<Decision, Refusal> {
-        let active = self.active.clone().ok_or(Refusal::NoActiveRun)?;
+    fn stop(&self, asked: Option<RunId>, reason: Option<String>) -> Result<Decision, SessionRefusal> {
+        let active = self.active.clone().ok_or(SessionRefusal::NoActiveRun)?;
         if let Some(asked) = asked.filter(|asked| *asked != active) {
-            return Err(Refusal::WrongRun { asked, active });
+            return Err(SessionRefusal::WrongRun { asked, active });
         }
         let reason = reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
         let reason = reason.unwrap_or(DEFAULT_REASON).to_owned();
         // Recorded when it has come about: until then the run is as active as before.
-        let effects = vec![Effect::Halt(active.clone(), reason)];
+        let effects = vec![Effect::Cancel(active.clone(), StopCause::Client { reason })];
         Ok(Decision { events: vec![], effects, reply: SessionReply::Stopping(active) })
     }
 
     fn clear_queue(&self) -> Decision {
-        let queued: Vec<Queued> = self.queue.iter().cloned().collect();
+        let queued: Vec<QueuedInput> = self.queue.iter().cloned().collect();
         let runs: Vec<RunId> = queued.iter().map(|queued| queued.run.clone()).collect();
         let events = if runs.is_empty() { vec![] } else { vec![SessionEvent::Unqueued { runs }] };
         Decision { events, effects: vec![], reply: SessionReply::Unqueued(queued) }
     }
 
-    fn clear_history(&self) -> Result<Decision, Refusal> {
+    fn clear_history(&self) -> Result<Decision, SessionRefusal> {
         match &self.active {
-            Some(active) => Err(Refusal::Busy { active: active.clone() }),
+            Some(active) => Err(SessionRefusal::Busy { active: active.clone() }),
             None => Ok(done(SessionEvent::Cleared)),
         }
     }
 
-    fn compact_soon(&self, keep: usize) -> Result<Decision, Refusal> {
+    fn compact_soon(&self, keep: usize) -> Result<Decision, SessionRefusal> {
         if let Some(active) = &self.active {
-            return Err(Refusal::Busy { active: active.clone() });
+            return Err(SessionRefusal::Busy { active: active.clone() });
         }
         if self.passages_before(keep).is_empty() {
-            return Err(Refusal::NotCompacted { reason: "there are no older messages".to_owned() });
+            return Err(SessionRefusal::NotCompacted { reason: "there are no older messages".to_owned() });
         }
         Ok(Decision { events: vec![], effects: vec![Effect::Summarize { keep }], reply: SessionReply::Done })
     }
 
     /// The history without its last `keep` messages and what belongs to them.
-    pub fn passages_before(&self, keep: usize) -> &[Passage] {
+    pub fn passages_before(&self, keep: usize) -> &[HistoryItem] {
         let kept = self.first_kept(keep).map(|(place, _)| place);
-        let history = self.history.passages();
+        let history = self.history.items();
         history.get(..kept.unwrap_or(history.len())).unwrap_or_default()
     }
 
     fn first_kept(&self, keep: usize) -> Option<(usize, &MessageId)> {
-        let messages =
-            self.history.passages().iter().enumerate().filter_map(|(place, passage)| match passage {
-                Passage::Message(message) => Some((place, &message.id)),
-                Passage::ToolUse(_) | Passage::BrokenOff(_) => None,
-            });
+        let messages = self.history.items().iter().enumerate().filter_map(|(place, item)| match item {
+            HistoryItem::Message(message) => Some((place, &message.id)),
+            HistoryItem::ToolUse(_) | HistoryItem::BrokenOff(_) => None,
+        });
         messages.rev().take(keep).last()
     }
 
@@ -193,9 +192,9 @@ impl Session {
     /// What follows when a run puts `summary` in the place of what was said before the message
     /// `kept_from`. Nothing if there is no such message, or nothing before it.
     pub fn forgotten(&self, kept_from: &MessageId, summary: String, ids: &dyn IdSource) -> Vec<SessionEvent> {
-        let is_there = self.history.passages().iter().skip(1).any(|passage| match passage {
-            Passage::Message(message) => message.id == *kept_from,
-            Passage::ToolUse(_) | Passage::BrokenOff(_) => false,
+        let is_there = self.history.items().iter().skip(1).any(|item| match item {
+            HistoryItem::Message(message) => message.id == *kept_from,
+            HistoryItem::ToolUse(_) | HistoryItem::BrokenOff(_) => false,
         });
         if !is_there {
             return Vec::new();
@@ -206,7 +205,7 @@ impl Session {
     }
 
     /// The agent that is asked for, if anybody asked for one: for this input, else for the session.
-    pub fn wanted_agent<'a>(&'a self, choice: &'a Choice) -> Option<&'a AgentId> {
+    pub fn wanted_agent<'a>(&'a self, choice: &'a AgentChoice) -> Option<&'a AgentId> {
         choice.agent.as_ref().or(self.choice.agent.as_ref())
     }
 

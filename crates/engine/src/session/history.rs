@@ -3,33 +3,33 @@
 //! A conversation may be as long as it likes, so who has a session open need not hold all of it: it can be
 //! let go and read from the log again, from [`from`](History::from) on. Nothing here reads.
 
-use parlor_vocab::{Failure, Message, MessageId, Passage, RunEnding, Seq, ToolCallId};
+use parlor_vocab::{Failure, HistoryItem, Message, MessageId, RunEnding, Seq, ToolCallId};
 
-/// What a passage takes beside its texts, in bytes: about the size of its ids and of what holds them.
-const PASSAGE_BYTES: usize = 256;
+/// What a item takes beside its texts, in bytes: about the size of its ids and of what holds them.
+const ITEM_BYTES: usize = 256;
 
 /// Passages, oldest first, and where the log tells them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct History {
-    passages: Vec<Passage>,
-    /// For each passage the place after which the log has to be read to come to it.
+    items: Vec<HistoryItem>,
+    /// For each item the place after which the log has to be read to come to it.
     origins: Vec<Seq>,
     bytes: usize,
     from: Seq,
-    is_let_go: bool,
-    /// Whether the oldest passages were dropped, see [`keep_newest`](Self::keep_newest).
+    is_dropped: bool,
+    /// Whether the oldest items were dropped, see [`keep_newest`](Self::keep_newest).
     is_cut: bool,
 }
 
 impl History {
-    /// All passages; none if they were let go.
-    pub(super) fn passages(&self) -> &[Passage] {
-        &self.passages
+    /// All items; none if they were let go.
+    pub(super) fn items(&self) -> &[HistoryItem] {
+        &self.items
     }
 
-    /// Whether the passages are here.
-    pub(crate) fn is_at_hand(&self) -> bool {
-        !self.is_let_go
+    /// Whether the items are here.
+    pub(crate) fn is_cached(&self) -> bool {
+        !self.is_dropped
     }
 
     /// The place after which the log tells all of it.
@@ -37,48 +37,48 @@ impl History {
         self.from
     }
 
-    /// The passages, for whoever has read them.
-    pub(crate) fn into_passages(self) -> Vec<Passage> {
-        self.passages
+    /// The items, for whoever has read them.
+    pub(crate) fn into_passages(self) -> Vec<HistoryItem> {
+        self.items
     }
 
-    /// Lets go of the passages if they take more than `max_bytes`.
-    pub(crate) fn let_go_beyond(&mut self, max_bytes: usize) {
+    /// Lets go of the items if they take more than `max_bytes`.
+    pub(crate) fn drop_beyond(&mut self, max_bytes: usize) {
         if self.bytes > max_bytes {
-            *self = Self { from: self.from, is_let_go: true, ..Self::default() };
+            *self = Self { from: self.from, is_dropped: true, ..Self::default() };
         }
     }
 
-    /// For whoever only tells what was said: drops what tools did, then the oldest passages, until the rest takes no more
+    /// For whoever only tells what was said: drops what tools did, then the oldest items, until the rest takes no more
     /// than `max_bytes`.
     pub(crate) fn keep_newest(&mut self, max_bytes: usize) {
-        let is_said = |passage: &Passage| !matches!(passage, Passage::ToolUse(_));
-        let said: Vec<(Passage, Seq)> = std::mem::take(&mut self.passages)
+        let is_said = |item: &HistoryItem| !matches!(item, HistoryItem::ToolUse(_));
+        let said: Vec<(HistoryItem, Seq)> = std::mem::take(&mut self.items)
             .into_iter()
             .zip(std::mem::take(&mut self.origins))
-            .filter(|(passage, _)| is_said(passage))
+            .filter(|(item, _)| is_said(item))
             .collect();
-        self.bytes = said.iter().map(|(passage, _)| weight(passage)).sum();
+        self.bytes = said.iter().map(|(item, _)| text_bytes(item)).sum();
         let mut dropped = 0;
         while self.bytes > max_bytes
-            && let Some((passage, _)) = said.get(dropped)
+            && let Some((item, _)) = said.get(dropped)
         {
-            self.bytes -= weight(passage);
+            self.bytes -= text_bytes(item);
             dropped += 1;
         }
         self.is_cut |= dropped > 0;
-        (self.passages, self.origins) = said.into_iter().skip(dropped).unzip();
+        (self.items, self.origins) = said.into_iter().skip(dropped).unzip();
     }
 
-    /// Whether the oldest passages were dropped.
-    pub(super) fn is_cut(&self) -> bool {
+    /// Whether the oldest items were dropped.
+    pub(crate) fn is_cut(&self) -> bool {
         self.is_cut
     }
 
-    pub(super) fn push(&mut self, passage: Passage, origin: Seq) {
-        if !self.is_let_go {
-            self.bytes += weight(&passage);
-            self.passages.push(passage);
+    pub(crate) fn push(&mut self, item: HistoryItem, origin: Seq) {
+        if !self.is_dropped {
+            self.bytes += text_bytes(&item);
+            self.items.push(item);
             self.origins.push(origin);
         }
     }
@@ -86,9 +86,9 @@ impl History {
     /// What came of a tool.
     pub(super) fn give_back(&mut self, call: &ToolCallId, result: Result<String, Failure>) {
         // The call is near the end: its run is the active one.
-        let used = self.passages.iter_mut().rev().find_map(|passage| match passage {
-            Passage::ToolUse(used) if used.call == *call => Some(used),
-            Passage::ToolUse(_) | Passage::Message(_) | Passage::BrokenOff(_) => None,
+        let used = self.items.iter_mut().rev().find_map(|item| match item {
+            HistoryItem::ToolUse(used) if used.call == *call => Some(used),
+            HistoryItem::ToolUse(_) | HistoryItem::Message(_) | HistoryItem::BrokenOff(_) => None,
         });
         if let Some(used) = used {
             self.bytes += of_result(&result);
@@ -98,8 +98,8 @@ impl History {
 
     /// Takes out a message that nobody said. It is one of the last.
     pub(super) fn take_out(&mut self, message: &MessageId) {
-        if let Some(place) = self.passages.iter().rposition(|passage| is_message(passage, message)) {
-            self.bytes -= weight(&self.passages.remove(place));
+        if let Some(place) = self.items.iter().rposition(|item| is_message(item, message)) {
+            self.bytes -= text_bytes(&self.items.remove(place));
             self.origins.remove(place);
         }
     }
@@ -114,46 +114,46 @@ impl History {
     pub(super) fn compact(&mut self, summary: &Message, kept_from: Option<&MessageId>, seq: Seq) {
         let Some(kept_from) = kept_from else {
             self.clear(Seq(seq.0 - 1));
-            return self.push(Passage::Message(summary.clone()), self.from);
+            return self.push(HistoryItem::Message(summary.clone()), self.from);
         };
-        if self.is_let_go {
+        if self.is_dropped {
             return;
         }
         // If it is not there, the reading began after it: what is here is all that can be kept.
-        let kept = self.passages.iter().position(|passage| is_message(passage, kept_from));
+        let kept = self.items.iter().position(|item| is_message(item, kept_from));
         let first = kept.unwrap_or(0);
-        let (passages, origins) = (self.passages.split_off(first), self.origins.split_off(first));
+        let (items, origins) = (self.items.split_off(first), self.origins.split_off(first));
         let from = origins.first().copied().unwrap_or(self.from);
         // If the message is not there, others that are kept may have been dropped too.
         let is_cut = self.is_cut && kept.is_none();
         *self = Self { from, is_cut, ..Self::default() };
-        self.push(Passage::Message(summary.clone()), from);
-        for (passage, origin) in passages.into_iter().zip(origins) {
-            self.push(passage, origin);
+        self.push(HistoryItem::Message(summary.clone()), from);
+        for (item, origin) in items.into_iter().zip(origins) {
+            self.push(item, origin);
         }
     }
 }
 
-pub(super) fn message_of(passage: &Passage) -> Option<&Message> {
-    match passage {
-        Passage::Message(message) => Some(message),
-        Passage::ToolUse(_) | Passage::BrokenOff(_) => None,
+pub(super) fn message_of(item: &HistoryItem) -> Option<&Message> {
+    match item {
+        HistoryItem::Message(message) => Some(message),
+        HistoryItem::ToolUse(_) | HistoryItem::BrokenOff(_) => None,
     }
 }
 
-fn is_message(passage: &Passage, id: &MessageId) -> bool {
-    message_of(passage).is_some_and(|message| message.id == *id)
+fn is_message(item: &HistoryItem, id: &MessageId) -> bool {
+    message_of(item).is_some_and(|message| message.id == *id)
 }
 
-fn weight(passage: &Passage) -> usize {
-    let texts = match passage {
-        Passage::Message(message) => message.text.len() + message.media.len() * PASSAGE_BYTES,
-        Passage::ToolUse(used) => used.input.len() + used.result.as_ref().map_or(0, of_result),
-        Passage::BrokenOff(RunEnding::Failed(failure)) => failure.message.len(),
-        Passage::BrokenOff(RunEnding::Stopped { reason, .. }) => reason.len(),
-        Passage::BrokenOff(RunEnding::Completed { .. }) => 0,
+fn text_bytes(item: &HistoryItem) -> usize {
+    let texts = match item {
+        HistoryItem::Message(message) => message.text.len() + message.media.len() * ITEM_BYTES,
+        HistoryItem::ToolUse(used) => used.input.len() + used.result.as_ref().map_or(0, of_result),
+        HistoryItem::BrokenOff(RunEnding::Failed(failure)) => failure.message.len(),
+        HistoryItem::BrokenOff(RunEnding::Stopped { cause, .. }) => cause.reason().len(),
+        HistoryItem::BrokenOff(RunEnding::Completed { .. }) => 0,
     };
-    PASSAGE_BYTES + texts
+    ITEM_BYTES + texts
 }
 
 fn of_result(result: &Result<String, Failure>) -> usize {
@@ -177,35 +177,35 @@ mod tests {
     #[test]
     fn what_was_let_go_stays_away_until_all_is_said_anew() {
         let mut history = History::default();
-        history.push(Passage::Message(message("a", "12345")), Seq(0));
-        history.let_go_beyond(PASSAGE_BYTES + 5);
-        assert!(history.is_at_hand());
-        history.let_go_beyond(PASSAGE_BYTES + 4);
-        assert!(!history.is_at_hand() && history.passages().is_empty());
-        history.push(Passage::Message(message("b", "")), Seq(1));
-        assert!(history.passages().is_empty(), "half of it would be wrong");
+        history.push(HistoryItem::Message(message("a", "12345")), Seq(0));
+        history.drop_beyond(ITEM_BYTES + 5);
+        assert!(history.is_cached());
+        history.drop_beyond(ITEM_BYTES + 4);
+        assert!(!history.is_cached() && history.items().is_empty());
+        history.push(HistoryItem::Message(message("b", "")), Seq(1));
+        assert!(history.items().is_empty(), "half of it would be wrong");
         history.compact(&message("s", "summary"), None, Seq(9));
-        assert!(history.is_at_hand());
-        assert_eq!((history.passages().len(), history.from()), (1, Seq(8)));
+        assert!(history.is_cached());
+        assert_eq!((history.items().len(), history.from()), (1, Seq(8)));
     }
 
     #[test]
     fn the_newest_are_kept_and_it_is_known_that_others_are_missing() {
         let mut history = History::default();
         for id in ["a", "b", "c"] {
-            history.push(Passage::Message(message(id, "123")), Seq(0));
+            history.push(HistoryItem::Message(message(id, "123")), Seq(0));
         }
-        history.keep_newest(3 * (PASSAGE_BYTES + 3));
-        assert!(!history.is_cut() && history.passages().len() == 3);
-        history.keep_newest(2 * (PASSAGE_BYTES + 3));
-        assert!(history.is_cut() && history.is_at_hand());
-        assert_eq!((history.passages().len(), history.bytes), (2, 2 * (PASSAGE_BYTES + 3)));
+        history.keep_newest(3 * (ITEM_BYTES + 3));
+        assert!(!history.is_cut() && history.items().len() == 3);
+        history.keep_newest(2 * (ITEM_BYTES + 3));
+        assert!(history.is_cut() && history.is_cached());
+        assert_eq!((history.items().len(), history.bytes), (2, 2 * (ITEM_BYTES + 3)));
         history.compact(&message("s", ""), Some(&MessageId::parse("a").unwrap()), Seq(9));
         assert!(history.is_cut(), "the summary is followed by what is there of the rest");
         history.compact(&message("s", ""), Some(&MessageId::parse("c").unwrap()), Seq(9));
         assert!(!history.is_cut());
         history.keep_newest(0);
-        assert!(history.is_cut() && history.passages().is_empty() && history.bytes == 0);
+        assert!(history.is_cut() && history.items().is_empty() && history.bytes == 0);
         history.clear(Seq(10));
         assert!(!history.is_cut());
     }
@@ -214,11 +214,11 @@ mod tests {
     fn weights_are_those_of_what_is_there() {
         let mut history = History::default();
         for id in ["a", "b", "c"] {
-            history.push(Passage::Message(message(id, "123")), Seq(0));
+            history.push(HistoryItem::Message(message(id, "123")), Seq(0));
         }
         history.take_out(&MessageId::parse("c").unwrap());
         history.compact(&message("s", "12345"), Some(&MessageId::parse("b").unwrap()), Seq(9));
-        assert_eq!(history.bytes, 2 * PASSAGE_BYTES + 8);
-        assert_eq!(history.passages.len(), history.origins.len());
+        assert_eq!(history.bytes, 2 * ITEM_BYTES + 8);
+        assert_eq!(history.items.len(), history.origins.len());
     }
 }

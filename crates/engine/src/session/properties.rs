@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use parlor_vocab::{
-    AgentId, Birth, Choice, Draft, Entry, EventId, Failure, IdSource, Input, MessageId, Refusal, RunEvent,
-    RunId, Seq, SessionCommand, SessionEvent, SessionReply, StepId, StepKind, Timestamp, UniqueNumber,
-    WhenBusy,
+    AgentChoice, AgentId, Entry, EventId, Failure, IdSource, MessageEvent, MessageId, NewEntry, NewSession,
+    RunEvent, RunId, Seq, SessionCommand, SessionEvent, SessionRefusal, SessionReply, StepEvent, StepId,
+    StepKind, Timestamp, UniqueNumber, UserInput, WhenBusy,
 };
 use proptest::prelude::*;
 
@@ -20,7 +20,7 @@ impl IdSource for Counter {
     }
 }
 
-/// A session with its log, and a performer that does what it is told.
+/// A session with its log, and a driver that does what it is told.
 struct World {
     ids: Counter,
     agent: AgentId,
@@ -60,11 +60,11 @@ impl World {
             accepted: Vec::new(),
             texts: Cell::new(0),
         };
-        world.append(vec![SessionEvent::Created(Birth {
+        world.append(vec![SessionEvent::Created(NewSession {
             title: None,
             door: "test".to_owned(),
             folder: "/".into(),
-            choice: Choice::default(),
+            choice: AgentChoice::default(),
             system: None,
             forked_from: None,
         })]);
@@ -73,7 +73,7 @@ impl World {
 
     fn append(&mut self, events: Vec<SessionEvent>) {
         for event in events {
-            let draft = Draft { id: EventId::generate(self.ids.next()), at: Timestamp(0), event };
+            let draft = NewEntry { id: EventId::generate(self.ids.next()), at: Timestamp(0), event };
             let seq = Seq(self.log.len() as u64 + 1);
             let entry = Entry { seq, id: draft.id, at: draft.at, event: draft.event };
             self.session.apply(&entry);
@@ -84,12 +84,12 @@ impl World {
     fn perform(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Perform(run) => {
+                Effect::StartRun(run) => {
                     assert_eq!(self.session.active(), Some(&run), "only the active run is performed");
                     assert!(self.performing.insert(run), "a run is performed once");
                 }
-                Effect::Hear(run, _) => assert!(self.performing.contains(&run)),
-                Effect::Halt(run, reason) => {
+                Effect::Steer(run, _) => assert!(self.performing.contains(&run)),
+                Effect::Cancel(run, reason) => {
                     assert!(self.performing.contains(&run));
                     self.finish(run, Outcome::Stopped(reason));
                 }
@@ -136,7 +136,11 @@ impl World {
             Act::Step => {
                 if let Some(run) = self.session.active().cloned() {
                     let step = StepId::parse("step").unwrap();
-                    let event = RunEvent::StepStarted { step, kind: StepKind::Tool, title: String::new() };
+                    let event = RunEvent::Step(StepEvent::Started {
+                        step,
+                        kind: StepKind::Tool,
+                        title: String::new(),
+                    });
                     let events = self.session.record(&run, vec![event]);
                     self.append(events);
                 }
@@ -145,7 +149,7 @@ impl World {
                 if let Some(run) = self.session.active().cloned() {
                     let message = MessageId::generate(self.ids.next());
                     let (text, media) = ("word".to_owned(), Vec::new());
-                    let event = RunEvent::MessageCompleted { message, text, media };
+                    let event = RunEvent::Message(MessageEvent::Completed { message, text, media });
                     let events = self.session.record(&run, vec![event]);
                     self.append(events);
                 }
@@ -163,7 +167,7 @@ impl World {
             }
             Act::Finish(how) => {
                 if let Some(run) = self.session.active().cloned() {
-                    let failure = Failure { code: "X".to_owned(), message: String::new(), retryable: false };
+                    let failure = Failure { code: "X".into(), message: String::new(), retryable: false };
                     let outcome = if how % 2 == 0 { Outcome::Completed } else { Outcome::Failed(failure) };
                     self.finish(run, outcome);
                 }
@@ -188,7 +192,7 @@ impl World {
     fn send(&mut self, when_busy: WhenBusy, key: Option<String>) {
         self.texts.set(self.texts.get() + 1);
         let known = key.as_ref().and_then(|key| self.session.keys.get(key.as_str())).cloned();
-        let input = Input { text: format!("text {}", self.texts.get()), key, ..Input::default() };
+        let input = UserInput { text: format!("text {}", self.texts.get()), key, ..UserInput::default() };
         let before = self.log.len();
         match self.ask(SessionCommand::Send { input, when_busy }) {
             Some(SessionReply::Started(run)) if known.as_ref() == Some(&run) => {
@@ -225,8 +229,8 @@ impl World {
         for run in &self.accepted {
             let waits = self.session.queue().any(|queued| queued.run == *run);
             let runs = self.session.active() == Some(run);
-            let places = usize::from(waits) + usize::from(runs) + usize::from(ended.contains(run));
-            assert_eq!(places, 1, "{run} waits, runs or has ended");
+            let run_slots = usize::from(waits) + usize::from(runs) + usize::from(ended.contains(run));
+            assert_eq!(run_slots, 1, "{run} waits, runs or has ended");
         }
         assert_eq!(
             self.session.active().into_iter().collect::<BTreeSet<_>>(),
@@ -279,22 +283,30 @@ fn refusals_name_what_is_in_the_way() {
     let mut world = World::new();
     let refused =
         |world: &World, command| world.session.decide(command, &world.agent, &world.ids).unwrap_err();
-    let send =
-        |when_busy| SessionCommand::Send { input: Input { text: "x".into(), ..Input::default() }, when_busy };
+    let send = |when_busy| SessionCommand::Send {
+        input: UserInput { text: "x".into(), ..UserInput::default() },
+        when_busy,
+    };
     let stop = |run| SessionCommand::Stop { run, reason: None };
-    assert_eq!(refused(&world, stop(None)), Refusal::NoActiveRun);
-    assert_eq!(refused(&world, send(WhenBusy::Steer)), Refusal::NoActiveRun);
+    assert_eq!(refused(&world, stop(None)), SessionRefusal::NoActiveRun);
+    assert_eq!(refused(&world, send(WhenBusy::Steer)), SessionRefusal::NoActiveRun);
 
     world.act(&Act::Send(WhenBusy::Refuse, None));
     let active = world.session.active().unwrap().clone();
-    assert_eq!(refused(&world, send(WhenBusy::Refuse)), Refusal::Busy { active: active.clone() });
-    assert_eq!(refused(&world, SessionCommand::ClearHistory), Refusal::Busy { active: active.clone() });
+    assert_eq!(refused(&world, send(WhenBusy::Refuse)), SessionRefusal::Busy { active: active.clone() });
+    assert_eq!(
+        refused(&world, SessionCommand::ClearHistory),
+        SessionRefusal::Busy { active: active.clone() }
+    );
     let compact = SessionCommand::Compact { keep: 0 };
-    assert_eq!(refused(&world, compact), Refusal::Busy { active: active.clone() });
+    assert_eq!(refused(&world, compact), SessionRefusal::Busy { active: active.clone() });
     let asked = RunId::parse("other").unwrap();
-    assert_eq!(refused(&world, stop(Some(asked.clone()))), Refusal::WrongRun { asked, active });
+    assert_eq!(refused(&world, stop(Some(asked.clone()))), SessionRefusal::WrongRun { asked, active });
     for _ in 0..MAX_QUEUED_INPUTS {
         world.act(&Act::Send(WhenBusy::Enqueue, None));
     }
-    assert_eq!(refused(&world, send(WhenBusy::Enqueue)), Refusal::QueueFull { limit: MAX_QUEUED_INPUTS });
+    assert_eq!(
+        refused(&world, send(WhenBusy::Enqueue)),
+        SessionRefusal::QueueFull { limit: MAX_QUEUED_INPUTS }
+    );
 }

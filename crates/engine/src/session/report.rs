@@ -1,15 +1,11 @@
-//! What follows from what a performer reports: steps on the way, and the end.
+//! What follows from what a driver reports: steps on the way, and the end.
 
 use parlor_vocab::{
-    AgentId, Failure, IdSource, MessageId, RunEnding, RunEvent, RunId, Scope, SessionEvent, StepId, Timestamp,
+    AgentId, ErrorScope, Failure, FailureCode, IdSource, MessageEvent, MessageId, RunEnding, RunEvent, RunId,
+    SessionEvent, StepEvent, StepId, StopCause, Timestamp, ToolEvent,
 };
 
 use super::{Effect, OpenRun, Session};
-
-/// The code of a run that was cut off by the end of the process.
-const RUN_INTERRUPTED: &str = "RUN_INTERRUPTED";
-/// The code of steps and tools that were open when their run was stopped.
-const CANCELLED: &str = "CANCELLED";
 
 /// How a performance ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,11 +42,11 @@ pub enum Outcome {
     /// The agent cannot go on.
     Failed(Failure),
     /// It was stopped, for this reason.
-    Stopped(String),
+    Stopped(StopCause),
 }
 
 impl Session {
-    /// Records what happened in a run. Nothing if the run is over or was never there: its performer
+    /// Records what happened in a run. Nothing if the run is over or was never there: its driver
     /// is late, and one end is enough.
     pub fn record(&self, run: &RunId, events: Vec<RunEvent>) -> Vec<SessionEvent> {
         let starts = matches!(events.first(), Some(RunEvent::Started { .. }));
@@ -72,29 +68,33 @@ impl Session {
         let Finish { run, outcome, spoken, thought, answer, duration_ms, at } = finish;
         let mut events = Vec::new();
         if let Some((step, text)) = thought {
-            events.push(RunEvent::Reasoned { step, text });
+            events.push(RunEvent::Step(StepEvent::Reasoned { step, text }));
         }
         let spoken_id = spoken.as_ref().map(|(message, _)| message.clone());
         if let Some((message, text)) = spoken {
-            events.push(RunEvent::MessageCompleted { message, text, media: Vec::new() });
+            events.push(RunEvent::Message(MessageEvent::Completed { message, text, media: Vec::new() }));
         }
         let reason = match &outcome {
             Outcome::Completed => None,
             Outcome::Failed(failure) => Some(failure.clone()),
-            Outcome::Stopped(reason) => Some(cancelled(reason)),
+            Outcome::Stopped(cause) => Some(cancelled(cause.reason())),
         };
         events.extend(closings(open, reason.as_ref(), at));
         let ending = match outcome {
             Outcome::Completed => RunEnding::Completed { message: spoken_id.or(answer) },
             Outcome::Failed(failure) => {
-                events.push(RunEvent::ErrorRaised { scope: Scope::Run, failure: failure.clone() });
+                events.push(RunEvent::ErrorRaised { scope: ErrorScope::Run, failure: failure.clone() });
                 RunEnding::Failed(failure)
             }
-            Outcome::Stopped(reason) => {
+            Outcome::Stopped(cause) => {
                 let message = MessageId::generate(ids.next());
-                let (text, media) = (reason.clone(), Vec::new());
-                events.push(RunEvent::MessageCompleted { message: message.clone(), text, media });
-                RunEnding::Stopped { reason, message }
+                let (text, media) = (cause.reason().to_owned(), Vec::new());
+                events.push(RunEvent::Message(MessageEvent::Completed {
+                    message: message.clone(),
+                    text,
+                    media,
+                }));
+                RunEnding::Stopped { cause, message }
             }
         };
         events.push(RunEvent::Ended { ending, duration_ms });
@@ -118,7 +118,7 @@ impl Session {
         at: Timestamp,
     ) -> (Vec<SessionEvent>, Vec<Effect>) {
         let failure = Failure {
-            code: RUN_INTERRUPTED.to_owned(),
+            code: FailureCode::RunInterrupted,
             message: "The run was cut off when its process ended. Send the input again to retry.".to_owned(),
             retryable: true,
         };
@@ -152,7 +152,7 @@ impl Session {
     ) {
         if let Some(next) = self.queue.front() {
             events.push(self.started(next.run.clone(), next.input.clone(), agent.clone(), ids));
-            effects.push(Effect::Perform(next.run.clone()));
+            effects.push(Effect::StartRun(next.run.clone()));
         }
     }
 }
@@ -160,21 +160,23 @@ impl Session {
 /// The ends of what a run has open, at a moment.
 fn closings(open: &OpenRun, reason: Option<&Failure>, at: Timestamp) -> Vec<RunEvent> {
     let since = |begun: Timestamp| u64::try_from(at.0 - begun.0).unwrap_or(0);
-    let call_ends = open.calls.iter().map(|(call, begun)| RunEvent::ToolFailed {
-        call: call.clone(),
-        failure: reason.cloned().unwrap_or_else(|| cancelled("The run is over.")),
-        duration_ms: since(*begun),
+    let call_ends = open.calls.iter().map(|(call, begun)| {
+        RunEvent::Tool(ToolEvent::Failed {
+            call: call.clone(),
+            failure: reason.cloned().unwrap_or_else(|| cancelled("The run is over.")),
+            duration_ms: since(*begun),
+        })
     });
     let step_ends = open.steps.iter().map(|(step, begun)| {
         let (step, duration_ms) = (step.clone(), since(*begun));
         match reason.cloned() {
-            None => RunEvent::StepCompleted { step, summary: String::new(), duration_ms },
-            Some(failure) => RunEvent::StepFailed { step, failure, duration_ms },
+            None => RunEvent::Step(StepEvent::Completed { step, summary: String::new(), duration_ms }),
+            Some(failure) => RunEvent::Step(StepEvent::Failed { step, failure, duration_ms }),
         }
     });
     call_ends.chain(step_ends).collect()
 }
 
 fn cancelled(reason: &str) -> Failure {
-    Failure { code: CANCELLED.to_owned(), message: reason.to_owned(), retryable: false }
+    Failure { code: FailureCode::Cancelled, message: reason.to_owned(), retryable: false }
 }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use parlor_vocab::{
-    AgentId, Birth, Choice, Entry, Input, Message, MessageId, Passage, Queued, Role, RunEnding, RunEvent,
-    RunId, Seq, SessionEvent, StepId, Timestamp, ToolCallId, ToolUse, Usage,
+    AgentChoice, AgentId, Entry, HistoryItem, Message, MessageEvent, MessageId, NewSession, QueuedInput,
+    Role, RunEnding, RunEvent, RunId, Seq, SessionEvent, StepEvent, StepId, Timestamp, ToolCallId, ToolEvent,
+    ToolUse, Usage, UserInput,
 };
 
 use super::history::{History, message_of};
@@ -17,11 +18,11 @@ pub const MAX_KEYS: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Session {
     pub(crate) head: Seq,
-    pub(crate) birth: Option<Birth>,
+    pub(crate) new_session: Option<NewSession>,
     pub(crate) title: Option<String>,
-    pub(crate) choice: Choice,
+    pub(crate) choice: AgentChoice,
     pub(crate) history: History,
-    pub(crate) queue: VecDeque<Queued>,
+    pub(crate) queue: VecDeque<QueuedInput>,
     /// The run that answers the user, if one does. Its subagents' runs are open as well.
     pub(crate) active: Option<RunId>,
     pub(crate) open: BTreeMap<RunId, OpenRun>,
@@ -36,7 +37,7 @@ pub struct Session {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpenRun {
     /// Who answers, what, and the message that holds it.
-    pub(crate) beginning: Option<(AgentId, Input, MessageId)>,
+    pub(crate) beginning: Option<(AgentId, UserInput, MessageId)>,
     /// The place before its first event.
     pub(crate) origin: Seq,
     /// How many events it has had.
@@ -54,8 +55,8 @@ impl Session {
     }
 
     /// What it was created with; nothing before its first event.
-    pub fn birth(&self) -> Option<&Birth> {
-        self.birth.as_ref()
+    pub fn new_session(&self) -> Option<&NewSession> {
+        self.new_session.as_ref()
     }
 
     /// What people call it.
@@ -64,7 +65,7 @@ impl Session {
     }
 
     /// What answers.
-    pub fn choice(&self) -> &Choice {
+    pub fn choice(&self) -> &AgentChoice {
         &self.choice
     }
 
@@ -74,8 +75,8 @@ impl Session {
     }
 
     /// What was said and done, oldest first. Of subagents only what came of them.
-    pub fn history(&self) -> &[Passage] {
-        self.history.passages()
+    pub fn history(&self) -> &[HistoryItem] {
+        self.history.items()
     }
 
     /// Whether the oldest part of it is missing here, because it was too much.
@@ -85,11 +86,11 @@ impl Session {
 
     /// What was said, oldest first.
     pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> {
-        self.history.passages().iter().filter_map(message_of)
+        self.history.items().iter().filter_map(message_of)
     }
 
     /// The inputs that wait, in their order.
-    pub fn queue(&self) -> impl ExactSizeIterator<Item = &Queued> {
+    pub fn queue(&self) -> impl ExactSizeIterator<Item = &QueuedInput> {
         self.queue.iter()
     }
 
@@ -99,7 +100,7 @@ impl Session {
     }
 
     /// Who performs an open run, what it is to answer, and the message that holds that.
-    pub fn beginning_of(&self, run: &RunId) -> Option<(AgentId, Input, MessageId)> {
+    pub fn beginning_of(&self, run: &RunId) -> Option<(AgentId, UserInput, MessageId)> {
         self.open.get(run)?.beginning.clone()
     }
 
@@ -112,14 +113,14 @@ impl Session {
     pub fn apply(&mut self, entry: &Entry) {
         self.head = entry.seq;
         match &entry.event {
-            SessionEvent::Created(birth) => {
-                self.title.clone_from(&birth.title);
-                self.choice = birth.choice.clone();
-                self.birth = Some(birth.clone());
+            SessionEvent::Created(new_session) => {
+                self.title.clone_from(&new_session.title);
+                self.choice = new_session.choice.clone();
+                self.new_session = Some(new_session.clone());
             }
             SessionEvent::Renamed { title } => self.title = Some(title.clone()),
             SessionEvent::Chosen(choice) => {
-                let Choice { agent, model, reasoning } = choice.clone();
+                let AgentChoice { agent, model, reasoning } = choice.clone();
                 self.choice.agent = agent.or(self.choice.agent.take());
                 self.choice.model = model.or(self.choice.model.take());
                 self.choice.reasoning = reasoning.or(self.choice.reasoning);
@@ -134,7 +135,7 @@ impl Session {
                 self.history.compact(summary, kept_from.as_ref(), entry.seq);
             }
             SessionEvent::MessageAdded(message) => {
-                self.history.push(Passage::Message(message.clone()), Seq(entry.seq.0 - 1));
+                self.history.push(HistoryItem::Message(message.clone()), Seq(entry.seq.0 - 1));
             }
             SessionEvent::Run { run, sequence, event } => self.apply_to_run(entry, run, *sequence, event),
         }
@@ -161,23 +162,21 @@ impl Session {
                 let (id, text, media) = (message.clone(), input.text.clone(), input.media.clone());
                 self.say(Message { id, role: Role::User, text, media });
             }
-            RunEvent::StepStarted { step, .. } => open.steps.push((step.clone(), at)),
-            RunEvent::StepCompleted { step, .. } | RunEvent::StepFailed { step, .. } => {
+            RunEvent::Step(StepEvent::Started { step, .. }) => open.steps.push((step.clone(), at)),
+            RunEvent::Step(StepEvent::Completed { step, .. })
+            | RunEvent::Step(StepEvent::Failed { step, .. }) => {
                 open.steps.retain(|(open, _)| open != step);
             }
-            RunEvent::ToolCalled { call, .. } => open.calls.push((call.clone(), at)),
-            RunEvent::ToolCompleted { call, .. } | RunEvent::ToolFailed { call, .. } => {
+            RunEvent::Tool(ToolEvent::Called { call, .. }) => open.calls.push((call.clone(), at)),
+            RunEvent::Tool(ToolEvent::Completed { call, .. })
+            | RunEvent::Tool(ToolEvent::Failed { call, .. }) => {
                 open.calls.retain(|(open, _)| open != call);
             }
             RunEvent::Consumed { usage, .. } => self.usage = self.usage.plus(*usage),
-            RunEvent::MessageStarted { .. }
-            | RunEvent::MessageCompleted { .. }
-            | RunEvent::StepUpdated { .. }
-            | RunEvent::Reasoned { .. }
-            | RunEvent::ToolProgressed { .. }
-            | RunEvent::SubagentStarted { .. }
-            | RunEvent::SubagentUpdated { .. }
-            | RunEvent::SubagentDone { .. }
+            RunEvent::Message(_)
+            | RunEvent::Step(StepEvent::Updated { .. } | StepEvent::Reasoned { .. })
+            | RunEvent::Tool(ToolEvent::Progressed { .. })
+            | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. }
             | RunEvent::Ended { .. } => {}
         }
@@ -194,50 +193,48 @@ impl Session {
     /// What of the active run is there to look back on.
     fn remember_passage(&mut self, event: &RunEvent) {
         match event {
-            RunEvent::MessageCompleted { message, text, media } => {
+            RunEvent::Message(MessageEvent::Completed { message, text, media }) => {
                 let (id, text, media) = (message.clone(), text.clone(), media.clone());
                 self.say(Message { id, role: Role::Assistant, text, media });
             }
-            RunEvent::ToolCalled { call, tool, input, .. } => {
+            RunEvent::Tool(ToolEvent::Called { call, tool, input, .. }) => {
                 let (call, tool, input) = (call.clone(), tool.clone(), input.clone());
-                self.note(Passage::ToolUse(ToolUse { call, tool, input, result: None }));
+                self.note(HistoryItem::ToolUse(ToolUse { call, tool, input, result: None }));
             }
-            RunEvent::ToolCompleted { call, output, .. } => self.history.give_back(call, Ok(output.clone())),
-            RunEvent::ToolFailed { call, failure, .. } => self.history.give_back(call, Err(failure.clone())),
+            RunEvent::Tool(ToolEvent::Completed { call, output, .. }) => {
+                self.history.give_back(call, Ok(output.clone()))
+            }
+            RunEvent::Tool(ToolEvent::Failed { call, failure, .. }) => {
+                self.history.give_back(call, Err(failure.clone()))
+            }
             RunEvent::Ended { ending, .. } => match ending {
                 RunEnding::Completed { .. } => {}
-                RunEnding::Failed(_) => self.note(Passage::BrokenOff(ending.clone())),
+                RunEnding::Failed(_) => self.note(HistoryItem::BrokenOff(ending.clone())),
                 RunEnding::Stopped { message, .. } => {
                     // The words about the stop are in the ending; nobody said them.
                     self.history.take_out(message);
-                    self.note(Passage::BrokenOff(ending.clone()));
+                    self.note(HistoryItem::BrokenOff(ending.clone()));
                 }
             },
             RunEvent::Started { .. }
             | RunEvent::Steered { .. }
-            | RunEvent::MessageStarted { .. }
-            | RunEvent::StepStarted { .. }
-            | RunEvent::StepUpdated { .. }
-            | RunEvent::StepCompleted { .. }
-            | RunEvent::StepFailed { .. }
-            | RunEvent::Reasoned { .. }
-            | RunEvent::ToolProgressed { .. }
-            | RunEvent::SubagentStarted { .. }
-            | RunEvent::SubagentUpdated { .. }
-            | RunEvent::SubagentDone { .. }
+            | RunEvent::Message(MessageEvent::Started { .. })
+            | RunEvent::Step(_)
+            | RunEvent::Tool(ToolEvent::Progressed { .. })
+            | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. }
             | RunEvent::Consumed { .. } => {}
         }
     }
 
     fn say(&mut self, message: Message) {
-        self.note(Passage::Message(message));
+        self.note(HistoryItem::Message(message));
     }
 
     /// Adds what belongs to the active run.
-    fn note(&mut self, passage: Passage) {
+    fn note(&mut self, item: HistoryItem) {
         let active = self.active.as_ref().and_then(|run| self.open.get(run));
-        self.history.push(passage, active.map_or(self.head, |run| run.origin));
+        self.history.push(item, active.map_or(self.head, |run| run.origin));
     }
 
     fn remember(&mut self, key: Option<&str>, run: &RunId) {

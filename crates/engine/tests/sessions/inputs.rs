@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use parlor_engine::{LIVE_INPUT_BYTES, Redact, Seen, Subject};
+use parlor_engine::{LIVE_INPUT_BYTES, Redact, SessionUpdate, StreamKind};
 use parlor_log::{MemoryLog, SystemClock};
-use parlor_model::{Agent, Call, Halt, Stage, Turn};
-use parlor_vocab::{Failure, RunEvent, RunId, SessionEvent, ToolCallId};
+use parlor_model::{Agent, AgentContext, Call, Turn, TurnError};
+use parlor_vocab::{Failure, MessageEvent, RunEvent, RunId, SessionEvent, StepEvent, ToolCallId, ToolEvent};
 use tokio::sync::Semaphore;
 
-use crate::common::{Talk, birth, house_with, run_event};
+use crate::common::{Talk, house_with, new_session, run_event};
 
 const SECRET: &str = "sk-12345";
 
@@ -37,7 +37,7 @@ impl Agent for Player {
         "Player"
     }
 
-    async fn answer(&self, _: &Turn, stage: &mut dyn Stage) -> Result<(), Halt> {
+    async fn answer(&self, _: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
         for act in &self.acts {
             match act {
                 Act::Write(name, tool, text) => stage.write_input(name, tool, text).await?,
@@ -47,8 +47,8 @@ impl Agent for Player {
                     stage.note(&format!("{unsaid} bytes are not said")).await?;
                 }
                 Act::Fail => {
-                    let (code, message) = ("BROKEN".to_owned(), "it broke".to_owned());
-                    return Err(Halt::Failed(Failure { code, message, retryable: false }));
+                    let (code, message) = ("BROKEN".into(), "it broke".to_owned());
+                    return Err(TurnError::Failed(Failure { code, message, retryable: false }));
                 }
                 Act::Wait => self.go_on.acquire().await.unwrap().forget(),
                 Act::Call(calls) => {
@@ -88,25 +88,26 @@ impl Redact for OneSecret {
 async fn play(acts: Vec<Act>) -> (Talk, RunId, Arc<Semaphore>) {
     let go_on = Arc::new(Semaphore::new(0));
     let player = Player { acts, go_on: Arc::clone(&go_on) };
-    let house = house_with(&Arc::new(MemoryLog::new(Arc::new(SystemClock))), Arc::new(player));
-    let house = house.with_redaction(Arc::new(OneSecret));
-    let session = house.create(None, birth()).await.unwrap();
-    let watcher = house.watch(&session, parlor_vocab::Seq::START).await;
-    let talk = Talk { house, session, watcher };
+    let sessions = house_with(&Arc::new(MemoryLog::new(Arc::new(SystemClock))), Arc::new(player));
+    let sessions = sessions.with_redaction(Arc::new(OneSecret));
+    let session = sessions.create(None, new_session()).await.unwrap();
+    let watcher = sessions.watch(&session, parlor_vocab::Seq::START).await;
+    let talk = Talk { sessions, session, watcher };
     let run = talk.say("go").await;
     (talk, run, go_on)
 }
 
 /// What was seen of inputs and calls, in order: `+` is a piece, `=` the call.
-fn seen_calls(seen: &[Seen]) -> Vec<(char, ToolCallId, String)> {
-    let one = |seen: &Seen| match seen {
-        Seen::Delta { subject: Subject::Input { call, tool }, text, .. } => {
+fn seen_calls(seen: &[SessionUpdate]) -> Vec<(char, ToolCallId, String)> {
+    let one = |seen: &SessionUpdate| match seen {
+        SessionUpdate::Delta { subject: StreamKind::Input { call, tool }, text, .. } => {
             assert_eq!(tool, "nothing");
             Some(('+', call.clone(), text.clone()))
         }
-        Seen::Delta { .. } => None,
-        Seen::Entry(entry) => {
-            let SessionEvent::Run { event: RunEvent::ToolCalled { call, input, .. }, .. } = &entry.event
+        SessionUpdate::Delta { .. } => None,
+        SessionUpdate::Entry(entry) => {
+            let SessionEvent::Run { event: RunEvent::Tool(ToolEvent::Called { call, input, .. }), .. } =
+                &entry.event
             else {
                 return None;
             };
@@ -117,7 +118,7 @@ fn seen_calls(seen: &[Seen]) -> Vec<(char, ToolCallId, String)> {
 }
 
 /// Checks the order of what was seen, and that pieces are the input that they are pieces of. Gives back those calls.
-fn written_and_called(seen: &[Seen]) -> Vec<String> {
+fn written_and_called(seen: &[SessionUpdate]) -> Vec<String> {
     let calls = seen_calls(seen);
     let mut inputs = Vec::new();
     for (place, (sign, call, input)) in calls.iter().enumerate() {
@@ -151,7 +152,8 @@ async fn an_input_is_seen_while_it_is_written_and_under_the_name_of_its_call() {
         call(&[("a", "{\"n\":1}"), ("b", "{}"), ("c", "[]"), ("", "{}")]),
     ];
     let (mut talk, run, go_on) = play(acts).await;
-    let is_piece = |seen: &Seen| matches!(seen, Seen::Delta { subject: Subject::Input { .. }, .. });
+    let is_piece =
+        |seen: &SessionUpdate| matches!(seen, SessionUpdate::Delta { subject: StreamKind::Input { .. }, .. });
     let mut seen = talk.until(is_piece).await;
     seen.extend(talk.until(is_piece).await);
     assert_eq!(seen_calls(&seen).len(), 2, "before any call is made");
@@ -159,7 +161,7 @@ async fn an_input_is_seen_while_it_is_written_and_under_the_name_of_its_call() {
     seen.extend(talk.end_of(&run).await.0);
     assert_eq!(written_and_called(&seen), ["{\"n\":1}", "{}", "unwritten []", "unwritten {}"]);
     // Nothing of it was recorded: who comes later sees the calls alone.
-    talk.watcher = talk.house.watch(&talk.session, parlor_vocab::Seq::START).await;
+    talk.watcher = talk.sessions.watch(&talk.session, parlor_vocab::Seq::START).await;
     let (late, _) = talk.end_of(&run).await;
     assert_eq!(seen_calls(&late).len(), 4);
 }
@@ -175,12 +177,13 @@ async fn what_breaks_off_is_never_called_and_what_follows_has_another_id() {
         call(&[("a", "{}")]),
     ];
     let (mut talk, run, go_on) = play(acts).await;
-    let is_piece = |seen: &Seen| matches!(seen, Seen::Delta { subject: Subject::Input { .. }, .. });
-    let is_step = |seen: &Seen| match seen {
-        Seen::Entry(entry) => {
-            matches!(entry.event, SessionEvent::Run { event: RunEvent::StepStarted { .. }, .. })
+    let is_piece =
+        |seen: &SessionUpdate| matches!(seen, SessionUpdate::Delta { subject: StreamKind::Input { .. }, .. });
+    let is_step = |seen: &SessionUpdate| match seen {
+        SessionUpdate::Entry(entry) => {
+            matches!(entry.event, SessionEvent::Run { event: RunEvent::Step(StepEvent::Started { .. }), .. })
         }
-        Seen::Delta { .. } => false,
+        SessionUpdate::Delta { .. } => false,
     };
     let mut seen = talk.until(is_piece).await;
     go_on.add_permits(1);
@@ -198,7 +201,7 @@ async fn what_breaks_off_is_never_called_and_what_follows_has_another_id() {
 #[tokio::test]
 async fn a_call_that_is_not_what_was_written_has_another_id() {
     let (mut talk, run, go_on) = play(vec![write("a", "{\"n\""), Act::Wait, call(&[("a", "{}")])]).await;
-    let mut seen = talk.until(|seen| matches!(seen, Seen::Delta { .. })).await;
+    let mut seen = talk.until(|seen| matches!(seen, SessionUpdate::Delta { .. })).await;
     go_on.add_permits(1);
     seen.extend(talk.end_of(&run).await.0);
     assert_eq!(written_and_called(&seen), ["unwritten {}"]);
@@ -210,7 +213,7 @@ async fn a_long_input_is_shown_up_to_a_limit_and_whole_with_its_call() {
     let piece = "x".repeat(LIVE_INPUT_BYTES);
     let acts = vec![write("a", &piece), write("a", &piece), Act::Wait, call(&[("a", &piece.repeat(2))])];
     let (mut talk, run, go_on) = play(acts).await;
-    let mut seen = talk.until(|seen| matches!(seen, Seen::Delta { .. })).await;
+    let mut seen = talk.until(|seen| matches!(seen, SessionUpdate::Delta { .. })).await;
     let shown: usize = seen_calls(&seen).iter().map(|(_, _, text)| text.len()).sum();
     assert_eq!(shown, LIVE_INPUT_BYTES);
     go_on.add_permits(1);
@@ -228,7 +231,7 @@ async fn a_secret_in_an_input_is_shown_nowhere() {
         call(&[("a", "{\"k\":\"sk-12345\"}")]),
     ];
     let (mut talk, run, go_on) = play(acts).await;
-    let is_piece = |seen: &Seen| matches!(seen, Seen::Delta { .. });
+    let is_piece = |seen: &SessionUpdate| matches!(seen, SessionUpdate::Delta { .. });
     let mut seen = talk.until(is_piece).await;
     assert_eq!(seen_calls(&seen)[0].2, "{\"k\":\"");
     go_on.add_permits(1);
@@ -251,9 +254,10 @@ async fn what_breaks_off_in_the_middle_of_a_secret_does_not_show_its_beginning()
 async fn said(acts: Vec<Act>) -> Vec<String> {
     let (mut talk, run, _) = play(acts).await;
     let (seen, _) = talk.end_of(&run).await;
-    let one = |seen: &Seen| {
+    let one = |seen: &SessionUpdate| {
         let (_, _, event) = run_event(seen, &run)?;
-        if let RunEvent::MessageCompleted { text, .. } | RunEvent::StepUpdated { headline: text, .. } = event
+        if let RunEvent::Message(MessageEvent::Completed { text, .. })
+        | RunEvent::Step(StepEvent::Updated { headline: text, .. }) = event
         {
             return Some(text.clone());
         }

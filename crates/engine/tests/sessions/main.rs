@@ -1,11 +1,11 @@
-//! Sessions as their users meet them: through the house, with the local agent and a log in memory.
+//! Sessions as their clients meet them: through the registry, with the local agent and a log in memory.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
+mod client;
 mod common;
 mod disk;
-mod guest;
-mod house;
 mod inputs;
-mod places;
-mod rooms;
+mod limits;
+mod registry;
+mod watch_from;

@@ -2,12 +2,12 @@
 
 use parlor_vocab::Seq;
 
-use super::{House, acquire, draft, drafts, places, session, written};
+use super::{LogFactory, acquire, draft, drafts, places, session, written};
 use crate::LogError;
 
 /// Each append goes on where the one before ended, whatever its size.
-pub async fn places_are_dense_and_begin_at_one(house: &dyn House) {
-    let log = house.enter();
+pub async fn places_are_dense_and_begin_at_one(factory: &dyn LogFactory) {
+    let log = factory.enter();
     let lease = acquire(&*log, "s").await;
     let mut head = Seq::START;
     for size in [1, 3, 1, 20] {
@@ -19,8 +19,8 @@ pub async fn places_are_dense_and_begin_at_one(house: &dyn House) {
 }
 
 /// Id, time and content come back.
-pub async fn what_is_read_is_what_was_appended(house: &dyn House) {
-    let log = house.enter();
+pub async fn what_is_read_is_what_was_appended(factory: &dyn LogFactory) {
+    let log = factory.enter();
     let new = vec![draft(5, "ü\0\n\""), draft(-1, ""), draft(i64::MAX, "x".repeat(100_000))];
     written(&*log, "s", &new).await;
     let read = log.read(&session("s"), Seq::START, 10).await.expect("a session");
@@ -29,8 +29,8 @@ pub async fn what_is_read_is_what_was_appended(house: &dyn House) {
 }
 
 /// The head that the caller saw must be the head.
-pub async fn an_append_after_another_head_writes_nothing(house: &dyn House) {
-    let log = house.enter();
+pub async fn an_append_after_another_head_writes_nothing(factory: &dyn LogFactory) {
+    let log = factory.enter();
     let lease = acquire(&*log, "s").await;
     let refused = log.append(&lease, Seq(1), &drafts(1..=1)).await;
     assert!(matches!(refused, Err(LogError::Conflict { head: Seq(0) })), "{refused:?}");
@@ -48,8 +48,8 @@ pub async fn an_append_after_another_head_writes_nothing(house: &dyn House) {
 }
 
 /// Not even the session comes into being by it, but the head is compared.
-pub async fn an_append_of_nothing_changes_nothing(house: &dyn House) {
-    let log = house.enter();
+pub async fn an_append_of_nothing_changes_nothing(factory: &dyn LogFactory) {
+    let log = factory.enter();
     let lease = acquire(&*log, "s").await;
     assert_eq!(log.append(&lease, Seq::START, &[]).await.expect("an append"), Seq::START);
     assert!(matches!(log.session(&session("s")).await, Err(LogError::UnknownSession(_))));
@@ -58,8 +58,8 @@ pub async fn an_append_of_nothing_changes_nothing(house: &dyn House) {
 }
 
 /// A process that was there before sees it, and one that comes later does.
-pub async fn an_append_is_seen_by_all_when_it_returns(house: &dyn House) {
-    let (log, other) = (house.enter(), house.enter());
+pub async fn an_append_is_seen_by_all_when_it_returns(factory: &dyn LogFactory) {
+    let (log, other) = (factory.enter(), factory.enter());
     let lease = acquire(&*log, "s").await;
     for head in 0..20 {
         log.append(&lease, Seq(head), &drafts(1..=1)).await.expect("an append");
@@ -69,12 +69,12 @@ pub async fn an_append_is_seen_by_all_when_it_returns(house: &dyn House) {
     }
     drop(lease);
     drop(log);
-    assert_eq!(places(&*house.enter(), "s").await.len(), 20);
+    assert_eq!(places(&*factory.enter(), "s").await.len(), 20);
 }
 
 /// Every cursor is good, also those beyond the end.
-pub async fn reading_begins_at_any_cursor_and_ends_at_the_maximum(house: &dyn House) {
-    let log = house.enter();
+pub async fn reading_begins_at_any_cursor_and_ends_at_the_maximum(factory: &dyn LogFactory) {
+    let log = factory.enter();
     written(&*log, "s", &drafts(1..=10)).await;
     for after in [0, 1, 5, 9, 10, 11, u64::from(u32::MAX), u64::MAX] {
         for max in [0, 1, 3, 10, usize::MAX] {
@@ -87,8 +87,8 @@ pub async fn reading_begins_at_any_cursor_and_ends_at_the_maximum(house: &dyn Ho
 }
 
 /// Those that were just appended, those of long ago, large ones; and none of another session.
-pub async fn an_event_is_found_by_its_id(house: &dyn House) {
-    let log = house.enter();
+pub async fn an_event_is_found_by_its_id(factory: &dyn LogFactory) {
+    let log = factory.enter();
     let mut new = drafts(1..=30);
     new[4] = draft(5, "x".repeat(100_000));
     written(&*log, "s", &new).await;
@@ -102,16 +102,16 @@ pub async fn an_event_is_found_by_its_id(house: &dyn House) {
 }
 
 /// No events is something else than no session.
-pub async fn reading_an_unknown_session_says_so(house: &dyn House) {
-    let log = house.enter();
+pub async fn reading_an_unknown_session_says_so(factory: &dyn LogFactory) {
+    let log = factory.enter();
     written(&*log, "s", &drafts(1..=1)).await;
     let unknown = log.read(&session("t"), Seq::START, 10).await;
     assert!(matches!(unknown, Err(LogError::UnknownSession(id)) if id == session("t")));
 }
 
 /// Two sessions that are written in turns, and one whose id begins like another's.
-pub async fn sessions_do_not_mix(house: &dyn House) {
-    let log = house.enter();
+pub async fn sessions_do_not_mix(factory: &dyn LogFactory) {
+    let log = factory.enter();
     let names = ["s", "t", "s ", "", "S"];
     let mut leases = Vec::new();
     for name in names {
@@ -131,8 +131,8 @@ pub async fn sessions_do_not_mix(house: &dyn House) {
 }
 
 /// Two processes with many sessions each, all writing at the same time.
-pub async fn many_appenders_at_once_all_succeed(house: &dyn House) {
-    let logs = [house.enter(), house.enter()];
+pub async fn many_appenders_at_once_all_succeed(factory: &dyn LogFactory) {
+    let logs = [factory.enter(), factory.enter()];
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..32 {
         let log = std::sync::Arc::clone(&logs[number % 2]);

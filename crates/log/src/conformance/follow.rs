@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parlor_vocab::{Seq, SessionId};
 
-use super::{House, acquire, drafts, session, written};
+use super::{LogFactory, acquire, drafts, session, written};
 use crate::{EventLog, LogError};
 
 /// How many events the writer of these cases appends.
@@ -38,8 +38,8 @@ async fn append_the_rest(log: Arc<dyn EventLog>, of: SessionId, mut head: Seq) {
 }
 
 /// Readers of all speeds, from all cursors, in the writer's process and in another.
-pub async fn replay_then_follow_gives_each_event_once_and_in_order(house: &dyn House) {
-    let (log, other) = (house.enter(), house.enter());
+pub async fn replay_then_follow_gives_each_event_once_and_in_order(factory: &dyn LogFactory) {
+    let (log, other) = (factory.enter(), factory.enter());
     written(&*log, "s", &drafts(1..=10)).await;
     let mut readers = Vec::new();
     for (from, max) in [(0, 1), (0, 10), (5, 1000), (10, 3), (150, 7)] {
@@ -55,8 +55,8 @@ pub async fn replay_then_follow_gives_each_event_once_and_in_order(house: &dyn H
 }
 
 /// Whoever waits for a session that does not exist yet sees it from its first event.
-pub async fn a_follower_may_be_there_before_the_session(house: &dyn House) {
-    let (log, other) = (house.enter(), house.enter());
+pub async fn a_follower_may_be_there_before_the_session(factory: &dyn LogFactory) {
+    let (log, other) = (factory.enter(), factory.enter());
     let readers =
         [&log, &other].map(|log| tokio::spawn(follow(Arc::clone(log), session("s"), Seq::START, 100)));
     append_the_rest(log, session("s"), Seq::START).await;
@@ -66,8 +66,8 @@ pub async fn a_follower_may_be_there_before_the_session(house: &dyn House) {
 }
 
 /// They read on and learn that the session is gone.
-pub async fn deleting_wakes_those_who_follow(house: &dyn House) {
-    let (log, other) = (house.enter(), house.enter());
+pub async fn deleting_wakes_those_who_follow(factory: &dyn LogFactory) {
+    let (log, other) = (factory.enter(), factory.enter());
     written(&*log, "s", &drafts(1..=1)).await;
     let mut heads = [log.head(&session("s")), other.head(&session("s"))];
     let lease = acquire(&*log, "s").await;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use parlor_vocab::Seq;
 
-use super::{House, acquire, drafts, places, session, written};
+use super::{LogFactory, acquire, drafts, places, session, written};
 use crate::LogError;
 
 /// In one process and among several.
-pub async fn a_session_has_one_holder_at_a_time(house: &dyn House) {
-    let (log, other) = (house.enter(), house.enter());
+pub async fn a_session_has_one_holder_at_a_time(factory: &dyn LogFactory) {
+    let (log, other) = (factory.enter(), factory.enter());
     let _lease = acquire(&*log, "s").await;
     for log in [&log, &other] {
         let refused = log.acquire(&session("s")).await;
@@ -21,8 +21,8 @@ pub async fn a_session_has_one_holder_at_a_time(house: &dyn House) {
 }
 
 /// Whoever looks sees the same holder, and nobody once the lease was given back.
-pub async fn the_holder_of_a_session_is_known_to_all(house: &dyn House) {
-    let (log, other) = (house.enter(), house.enter());
+pub async fn the_holder_of_a_session_is_known_to_all(factory: &dyn LogFactory) {
+    let (log, other) = (factory.enter(), factory.enter());
     assert_eq!(other.holder(&session("s")).await.expect("an answer"), None);
     let lease = acquire(&*log, "s").await;
     for log in [&log, &other] {
@@ -35,8 +35,8 @@ pub async fn the_holder_of_a_session_is_known_to_all(house: &dyn House) {
 }
 
 /// The next one in the same process gets it at once.
-pub async fn a_lease_is_given_back_when_dropped(house: &dyn House) {
-    let log = house.enter();
+pub async fn a_lease_is_given_back_when_dropped(factory: &dyn LogFactory) {
+    let log = factory.enter();
     for round in 0..10 {
         let lease = acquire(&*log, "s").await;
         log.append(&lease, Seq(round), &drafts(1..=1)).await.expect("an append");
@@ -44,8 +44,8 @@ pub async fn a_lease_is_given_back_when_dropped(house: &dyn House) {
 }
 
 /// When the giving back has returned.
-pub async fn a_lease_that_was_given_back_can_be_taken_by_another_process(house: &dyn House) {
-    let logs = [house.enter(), house.enter()];
+pub async fn a_lease_that_was_given_back_can_be_taken_by_another_process(factory: &dyn LogFactory) {
+    let logs = [factory.enter(), factory.enter()];
     for round in 0..10_u64 {
         let log = &logs[round as usize % 2];
         let lease = acquire(&**log, "s").await;
@@ -55,8 +55,8 @@ pub async fn a_lease_that_was_given_back_can_be_taken_by_another_process(house: 
 }
 
 /// It went with its session, and does not come back with a new one of that name.
-pub async fn a_lost_lease_is_refused(house: &dyn House) {
-    let log = house.enter();
+pub async fn a_lost_lease_is_refused(factory: &dyn LogFactory) {
+    let log = factory.enter();
     let old = acquire(&*log, "s").await;
     log.append(&old, Seq::START, &drafts(1..=3)).await.expect("an append");
     log.delete(&old).await.expect("a session to delete");
@@ -75,8 +75,8 @@ pub async fn a_lost_lease_is_refused(house: &dyn House) {
 }
 
 /// Whoever holds a session writes it through the log that gave the lease.
-pub async fn a_lease_is_worth_nothing_in_another_process(house: &dyn House) {
-    let (log, other) = (house.enter(), house.enter());
+pub async fn a_lease_is_worth_nothing_in_another_process(factory: &dyn LogFactory) {
+    let (log, other) = (factory.enter(), factory.enter());
     written(&*log, "s", &drafts(1..=1)).await;
     let lease = acquire(&*log, "s").await;
     let refused = other.append(&lease, Seq(1), &drafts(1..=1)).await;
@@ -86,8 +86,8 @@ pub async fn a_lease_is_worth_nothing_in_another_process(house: &dyn House) {
 }
 
 /// A race, in rounds.
-pub async fn of_many_who_want_a_lease_one_gets_it(house: &dyn House) {
-    let logs = [house.enter(), house.enter(), house.enter()];
+pub async fn of_many_who_want_a_lease_one_gets_it(factory: &dyn LogFactory) {
+    let logs = [factory.enter(), factory.enter(), factory.enter()];
     for round in 0..10 {
         let mut tasks = tokio::task::JoinSet::new();
         for log in logs.iter().cycle().take(9) {

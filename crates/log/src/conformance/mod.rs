@@ -1,6 +1,6 @@
 //! The contract of [`EventLog`] as functions, which every store has to pass unchanged.
 //!
-//! [`conformance_tests!`](crate::conformance_tests) makes a test of each. They take a [`House`] and
+//! [`conformance_tests!`](crate::conformance_tests) makes a test of each. They take a [`LogFactory`] and
 //! not a log, since much of the contract is about what one process sees of another.
 
 mod append;
@@ -13,7 +13,7 @@ mod usage;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parlor_vocab::{Birth, Choice, Draft, EventId, Seq, SessionEvent, SessionId, Timestamp};
+use parlor_vocab::{AgentChoice, EventId, NewEntry, NewSession, Seq, SessionEvent, SessionId, Timestamp};
 
 use crate::{EventLog, Lease};
 
@@ -28,16 +28,16 @@ pub use usage::*;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A log that is empty at first, and can be used by several processes.
-pub trait House: Send + Sync {
+pub trait LogFactory: Send + Sync {
     /// The log as one more process sees it.
     fn enter(&self) -> Arc<dyn EventLog>;
 }
 
-/// Makes a test of each case, on a house of its own that the expression gives.
+/// Makes a test of each case, on a factory of its own that the expression gives.
 #[macro_export]
 macro_rules! conformance_tests {
-    ($house:expr) => {
-        $crate::conformance_tests! { $house;
+    ($factory:expr) => {
+        $crate::conformance_tests! { $factory;
             places_are_dense_and_begin_at_one
             what_is_read_is_what_was_appended
             an_append_after_another_head_writes_nothing
@@ -70,12 +70,12 @@ macro_rules! conformance_tests {
             reclaiming_takes_nothing_that_is_there
         }
     };
-    ($house:expr; $($case:ident)*) => {
+    ($factory:expr; $($case:ident)*) => {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                let house = $house;
-                $crate::conformance::in_time($crate::conformance::$case(&house)).await;
+                let factory = $factory;
+                $crate::conformance::in_time($crate::conformance::$case(&factory)).await;
             }
         )*
     };
@@ -91,26 +91,26 @@ fn session(name: &str) -> SessionId {
 }
 
 /// An event at the time `at`, with a text by which it is known again.
-fn draft(at: i64, text: impl Into<String>) -> Draft {
+fn draft(at: i64, text: impl Into<String>) -> NewEntry {
     let text = text.into();
     let id = EventId::parse(&format!("evt_{at}_{}", text.len())).expect("short");
-    Draft { id, at: Timestamp(at), event: SessionEvent::Renamed { title: text } }
+    NewEntry { id, at: Timestamp(at), event: SessionEvent::Renamed { title: text } }
 }
 
-fn drafts(range: std::ops::RangeInclusive<i64>) -> Vec<Draft> {
+fn drafts(range: std::ops::RangeInclusive<i64>) -> Vec<NewEntry> {
     range.map(|number| draft(number, number.to_string())).collect()
 }
 
-fn birth(at: i64, door: &str) -> Draft {
-    let event = SessionEvent::Created(Birth {
+fn new_session(at: i64, door: &str) -> NewEntry {
+    let event = SessionEvent::Created(NewSession {
         title: None,
         door: door.to_owned(),
         folder: "/".into(),
-        choice: Choice::default(),
+        choice: AgentChoice::default(),
         system: None,
         forked_from: None,
     });
-    Draft { event, ..draft(at, "birth") }
+    NewEntry { event, ..draft(at, "first") }
 }
 
 async fn acquire(log: &dyn EventLog, name: &str) -> Lease {
@@ -118,7 +118,7 @@ async fn acquire(log: &dyn EventLog, name: &str) -> Lease {
 }
 
 /// A session with the given events. Nobody holds it afterwards.
-async fn written(log: &dyn EventLog, name: &str, new: &[Draft]) {
+async fn written(log: &dyn EventLog, name: &str, new: &[NewEntry]) {
     let lease = acquire(log, name).await;
     let head = log.append(&lease, Seq::START, new).await.expect("a first append");
     assert_eq!(head, Seq(new.len() as u64));

@@ -2,14 +2,14 @@
 
 use parlor_vocab::{Seq, Timestamp};
 
-use super::{House, acquire, birth, draft, drafts, places, session, written};
+use super::{LogFactory, acquire, draft, drafts, new_session, places, session, written};
 use crate::{EventLog, LogError, PageCursor, PageRequest, SessionRecord};
 
 /// After each append, and for the other processes as well.
-pub async fn a_record_tells_what_the_events_say(house: &dyn House) {
-    let (log, other) = (house.enter(), house.enter());
+pub async fn a_record_tells_what_the_events_say(factory: &dyn LogFactory) {
+    let (log, other) = (factory.enter(), factory.enter());
     let lease = acquire(&*log, "s").await;
-    log.append(&lease, Seq::START, &[birth(10, "supr"), draft(11, "a")]).await.expect("an append");
+    log.append(&lease, Seq::START, &[new_session(10, "supr"), draft(11, "a")]).await.expect("an append");
     log.append(&lease, Seq(2), &[draft(12, "b")]).await.expect("an append");
     let expected = SessionRecord {
         title: Some("b".to_owned()),
@@ -36,11 +36,11 @@ async fn names(
 }
 
 /// Not by their age, and not by their names.
-pub async fn sessions_are_listed_by_their_last_update(house: &dyn House) {
-    let log = house.enter();
+pub async fn sessions_are_listed_by_their_last_update(factory: &dyn LogFactory) {
+    let log = factory.enter();
     assert_eq!(names(&*log, None, 10).await, (Vec::new(), None));
     for (name, at) in [("b", 3), ("a", 1), ("c", 2)] {
-        written(&*log, name, &[birth(at, "chat")]).await;
+        written(&*log, name, &[new_session(at, "chat")]).await;
     }
     assert_eq!(names(&*log, None, 10).await.0, ["b", "c", "a"]);
     let lease = acquire(&*log, "a").await;
@@ -49,10 +49,10 @@ pub async fn sessions_are_listed_by_their_last_update(house: &dyn House) {
 }
 
 /// Also those that were updated at the same moment, and whatever the size of a page.
-pub async fn paging_lists_each_session_once(house: &dyn House) {
-    let log = house.enter();
+pub async fn paging_lists_each_session_once(factory: &dyn LogFactory) {
+    let log = factory.enter();
     for number in 0..23 {
-        written(&*log, &format!("s{number:02}"), &[birth(number / 5, "chat")]).await;
+        written(&*log, &format!("s{number:02}"), &[new_session(number / 5, "chat")]).await;
     }
     let all = names(&*log, None, 100).await;
     assert_eq!((all.0.len(), all.1), (23, None));
@@ -71,10 +71,10 @@ pub async fn paging_lists_each_session_once(house: &dyn House) {
 }
 
 /// What is updated between two pages moves to the front; the rest is listed as if nothing happened.
-pub async fn paging_goes_on_while_sessions_are_updated(house: &dyn House) {
-    let log = house.enter();
+pub async fn paging_goes_on_while_sessions_are_updated(factory: &dyn LogFactory) {
+    let log = factory.enter();
     for (name, at) in [("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5)] {
-        written(&*log, name, &[birth(at, "chat")]).await;
+        written(&*log, name, &[new_session(at, "chat")]).await;
     }
     let (first, next) = names(&*log, None, 2).await;
     assert_eq!(first, ["e", "d"]);
@@ -87,8 +87,8 @@ pub async fn paging_goes_on_while_sessions_are_updated(house: &dyn House) {
 }
 
 /// With its events, its record and its lease, and without harm to its neighbours.
-pub async fn a_deleted_session_is_gone_and_its_id_is_free(house: &dyn House) {
-    let log = house.enter();
+pub async fn a_deleted_session_is_gone_and_its_id_is_free(factory: &dyn LogFactory) {
+    let log = factory.enter();
     for name in ["a", "s", "z"] {
         written(&*log, name, &drafts(1..=5)).await;
     }

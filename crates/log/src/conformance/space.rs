@@ -1,16 +1,16 @@
 //! What sessions take, and giving it back.
 
 use parlor_vocab::{
-    AgentId, Draft, Input, Media, MediaId, Message, MessageId, Queued, Role, RunEvent, RunId, Seq,
-    SessionEvent,
+    AgentId, Media, MediaId, Message, MessageEvent, MessageId, NewEntry, QueuedInput, Role, RunEvent, RunId,
+    Seq, SessionEvent, UserInput,
 };
 
-use super::{House, acquire, draft, drafts, places, session, written};
+use super::{LogFactory, acquire, draft, drafts, places, session, written};
 use crate::EventLog;
 
 /// It grows by what is appended, for the other processes as well, and begins anew with a new session.
-pub async fn a_record_tells_how_much_the_events_take(house: &dyn House) {
-    let (log, other) = (house.enter(), house.enter());
+pub async fn a_record_tells_how_much_the_events_take(factory: &dyn LogFactory) {
+    let (log, other) = (factory.enter(), factory.enter());
     let lease = acquire(&*log, "s").await;
     let mut expected = 0;
     for (head, size) in [(0, 0), (1, 10), (2, 100_000)] {
@@ -35,10 +35,10 @@ fn media(name: &str) -> Vec<Media> {
 }
 
 /// Events of all kinds that can carry media, each with media of its own.
-fn with_media(prefix: &str) -> Vec<Draft> {
+fn with_media(prefix: &str) -> Vec<NewEntry> {
     let message = MessageId::parse("m").expect("short");
     let run = RunId::parse("r").expect("short");
-    let input = |name: &str| Input { media: media(&format!("{prefix}{name}")), ..Input::default() };
+    let input = |name: &str| UserInput { media: media(&format!("{prefix}{name}")), ..UserInput::default() };
     let said = |name: &str| Message {
         id: message.clone(),
         role: Role::User,
@@ -47,7 +47,7 @@ fn with_media(prefix: &str) -> Vec<Draft> {
     };
     let of_run = |event| SessionEvent::Run { run: run.clone(), sequence: 1, event };
     let events = [
-        SessionEvent::Queued(Queued { run: run.clone(), input: input("queued") }),
+        SessionEvent::Queued(QueuedInput { run: run.clone(), input: input("queued") }),
         SessionEvent::MessageAdded(said("added")),
         SessionEvent::Compacted { summary: said("compacted"), kept_from: None },
         of_run(RunEvent::Started {
@@ -57,13 +57,13 @@ fn with_media(prefix: &str) -> Vec<Draft> {
             input: input("started"),
             message: message.clone(),
         }),
-        of_run(RunEvent::MessageCompleted {
+        of_run(RunEvent::Message(MessageEvent::Completed {
             message: message.clone(),
             text: String::new(),
             media: media(&format!("{prefix}completed")),
-        }),
+        })),
     ];
-    events.into_iter().map(|event| Draft { event, ..draft(1, "media") }).collect()
+    events.into_iter().map(|event| NewEntry { event, ..draft(1, "media") }).collect()
 }
 
 async fn referenced(log: &dyn EventLog) -> Vec<String> {
@@ -72,8 +72,8 @@ async fn referenced(log: &dyn EventLog) -> Vec<String> {
 }
 
 /// Whatever event it came along with, and also if two sessions do.
-pub async fn media_is_referenced_as_long_as_a_session_speaks_of_it(house: &dyn House) {
-    let (log, other) = (house.enter(), house.enter());
+pub async fn media_is_referenced_as_long_as_a_session_speaks_of_it(factory: &dyn LogFactory) {
+    let (log, other) = (factory.enter(), factory.enter());
     assert!(referenced(&*log).await.is_empty());
     written(&*log, "none", &drafts(1..=2)).await;
     written(&*log, "s", &with_media("")).await;
@@ -97,8 +97,8 @@ pub async fn media_is_referenced_as_long_as_a_session_speaks_of_it(house: &dyn H
 }
 
 /// Whether anything was deleted or not, and whoever holds what.
-pub async fn reclaiming_takes_nothing_that_is_there(house: &dyn House) {
-    let log = house.enter();
+pub async fn reclaiming_takes_nothing_that_is_there(factory: &dyn LogFactory) {
+    let log = factory.enter();
     assert_eq!(log.reclaim().await.expect("a reclaiming").bytes, 0);
     for name in ["a", "s", "z"] {
         written(&*log, name, &drafts(1..=500)).await;

@@ -1,42 +1,42 @@
 //! What was used, day by day.
 
 use parlor_vocab::{
-    AgentId, Draft, EventId, Failure, Input, MessageId, RunEnding, RunEvent, RunId, Seq, SessionEvent,
-    Timestamp, Usage,
+    AgentId, EventId, Failure, MessageId, NewEntry, RunEnding, RunEvent, RunId, Seq, SessionEvent, Timestamp,
+    Usage, UserInput,
 };
 
-use super::{House, acquire, written};
+use super::{LogFactory, acquire, written};
 use crate::{MAX_USAGE_LINES, UsageLine};
 
 const DAY: i64 = 86_400_000;
 
-fn event(at: i64, run: &str, event: RunEvent) -> Draft {
+fn event(at: i64, run: &str, event: RunEvent) -> NewEntry {
     let run = RunId::parse(run).expect("short");
     let event = SessionEvent::Run { run, sequence: 1, event };
-    Draft { id: EventId::parse(&format!("evt_{at}")).expect("short"), at: Timestamp(at), event }
+    NewEntry { id: EventId::parse(&format!("evt_{at}")).expect("short"), at: Timestamp(at), event }
 }
 
-fn started(at: i64, run: &str, parent: Option<&str>) -> Draft {
+fn started(at: i64, run: &str, parent: Option<&str>) -> NewEntry {
     let parent = parent.map(|parent| RunId::parse(parent).expect("short"));
     let agent = AgentId::parse("a").expect("short");
     let message = MessageId::parse("m").expect("short");
-    event(at, run, RunEvent::Started { parent, agent, model: None, input: Input::default(), message })
+    event(at, run, RunEvent::Started { parent, agent, model: None, input: UserInput::default(), message })
 }
 
-fn consumed(at: i64, run: &str, model: Option<&str>, tokens: u64) -> Draft {
+fn consumed(at: i64, run: &str, model: Option<&str>, tokens: u64) -> NewEntry {
     let usage =
         Usage { input_tokens: tokens, output_tokens: 1, cost_micros: 10 * tokens, ..Usage::default() };
     event(at, run, RunEvent::Consumed { usage, model: model.map(str::to_owned) })
 }
 
-fn failed(at: i64, run: &str) -> Draft {
-    let failure = Failure { code: "X".to_owned(), message: String::new(), retryable: false };
+fn failed(at: i64, run: &str) -> NewEntry {
+    let failure = Failure { code: "X".into(), message: String::new(), retryable: false };
     event(at, run, RunEvent::Ended { ending: RunEnding::Failed(failure), duration_ms: 1 })
 }
 
 /// In all sessions, by all processes, and also when sessions are gone. Subagents spend, and are no runs.
-pub async fn what_was_used_is_counted_by_day_and_model(house: &dyn House) {
-    let (log, other) = (house.enter(), house.enter());
+pub async fn what_was_used_is_counted_by_day_and_model(factory: &dyn LogFactory) {
+    let (log, other) = (factory.enter(), factory.enter());
     written(
         &*log,
         "s",
@@ -76,11 +76,11 @@ pub async fn what_was_used_is_counted_by_day_and_model(house: &dyn House) {
 }
 
 /// Of more pairs of a day and a model than are told of, the oldest are left out.
-pub async fn so_many_lines_of_what_was_used_are_told(house: &dyn House) {
-    let log = house.enter();
+pub async fn so_many_lines_of_what_was_used_are_told(factory: &dyn LogFactory) {
+    let log = factory.enter();
     let name = |number: usize| format!("m{number:05}");
     let spent = |number| consumed(i64::try_from(number).expect("small"), "r", Some(&name(number)), 1);
-    let all: Vec<Draft> = (0..=MAX_USAGE_LINES).map(spent).collect();
+    let all: Vec<NewEntry> = (0..=MAX_USAGE_LINES).map(spent).collect();
     written(&*log, "s", &all).await;
     let told = log.usage(0).await.expect("an answer");
     let models: Vec<&str> = told.iter().map(|line| line.model.as_str()).collect();

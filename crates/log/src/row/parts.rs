@@ -8,8 +8,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use parlor_vocab::{
-    AgentId, Choice, Failure, Fork, Input, Media, MediaId, Message, MessageId, Reasoning, Role, SessionId,
-    Usage,
+    AgentChoice, AgentId, Failure, Fork, Media, MediaId, Message, MessageId, Reasoning, Role, SessionId,
+    Usage, UserInput,
 };
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -85,8 +85,8 @@ impl ChoiceRow<'_> {
         self.agent.is_none() && self.model.is_none() && self.reasoning.is_none()
     }
 
-    pub(super) fn into_choice(self) -> Result<Choice, RowError> {
-        Ok(Choice {
+    pub(super) fn into_choice(self) -> Result<AgentChoice, RowError> {
+        Ok(AgentChoice {
             agent: self.agent.map(|id| AgentId::parse(&id)).transpose()?,
             model: self.model.map(Text::into_owned),
             reasoning: self.reasoning.map(ReasoningRow::into_reasoning),
@@ -94,8 +94,8 @@ impl ChoiceRow<'_> {
     }
 }
 
-impl<'a> From<&'a Choice> for ChoiceRow<'a> {
-    fn from(choice: &'a Choice) -> Self {
+impl<'a> From<&'a AgentChoice> for ChoiceRow<'a> {
+    fn from(choice: &'a AgentChoice) -> Self {
         Self {
             agent: choice.agent.as_ref().map(|id| text(id.as_str())),
             model: some(&choice.model),
@@ -213,8 +213,8 @@ pub(super) struct InputRow<'a> {
 }
 
 impl InputRow<'_> {
-    pub(super) fn into_input(self) -> Result<Input, RowError> {
-        Ok(Input {
+    pub(super) fn into_input(self) -> Result<UserInput, RowError> {
+        Ok(UserInput {
             text: self.text.into_owned(),
             media: all_media(self.media)?,
             choice: self.choice.into_choice()?,
@@ -224,8 +224,8 @@ impl InputRow<'_> {
     }
 }
 
-impl<'a> From<&'a Input> for InputRow<'a> {
-    fn from(input: &'a Input) -> Self {
+impl<'a> From<&'a UserInput> for InputRow<'a> {
+    fn from(input: &'a UserInput) -> Self {
         Self {
             text: text(&input.text),
             media: input.media.iter().map(MediaRow::from).collect(),
@@ -317,13 +317,17 @@ pub(super) struct FailureRow<'a> {
 impl FailureRow<'_> {
     pub(super) fn into_failure(self) -> Failure {
         let Self { code, message, retryable } = self;
-        Failure { code: code.into_owned(), message: message.into_owned(), retryable }
+        Failure { code: (*code).into(), message: message.into_owned(), retryable }
     }
 }
 
 impl<'a> From<&'a Failure> for FailureRow<'a> {
     fn from(failure: &'a Failure) -> Self {
-        Self { code: text(&failure.code), message: text(&failure.message), retryable: failure.retryable }
+        Self {
+            code: text(failure.code.as_str()),
+            message: text(&failure.message),
+            retryable: failure.retryable,
+        }
     }
 }
 

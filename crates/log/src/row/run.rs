@@ -1,6 +1,9 @@
 //! Facts about a run, as they are stored.
 
-use parlor_vocab::{AgentId, MessageId, RunEnding, RunEvent, RunId, Scope, StepId, StepKind, ToolCallId};
+use parlor_vocab::{
+    AgentId, ErrorScope, MessageEvent, MessageId, RunEnding, RunEvent, RunId, StepEvent, StepId, StepKind,
+    StopCause, SubagentEvent, ToolCallId, ToolEvent,
+};
 use serde::{Deserialize, Serialize};
 
 use super::RowError;
@@ -142,6 +145,9 @@ pub(super) enum EndingRow<'a> {
     Stopped {
         reason: Text<'a>,
         message: Text<'a>,
+        /// Says that a client gave the reason that a shutdown has. All other reasons tell the cause by themselves.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_client: bool,
     },
 }
 
@@ -160,67 +166,78 @@ impl RunRow<'_> {
                 RunEvent::Steered { input: input.into_input()?, message: MessageId::parse(&message)? }
             }
             Self::MessageStarted { message } => {
-                RunEvent::MessageStarted { message: MessageId::parse(&message)? }
+                RunEvent::Message(MessageEvent::Started { message: MessageId::parse(&message)? })
             }
-            Self::MessageCompleted { message, text, media } => RunEvent::MessageCompleted {
+            Self::MessageCompleted { message, text, media } => RunEvent::Message(MessageEvent::Completed {
                 message: MessageId::parse(&message)?,
                 text: own(text),
                 media: all_media(media)?,
-            },
+            }),
             Self::StepStarted { step, kind, title } => {
                 let kind = match kind {
                     KindRow::Planning => StepKind::Planning,
                     KindRow::Reasoning => StepKind::Reasoning,
                     KindRow::Tool => StepKind::Tool,
                 };
-                RunEvent::StepStarted { step: StepId::parse(&step)?, kind, title: own(title) }
+                RunEvent::Step(StepEvent::Started { step: StepId::parse(&step)?, kind, title: own(title) })
             }
-            Self::StepUpdated { step, headline, percent } => {
-                RunEvent::StepUpdated { step: StepId::parse(&step)?, headline: own(headline), percent }
-            }
-            Self::StepCompleted { step, summary, duration_ms } => {
-                RunEvent::StepCompleted { step: StepId::parse(&step)?, summary: own(summary), duration_ms }
-            }
+            Self::StepUpdated { step, headline, percent } => RunEvent::Step(StepEvent::Updated {
+                step: StepId::parse(&step)?,
+                headline: own(headline),
+                percent,
+            }),
+            Self::StepCompleted { step, summary, duration_ms } => RunEvent::Step(StepEvent::Completed {
+                step: StepId::parse(&step)?,
+                summary: own(summary),
+                duration_ms,
+            }),
             Self::StepFailed { step, failure, duration_ms } => {
                 let failure = failure.into_failure();
-                RunEvent::StepFailed { step: StepId::parse(&step)?, failure, duration_ms }
+                RunEvent::Step(StepEvent::Failed { step: StepId::parse(&step)?, failure, duration_ms })
             }
             Self::Reasoned { step, text } => {
-                RunEvent::Reasoned { step: StepId::parse(&step)?, text: own(text) }
+                RunEvent::Step(StepEvent::Reasoned { step: StepId::parse(&step)?, text: own(text) })
             }
-            Self::ToolCalled { step, call, tool, input } => RunEvent::ToolCalled {
+            Self::ToolCalled { step, call, tool, input } => RunEvent::Tool(ToolEvent::Called {
                 step: StepId::parse(&step)?,
                 call: ToolCallId::parse(&call)?,
                 tool: own(tool),
                 input: own(input),
-            },
-            Self::ToolProgressed { call, message, percent } => {
-                RunEvent::ToolProgressed { call: ToolCallId::parse(&call)?, message: own(message), percent }
-            }
-            Self::ToolCompleted { call, output, duration_ms } => {
-                RunEvent::ToolCompleted { call: ToolCallId::parse(&call)?, output: own(output), duration_ms }
-            }
+            }),
+            Self::ToolProgressed { call, message, percent } => RunEvent::Tool(ToolEvent::Progressed {
+                call: ToolCallId::parse(&call)?,
+                message: own(message),
+                percent,
+            }),
+            Self::ToolCompleted { call, output, duration_ms } => RunEvent::Tool(ToolEvent::Completed {
+                call: ToolCallId::parse(&call)?,
+                output: own(output),
+                duration_ms,
+            }),
             Self::ToolFailed { call, failure, duration_ms } => {
                 let failure = failure.into_failure();
-                RunEvent::ToolFailed { call: ToolCallId::parse(&call)?, failure, duration_ms }
+                RunEvent::Tool(ToolEvent::Failed { call: ToolCallId::parse(&call)?, failure, duration_ms })
             }
-            Self::SubagentStarted { child, name, task } => {
-                RunEvent::SubagentStarted { child: RunId::parse(&child)?, name: own(name), task: own(task) }
-            }
-            Self::SubagentUpdated { child, status } => {
-                RunEvent::SubagentUpdated { child: RunId::parse(&child)?, status: own(status) }
-            }
+            Self::SubagentStarted { child, name, task } => RunEvent::Subagent(SubagentEvent::Started {
+                child: RunId::parse(&child)?,
+                name: own(name),
+                task: own(task),
+            }),
+            Self::SubagentUpdated { child, status } => RunEvent::Subagent(SubagentEvent::Updated {
+                child: RunId::parse(&child)?,
+                status: own(status),
+            }),
             Self::SubagentDone { child, result, duration_ms } => {
                 let result = match result {
                     ResultRow::Found(text) => Ok(own(text)),
                     ResultRow::Failed(failure) => Err(failure.into_failure()),
                 };
-                RunEvent::SubagentDone { child: RunId::parse(&child)?, result, duration_ms }
+                RunEvent::Subagent(SubagentEvent::Done { child: RunId::parse(&child)?, result, duration_ms })
             }
             Self::ErrorRaised { scope, failure } => {
                 let scope = match scope {
-                    ScopeRow::Run => Scope::Run,
-                    ScopeRow::Tool(call) => Scope::Tool(ToolCallId::parse(&call)?),
+                    ScopeRow::Run => ErrorScope::Run,
+                    ScopeRow::Tool(call) => ErrorScope::Tool(ToolCallId::parse(&call)?),
                 };
                 RunEvent::ErrorRaised { scope, failure: failure.into_failure() }
             }
@@ -233,8 +250,12 @@ impl RunRow<'_> {
                         RunEnding::Completed { message: message.map(|id| MessageId::parse(&id)).transpose()? }
                     }
                     EndingRow::Failed(failure) => RunEnding::Failed(failure.into_failure()),
-                    EndingRow::Stopped { reason, message } => {
-                        RunEnding::Stopped { reason: own(reason), message: MessageId::parse(&message)? }
+                    EndingRow::Stopped { reason, message, by_client } => {
+                        let cause = match *reason == *StopCause::Shutdown.reason() && !by_client {
+                            true => StopCause::Shutdown,
+                            false => StopCause::Client { reason: own(reason) },
+                        };
+                        RunEnding::Stopped { cause, message: MessageId::parse(&message)? }
                     }
                 };
                 RunEvent::Ended { ending, duration_ms }
@@ -256,13 +277,17 @@ impl<'a> From<&'a RunEvent> for RunRow<'a> {
             RunEvent::Steered { input, message } => {
                 Self::Steered { input: Box::new(input.into()), message: text(message.as_str()) }
             }
-            RunEvent::MessageStarted { message } => Self::MessageStarted { message: text(message.as_str()) },
-            RunEvent::MessageCompleted { message, text: said, media } => Self::MessageCompleted {
-                message: text(message.as_str()),
-                text: text(said),
-                media: media.iter().map(MediaRow::from).collect(),
-            },
-            RunEvent::StepStarted { step, kind, title } => {
+            RunEvent::Message(MessageEvent::Started { message }) => {
+                Self::MessageStarted { message: text(message.as_str()) }
+            }
+            RunEvent::Message(MessageEvent::Completed { message, text: said, media }) => {
+                Self::MessageCompleted {
+                    message: text(message.as_str()),
+                    text: text(said),
+                    media: media.iter().map(MediaRow::from).collect(),
+                }
+            }
+            RunEvent::Step(StepEvent::Started { step, kind, title }) => {
                 let kind = match kind {
                     StepKind::Planning => KindRow::Planning,
                     StepKind::Reasoning => KindRow::Reasoning,
@@ -270,48 +295,48 @@ impl<'a> From<&'a RunEvent> for RunRow<'a> {
                 };
                 Self::StepStarted { step: text(step.as_str()), kind, title: text(title) }
             }
-            RunEvent::StepUpdated { step, headline, percent } => {
+            RunEvent::Step(StepEvent::Updated { step, headline, percent }) => {
                 Self::StepUpdated { step: text(step.as_str()), headline: text(headline), percent: *percent }
             }
-            RunEvent::StepCompleted { step, summary, duration_ms } => Self::StepCompleted {
+            RunEvent::Step(StepEvent::Completed { step, summary, duration_ms }) => Self::StepCompleted {
                 step: text(step.as_str()),
                 summary: text(summary),
                 duration_ms: *duration_ms,
             },
-            RunEvent::StepFailed { step, failure, duration_ms } => Self::StepFailed {
+            RunEvent::Step(StepEvent::Failed { step, failure, duration_ms }) => Self::StepFailed {
                 step: text(step.as_str()),
                 failure: failure.into(),
                 duration_ms: *duration_ms,
             },
-            RunEvent::Reasoned { step, text: thought } => {
+            RunEvent::Step(StepEvent::Reasoned { step, text: thought }) => {
                 Self::Reasoned { step: text(step.as_str()), text: text(thought) }
             }
-            RunEvent::ToolCalled { step, call, tool, input } => Self::ToolCalled {
+            RunEvent::Tool(ToolEvent::Called { step, call, tool, input }) => Self::ToolCalled {
                 step: text(step.as_str()),
                 call: text(call.as_str()),
                 tool: text(tool),
                 input: text(input),
             },
-            RunEvent::ToolProgressed { call, message, percent } => {
+            RunEvent::Tool(ToolEvent::Progressed { call, message, percent }) => {
                 Self::ToolProgressed { call: text(call.as_str()), message: text(message), percent: *percent }
             }
-            RunEvent::ToolCompleted { call, output, duration_ms } => Self::ToolCompleted {
+            RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }) => Self::ToolCompleted {
                 call: text(call.as_str()),
                 output: text(output),
                 duration_ms: *duration_ms,
             },
-            RunEvent::ToolFailed { call, failure, duration_ms } => Self::ToolFailed {
+            RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms }) => Self::ToolFailed {
                 call: text(call.as_str()),
                 failure: failure.into(),
                 duration_ms: *duration_ms,
             },
-            RunEvent::SubagentStarted { child, name, task } => {
+            RunEvent::Subagent(SubagentEvent::Started { child, name, task }) => {
                 Self::SubagentStarted { child: text(child.as_str()), name: text(name), task: text(task) }
             }
-            RunEvent::SubagentUpdated { child, status } => {
+            RunEvent::Subagent(SubagentEvent::Updated { child, status }) => {
                 Self::SubagentUpdated { child: text(child.as_str()), status: text(status) }
             }
-            RunEvent::SubagentDone { child, result, duration_ms } => Self::SubagentDone {
+            RunEvent::Subagent(SubagentEvent::Done { child, result, duration_ms }) => Self::SubagentDone {
                 child: text(child.as_str()),
                 result: match result {
                     Ok(found) => ResultRow::Found(text(found)),
@@ -321,8 +346,8 @@ impl<'a> From<&'a RunEvent> for RunRow<'a> {
             },
             RunEvent::ErrorRaised { scope, failure } => Self::ErrorRaised {
                 scope: match scope {
-                    Scope::Run => ScopeRow::Run,
-                    Scope::Tool(call) => ScopeRow::Tool(text(call.as_str())),
+                    ErrorScope::Run => ScopeRow::Run,
+                    ErrorScope::Tool(call) => ScopeRow::Tool(text(call.as_str())),
                 },
                 failure: failure.into(),
             },
@@ -333,8 +358,15 @@ impl<'a> From<&'a RunEvent> for RunRow<'a> {
                         EndingRow::Completed { message: message.as_ref().map(|id| text(id.as_str())) }
                     }
                     RunEnding::Failed(failure) => EndingRow::Failed(failure.into()),
-                    RunEnding::Stopped { reason, message } => {
-                        EndingRow::Stopped { reason: text(reason), message: text(message.as_str()) }
+                    RunEnding::Stopped { cause, message } => {
+                        let reason = cause.reason();
+                        let by_client =
+                            *cause != StopCause::Shutdown && reason == StopCause::Shutdown.reason();
+                        EndingRow::Stopped {
+                            reason: text(reason),
+                            message: text(message.as_str()),
+                            by_client,
+                        }
                     }
                 },
                 duration_ms: *duration_ms,

@@ -15,11 +15,14 @@ pub(crate) fn all() -> Vec<SessionEvent> {
         (id(AgentId::parse, "a"), id(RunId::parse, "run_1"), id(MessageId::parse, "msg_1"));
     let (step, call, child) =
         (id(StepId::parse, "s1"), id(ToolCallId::parse, "c1"), id(RunId::parse, "run_2"));
-    let failure = Failure { code: t("X"), message: t("went \"wrong\"\n"), retryable: true };
+    let failure = Failure { code: "X".into(), message: t("went \"wrong\"\n"), retryable: true };
     let media = Media { id: id(MediaId::parse, "ab"), name: t("n"), mime: t("image/png"), size: u64::MAX };
-    let choice =
-        |reasoning| Choice { agent: Some(agent.clone()), model: Some(t("m")), reasoning: Some(reasoning) };
-    let input = Input {
+    let choice = |reasoning| AgentChoice {
+        agent: Some(agent.clone()),
+        model: Some(t("m")),
+        reasoning: Some(reasoning),
+    };
+    let input = UserInput {
         text: t("hi"),
         media: vec![media.clone()],
         choice: choice(Reasoning::Xhigh),
@@ -27,7 +30,7 @@ pub(crate) fn all() -> Vec<SessionEvent> {
         traceparent: Some(t("00-1-2-01")),
     };
     let said = |role| Message { id: message.clone(), role, text: t("ü"), media: vec![media.clone()] };
-    let birth = Birth {
+    let new_session = NewSession {
         title: Some(t("T")),
         door: t("supr"),
         folder: "/w".into(),
@@ -35,24 +38,24 @@ pub(crate) fn all() -> Vec<SessionEvent> {
         system: Some(t("be kind")),
         forked_from: Some(Fork { session: id(SessionId::parse, "old"), message: message.clone() }),
     };
-    let bare = Birth {
+    let bare = NewSession {
         title: None,
         folder: std::ffi::OsString::from_vec(b"/w\xff".to_vec()).into(),
-        choice: Choice::default(),
+        choice: AgentChoice::default(),
         system: None,
         forked_from: None,
-        ..birth.clone()
+        ..new_session.clone()
     };
     let mut events = vec![
-        SessionEvent::Created(birth),
+        SessionEvent::Created(new_session),
         SessionEvent::Created(bare),
         SessionEvent::Renamed { title: t("U") },
         SessionEvent::Chosen(choice(Reasoning::Off)),
         SessionEvent::Chosen(choice(Reasoning::Low)),
         SessionEvent::Chosen(choice(Reasoning::Medium)),
         SessionEvent::Chosen(choice(Reasoning::High)),
-        SessionEvent::Chosen(Choice::default()),
-        SessionEvent::Queued(Queued { run: run.clone(), input: input.clone() }),
+        SessionEvent::Chosen(AgentChoice::default()),
+        SessionEvent::Queued(QueuedInput { run: run.clone(), input: input.clone() }),
         SessionEvent::Unqueued { runs: vec![run.clone(), child.clone()] },
         SessionEvent::Cleared,
         SessionEvent::Compacted { summary: said(Role::User), kept_from: Some(message.clone()) },
@@ -77,34 +80,61 @@ pub(crate) fn all() -> Vec<SessionEvent> {
     let duration_ms = 7;
     let of_run = vec![
         started(Some(child.clone()), Some(t("m")), input),
-        started(None, None, Input::default()),
-        RunEvent::Steered { input: Input { text: t("no"), ..Input::default() }, message: message.clone() },
-        RunEvent::MessageStarted { message: message.clone() },
-        RunEvent::MessageCompleted { message: message.clone(), text: t("x"), media: vec![media] },
-        RunEvent::MessageCompleted { message: message.clone(), text: t(""), media: vec![] },
-        RunEvent::StepStarted { step: step.clone(), kind: StepKind::Planning, title: title.clone() },
-        RunEvent::StepStarted { step: step.clone(), kind: StepKind::Reasoning, title: title.clone() },
-        RunEvent::StepStarted { step: step.clone(), kind: StepKind::Tool, title },
-        RunEvent::StepUpdated { step: step.clone(), headline: t("h"), percent: 50 },
-        RunEvent::StepCompleted { step: step.clone(), summary: t("s"), duration_ms },
-        RunEvent::StepFailed { step: step.clone(), failure: failure.clone(), duration_ms },
-        RunEvent::Reasoned { step: step.clone(), text: t("hm") },
-        RunEvent::ToolCalled { step, call: call.clone(), tool: t("shell"), input: t("{\"a\":1}") },
-        RunEvent::ToolProgressed { call: call.clone(), message: t("w"), percent: 255 },
-        RunEvent::ToolCompleted { call: call.clone(), output: t("o"), duration_ms },
-        RunEvent::ToolFailed { call: call.clone(), failure: failure.clone(), duration_ms },
-        RunEvent::SubagentStarted { child: child.clone(), name: t("scout"), task: t("look") },
-        RunEvent::SubagentUpdated { child: child.clone(), status: t("looks") },
-        RunEvent::SubagentDone { child: child.clone(), result: Ok(t("fine")), duration_ms },
-        RunEvent::SubagentDone { child, result: Err(failure.clone()), duration_ms },
-        RunEvent::ErrorRaised { scope: Scope::Run, failure: failure.clone() },
-        RunEvent::ErrorRaised { scope: Scope::Tool(call), failure: failure.clone() },
+        started(None, None, UserInput::default()),
+        RunEvent::Steered {
+            input: UserInput { text: t("no"), ..UserInput::default() },
+            message: message.clone(),
+        },
+        RunEvent::Message(MessageEvent::Started { message: message.clone() }),
+        RunEvent::Message(MessageEvent::Completed {
+            message: message.clone(),
+            text: t("x"),
+            media: vec![media],
+        }),
+        RunEvent::Message(MessageEvent::Completed { message: message.clone(), text: t(""), media: vec![] }),
+        RunEvent::Step(StepEvent::Started {
+            step: step.clone(),
+            kind: StepKind::Planning,
+            title: title.clone(),
+        }),
+        RunEvent::Step(StepEvent::Started {
+            step: step.clone(),
+            kind: StepKind::Reasoning,
+            title: title.clone(),
+        }),
+        RunEvent::Step(StepEvent::Started { step: step.clone(), kind: StepKind::Tool, title }),
+        RunEvent::Step(StepEvent::Updated { step: step.clone(), headline: t("h"), percent: 50 }),
+        RunEvent::Step(StepEvent::Completed { step: step.clone(), summary: t("s"), duration_ms }),
+        RunEvent::Step(StepEvent::Failed { step: step.clone(), failure: failure.clone(), duration_ms }),
+        RunEvent::Step(StepEvent::Reasoned { step: step.clone(), text: t("hm") }),
+        RunEvent::Tool(ToolEvent::Called {
+            step,
+            call: call.clone(),
+            tool: t("shell"),
+            input: t("{\"a\":1}"),
+        }),
+        RunEvent::Tool(ToolEvent::Progressed { call: call.clone(), message: t("w"), percent: 255 }),
+        RunEvent::Tool(ToolEvent::Completed { call: call.clone(), output: t("o"), duration_ms }),
+        RunEvent::Tool(ToolEvent::Failed { call: call.clone(), failure: failure.clone(), duration_ms }),
+        RunEvent::Subagent(SubagentEvent::Started {
+            child: child.clone(),
+            name: t("scout"),
+            task: t("look"),
+        }),
+        RunEvent::Subagent(SubagentEvent::Updated { child: child.clone(), status: t("looks") }),
+        RunEvent::Subagent(SubagentEvent::Done { child: child.clone(), result: Ok(t("fine")), duration_ms }),
+        RunEvent::Subagent(SubagentEvent::Done { child, result: Err(failure.clone()), duration_ms }),
+        RunEvent::ErrorRaised { scope: ErrorScope::Run, failure: failure.clone() },
+        RunEvent::ErrorRaised { scope: ErrorScope::Tool(call), failure: failure.clone() },
         RunEvent::Consumed { usage, model: Some(t("m")) },
         RunEvent::Consumed { usage, model: None },
         RunEvent::Ended { ending: RunEnding::Completed { message: Some(message.clone()) }, duration_ms },
         RunEvent::Ended { ending: RunEnding::Completed { message: None }, duration_ms },
         RunEvent::Ended { ending: RunEnding::Failed(failure), duration_ms },
-        RunEvent::Ended { ending: RunEnding::Stopped { reason: t("r"), message }, duration_ms },
+        RunEvent::Ended {
+            ending: RunEnding::Stopped { cause: StopCause::Client { reason: t("r") }, message },
+            duration_ms,
+        },
     ];
     let in_run = |(place, event)| SessionEvent::Run { run: run.clone(), sequence: place as u64 + 1, event };
     events.extend(of_run.into_iter().enumerate().map(in_run));
@@ -125,20 +155,20 @@ pub(crate) fn name(event: &SessionEvent) -> &'static str {
         SessionEvent::Run { event, .. } => match event {
             RunEvent::Started { .. } => "started",
             RunEvent::Steered { .. } => "steered",
-            RunEvent::MessageStarted { .. } => "message started",
-            RunEvent::MessageCompleted { .. } => "message completed",
-            RunEvent::StepStarted { .. } => "step started",
-            RunEvent::StepUpdated { .. } => "step updated",
-            RunEvent::StepCompleted { .. } => "step completed",
-            RunEvent::StepFailed { .. } => "step failed",
-            RunEvent::Reasoned { .. } => "reasoned",
-            RunEvent::ToolCalled { .. } => "tool called",
-            RunEvent::ToolProgressed { .. } => "tool progressed",
-            RunEvent::ToolCompleted { .. } => "tool completed",
-            RunEvent::ToolFailed { .. } => "tool failed",
-            RunEvent::SubagentStarted { .. } => "subagent started",
-            RunEvent::SubagentUpdated { .. } => "subagent updated",
-            RunEvent::SubagentDone { .. } => "subagent done",
+            RunEvent::Message(MessageEvent::Started { .. }) => "message started",
+            RunEvent::Message(MessageEvent::Completed { .. }) => "message completed",
+            RunEvent::Step(StepEvent::Started { .. }) => "step started",
+            RunEvent::Step(StepEvent::Updated { .. }) => "step updated",
+            RunEvent::Step(StepEvent::Completed { .. }) => "step completed",
+            RunEvent::Step(StepEvent::Failed { .. }) => "step failed",
+            RunEvent::Step(StepEvent::Reasoned { .. }) => "reasoned",
+            RunEvent::Tool(ToolEvent::Called { .. }) => "tool called",
+            RunEvent::Tool(ToolEvent::Progressed { .. }) => "tool progressed",
+            RunEvent::Tool(ToolEvent::Completed { .. }) => "tool completed",
+            RunEvent::Tool(ToolEvent::Failed { .. }) => "tool failed",
+            RunEvent::Subagent(SubagentEvent::Started { .. }) => "subagent started",
+            RunEvent::Subagent(SubagentEvent::Updated { .. }) => "subagent updated",
+            RunEvent::Subagent(SubagentEvent::Done { .. }) => "subagent done",
             RunEvent::ErrorRaised { .. } => "error raised",
             RunEvent::Consumed { .. } => "consumed",
             RunEvent::Ended { .. } => "ended",
@@ -173,8 +203,8 @@ impl Refill {
         parse(&self.text.chars().take(100).collect::<String>()).unwrap()
     }
 
-    fn choice(&self, choice: Choice) -> Choice {
-        Choice {
+    fn choice(&self, choice: AgentChoice) -> AgentChoice {
+        AgentChoice {
             agent: choice.agent.map(|_| self.id(AgentId::parse)),
             model: choice.model.map(|_| self.text()),
             ..choice
@@ -187,8 +217,8 @@ impl Refill {
         vec![one; media.len() * (self.number % 3) as usize]
     }
 
-    fn input(&self, input: Input) -> Input {
-        Input {
+    fn input(&self, input: UserInput) -> UserInput {
+        UserInput {
             text: self.text(),
             media: self.media(input.media),
             choice: self.choice(input.choice),
@@ -203,27 +233,28 @@ impl Refill {
     }
 
     fn failure(&self) -> Failure {
-        Failure { code: self.text(), message: self.text(), retryable: self.flag }
+        Failure { code: self.text().as_str().into(), message: self.text(), retryable: self.flag }
     }
 
     fn event(&self, event: SessionEvent) -> SessionEvent {
         let message = || self.id(MessageId::parse);
         match event {
-            SessionEvent::Created(birth) => SessionEvent::Created(Birth {
-                title: birth.title.map(|_| self.text()),
+            SessionEvent::Created(new_session) => SessionEvent::Created(NewSession {
+                title: new_session.title.map(|_| self.text()),
                 door: self.text(),
                 folder: std::ffi::OsString::from_vec(self.bytes.clone()).into(),
-                choice: self.choice(birth.choice),
-                system: birth.system.map(|_| self.text()),
-                forked_from: birth
+                choice: self.choice(new_session.choice),
+                system: new_session.system.map(|_| self.text()),
+                forked_from: new_session
                     .forked_from
                     .map(|_| Fork { session: self.id(SessionId::parse), message: message() }),
             }),
             SessionEvent::Renamed { .. } => SessionEvent::Renamed { title: self.text() },
             SessionEvent::Chosen(choice) => SessionEvent::Chosen(self.choice(choice)),
-            SessionEvent::Queued(queued) => {
-                SessionEvent::Queued(Queued { run: self.id(RunId::parse), input: self.input(queued.input) })
-            }
+            SessionEvent::Queued(queued) => SessionEvent::Queued(QueuedInput {
+                run: self.id(RunId::parse),
+                input: self.input(queued.input),
+            }),
             SessionEvent::Unqueued { .. } => {
                 SessionEvent::Unqueued { runs: vec![self.id(RunId::parse); self.percent as usize % 4] }
             }
@@ -256,34 +287,56 @@ impl Refill {
             RunEvent::Steered { input, .. } => {
                 RunEvent::Steered { input: self.input(input), message: message() }
             }
-            RunEvent::MessageStarted { .. } => RunEvent::MessageStarted { message: message() },
-            RunEvent::MessageCompleted { media, .. } => {
-                RunEvent::MessageCompleted { message: message(), text, media: self.media(media) }
+            RunEvent::Message(MessageEvent::Started { .. }) => {
+                RunEvent::Message(MessageEvent::Started { message: message() })
             }
-            RunEvent::StepStarted { kind, .. } => RunEvent::StepStarted { step, kind, title: text },
-            RunEvent::StepUpdated { .. } => RunEvent::StepUpdated { step, headline: text, percent },
-            RunEvent::StepCompleted { .. } => RunEvent::StepCompleted { step, summary: text, duration_ms },
-            RunEvent::StepFailed { .. } => RunEvent::StepFailed { step, failure, duration_ms },
-            RunEvent::Reasoned { .. } => RunEvent::Reasoned { step, text },
-            RunEvent::ToolCalled { .. } => {
-                RunEvent::ToolCalled { step, call, tool: text.clone(), input: text }
+            RunEvent::Message(MessageEvent::Completed { media, .. }) => {
+                RunEvent::Message(MessageEvent::Completed {
+                    message: message(),
+                    text,
+                    media: self.media(media),
+                })
             }
-            RunEvent::ToolProgressed { .. } => RunEvent::ToolProgressed { call, message: text, percent },
-            RunEvent::ToolCompleted { .. } => RunEvent::ToolCompleted { call, output: text, duration_ms },
-            RunEvent::ToolFailed { .. } => RunEvent::ToolFailed { call, failure, duration_ms },
-            RunEvent::SubagentStarted { .. } => {
-                RunEvent::SubagentStarted { child, name: text.clone(), task: text }
+            RunEvent::Step(StepEvent::Started { kind, .. }) => {
+                RunEvent::Step(StepEvent::Started { step, kind, title: text })
             }
-            RunEvent::SubagentUpdated { .. } => RunEvent::SubagentUpdated { child, status: text },
-            RunEvent::SubagentDone { result, .. } => {
+            RunEvent::Step(StepEvent::Updated { .. }) => {
+                RunEvent::Step(StepEvent::Updated { step, headline: text, percent })
+            }
+            RunEvent::Step(StepEvent::Completed { .. }) => {
+                RunEvent::Step(StepEvent::Completed { step, summary: text, duration_ms })
+            }
+            RunEvent::Step(StepEvent::Failed { .. }) => {
+                RunEvent::Step(StepEvent::Failed { step, failure, duration_ms })
+            }
+            RunEvent::Step(StepEvent::Reasoned { .. }) => RunEvent::Step(StepEvent::Reasoned { step, text }),
+            RunEvent::Tool(ToolEvent::Called { .. }) => {
+                RunEvent::Tool(ToolEvent::Called { step, call, tool: text.clone(), input: text })
+            }
+            RunEvent::Tool(ToolEvent::Progressed { .. }) => {
+                RunEvent::Tool(ToolEvent::Progressed { call, message: text, percent })
+            }
+            RunEvent::Tool(ToolEvent::Completed { .. }) => {
+                RunEvent::Tool(ToolEvent::Completed { call, output: text, duration_ms })
+            }
+            RunEvent::Tool(ToolEvent::Failed { .. }) => {
+                RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms })
+            }
+            RunEvent::Subagent(SubagentEvent::Started { .. }) => {
+                RunEvent::Subagent(SubagentEvent::Started { child, name: text.clone(), task: text })
+            }
+            RunEvent::Subagent(SubagentEvent::Updated { .. }) => {
+                RunEvent::Subagent(SubagentEvent::Updated { child, status: text })
+            }
+            RunEvent::Subagent(SubagentEvent::Done { result, .. }) => {
                 let result = result.map(|_| text).map_err(|_| failure);
-                RunEvent::SubagentDone { child, result, duration_ms }
+                RunEvent::Subagent(SubagentEvent::Done { child, result, duration_ms })
             }
-            RunEvent::ErrorRaised { scope: Scope::Run, .. } => {
-                RunEvent::ErrorRaised { scope: Scope::Run, failure }
+            RunEvent::ErrorRaised { scope: ErrorScope::Run, .. } => {
+                RunEvent::ErrorRaised { scope: ErrorScope::Run, failure }
             }
-            RunEvent::ErrorRaised { scope: Scope::Tool(_), .. } => {
-                RunEvent::ErrorRaised { scope: Scope::Tool(call), failure }
+            RunEvent::ErrorRaised { scope: ErrorScope::Tool(_), .. } => {
+                RunEvent::ErrorRaised { scope: ErrorScope::Tool(call), failure }
             }
             RunEvent::Consumed { model, .. } => {
                 let usage =
@@ -296,7 +349,9 @@ impl Refill {
                         RunEnding::Completed { message: said.map(|_| message()) }
                     }
                     RunEnding::Failed(_) => RunEnding::Failed(failure),
-                    RunEnding::Stopped { .. } => RunEnding::Stopped { reason: text, message: message() },
+                    RunEnding::Stopped { .. } => {
+                        RunEnding::Stopped { cause: StopCause::Client { reason: text }, message: message() }
+                    }
                 };
                 RunEvent::Ended { ending, duration_ms }
             }

@@ -1,6 +1,6 @@
 //! Facts about a session, as they are stored.
 
-use parlor_vocab::{Birth, MessageId, Queued, RunId, SessionEvent};
+use parlor_vocab::{MessageId, NewSession, QueuedInput, RunId, SessionEvent};
 use serde::{Deserialize, Serialize};
 
 use super::parts::{ChoiceRow, FolderRow, ForkRow, InputRow, MessageRow, Text, some, text};
@@ -41,11 +41,11 @@ pub(super) enum EventRow<'a> {
 impl EventRow<'_> {
     pub(super) fn into_event(self, decoder: &mut Decoder) -> Result<SessionEvent, RowError> {
         Ok(match self {
-            Self::Created(birth) => SessionEvent::Created(birth.into_birth()?),
+            Self::Created(new_session) => SessionEvent::Created(new_session.into_birth()?),
             Self::Renamed { title } => SessionEvent::Renamed { title: title.into_owned() },
             Self::Chosen(choice) => SessionEvent::Chosen(choice.into_choice()?),
             Self::Queued { run, input } => {
-                SessionEvent::Queued(Queued { run: RunId::parse(&run)?, input: input.into_input()? })
+                SessionEvent::Queued(QueuedInput { run: RunId::parse(&run)?, input: input.into_input()? })
             }
             Self::Unqueued { runs } => {
                 let runs: Result<_, _> = runs.iter().map(|run| RunId::parse(run)).collect();
@@ -67,10 +67,10 @@ impl EventRow<'_> {
 impl<'a> From<&'a SessionEvent> for EventRow<'a> {
     fn from(event: &'a SessionEvent) -> Self {
         match event {
-            SessionEvent::Created(birth) => Self::Created(Box::new(birth.into())),
+            SessionEvent::Created(new_session) => Self::Created(Box::new(new_session.into())),
             SessionEvent::Renamed { title } => Self::Renamed { title: text(title) },
             SessionEvent::Chosen(choice) => Self::Chosen(Box::new(choice.into())),
-            SessionEvent::Queued(Queued { run, input }) => {
+            SessionEvent::Queued(QueuedInput { run, input }) => {
                 Self::Queued { run: text(run.as_str()), input: Box::new(input.into()) }
             }
             SessionEvent::Unqueued { runs } => {
@@ -105,8 +105,8 @@ pub(super) struct BirthRow<'a> {
 }
 
 impl BirthRow<'_> {
-    fn into_birth(self) -> Result<Birth, RowError> {
-        Ok(Birth {
+    fn into_birth(self) -> Result<NewSession, RowError> {
+        Ok(NewSession {
             title: self.title.map(Text::into_owned),
             door: self.door.into_owned(),
             folder: self.folder.into_path()?,
@@ -117,15 +117,15 @@ impl BirthRow<'_> {
     }
 }
 
-impl<'a> From<&'a Birth> for BirthRow<'a> {
-    fn from(birth: &'a Birth) -> Self {
+impl<'a> From<&'a NewSession> for BirthRow<'a> {
+    fn from(new_session: &'a NewSession) -> Self {
         Self {
-            title: some(&birth.title),
-            door: text(&birth.door),
-            folder: birth.folder.as_path().into(),
-            choice: (&birth.choice).into(),
-            system: some(&birth.system),
-            forked_from: birth.forked_from.as_ref().map(ForkRow::from),
+            title: some(&new_session.title),
+            door: text(&new_session.door),
+            folder: new_session.folder.as_path().into(),
+            choice: (&new_session.choice).into(),
+            system: some(&new_session.system),
+            forked_from: new_session.forked_from.as_ref().map(ForkRow::from),
         }
     }
 }

@@ -10,12 +10,12 @@ use rusqlite::{Connection, Error, OptionalExtension, Statement, params};
 
 use super::fresh::{self, FRESH_EVENTS};
 use super::statements::Statements;
-use super::work::{Asker, NewEvent, SPAN, Trouble, Work, Written, record_from};
+use super::work::{NewEvent, SPAN, Work, WriteRequester, WriterTrouble, Written, record_from};
 use super::{holder, reclaim};
 use crate::lease::Token;
 use crate::media::media_of;
 use crate::record::apply;
-use crate::{Holder, LogError, SessionRecord, UsageLine};
+use crate::{LeaseHolder, LogError, SessionRecord, UsageLine};
 
 /// What came of each work of a transaction.
 pub(super) type Outcomes = Vec<Result<Written, LogError>>;
@@ -52,13 +52,13 @@ impl<'c> Ledger<'c> {
     pub(super) fn transact<'a>(
         &mut self,
         works: &[&Work],
-        asker: impl Fn(u64) -> Asker<'a>,
+        asker: impl Fn(u64) -> WriteRequester<'a>,
     ) -> rusqlite::Result<Outcomes> {
         self.begun(|ledger| {
             let perform = |(work, number): (&&Work, u64)| match ledger.perform(work, &asker(number)) {
                 Ok(written) => Ok(Ok(written)),
-                Err(Trouble::Refused(error)) => Ok(Err(error)),
-                Err(Trouble::Broken(error)) => Err(error),
+                Err(WriterTrouble::Refused(error)) => Ok(Err(error)),
+                Err(WriterTrouble::Broken(error)) => Err(error),
             };
             works.iter().zip(0..).map(perform).collect()
         })
@@ -107,7 +107,7 @@ impl<'c> Ledger<'c> {
         done
     }
 
-    fn perform(&mut self, work: &Work, asker: &Asker<'_>) -> Result<Written, Trouble> {
+    fn perform(&mut self, work: &Work, asker: &WriteRequester<'_>) -> Result<Written, WriterTrouble> {
         match work {
             Work::Append { session, token, after, new } => self.append(session, *token, *after, new, asker),
             Work::Acquire { session } => self.acquire(session, asker),
@@ -130,19 +130,19 @@ impl<'c> Ledger<'c> {
         token: Token,
         after: Seq,
         new: &[NewEvent],
-        asker: &Asker<'_>,
-    ) -> Result<Written, Trouble> {
+        asker: &WriteRequester<'_>,
+    ) -> Result<Written, WriterTrouble> {
         self.learn(session, token, asker)?;
         let Self { connection, statements, known, fresh, .. } = self;
         let Known { record, key, .. } = known.get_mut(session).expect("it was just learnt");
         if record.head != after {
-            return Err(Trouble::Refused(LogError::Conflict { head: record.head }));
+            return Err(WriterTrouble::Refused(LogError::Conflict { head: record.head }));
         }
         if new.is_empty() {
             return Ok(Written::Appended(session.clone(), after));
         }
         if record.head.0 + new.len() as u64 >= SPAN as u64 {
-            return Err(Trouble::Broken(Error::IntegralValueOutOfRange(0, SPAN)));
+            return Err(WriterTrouble::Broken(Error::IntegralValueOutOfRange(0, SPAN)));
         }
         // From here on a failure is the transaction's, and then nothing is known any more.
         for NewEvent { draft, row } in new {
@@ -170,13 +170,18 @@ impl<'c> Ledger<'c> {
     }
 
     /// Makes sure that the session is known. Refused if the lease does not hold.
-    fn learn(&mut self, session: &SessionId, token: Token, asker: &Asker<'_>) -> Result<(), Trouble> {
+    fn learn(
+        &mut self,
+        session: &SessionId,
+        token: Token,
+        asker: &WriteRequester<'_>,
+    ) -> Result<(), WriterTrouble> {
         if self.known.get(session).is_some_and(|known| known.token == token) {
             return Ok(());
         }
         let Statements { holds, record, .. } = &mut self.statements;
         if !holds.exists(params![session.as_str(), asker.name, token.0 as i64])? {
-            return Err(Trouble::Refused(LogError::NotHeld { session: session.clone() }));
+            return Err(WriterTrouble::Refused(LogError::NotHeld { session: session.clone() }));
         }
         let found = record.query_row([session.as_str()], |row| Ok((record_from(row)?, row.get("key")?)));
         let (record, key) = match found.optional()? {
@@ -187,20 +192,20 @@ impl<'c> Ledger<'c> {
         Ok(())
     }
 
-    fn acquire(&mut self, session: &SessionId, asker: &Asker<'_>) -> Result<Written, Trouble> {
+    fn acquire(&mut self, session: &SessionId, asker: &WriteRequester<'_>) -> Result<Written, WriterTrouble> {
         let found = self
             .statements
             .lease
             .query_row([session.as_str()], |row| {
                 let holder: String = row.get(0)?;
-                Ok((holder, Holder { pid: row.get(1)?, since: Timestamp(row.get(2)?) }))
+                Ok((holder, LeaseHolder { pid: row.get(1)?, since: Timestamp(row.get(2)?) }))
             })
             .optional()?;
         if let Some((holder, by)) = found {
-            let alive =
-                holder == asker.name || holder::lives(asker.holders, &holder).map_err(Trouble::Refused)?;
+            let alive = holder == asker.name
+                || holder::lives(asker.holders, &holder).map_err(WriterTrouble::Refused)?;
             if alive {
-                return Err(Trouble::Refused(LogError::Held { session: session.clone(), by }));
+                return Err(WriterTrouble::Refused(LogError::Held { session: session.clone(), by }));
             }
         }
         let token = asker.next_token;
@@ -210,11 +215,16 @@ impl<'c> Ledger<'c> {
         Ok(Written::Leased(session.clone(), token))
     }
 
-    fn delete(&mut self, session: &SessionId, token: Token, asker: &Asker<'_>) -> Result<Written, Trouble> {
+    fn delete(
+        &mut self,
+        session: &SessionId,
+        token: Token,
+        asker: &WriteRequester<'_>,
+    ) -> Result<Written, WriterTrouble> {
         self.learn(session, token, asker)?;
         let known = self.known.remove(session).expect("it was just learnt");
         let Some(key) = known.key else {
-            return Err(Trouble::Refused(LogError::UnknownSession(session.clone())));
+            return Err(WriterTrouble::Refused(LogError::UnknownSession(session.clone())));
         };
         let statements = &mut self.statements;
         let places = [key * SPAN, (key + 1) * SPAN];
@@ -270,7 +280,7 @@ pub(super) fn put_record(
 
 #[cfg(test)]
 mod tests {
-    use parlor_vocab::{Draft, EventId, SessionEvent};
+    use parlor_vocab::{EventId, NewEntry, SessionEvent};
 
     use super::super::{Files, OPEN_CHECK_WAIT, schema};
     use super::*;
@@ -282,11 +292,15 @@ mod tests {
         let (connection, _) = schema::open(home.path(), &files, OPEN_CHECK_WAIT).unwrap();
         let mut ledger = Ledger::new(&connection).unwrap();
         let event = SessionEvent::Cleared;
-        let draft = Draft { id: EventId::parse("e").unwrap(), at: Timestamp(1), event };
+        let draft = NewEntry { id: EventId::parse("e").unwrap(), at: Timestamp(1), event };
         let (session, token) = (SessionId::parse("s").unwrap(), Token(1));
         let mut known_after = |work: Work| {
-            let asker =
-                |_| Asker { holders: &files.holders, name: "me", now: Timestamp(1), next_token: token };
+            let asker = |_| WriteRequester {
+                holders: &files.holders,
+                name: "me",
+                now: Timestamp(1),
+                next_token: token,
+            };
             ledger.transact(&[&work], asker).unwrap().pop().unwrap().unwrap();
             ledger.known.len()
         };

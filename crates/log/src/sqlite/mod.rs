@@ -30,7 +30,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::{Clock, Draft, Entry, EventId, MediaId, Seq, SessionId};
+use parlor_vocab::{Clock, Entry, EventId, MediaId, NewEntry, Seq, SessionId};
 use rusqlite::Connection;
 use tokio::sync::watch;
 
@@ -39,15 +39,15 @@ use self::queue::Queue;
 use self::read::Readers;
 use self::work::{Done, NewEvent, Work};
 use crate::heads::Heads;
-use crate::lease::{Keeper, Token};
+use crate::lease::{LeaseReleaser, Token};
 use crate::{
-    Erased, EventLog, Holder, Lease, LogError, Page, PageRequest, Reclaimed, SessionRecord, UsageLine,
+    Erased, EventLog, Lease, LeaseHolder, LogError, Page, PageRequest, Reclaimed, SessionRecord, UsageLine,
 };
 
 pub use self::check::{Checked, LEAST_FREE_BYTES, OPEN_CHECK_WAIT, check_database};
 pub use self::fresh::{FRESH_BYTES, FRESH_EVENTS};
 pub use self::reclaim::{ERASE_RETRY, RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT};
-pub use self::recover::{Lost, Progress, Recovered, Saved, recover};
+pub use self::recover::{LostData, Recovered, RecoveryProgress, SavedData, recover};
 
 /// How long the database may be kept busy by other processes before one of ours gives up.
 pub const BUSY_WAIT: Duration = Duration::from_secs(10);
@@ -214,7 +214,7 @@ impl Drop for SqliteLog {
     }
 }
 
-impl Keeper for Shared {
+impl LeaseReleaser for Shared {
     fn give_back(&self, session: &SessionId, token: Token) {
         self.queue.put_release(Work::Release { session: session.clone(), token });
     }
@@ -222,7 +222,7 @@ impl Keeper for Shared {
 
 #[async_trait]
 impl EventLog for SqliteLog {
-    async fn append(&self, lease: &Lease, after: Seq, new: &[Draft]) -> Result<Seq, LogError> {
+    async fn append(&self, lease: &Lease, after: Seq, new: &[NewEntry]) -> Result<Seq, LogError> {
         let (session, token) = self.fenced(lease)?;
         let new = new.iter().map(NewEvent::of).collect();
         match self.write(Work::Append { session, token, after, new }).await? {
@@ -273,7 +273,7 @@ impl EventLog for SqliteLog {
         }
     }
 
-    async fn holder(&self, of: &SessionId) -> Result<Option<Holder>, LogError> {
+    async fn holder(&self, of: &SessionId) -> Result<Option<LeaseHolder>, LogError> {
         let (of, holders) = (of.clone(), self.0.files.holders.clone());
         self.0.readers.with(move |connection, path| read::holder(connection, path, &holders, &of)).await
     }

@@ -38,10 +38,10 @@ pub(super) struct OpenFiles {
     files: Vec<(PathBuf, FileId)>,
     /// Set once, and for good: another look could find the old name in place again, and would know nothing of
     /// what went on in between.
-    lost: OnceLock<Lost>,
+    lost: OnceLock<LostData>,
 }
 
-enum Lost {
+enum LostData {
     Replaced(PathBuf),
     Damaged(String),
 }
@@ -87,7 +87,7 @@ impl OpenFiles {
         self.refusal()?;
         for (path, id) in &self.files {
             if FileId::of(path)? != Some(*id) {
-                let _ = self.lost.set(Lost::Replaced(path.clone()));
+                let _ = self.lost.set(LostData::Replaced(path.clone()));
                 return self.refusal();
             }
         }
@@ -98,8 +98,8 @@ impl OpenFiles {
     pub(super) fn refusal(&self) -> Result<(), LogError> {
         match self.lost.get() {
             None => Ok(()),
-            Some(Lost::Replaced(path)) => Err(LogError::Replaced { path: path.clone() }),
-            Some(Lost::Damaged(found)) => {
+            Some(LostData::Replaced(path)) => Err(LogError::Replaced { path: path.clone() }),
+            Some(LostData::Damaged(found)) => {
                 Err(LogError::Damaged { path: self.database.clone(), found: found.clone() })
             }
         }
@@ -108,13 +108,13 @@ impl OpenFiles {
     /// Takes note of a failure: a database that is damaged does not mend itself.
     pub(super) fn heard_of(&self, failure: &LogError) {
         if let LogError::Damaged { found, .. } = failure {
-            let _ = self.lost.set(Lost::Damaged(found.clone()));
+            let _ = self.lost.set(LostData::Damaged(found.clone()));
         }
     }
 
     /// Whether a file was replaced.
     pub(super) fn are_replaced(&self) -> bool {
-        matches!(self.lost.get(), Some(Lost::Replaced(_)))
+        matches!(self.lost.get(), Some(LostData::Replaced(_)))
     }
 
     /// Where the events are that were acknowledged before.

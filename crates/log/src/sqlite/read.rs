@@ -15,7 +15,7 @@ use super::open_files::OpenFiles;
 use super::schema::connect;
 use super::work::{RECORD, SPAN, record_from};
 use super::{READ_CONNECTIONS, holder};
-use crate::{Holder, LogError, MAX_USAGE_LINES, Page, PageRequest, SessionRecord, UsageLine};
+use crate::{LeaseHolder, LogError, MAX_USAGE_LINES, Page, PageRequest, SessionRecord, UsageLine};
 
 /// The connections that read. Opened when they are needed, then kept.
 pub(super) struct Readers {
@@ -184,11 +184,11 @@ pub(super) fn holder(
     path: &Path,
     holders: &Path,
     of: &SessionId,
-) -> Result<Option<Holder>, LogError> {
+) -> Result<Option<LeaseHolder>, LogError> {
     let sql = "SELECT holder, pid, since FROM leases WHERE session = ?1";
     let found = connection.query_row(sql, [of.as_str()], |row| {
         let name: String = row.get(0)?;
-        Ok((name, Holder { pid: row.get(1)?, since: Timestamp(row.get(2)?) }))
+        Ok((name, LeaseHolder { pid: row.get(1)?, since: Timestamp(row.get(2)?) }))
     });
     match found.optional().map_err(|error| fault(path, error))? {
         Some((name, holder)) if holder::lives(holders, &name)? => Ok(Some(holder)),

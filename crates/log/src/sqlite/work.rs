@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use parlor_vocab::{AgentId, Draft, RunId, Seq, SessionId, Timestamp};
+use parlor_vocab::{AgentId, NewEntry, RunId, Seq, SessionId, Timestamp};
 use rusqlite::{Error, Row};
 
 use crate::lease::{Lease, Token};
@@ -41,12 +41,12 @@ pub(super) enum Work {
 /// An event with what is to be stored of it: written down by whoever appends, not by the writer,
 /// for whom all others wait.
 pub(super) struct NewEvent {
-    pub(super) draft: Draft,
+    pub(super) draft: NewEntry,
     pub(super) row: row::Row,
 }
 
 impl NewEvent {
-    pub(super) fn of(draft: &Draft) -> Self {
+    pub(super) fn of(draft: &NewEntry) -> Self {
         Self { draft: draft.clone(), row: row::encode(&draft.event) }
     }
 }
@@ -79,21 +79,21 @@ pub(super) struct Freed {
 }
 
 /// Why it was not done.
-pub(super) enum Trouble {
+pub(super) enum WriterTrouble {
     /// By itself; nothing was written.
     Refused(LogError),
     /// The database failed; the transaction cannot be trusted any more.
     Broken(Error),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for WriterTrouble {
     fn from(error: Error) -> Self {
         Self::Broken(error)
     }
 }
 
 /// Who asks.
-pub(super) struct Asker<'a> {
+pub(super) struct WriteRequester<'a> {
     pub(super) holders: &'a Path,
     pub(super) name: &'a str,
     pub(super) now: Timestamp,

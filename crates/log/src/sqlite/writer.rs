@@ -17,7 +17,7 @@ use super::holder::Presence;
 use super::ledger::{Ledger, Outcomes};
 use super::queue::Job;
 use super::save::save;
-use super::work::{Asker, Done, Work, Written};
+use super::work::{Done, Work, WriteRequester, Written};
 use super::{FOLLOW_INTERVAL, GATHER_SHARE, GATHER_WAIT, Shared};
 use crate::LogError;
 use crate::lease::{Lease, Token};
@@ -146,7 +146,7 @@ impl Writer<'_> {
             Some(ledger) => ledger,
             none => none.insert(Ledger::new(self.connection).map_err(failed)?),
         };
-        let outcomes = ledger.transact(works, |number| Asker {
+        let outcomes = ledger.transact(works, |number| WriteRequester {
             holders: &self.shared.files.holders,
             // Without leases there is no lease to be checked that a name could fit.
             name: self.presence.as_ref().map_or("", Presence::name),

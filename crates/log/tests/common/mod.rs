@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parlor_log::{EventLog, LogError, SqliteLog, SystemClock};
-use parlor_vocab::{Draft, EventId, Seq, SessionEvent, SessionId, Timestamp};
+use parlor_vocab::{EventId, NewEntry, Seq, SessionEvent, SessionId, Timestamp};
 use rusqlite::Connection;
 
 pub fn open(home: &Path) -> Result<SqliteLog, LogError> {
@@ -16,9 +16,9 @@ pub fn session(name: &str) -> SessionId {
     SessionId::parse(name).unwrap()
 }
 
-pub fn draft(text: impl Into<String>) -> Draft {
+pub fn draft(text: impl Into<String>) -> NewEntry {
     let event = SessionEvent::Renamed { title: text.into() };
-    Draft { id: EventId::parse("evt").unwrap(), at: Timestamp(1), event }
+    NewEntry { id: EventId::parse("evt").unwrap(), at: Timestamp(1), event }
 }
 
 /// The texts of a session's events.

@@ -9,11 +9,11 @@ use std::iter;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, Input};
+use parlor_vocab::{Failure, FailureCode, UserInput};
 use serde_json::{Value, json};
 
 use crate::quote::cut;
-use crate::{Agent, Halt, MAX_QUOTE_CHARS, Stage, TICK, Turn};
+use crate::{Agent, AgentContext, MAX_QUOTE_CHARS, TICK, Turn, TurnError};
 use order::{ORDERS, Order};
 
 /// How a model is configured. Shown to those who talk to this agent as if it were one.
@@ -56,7 +56,7 @@ impl Agent for LocalAgent {
         false
     }
 
-    async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt> {
+    async fn answer(&self, turn: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
         match Order::parse(&turn.input.text) {
             Order::Shell(command) => call(stage, "shell", json!({"command": command})).await,
             Order::Read(path) => call(stage, "read_file", json!({"path": path})).await,
@@ -77,8 +77,8 @@ impl Agent for LocalAgent {
             Order::Fail(text) => {
                 let text = if text.trim().is_empty() { "failed, as asked" } else { text };
                 let failure =
-                    Failure { code: "FAILED".to_owned(), message: text.to_owned(), retryable: false };
-                Err(Halt::Failed(failure))
+                    Failure { code: FailureCode::Failed, message: text.to_owned(), retryable: false };
+                Err(TurnError::Failed(failure))
             }
             Order::Help => stage.say(&format!("I am the local agent. I understand:\n\n{}", orders())).await,
             Order::Misused(usage, flaw) => {
@@ -94,7 +94,7 @@ impl Agent for LocalAgent {
 }
 
 /// Calls a tool and says what it gave back.
-async fn call(stage: &mut dyn Stage, tool: &str, input: Value) -> Result<(), Halt> {
+async fn call(stage: &mut dyn AgentContext, tool: &str, input: Value) -> Result<(), TurnError> {
     match stage.call(tool, &input.to_string()).await? {
         Ok(text) if text.is_empty() => stage.say("(no output)").await,
         Ok(text) => stage.say(&text).await,
@@ -103,7 +103,7 @@ async fn call(stage: &mut dyn Stage, tool: &str, input: Value) -> Result<(), Hal
 }
 
 /// Ticks until `duration` is over, and acknowledges what is said meanwhile.
-async fn wait(stage: &mut dyn Stage, duration: Duration) -> Result<(), Halt> {
+async fn wait(stage: &mut dyn AgentContext, duration: Duration) -> Result<(), TurnError> {
     let mut left = duration;
     while !left.is_zero() {
         let pause = left.min(TICK);
@@ -146,7 +146,7 @@ fn orders() -> String {
 }
 
 /// The answer to a message that is not an order.
-fn introduction(input: &Input) -> String {
+fn introduction(input: &UserInput) -> String {
     let said = match (input.text.trim(), input.media.len()) {
         ("", 0) => "You said nothing.".to_owned(),
         ("", 1) => "You sent a file and no words.".to_owned(),

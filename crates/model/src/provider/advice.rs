@@ -23,7 +23,7 @@ const NO_STREAM: [&str; 3] =
 
 /// A way to a provider whose errors say what to do.
 #[derive(Clone)]
-pub struct Advised {
+pub struct WithAdvice {
     connection: Connection,
     kind: ProviderKind,
     /// As people are told of it.
@@ -31,7 +31,7 @@ pub struct Advised {
     key: Arc<dyn KeySource>,
 }
 
-impl Advised {
+impl WithAdvice {
     /// The same way. `base_url` and `key` are those that it was made of.
     pub fn new(
         connection: Connection,
@@ -119,7 +119,7 @@ impl Advised {
 }
 
 #[async_trait]
-impl Provider for Advised {
+impl Provider for WithAdvice {
     async fn ask(&self, request: &Request) -> Result<Pieces, ProviderError> {
         let model = request.model.clone();
         let mut pieces = match self.connection.ask(request).await {
@@ -145,10 +145,10 @@ mod tests {
     use super::*;
     use crate::provider::{FixedKey, Routing};
 
-    fn advised(kind: ProviderKind) -> Advised {
+    fn advised(kind: ProviderKind) -> WithAdvice {
         let (key, url): (Arc<dyn KeySource>, _) =
             (Arc::new(FixedKey(Ok(None))), Some("http://user:s3cret@127.0.0.1:1/v1"));
-        Advised::new(Connection::new(kind, url, Arc::clone(&key), Routing::default()), kind, url, key)
+        WithAdvice::new(Connection::new(kind, url, Arc::clone(&key), Routing::default()), kind, url, key)
     }
 
     #[test]

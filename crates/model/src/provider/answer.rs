@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use parlor_vocab::Usage;
 
 use super::calls::Calls;
-use super::{Completion, Key, Piece, ProviderError, Stop, Thread};
+use super::{Completion, Key, Piece, ProviderError, StopReason, StreamThread};
 
 /// The most that one answer may have: text, thoughts with their signatures, and the inputs of calls.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
@@ -19,7 +19,7 @@ pub(super) struct Answer {
     pub(super) calls: Calls,
     pub(super) usage: Usage,
     /// Why it has ended, if that was said.
-    pub(super) stop: Option<Stop>,
+    pub(super) stop: Option<StopReason>,
     /// Whether nothing more is expected.
     pub(super) is_complete: bool,
     /// Text and thoughts that nobody has taken yet.
@@ -81,7 +81,7 @@ impl Answer {
     }
 
     /// The end. `thread` makes what the provider wants back of the number of calls.
-    pub(super) fn completion(&mut self, thread: impl FnOnce(usize) -> Thread) -> Completion {
+    pub(super) fn completion(&mut self, thread: impl FnOnce(usize) -> StreamThread) -> Completion {
         let calls = self.calls.made();
         let thread = thread(calls.len());
         Completion { calls, usage: self.usage, stop: self.stop.unwrap_or_default(), thread }
@@ -89,10 +89,10 @@ impl Answer {
 }
 
 /// What the word means by which a provider says why an answer ended.
-pub(super) fn stop(reason: &str) -> Stop {
+pub(super) fn stop(reason: &str) -> StopReason {
     match reason {
         "length" | "max_tokens" | "MAX_TOKENS" | "model_length" | "model_context_window_exceeded" => {
-            Stop::Length
+            StopReason::Length
         }
         "content_filter"
         | "refusal"
@@ -104,8 +104,8 @@ pub(super) fn stop(reason: &str) -> Stop {
         | "LANGUAGE"
         | "IMAGE_SAFETY"
         | "IMAGE_PROHIBITED_CONTENT"
-        | "IMAGE_RECITATION" => Stop::Filtered,
-        _ => Stop::Complete,
+        | "IMAGE_RECITATION" => StopReason::Filtered,
+        _ => StopReason::Complete,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, FailureCode};
 
 use crate::quote::cut;
 
@@ -72,21 +72,21 @@ impl ProviderError {
     }
 
     /// The word for programs.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> FailureCode {
         match self {
-            Self::Busy { .. } => "MODEL_BUSY",
-            Self::Broken { .. } => "MODEL_UNAVAILABLE",
-            Self::Overflow { .. } => "CONTEXT_OVERFLOW",
-            Self::Auth { .. } => "MODEL_AUTH",
-            Self::Settings { .. } => "MODEL_SETTINGS",
-            Self::Refused { .. } => "MODEL_REFUSED",
+            Self::Busy { .. } => FailureCode::ModelBusy,
+            Self::Broken { .. } => FailureCode::ModelUnavailable,
+            Self::Overflow { .. } => FailureCode::ContextOverflow,
+            Self::Auth { .. } => FailureCode::ModelAuth,
+            Self::Settings { .. } => FailureCode::ModelSettings,
+            Self::Refused { .. } => FailureCode::ModelRefused,
         }
     }
 
     /// As the end of a run, of the model that people know as `model`.
     pub fn failure(&self, model: &str) -> Failure {
         let message = format!("{model}: {self}");
-        Failure { code: self.code().to_owned(), message, retryable: self.is_retryable() }
+        Failure { code: self.code(), message, retryable: self.is_retryable() }
     }
 
     pub(super) fn broken(said: impl AsRef<str>) -> Self {

@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(address("http://a.test/v1", "../../x?y").unwrap().as_str(), "http://a.test/v1/x%3Fy");
         for wrong in ["nowhere", "mailto:a@b.test", "sk-s3cret"] {
             let error = address(wrong, "models").unwrap_err();
-            assert_eq!(error.code(), "MODEL_SETTINGS");
+            assert_eq!(error.code().as_str(), "MODEL_SETTINGS");
             assert!(!error.to_string().contains(wrong), "{error}");
         }
     }

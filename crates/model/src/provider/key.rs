@@ -71,14 +71,14 @@ pub trait KeySource: Send + Sync {
     }
 
     /// Which key is used, and what to do if the server does not accept it.
-    async fn about(&self) -> AboutKey {
-        AboutKey { used: None, remedy: "give it a key".to_owned() }
+    async fn about(&self) -> KeyInfo {
+        KeyInfo { used: None, remedy: "give it a key".to_owned() }
     }
 }
 
 /// What people are told of a key. Never the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AboutKey {
+pub struct KeyInfo {
     /// What it is: the key in a variable, one that is kept, a login. None if none is sent.
     pub used: Option<String>,
     /// How to have another.

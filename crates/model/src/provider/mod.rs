@@ -30,18 +30,18 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
 pub use address::{is_public_address, secret_in_address, shown_address};
-pub use advice::Advised;
+pub use advice::WithAdvice;
 pub use answer::{MAX_ANSWER_BYTES, MAX_ANSWER_PARTS};
 pub use calls::MAX_ANSWER_CALLS;
 pub use connection::{Connection, FIRST_WORD_WAIT, Routing, SILENCE_WAIT};
 pub use error::{MAX_ERROR_CHARS, ProviderError};
 pub use http::{CONNECT_WAIT, ERROR_WAIT};
-pub use key::{AboutKey, FixedKey, Key, KeyError, KeySource};
+pub use key::{FixedKey, Key, KeyError, KeyInfo, KeySource};
 pub use kind::ProviderKind;
 pub use listing::{MAX_CATALOGUE, MAX_LISTING_BYTES};
-pub use piece::{Completion, ModelCall, Piece, Stop, Thread};
+pub use piece::{Completion, ModelCall, Piece, StopReason, StreamThread};
 pub use reading::{MAX_ERROR_BYTES, check_recorded, read_recorded};
-pub use request::{CallResult, Picture, Request, Said, ToolSpec};
+pub use request::{CallResult, ModelMessage, Picture, Request, ToolSpec};
 pub use routes::{MAX_ROUTES, MAX_ROUTES_BYTES, ROUTES_WAIT, routes};
 pub use split::{MAX_EVENT_BYTES, MAX_LINE_BYTES, MAX_STREAM_BYTES, MAX_STREAM_EVENTS};
 

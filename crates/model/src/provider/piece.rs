@@ -30,9 +30,9 @@ pub struct Completion {
     /// What it took. The cost is not known here.
     pub usage: Usage,
     /// Why it ended.
-    pub stop: Stop,
+    pub stop: StopReason,
     /// What the provider wants to get back with this answer.
-    pub thread: Thread,
+    pub thread: StreamThread,
 }
 
 /// A tool call of a model.
@@ -48,7 +48,7 @@ pub struct ModelCall {
 
 /// Why an answer ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     /// It is complete, or waits for its tools.
     #[default]
     Complete,
@@ -61,9 +61,9 @@ pub enum Stop {
 /// What a provider wants to get back with an answer of its own while the turn lasts: thoughts, signed or
 /// encrypted mostly. Means nothing to anybody else and is never kept.
 #[derive(Clone, Debug, Default)]
-pub struct Thread(pub(super) Vec<ThreadPart>);
+pub struct StreamThread(pub(super) Vec<ThreadPart>);
 
-/// A part of a [`Thread`]. Each form has its own, and passes over those of others.
+/// A part of a [`StreamThread`]. Each form has its own, and passes over those of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ThreadPart {
     /// Chat: thoughts in the member `reasoning_content`.
@@ -78,7 +78,7 @@ pub(super) enum ThreadPart {
     ThoughtSignature { call: Option<usize>, signature: String },
 }
 
-impl Thread {
+impl StreamThread {
     /// How many bytes it has.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(ThreadPart::bytes).sum()

@@ -167,7 +167,7 @@ mod tests {
     fn what_comes_in_the_place_of_a_stream_is_told() {
         let kind = ProviderKind::OpenAi;
         let error = end(kind, "{\n \"error\": {\"type\": \"overloaded_error\", \"message\": \"later\"}\n}");
-        assert_eq!((error.code(), error.to_string().contains("later")), ("MODEL_BUSY", true));
+        assert_eq!((error.code().as_str(), error.to_string().contains("later")), ("MODEL_BUSY", true));
         let error = end(ProviderKind::Gemini, r#"[{"error":{"code":404,"message":"no such model"}}]"#);
         assert!(error.to_string().contains("404: no such model"), "{error}");
         let error = end(kind, r#"{"detail":"Not here"}"#);

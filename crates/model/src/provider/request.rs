@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parlor_vocab::Reasoning;
 
-use super::{ModelCall, Thread};
+use super::{ModelCall, StreamThread};
 
 /// A question to a model with all that it has to know. The same beginning gives the same bytes, so
 /// that a provider can reuse what it has read before.
@@ -15,7 +15,7 @@ pub struct Request {
     /// What comes before everything else.
     pub system: String,
     /// The conversation, oldest first: the first and the last are the user's or a tool's.
-    pub messages: Vec<Said>,
+    pub messages: Vec<ModelMessage>,
     /// What the model may call.
     pub tools: Arc<[ToolSpec]>,
     /// How hard to think; none leaves it to the provider.
@@ -26,7 +26,7 @@ pub struct Request {
 
 /// A part of a conversation.
 #[derive(Clone, Debug)]
-pub enum Said {
+pub enum ModelMessage {
     /// By the user.
     User {
         /// The words.
@@ -41,7 +41,7 @@ pub enum Said {
         /// The calls it made.
         calls: Vec<ModelCall>,
         /// What the provider wants back.
-        thread: Thread,
+        thread: StreamThread,
     },
     /// What the calls of the message before brought, all of them.
     Results(Vec<CallResult>),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::error::Flaw;
+use super::error::ScriptFault;
 use super::template::{Overfull, Template};
 
 /// A value whose texts are templates. The names of members are taken as they stand.
@@ -18,12 +18,12 @@ pub(super) enum Argument {
 
 impl Argument {
     /// Reads a tool's `args`. A date becomes its text; `nan` and `inf` are flaws.
-    pub(super) fn object(table: toml::Table, highest: usize) -> Result<Self, Flaw> {
+    pub(super) fn object(table: toml::Table, highest: usize) -> Result<Self, ScriptFault> {
         let members = table.into_iter().map(|(name, value)| Ok((name, Self::parse(value, highest)?)));
-        members.collect::<Result<_, Flaw>>().map(Self::Object)
+        members.collect::<Result<_, ScriptFault>>().map(Self::Object)
     }
 
-    fn parse(value: toml::Value, highest: usize) -> Result<Self, Flaw> {
+    fn parse(value: toml::Value, highest: usize) -> Result<Self, ScriptFault> {
         Ok(match value {
             toml::Value::String(text) => Self::Text(Template::parse(&text, highest)?),
             toml::Value::Array(values) => Self::List(
@@ -33,7 +33,7 @@ impl Argument {
             toml::Value::Integer(number) => Self::Plain(number.into()),
             toml::Value::Boolean(truth) => Self::Plain(truth.into()),
             toml::Value::Float(number) => {
-                let number = serde_json::Number::from_f64(number).ok_or(Flaw::NotJson)?;
+                let number = serde_json::Number::from_f64(number).ok_or(ScriptFault::NotJson)?;
                 Self::Plain(Value::Number(number))
             }
             toml::Value::Datetime(time) => Self::Plain(time.to_string().into()),

@@ -21,14 +21,14 @@ pub struct ScriptError {
     /// The file.
     pub file: PathBuf,
     /// Where in the file.
-    pub place: Place,
+    pub place: ScriptPlace,
     /// What is wrong there.
-    pub flaw: Flaw,
+    pub flaw: ScriptFault,
 }
 
 /// A part of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ScriptPlace {
     /// No certain part.
     File,
     /// An `[[on]]`.
@@ -47,7 +47,7 @@ pub enum Place {
     },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ScriptPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let step = match self {
             Self::File => return Ok(()),
@@ -72,7 +72,7 @@ impl fmt::Display for Place {
 
 /// What can be wrong with a part of a script.
 #[derive(Debug, thiserror::Error)]
-pub enum Flaw {
+pub enum ScriptFault {
     /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Unreadable(io::Error),
@@ -138,13 +138,13 @@ pub enum Flaw {
     TooDeep,
 }
 
-impl From<UnknownCapture> for Flaw {
+impl From<UnknownCapture> for ScriptFault {
     fn from(unknown: UnknownCapture) -> Self {
         Self::Capture(unknown.to_string())
     }
 }
 
-impl From<toml::de::Error> for Flaw {
+impl From<toml::de::Error> for ScriptFault {
     fn from(error: toml::de::Error) -> Self {
         Self::Shape(error.message().to_owned())
     }

@@ -8,7 +8,7 @@ use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 
 use super::argument::Argument;
-use super::error::{Flaw, Place};
+use super::error::{ScriptFault, ScriptPlace};
 use super::template::Template;
 use super::{Cue, Script, Step};
 use crate::{
@@ -83,14 +83,14 @@ impl From<UsageText> for Usage {
 }
 
 /// Reads the text of a script.
-pub(super) fn parse(text: &str) -> Result<Script, (Place, Flaw)> {
-    let file = |flaw| (Place::File, flaw);
+pub(super) fn parse(text: &str) -> Result<Script, (ScriptPlace, ScriptFault)> {
+    let file = |flaw| (ScriptPlace::File, flaw);
     if text.len() > MAX_SCRIPT_BYTES {
-        return Err(file(Flaw::TooLarge));
+        return Err(file(ScriptFault::TooLarge));
     }
     let written: FileText = toml::from_str(text).map_err(|error| file(at_line(text, &error)))?;
     if written.on.len() > MAX_SCRIPT_PATTERNS {
-        return Err(file(Flaw::TooManyPatterns));
+        return Err(file(ScriptFault::TooManyPatterns));
     }
     let mut steps_left = MAX_SCRIPT_STEPS;
     let mut cues = Vec::new();
@@ -98,7 +98,7 @@ pub(super) fn parse(text: &str) -> Result<Script, (Place, Flaw)> {
         let pattern = on.get("match").and_then(toml::Value::as_str).map(str::to_owned);
         let mut step = Vec::new();
         let cue = cue(on, &mut steps_left, &mut step);
-        cues.push(cue.map_err(|flaw| (Place::On { number: index + 1, pattern, step }, flaw))?);
+        cues.push(cue.map_err(|flaw| (ScriptPlace::On { number: index + 1, pattern, step }, flaw))?);
     }
     let mut step = Vec::new();
     let otherwise = written.otherwise.map(|otherwise| {
@@ -106,32 +106,34 @@ pub(super) fn parse(text: &str) -> Result<Script, (Place, Flaw)> {
         // There is no pattern: the whole prompt counts as the match.
         Reader { highest: 0, steps_left: &mut steps_left, place: &mut step }.steps(otherwise.steps)
     });
-    let otherwise = otherwise.transpose().map_err(|flaw| (Place::Otherwise { step }, flaw))?;
+    let otherwise = otherwise.transpose().map_err(|flaw| (ScriptPlace::Otherwise { step }, flaw))?;
     Ok(Script { cues, otherwise })
 }
 
-fn at_line(text: &str, error: &toml::de::Error) -> Flaw {
+fn at_line(text: &str, error: &toml::de::Error) -> ScriptFault {
     let start = error.span().map_or(0, |span| span.start);
     let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
-    Flaw::Line { line, message: error.message().to_owned() }
+    ScriptFault::Line { line, message: error.message().to_owned() }
 }
 
-fn cue(on: toml::Table, steps_left: &mut usize, place: &mut Vec<usize>) -> Result<Cue, Flaw> {
+fn cue(on: toml::Table, steps_left: &mut usize, place: &mut Vec<usize>) -> Result<Cue, ScriptFault> {
     let on: OnText = on.try_into()?;
     let pattern = compile(&on.r#match)?;
     let mut reader = Reader { highest: pattern.captures_len() - 1, steps_left, place };
     Ok(Cue { steps: reader.steps(on.steps)?, pattern })
 }
 
-fn compile(pattern: &str) -> Result<Regex, Flaw> {
+fn compile(pattern: &str) -> Result<Regex, ScriptFault> {
     let compiled = RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build();
     compiled.map_err(|error| {
         if matches!(error, regex::Error::CompiledTooBig(_)) {
-            return Flaw::PatternTooLarge;
+            return ScriptFault::PatternTooLarge;
         }
         // The message repeats the pattern with a mark below, on many lines; the last says it all.
         let message = error.to_string();
-        Flaw::Pattern(message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned())
+        ScriptFault::Pattern(
+            message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
+        )
     })
 }
 
@@ -145,18 +147,18 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn steps(&mut self, tables: Vec<toml::Table>) -> Result<Vec<Step>, Flaw> {
+    fn steps(&mut self, tables: Vec<toml::Table>) -> Result<Vec<Step>, ScriptFault> {
         let mut steps = Vec::new();
         for (index, table) in tables.into_iter().enumerate() {
             self.place.push(index + 1);
-            *self.steps_left = self.steps_left.checked_sub(1).ok_or(Flaw::TooManySteps)?;
+            *self.steps_left = self.steps_left.checked_sub(1).ok_or(ScriptFault::TooManySteps)?;
             steps.push(self.step(table.try_into()?)?);
             self.place.pop();
         }
         Ok(steps)
     }
 
-    fn step(&mut self, text: StepText) -> Result<Step, Flaw> {
+    fn step(&mut self, text: StepText) -> Result<Step, ScriptFault> {
         let kind = kind(&text)?;
         let step = match text {
             StepText { think: Some(thought), .. } => Step::Think(self.template(&thought)?),
@@ -164,7 +166,7 @@ impl Reader<'_> {
             StepText { wait_ms: Some(wait), .. } => {
                 let wait = Duration::from_millis(wait);
                 if wait > MAX_WAIT {
-                    return Err(Flaw::WaitTooLong);
+                    return Err(ScriptFault::WaitTooLong);
                 }
                 Step::Wait(wait)
             }
@@ -174,12 +176,12 @@ impl Reader<'_> {
                 args: Argument::object(args.unwrap_or_default(), self.highest)?,
             },
             StepText { subagent: Some(name), task, steps, .. } => {
-                let (name, missing) = (self.template(&name)?, |member| Flaw::Missing { kind, member });
+                let (name, missing) = (self.template(&name)?, |member| ScriptFault::Missing { kind, member });
                 let task = self.template(&task.ok_or_else(|| missing("task"))?)?;
                 let steps = steps.ok_or_else(|| missing("steps"))?;
                 // The place is one step for each subagent around this one, and this one.
                 if self.place.len() > MAX_SCRIPT_DEPTH {
-                    return Err(Flaw::TooDeep);
+                    return Err(ScriptFault::TooDeep);
                 }
                 Step::Subagent { name, task, steps: self.steps(steps)? }
             }
@@ -187,18 +189,18 @@ impl Reader<'_> {
                 message: self.template(&message)?,
                 code: self.template(code.as_deref().unwrap_or("FAILED"))?,
             },
-            _ => return Err(Flaw::NoKind),
+            _ => return Err(ScriptFault::NoKind),
         };
         Ok(step)
     }
 
-    fn template(&self, text: &str) -> Result<Template, Flaw> {
+    fn template(&self, text: &str) -> Result<Template, ScriptFault> {
         Ok(Template::parse(text, self.highest)?)
     }
 }
 
 /// What a step does, if it is one thing and has no members of another.
-fn kind(step: &StepText) -> Result<&'static str, Flaw> {
+fn kind(step: &StepText) -> Result<&'static str, ScriptFault> {
     let kinds = [
         ("think", step.think.is_some()),
         ("say", step.say.is_some()),
@@ -209,9 +211,9 @@ fn kind(step: &StepText) -> Result<&'static str, Flaw> {
         ("fail", step.fail.is_some()),
     ];
     let mut kinds = kinds.into_iter().filter_map(|(kind, given)| given.then_some(kind));
-    let kind = kinds.next().ok_or(Flaw::NoKind)?;
+    let kind = kinds.next().ok_or(ScriptFault::NoKind)?;
     if let Some(second) = kinds.next() {
-        return Err(Flaw::TwoKinds(kind, second));
+        return Err(ScriptFault::TwoKinds(kind, second));
     }
     let members = [
         ("args", "tool", step.args.is_some()),
@@ -220,7 +222,7 @@ fn kind(step: &StepText) -> Result<&'static str, Flaw> {
         ("code", "fail", step.code.is_some()),
     ];
     match members.into_iter().find(|(_, owner, given)| *given && *owner != kind) {
-        Some((member, ..)) => Err(Flaw::Stray { member, kind }),
+        Some((member, ..)) => Err(ScriptFault::Stray { member, kind }),
         None => Ok(kind),
     }
 }

@@ -14,15 +14,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, Usage};
+use parlor_vocab::{Failure, FailureCode, Usage};
 use regex::Regex;
 
 use crate::quote::cut;
-use crate::{Agent, Halt, MAX_QUOTE_CHARS, MAX_SCRIPT_BYTES, MAX_STEP_BYTES, Stage, Turn};
+use crate::{Agent, AgentContext, MAX_QUOTE_CHARS, MAX_SCRIPT_BYTES, MAX_STEP_BYTES, Turn, TurnError};
 use argument::Argument;
 use template::{Overfull, Template};
 
-pub use error::{Flaw, Place, ScriptError};
+pub use error::{ScriptError, ScriptFault, ScriptPlace};
 
 /// An agent that answers as a file says.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl ScriptAgent {
     pub fn load(path: &Path, name: impl Into<String>) -> Result<Self, ScriptError> {
         match read(path) {
             Ok(text) => Self::parse(&text, path, name),
-            Err(flaw) => Err(ScriptError { file: path.to_owned(), place: Place::File, flaw }),
+            Err(flaw) => Err(ScriptError { file: path.to_owned(), place: ScriptPlace::File, flaw }),
         }
     }
 
@@ -73,15 +73,15 @@ impl ScriptAgent {
     }
 }
 
-fn read(path: &Path) -> Result<String, Flaw> {
+fn read(path: &Path) -> Result<String, ScriptFault> {
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(Flaw::Unreadable)?;
-    file.take(MAX_SCRIPT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(Flaw::Unreadable)?;
+    let file = File::open(path).map_err(ScriptFault::Unreadable)?;
+    file.take(MAX_SCRIPT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(ScriptFault::Unreadable)?;
     if bytes.len() > MAX_SCRIPT_BYTES {
-        return Err(Flaw::TooLarge);
+        return Err(ScriptFault::TooLarge);
     }
     String::from_utf8(bytes)
-        .map_err(|error| Flaw::Unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))
+        .map_err(|error| ScriptFault::Unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
 #[async_trait]
@@ -94,7 +94,7 @@ impl Agent for ScriptAgent {
         false
     }
 
-    async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt> {
+    async fn answer(&self, turn: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
         let prompt = turn.input.text.as_str();
         let found = self.script.cues.iter().find_map(|cue| Some((cue, cue.pattern.captures(prompt)?)));
         if let Some((cue, captures)) = found {
@@ -119,8 +119,8 @@ async fn perform(
     steps: &[Step],
     captures: &[&str],
     model: Option<&str>,
-    stage: &mut dyn Stage,
-) -> Result<(), Halt> {
+    stage: &mut dyn AgentContext,
+) -> Result<(), TurnError> {
     for step in steps {
         let mut room = MAX_STEP_BYTES;
         let mut fill = |template: &Template| template.fill(captures, &mut room);
@@ -140,8 +140,9 @@ async fn perform(
                 let _ = stage.delegate(&part.name, &fill(task)?, &part).await?;
             }
             Step::Fail { message, code } => {
-                let failure = Failure { code: fill(code)?, message: fill(message)?, retryable: false };
-                return Err(Halt::Failed(failure));
+                let failure =
+                    Failure { code: fill(code)?.as_str().into(), message: fill(message)?, retryable: false };
+                return Err(TurnError::Failed(failure));
             }
         }
     }
@@ -165,14 +166,14 @@ impl Agent for Part<'_> {
         false
     }
 
-    async fn answer(&self, turn: &Turn, stage: &mut dyn Stage) -> Result<(), Halt> {
+    async fn answer(&self, turn: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
         perform(self.steps, self.captures, turn.model.as_deref(), stage).await
     }
 }
 
-impl From<Overfull> for Halt {
+impl From<Overfull> for TurnError {
     fn from(overfull: Overfull) -> Self {
-        let code = "SCRIPT_STEP_TOO_LARGE".to_owned();
+        let code = FailureCode::ScriptStepTooLarge;
         Self::Failed(Failure { code, message: overfull.to_string(), retryable: false })
     }
 }

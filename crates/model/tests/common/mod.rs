@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use parlor_model::provider::{Picture, ToolSpec};
-use parlor_model::{Agent, Call, Given, Halt, Spent, Stage, ToolResult, Turn};
-use parlor_vocab::{Failure, Input, Media, MessageId, RunId, Usage};
+use parlor_model::{Agent, AgentContext, Call, CallOutput, SpentSoFar, ToolResult, Turn, TurnError};
+use parlor_vocab::{Failure, Media, MessageId, RunId, Usage, UserInput};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -48,7 +48,7 @@ pub(crate) struct Recorder {
     /// What the tools show, one after another; then nothing.
     pub(crate) pictures: VecDeque<Picture>,
     /// What was spent before.
-    pub(crate) spent: Spent,
+    pub(crate) spent: SpentSoFar,
     /// What every file holds.
     pub(crate) file: Option<Vec<u8>>,
     pub(crate) stop: Arc<Notify>,
@@ -57,11 +57,11 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    fn act(&mut self, act: Act) -> Result<(), Halt> {
+    fn act(&mut self, act: Act) -> Result<(), TurnError> {
         assert!(!self.stopped, "after the stop: {act:?}");
         if self.stop_after == Some(self.acts.len()) {
             self.stopped = true;
-            return Err(Halt::Stopped);
+            return Err(TurnError::Stopped);
         }
         self.acts.push(act);
         if self.stopped_after.is_some_and(|acts| acts <= self.acts.len()) {
@@ -114,20 +114,20 @@ impl Recorder {
 }
 
 #[async_trait]
-impl Stage for Recorder {
-    async fn say(&mut self, text: &str) -> Result<(), Halt> {
+impl AgentContext for Recorder {
+    async fn say(&mut self, text: &str) -> Result<(), TurnError> {
         self.act(Act::Say(text.to_owned()))
     }
 
-    async fn think(&mut self, text: &str) -> Result<(), Halt> {
+    async fn think(&mut self, text: &str) -> Result<(), TurnError> {
         self.act(Act::Think(text.to_owned()))
     }
 
-    async fn write_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), Halt> {
+    async fn write_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError> {
         self.act(Act::Write(format!("{name} {tool}"), text.to_owned()))
     }
 
-    async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, Halt> {
+    async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError> {
         let input = serde_json::from_str(input).expect("a tool's input is JSON");
         self.act(Act::Call(tool.to_owned(), input))?;
         Ok(self.results.pop_front().unwrap_or(Ok(String::new())))
@@ -137,18 +137,17 @@ impl Stage for Recorder {
         &mut self,
         calls: Vec<Call>,
         _until: Option<tokio::time::Instant>,
-    ) -> Result<Vec<Result<Given, Failure>>, Halt> {
+    ) -> Result<Vec<Result<CallOutput, Failure>>, TurnError> {
         let mut given = Vec::new();
         for call in calls {
             let input = serde_json::from_str(&call.input).unwrap_or(Value::String(call.input));
             self.act(Act::Call(call.tool, input))?;
             given.push(match call.refusal {
                 Some(failure) => Err(failure),
-                None => self
-                    .results
-                    .pop_front()
-                    .unwrap_or(Ok(String::new()))
-                    .map(|text| Given { text, pictures: self.pictures.pop_front().into_iter().collect() }),
+                None => self.results.pop_front().unwrap_or(Ok(String::new())).map(|text| CallOutput {
+                    text,
+                    pictures: self.pictures.pop_front().into_iter().collect(),
+                }),
             });
         }
         Ok(given)
@@ -158,24 +157,24 @@ impl Stage for Recorder {
         self.tools.clone()
     }
 
-    async fn delegate(&mut self, name: &str, task: &str, agent: &dyn Agent) -> Result<ToolResult, Halt> {
+    async fn delegate(&mut self, name: &str, task: &str, agent: &dyn Agent) -> Result<ToolResult, TurnError> {
         let (name, agent_name) = (name.to_owned(), agent.name().to_owned());
         self.act(Act::Delegate { name, agent: agent_name, task: task.to_owned() })?;
         let since = self.acts.len();
         let result = match agent.answer(&turn(task), self).await {
             Ok(()) => Ok(self.last_message(since)),
-            Err(Halt::Failed(failure)) => Err(failure),
-            Err(Halt::Stopped) => return Err(Halt::Stopped),
+            Err(TurnError::Failed(failure)) => Err(failure),
+            Err(TurnError::Stopped) => return Err(TurnError::Stopped),
         };
         self.returned.push(result.clone());
         Ok(result)
     }
 
-    async fn consume(&mut self, usage: Usage, model: Option<&str>) -> Result<(), Halt> {
+    async fn consume(&mut self, usage: Usage, model: Option<&str>) -> Result<(), TurnError> {
         self.act(Act::Consume(usage, model.map(str::to_owned)))
     }
 
-    async fn spent(&mut self) -> Result<Spent, Halt> {
+    async fn spent(&mut self) -> Result<SpentSoFar, TurnError> {
         Ok(self.spent)
     }
 
@@ -183,24 +182,24 @@ impl Stage for Recorder {
         text.to_owned()
     }
 
-    async fn note(&mut self, headline: &str) -> Result<(), Halt> {
+    async fn note(&mut self, headline: &str) -> Result<(), TurnError> {
         self.act(Act::Note(headline.to_owned()))
     }
 
-    async fn next_step(&mut self) -> Result<(), Halt> {
+    async fn next_step(&mut self) -> Result<(), TurnError> {
         self.act(Act::NextStep)
     }
 
-    async fn break_off(&mut self) -> Result<usize, Halt> {
+    async fn break_off(&mut self) -> Result<usize, TurnError> {
         self.act(Act::BreakOff)?;
         Ok(self.unsaid)
     }
 
-    async fn forget_before(&mut self, kept_from: &MessageId, _summary: &str) -> Result<(), Halt> {
+    async fn forget_before(&mut self, kept_from: &MessageId, _summary: &str) -> Result<(), TurnError> {
         self.act(Act::Forget(kept_from.to_string()))
     }
 
-    async fn file(&mut self, _media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, Halt> {
+    async fn file(&mut self, _media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, TurnError> {
         Ok(self.file.clone().filter(|bytes| bytes.len() as u64 <= max_bytes))
     }
 
@@ -209,7 +208,7 @@ impl Stage for Recorder {
         Box::pin(async move { stop.notified().await })
     }
 
-    async fn pause(&mut self, duration: Duration) -> Result<(), Halt> {
+    async fn pause(&mut self, duration: Duration) -> Result<(), TurnError> {
         self.act(Act::Pause(duration))
     }
 
@@ -225,7 +224,7 @@ impl Stage for Recorder {
 pub(crate) fn turn(text: &str) -> Turn {
     Turn {
         run: RunId::parse("run_1").expect("a short id"),
-        input: Input { text: text.to_owned(), ..Input::default() },
+        input: UserInput { text: text.to_owned(), ..UserInput::default() },
         history: Vec::new(),
         system: None,
         model: Some("m1".to_owned()),

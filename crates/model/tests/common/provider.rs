@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use futures_util::{StreamExt, stream};
 use parlor_model::provider::{
-    Completion, ModelCall, Piece, Pieces, Provider, ProviderError, Request, Said, Stop,
+    Completion, ModelCall, ModelMessage, Piece, Pieces, Provider, ProviderError, Request, StopReason,
 };
 use parlor_model::{Model, ModelAgent, Price};
 use parlor_vocab::Usage;
@@ -54,23 +54,25 @@ impl Provider for Scripted {
 /// has a name of its own, and its result.
 pub(crate) fn assert_valid(request: &Request) {
     let said = &request.messages;
-    assert!(matches!(said.first(), Some(Said::User { .. })), "{said:?}");
-    assert!(!matches!(said.last(), Some(Said::Model { .. })), "{said:?}");
+    assert!(matches!(said.first(), Some(ModelMessage::User { .. })), "{said:?}");
+    assert!(!matches!(said.last(), Some(ModelMessage::Model { .. })), "{said:?}");
     let mut ids = HashSet::new();
     for (place, part) in said.iter().enumerate() {
         match part {
-            Said::User { text, .. } => assert!(!text.trim().is_empty()),
-            Said::Model { text, calls, .. } => {
+            ModelMessage::User { text, .. } => assert!(!text.trim().is_empty()),
+            ModelMessage::Model { text, calls, .. } => {
                 assert!(!text.is_empty() || !calls.is_empty());
                 let wanted: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
                 let brought: Vec<&str> = match said.get(place + 1) {
-                    Some(Said::Results(results)) => results.iter().map(|result| result.id.as_str()).collect(),
+                    Some(ModelMessage::Results(results)) => {
+                        results.iter().map(|result| result.id.as_str()).collect()
+                    }
                     _ => Vec::new(),
                 };
                 assert_eq!(wanted, brought, "an orphan call");
                 assert!(wanted.iter().all(|id| !id.is_empty() && ids.insert(*id)), "{wanted:?} twice");
             }
-            Said::Results(results) => assert!(results.iter().all(|result| !result.text.is_empty())),
+            ModelMessage::Results(results) => assert!(results.iter().all(|result| !result.text.is_empty())),
         }
     }
 }
@@ -95,7 +97,7 @@ pub(crate) fn completion() -> Completion {
     }
 }
 
-pub(crate) fn stopped(stop: Stop) -> Result<Piece, ProviderError> {
+pub(crate) fn stopped(stop: StopReason) -> Result<Piece, ProviderError> {
     Ok(Piece::Done(Completion { stop, ..completion() }))
 }
 

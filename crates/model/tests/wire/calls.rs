@@ -76,7 +76,7 @@ async fn an_answer_with_too_many_calls_is_turned_down() {
         |n: usize| json!({"index": n, "id": n.to_string(), "function": {"name": "x", "arguments": "{}"}});
     let calls: Vec<Value> = (0..=MAX_ANSWER_CALLS).map(call).collect();
     let heard = ask(ProviderKind::OpenAi, &pieces(&calls)).await;
-    assert_eq!(heard.end.unwrap_err().code(), "MODEL_REFUSED");
+    assert_eq!(heard.end.unwrap_err().code().as_str(), "MODEL_REFUSED");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! How an answer ends.
 
-use parlor_model::provider::{MAX_ANSWER_BYTES, ProviderKind, Stop};
+use parlor_model::provider::{MAX_ANSWER_BYTES, ProviderKind, StopReason};
 use serde_json::{Value, json};
 
 use crate::server::{ask, data, delta, event, finish};
@@ -20,7 +20,7 @@ async fn an_answer_that_said_why_it_ended_is_complete() {
         (done.usage.input_tokens, done.usage.cache_read_tokens, done.usage.output_tokens),
         (20, 10, 5)
     );
-    assert_eq!(done.stop, Stop::Complete);
+    assert_eq!(done.stop, StopReason::Complete);
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn what_an_answer_took_is_what_was_told_last() {
 async fn an_answer_that_did_not_is_broken() {
     for kind in [ProviderKind::OpenAi, ProviderKind::OpenRouter] {
         let heard = ask(kind, &delta(&json!({"content": "half"}))).await;
-        assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE");
+        assert_eq!(heard.end.unwrap_err().code().as_str(), "MODEL_UNAVAILABLE");
     }
 }
 
@@ -51,7 +51,7 @@ async fn an_answer_that_did_not_is_broken() {
 async fn an_error_after_the_reason_is_an_error() {
     let error = data(&json!({"error": {"message": "overloaded", "type": "overloaded_error"}}));
     let heard = ask(ProviderKind::OpenAi, &(finish("stop") + &error)).await;
-    assert_eq!(heard.end.unwrap_err().code(), "MODEL_BUSY");
+    assert_eq!(heard.end.unwrap_err().code().as_str(), "MODEL_BUSY");
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn an_answer_that_was_cut_at_the_models_limit_says_so() {
     for end in ["", "data: [DONE]\n\n"] {
         let heard =
             ask(ProviderKind::OpenAi, &(delta(&json!({"content": "half"})) + &finish("length") + end)).await;
-        assert_eq!(heard.end.unwrap().stop, Stop::Length);
+        assert_eq!(heard.end.unwrap().stop, StopReason::Length);
     }
 }
 
@@ -83,7 +83,7 @@ async fn an_answer_of_anthropic_is_complete_without_its_last_frame() {
     }));
     let heard = ask(ProviderKind::Anthropic, &format!("{start}{thought}{text}{stop}")).await;
     let done = heard.end.unwrap();
-    assert_eq!((heard.text.as_str(), done.stop), ("hi", Stop::Length));
+    assert_eq!((heard.text.as_str(), done.stop), ("hi", StopReason::Length));
     assert_eq!(
         (done.usage.input_tokens, done.usage.cache_read_tokens, done.usage.output_tokens),
         (20, 10, 5)
@@ -95,7 +95,7 @@ async fn an_answer_of_anthropic_is_complete_without_its_last_frame() {
     assert_eq!(heard.calls(), [("a", "x", "{}")]);
     assert_eq!(heard.end.unwrap().thread.bytes(), "sealed".len(), "what is wanted back is there");
     let heard = ask(ProviderKind::Anthropic, &format!("{start}{text}")).await;
-    assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE");
+    assert_eq!(heard.end.unwrap_err().code().as_str(), "MODEL_UNAVAILABLE");
 }
 
 #[tokio::test]
@@ -109,12 +109,12 @@ async fn a_refusal_is_what_the_model_says() {
     for end in ["", "data: [DONE]\n\n"] {
         let heard = ask(ProviderKind::OpenAi, &format!("{chat}{end}")).await;
         assert_eq!(heard.text, "I will not. Sorry. No.");
-        assert_eq!(heard.end.unwrap().stop, Stop::Complete);
+        assert_eq!(heard.end.unwrap().stop, StopReason::Complete);
     }
     let more = |text: &str| data(&json!({"type": "response.refusal.delta", "delta": text}));
     let stream = more("I will ") + &more("not.") + &completed("completed", &json!({"model": "m"}));
     let heard = ask(ProviderKind::OpenAiResponses, &stream).await;
-    assert_eq!((heard.text.as_str(), heard.end.unwrap().stop), ("I will not.", Stop::Complete));
+    assert_eq!((heard.text.as_str(), heard.end.unwrap().stop), ("I will not.", StopReason::Complete));
 }
 
 #[tokio::test]
@@ -130,14 +130,16 @@ async fn refusals_and_the_inputs_of_calls_have_the_limit_of_an_answer() {
     ] {
         let heard = ask(kind, &frame.repeat(MAX_ANSWER_BYTES / much.len() + 1)).await;
         let error = heard.end.unwrap_err();
-        assert_eq!((error.code(), heard.text.len()), ("MODEL_REFUSED", shown), "{error}");
+        assert_eq!((error.code().as_str(), heard.text.len()), ("MODEL_REFUSED", shown), "{error}");
         assert!(error.to_string().contains("is longer than"), "{error}");
     }
 }
 
 #[tokio::test]
 async fn an_answer_of_responses_says_what_kept_it_from_being_complete() {
-    for (reason, stop) in [("content_filter", Stop::Filtered), ("max_output_tokens", Stop::Length)] {
+    for (reason, stop) in
+        [("content_filter", StopReason::Filtered), ("max_output_tokens", StopReason::Length)]
+    {
         for model in [json!({"model": "m"}), json!({})] {
             let mut more = model;
             more["incomplete_details"] = json!({"reason": reason});
@@ -165,10 +167,10 @@ async fn an_answer_of_responses_is_complete_whatever_its_last_frame_leaves_out()
     let done = heard.end.unwrap();
     assert_eq!(
         (done.usage.input_tokens, done.usage.cache_read_tokens, done.usage.output_tokens, done.stop),
-        (20, 10, 5, Stop::Complete)
+        (20, 10, 5, StopReason::Complete)
     );
     let heard = ask(ProviderKind::OpenAiResponses, &stream).await;
-    assert_eq!(heard.end.unwrap_err().code(), "MODEL_UNAVAILABLE", "but it has one");
+    assert_eq!(heard.end.unwrap_err().code().as_str(), "MODEL_UNAVAILABLE", "but it has one");
 }
 
 #[tokio::test]
@@ -177,7 +179,7 @@ async fn why_an_answer_of_responses_failed_is_told_and_judged() {
     for more in [json!({"error": error, "model": "m"}), json!({"error": error})] {
         let heard = ask(ProviderKind::OpenAiResponses, &completed("failed", &more)).await;
         let error = heard.end.unwrap_err();
-        assert_eq!(error.code(), "MODEL_BUSY", "{error}");
+        assert_eq!(error.code().as_str(), "MODEL_BUSY", "{error}");
         assert!(error.to_string().contains("slower, please"), "{error}");
     }
 }
@@ -194,7 +196,7 @@ async fn an_answer_that_says_that_it_failed_makes_no_calls() {
         for end in ["", "data: [DONE]\n\n"] {
             let stream = delta(&call) + &data(&json!({"choices": [choice]})) + end;
             let error = ask(ProviderKind::OpenAi, &stream).await.end.unwrap_err();
-            assert_eq!(error.code(), code, "{error}");
+            assert_eq!(error.code().as_str(), code, "{error}");
             assert!(error.to_string().contains(word), "{error}");
         }
     }
@@ -207,7 +209,7 @@ async fn an_answer_that_says_that_it_failed_makes_no_calls() {
     ] {
         let stream = format!("{told}{}", completed("completed", &more));
         let error = ask(ProviderKind::OpenAiResponses, &stream).await.end.unwrap_err();
-        assert_eq!(error.code(), "MODEL_UNAVAILABLE", "{error}");
+        assert_eq!(error.code().as_str(), "MODEL_UNAVAILABLE", "{error}");
     }
 }
 
@@ -216,7 +218,7 @@ async fn an_error_of_ollama_is_told() {
     let half = json!({"message": {"role": "assistant", "content": "an \"error\""}});
     let heard = ask(ProviderKind::Ollama, &format!("{half}\n{}\n", json!({"error": "out of memory"}))).await;
     let error = heard.end.unwrap_err();
-    assert_eq!((heard.text.as_str(), error.code()), ("an \"error\"", "MODEL_UNAVAILABLE"));
+    assert_eq!((heard.text.as_str(), error.code().as_str()), ("an \"error\"", "MODEL_UNAVAILABLE"));
     assert!(error.to_string().contains("out of memory"), "{error}");
 }
 

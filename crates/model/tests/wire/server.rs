@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 
 use futures_util::StreamExt;
 use parlor_model::provider::{
-    CallResult, Completion, Connection, FixedKey, Key, ModelCall, Piece, Provider, ProviderError,
-    ProviderKind, Request, Routing, Said,
+    CallResult, Completion, Connection, FixedKey, Key, ModelCall, ModelMessage, Piece, Provider,
+    ProviderError, ProviderKind, Request, Routing,
 };
 use parlor_vocab::Reasoning;
 use serde_json::{Value, json};
@@ -67,13 +67,13 @@ pub(crate) async fn ask(kind: ProviderKind, stream: &str) -> Heard {
 
 /// The same with another key, or none.
 pub(crate) async fn ask_with(kind: ProviderKind, stream: &str, key: Option<Key>) -> Heard {
-    let user = Said::User { text: "go".to_owned(), pictures: Vec::new() };
+    let user = ModelMessage::User { text: "go".to_owned(), pictures: Vec::new() };
     ask_on(kind, whole(stream), key, vec![user]).await
 }
 
 /// Asks a server that answers with these bytes, head and all.
 pub(crate) async fn answered(kind: ProviderKind, answer: &str) -> Heard {
-    let user = Said::User { text: "go".to_owned(), pictures: Vec::new() };
+    let user = ModelMessage::User { text: "go".to_owned(), pictures: Vec::new() };
     ask_on(kind, answer.to_owned(), None, vec![user]).await
 }
 
@@ -88,9 +88,9 @@ pub(crate) async fn given_back(kind: ProviderKind, stream: &str) -> Vec<Value> {
         failed: false,
         pictures: Vec::new(),
     };
-    let results = Said::Results(calls.iter().map(result).collect());
-    let user = Said::User { text: "go".to_owned(), pictures: Vec::new() };
-    let messages = vec![user, Said::Model { text: heard.text, calls, thread }, results];
+    let results = ModelMessage::Results(calls.iter().map(result).collect());
+    let user = ModelMessage::User { text: "go".to_owned(), pictures: Vec::new() };
+    let messages = vec![user, ModelMessage::Model { text: heard.text, calls, thread }, results];
     let body = ask_on(kind, whole(stream), None, messages).await.body;
     let said = body["messages"].as_array().unwrap();
     said.iter().filter(|said| said["role"] == "assistant").cloned().collect()
@@ -102,7 +102,7 @@ fn whole(stream: &str) -> String {
     format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {length}\r\n\r\n{stream}")
 }
 
-async fn ask_on(kind: ProviderKind, answer: String, key: Option<Key>, messages: Vec<Said>) -> Heard {
+async fn ask_on(kind: ProviderKind, answer: String, key: Option<Key>, messages: Vec<ModelMessage>) -> Heard {
     let (url, served) = serve(answer);
     let connection = Connection::new(kind, Some(&url), Arc::new(FixedKey(Ok(key))), Routing::default());
     let (model, reasoning) = ("m".to_owned(), Some(Reasoning::Low));

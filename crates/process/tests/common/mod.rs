@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use parlor_process::{Instance, News, Process, Report, SpawnError, spawn};
-use parlor_vocab::{Ending, ProcessId, StartProcess, Stdio, Stream};
+use parlor_process::{Process, ProcessNews, ProcessNumber, ProcessReport, SpawnError, spawn};
+use parlor_vocab::{OutputStream, ProcessExit, ProcessId, StartProcess, StdioKind};
 use tokio::sync::mpsc;
 
 /// How long a test waits for what must come. Nothing here takes as long.
@@ -19,52 +19,52 @@ pub fn script(text: &str) -> StartProcess {
         arg0: None,
         folder: "/".into(),
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-        stdio: Stdio::Pipes,
+        stdio: StdioKind::Pipes,
         retain: 1 << 20,
     }
 }
 
 /// A shell script on a terminal.
 pub fn terminal(text: &str) -> StartProcess {
-    StartProcess { stdio: Stdio::Terminal, ..script(text) }
+    StartProcess { stdio: StdioKind::Terminal, ..script(text) }
 }
 
 /// A process with all that it has said so far.
 pub struct Watched {
     pub process: Process,
-    reports: mpsc::Receiver<Report>,
+    reports: mpsc::Receiver<ProcessReport>,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub terminal: Vec<u8>,
     /// Everything that was neither output nor the exit.
-    pub other: Vec<News>,
+    pub other: Vec<ProcessNews>,
 }
 
 impl Watched {
     pub fn start(start: &StartProcess) -> Result<Self, SpawnError> {
         let (sender, reports) = mpsc::channel(4);
-        let process = spawn(start, Instance(7), sender)?;
+        let process = spawn(start, ProcessNumber(7), sender)?;
         let (stdout, stderr, terminal) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self { process, reports, stdout, stderr, terminal, other: Vec::new() })
     }
 
     /// The next report; `Some` ending if it was the last.
-    pub async fn step(&mut self) -> Option<Ending> {
+    pub async fn step(&mut self) -> Option<ProcessExit> {
         let next = tokio::time::timeout(PATIENCE, self.reports.recv());
         let report = next.await.expect("a report in time").expect("an exit before the end of reports");
-        assert_eq!(report.instance, Instance(7));
+        assert_eq!(report.instance, ProcessNumber(7));
         match report.news {
-            News::Output { stream, bytes } => {
+            ProcessNews::Output { stream, bytes } => {
                 assert!(!bytes.is_empty());
                 match stream {
-                    Stream::Stdout => self.stdout.extend(bytes),
-                    Stream::Stderr => self.stderr.extend(bytes),
-                    Stream::Terminal => self.terminal.extend(bytes),
+                    OutputStream::Stdout => self.stdout.extend(bytes),
+                    OutputStream::Stderr => self.stderr.extend(bytes),
+                    OutputStream::Terminal => self.terminal.extend(bytes),
                 }
                 None
             }
-            News::Exited(ending) => Some(ending),
-            news @ (News::WriteAccepted(_) | News::WriteLost(_)) => {
+            ProcessNews::Exited(ending) => Some(ending),
+            news @ (ProcessNews::WriteAccepted(_) | ProcessNews::WriteLost(_)) => {
                 self.other.push(news);
                 None
             }
@@ -79,7 +79,7 @@ impl Watched {
     }
 
     /// Reads on to the exit, and checks that nothing comes after it.
-    pub async fn end(&mut self) -> Ending {
+    pub async fn end(&mut self) -> ProcessExit {
         loop {
             if let Some(ending) = self.step().await {
                 let after = tokio::time::timeout(PATIENCE, self.reports.recv()).await;
@@ -102,7 +102,7 @@ impl Watched {
 }
 
 /// Runs to the end.
-pub async fn run(start: &StartProcess) -> (Watched, Ending) {
+pub async fn run(start: &StartProcess) -> (Watched, ProcessExit) {
     let mut watched = Watched::start(start).expect("it starts");
     let ending = watched.end().await;
     (watched, ending)

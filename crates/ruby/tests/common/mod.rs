@@ -4,15 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use parlor_ruby::{Answer, Evaluation, Raised, RubyError, RubyHost, Settings, Source};
+use parlor_ruby::{Evaluation, Raised, RubyAnswer, RubyError, RubyHost, RubySettings, RubySource};
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
 
 /// What programs need to be found.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-pub(crate) fn settings() -> Settings {
-    Settings::new(PathBuf::from("/tmp"), vec![("PATH".to_owned(), PATH.to_owned())])
+pub(crate) fn settings() -> RubySettings {
+    RubySettings::new(PathBuf::from("/tmp"), vec![("PATH".to_owned(), PATH.to_owned())])
 }
 
 pub(crate) fn host() -> RubyHost {
@@ -21,14 +21,14 @@ pub(crate) fn host() -> RubyHost {
 
 /// A host that does not wait long for endless code, yet long enough for other code on a busy machine.
 pub(crate) fn hasty_host() -> RubyHost {
-    RubyHost::new(Settings { time_limit: Duration::from_secs(2), ..settings() })
+    RubyHost::new(RubySettings { time_limit: Duration::from_secs(2), ..settings() })
 }
 
 pub(crate) fn snippet(code: &str) -> Evaluation {
-    Evaluation::new(Source::Snippet { code: code.to_owned() })
+    Evaluation::new(RubySource::Snippet { code: code.to_owned() })
 }
 
-pub(crate) async fn answer(host: &RubyHost, code: &str) -> Answer {
+pub(crate) async fn answer(host: &RubyHost, code: &str) -> RubyAnswer {
     host.evaluate(snippet(code)).await
 }
 
@@ -46,13 +46,13 @@ pub(crate) async fn raised(host: &RubyHost, code: &str) -> Raised {
     *raised
 }
 
-pub(crate) async fn file(host: &RubyHost, path: &Path, content: impl AsRef<[u8]>) -> Answer {
-    let source = Source::File { path: path.to_owned(), content: content.as_ref().to_vec() };
+pub(crate) async fn file(host: &RubyHost, path: &Path, content: impl AsRef<[u8]>) -> RubyAnswer {
+    let source = RubySource::File { path: path.to_owned(), content: content.as_ref().to_vec() };
     host.evaluate(Evaluation::new(source)).await
 }
 
-pub(crate) async fn console(host: &RubyHost, code: &str) -> Answer {
-    let source = Source::Console { path: PathBuf::from("/tmp/s1/0001.rb"), code: code.to_owned() };
+pub(crate) async fn console(host: &RubyHost, code: &str) -> RubyAnswer {
+    let source = RubySource::Console { path: PathBuf::from("/tmp/s1/0001.rb"), code: code.to_owned() };
     host.evaluate(Evaluation::new(source)).await
 }
 

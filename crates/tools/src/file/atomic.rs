@@ -18,16 +18,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, FailureCode};
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, Stat, Uid, fchmod, fchown, flock, fsync, openat,
     renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
-use crate::code::{PATH_CHANGED, failure, system};
-use crate::tool::Context;
-use parlor_files::{PATH_TRIES, Parents, Spot, check_regular};
+use crate::code::{failure, system};
+use crate::tool::ToolContext;
+use parlor_files::{FoundEntry, PATH_TRIES, ParentFolders, check_regular};
 
 /// How long a replacement waits for others in the same folder before it goes on without a lock.
 const FOLDER_WAIT: Duration = Duration::from_secs(2);
@@ -49,14 +49,14 @@ pub(crate) enum Before {
 ///
 /// With `unless_changed`, only if the file is still the one that had this status.
 pub(crate) fn replace(
-    context: &Context,
+    context: &ToolContext,
     path: &str,
     bytes: &[u8],
     unless_changed: Option<&Stat>,
 ) -> Result<Before, Failure> {
     for _ in 0..PATH_TRIES {
         context.check()?;
-        let spot = context.policy.spot(&context.folder, path, Parents::Made)?;
+        let spot = context.policy.spot(&context.folder, path, ParentFolders::Made)?;
         let old = match statat(&spot.folder, Path::new(&spot.name), AtFlags::SYMLINK_NOFOLLOW) {
             // The policy followed all links: this one has just appeared. Follow it as well.
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => continue,
@@ -72,11 +72,11 @@ pub(crate) fn replace(
         put(path, &spot, bytes, old.as_ref(), unless_changed)?;
         return Ok(if old.is_some() { Before::File } else { Before::Missing });
     }
-    Err(failure(PATH_CHANGED, format!("`{path}` keeps changing while it is looked at")))
+    Err(failure(FailureCode::PathChanged, format!("`{path}` keeps changing while it is looked at")))
 }
 
 /// Refuses to put a file in the place of a folder, a FIFO or a device.
-fn check_replaceable(path: &str, spot: &Spot) -> Result<(), Failure> {
+fn check_replaceable(path: &str, spot: &FoundEntry) -> Result<(), Failure> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(&spot.folder, Path::new(&spot.name), flags, Mode::empty()) {
         Ok(fd) => check_regular(path, fd).map(|_| ()),
@@ -96,12 +96,12 @@ fn check_same(path: &str, seen: Option<&Stat>, now: Option<&Stat>) -> Result<(),
         return Ok(());
     }
     let message = format!("`{path}` was changed by somebody else meanwhile; read it again");
-    Err(failure(PATH_CHANGED, message))
+    Err(failure(FailureCode::PathChanged, message))
 }
 
 fn put(
     path: &str,
-    spot: &Spot,
+    spot: &FoundEntry,
     bytes: &[u8],
     old: Option<&Stat>,
     unless_changed: Option<&Stat>,
@@ -118,7 +118,7 @@ fn put(
 }
 
 /// Gives the new file the old one's name, and makes that durable.
-fn take_name(path: &str, spot: &Spot, new: &str, unless_changed: Option<&Stat>) -> Result<(), Failure> {
+fn take_name(path: &str, spot: &FoundEntry, new: &str, unless_changed: Option<&Stat>) -> Result<(), Failure> {
     let folder = lock(spot.folder.as_fd(), FOLDER_WAIT);
     let name = Path::new(&spot.name);
     if unless_changed.is_some() {
@@ -186,8 +186,8 @@ mod tests {
     #[test]
     fn a_failed_write_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
-        let context = Context::new(folder.path()).unwrap();
-        let spot = context.policy.spot(&context.folder, "a", Parents::Made).unwrap();
+        let context = ToolContext::new(folder.path()).unwrap();
+        let spot = context.policy.spot(&context.folder, "a", ParentFolders::Made).unwrap();
         // Too late for any check: nothing can take the name of a folder.
         fs::create_dir(folder.path().join("a")).unwrap();
         assert!(put("a", &spot, b"text", None, None).is_err());
@@ -199,27 +199,27 @@ mod tests {
     #[test]
     fn a_file_that_somebody_else_changed_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let context = Context::new(folder.path()).unwrap();
+        let context = ToolContext::new(folder.path()).unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "old").unwrap();
         let seen = rustix::fs::stat(&path).unwrap();
         assert_eq!(replace(&context, "a", b"mine", Some(&seen)), Ok(Before::File));
         // By now another file has the name.
         let failure = replace(&context, "a", b"stale", Some(&seen)).unwrap_err();
-        assert_eq!(failure.code, PATH_CHANGED);
+        assert_eq!(failure.code, FailureCode::PathChanged);
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
         fs::remove_file(&path).unwrap();
-        assert_eq!(replace(&context, "a", b"stale", Some(&seen)).unwrap_err().code, PATH_CHANGED);
+        assert_eq!(replace(&context, "a", b"stale", Some(&seen)).unwrap_err().code, FailureCode::PathChanged);
         assert!(!path.exists());
     }
 
     #[test]
     fn a_change_after_the_first_look_is_noticed_too() {
         let folder = tempfile::tempdir().unwrap();
-        let context = Context::new(folder.path()).unwrap();
+        let context = ToolContext::new(folder.path()).unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "old").unwrap();
-        let spot = context.policy.spot(&context.folder, "a", Parents::Made).unwrap();
+        let spot = context.policy.spot(&context.folder, "a", ParentFolders::Made).unwrap();
         let seen = rustix::fs::stat(&path).unwrap();
         let time = fs::metadata(&path).unwrap().modified().unwrap();
         let put = || put("a", &spot, b"mine", Some(&seen), Some(&seen)).map_err(|failure| failure.code);
@@ -227,17 +227,17 @@ mod tests {
         let file = File::create(&path).unwrap();
         (&file).write_all(b"new").unwrap();
         file.set_modified(time).unwrap();
-        assert_eq!(put(), Err(PATH_CHANGED.to_owned()));
+        assert_eq!(put(), Err(FailureCode::PathChanged));
         fs::remove_file(&path).unwrap();
-        assert_eq!(put(), Err(PATH_CHANGED.to_owned()));
+        assert_eq!(put(), Err(FailureCode::PathChanged));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
     }
 
     #[test]
     fn a_folder_that_somebody_keeps_locked_is_written_to_all_the_same() {
         let folder = tempfile::tempdir().unwrap();
-        let context = Context::new(folder.path()).unwrap();
-        let spot = context.policy.spot(&context.folder, "a", Parents::Made).unwrap();
+        let context = ToolContext::new(folder.path()).unwrap();
+        let spot = context.policy.spot(&context.folder, "a", ParentFolders::Made).unwrap();
         let held = lock(spot.folder.as_fd(), Duration::ZERO).unwrap();
         let other = lock(spot.folder.as_fd(), FOLDER_STEP).expect("open, if not locked");
         assert_eq!(flock(&other, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK));

@@ -1,16 +1,16 @@
 //! `edit_file`: replaces exact text.
 
 use async_trait::async_trait;
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, FailureCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::code::{EDIT_MISMATCH, TOO_LARGE, UNSUPPORTED, failure, invalid};
+use crate::code::{failure, invalid};
 use crate::file::atomic::replace;
 use crate::file::hint::{hint, line_at};
 use crate::file::{open_file, read_all};
 use crate::input::decode;
-use crate::tool::{Context, Output, Tool};
+use crate::tool::{Tool, ToolContext, ToolResultOutput};
 
 /// The largest file that can be edited.
 pub const EDIT_FILE_BYTES: usize = 16 << 20;
@@ -62,7 +62,7 @@ impl Tool for EditFile {
         })
     }
 
-    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
         let input: EditInput = decode(self, input)?;
         if input.old_text.is_empty() {
             return Err(invalid("`old_text` is empty; to write a whole file use write_file"));
@@ -77,12 +77,13 @@ impl Tool for EditFile {
     }
 }
 
-fn edit(context: &Context, input: &EditInput) -> Result<Output, Failure> {
+fn edit(context: &ToolContext, input: &EditInput) -> Result<ToolResultOutput, Failure> {
     let path = &input.path;
     let (mut file, stat) = open_file(context, path)?;
     let bytes = read_all(path, &mut file, EDIT_FILE_BYTES)?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| failure(UNSUPPORTED, format!("`{path}` is not UTF-8 text and cannot be edited")))?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        failure(FailureCode::Unsupported, format!("`{path}` is not UTF-8 text and cannot be edited"))
+    })?;
     let places: Vec<usize> = text.match_indices(&input.old_text).map(|(at, _)| at).collect();
     check(input, &text, &places)?;
     // Few bytes can become very many: look before making room for them.
@@ -90,14 +91,18 @@ fn edit(context: &Context, input: &EditInput) -> Result<Output, Failure> {
     let size = places.len().saturating_mul(input.new_text.len()).saturating_add(kept);
     if size > EDIT_FILE_BYTES {
         let message = format!("`{path}` would have {size} bytes, more than the limit of {EDIT_FILE_BYTES}");
-        return Err(failure(TOO_LARGE, message));
+        return Err(failure(FailureCode::TooLarge, message));
     }
     let edited = text.replace(&input.old_text, &input.new_text);
     replace(context, path, edited.as_bytes(), Some(&stat))?;
     // Open until now, since a new file could get the number of one that is gone.
     drop(file);
     let matches = if places.len() == 1 { "match" } else { "matches" };
-    Ok(Output::text(format!("replaced {} {matches} in `{path}`, {}", places.len(), named(&text, &places))))
+    Ok(ToolResultOutput::text(format!(
+        "replaced {} {matches} in `{path}`, {}",
+        places.len(),
+        named(&text, &places)
+    )))
 }
 
 fn check(input: &EditInput, text: &str, places: &[usize]) -> Result<(), Failure> {
@@ -105,7 +110,7 @@ fn check(input: &EditInput, text: &str, places: &[usize]) -> Result<(), Failure>
     let expected = input.count.unwrap_or(1);
     if found == 0 {
         let message = format!("`old_text` is not in `{path}`: {}", hint(text, &input.old_text));
-        return Err(failure(EDIT_MISMATCH, message));
+        return Err(failure(FailureCode::EditMismatch, message));
     }
     if input.replace_all || found as u64 == expected {
         return Ok(());
@@ -115,7 +120,7 @@ fn check(input: &EditInput, text: &str, places: &[usize]) -> Result<(), Failure>
         Some(_) => format!("`count` says {expected}"),
     };
     let message = format!("`old_text` is in `{path}` {found} times, {}; {advice}", named(text, places));
-    Err(failure(EDIT_MISMATCH, message))
+    Err(failure(FailureCode::EditMismatch, message))
 }
 
 /// "at line 3", "at lines 3, 4 and 2 more".
@@ -132,7 +137,6 @@ fn named(text: &str, places: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::PATH_CHANGED;
 
     #[test]
     fn the_schema_says_what_the_input_takes() {
@@ -160,7 +164,7 @@ mod tests {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     // Nothing is shared but the folder, as if each were a process.
-                    let context = Context::new(folder.path()).unwrap();
+                    let context = ToolContext::new(folder.path()).unwrap();
                     let mut done = 0;
                     while done < TIMES {
                         let seen = count();
@@ -174,7 +178,10 @@ mod tests {
                         match edit(&context, &input) {
                             Ok(_) => done += 1,
                             Err(failure) => {
-                                assert!([EDIT_MISMATCH, PATH_CHANGED].contains(&failure.code.as_str()))
+                                assert!(
+                                    [FailureCode::EditMismatch, FailureCode::PathChanged]
+                                        .contains(&failure.code)
+                                )
                             }
                         }
                     }

@@ -12,11 +12,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::code::{invalid, system};
-use crate::file::hunt::{Hunt, Wanted};
+use crate::file::hunt::{FileSearch, Wanted};
 use crate::file::open_file;
 use crate::file::search::Search;
 use crate::input::{decode, within};
-use crate::tool::{Context, Output, Tool};
+use crate::tool::{Tool, ToolContext, ToolResultOutput};
 
 /// How many matching lines are shown if the input does not say.
 pub const GREP_MATCHES: usize = 100;
@@ -92,7 +92,7 @@ impl Tool for GrepFiles {
         true
     }
 
-    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
         let input: GrepInput = decode(self, input)?;
         if input.pattern.len() > GREP_PATTERN_BYTES {
             let bytes = input.pattern.len();
@@ -109,7 +109,12 @@ impl Tool for GrepFiles {
     }
 }
 
-fn grep(context: &Context, input: &GrepInput, around: usize, limit: usize) -> Result<Output, Failure> {
+fn grep(
+    context: &ToolContext,
+    input: &GrepInput,
+    around: usize,
+    limit: usize,
+) -> Result<ToolResultOutput, Failure> {
     let pattern = RegexBuilder::new(&input.pattern)
         .case_insensitive(input.ignore_case)
         .build()
@@ -123,7 +128,7 @@ fn grep(context: &Context, input: &GrepInput, around: usize, limit: usize) -> Re
         use_ignores: !input.include_ignored,
         limit,
     };
-    let mut hunt = Hunt::new(context, wanted);
+    let mut hunt = FileSearch::new(context, wanted);
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         let folder = context.policy.open(&context.folder, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let ignores = hunt.rules_above(&folder);
@@ -134,7 +139,7 @@ fn grep(context: &Context, input: &GrepInput, around: usize, limit: usize) -> Re
         let (file, _) = open_file(context, path)?;
         hunt.file(path, file);
     }
-    Ok(Output::text(hunt.show()))
+    Ok(ToolResultOutput::text(hunt.show()))
 }
 
 fn glob(top: &Path, glob: Option<&str>) -> Result<Override, Failure> {

@@ -13,8 +13,8 @@ use crate::file::folder::{LIST_FOLDER_ENTRIES, enter, items};
 use crate::file::ignores::{Ignores, folders_above};
 use crate::file::kind::LOOK_BYTES;
 use crate::file::search::{GREP_FILE_BYTES, Search};
-use crate::tool::Context;
-use parlor_files::Opened;
+use crate::tool::ToolContext;
+use parlor_files::OpenedFile;
 
 /// The most files that are searched by one call.
 pub const GREP_FILES: usize = 100_000;
@@ -35,8 +35,8 @@ pub(super) struct Wanted {
 }
 
 /// A search under way.
-pub(super) struct Hunt<'a> {
-    context: &'a Context,
+pub(super) struct FileSearch<'a> {
+    context: &'a ToolContext,
     wanted: Wanted,
     text: String,
     matches: usize,
@@ -53,8 +53,8 @@ pub(super) struct Hunt<'a> {
     ended: Option<String>,
 }
 
-impl<'a> Hunt<'a> {
-    pub(super) fn new(context: &'a Context, wanted: Wanted) -> Self {
+impl<'a> FileSearch<'a> {
+    pub(super) fn new(context: &'a ToolContext, wanted: Wanted) -> Self {
         Self {
             context,
             wanted,
@@ -72,7 +72,7 @@ impl<'a> Hunt<'a> {
     }
 
     /// The rules of the folders from the allowed one down to the one above the search.
-    pub(super) fn rules_above(&self, top: &Opened) -> Ignores {
+    pub(super) fn rules_above(&self, top: &OpenedFile) -> Ignores {
         let mut ignores = Ignores::default();
         for folder in folders_above(&top.root, &top.path) {
             let text = folder.to_string_lossy();
@@ -217,7 +217,7 @@ mod tests {
     fn the_number_of_files_is_limited() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a"), "text\n").unwrap();
-        let context = Context::new(folder.path()).unwrap();
+        let context = ToolContext::new(folder.path()).unwrap();
         let file = || File::open(folder.path().join("a")).unwrap();
         let search = Search {
             pattern: regex::bytes::Regex::new("text").unwrap(),
@@ -225,7 +225,7 @@ mod tests {
             redact: std::sync::Arc::clone(&context.redact),
         };
         let wanted = Wanted { search, glob: Override::empty(), use_ignores: true, limit: 9 };
-        let mut hunt = Hunt { files: GREP_FILES - 1, ..Hunt::new(&context, wanted) };
+        let mut hunt = FileSearch { files: GREP_FILES - 1, ..FileSearch::new(&context, wanted) };
         hunt.file("a", file());
         assert_eq!((hunt.matches, hunt.ended.is_some()), (1, false));
         hunt.file("a", file());

@@ -6,15 +6,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, FailureCode};
 use rustix::fs::{AtFlags, FileType, OFlags, fstat, readlinkat, statat};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::code::{UNSUPPORTED, failure, in_words};
+use crate::code::{failure, in_words};
 use crate::file::folder::{Item, LIST_FOLDER_ENTRIES, items};
 use crate::input::{decode, within};
-use crate::tool::{Context, Output, Tool};
+use crate::tool::{Tool, ToolContext, ToolResultOutput};
 use parlor_files::open_below;
 
 /// How many levels are listed if the input does not say.
@@ -75,7 +75,7 @@ impl Tool for ListDir {
         true
     }
 
-    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
         let input: ListInput = decode(self, input)?;
         let depth = within("depth", input.depth, LIST_DEPTH, LIST_DEPTH_MAX)?;
         let limit = within("limit", input.limit, LIST_ENTRIES, LIST_ENTRIES_MAX)?;
@@ -84,12 +84,12 @@ impl Tool for ListDir {
     }
 }
 
-fn list(context: &Context, path: &str, depth: usize, limit: usize) -> Result<Output, Failure> {
+fn list(context: &ToolContext, path: &str, depth: usize, limit: usize) -> Result<ToolResultOutput, Failure> {
     let top =
         context.policy.open(&context.folder, path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(|error| {
             // The system calls a file on the way and a file at the end by the same name.
             if error.message.ends_with("a part of it is not a folder") {
-                return failure(UNSUPPORTED, format!("`{path}` is not a folder"));
+                return failure(FailureCode::Unsupported, format!("`{path}` is not a folder"));
             }
             error
         })?;
@@ -101,12 +101,12 @@ fn list(context: &Context, path: &str, depth: usize, limit: usize) -> Result<Out
         context.check()?;
         listing.add_folder(context, &top.fd, &level, &mut folders);
     }
-    Ok(Output::text(listing.show(&top.path)))
+    Ok(ToolResultOutput::text(listing.show(&top.path)))
 }
 
 /// A folder that is yet to be listed.
 struct Level {
-    /// Seen from the top.
+    /// SessionUpdate from the top.
     path: PathBuf,
     /// How many levels to list, this one included.
     depth: usize,
@@ -123,7 +123,13 @@ struct Listing {
 }
 
 impl Listing {
-    fn add_folder(&mut self, context: &Context, top: &OwnedFd, level: &Level, later: &mut VecDeque<Level>) {
+    fn add_folder(
+        &mut self,
+        context: &ToolContext,
+        top: &OwnedFd,
+        level: &Level,
+        later: &mut VecDeque<Level>,
+    ) {
         if self.entries.len() >= self.limit {
             self.cut.push(level.path.clone());
             return;

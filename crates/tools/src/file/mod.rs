@@ -29,17 +29,20 @@ pub use write::WriteFile;
 use std::fs::File;
 use std::io::Read;
 
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, FailureCode};
 use rustix::fs::Stat;
 
-use crate::code::{TOO_LARGE, TOOL_ERROR, UNSUPPORTED, failure};
-use crate::tool::Context;
+use crate::code::failure;
+use crate::tool::ToolContext;
 
 /// Opens a regular file for reading, and nothing else: a FIFO or a device is not even touched.
-fn open_file(context: &Context, path: &str) -> Result<(File, Stat), Failure> {
+fn open_file(context: &ToolContext, path: &str) -> Result<(File, Stat), Failure> {
     context.policy.open_file(&context.folder, path).map_err(|error| {
         if error.message.ends_with("is a folder, not a file") {
-            return failure(UNSUPPORTED, format!("`{path}` is a folder; list_dir shows what is in it"));
+            return failure(
+                FailureCode::Unsupported,
+                format!("`{path}` is a folder; list_dir shows what is in it"),
+            );
         }
         error
     })
@@ -50,9 +53,12 @@ fn read_all(path: &str, file: &mut File, limit: usize) -> Result<Vec<u8>, Failur
     let mut bytes = Vec::new();
     // One byte more than allowed, since the file may grow while it is read.
     let read = file.take(limit as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|error| failure(TOOL_ERROR, format!("cannot read `{path}`: {error}")))?;
+    read.map_err(|error| failure(FailureCode::ToolError, format!("cannot read `{path}`: {error}")))?;
     if bytes.len() > limit {
-        return Err(failure(TOO_LARGE, format!("`{path}` is larger than the limit of {limit} bytes")));
+        return Err(failure(
+            FailureCode::TooLarge,
+            format!("`{path}` is larger than the limit of {limit} bytes"),
+        ));
     }
     Ok(bytes)
 }

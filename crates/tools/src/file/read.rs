@@ -4,17 +4,17 @@ use std::fs::File;
 use std::io::Read;
 
 use async_trait::async_trait;
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, FailureCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::code::{TOO_LARGE, TOOL_ERROR, UNSUPPORTED, failure, invalid};
+use crate::code::{failure, invalid};
 use crate::file::kind::{IMAGE_BYTES, Kind, LOOK_BYTES, kind};
 use crate::file::text::{Excerpt, READ_OUTPUT_BYTES, excerpt};
 use crate::file::{open_file, read_all};
 use crate::input::{decode, within};
 use crate::redact::Redact;
-use crate::tool::{Context, Image, Output, Tool};
+use crate::tool::{Tool, ToolContext, ToolImage, ToolResultOutput};
 
 /// How many lines are read if the input does not say.
 pub const READ_LINES: usize = 2000;
@@ -65,7 +65,7 @@ impl Tool for ReadFile {
         true
     }
 
-    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
         let input: ReadInput = decode(self, input)?;
         let offset = within("offset", input.offset, 1, usize::MAX)?;
         let limit = within("limit", input.limit, READ_LINES, READ_LINES_MAX)?;
@@ -73,21 +73,21 @@ impl Tool for ReadFile {
     }
 }
 
-fn read(context: &Context, path: &str, offset: usize, limit: usize) -> Result<Output, Failure> {
+fn read(context: &ToolContext, path: &str, offset: usize, limit: usize) -> Result<ToolResultOutput, Failure> {
     let (mut file, stat) = open_file(context, path)?;
     let mut start = Vec::with_capacity(LOOK_BYTES);
     let looked = (&mut file).take(LOOK_BYTES as u64).read_to_end(&mut start);
-    looked.map_err(|error| failure(TOOL_ERROR, format!("cannot read `{path}`: {error}")))?;
+    looked.map_err(|error| failure(FailureCode::ToolError, format!("cannot read `{path}`: {error}")))?;
     match kind(&start) {
         Kind::Image(mime) => image(path, start, &mut file, mime, &*context.redact),
         Kind::Binary(what) => {
             let size = stat.st_size;
             let message = format!("`{path}` is {what} of {size} bytes, which cannot be shown as text");
-            Err(failure(UNSUPPORTED, message))
+            Err(failure(FailureCode::Unsupported, message))
         }
         Kind::Text => {
             let found = excerpt(start.chain(file), offset, limit, &*context.redact, || context.check())?
-                .map_err(|error| failure(TOOL_ERROR, format!("cannot read `{path}`: {error}")))?;
+                .map_err(|error| failure(FailureCode::ToolError, format!("cannot read `{path}`: {error}")))?;
             show(path, found, offset)
         }
     }
@@ -99,23 +99,27 @@ fn image(
     file: &mut File,
     mime: &'static str,
     redact: &dyn Redact,
-) -> Result<Output, Failure> {
-    let too_large =
-        || failure(TOO_LARGE, format!("`{path}` is larger than the limit of {IMAGE_BYTES} bytes for images"));
+) -> Result<ToolResultOutput, Failure> {
+    let too_large = || {
+        failure(
+            FailureCode::TooLarge,
+            format!("`{path}` is larger than the limit of {IMAGE_BYTES} bytes for images"),
+        )
+    };
     let rest = read_all(path, file, IMAGE_BYTES - bytes.len().min(IMAGE_BYTES))
-        .map_err(|error| if error.code == TOO_LARGE { too_large() } else { error })?;
+        .map_err(|error| if error.code == FailureCode::TooLarge { too_large() } else { error })?;
     bytes.extend(rest);
     if redact.finds(&bytes) {
         let message =
             format!("`{path}` holds a secret that parlor keeps, and is not shown; make an image without it");
-        return Err(failure(UNSUPPORTED, message));
+        return Err(failure(FailureCode::Unsupported, message));
     }
     let text = format!("`{path}`: {mime}, {} bytes", bytes.len());
-    Ok(Output { text, images: vec![Image { mime, bytes }] })
+    Ok(ToolResultOutput { text, images: vec![ToolImage { mime, bytes }] })
 }
 
 /// The lines, and below them what is left and how to go on.
-fn show(path: &str, found: Excerpt, offset: usize) -> Result<Output, Failure> {
+fn show(path: &str, found: Excerpt, offset: usize) -> Result<ToolResultOutput, Failure> {
     let Excerpt { mut text, shown, lines, cut_lines, more, .. } = found;
     let count = match (lines, found.complete) {
         (1, true) => "1 line".to_owned(),
@@ -124,7 +128,7 @@ fn show(path: &str, found: Excerpt, offset: usize) -> Result<Output, Failure> {
     };
     if shown == 0 {
         return match (lines, offset) {
-            (0, 1) => Ok(Output::text(format!("[`{path}` is empty]"))),
+            (0, 1) => Ok(ToolResultOutput::text(format!("[`{path}` is empty]"))),
             _ => Err(invalid(format!("`{path}` has {count}; there is no line {offset}"))),
         };
     }
@@ -145,7 +149,7 @@ fn show(path: &str, found: Excerpt, offset: usize) -> Result<Output, Failure> {
     } else {
         text.push_str(&format!("[end of `{path}`, {count}]\n"));
     }
-    Ok(Output::text(text))
+    Ok(ToolResultOutput::text(text))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::file::atomic::{Before, replace};
 use crate::input::decode;
-use crate::tool::{Context, Output, Tool};
+use crate::tool::{Tool, ToolContext, ToolResultOutput};
 
 /// Creates files or replaces their content.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +43,7 @@ impl Tool for WriteFile {
         })
     }
 
-    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
         let WriteInput { path, content } = decode(self, input)?;
         context
             .change(move |context| {
@@ -51,7 +51,7 @@ impl Tool for WriteFile {
                     Before::Missing => "new file",
                     Before::File => "content replaced",
                 };
-                Ok(Output::text(format!("wrote {} bytes to `{path}` ({what})", content.len())))
+                Ok(ToolResultOutput::text(format!("wrote {} bytes to `{path}` ({what})", content.len())))
             })
             .await
     }

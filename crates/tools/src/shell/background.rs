@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use parlor_process::{Instance, News, Process, Report, WriteId, Written, spawn};
-use parlor_vocab::{Ending, Failure, StartProcess, Stdio};
+use parlor_process::{Process, ProcessNews, ProcessNumber, ProcessReport, WriteId, Written, spawn};
+use parlor_vocab::{Failure, FailureCode, ProcessExit, StartProcess, StdioKind};
 use tokio::sync::{mpsc, watch};
 
-use crate::code::{LIMIT_REACHED, NOT_FOUND, TOOL_ERROR, failure};
+use crate::code::failure;
 use crate::redact::Redact;
 use crate::shell::journal::{Journal, Page};
 use crate::shell::{REPORTS, STOP_GRACE, not_started};
@@ -27,7 +27,7 @@ pub struct Shells {
 
 /// One background process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct BackgroundStatus {
     /// The id by which the `processes` tool knows it.
     pub id: String,
     /// What it runs.
@@ -35,7 +35,7 @@ pub struct Status {
     /// Whether it has a terminal, and can be written to.
     pub terminal: bool,
     /// How it ended, if it has.
-    pub ending: Option<Ending>,
+    pub ending: Option<ProcessExit>,
 }
 
 impl Shells {
@@ -51,15 +51,15 @@ impl Shells {
         let running = state.entries.values().filter(|entry| entry.ending().is_none()).count();
         if running >= BACKGROUND_RUNNING {
             let message = format!("{running} background processes run, which is the limit; stop one first");
-            return Err(failure(LIMIT_REACHED, message));
+            return Err(failure(FailureCode::LimitReached, message));
         }
         let (sender, reports) = mpsc::channel(REPORTS);
-        let process = spawn(start, Instance(0), sender).map_err(|error| not_started(error, folder))?;
+        let process = spawn(start, ProcessNumber(0), sender).map_err(|error| not_started(error, folder))?;
         state.last += 1;
         let number = state.last;
         let entry = Arc::new(Entry {
             command: command.to_owned(),
-            terminal: start.stdio == Stdio::Terminal,
+            terminal: start.stdio == StdioKind::Terminal,
             process,
             journal: Mutex::new(Journal::new(redact)),
             life: watch::Sender::new(Life::default()),
@@ -71,7 +71,7 @@ impl Shells {
     }
 
     /// All processes that are remembered, the oldest first.
-    pub fn list(&self) -> Vec<Status> {
+    pub fn list(&self) -> Vec<BackgroundStatus> {
         self.inner.lock().entries.iter().map(|(number, entry)| entry.status(*number)).collect()
     }
 
@@ -93,7 +93,10 @@ impl Shells {
         found.map(|(_, entry)| Arc::clone(entry)).ok_or_else(|| {
             let ids: Vec<String> = state.entries.keys().map(|number| id(*number)).collect();
             let known = if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
-            failure(NOT_FOUND, format!("there is no background process `{wanted}`; there are: {known}"))
+            failure(
+                FailureCode::NotFound,
+                format!("there is no background process `{wanted}`; there are: {known}"),
+            )
         })
     }
 }
@@ -157,12 +160,12 @@ pub(super) struct Entry {
 struct Life {
     /// Whether there is output that nobody has read.
     unread: bool,
-    ending: Option<Ending>,
+    ending: Option<ProcessExit>,
 }
 
 impl Entry {
-    fn status(&self, number: u64) -> Status {
-        Status {
+    fn status(&self, number: u64) -> BackgroundStatus {
+        BackgroundStatus {
             id: id(number),
             command: self.command.clone(),
             terminal: self.terminal,
@@ -170,12 +173,12 @@ impl Entry {
         }
     }
 
-    pub(super) fn ending(&self) -> Option<Ending> {
+    pub(super) fn ending(&self) -> Option<ProcessExit> {
         self.life.borrow().ending
     }
 
     /// What was written since the last read, and how the process ended if it has.
-    pub(super) fn read(&self) -> (Page, Option<Ending>) {
+    pub(super) fn read(&self) -> (Page, Option<ProcessExit>) {
         // The ending first: output of which it is the end is then in the journal already.
         let ending = self.ending();
         let mut journal = self.journal();
@@ -191,7 +194,7 @@ impl Entry {
         let _ = self.life.subscribe().wait_for(|life| life.unread || life.ending.is_some()).await;
     }
 
-    async fn ended(&self) -> Option<Ending> {
+    async fn ended(&self) -> Option<ProcessExit> {
         let mut life = self.life.subscribe();
         life.wait_for(|life| life.ending.is_some()).await.ok().and_then(|life| life.ending)
     }
@@ -201,7 +204,7 @@ impl Entry {
         // Nobody waits for a particular write, so they need no numbers of their own.
         self.process
             .write(WriteId(0), bytes)
-            .map_err(|error| failure(TOOL_ERROR, format!("cannot write to the process: {error}")))
+            .map_err(|error| failure(FailureCode::ToolError, format!("cannot write to the process: {error}")))
     }
 
     pub(super) fn has_terminal(&self) -> bool {
@@ -209,7 +212,7 @@ impl Entry {
     }
 
     /// Ends the process with all that it has started. Says whether it was alive, and how it ended.
-    pub(super) async fn stop(&self) -> (bool, Option<Ending>) {
+    pub(super) async fn stop(&self) -> (bool, Option<ProcessExit>) {
         let was_running = self.process.terminate(STOP_GRACE);
         (was_running, self.ended().await)
     }
@@ -220,19 +223,19 @@ impl Entry {
 }
 
 /// Receives all that a process says, so that it never waits for a reader.
-async fn collect(entry: Arc<Entry>, mut reports: mpsc::Receiver<Report>) {
-    let mut ending = Ending::Unknown;
+async fn collect(entry: Arc<Entry>, mut reports: mpsc::Receiver<ProcessReport>) {
+    let mut ending = ProcessExit::Unknown;
     while let Some(report) = reports.recv().await {
         match report.news {
-            News::Output { bytes, .. } => {
+            ProcessNews::Output { bytes, .. } => {
                 let mut journal = entry.journal();
                 journal.push(&bytes);
                 let unread = !journal.is_empty();
                 drop(journal);
                 entry.life.send_modify(|life| life.unread = unread);
             }
-            News::WriteAccepted(_) | News::WriteLost(_) => {}
-            News::Exited(how) => ending = how,
+            ProcessNews::WriteAccepted(_) | ProcessNews::WriteLost(_) => {}
+            ProcessNews::Exited(how) => ending = how,
         }
     }
     entry.journal().finish(ending);

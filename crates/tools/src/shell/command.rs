@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, ProcessId, StartProcess, Stdio};
+use parlor_vocab::{Failure, FailureCode, ProcessId, StartProcess, StdioKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::code::{TOO_LARGE, failure, invalid};
+use crate::code::{failure, invalid};
 use crate::input::{decode, within};
 use crate::shell::foreground;
-use crate::tool::{Context, Output, Tool};
+use crate::tool::{Tool, ToolContext, ToolResultOutput};
 
 /// How long a command may take if the input does not say.
 pub const SHELL_TIMEOUT: Duration = Duration::from_mins(2);
@@ -32,17 +32,17 @@ const SH: &str = "/bin/sh";
 /// [`Tool::call`] must be polled on threads that live as long as the server, such as a runtime's
 /// workers: children get SIGTERM when the thread ends that started them.
 #[derive(Clone, Debug)]
-pub struct Shell {
+pub struct ShellTool {
     program: String,
 }
 
-impl Default for Shell {
+impl Default for ShellTool {
     fn default() -> Self {
         Self { program: SH.to_owned() }
     }
 }
 
-impl Shell {
+impl ShellTool {
     /// Uses another shell that takes `-c`, such as `/bin/bash`.
     pub fn new(program: impl Into<String>) -> Self {
         Self { program: program.into() }
@@ -64,7 +64,7 @@ struct ShellInput {
 }
 
 #[async_trait]
-impl Tool for Shell {
+impl Tool for ShellTool {
     fn name(&self) -> &'static str {
         "shell"
     }
@@ -98,7 +98,7 @@ impl Tool for Shell {
         })
     }
 
-    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
         let input: ShellInput = decode(self, input)?;
         let timeout = timeout(&input)?;
         if input.command.len() > COMMAND_BYTES {
@@ -106,7 +106,7 @@ impl Tool for Shell {
             let message = format!(
                 "a command of {bytes} bytes is longer than the limit of {COMMAND_BYTES}; write it to a file first"
             );
-            return Err(failure(TOO_LARGE, message));
+            return Err(failure(FailureCode::TooLarge, message));
         }
         check_names(&input.env)?;
         let cwd = input.cwd.clone().unwrap_or_else(|| ".".to_owned());
@@ -117,7 +117,7 @@ impl Tool for Shell {
         if input.background {
             let id = context.shells.start(&start, &input.command, &shown, &context.redact)?;
             let hint = format!("{{\"operation\": \"read\", \"id\": \"{id}\"}}");
-            return Ok(Output::text(format!(
+            return Ok(ToolResultOutput::text(format!(
                 "started in the background as `{id}`; processes {hint} shows its output"
             )));
         }
@@ -125,16 +125,16 @@ impl Tool for Shell {
     }
 }
 
-impl Shell {
-    fn start(&self, input: &ShellInput, context: &Context, folder: &OwnedFd) -> StartProcess {
+impl ShellTool {
+    fn start(&self, input: &ShellInput, context: &ToolContext, folder: &OwnedFd) -> StartProcess {
         let mut env: Vec<(String, String)> = context.env.to_vec();
         env.retain(|(name, _)| !input.env.contains_key(name));
         env.extend(input.env.iter().map(|(name, value)| (name.clone(), value.clone())));
         let (program, args, stdio) = if input.tty {
-            (self.program.clone(), vec!["-c".to_owned(), input.command.clone()], Stdio::Terminal)
+            (self.program.clone(), vec!["-c".to_owned(), input.command.clone()], StdioKind::Terminal)
         } else {
             let args = ["-c", JOIN_OUTPUTS, &self.program, &input.command].map(str::to_owned).to_vec();
-            (SH.to_owned(), args, Stdio::Pipes)
+            (SH.to_owned(), args, StdioKind::Pipes)
         };
         StartProcess {
             process: ProcessId::parse("shell").expect("a short id"),
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_schema_says_what_the_input_takes() {
-        crate::input::assert_schema_fits::<ShellInput>(&Shell::default());
+        crate::input::assert_schema_fits::<ShellInput>(&ShellTool::default());
     }
 
     #[test]
@@ -193,11 +193,11 @@ mod tests {
     #[test]
     fn the_input_adds_to_the_environment_and_wins() {
         let folder = tempfile::tempdir().unwrap();
-        let mut context = Context::new(folder.path()).unwrap();
+        let mut context = ToolContext::new(folder.path()).unwrap();
         context.env = [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "2".to_owned())].into();
         let input: ShellInput = serde_json::from_str(r#"{"command":"","env":{"B":"3"}}"#).unwrap();
         let fd = OwnedFd::from(std::fs::File::open("/").unwrap());
-        let start = Shell::default().start(&input, &context, &fd);
+        let start = ShellTool::default().start(&input, &context, &fd);
         assert_eq!(start.env, [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "3".to_owned())]);
     }
 }

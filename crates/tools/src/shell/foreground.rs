@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use parlor_process::{Instance, News, Process, spawn};
-use parlor_vocab::{Ending, Failure, StartProcess, Stdio};
+use parlor_process::{Process, ProcessNews, ProcessNumber, spawn};
+use parlor_vocab::{Failure, FailureCode, ProcessExit, StartProcess, StdioKind};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::code::{CANCELLED, TIMEOUT, failure};
-use crate::progress::Progress;
-use crate::redact::Sieve;
+use crate::code::failure;
+use crate::progress::ToolProgress;
+use crate::redact::StreamRedactor;
 use crate::shell::capture::Capture;
-use crate::shell::letters::Letters;
+use crate::shell::letters::Utf8Stream;
 use crate::shell::{REPORTS, STOP_GRACE, ending_in_words, not_started};
-use crate::tool::{Context, Output};
+use crate::tool::{ToolContext, ToolResultOutput};
 
 /// How much output of one command is shown live. What follows is in the result, up to its own limit.
 pub const LIVE_BYTES: usize = 1 << 20;
@@ -23,14 +23,14 @@ pub const LIVE_BYTES: usize = 1 << 20;
 pub(super) async fn run(
     start: &StartProcess,
     timeout: Duration,
-    context: &Context,
+    context: &ToolContext,
     folder: &str,
-) -> Result<Output, Failure> {
+) -> Result<ToolResultOutput, Failure> {
     let (sender, mut reports) = mpsc::channel(REPORTS);
-    let process = spawn(start, Instance(0), sender).map_err(|error| not_started(error, folder))?;
+    let process = spawn(start, ProcessNumber(0), sender).map_err(|error| not_started(error, folder))?;
     let process = EndWhenDropped(process);
     let deadline = Instant::now() + timeout;
-    let (mut letters, mut sieve) = (Letters::default(), Sieve::new(&context.redact));
+    let (mut letters, mut sieve) = (Utf8Stream::default(), StreamRedactor::new(&context.redact));
     let mut capture = Capture::default();
     let mut live = Live::new(context.progress.clone());
     // Why it was told to end, if it was. From then on it is only read out.
@@ -49,15 +49,15 @@ pub(super) async fn run(
             }
             () = context.progress.room(), if live.waits && told.is_none() => live.waits = false,
             report = reports.recv(), if !live.waits || told.is_some() => match report.map(|report| report.news) {
-                Some(News::Output { bytes, .. }) => {
+                Some(ProcessNews::Output { bytes, .. }) => {
                     let text = letters.push(&bytes);
                     let shown = sieve.push(&text);
                     capture.push(shown.as_bytes());
                     live.push(&shown);
                 }
-                Some(News::WriteAccepted(_) | News::WriteLost(_)) => {}
-                Some(News::Exited(ending)) => break ending,
-                None => break Ending::Unknown,
+                Some(ProcessNews::WriteAccepted(_) | ProcessNews::WriteLost(_)) => {}
+                Some(ProcessNews::Exited(ending)) => break ending,
+                None => break ProcessExit::Unknown,
             }
         }
     };
@@ -67,7 +67,7 @@ pub(super) async fn run(
     capture.push(last.as_bytes());
     live.push(&last);
     let mut shown = capture.into_text();
-    if start.stdio == Stdio::Terminal {
+    if start.stdio == StdioKind::Terminal {
         shown = shown.replace("\r\n", "\n");
     }
     result(told, ending, shown, timeout)
@@ -82,10 +82,10 @@ enum Told {
 
 fn result(
     told: Option<Told>,
-    ending: Ending,
+    ending: ProcessExit,
     mut shown: String,
     timeout: Duration,
-) -> Result<Output, Failure> {
+) -> Result<ToolResultOutput, Failure> {
     if shown.is_empty() {
         shown.push_str("[no output]");
     }
@@ -93,16 +93,16 @@ fn result(
         shown.push('\n');
     }
     match told {
-        None => Ok(Output::text(format!("{shown}[{}]", ending_in_words(ending)))),
+        None => Ok(ToolResultOutput::text(format!("{shown}[{}]", ending_in_words(ending)))),
         Some(Told::TimedOut) => Err(failure(
-            TIMEOUT,
+            FailureCode::Timeout,
             format!(
                 "the command was ended after {} ms, with all it had started; until then:\n{shown}",
                 timeout.as_millis()
             ),
         )),
         Some(Told::Cancelled) => Err(failure(
-            CANCELLED,
+            FailureCode::Cancelled,
             format!("the command was cancelled and ended, with all it had started; until then:\n{shown}"),
         )),
     }
@@ -119,14 +119,14 @@ impl Drop for EndWhenDropped {
 
 /// Passes output on as it comes, up to [`LIVE_BYTES`].
 struct Live {
-    progress: Progress,
+    progress: ToolProgress,
     left: usize,
     /// Whether the watcher should take something before more is read.
     waits: bool,
 }
 
 impl Live {
-    fn new(progress: Progress) -> Self {
+    fn new(progress: ToolProgress) -> Self {
         Self { progress, left: LIVE_BYTES, waits: false }
     }
 
@@ -167,9 +167,9 @@ mod tests {
     #[test]
     fn the_end_is_told_in_the_last_line() {
         let ok = |ending, shown: &str| result(None, ending, shown.to_owned(), SECOND).unwrap().text;
-        assert_eq!(ok(Ending::Code(0), "hi\n"), "hi\n[exit code 0]");
-        assert_eq!(ok(Ending::Code(3), "no newline"), "no newline\n[exit code 3]");
-        assert_eq!(ok(Ending::Signal(9), ""), "[no output]\n[killed by signal 9]");
+        assert_eq!(ok(ProcessExit::Code(0), "hi\n"), "hi\n[exit code 0]");
+        assert_eq!(ok(ProcessExit::Code(3), "no newline"), "no newline\n[exit code 3]");
+        assert_eq!(ok(ProcessExit::Signal(9), ""), "[no output]\n[killed by signal 9]");
     }
 
     const SECOND: Duration = Duration::from_secs(1);

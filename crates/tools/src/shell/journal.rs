@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use parlor_vocab::Ending;
+use parlor_vocab::ProcessExit;
 
-use crate::redact::{Redact, Sieve};
-use crate::shell::letters::{Letters, continued, unfinished};
+use crate::redact::{Redact, StreamRedactor};
+use crate::shell::letters::{Utf8Stream, continued, unfinished};
 
 /// How much unread output of one process is kept: the last of it.
 pub const BACKGROUND_BYTES: usize = 256 * 1024;
@@ -17,8 +17,8 @@ pub const BACKGROUND_READ_BYTES: usize = 64 * 1024;
 /// What a process wrote and nobody has read.
 #[derive(Debug)]
 pub(super) struct Journal {
-    letters: Letters,
-    sieve: Sieve,
+    letters: Utf8Stream,
+    sieve: StreamRedactor,
     unread: VecDeque<u8>,
     /// How many bytes fell out since the last read.
     lost: u64,
@@ -37,7 +37,12 @@ pub(super) struct Page {
 impl Journal {
     /// An empty one, which keeps no secret that `redact` knows.
     pub(super) fn new(redact: &Arc<dyn Redact>) -> Self {
-        Self { letters: Letters::default(), sieve: Sieve::new(redact), unread: VecDeque::new(), lost: 0 }
+        Self {
+            letters: Utf8Stream::default(),
+            sieve: StreamRedactor::new(redact),
+            unread: VecDeque::new(),
+            lost: 0,
+        }
     }
 
     /// Keeps what was written. Half a letter and what may be the beginning of a secret wait for the next piece.
@@ -48,11 +53,13 @@ impl Journal {
     }
 
     /// Nothing more is written. A process that did not exit by itself may have been stopped within a secret.
-    pub(super) fn finish(&mut self, ending: Ending) {
+    pub(super) fn finish(&mut self, ending: ProcessExit) {
         let mut last = self.sieve.push(&self.letters.finish()).into_owned();
         last.push_str(&match ending {
-            Ending::Code(_) => self.sieve.rest(),
-            Ending::Signal(_) | Ending::Terminated | Ending::Unknown => self.sieve.rest_of_cut(),
+            ProcessExit::Code(_) => self.sieve.rest(),
+            ProcessExit::Signal(_) | ProcessExit::Terminated | ProcessExit::Unknown => {
+                self.sieve.rest_of_cut()
+            }
         });
         self.keep(&last);
     }

@@ -2,12 +2,12 @@
 
 /// Decodes UTF-8 that comes in pieces. What is no UTF-8 becomes the replacement character.
 #[derive(Debug, Default)]
-pub(super) struct Letters {
+pub(super) struct Utf8Stream {
     /// The start of a letter, at most three bytes.
     rest: Vec<u8>,
 }
 
-impl Letters {
+impl Utf8Stream {
     /// The text of `piece`, with what was left of the piece before it.
     pub(super) fn push(&mut self, piece: &[u8]) -> String {
         let mut bytes = std::mem::take(&mut self.rest);
@@ -52,7 +52,7 @@ mod tests {
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
             cuts.push(text.len());
             cuts.sort_unstable();
-            let (mut letters, mut out, mut start) = (Letters::default(), String::new(), 0);
+            let (mut letters, mut out, mut start) = (Utf8Stream::default(), String::new(), 0);
             for cut in cuts {
                 out.push_str(&letters.push(&text.as_bytes()[start..cut]));
                 start = cut;
@@ -63,7 +63,7 @@ mod tests {
 
         #[test]
         fn any_bytes_come_out_as_some_text(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..5)) {
-            let mut letters = Letters::default();
+            let mut letters = Utf8Stream::default();
             let mut out: String = pieces.iter().map(|piece| letters.push(piece)).collect();
             out.push_str(&letters.finish());
             let all = pieces.concat();

@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use parlor_process::Written;
-use parlor_vocab::{Ending, Failure};
+use parlor_vocab::{Failure, ProcessExit};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::code::{cancelled, invalid};
 use crate::input::{decode, within};
-use crate::shell::background::{Entry, Shells, Status};
+use crate::shell::background::{BackgroundStatus, Entry, Shells};
 use crate::shell::ending_in_words;
 use crate::shell::journal::Page;
-use crate::tool::{Context, Output, Tool};
+use crate::tool::{Tool, ToolContext, ToolResultOutput};
 
 /// The longest that a read waits for output.
 pub const BACKGROUND_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// Lists, reads, writes to and stops background processes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Processes;
+pub struct ProcessesTool;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +42,7 @@ enum Operation {
 }
 
 #[async_trait]
-impl Tool for Processes {
+impl Tool for ProcessesTool {
     fn name(&self) -> &'static str {
         "processes"
     }
@@ -77,12 +77,12 @@ impl Tool for Processes {
         })
     }
 
-    async fn call(&self, input: &str, context: &Context) -> Result<Output, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
         let input: ProcessesInput = decode(self, input)?;
         let max = BACKGROUND_WAIT_MAX.as_millis() as usize;
         let wait = Duration::from_millis(within("wait_ms", input.wait_ms, 0, max)? as u64);
         if input.operation == Operation::List {
-            return Ok(Output::text(list(&context.shells)));
+            return Ok(ToolResultOutput::text(list(&context.shells)));
         }
         let id = input.id.as_deref().ok_or_else(|| invalid("`id` is missing: which process is it about?"))?;
         let entry = context.shells.find(id)?;
@@ -95,14 +95,14 @@ impl Tool for Processes {
                     _ = tokio::time::timeout(wait, entry.news()) => {}
                 }
                 let (page, ending) = entry.read();
-                Ok(Output::text(show(id, page, ending)))
+                Ok(ToolResultOutput::text(show(id, page, ending)))
             }
             Operation::Write => write(id, &entry, &input),
             Operation::Stop => {
                 let (was_running, ending) = entry.stop().await;
-                let ending = ending_in_words(ending.unwrap_or(Ending::Unknown));
+                let ending = ending_in_words(ending.unwrap_or(ProcessExit::Unknown));
                 let what = if was_running { "is stopped" } else { "had ended already" };
-                Ok(Output::text(format!("`{id}` {what} [{ending}]")))
+                Ok(ToolResultOutput::text(format!("`{id}` {what} [{ending}]")))
             }
         }
     }
@@ -113,7 +113,7 @@ fn list(shells: &Shells) -> String {
     if all.is_empty() {
         return "[no background processes]".to_owned();
     }
-    let line = |status: &Status| {
+    let line = |status: &BackgroundStatus| {
         let how = status.ending.map_or_else(|| "running".to_owned(), ending_in_words);
         let terminal = if status.terminal { ", on a terminal" } else { "" };
         format!("{} [{how}{terminal}] {}", status.id, status.command)
@@ -121,7 +121,7 @@ fn list(shells: &Shells) -> String {
     all.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn show(id: &str, page: Page, ending: Option<Ending>) -> String {
+fn show(id: &str, page: Page, ending: Option<ProcessExit>) -> String {
     let mut text = String::new();
     if page.lost > 0 {
         text.push_str(&format!("[… {} older bytes were not read in time and are gone …]\n", page.lost));
@@ -136,7 +136,7 @@ fn show(id: &str, page: Page, ending: Option<Ending>) -> String {
     text
 }
 
-fn write(id: &str, entry: &Entry, input: &ProcessesInput) -> Result<Output, Failure> {
+fn write(id: &str, entry: &Entry, input: &ProcessesInput) -> Result<ToolResultOutput, Failure> {
     if !entry.has_terminal() {
         let message = format!("`{id}` has no terminal to write to; start the command with \"tty\": true");
         return Err(invalid(message));
@@ -149,7 +149,7 @@ fn write(id: &str, entry: &Entry, input: &ProcessesInput) -> Result<Output, Fail
         return Err(invalid("there is nothing to write: `text` is empty and `enter` is false"));
     }
     let count = bytes.len();
-    Ok(Output::text(match entry.write(bytes)? {
+    Ok(ToolResultOutput::text(match entry.write(bytes)? {
         Written::Accepted => format!("wrote {count} bytes to `{id}`"),
         Written::Waiting => format!("{count} bytes wait for `{id}`, which does not read at the moment"),
     }))
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_schema_says_what_the_input_takes() {
-        crate::input::assert_schema_fits::<ProcessesInput>(&Processes);
+        crate::input::assert_schema_fits::<ProcessesInput>(&ProcessesTool);
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
             "[… 7 older bytes were not read in time and are gone …]\nx\n[`p1`: running; 9 more bytes to read]"
         );
         assert_eq!(
-            show("p1", Page::default(), Some(Ending::Code(0))),
+            show("p1", Page::default(), Some(ProcessExit::Code(0))),
             "[no new output]\n[`p1`: exit code 0]"
         );
     }

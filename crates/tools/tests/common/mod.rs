@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use parlor_tools::{Context, Output, Shell, Toolbox};
+use parlor_tools::{ShellTool, ToolContext, ToolResultOutput, Toolbox};
 use parlor_vocab::Failure;
+use parlor_vocab::FailureCode;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
@@ -16,7 +17,7 @@ use tempfile::TempDir;
 pub struct Desk {
     top: TempDir,
     pub toolbox: Toolbox,
-    pub context: Context,
+    pub context: ToolContext,
 }
 
 impl Desk {
@@ -25,9 +26,9 @@ impl Desk {
         let inside = fs::canonicalize(top.path()).expect("it exists").join("inside");
         fs::create_dir(&inside).expect("a folder");
         fs::create_dir(top.path().join("outside")).expect("a folder");
-        let mut context = Context::new(&inside).expect("a context");
+        let mut context = ToolContext::new(&inside).expect("a context");
         context.env = [("PATH".to_owned(), "/usr/bin:/bin".to_owned())].into();
-        Self { top, toolbox: Toolbox::standard(Shell::default()), context }
+        Self { top, toolbox: Toolbox::standard(ShellTool::default()), context }
     }
 
     /// A path in the working folder.
@@ -51,7 +52,7 @@ impl Desk {
         fs::read_to_string(self.inside(path)).expect("a readable file")
     }
 
-    pub async fn call(&self, tool: &str, input: Value) -> Result<Output, Failure> {
+    pub async fn call(&self, tool: &str, input: Value) -> Result<ToolResultOutput, Failure> {
         self.toolbox.call(tool, &input.to_string(), &self.context).await
     }
 
@@ -61,7 +62,7 @@ impl Desk {
     }
 
     /// The code and the message of a call that must fail.
-    pub async fn fail(&self, tool: &str, input: Value) -> (String, String) {
+    pub async fn fail(&self, tool: &str, input: Value) -> (FailureCode, String) {
         let failure = self.call(tool, input).await.expect_err("a failure");
         (failure.code, failure.message)
     }

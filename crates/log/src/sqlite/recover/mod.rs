@@ -36,7 +36,7 @@ const TELL_PAGES: u32 = 4096;
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum RecoveryProgress {
     /// Pages are read.
     Reading {
         /// How many were.
@@ -55,7 +55,7 @@ pub enum Progress {
 
 /// What is in the new database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Saved {
+pub struct SavedData {
     /// Sessions, whole or the beginning of them.
     pub sessions: u64,
     /// Those of them whose id was not to be found: they are called `recovered-N`.
@@ -66,7 +66,7 @@ pub struct Saved {
 
 /// What is not in it, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostData {
     /// Sessions of which nothing could be saved.
     pub sessions: u64,
     /// Events of all sessions.
@@ -81,9 +81,9 @@ pub enum Recovered {
     /// There is a new database.
     New {
         /// What is in it.
-        saved: Saved,
+        saved: SavedData,
         /// What is not.
-        lost: Lost,
+        lost: LostData,
         /// Where the damaged one is now, with its write-ahead log beside it.
         damaged: PathBuf,
     },
@@ -94,7 +94,7 @@ pub enum Recovered {
 pub fn recover(
     home: &Path,
     clock: &dyn Clock,
-    mut tell: impl FnMut(Progress),
+    mut tell: impl FnMut(RecoveryProgress),
 ) -> Result<Recovered, LogError> {
     let files = Files::of(&std::path::absolute(home).map_err(LogError::io("find", home))?);
     let database = &files.database;
@@ -109,14 +109,14 @@ pub fn recover(
     let pages = Pages::open(database).map_err(LogError::io("read", database))?;
     let found = scan::scan(&pages, |number| {
         if number % TELL_PAGES == 0 {
-            tell(Progress::Reading { pages: number, of: pages.count() });
+            tell(RecoveryProgress::Reading { pages: number, of: pages.count() });
         }
     });
     let draft = Draft::make(beside(database, ".recovering"))?;
     let mut connection = schema::create(&draft.0)?;
-    let told = |events| tell(Progress::Writing { events });
+    let told = |events| tell(RecoveryProgress::Writing { events });
     let (saved, lost) = rebuild::rebuild(&draft.0, &mut connection, &pages, &found, told)?;
-    tell(Progress::Checking);
+    tell(RecoveryProgress::Checking);
     verify(&connection, &draft.0, saved)?;
     // Before it is given its name, and after nobody has it open.
     connection.close().map_err(|(_, error)| fault(&draft.0, error))?;
@@ -173,7 +173,7 @@ fn refuse_if_used(files: &Files) -> Result<(), LogError> {
 }
 
 /// Fails unless the new database is what it is said to be: intact, and without a gap in any session.
-fn verify(connection: &Connection, path: &Path, saved: Saved) -> Result<(), LogError> {
+fn verify(connection: &Connection, path: &Path, saved: SavedData) -> Result<(), LogError> {
     let look = || -> rusqlite::Result<(String, (u64, u64))> {
         let intact = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
         let dense = format!(

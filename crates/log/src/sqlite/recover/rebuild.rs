@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use parlor_vocab::{Draft, EventId, SessionId, Timestamp};
+use parlor_vocab::{EventId, NewEntry, SessionId, Timestamp};
 use rusqlite::{Connection, Transaction, params};
 
 use super::super::fault::fault;
@@ -16,7 +16,7 @@ use super::super::work::SPAN;
 use super::cells::RowPage;
 use super::pages::Pages;
 use super::scan::{Found, FoundEvent, event};
-use super::{Lost, Saved};
+use super::{LostData, SavedData};
 use crate::media::media_of;
 use crate::record::apply;
 use crate::row::Decoder;
@@ -40,7 +40,7 @@ pub(super) fn rebuild(
     pages: &Pages,
     found: &Found,
     tell: impl FnMut(u64),
-) -> Result<(Saved, Lost), LogError> {
+) -> Result<(SavedData, LostData), LogError> {
     let work = || {
         // Nobody reads the file before it is whole and on the disk.
         connection.pragma_update(None, "synchronous", "OFF")?;
@@ -57,7 +57,7 @@ fn fill(
     pages: &Pages,
     found: &Found,
     mut tell: impl FnMut(u64),
-) -> rusqlite::Result<(Saved, Lost)> {
+) -> rusqlite::Result<(SavedData, LostData)> {
     let mut statements = Statements::new(transaction)?;
     let mut builder = Builder {
         statements: &mut statements,
@@ -124,7 +124,7 @@ impl Builder<'_, '_> {
             return Ok(());
         };
         self.statements.insert_event.execute(params![place, id.as_str(), at, version, body])?;
-        let draft = Draft { id, at: Timestamp(at), event };
+        let draft = NewEntry { id, at: Timestamp(at), event };
         for media in media_of(&draft.event) {
             self.statements.insert_media.execute(params![key, media.as_str()])?;
         }
@@ -134,9 +134,9 @@ impl Builder<'_, '_> {
     }
 
     /// Names the sessions and writes their records.
-    fn finish(mut self) -> rusqlite::Result<(Saved, Lost)> {
-        let mut saved = Saved { sessions: 0, unnamed: 0, events: self.events };
-        let mut lost = Lost::default();
+    fn finish(mut self) -> rusqlite::Result<(SavedData, LostData)> {
+        let mut saved = SavedData { sessions: 0, unnamed: 0, events: self.events };
+        let mut lost = LostData::default();
         for (key, named) in &self.found.sessions {
             if self.sessions.get(key).is_none_or(|session| session.record.head.0 == 0) {
                 lost.sessions += 1;

@@ -65,10 +65,10 @@ pub(super) fn set(body: &mut Value, name: &str, value: Option<impl Into<Value>>)
 #[cfg(test)]
 pub(super) mod sample {
     use super::*;
-    use crate::provider::{ModelCall, Said, Thread};
+    use crate::provider::{ModelCall, ModelMessage, StreamThread};
 
     /// A conversation with a call that failed and brought an image.
-    pub(in super::super) fn conversation(thread: Thread) -> Request {
+    pub(in super::super) fn conversation(thread: StreamThread) -> Request {
         let call = ModelCall { id: "1".to_owned(), tool: "shell".to_owned(), input: "{\"a\":1}".to_owned() };
         let pictures = vec![Picture::new("image/png", b"png")];
         let result = CallResult {
@@ -84,9 +84,9 @@ pub(super) mod sample {
             schema: r#"{"type":"object"}"#.to_owned(),
         };
         let messages = vec![
-            Said::User { text: "hi".to_owned(), pictures: Vec::new() },
-            Said::Model { text: "I look.".to_owned(), calls: vec![call], thread },
-            Said::Results(vec![result]),
+            ModelMessage::User { text: "hi".to_owned(), pictures: Vec::new() },
+            ModelMessage::Model { text: "I look.".to_owned(), calls: vec![call], thread },
+            ModelMessage::Results(vec![result]),
         ];
         Request {
             model: "m".to_owned(),
@@ -99,8 +99,8 @@ pub(super) mod sample {
     }
 
     /// The user's words with an image.
-    pub(in super::super) fn seen() -> Said {
-        Said::User { text: "look".to_owned(), pictures: vec![Picture::new("image/png", b"png")] }
+    pub(in super::super) fn seen() -> ModelMessage {
+        ModelMessage::User { text: "look".to_owned(), pictures: vec![Picture::new("image/png", b"png")] }
     }
 }
 

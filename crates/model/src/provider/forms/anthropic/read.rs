@@ -12,7 +12,7 @@ use crate::provider::json::{frame, lenient, lenient_object, tokens};
 use crate::provider::piece::ThreadPart;
 use crate::provider::split::Event;
 use crate::provider::trouble::error_of;
-use crate::provider::{ProviderError, Thread};
+use crate::provider::{ProviderError, StreamThread};
 
 /// Reads an answer.
 #[derive(Default)]
@@ -126,7 +126,7 @@ impl Reader for AnthropicReader {
         Ok(())
     }
 
-    fn thread(&mut self, _: usize) -> Thread {
+    fn thread(&mut self, _: usize) -> StreamThread {
         let part = |thought: Thought| {
             let Thought { text, signature, data, .. } = thought;
             if !data.is_empty() {
@@ -134,7 +134,7 @@ impl Reader for AnthropicReader {
             }
             (!signature.is_empty()).then_some(ThreadPart::SignedThought { text, signature })
         };
-        Thread(std::mem::take(&mut self.thoughts).into_iter().filter_map(part).collect())
+        StreamThread(std::mem::take(&mut self.thoughts).into_iter().filter_map(part).collect())
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::claude::Claude;
 use crate::provider::forms::shared::{object, schema, set, tools};
 use crate::provider::piece::ThreadPart;
-use crate::provider::{CallResult, ModelCall, Picture, Request, Said, Thread, ToolSpec};
+use crate::provider::{CallResult, ModelCall, ModelMessage, Picture, Request, StreamThread, ToolSpec};
 
 /// How many of the last messages of a conversation are marked as places up to which the provider may
 /// keep what it has read: the newest, and the one that was the newest before.
@@ -42,24 +42,26 @@ pub(in super::super) fn body(request: &Request) -> Value {
     body
 }
 
-fn message(said: &Said) -> Value {
+fn message(said: &ModelMessage) -> Value {
     match said {
-        Said::User { text, pictures } if pictures.is_empty() => json!({"role": "user", "content": text}),
-        Said::User { text, pictures } => {
+        ModelMessage::User { text, pictures } if pictures.is_empty() => {
+            json!({"role": "user", "content": text})
+        }
+        ModelMessage::User { text, pictures } => {
             let text = json!({"type": "text", "text": text});
             json!({"role": "user", "content": pictures.iter().map(image).chain([text]).collect::<Value>()})
         }
-        Said::Model { text, calls, thread } => {
+        ModelMessage::Model { text, calls, thread } => {
             json!({"role": "assistant", "content": blocks(text, calls, thread)})
         }
-        Said::Results(results) => {
+        ModelMessage::Results(results) => {
             json!({"role": "user", "content": results.iter().map(tool_result).collect::<Value>()})
         }
     }
 }
 
 /// Thoughts come before all else.
-fn blocks(text: &str, calls: &[ModelCall], thread: &Thread) -> Value {
+fn blocks(text: &str, calls: &[ModelCall], thread: &StreamThread) -> Value {
     let mut blocks: Vec<Value> = thread.0.iter().filter_map(thought).collect();
     if blocks.is_empty() && calls.is_empty() {
         return json!(text);
@@ -144,7 +146,7 @@ mod tests {
     #[test]
     fn a_conversation_as_this_form_writes_it() {
         let signed = ThreadPart::SignedThought { text: "hm".to_owned(), signature: "signed".to_owned() };
-        let thread = Thread(vec![signed, ThreadPart::RedactedThought("sealed".to_owned())]);
+        let thread = StreamThread(vec![signed, ThreadPart::RedactedThought("sealed".to_owned())]);
         let mark = json!({"type": "ephemeral"});
         let image = json!({"type": "base64", "media_type": "image/png", "data": "cG5n"});
         let result = json!([{"type": "text", "text": "out"}, {"type": "image", "source": image}]);
@@ -172,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_first_and_the_last_two_of_the_user_are_marked() {
-        let mut request = conversation(Thread::default());
+        let mut request = conversation(StreamThread::default());
         request.messages.extend([seen(), seen()]);
         let marks = |request: &Request| {
             let body = body(request);

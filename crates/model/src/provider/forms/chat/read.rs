@@ -10,7 +10,7 @@ use crate::provider::json::{frame, input, lenient, lenient_object, object, token
 use crate::provider::piece::ThreadPart;
 use crate::provider::split::Event;
 use crate::provider::trouble::error_in;
-use crate::provider::{ProviderError, Thread};
+use crate::provider::{ProviderError, StreamThread};
 
 /// Reads an answer.
 #[derive(Default)]
@@ -140,10 +140,10 @@ impl Reader for ChatReader {
 
     /// Some servers turn down calls without their thoughts, others the member that these are given back in: so they
     /// are given back to those who use it themselves.
-    fn thread(&mut self, calls: usize) -> Thread {
+    fn thread(&mut self, calls: usize) -> StreamThread {
         let are_wanted = self.has_reasoning_content && calls > 0 && !self.thoughts.is_empty();
         let thoughts = std::mem::take(&mut self.thoughts);
-        Thread(are_wanted.then_some(ThreadPart::ReasoningContent(thoughts)).into_iter().collect())
+        StreamThread(are_wanted.then_some(ThreadPart::ReasoningContent(thoughts)).into_iter().collect())
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::provider::Stop;
+    use crate::provider::StopReason;
 
     fn read(frames: &[Value]) -> (ChatReader, Answer) {
         let (mut reader, mut answer) = (ChatReader::default(), Answer::default());
@@ -234,7 +234,7 @@ mod tests {
             json!({"choices": [{"delta": {}, "finish_reason": "length"}]}),
             json!({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}}),
         ]);
-        assert_eq!((answer.stop, answer.usage.input_tokens), (Some(Stop::Length), 3));
+        assert_eq!((answer.stop, answer.usage.input_tokens), (Some(StopReason::Length), 3));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::provider::forms::shared::{data_url, effort, object, pictures_of, schema, set, tools};
 use crate::provider::piece::ThreadPart;
-use crate::provider::{ModelCall, Picture, Request, Routing, Said, Thread, ToolSpec};
+use crate::provider::{ModelCall, ModelMessage, Picture, Request, Routing, StreamThread, ToolSpec};
 
 /// Models of OpenAI that have another name for the most tokens of an answer.
 const COUNTS_COMPLETION: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
@@ -16,9 +16,9 @@ pub(in super::super) fn body(request: &Request, routing: &Routing) -> Value {
     }
     for said in &request.messages {
         match said {
-            Said::User { text, pictures } => messages.push(user(text, pictures)),
-            Said::Model { text, calls, thread } => messages.push(assistant(text, calls, thread)),
-            Said::Results(results) => {
+            ModelMessage::User { text, pictures } => messages.push(user(text, pictures)),
+            ModelMessage::Model { text, calls, thread } => messages.push(assistant(text, calls, thread)),
+            ModelMessage::Results(results) => {
                 messages.extend(results.iter().map(
                     |result| json!({"role": "tool", "content": result.text, "tool_call_id": result.id}),
                 ));
@@ -48,7 +48,7 @@ fn user(text: &str, pictures: &[Picture]) -> Value {
     json!({"role": "user", "content": content})
 }
 
-fn assistant(text: &str, calls: &[ModelCall], thread: &Thread) -> Value {
+fn assistant(text: &str, calls: &[ModelCall], thread: &StreamThread) -> Value {
     let mut message = json!({"role": "assistant", "content": text});
     let call = |call: &ModelCall| {
         let function = json!({"name": call.tool, "arguments": object(&call.input).to_string()});
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_conversation_as_this_form_writes_it() {
-        let thread = Thread(vec![ThreadPart::ReasoningContent("hm".to_owned())]);
+        let thread = StreamThread(vec![ThreadPart::ReasoningContent("hm".to_owned())]);
         let call =
             json!({"type": "function", "id": "1", "function": {"name": "shell", "arguments": "{\"a\":1}"}});
         let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,cG5n"}});
@@ -113,7 +113,7 @@ mod tests {
             let body = body(request, &Routing::default());
             body["messages"].as_array().unwrap()[..4].iter().map(Value::to_string).collect::<Vec<_>>()
         };
-        let short = conversation(Thread::default());
+        let short = conversation(StreamThread::default());
         let mut longer = short.clone();
         longer.messages.push(seen());
         assert_eq!(bytes(&short), bytes(&longer));

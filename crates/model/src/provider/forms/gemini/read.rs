@@ -9,7 +9,7 @@ use crate::provider::json::{frame, lenient, lenient_object, object, tokens};
 use crate::provider::piece::ThreadPart;
 use crate::provider::split::Event;
 use crate::provider::trouble::error_in;
-use crate::provider::{ProviderError, Thread};
+use crate::provider::{ProviderError, StreamThread};
 
 /// Reads an answer.
 #[derive(Default)]
@@ -124,8 +124,8 @@ impl Reader for GeminiReader {
         Ok(())
     }
 
-    fn thread(&mut self, _: usize) -> Thread {
-        Thread(std::mem::take(&mut self.signatures))
+    fn thread(&mut self, _: usize) -> StreamThread {
+        StreamThread(std::mem::take(&mut self.signatures))
     }
 }
 
@@ -158,6 +158,6 @@ mod tests {
         let event =
             Event { name: String::new(), data: r#"{"promptFeedback":{"blockReason":"SAFETY"}}"#.to_owned() };
         let error = GeminiReader::default().read(&event, &mut Answer::default()).unwrap_err();
-        assert_eq!((error.code(), error.to_string().contains("SAFETY")), ("MODEL_REFUSED", true));
+        assert_eq!((error.code().as_str(), error.to_string().contains("SAFETY")), ("MODEL_REFUSED", true));
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::provider::forms::shared::{MADE_UP_ID, object, pictures_of, schema, set, tools};
 use crate::provider::piece::ThreadPart;
-use crate::provider::{CallResult, ModelCall, Picture, Request, Said, Thread, ToolSpec};
+use crate::provider::{CallResult, ModelCall, ModelMessage, Picture, Request, StreamThread, ToolSpec};
 
 /// What stands in the place of a signature that is not there: the newest models want one with the first call.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
@@ -22,13 +22,13 @@ pub(in super::super) fn body(request: &Request) -> Value {
     let mut called = HashSet::new();
     for said in &request.messages {
         match said {
-            Said::User { text, pictures } => contents.push(user(text, pictures)),
-            Said::Model { text, calls, thread } => {
+            ModelMessage::User { text, pictures } => contents.push(user(text, pictures)),
+            ModelMessage::Model { text, calls, thread } => {
                 called.extend(calls.iter().map(|call| call.id.as_str()));
                 let wants_signature = request.model.contains("gemini-3");
                 contents.push(model(text, calls, thread, wants_signature));
             }
-            Said::Results(results) => {
+            ModelMessage::Results(results) => {
                 let parts: Value = results.iter().map(|result| response(result, &called)).collect();
                 contents.push(json!({"role": "user", "parts": parts}));
                 contents.extend(pictures_of(results).map(|(text, pictures)| user(&text, &pictures)));
@@ -55,7 +55,7 @@ fn user(text: &str, pictures: &[Picture]) -> Value {
     json!({"role": "user", "parts": parts})
 }
 
-fn model(text: &str, calls: &[ModelCall], thread: &Thread, wants_signature: bool) -> Value {
+fn model(text: &str, calls: &[ModelCall], thread: &StreamThread, wants_signature: bool) -> Value {
     let signature = |of: Option<usize>| {
         thread.0.iter().rev().find_map(|part| match part {
             ThreadPart::ThoughtSignature { call, signature } if *call == of => Some(signature.as_str()),
@@ -124,7 +124,7 @@ mod tests {
     fn a_conversation_as_this_form_writes_it() {
         let signed =
             |call, signature: &str| ThreadPart::ThoughtSignature { call, signature: signature.to_owned() };
-        let thread = Thread(vec![signed(None, "s0"), signed(Some(0), "s1")]);
+        let thread = StreamThread(vec![signed(None, "s0"), signed(Some(0), "s1")]);
         let declared = json!({"name": "shell", "description": "Runs a command.", "parametersJsonSchema": {"type": "object"}});
         let call = json!({"name": "shell", "args": {"a": 1}, "id": "1"});
         let response = json!({"name": "shell", "response": {"name": "shell", "content": "out"}, "id": "1"});
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn the_newest_models_get_a_level_and_a_signature() {
-        let mut request = conversation(Thread::default());
+        let mut request = conversation(StreamThread::default());
         request.model = "gemini-3-pro".to_owned();
         request.reasoning = Some(Reasoning::Xhigh);
         let body = body(&request);

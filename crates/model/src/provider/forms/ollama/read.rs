@@ -8,7 +8,7 @@ use crate::provider::forms::Reader;
 use crate::provider::json::{frame, input, lenient, lenient_object, object, tokens};
 use crate::provider::split::Event;
 use crate::provider::trouble::error_in;
-use crate::provider::{ProviderError, Thread};
+use crate::provider::{ProviderError, StreamThread};
 
 /// Reads an answer. Nothing needs to be remembered for it.
 pub(in super::super) struct OllamaReader;
@@ -84,7 +84,7 @@ impl Reader for OllamaReader {
         Ok(())
     }
 
-    fn thread(&mut self, _: usize) -> Thread {
-        Thread::default()
+    fn thread(&mut self, _: usize) -> StreamThread {
+        StreamThread::default()
     }
 }

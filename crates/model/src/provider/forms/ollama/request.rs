@@ -4,7 +4,7 @@ use parlor_vocab::Reasoning;
 use serde_json::{Value, json};
 
 use crate::provider::forms::shared::{object, pictures_of, schema, set, tools};
-use crate::provider::{ModelCall, Picture, Request, Said, ToolSpec};
+use crate::provider::{ModelCall, ModelMessage, Picture, Request, ToolSpec};
 
 pub(in super::super) fn body(request: &Request) -> Value {
     let mut messages = Vec::with_capacity(request.messages.len() + 1);
@@ -13,9 +13,9 @@ pub(in super::super) fn body(request: &Request) -> Value {
     }
     for said in &request.messages {
         match said {
-            Said::User { text, pictures } => messages.push(user(text, pictures)),
-            Said::Model { text, calls, .. } => messages.push(assistant(text, calls)),
-            Said::Results(results) => {
+            ModelMessage::User { text, pictures } => messages.push(user(text, pictures)),
+            ModelMessage::Model { text, calls, .. } => messages.push(assistant(text, calls)),
+            ModelMessage::Results(results) => {
                 messages.extend(
                     results.iter().map(
                         |result| json!({"role": "tool", "content": result.text, "tool_name": result.tool}),
@@ -66,14 +66,14 @@ fn tool(tool: &ToolSpec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::Thread;
+    use crate::provider::StreamThread;
     use crate::provider::forms::shared::sample::conversation;
 
     #[test]
     fn a_conversation_as_this_form_writes_it() {
-        let mut request = conversation(Thread::default());
+        let mut request = conversation(StreamThread::default());
         // Each result is a message of its own.
-        if let Some(Said::Results(results)) = request.messages.last_mut() {
+        if let Some(ModelMessage::Results(results)) = request.messages.last_mut() {
             let mut second = results[0].clone();
             (second.text, second.pictures) = ("more".to_owned(), Vec::new());
             results.push(second);

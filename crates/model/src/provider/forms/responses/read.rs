@@ -10,7 +10,7 @@ use crate::provider::json::{frame, input, lenient, lenient_object, object, token
 use crate::provider::piece::ThreadPart;
 use crate::provider::split::Event;
 use crate::provider::trouble::{error_in, error_of};
-use crate::provider::{ProviderError, Stop, Thread};
+use crate::provider::{ProviderError, StopReason, StreamThread};
 
 /// Reads an answer.
 #[derive(Default)]
@@ -136,8 +136,10 @@ impl Reader for ResponsesReader {
         Ok(())
     }
 
-    fn thread(&mut self, _: usize) -> Thread {
-        Thread(std::mem::take(&mut self.sealed).into_iter().map(ThreadPart::EncryptedReasoning).collect())
+    fn thread(&mut self, _: usize) -> StreamThread {
+        StreamThread(
+            std::mem::take(&mut self.sealed).into_iter().map(ThreadPart::EncryptedReasoning).collect(),
+        )
     }
 }
 
@@ -157,10 +159,10 @@ impl ResponsesReader {
             return Err(response.error.map_or_else(failed, error_in));
         }
         answer.stop = Some(match response.incomplete_details.reason.as_deref() {
-            Some("content_filter") => Stop::Filtered,
-            Some(_) => Stop::Length,
-            None if response.status == "incomplete" => Stop::Length,
-            None => Stop::Complete,
+            Some("content_filter") => StopReason::Filtered,
+            Some(_) => StopReason::Length,
+            None if response.status == "incomplete" => StopReason::Length,
+            None => StopReason::Complete,
         });
         let told = response.usage;
         let cached = told.input_tokens_details.cached_tokens;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::provider::forms::shared::{data_url, effort, object, pictures_of, schema, set, tools};
 use crate::provider::piece::ThreadPart;
-use crate::provider::{ModelCall, Picture, Request, Said, Thread, ToolSpec};
+use crate::provider::{ModelCall, ModelMessage, Picture, Request, StreamThread, ToolSpec};
 
 pub(in super::super) fn body(request: &Request) -> Value {
     let mut items = Vec::with_capacity(request.messages.len() + 1);
@@ -14,9 +14,9 @@ pub(in super::super) fn body(request: &Request) -> Value {
     }
     for said in &request.messages {
         match said {
-            Said::User { text, pictures } => items.push(user(text, pictures)),
-            Said::Model { text, calls, thread } => add_answer(&mut items, text, calls, thread),
-            Said::Results(results) => {
+            ModelMessage::User { text, pictures } => items.push(user(text, pictures)),
+            ModelMessage::Model { text, calls, thread } => add_answer(&mut items, text, calls, thread),
+            ModelMessage::Results(results) => {
                 items.extend(results.iter().map(
                     |result| json!({"type": "function_call_output", "call_id": result.id, "output": result.text}),
                 ));
@@ -51,7 +51,7 @@ fn user(text: &str, pictures: &[Picture]) -> Value {
 }
 
 /// Thoughts first, as they came.
-fn add_answer(items: &mut Vec<Value>, text: &str, calls: &[ModelCall], thread: &Thread) {
+fn add_answer(items: &mut Vec<Value>, text: &str, calls: &[ModelCall], thread: &StreamThread) {
     for part in &thread.0 {
         if let ThreadPart::EncryptedReasoning(sealed) = part {
             items.push(json!({"type": "reasoning", "encrypted_content": sealed, "summary": []}));
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_conversation_as_this_form_writes_it() {
-        let thread = Thread(vec![ThreadPart::EncryptedReasoning("sealed".to_owned())]);
+        let thread = StreamThread(vec![ThreadPart::EncryptedReasoning("sealed".to_owned())]);
         let image =
             json!({"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,cG5n"});
         let said = json!({"type": "input_text", "text": "(The images above are what shell gave back.)"});

@@ -1,0 +1,306 @@
+//! Events as JSON lines: the spelling that `--json` prints, and `docs/events.md` describes.
+//!
+//! A promise to the programs that read it, hence kept apart from the words inside (`vocab`, which
+//! cannot be serialized) and from the rows of the log. Members are added, never renamed;
+//! `golden.txt` pins them.
+
+mod parts;
+mod run;
+#[cfg(test)]
+mod samples;
+
+use std::io::{self, Write};
+
+use parlor_log::SessionRecord;
+use parlor_vocab::{Entry, SessionEvent, SessionId, SessionUpdate, StreamKind};
+use serde::Serialize;
+
+use self::parts::{Choice, Fork, Input, Message};
+
+/// Writes `value` as one line, and sees to it that it arrives.
+pub(crate) fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// Writes what was seen of a session as one line.
+pub(crate) fn write_seen(out: &mut dyn Write, session: &SessionId, seen: &SessionUpdate) -> io::Result<()> {
+    match seen {
+        SessionUpdate::Entry(entry) => write_line(out, &event(session, entry)),
+        SessionUpdate::Delta { run, subject, text } => {
+            let of = match subject {
+                StreamKind::Message(message) => Of::Message { message: message.as_str() },
+                StreamKind::Thought(step) => Of::Thought { step: step.as_str() },
+                StreamKind::Tool(call) => Of::Tool { call: call.as_str() },
+                StreamKind::Input { call, tool } => Of::Input { input: call.as_str(), tool },
+            };
+            let (session, run) = (session.as_str(), run.as_str());
+            write_line(out, &Delta { kind: "delta", session, run, of, text })
+        }
+    }
+}
+
+/// A session in a list.
+#[derive(Serialize)]
+pub(crate) struct Record<'a> {
+    session: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    door: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<&'a str>,
+    created: String,
+    updated: String,
+    events: u64,
+    messages: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    running: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut_off: Option<&'a str>,
+}
+
+impl<'a> Record<'a> {
+    /// Of a session whose run is under way, or was cut off with its process.
+    pub(crate) fn new(record: &'a SessionRecord, is_cut_off: bool) -> Self {
+        let run = record.running.as_ref().map(|run| run.as_str());
+        Self {
+            session: record.id.as_str(),
+            title: record.title.as_deref(),
+            door: &record.door,
+            agent: record.agent.as_ref().map(|agent| agent.as_str()),
+            created: record.created.rfc3339(),
+            updated: record.updated.rfc3339(),
+            events: record.head.0,
+            messages: record.messages,
+            running: run.filter(|_| !is_cut_off),
+            cut_off: run.filter(|_| is_cut_off),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Delta<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    session: &'a str,
+    run: &'a str,
+    #[serde(flatten)]
+    of: Of<'a>,
+    text: &'a str,
+}
+
+/// What a delta is a piece of.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Of<'a> {
+    Message { message: &'a str },
+    Thought { step: &'a str },
+    Tool { call: &'a str },
+    Input { input: &'a str, tool: &'a str },
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    session: &'a str,
+    seq: u64,
+    id: &'a str,
+    at: String,
+    #[serde(flatten)]
+    body: Body<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Body<'a> {
+    Created {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<&'a str>,
+        door: &'a str,
+        folder: String,
+        choice: Choice<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        system: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        forked_from: Option<Fork<'a>>,
+    },
+    Renamed {
+        title: &'a str,
+    },
+    Chosen {
+        choice: Choice<'a>,
+    },
+    Queued {
+        run: &'a str,
+        input: Input<'a>,
+    },
+    Unqueued {
+        runs: Vec<&'a str>,
+    },
+    Cleared {},
+    Compacted {
+        summary: Message<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kept_from: Option<&'a str>,
+    },
+    MessageAdded {
+        message: Message<'a>,
+    },
+    Run(run::Line<'a>),
+}
+
+fn event<'a>(session: &'a SessionId, entry: &'a Entry) -> Line<'a> {
+    let (kind, body) = match &entry.event {
+        SessionEvent::Created(new_session) => (
+            "session.created",
+            Body::Created {
+                title: new_session.title.as_deref(),
+                door: &new_session.door,
+                folder: new_session.folder.to_string_lossy().into_owned(),
+                choice: Choice::from(&new_session.choice),
+                system: new_session.system.as_deref(),
+                forked_from: new_session.forked_from.as_ref().map(Fork::from),
+            },
+        ),
+        SessionEvent::Renamed { title } => ("session.renamed", Body::Renamed { title }),
+        SessionEvent::Chosen(choice) => ("session.chosen", Body::Chosen { choice: choice.into() }),
+        SessionEvent::Queued(queued) => {
+            ("input.queued", Body::Queued { run: queued.run.as_str(), input: (&queued.input).into() })
+        }
+        SessionEvent::Unqueued { runs } => {
+            ("input.unqueued", Body::Unqueued { runs: runs.iter().map(|run| run.as_str()).collect() })
+        }
+        SessionEvent::Cleared => ("session.cleared", Body::Cleared {}),
+        SessionEvent::Compacted { summary, kept_from } => (
+            "session.compacted",
+            Body::Compacted {
+                summary: summary.into(),
+                kept_from: kept_from.as_ref().map(|message| message.as_str()),
+            },
+        ),
+        SessionEvent::MessageAdded(message) => {
+            ("message.added", Body::MessageAdded { message: message.into() })
+        }
+        SessionEvent::Run { run, sequence, event } => {
+            let (kind, body) = run::body(event);
+            (kind, Body::Run(run::Line { run: run.as_str(), sequence: *sequence, body }))
+        }
+    };
+    let (seq, at) = (entry.seq.0, entry.at.rfc3339());
+    Line { kind, session: session.as_str(), seq, id: entry.id.as_str(), at, body }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::disallowed_methods, reason = "whether to rewrite the lines is asked by a variable")]
+
+    use std::collections::BTreeSet;
+
+    use parlor_vocab::{EventId, MessageId, RunId, Seq, StepId, Timestamp, ToolCallId};
+
+    use std::sync::Arc;
+
+    use super::*;
+
+    const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/json/golden.txt");
+    const PAGE: &str = include_str!("../../../../docs/events.md");
+
+    fn session() -> SessionId {
+        SessionId::parse("s").unwrap()
+    }
+
+    fn lines() -> String {
+        let mut out = Vec::new();
+        for (event, seq) in samples::all().into_iter().zip(1..) {
+            let id = EventId::parse(&format!("evt_{seq}")).unwrap();
+            let entry = Entry { seq: Seq(seq), id, at: Timestamp(951_826_209_007), event };
+            write_seen(&mut out, &session(), &SessionUpdate::Entry(Arc::new(entry))).unwrap();
+        }
+        for subject in [
+            StreamKind::Message(MessageId::parse("msg_1").unwrap()),
+            StreamKind::Thought(StepId::parse("s1").unwrap()),
+            StreamKind::Tool(ToolCallId::parse("c1").unwrap()),
+            StreamKind::Input { call: ToolCallId::parse("c1").unwrap(), tool: "shell".to_owned() },
+        ] {
+            let run = RunId::parse("run_1").unwrap();
+            let delta = SessionUpdate::Delta { run, subject, text: "two\nlines".to_owned() };
+            write_seen(&mut out, &session(), &delta).unwrap();
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_event_is_spelled_as_it_always_was() {
+        let lines = lines();
+        if std::env::var_os("GOLDEN").is_some_and(|golden| golden == "write") {
+            std::fs::write(GOLDEN, &lines).unwrap();
+        }
+        let golden = std::fs::read_to_string(GOLDEN).unwrap_or_default();
+        for (line, golden) in lines.lines().zip(golden.lines()) {
+            assert_eq!(line, golden);
+        }
+        assert_eq!(lines.lines().count(), golden.lines().count());
+    }
+
+    #[test]
+    fn every_line_is_an_object_with_the_common_members() {
+        for line in lines().lines() {
+            let object: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(object["session"], "s", "{line}");
+            if object["type"] != "delta" {
+                assert!(object["seq"].is_u64() && object["id"].is_string(), "{line}");
+                assert_eq!(object["at"], "2000-02-29T12:10:09.007Z");
+            }
+        }
+    }
+
+    /// A new kind of event has to be written down here before it compiles; this sees to it that it
+    /// is also pinned.
+    #[test]
+    fn every_type_has_a_sample() {
+        let lines = lines();
+        let sources =
+            [include_str!("mod.rs"), include_str!("run.rs")].map(|source| source.split("mod tests").next());
+        let texts = sources.into_iter().flatten().flat_map(|source| source.split('"').skip(1).step_by(2));
+        let types: BTreeSet<&str> = texts
+            .filter(|text| {
+                text.split('.').count() == 2 && text.chars().all(|c| c == '.' || c.is_ascii_lowercase())
+            })
+            .collect();
+        assert_eq!(types.len(), 27, "{types:?}");
+        for name in types {
+            assert!(lines.contains(&format!("{{\"type\":\"{name}\",")), "{name} has no sample");
+        }
+    }
+
+    #[test]
+    fn the_page_names_every_type_and_member() {
+        let mut names = BTreeSet::new();
+        for line in lines().lines() {
+            let object: serde_json::Value = serde_json::from_str(line).unwrap();
+            names.insert(object["type"].as_str().unwrap().to_owned());
+            collect(&object, &mut names);
+        }
+        assert!(names.len() > 50, "{names:?}");
+        for name in names {
+            assert!(PAGE.contains(&format!("`{name}`")), "docs/events.md does not mention `{name}`");
+        }
+    }
+
+    fn collect(value: &serde_json::Value, names: &mut BTreeSet<String>) {
+        if let Some(object) = value.as_object() {
+            for (name, value) in object {
+                names.insert(name.clone());
+                // What a tool is given is the tool's own affair.
+                if object.get("tool").is_none() || name != "input" {
+                    collect(value, names);
+                }
+            }
+        }
+        for item in value.as_array().into_iter().flatten() {
+            collect(item, names);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! From the settings to models that can be asked.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::bail;
+use parlor_model::provider::{Connection, Routing, WithAdvice};
+use parlor_model::{DEFAULT_CONTEXT_WINDOW, INSTRUCTIONS_FILE, Limits, Model, ModelAgent, UserFolders};
+
+use crate::environment::Environment;
+use crate::home::{Home, tools};
+use crate::settings::models::{ModelAgentConfig, ModelConfig};
+
+/// The folder of skills, in the state folder.
+const SKILLS: &str = "skills";
+
+/// The folder of skills that other agents share, in the user's home folder.
+const SHARED_SKILLS: &str = ".agents/skills";
+
+/// Makes models and agents of what is configured.
+pub(crate) struct Builder<'a> {
+    home: &'a Home,
+    environment: &'a Environment,
+}
+
+impl<'a> Builder<'a> {
+    /// For what is configured in that state folder.
+    pub(crate) fn new(home: &'a Home, environment: &'a Environment) -> Self {
+        Self { home, environment }
+    }
+
+    /// An agent with its models and tools.
+    pub(crate) fn agent(&self, name: &str, mind: &ModelAgentConfig) -> anyhow::Result<ModelAgent> {
+        if let Some(names) = &mind.tools {
+            tools(self.environment).only(names).map_err(|failure| anyhow::anyhow!(failure.message))?;
+        }
+        let own = std::iter::once(&mind.model).chain(&mind.fallback);
+        let models = own.map(|name| self.model(name)).collect::<anyhow::Result<Vec<Model>>>()?;
+        let known =
+            self.home.config().models.keys().map(|name| self.model(name)).collect::<anyhow::Result<_>>()?;
+        let spending = self.home.config().spending;
+        Ok(ModelAgent {
+            name: name.to_owned(),
+            models,
+            known,
+            tools: mind.tools.clone(),
+            system: mind.system.clone(),
+            limits: Limits { session_micros: spending.session, day_micros: spending.day, ..mind.limits },
+            user_folders: self.user_folders(),
+        })
+    }
+
+    /// The way to a model's provider.
+    pub(crate) fn connection(&self, model: &ModelConfig) -> WithAdvice {
+        let (keys, routing) = (self.home.keys(), Routing(model.routing.clone()));
+        let (url, key) = (keys.base_url(model), keys.source(model));
+        let connection = Connection::new(model.provider, url, Arc::clone(&key), routing);
+        WithAdvice::new(connection, model.provider, url, key)
+    }
+
+    fn model(&self, name: &str) -> anyhow::Result<Model> {
+        let Some(config) = self.home.config().models.get(name) else { bail!("there is no model {name:?}") };
+        Ok(Model {
+            context_window: config.context_window.unwrap_or(DEFAULT_CONTEXT_WINDOW),
+            max_output: config.max_output.and_then(|tokens| u32::try_from(tokens).ok()),
+            reasoning: config.reasoning,
+            price: config.price,
+            ..Model::new(name, config.model.as_str(), Arc::new(self.connection(config)))
+        })
+    }
+
+    fn user_folders(&self) -> UserFolders {
+        let home = self.environment.user_home.as_ref().map(PathBuf::from);
+        let shared = home.as_ref().map(|home| home.join(SHARED_SKILLS));
+        UserFolders {
+            instructions: Some(self.home.path().join(INSTRUCTIONS_FILE)),
+            skills: shared
+                .into_iter()
+                .chain([self.home.path().join(SKILLS)])
+                .chain(self.home.skills().map(PathBuf::from))
+                .collect(),
+            home,
+            state: Some(self.home.path().to_owned()),
+        }
+    }
+}

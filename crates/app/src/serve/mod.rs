@@ -1,0 +1,228 @@
+//! `parlor serve`: the doors on the network.
+
+mod address;
+mod archive;
+mod choices;
+mod claim;
+mod history;
+mod journal;
+mod logging;
+mod measured;
+mod readiness;
+mod supex;
+mod supr;
+mod terminals;
+mod upstream;
+mod usage;
+mod web;
+
+use std::io::{IsTerminal, Write, stderr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use anyhow::bail;
+use clap::Args;
+use parlor_transport::{AllowLocal, FrameMemory};
+use parlor_web::INVITATION_LIFE;
+use tokio::runtime::Builder;
+use tokio_util::sync::CancellationToken;
+
+use crate::console::Console;
+use crate::doctor::enforced;
+use crate::environment::Environment;
+use crate::home::Home;
+use crate::settings::Config;
+use crate::token;
+
+use self::claim::{Addresses, ServeLock};
+
+/// How many threads serve, if the machine has as many cores. More than one, so that who says something does not wait
+/// for a thousand who are told something. They stay: children get a signal when the thread that started them ends.
+const MAX_THREADS: usize = 4;
+
+/// Which doors are opened, and where.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Where the web page and the supr door listen; port 0 picks a free one [default: 127.0.0.1:18790]
+    #[arg(long, value_name = "ADDR", overrides_with = "listen")]
+    listen: Option<String>,
+    /// Do not open them
+    #[arg(long, conflicts_with = "listen")]
+    no_http: bool,
+    /// Where the Supex bridge listens; port 0 picks a free one [default: 127.0.0.1:9876]
+    #[arg(long, value_name = "ADDR", overrides_with = "supex")]
+    supex: Option<String>,
+    /// Where the Supex REPL listens; port 0 picks a free one [default: 127.0.0.1:4433]
+    #[arg(long, value_name = "ADDR", overrides_with = "supex_repl")]
+    supex_repl: Option<String>,
+    /// Open neither of these two
+    #[arg(long, conflicts_with_all = ["supex", "supex_repl"])]
+    no_supex: bool,
+}
+
+/// Opens the doors and serves them until the program is asked to end.
+pub(crate) fn serve(
+    environment: &Environment,
+    options: &Options,
+    console: Console,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let threads = available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
+    let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+    let done = runtime.block_on(serve_doors(environment, options, console, out));
+    // What still waits for a disk is not waited for.
+    runtime.shutdown_background();
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+async fn serve_doors(
+    environment: &Environment,
+    options: &Options,
+    console: Console,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let asked_to_end = parlor_transport::asked_to_end()?;
+    // Keys may come while it runs.
+    let home = Home::open(environment)?.with_all_providers();
+    let redaction = home.redaction().clone();
+    let _speaking = logging::start(environment.log.as_deref(), stderr().is_terminal(), redaction)?;
+    if enforced::is_root() {
+        tracing::warn!("parlor runs as {}; {}", enforced::AS_ROOT, enforced::NOT_AS_ROOT);
+    }
+    let config = home.config();
+    let web = match options.no_http {
+        true => None,
+        false => Some(web::plan(options.listen.as_deref(), &config.supr, &environment.supr)?),
+    };
+    let supex = match options.no_supex {
+        true => supex::Plan::default(),
+        false => {
+            let (bridge, repl) = (options.supex.as_deref(), options.supex_repl.as_deref());
+            supex::plan(bridge, repl, &config.supex, &environment.supex)?
+        }
+    };
+    if web.is_none() && supex.is_empty() {
+        bail!(
+            "no door is to be opened; leave out --no-http or --no-supex, or name an address with --listen ADDR"
+        );
+    }
+    let mut claim = ServeLock::take(home.path())?;
+    // One for all doors: what one of them holds, the others do not get.
+    let limit = config.max_frame_memory.and_then(|bytes| usize::try_from(bytes).ok());
+    let memory = FrameMemory::new(limit.unwrap_or(usize::MAX));
+    let tokens = token::store(home.path(), &config.supr.with(&environment.supr)?)?;
+    let tokens = Arc::new(tokens.with_learning(home.redaction().learner()));
+    let web = match web {
+        Some(plan) => Some(web::open(plan, &home, environment, &tokens, &memory, console.output).await?),
+        None => None,
+    };
+    let supex = match supex.is_empty() {
+        true => None,
+        false => Some(supex::open(&supex, &home, environment, &tokens, memory).await?),
+    };
+    let addresses = Addresses {
+        http: web.as_ref().map(web::Door::address),
+        supex: supex.as_ref().and_then(supex::Doors::bridge_address),
+        supex_repl: supex.as_ref().and_then(supex::Doors::repl_address),
+    };
+    claim.publish(&addresses)?;
+    tracing::info!(
+        http = addresses.http.map(tracing::field::display),
+        supex = addresses.supex.map(tracing::field::display),
+        supex_repl = addresses.supex_repl.map(tracing::field::display),
+        "serving"
+    );
+    if console.output {
+        say_hello(out, &addresses, web.as_ref(), config)?;
+    }
+    parlor_process::give_back_startup_code();
+    let stop = CancellationToken::new();
+    let serving = async {
+        let web = async {
+            if let Some(web) = web {
+                web.serve(stop.clone()).await;
+            }
+        };
+        let supex = async {
+            if let Some(supex) = supex {
+                supex.serve(stop.clone()).await;
+            }
+        };
+        tokio::join!(web, supex);
+    };
+    let ending = async {
+        asked_to_end.await;
+        stop.cancel();
+    };
+    tokio::join!(serving, ending);
+    claim.withdraw();
+    Ok(())
+}
+
+/// For a person at a terminal; programs read `serve.json`. Nobody else gets to see the token.
+fn say_hello(
+    out: &mut dyn Write,
+    addresses: &Addresses,
+    web: Option<&web::Door>,
+    config: &Config,
+) -> anyhow::Result<()> {
+    writeln!(out, "parlor is serving; Ctrl-C ends it.")?;
+    let http = addresses.http.map(from_here);
+    if let Some(address) = http {
+        writeln!(out, "  Open in a browser  http://{address}/")?;
+        writeln!(out, "  Socket             ws://{address}/supr/ws")?;
+    }
+    if let (Some(address), Some(code)) = (http, web.and_then(web::Door::code)) {
+        writeln!(out, "  One-time link      http://{address}/#code={code}")?;
+        let minutes = INVITATION_LIFE.as_secs() / 60;
+        writeln!(out, "                     lets any browser in, once, for {minutes} minutes")?;
+    }
+    if let Some(web) = web {
+        writeln!(out, "  Token              {}", web.token())?;
+    }
+    if let Some(address) = addresses.supex {
+        writeln!(out, "  Supex bridge       {address}")?;
+    }
+    if let Some(address) = addresses.supex_repl {
+        writeln!(out, "  Supex REPL         {address}")?;
+    }
+    writeln!(out, "  Who may connect    {}", who_may_connect(config.allow_local))?;
+    writeln!(out, "In another terminal:")?;
+    if let Some(address) = http {
+        let header = match config.allow_local {
+            AllowLocal::User => "",
+            AllowLocal::Token => "-H \"Authorization: Bearer $(parlor token)\" ",
+        };
+        writeln!(out, "  curl {header}http://{address}/api/supr/token")?;
+        writeln!(out, "  websocat -H \"Authorization: Bearer $(parlor token)\" ws://{address}/supr/ws")?;
+    }
+    if addresses.supex.is_some() {
+        writeln!(out, "  parlor supex eval '1 + 1'    or    parlor supex status")?;
+    }
+    writeln!(out, "What they speak:  docs/protocols/")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Who gets in, and by what.
+pub(crate) fn who_may_connect(allow_local: AllowLocal) -> &'static str {
+    match allow_local {
+        AllowLocal::User => {
+            "this user and root, without a token; everybody else with what `parlor token` prints"
+        }
+        AllowLocal::Token => "whoever has what `parlor token` prints, this user too ([serve] allow_local)",
+    }
+}
+
+/// The address under which a person at this machine reaches it.
+fn from_here(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => {}
+    }
+    address
+}

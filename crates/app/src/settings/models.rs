@@ -1,0 +1,395 @@
+//! `[models.NAME]`, `[default_models]`, `[spending]`, and what an agent of `kind = "model"` has.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use parlor_model::provider::{ProviderKind, shown_address};
+use parlor_model::{Limits, MIN_CONTEXT_WINDOW, Price};
+use parlor_vocab::Reasoning;
+use url::Url;
+
+use super::Flaw;
+use super::read::Value;
+use super::table::UNLIMITED;
+use crate::environment::looks_like_a_secret;
+
+/// The levels of reasoning by their names.
+pub(crate) const REASONING: [(&str, Reasoning); 6] = [
+    ("off", Reasoning::Off),
+    ("low", Reasoning::Low),
+    ("medium", Reasoning::Medium),
+    ("high", Reasoning::High),
+    ("xhigh", Reasoning::Xhigh),
+    ("adaptive", Reasoning::Adaptive),
+];
+
+/// The providers whose key alone gives a model, in the order in which they are preferred, each with the
+/// model that is used.
+pub(crate) const BUILT_IN: [(ProviderKind, &str); 4] = [
+    (ProviderKind::Anthropic, "claude-sonnet-5"),
+    (ProviderKind::OpenAi, "gpt-5.6"),
+    (ProviderKind::Gemini, "gemini-3.5-flash"),
+    (ProviderKind::OpenRouter, "anthropic/claude-sonnet-5"),
+];
+
+/// One model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ModelConfig {
+    /// Whoever runs it.
+    pub(crate) provider: ProviderKind,
+    /// What the provider calls it.
+    pub(crate) model: String,
+    /// Where it is, if not at the provider's own address.
+    pub(crate) base_url: Option<String>,
+    /// The variable that holds the key, if not the provider's usual one.
+    pub(crate) api_key_env: Option<String>,
+    /// Under which name its key or login is kept, if not the provider's.
+    pub(crate) auth: Option<String>,
+    /// How many tokens it can read.
+    pub(crate) context_window: Option<u64>,
+    /// The most tokens of an answer.
+    pub(crate) max_output: Option<u64>,
+    /// How hard it is to think.
+    pub(crate) reasoning: Option<Reasoning>,
+    /// What it costs.
+    pub(crate) price: Option<Price>,
+    /// To whom OpenRouter passes on.
+    pub(crate) routing: Vec<String>,
+}
+
+impl ModelConfig {
+    /// A model of which only the names are known.
+    pub(crate) fn new(provider: ProviderKind, model: &str) -> Self {
+        Self {
+            provider,
+            model: model.to_owned(),
+            base_url: None,
+            api_key_env: None,
+            auth: None,
+            context_window: None,
+            max_output: None,
+            reasoning: None,
+            price: None,
+            routing: Vec::new(),
+        }
+    }
+
+    /// The variable that holds its key, if it needs one.
+    pub(crate) fn key_variable(&self) -> Option<&str> {
+        self.api_key_env.as_deref().or_else(|| self.provider.key_variable())
+    }
+
+    /// What a setting of `[models.NAME]` is set to, as TOML.
+    pub(super) fn value(&self, member: &str) -> Option<String> {
+        let quoted = |text: &str| format!("{text:?}");
+        let dollars = |micros: fn(&Price) -> u64| self.price.as_ref().map(|price| money(Some(micros(price))));
+        match member {
+            "provider" => Some(quoted(self.provider.name())),
+            "model" => Some(quoted(&self.model)),
+            "base_url" => self.base_url.as_deref().map(|url| quoted(&shown_address(url))),
+            "api_key_env" => self.api_key_env.as_deref().map(quoted),
+            "auth" => self.auth.as_deref().map(quoted),
+            "context_window" => self.context_window.map(|tokens| tokens.to_string()),
+            "max_output" => self.max_output.map(|tokens| tokens.to_string()),
+            "reasoning" => self.reasoning.map(|level| quoted(name_of(level))),
+            "price.input" => dollars(|price| price.input_micros),
+            "price.output" => dollars(|price| price.output_micros),
+            "price.cached_input" => dollars(|price| price.cached_input_micros),
+            "routing" => (!self.routing.is_empty()).then(|| format!("{:?}", self.routing)),
+            _ => None,
+        }
+    }
+}
+
+/// What an agent with a model has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ModelAgentConfig {
+    /// Its model.
+    pub(crate) model: String,
+    /// Those that take its place.
+    pub(crate) fallback: Vec<String>,
+    /// The tools it may use; none are all.
+    pub(crate) tools: Option<Vec<String>>,
+    /// What it is told first.
+    pub(crate) system: Option<String>,
+    /// How far a run may go, without what was spent before.
+    pub(crate) limits: Limits,
+}
+
+impl ModelAgentConfig {
+    /// An agent of which only its model is known.
+    pub(crate) fn new(model: &str) -> Self {
+        Self {
+            model: model.to_owned(),
+            fallback: Vec::new(),
+            tools: None,
+            system: None,
+            limits: Limits::default(),
+        }
+    }
+
+    /// Takes a setting of `[agents.NAME]`; false if it is none of a model's.
+    pub(super) fn set(&mut self, member: &str, value: Value) -> bool {
+        match (member, value) {
+            ("model", Value::Text(model)) => self.model = model,
+            ("fallback", Value::List(models)) => self.fallback = models,
+            ("tools", Value::List(tools)) => self.tools = Some(tools),
+            ("system", Value::Text(system)) => self.system = Some(system),
+            ("max_steps", Value::Limit(steps)) => self.limits.steps = steps,
+            ("max_tokens", Value::Limit(tokens)) => self.limits.tokens = tokens,
+            ("max_cost", Value::Money(micros)) => self.limits.cost_micros = micros,
+            ("max_seconds", Value::Limit(seconds)) => self.limits.time = seconds.map(Duration::from_secs),
+            _ => return false,
+        }
+        true
+    }
+
+    /// What a setting of `[agents.NAME]` is set to, as TOML.
+    pub(super) fn value(&self, member: &str) -> Option<String> {
+        match member {
+            "model" => Some(format!("{:?}", self.model)),
+            "fallback" => (!self.fallback.is_empty()).then(|| format!("{:?}", self.fallback)),
+            "tools" => self.tools.as_ref().map(|tools| format!("{tools:?}")),
+            "system" => self.system.as_ref().map(|system| format!("{system:?}")),
+            "max_steps" => Some(limit(self.limits.steps)),
+            "max_tokens" => Some(limit(self.limits.tokens)),
+            "max_cost" => Some(money(self.limits.cost_micros)),
+            "max_seconds" => Some(limit(self.limits.time.map(|time| time.as_secs()))),
+            _ => None,
+        }
+    }
+}
+
+/// What may be spent, in millionths of a dollar. `None` is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spending {
+    /// By one session.
+    pub(crate) session: Option<u64>,
+    /// By all sessions in a day.
+    pub(crate) day: Option<u64>,
+}
+
+/// Models of which not everything is read yet.
+#[derive(Default)]
+pub(super) struct Drafts(BTreeMap<String, Draft>);
+
+struct Draft {
+    line: usize,
+    provider: Option<ProviderKind>,
+    prices: [Option<u64>; 3],
+    config: ModelConfig,
+}
+
+impl Drafts {
+    /// Takes a setting of `[models.NAME]`, or of its `price`.
+    pub(super) fn set(&mut self, name: &str, member: &[&str], value: Value, line: usize) {
+        let draft = self.0.entry(name.to_owned()).or_insert_with(|| Draft {
+            line,
+            provider: None,
+            prices: [None; 3],
+            config: ModelConfig::new(ProviderKind::OpenAi, ""),
+        });
+        let config = &mut draft.config;
+        match (member, value) {
+            (["provider"], Value::Text(name)) => draft.provider = ProviderKind::named(&name),
+            (["model"], Value::Text(model)) => config.model = model,
+            (["base_url"], Value::Text(url)) => config.base_url = Some(url),
+            (["api_key_env"], Value::Text(name)) => config.api_key_env = Some(name),
+            (["auth"], Value::Text(name)) => config.auth = Some(name),
+            (["context_window"], Value::UpTo(tokens)) => config.context_window = tokens,
+            (["max_output"], Value::UpTo(tokens)) => config.max_output = tokens,
+            (["reasoning"], Value::Text(level)) => config.reasoning = reasoning(&level),
+            (["routing"], Value::List(providers)) => config.routing = providers,
+            (["price", "input"], Value::Money(micros)) => draft.prices[0] = micros,
+            (["price", "output"], Value::Money(micros)) => draft.prices[1] = micros,
+            (["price", "cached_input"], Value::Money(micros)) => draft.prices[2] = micros,
+            (member, _) => unreachable!("{member:?} is in the table of settings and nobody takes it"),
+        }
+    }
+
+    /// All models.
+    pub(super) fn finish(self) -> Result<BTreeMap<String, ModelConfig>, Flaw> {
+        self.0.into_iter().map(|(name, draft)| Ok((name.clone(), draft.finish(&name)?))).collect()
+    }
+}
+
+impl Draft {
+    fn finish(self, name: &str) -> Result<ModelConfig, Flaw> {
+        let flaw = |what: String| Flaw { line: Some(self.line), what: format!("models.{name} {what}") };
+        let mut config = self.config;
+        let Some(provider) = self.provider else {
+            return Err(flaw("needs a provider: add provider = \"openai\" or another".to_owned()));
+        };
+        config.provider = provider;
+        if config.model.is_empty() {
+            return Err(flaw("needs a model: add model = \"…\", as the provider calls it".to_owned()));
+        }
+        if let Some(variable) = config.api_key_env.as_deref().filter(|name| !looks_like_a_secret(name)) {
+            let what = format!(
+                "has api_key_env = {variable:?}, which commands would see; give it a name with KEY in it"
+            );
+            return Err(flaw(what));
+        }
+        if config.context_window.is_some_and(|tokens| tokens < MIN_CONTEXT_WINDOW) {
+            return Err(flaw(format!("needs a context_window of {MIN_CONTEXT_WINDOW} tokens or more")));
+        }
+        if config.base_url.as_deref().is_some_and(|url| !is_address(url)) {
+            // What it is instead may be a key, or have a password.
+            return Err(flaw(
+                "has a base_url that is no address such as http://127.0.0.1:8080/v1".to_owned(),
+            ));
+        }
+        config.price = match self.prices {
+            [None, None, None] => None,
+            [Some(input_micros), Some(output_micros), cached] => Some(Price {
+                input_micros,
+                output_micros,
+                cached_input_micros: cached.unwrap_or(input_micros),
+            }),
+            _ => return Err(flaw("has a price without both input and output".to_owned())),
+        };
+        Ok(config)
+    }
+}
+
+/// Whether it can be the address of a server.
+pub(crate) fn is_address(url: &str) -> bool {
+    let is_web = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
+    // What is put behind it would not be a part of it.
+    is_web && !url.contains(char::is_whitespace) && Url::parse(url).is_ok()
+}
+
+/// The level of that name.
+pub(crate) fn reasoning(name: &str) -> Option<Reasoning> {
+    REASONING.into_iter().find(|(known, _)| *known == name).map(|(_, level)| level)
+}
+
+fn name_of(level: Reasoning) -> &'static str {
+    REASONING.into_iter().find(|(_, known)| *known == level).map_or("", |(name, _)| name)
+}
+
+/// A limit as TOML.
+fn limit(limit: Option<u64>) -> String {
+    limit.map_or(format!("{UNLIMITED:?}"), |limit| limit.to_string())
+}
+
+/// An amount of money as TOML, in dollars.
+pub(super) fn money(micros: Option<u64>) -> String {
+    let dollars = |micros: u64| {
+        let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+        let text = text.trim_end_matches('0');
+        if text.ends_with('.') { format!("{text}0") } else { text.to_owned() }
+    };
+    micros.map_or(format!("{UNLIMITED:?}"), dollars)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AgentKind, Config};
+    use super::*;
+    use std::path::Path;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        Config::parse(Path::new("/home"), text).map_err(|flaw| flaw.to_string())
+    }
+
+    const FAST: &str = "[models.fast]\nprovider = \"openai\"\nmodel = \"m\"\n";
+
+    #[test]
+    fn a_model_is_taken_with_all_that_it_has() {
+        let text = format!(
+            "{FAST}base_url = \"http://127.0.0.1:1/v1\"\napi_key_env = \"MY_KEY\"\nauth = \"mine\"\ncontext_window = 8000\n\
+             max_output = 100\nreasoning = \"low\"\nrouting = [\"a\"]\n\
+             price = {{ input = 1, output = 4.5, cached_input = 0.1 }}\n"
+        );
+        let model = parse(&text).unwrap().models["fast"].clone();
+        assert_eq!((model.provider, model.model.as_str()), (ProviderKind::OpenAi, "m"));
+        assert_eq!((model.context_window, model.max_output), (Some(8000), Some(100)));
+        assert_eq!(model.reasoning, Some(Reasoning::Low));
+        let price = Price { input_micros: 1_000_000, output_micros: 4_500_000, cached_input_micros: 100_000 };
+        assert_eq!(model.price, Some(price));
+        assert_eq!((model.key_variable(), model.auth.as_deref()), (Some("MY_KEY"), Some("mine")));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_model_is_said_with_its_line() {
+        let flaw = |text: &str| parse(text).unwrap_err();
+        assert_eq!(
+            flaw("[models.a]\nmodel = \"x\""),
+            "line 2: models.a needs a provider: add provider = \"openai\" or another"
+        );
+        assert!(flaw("[models.a]\nprovider = \"ollama\"").contains("needs a model"));
+        assert!(flaw(&format!("{FAST}api_key_env = \"HOME\"")).contains("commands would see"));
+        assert!(flaw(&format!("{FAST}context_window = 100")).contains("4000 tokens or more"));
+        for url in ["localhost:1", "http://", "http://a b/v1", "http://127.0.0.1:99999/v1", "ftp://a"] {
+            let flaw = flaw(&format!("{FAST}base_url = \"{url}\""));
+            assert!(flaw.contains("such as http://"), "{url}");
+            assert!(!flaw.contains(&format!("{url:?}")), "it may be a key: {flaw}");
+        }
+        assert!(flaw(&format!("{FAST}price = {{ input = 1 }}")).contains("both input and output"));
+        assert!(flaw("[models.a]\nprovider = \"opnai\"").contains("openai-responses"));
+    }
+
+    #[test]
+    fn an_agent_has_a_model_that_exists() {
+        let agent = "[agents.main]\nkind = \"model\"\n";
+        let text = format!(
+            "{FAST}{agent}model = \"fast\"\nfallback = [\"openai\"]\nmax_cost = \"unlimited\"\nmax_steps = 7"
+        );
+        let AgentKind::Model(mind) = parse(&text).unwrap().agents["main"].kind.clone() else { panic!() };
+        assert_eq!((mind.model.as_str(), mind.fallback.len()), ("fast", 1));
+        assert_eq!((mind.limits.cost_micros, mind.limits.steps), (None, Some(7)));
+        assert!(parse(agent).unwrap_err().contains("needs a model"));
+        let unknown = parse(&format!("{agent}model = \"fats\"")).unwrap_err();
+        assert!(unknown.contains("\"fats\"") && unknown.contains("anthropic"), "{unknown}");
+        assert!(parse("[agents.a]\nkind = \"local\"\nmodel = \"openai\"").unwrap_err().contains("only for"));
+    }
+
+    #[test]
+    fn the_first_model_agent_of_the_file_answers_where_nobody_is_asked_for() {
+        let text = "[agents.z]\nkind = \"model\"\nmodel = \"openai\"\n[agents.a]\nkind = \"model\"\nmodel = \"openai\"";
+        assert_eq!(parse(text).unwrap().default_agent, "z");
+        assert_eq!(parse(&format!("default_agent = \"local\"\n{text}")).unwrap().default_agent, "local");
+    }
+
+    #[test]
+    fn a_key_alone_gives_an_agent_unless_one_is_configured() {
+        let keys = |provider| [ProviderKind::OpenAi, ProviderKind::Anthropic].contains(&provider);
+        let config = parse("").unwrap().with_keys(keys);
+        assert_eq!(config.default_agent, "anthropic");
+        assert!(config.agents.contains_key("openai") && !config.agents.contains_key("gemini"));
+        let text = format!("{FAST}[agents.main]\nkind = \"model\"\nmodel = \"fast\"");
+        let config = parse(&text).unwrap().with_keys(keys);
+        assert_eq!(config.default_agent, "main");
+        assert!(!config.agents.contains_key("openai"));
+        assert_eq!(parse("default_agent = \"local\"").unwrap().with_keys(keys).default_agent, "local");
+        assert_eq!(parse("").unwrap().with_keys(|_| false), parse("").unwrap());
+    }
+
+    #[test]
+    fn agents_for_keys_that_may_come_change_nothing_for_whoever_has_one() {
+        let config = parse("").unwrap().with_keys(|_| false).with_all_providers();
+        assert_eq!((config.default_agent.as_str(), config.agents.len()), ("local", 5));
+        let config = parse("").unwrap().with_keys(|provider| provider == ProviderKind::Gemini);
+        assert_eq!(config.with_all_providers().default_agent, "gemini");
+        let text = format!("{FAST}[agents.main]\nkind = \"model\"\nmodel = \"fast\"");
+        assert_eq!(parse(&text).unwrap().with_all_providers().agents.len(), 2);
+    }
+
+    #[test]
+    fn the_models_that_need_no_setting_can_be_set() {
+        let config = parse("default_models.openai = \"mine\"").unwrap();
+        assert_eq!(config.models["openai"].model, "mine");
+        let config = parse("[models.openai]\nprovider = \"ollama\"\nmodel = \"x\"").unwrap();
+        assert_eq!(config.models["openai"].provider, ProviderKind::Ollama);
+    }
+
+    #[test]
+    fn money_is_written_as_it_is_read() {
+        for (micros, text) in [(0, "0.0"), (1_000_000, "1.0"), (4_500_000, "4.5"), (1, "0.000001")] {
+            assert_eq!(money(Some(micros)), text);
+        }
+        let config = parse("[spending]\nsession = 1.25\nday = 10").unwrap();
+        assert_eq!(config.spending, Spending { session: Some(1_250_000), day: Some(10_000_000) });
+    }
+}

@@ -1,0 +1,202 @@
+//! `[channels.supr]`.
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use parlor_transport::Keepalive;
+use parlor_web::{Token, TokenError};
+
+use super::read::Value;
+use crate::environment::SuprVariables;
+
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_CONNECTIONS: usize = 100;
+
+/// How the web side is opened.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SuprConfig {
+    /// Whether sockets are let in.
+    pub(crate) is_enabled: bool,
+    /// Where it listens.
+    pub(crate) listen: Option<String>,
+    /// What clients must know.
+    pub(crate) token: Option<Token>,
+    /// Whether the token may stand in the address.
+    pub(crate) allow_token_query: bool,
+    /// Where browsers may come from; everywhere if it is empty.
+    pub(crate) allow_origins: Vec<String>,
+    /// Names of this server.
+    pub(crate) allow_hosts: Vec<String>,
+    /// Whose messages are taken; everybody's if it is empty.
+    pub(crate) allow_from: Vec<String>,
+    /// Whether files are fetched from private networks.
+    pub(crate) allow_private_urls: bool,
+    /// When clients are pinged and given up.
+    pub(crate) keepalive: Keepalive,
+    /// How many clients there may be.
+    pub(crate) max_connections: usize,
+}
+
+impl Default for SuprConfig {
+    fn default() -> Self {
+        Self {
+            is_enabled: true,
+            listen: None,
+            token: None,
+            allow_token_query: false,
+            allow_origins: Vec::new(),
+            allow_hosts: Vec::new(),
+            allow_from: Vec::new(),
+            allow_private_urls: false,
+            keepalive: Keepalive {
+                ping_interval: PING_INTERVAL,
+                read_timeout: READ_TIMEOUT,
+                write_timeout: WRITE_TIMEOUT,
+            },
+            max_connections: MAX_CONNECTIONS,
+        }
+    }
+}
+
+/// Secrets are not shown.
+impl fmt::Debug for SuprConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SuprConfig")
+            .field("is_enabled", &self.is_enabled)
+            .field("listen", &self.listen)
+            .field("keepalive", &self.keepalive)
+            .field("max_connections", &self.max_connections)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SuprConfig {
+    /// With what the environment says, which goes before.
+    pub(crate) fn with(&self, variables: &SuprVariables) -> anyhow::Result<Self> {
+        let mut config = self.clone();
+        if let Some(text) = &variables.enabled {
+            config.is_enabled = match text.to_ascii_lowercase().as_str() {
+                "1" | "t" | "true" => true,
+                "0" | "f" | "false" => false,
+                _ => bail!("SUPRCLAW_CHANNELS_SUPR_ENABLED is {text:?}; it takes true or false"),
+            };
+        }
+        if let Some(text) = &variables.token {
+            config.token = Some(Token::parse(text).context("SUPRCLAW_CHANNELS_SUPR_TOKEN is not right")?);
+        }
+        if let Some(text) = &variables.allow_from {
+            // Keyboards of some languages have a wide comma.
+            let senders = text.split([',', '\u{ff0c}']).map(str::trim).filter(|sender| !sender.is_empty());
+            config.allow_from = senders.map(str::to_owned).collect();
+        }
+        Ok(config)
+    }
+
+    pub(super) fn set(&mut self, member: &str, value: Value) -> Result<(), TokenError> {
+        // An empty text is as good as none, as it is in the environment.
+        let text = |text: String| Some(text).filter(|text| !text.is_empty());
+        let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
+        match (member, value) {
+            ("enabled", Value::Flag(enabled)) => self.is_enabled = enabled,
+            ("listen", Value::Text(address)) => self.listen = text(address),
+            ("token", Value::Text(token)) => {
+                self.token = text(token).as_deref().map(Token::parse).transpose()?;
+            }
+            ("allow_token_query", Value::Flag(allowed)) => self.allow_token_query = allowed,
+            ("allow_origins", Value::List(origins)) => self.allow_origins = origins,
+            ("allow_hosts", Value::List(hosts)) => self.allow_hosts = hosts,
+            ("allow_from", Value::List(senders)) => self.allow_from = senders,
+            ("allow_private_urls", Value::Flag(allowed)) => self.allow_private_urls = allowed,
+            ("ping_interval", Value::UpTo(given)) => {
+                self.keepalive.ping_interval = seconds(given, PING_INTERVAL);
+            }
+            ("read_timeout", Value::UpTo(given)) => {
+                self.keepalive.read_timeout = seconds(given, READ_TIMEOUT)
+            }
+            ("write_timeout", Value::UpTo(given)) => {
+                self.keepalive.write_timeout = seconds(given, WRITE_TIMEOUT);
+            }
+            ("max_connections", Value::UpTo(given)) => {
+                let given = given.and_then(|given| usize::try_from(given).ok());
+                self.max_connections = given.unwrap_or(MAX_CONNECTIONS);
+            }
+            (member, _) => unreachable!("{member} is in the table of settings and nobody takes it"),
+        }
+        Ok(())
+    }
+
+    /// What a setting is set to, as TOML. Secrets and what is not set are left out.
+    pub(super) fn value(&self, member: &str) -> Option<String> {
+        let seconds = |duration: Duration| Some(duration.as_secs().to_string());
+        match member {
+            "enabled" => Some(self.is_enabled.to_string()),
+            "listen" => self.listen.as_ref().map(|address| format!("{address:?}")),
+            "allow_token_query" => Some(self.allow_token_query.to_string()),
+            "allow_origins" => Some(format!("{:?}", self.allow_origins)),
+            "allow_hosts" => Some(format!("{:?}", self.allow_hosts)),
+            "allow_from" => Some(format!("{:?}", self.allow_from)),
+            "allow_private_urls" => Some(self.allow_private_urls.to_string()),
+            "ping_interval" => seconds(self.keepalive.ping_interval),
+            "read_timeout" => seconds(self.keepalive.read_timeout),
+            "write_timeout" => seconds(self.keepalive.write_timeout),
+            "max_connections" => Some(self.max_connections.to_string()),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+    use super::*;
+
+    fn parse(text: &str) -> Result<SuprConfig, String> {
+        let config = Config::parse(std::path::Path::new("/"), &format!("[channels.supr]\n{text}"));
+        config.map(|config| config.supr).map_err(|flaw| flaw.to_string())
+    }
+
+    #[test]
+    fn what_is_not_above_zero_is_the_default() {
+        let text = "ping_interval = 0\nread_timeout = -5\nwrite_timeout = 0\nmax_connections = 0";
+        assert_eq!(parse(text), Ok(SuprConfig::default()));
+        let config = parse("ping_interval = 1\nread_timeout = 3\nmax_connections = 7").unwrap();
+        assert_eq!(config.keepalive.ping_interval, Duration::from_secs(1));
+        assert_eq!((config.keepalive.read_timeout, config.max_connections), (Duration::from_secs(3), 7));
+    }
+
+    #[test]
+    fn the_environment_goes_before() {
+        let variables = SuprVariables {
+            enabled: Some("False".to_owned()),
+            token: Some("other".to_owned()),
+            allow_from: Some("a, b\u{ff0c}c,".to_owned()),
+            ..SuprVariables::default()
+        };
+        let config = parse("token = \"mine\"\nallow_from = [\"x\"]").unwrap().with(&variables).unwrap();
+        assert_eq!(config.token.unwrap().reveal(), "other");
+        assert_eq!(config.allow_from, ["a", "b", "c"]);
+        assert!(!config.is_enabled);
+        let wrong = |variables: SuprVariables| SuprConfig::default().with(&variables).unwrap_err();
+        let said = wrong(SuprVariables { enabled: Some("maybe".to_owned()), ..Default::default() });
+        assert!(said.to_string().contains("true or false"));
+        let said =
+            format!("{:#}", wrong(SuprVariables { token: Some("a b".to_owned()), ..Default::default() }));
+        assert!(said.contains("SUPR_TOKEN") && !said.contains("a b"), "{said}");
+    }
+
+    #[test]
+    fn a_token_is_one_that_browsers_can_send_and_never_shown() {
+        let config = parse("token = \"s3cret\"").unwrap();
+        assert_eq!(config.token.as_ref().unwrap().reveal(), "s3cret");
+        assert!(!format!("{config:?}").contains("s3cret") && config.value("token").is_none());
+        let flaw = parse("token = \"a b\"").unwrap_err();
+        assert!(
+            flaw.starts_with("line 2: channels.supr.token: ") && flaw.contains("letters, digits"),
+            "{flaw}"
+        );
+        assert_eq!(parse("token = \"\""), Ok(SuprConfig::default()));
+    }
+}

@@ -1,0 +1,49 @@
+//! How much text an event holds.
+
+use parlor_vocab::{
+    MessageEvent, NewSession, RunEnding, RunEvent, SessionEvent, StepEvent, SubagentEvent, ToolEvent,
+    UserInput,
+};
+
+/// The bytes of all texts in `event` that can be long.
+pub(super) fn text_bytes(event: &SessionEvent) -> usize {
+    match event {
+        SessionEvent::Created(NewSession { system, .. }) => system.as_ref().map_or(0, String::len),
+        SessionEvent::Renamed { title } => title.len(),
+        SessionEvent::Queued(queued) => of_input(&queued.input),
+        SessionEvent::Compacted { summary: message, .. } | SessionEvent::MessageAdded(message) => {
+            message.text.len()
+        }
+        SessionEvent::Chosen(_) | SessionEvent::Unqueued { .. } | SessionEvent::Cleared => 0,
+        SessionEvent::Run { event, .. } => of_run(event),
+    }
+}
+
+fn of_run(event: &RunEvent) -> usize {
+    match event {
+        RunEvent::Started { input, .. } | RunEvent::Steered { input, .. } => of_input(input),
+        RunEvent::Message(MessageEvent::Completed { text, .. })
+        | RunEvent::Step(StepEvent::Reasoned { text, .. }) => text.len(),
+        RunEvent::Step(StepEvent::Started { title: text, .. })
+        | RunEvent::Step(StepEvent::Updated { headline: text, .. })
+        | RunEvent::Step(StepEvent::Completed { summary: text, .. })
+        | RunEvent::Tool(ToolEvent::Called { input: text, .. })
+        | RunEvent::Tool(ToolEvent::Progressed { message: text, .. })
+        | RunEvent::Tool(ToolEvent::Completed { output: text, .. })
+        | RunEvent::Subagent(SubagentEvent::Started { task: text, .. })
+        | RunEvent::Subagent(SubagentEvent::Updated { status: text, .. }) => text.len(),
+        RunEvent::Step(StepEvent::Failed { failure, .. })
+        | RunEvent::Tool(ToolEvent::Failed { failure, .. })
+        | RunEvent::ErrorRaised { failure, .. }
+        | RunEvent::Subagent(SubagentEvent::Done { result: Err(failure), .. })
+        | RunEvent::Ended { ending: RunEnding::Failed(failure), .. } => failure.message.len(),
+        RunEvent::Subagent(SubagentEvent::Done { result: Ok(text), .. }) => text.len(),
+        RunEvent::Message(MessageEvent::Started { .. })
+        | RunEvent::Consumed { .. }
+        | RunEvent::Ended { ending: RunEnding::Completed { .. } | RunEnding::Stopped { .. }, .. } => 0,
+    }
+}
+
+fn of_input(input: &UserInput) -> usize {
+    input.text.len()
+}

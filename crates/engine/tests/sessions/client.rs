@@ -1,0 +1,190 @@
+//! A caller of the sessions: answers in order, what it watches, and how it leaves.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::common::{PATIENCE, new_session, says, sessions_on};
+use parlor_engine::{MAX_REQUESTS, MAX_WATCHED, MediaStore, OnDisconnect, SessionClient, Sessions};
+use parlor_log::{MemoryLog, SystemClock};
+use parlor_model::LocalAgent;
+use parlor_vocab::{
+    Backend, HistoryItem, RegistryEvent, RegistryReply, RegistryRequest, RunEnding, RunEvent, Seq,
+    SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, SessionUpdate, Ticket, Update,
+    UpdateOf, WatchFrom, WhenBusy,
+};
+
+fn sessions() -> Arc<Sessions> {
+    Arc::new(sessions_on(&Arc::new(MemoryLog::new(Arc::new(SystemClock)))))
+}
+
+/// A sessions that keeps files below `folder`.
+fn house_in(folder: &Path) -> Sessions {
+    let log = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+    let mut deps = crate::common::deps(&log, Arc::new(LocalAgent::default()), Arc::new(SystemClock));
+    deps.media = MediaStore::open(folder).unwrap();
+    Sessions::new(deps)
+}
+
+async fn next(client: &mut SessionClient) -> Option<UpdateOf<SessionClient>> {
+    tokio::time::timeout(PATIENCE, client.next()).await.expect("a word")
+}
+
+async fn answer(client: &mut SessionClient) -> (u64, Result<RegistryReply, SessionRefusal>) {
+    loop {
+        if let Update::Answer(question, answer) = next(client).await.unwrap() {
+            return (question.0, answer);
+        }
+    }
+}
+
+async fn created(client: &mut SessionClient) -> SessionId {
+    let command = RegistryRequest::Create { id: None, new_session: Box::new(new_session()) };
+    assert!(client.submit(Ticket(0), command).is_none());
+    let (_, answer) = answer(client).await;
+    let RegistryReply::Created(session) = answer.unwrap() else { panic!() };
+    session
+}
+
+/// What is said to who watches a session that is not there.
+fn watching() -> RegistryReply {
+    RegistryReply::Watching { seen: Seq::START, head: Seq::START }
+}
+
+fn ending(event: &RegistryEvent) -> Option<&RunEnding> {
+    let SessionUpdate::Entry(entry) = &event.seen else { return None };
+    let SessionEvent::Run { event: RunEvent::Ended { ending, .. }, .. } = &entry.event else { return None };
+    Some(ending)
+}
+
+#[tokio::test]
+async fn questions_are_carried_out_in_the_order_in_which_they_were_put() {
+    let mut client = SessionClient::new(sessions(), OnDisconnect::Stop);
+    let session = created(&mut client).await;
+    for number in 1..=5 {
+        let rename = SessionCommand::Rename { title: number.to_string() };
+        assert!(client.submit(Ticket(number), RegistryRequest::Session(session.clone(), rename)).is_none());
+    }
+    assert!(client.submit(Ticket(6), RegistryRequest::Look(session)).is_none());
+    let mut answers = Vec::new();
+    while answers.len() < 6 {
+        answers.push(answer(&mut client).await);
+    }
+    let (_, last) = answers.iter().find(|(question, _)| *question == 6).unwrap();
+    let Ok(RegistryReply::Overview(overview)) = last else { panic!("{last:?}") };
+    assert_eq!(overview.title.as_deref(), Some("5"));
+}
+
+#[tokio::test]
+async fn what_is_watched_is_told_to_its_end_when_the_owner_leaves() {
+    let mut client = SessionClient::new(sessions(), OnDisconnect::Stop);
+    let session = created(&mut client).await;
+    client.submit(
+        Ticket(1),
+        RegistryRequest::Watch { session: session.clone(), after: WatchFrom::At(Seq::START) },
+    );
+    client.submit(Ticket(2), RegistryRequest::Session(session, says("/wait 600", WhenBusy::Refuse)));
+    let is_answered = |word: &UpdateOf<SessionClient>| {
+        matches!(word, Update::Answer(Ticket(2), Ok(RegistryReply::Session(SessionReply::Started(_)))))
+    };
+    while !is_answered(&next(&mut client).await.unwrap()) {}
+    client.begin_close();
+    let mut endings = Vec::new();
+    while let Some(word) = next(&mut client).await {
+        if let Update::Event(event) = word {
+            endings.extend(ending(&event).cloned());
+        }
+    }
+    assert!(matches!(&endings[..], [RunEnding::Stopped { .. }]), "{endings:?}");
+    client.closed().await;
+}
+
+#[tokio::test]
+async fn a_visitor_leaves_and_the_run_goes_on() {
+    let sessions = sessions();
+    let mut client = SessionClient::new(Arc::clone(&sessions), OnDisconnect::Keep);
+    let session = created(&mut client).await;
+    client.submit(Ticket(1), RegistryRequest::Session(session.clone(), says("/wait 600", WhenBusy::Refuse)));
+    answer(&mut client).await.1.unwrap();
+    client.begin_close();
+    while next(&mut client).await.is_some() {}
+    client.closed().await;
+    assert!(sessions.view(&session).await.unwrap().active().is_some());
+    sessions.close().await;
+}
+
+#[tokio::test]
+async fn beyond_the_limit_a_question_is_refused_at_once() {
+    let mut client = SessionClient::new(sessions(), OnDisconnect::Stop);
+    let session = created(&mut client).await;
+    // Nobody takes the answers, so they all wait.
+    for number in 0..MAX_REQUESTS {
+        assert!(
+            client.submit(Ticket(number as u64), RegistryRequest::Look(session.clone())).is_none(),
+            "{number}"
+        );
+    }
+    let refused = client.submit(Ticket(99), RegistryRequest::Look(session.clone()));
+    assert_eq!(refused, Some((Ticket(99), Err(SessionRefusal::TooManyRequests { limit: MAX_REQUESTS }))));
+    answer(&mut client).await.1.unwrap();
+    assert!(client.submit(Ticket(100), RegistryRequest::Look(session)).is_none());
+}
+
+#[tokio::test]
+async fn beyond_the_limit_no_session_is_watched() {
+    let mut client = SessionClient::new(sessions(), OnDisconnect::Stop);
+    let watch = |name: &str| RegistryRequest::Watch {
+        session: SessionId::parse(name).unwrap(),
+        after: WatchFrom::At(Seq::START),
+    };
+    for number in 0..MAX_WATCHED {
+        client.submit(Ticket(0), watch(&number.to_string()));
+        assert_eq!(answer(&mut client).await.1, Ok(watching()));
+    }
+    client.submit(Ticket(0), watch("one more"));
+    assert_eq!(answer(&mut client).await.1, Err(SessionRefusal::TooManyWatched { limit: MAX_WATCHED }));
+    // A session that is watched already takes no more room.
+    client.submit(Ticket(0), watch("7"));
+    assert_eq!(answer(&mut client).await.1, Ok(watching()));
+    client.submit(Ticket(0), RegistryRequest::Unwatch(SessionId::parse("7").unwrap()));
+    answer(&mut client).await.1.unwrap();
+    client.submit(Ticket(0), watch("one more"));
+    assert_eq!(answer(&mut client).await.1, Ok(watching()));
+}
+
+#[tokio::test]
+async fn files_come_along_and_can_be_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = Arc::new(house_in(folder.path()));
+    let mut client = SessionClient::new(sessions, OnDisconnect::Stop);
+    let session = created(&mut client).await;
+    let path = folder.path().join("a.txt");
+    std::fs::write(&path, "hello").unwrap();
+    client.submit(
+        Ticket(1),
+        RegistryRequest::ReadFiles { paths: vec![path, "/nowhere".into()], max_bytes: 100 },
+    );
+    let RegistryReply::Files(files) = answer(&mut client).await.1.unwrap() else { panic!() };
+    let [Ok(file), Err(_)] = &files[..] else { panic!("{files:?}") };
+    client.submit(Ticket(2), RegistryRequest::StoreMedia(vec![file.clone()]));
+    let RegistryReply::Stored(media) = answer(&mut client).await.1.unwrap() else { panic!() };
+    assert_eq!((media[0].name.as_str(), media[0].size), ("a.txt", 5));
+    let mut send = says("look", WhenBusy::Refuse);
+    if let SessionCommand::Send { input, .. } = &mut send {
+        input.media.clone_from(&media);
+    }
+    client.submit(Ticket(3), RegistryRequest::Session(session.clone(), send));
+    answer(&mut client).await.1.unwrap();
+    client.submit(Ticket(4), RegistryRequest::Look(session));
+    let RegistryReply::Overview(overview) = answer(&mut client).await.1.unwrap() else { panic!() };
+    let Some(HistoryItem::Message(message)) = overview.history.first() else { panic!() };
+    assert_eq!(message.media, media);
+    let ids = vec![media[0].id.clone()];
+    client.submit(Ticket(5), RegistryRequest::ReadMedia { ids: ids.clone(), max_bytes: 5 });
+    assert_eq!(answer(&mut client).await.1, Ok(RegistryReply::Contents(vec![Some(b"hello".to_vec())])));
+    client.submit(Ticket(6), RegistryRequest::ReadMedia { ids, max_bytes: 4 });
+    assert_eq!(
+        answer(&mut client).await.1,
+        Ok(RegistryReply::Contents(vec![None])),
+        "there is no room for it"
+    );
+}

@@ -1,0 +1,287 @@
+//! The backend of a connection that runs a whole front end: beside sessions it asks for saved chats, models, skills,
+//! keys and logins.
+//!
+//! Requests about sessions go through a [`SessionClient`], as those of any door. All others are background requests, each
+//! in a task of its own: a login that takes minutes delays no other. [`Accounts`] keeps keys and preferences and knows
+//! the models; the program that opens the backend provides it.
+//!
+//! Deliberately absent: any door. The loaf door is the one that uses this crate today.
+
+mod accounts;
+mod chats;
+mod skills;
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use parlor_engine::{Links, MAX_REQUESTS, OnDisconnect, SessionClient, Sessions, contain, read_files};
+use parlor_vocab::{
+    Answer, Backend, ClosingPart, FrontendEvent, FrontendReply, FrontendRequest, LoginFailure,
+    RegistryRequest, SessionRefusal, ShutdownSignal, Ticket, Update, UpdateOf,
+};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+pub use accounts::{Accounts, LoginOptions, LoginProgressSender};
+pub use skills::find_skills_in;
+
+/// How many requests about sessions may wait behind those that are being dispatched.
+pub const MAX_WAITING_REQUESTS: usize = 1024;
+
+/// How many background requests of one connection may run at a time.
+pub const MAX_BACKGROUND_REQUESTS: usize = 64;
+
+/// How many updates of background requests wait for the connection. Few: a task that has more to report waits.
+const BACKGROUND_UPDATES: usize = 8;
+
+type FrontendUpdate = UpdateOf<FrontendBackend>;
+type FrontendAnswer = Answer<FrontendReply, SessionRefusal>;
+type ShutdownFuture = Pin<Box<dyn Future<Output = ShutdownSignal> + Send>>;
+
+/// The backend of one front end.
+pub struct FrontendBackend {
+    sessions: Arc<Sessions>,
+    accounts: Arc<dyn Accounts>,
+    client: SessionClient,
+    /// How many requests the session client has not answered yet.
+    submitted: usize,
+    /// Requests about sessions that wait for the session client to have room.
+    waiting: VecDeque<(Ticket, RegistryRequest)>,
+    /// Updates that are due at once.
+    due: VecDeque<FrontendUpdate>,
+    background_requests: usize,
+    /// None once the connection closes.
+    updates_sender: Option<mpsc::Sender<Box<FrontendUpdate>>>,
+    updates: mpsc::Receiver<Box<FrontendUpdate>>,
+    /// Cancels the logins to each provider. Each login that is under way has a copy.
+    logins: HashMap<String, Arc<CancellationToken>>,
+    /// Cancelled when the connection closes.
+    closing: CancellationToken,
+    is_client_finished: bool,
+    is_background_finished: bool,
+    /// How the program was told to end, if it was.
+    shutdown: Option<ShutdownFuture>,
+}
+
+impl FrontendBackend {
+    /// A backend with no request. Call within a runtime.
+    pub fn new(sessions: Arc<Sessions>, accounts: Arc<dyn Accounts>, on_disconnect: OnDisconnect) -> Self {
+        let (updates_sender, updates) = mpsc::channel(BACKGROUND_UPDATES);
+        Self {
+            client: SessionClient::new(Arc::clone(&sessions), on_disconnect),
+            sessions,
+            accounts,
+            submitted: 0,
+            waiting: VecDeque::new(),
+            due: VecDeque::new(),
+            background_requests: 0,
+            updates_sender: Some(updates_sender),
+            updates,
+            logins: HashMap::new(),
+            closing: CancellationToken::new(),
+            is_client_finished: false,
+            is_background_finished: false,
+            shutdown: None,
+        }
+    }
+
+    /// The same, and its last event is how the program was told to end, if `shutdown` is ready by then.
+    #[must_use]
+    pub fn with_shutdown(self, shutdown: impl Future<Output = ShutdownSignal> + Send + 'static) -> Self {
+        Self { shutdown: Some(Box::pin(shutdown)), ..self }
+    }
+
+    fn submit_to_client(&mut self, ticket: Ticket, request: RegistryRequest) -> Option<FrontendAnswer> {
+        match self.client.submit(ticket, request) {
+            Some((ticket, answer)) => Some((ticket, answer.map(FrontendReply::Registry))),
+            None => {
+                self.submitted += 1;
+                None
+            }
+        }
+    }
+
+    fn on_client_update(&mut self, update: UpdateOf<SessionClient>) -> FrontendUpdate {
+        match update {
+            Update::Event(event) => Update::Event(FrontendEvent::Registry(event)),
+            Update::Answer(ticket, answer) => {
+                self.submitted -= 1;
+                if let Some((ticket, request)) = self.waiting.pop_front()
+                    && let Some((ticket, answer)) = self.submit_to_client(ticket, request)
+                {
+                    self.due.push_back(Update::Answer(ticket, answer));
+                }
+                Update::Answer(ticket, answer.map(FrontendReply::Registry))
+            }
+        }
+    }
+
+    fn start_in_background(&mut self, ticket: Ticket, request: FrontendRequest) -> Option<FrontendAnswer> {
+        // Cancelling makes room, so it needs none.
+        if let FrontendRequest::CancelLogin(provider) = &request {
+            let count = self.logins.remove(provider).map_or(0, |token| {
+                token.cancel();
+                Arc::strong_count(&token) - 1
+            });
+            return Some((ticket, Ok(FrontendReply::Cancelled(count))));
+        }
+        let has_room = self.background_requests < MAX_BACKGROUND_REQUESTS;
+        let Some(updates) = self.updates_sender.clone().filter(|_| has_room) else {
+            return Some((ticket, Err(SessionRefusal::TooManyRequests { limit: MAX_BACKGROUND_REQUESTS })));
+        };
+        let (sessions, accounts) = (Arc::clone(&self.sessions), Arc::clone(&self.accounts));
+        let performing: Pin<Box<dyn Future<Output = FrontendReply> + Send>> = match request {
+            FrontendRequest::Login { provider, method, originator } => {
+                self.logins.retain(|_, token| Arc::strong_count(token) > 1);
+                // A second login to the same provider is cancelled along with the first.
+                let token = Arc::clone(self.logins.entry(provider.clone()).or_default());
+                let (options, updates) = (LoginOptions { provider, method, originator }, updates.clone());
+                let closing = self.closing.clone();
+                Box::pin(async move {
+                    let login = log_in(&*accounts, options, updates);
+                    tokio::select! {
+                        reply = login => reply,
+                        () = token.cancelled() => FrontendReply::LoggedIn(Err(LoginFailure::Cancelled)),
+                        () = closing.cancelled() => FrontendReply::LoggedIn(Err(LoginFailure::Cancelled)),
+                    }
+                })
+            }
+            other => Box::pin(async move { perform(&sessions, &*accounts, other).await }),
+        };
+        self.background_requests += 1;
+        tokio::spawn(async move {
+            let reply = contain(performing).await.map_err(|_| SessionRefusal::Internal);
+            // A connection that has gone needs no answer.
+            let _ = updates.send(Box::new(Update::Answer(ticket, reply))).await;
+        });
+        None
+    }
+}
+
+impl Backend for FrontendBackend {
+    type Request = FrontendRequest;
+    type Reply = FrontendReply;
+    type Event = FrontendEvent;
+    type Error = SessionRefusal;
+
+    fn submit(&mut self, ticket: Ticket, request: FrontendRequest) -> Option<FrontendAnswer> {
+        let FrontendRequest::Registry(request) = request else {
+            return self.start_in_background(ticket, request);
+        };
+        if self.submitted < MAX_REQUESTS {
+            return self.submit_to_client(ticket, request);
+        }
+        if self.waiting.len() >= MAX_WAITING_REQUESTS {
+            return Some((ticket, Err(SessionRefusal::TooManyRequests { limit: MAX_WAITING_REQUESTS })));
+        }
+        self.waiting.push_back((ticket, request));
+        None
+    }
+
+    async fn next(&mut self) -> Option<FrontendUpdate> {
+        loop {
+            if let Some(update) = self.due.pop_front() {
+                return Some(update);
+            }
+            tokio::select! {
+                update = self.client.next(), if !self.is_client_finished => match update {
+                    Some(update) => return Some(self.on_client_update(update)),
+                    None => self.is_client_finished = true,
+                },
+                update = self.updates.recv(), if !self.is_background_finished => match update {
+                    Some(update) => {
+                        self.background_requests -= usize::from(matches!(*update, Update::Answer(..)));
+                        return Some(*update);
+                    }
+                    None => self.is_background_finished = true,
+                },
+                else => break,
+            }
+        }
+        let shutdown = self.shutdown.take()?;
+        // Whoever caught the signal first, it is known here by now. Tokio's budget for this task must not hide it.
+        let signal = tokio::task::unconstrained(async {
+            tokio::select! {
+                biased;
+                signal = shutdown => Some(signal),
+                () = std::future::ready(()) => None,
+            }
+        });
+        signal.await.map(|signal| Update::Event(FrontendEvent::Ending(signal)))
+    }
+
+    /// Logins are cancelled, all other requests are still answered, and watched sessions are reported to their end.
+    fn begin_close(&mut self) {
+        self.closing.cancel();
+        self.updates_sender = None;
+        self.client.begin_close();
+        for (ticket, _) in std::mem::take(&mut self.waiting) {
+            let refusal = SessionRefusal::Closing { part: ClosingPart::Connection };
+            self.due.push_back(Update::Answer(ticket, Err(refusal)));
+        }
+    }
+
+    async fn closed(self) {
+        drop(self.updates);
+        self.client.closed().await;
+    }
+}
+
+/// Logs in, and reports each step.
+async fn log_in(
+    accounts: &dyn Accounts,
+    options: LoginOptions,
+    updates: mpsc::Sender<Box<FrontendUpdate>>,
+) -> FrontendReply {
+    let provider = options.provider.clone();
+    let (progress, mut steps) = LoginProgressSender::new();
+    let login = accounts.log_in(options, progress);
+    let reporting = async {
+        while let Some(step) = steps.recv().await {
+            let event = FrontendEvent::Login { provider: provider.clone(), step };
+            if updates.send(Box::new(Update::Event(event))).await.is_err() {
+                return;
+            }
+        }
+    };
+    let (outcome, ()) = tokio::join!(login, reporting);
+    match outcome {
+        Ok(login) => FrontendReply::LoggedIn(Ok((login, accounts.credentials().await))),
+        Err(failure) => FrontendReply::LoggedIn(Err(failure)),
+    }
+}
+
+async fn perform(sessions: &Sessions, accounts: &dyn Accounts, request: FrontendRequest) -> FrontendReply {
+    let done = |done: Result<(), String>| done.map_or_else(FrontendReply::Failed, |()| FrontendReply::Done);
+    match request {
+        FrontendRequest::ListChats { skip, limit } => match chats::list(sessions, skip, limit).await {
+            Ok((total, chats)) => FrontendReply::Chats { total, chats },
+            Err(refusal) => FrontendReply::Failed(refusal.to_string()),
+        },
+        FrontendRequest::ReadChat(wanted) => match chats::find(sessions, &wanted).await {
+            Ok(found) => FrontendReply::Chat(found.map(Box::new)),
+            Err(refusal) => FrontendReply::Failed(refusal.to_string()),
+        },
+        FrontendRequest::ReadFiles { paths, max_bytes } => {
+            FrontendReply::Files(read_files(paths, max_bytes, Links::Follow).await)
+        }
+        FrontendRequest::ListModels => FrontendReply::Models(accounts.models().await),
+        FrontendRequest::ListRoutes(model) => FrontendReply::Routes(accounts.routes(&model).await),
+        FrontendRequest::ListSkills => FrontendReply::Skills(accounts.skills().await),
+        FrontendRequest::SavePreferences(preferences) => done(accounts.save_preferences(preferences).await),
+        FrontendRequest::ListCredentials => FrontendReply::Credentials(accounts.credentials().await),
+        FrontendRequest::SetKey { service, key } => match accounts.set_key(&service, key).await {
+            Ok(models) => FrontendReply::KeySet { models },
+            Err(why) => FrontendReply::Failed(why),
+        },
+        FrontendRequest::Logout(provider) => match accounts.log_out(&provider).await {
+            Ok(existed) => FrontendReply::LoggedOut(existed, accounts.credentials().await),
+            Err(why) => FrontendReply::Failed(why),
+        },
+        FrontendRequest::ForgetAll => done(accounts.forget_all().await),
+        FrontendRequest::Registry(_) | FrontendRequest::Login { .. } | FrontendRequest::CancelLogin(_) => {
+            FrontendReply::Failed("this request is not a background request".to_owned())
+        }
+    }
+}

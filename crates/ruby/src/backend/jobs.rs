@@ -1,0 +1,229 @@
+//! Carries out one call.
+
+use std::sync::Arc;
+
+use parlor_vocab::{Caller, EvaluationResult, RubyFailure, RubyFailureKind, RubyJob, RubyReply};
+
+use super::{EvaluateAt, RubyShared, Upstream};
+use crate::{Evaluation, RubyAnswer, RubyError, RubySource};
+
+/// Does what is wanted, in its turn. Lines of a console are evaluated in `console`, if there is one.
+pub(super) async fn perform(
+    shared: &Arc<RubyShared>,
+    console: Option<&dyn Upstream>,
+    caller: &Caller,
+    job: RubyJob,
+) -> RubyReply {
+    let paths: &[String] = match &job {
+        RubyJob::Upstream(call) => &call.paths,
+        RubyJob::File { path } => std::slice::from_ref(path),
+        RubyJob::Snippet { .. }
+        | RubyJob::Line { .. }
+        | RubyJob::ReplaceRuby
+        | RubyJob::ListResources
+        | RubyJob::Tool { .. } => &[],
+    };
+    for path in paths {
+        let (path, workspace) = (path.clone(), caller.workspace.clone());
+        if let Err(refused) =
+            blocking(shared, move |shared| shared.roots.check(&path, workspace.as_deref())).await
+        {
+            return *refused;
+        }
+    }
+    let needs_upstream = matches!(job, RubyJob::Upstream(_) | RubyJob::ListResources);
+    let upstream = shared
+        .upstream
+        .as_ref()
+        .filter(|(_, evaluates)| needs_upstream || *evaluates == EvaluateAt::Upstream);
+    match (job, upstream) {
+        (RubyJob::Tool { name, input }, _) => shared.use_tool(&name, &input).await,
+        (RubyJob::Line { session, number, code }, _) => {
+            let _turn = shared.lane.lock().await;
+            let path = shared.sessions.keep(&session, number, &code);
+            match console {
+                Some(console) => shared.ask(console, caller, &RubyJob::Line { session, number, code }).await,
+                None => RubyReply::Evaluated(shared.evaluate(RubySource::Console { path, code }).await),
+            }
+        }
+        (job, Some((upstream, _))) => {
+            let _turn = shared.lane.lock().await;
+            shared.ask(upstream.as_ref(), caller, &job).await
+        }
+        (RubyJob::Snippet { code }, None) => shared.evaluate_snippet(code).await,
+        (RubyJob::File { path }, None) => shared.evaluate_file(path, caller.workspace.clone()).await,
+        (RubyJob::ReplaceRuby, None) => {
+            let _turn = shared.lane.lock().await;
+            shared.console.mark("RELOAD");
+            RubyReply::RubyReplaced(shared.ruby.replace_worker().await.map_err(failure))
+        }
+        (RubyJob::Upstream(_) | RubyJob::ListResources, None) => RubyReply::NoUpstream,
+    }
+}
+
+impl RubyShared {
+    /// Has Upstream do something. Whoever asks has the lane.
+    async fn ask(&self, upstream: &dyn Upstream, caller: &Caller, job: &RubyJob) -> RubyReply {
+        tokio::select! {
+            biased;
+            () = self.closing.cancelled() => interrupted(),
+            done = upstream.perform(caller, job) => RubyReply::Upstream(done),
+        }
+    }
+
+    async fn evaluate_snippet(&self, code: String) -> RubyReply {
+        let _turn = self.lane.lock().await;
+        self.console.mark("EVAL_RUBY START");
+        let evaluated = self.evaluate(RubySource::Snippet { code }).await;
+        self.console.print(&evaluated.printed, evaluated.cut);
+        match &evaluated.outcome {
+            Ok(_) => self.console.mark("EVAL_RUBY END"),
+            Err(failure) if failure.kind == RubyFailureKind::Syntax => {
+                self.console.mark(&format!("EVAL_RUBY SYNTAX ERROR: {}", failure.message));
+            }
+            Err(failure) => self.console.mark(&format!("EVAL_RUBY ERROR: {}", failure.message)),
+        }
+        RubyReply::Evaluated(evaluated)
+    }
+
+    async fn evaluate_file(self: &Arc<Self>, path: String, workspace: Option<String>) -> RubyReply {
+        let _turn = self.lane.lock().await;
+        let wanted = path.clone();
+        let code = match blocking(self, move |shared| shared.roots.read(&wanted, workspace.as_deref())).await
+        {
+            Ok(code) => code,
+            Err(refused) => return *refused,
+        };
+        self.console.mark(&format!("EVAL_RUBY_FILE START: {path}"));
+        let evaluated = self.evaluate(RubySource::File { path: code.path, content: code.content }).await;
+        self.console.print(&evaluated.printed, evaluated.cut);
+        match &evaluated.outcome {
+            Ok(_) => self.console.mark("EVAL_RUBY_FILE END"),
+            Err(failure) => self.console.mark(&format!("EVAL_RUBY_FILE ERROR: {}", failure.message)),
+        }
+        RubyReply::Evaluated(evaluated)
+    }
+
+    async fn evaluate(&self, source: RubySource) -> EvaluationResult {
+        let RubyAnswer { outcome, output, lost_before } = self.ruby.evaluate(Evaluation::new(source)).await;
+        if let Some(how) = &lost_before {
+            self.console.mark(&format!("RUBY LOST: {how}"));
+        }
+        EvaluationResult {
+            outcome: outcome.map_err(failure),
+            printed: output.pieces.into_iter().map(|piece| (piece.stream, piece.text)).collect(),
+            cut: output.cut,
+            lost_before,
+        }
+    }
+
+    async fn use_tool(&self, name: &str, input: &str) -> RubyReply {
+        let Some(tools) = &self.tools else { return RubyReply::UnknownTool { name: name.to_owned() } };
+        let _slot = self.tool_slots.acquire().await;
+        match tools.call(name, input).await {
+            Some(outcome) => RubyReply::Tool(outcome),
+            None => RubyReply::UnknownTool { name: name.to_owned() },
+        }
+    }
+
+    pub(super) fn list_tools(&self) -> RubyReply {
+        RubyReply::Tools(self.tools.as_ref().map(|tools| tools.list()).unwrap_or_default())
+    }
+}
+
+/// The answer to a call that will have no other: the program ends.
+pub(super) fn interrupted() -> RubyReply {
+    RubyReply::Evaluated(EvaluationResult {
+        outcome: Err(failure(RubyError::Stopped)),
+        printed: Vec::new(),
+        cut: 0,
+        lost_before: None,
+    })
+}
+
+/// About how many bytes an answer has.
+pub(super) fn size(reply: &RubyReply) -> usize {
+    let of_failure = |failure: &RubyFailure| {
+        failure.message.len() + failure.backtrace.iter().map(String::len).sum::<usize>()
+    };
+    let least = size_of::<RubyReply>();
+    least
+        + match reply {
+            RubyReply::Evaluated(evaluated) => {
+                let printed: usize = evaluated.printed.iter().map(|(_, text)| text.len()).sum();
+                printed + evaluated.outcome.as_ref().map_or_else(of_failure, String::len)
+            }
+            RubyReply::RubyReplaced(Err(failure)) => of_failure(failure),
+            RubyReply::Upstream(Ok(result)) => result.len(),
+            RubyReply::Tool(Ok(output)) => {
+                output.text.len() + output.images.iter().map(|(_, bytes)| bytes.len()).sum::<usize>()
+            }
+            // Short texts.
+            RubyReply::RubyReplaced(Ok(()))
+            | RubyReply::Upstream(Err(_))
+            | RubyReply::Tool(Err(_))
+            | RubyReply::PathRefused { .. }
+            | RubyReply::PathInvalid { .. }
+            | RubyReply::FileMissing { .. }
+            | RubyReply::FileUnreadable { .. }
+            | RubyReply::NoUpstream
+            | RubyReply::Console(_)
+            | RubyReply::ConsoleOpened { .. }
+            | RubyReply::ConsoleRefused { .. }
+            | RubyReply::Tools(_)
+            | RubyReply::UnknownTool { .. } => 0,
+        }
+}
+
+fn failure(error: RubyError) -> RubyFailure {
+    let (message, hint) = (error.to_string(), error.hint().map(str::to_owned));
+    let kind = match &error {
+        RubyError::Raised(_) => RubyFailureKind::Raised,
+        RubyError::Syntax(_) => RubyFailureKind::Syntax,
+        RubyError::CodeTooLarge { .. }
+        | RubyError::ValueTooLarge { .. }
+        | RubyError::TimedOut { .. }
+        | RubyError::Cancelled { .. }
+        | RubyError::WorkerLost { .. } => RubyFailureKind::Broken,
+        RubyError::NoRuby { .. }
+        | RubyError::NotStarted { .. }
+        | RubyError::TooManyWaiting { .. }
+        | RubyError::Stopped => RubyFailureKind::Unavailable,
+    };
+    let raised = match error {
+        RubyError::Raised(raised) | RubyError::Syntax(raised) => Some(*raised),
+        RubyError::CodeTooLarge { .. }
+        | RubyError::ValueTooLarge { .. }
+        | RubyError::TimedOut { .. }
+        | RubyError::Cancelled { .. }
+        | RubyError::WorkerLost { .. }
+        | RubyError::NoRuby { .. }
+        | RubyError::NotStarted { .. }
+        | RubyError::TooManyWaiting { .. }
+        | RubyError::Stopped => None,
+    };
+    match raised {
+        Some(raised) => RubyFailure {
+            kind,
+            message,
+            class: Some(raised.class),
+            file: raised.file,
+            line: raised.line,
+            backtrace: raised.backtrace,
+            hint,
+        },
+        None => {
+            RubyFailure { kind, message, class: None, file: None, line: None, backtrace: Vec::new(), hint }
+        }
+    }
+}
+
+/// Looks at files on a thread that may block.
+async fn blocking<T: Send + 'static>(
+    shared: &Arc<RubyShared>,
+    job: impl FnOnce(&RubyShared) -> Result<T, Box<RubyReply>> + Send + 'static,
+) -> Result<T, Box<RubyReply>> {
+    let shared = Arc::clone(shared);
+    let done = tokio::task::spawn_blocking(move || job(&shared)).await;
+    done.unwrap_or_else(|_| Err(Box::new(interrupted())))
+}

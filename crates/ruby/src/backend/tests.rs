@@ -1,0 +1,100 @@
+//! The backend with tools that are made for it, and no Ruby.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parlor_vocab::{
+    Backend, CallKey, Caller, Clock, Failure, RubyJob, RubyRefusal, RubyReply, RubyRequest, Ticket,
+    Timestamp, ToolInfo, ToolOutput, Update,
+};
+use tokio::sync::{Semaphore, watch};
+
+use super::*;
+
+struct FixedClock;
+
+impl Clock for FixedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
+    }
+}
+
+/// A tool that counts its running calls, and lets none return before it is told to.
+struct Gate {
+    inside: watch::Sender<usize>,
+    may_go: Arc<Semaphore>,
+}
+
+#[async_trait]
+impl ToolRunner for Gate {
+    fn list(&self) -> Vec<ToolInfo> {
+        Vec::new()
+    }
+
+    async fn call(&self, name: &str, _input: &str) -> Option<Result<ToolOutput, Failure>> {
+        if name != "gate" {
+            return None;
+        }
+        self.inside.send_modify(|inside| *inside += 1);
+        let _ = self.may_go.acquire().await;
+        self.inside.send_modify(|inside| *inside -= 1);
+        Some(Ok(ToolOutput { text: "through".to_owned(), images: Vec::new() }))
+    }
+
+    async fn close(&self) {}
+}
+
+fn open(folder: &std::path::Path, tools: Option<Arc<dyn ToolRunner>>) -> RubyBackend {
+    RubyBackend::open(RubyBackendConfig {
+        ruby: crate::RubySettings::new(folder.to_owned(), Vec::new()),
+        state: folder.join("state"),
+        roots: AllowedRoots::new(folder.to_owned(), None),
+        upstream: None,
+        tools,
+        clock: Arc::new(FixedClock),
+        spell: |_| "2026-03-14T09:15:00.000".to_owned(),
+    })
+    .unwrap()
+}
+
+fn call(number: u8, tool: &str) -> RubyRequest {
+    let job = RubyJob::Tool { name: tool.to_owned(), input: "{}".to_owned() };
+    RubyRequest::Call { key: CallKey([number; 32]), caller: Caller::default(), job: Box::new(job) }
+}
+
+#[tokio::test]
+async fn so_many_tools_run_at_a_time_and_the_others_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let (inside, mut seen) = watch::channel(0);
+    let may_go = Arc::new(Semaphore::new(0));
+    let backend = open(folder.path(), Some(Arc::new(Gate { inside, may_go: Arc::clone(&may_go) })));
+    let mut connections: Vec<RubyConnection> = (0..MAX_TOOL_CALLS + 4).map(|_| backend.connect()).collect();
+    for (number, connection) in (0..).zip(&mut connections) {
+        assert!(connection.submit(Ticket(0), call(number, "gate")).is_none());
+    }
+    seen.wait_for(|inside| *inside == MAX_TOOL_CALLS).await.unwrap();
+    // A call that could begin would do so before this task has its turn again.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(*seen.borrow(), MAX_TOOL_CALLS);
+    may_go.add_permits(1);
+    for connection in &mut connections {
+        let Some(Update::Answer(_, Ok(reply))) = connection.next().await else { panic!("a reply") };
+        assert!(matches!(&*reply, RubyReply::Tool(Ok(output)) if output.text == "through"));
+    }
+}
+
+#[tokio::test]
+async fn a_connection_has_one_request_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = open(folder.path(), None);
+    let mut connection = backend.connect();
+    assert!(connection.submit(Ticket(1), call(1, "nothing")).is_none());
+    let refused = connection.submit(Ticket(2), call(2, "nothing")).unwrap();
+    assert_eq!(refused, (Ticket(2), Err(RubyRefusal::TooManyRequests { limit: 1 })));
+    let unknown = RubyReply::UnknownTool { name: "nothing".to_owned() };
+    assert_eq!(connection.next().await, Some(Update::Answer(Ticket(1), Ok(Arc::new(unknown)))));
+    connection.begin_close();
+    assert!(connection.next().await.is_none());
+}

@@ -1,0 +1,45 @@
+//! Answers in the shapes that clients of this protocol know.
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use axum::response::Response;
+use serde::Serialize;
+
+/// Plain text that ends in a newline.
+pub(crate) fn text(status: StatusCode, what: &str) -> Response {
+    typed(status, "text/plain; charset=utf-8", format!("{what}\n"))
+}
+
+/// One JSON object and a newline. Never kept by anybody in between: it may hold the token.
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(mut body) => {
+            body.push('\n');
+            let mut response = typed(status, "application/json", body);
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            response
+        }
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+/// A body of that type.
+pub(crate) fn typed(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = empty(status);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    *response.body_mut() = body.into();
+    response
+}
+
+/// Nothing but a status.
+pub(crate) fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// What is not there.
+pub(crate) fn not_found() -> Response {
+    text(StatusCode::NOT_FOUND, "404 page not found")
+}

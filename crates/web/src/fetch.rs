@@ -1,0 +1,428 @@
+//! Reads a file from the web for somebody who named its address, and may mean harm by it.
+//!
+//! What is on this machine or in a private network is not fetched: such an address is refused when the
+//! connection is made, after names were resolved, so that no name and no redirection leads there. Nothing is
+//! cached, and no proxy is asked.
+
+use std::error::Error;
+use std::future::poll_fn;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parlor_engine::Fetch;
+use parlor_vocab::FileError;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::LOCATION;
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, Url};
+use tokio::time::timeout;
+
+use parlor_transport::{FrameAccount, FrameMemory};
+
+/// How many times one address may lead to another.
+pub const MAX_REDIRECTS: usize = 5;
+
+/// How long fetching a file may take in all.
+pub const FETCH_WAIT: Duration = Duration::from_secs(60);
+
+/// Why a file was not fetched.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// It is no address of a file on the web.
+    #[error("it is no http or https address")]
+    Address,
+    /// It is at a place where nothing is fetched from.
+    #[error(
+        "{0} is on this machine or in a private network; allow_private_urls in [channels.supr] would allow it"
+    )]
+    Private(String),
+    /// It leads from one address to the next.
+    #[error("there are more than {MAX_REDIRECTS} redirections")]
+    Redirects,
+    /// The server answered something else than 200.
+    #[error("the server answers with status {0}")]
+    Status(u16),
+    /// It is larger than what was asked for.
+    #[error("the file has more than {0} bytes")]
+    TooLarge(u64),
+    /// It took longer than [`FETCH_WAIT`].
+    #[error("the file did not arrive in time")]
+    Slow,
+    /// The connection failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Fetches files.
+pub struct Fetcher {
+    /// Made when it is first needed: it reads the certificates of all authorities.
+    client: OnceLock<Client>,
+    allows: fn(IpAddr) -> bool,
+    wait: Duration,
+    /// What files share with large frames while they arrive.
+    memory: FrameMemory,
+}
+
+impl Fetcher {
+    /// Fetches from the public internet, and from private networks if `allow_private`.
+    pub fn new(allow_private: bool) -> Self {
+        Self::with(if allow_private { |_| true } else { is_public }, FETCH_WAIT)
+    }
+
+    fn with(allows: fn(IpAddr) -> bool, wait: Duration) -> Self {
+        Self { client: OnceLock::new(), allows, wait, memory: FrameMemory::unlimited() }
+    }
+
+    /// The same with `memory` for what arrives: when that is used up, files wait.
+    #[must_use]
+    pub fn within(self, memory: FrameMemory) -> Self {
+        Self { memory, ..self }
+    }
+
+    fn client(&self) -> Result<&Client, FetchError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let client = Client::builder()
+            .redirect(Policy::none())
+            .no_proxy()
+            .dns_resolver(Arc::new(Guarded { allows: self.allows }))
+            .user_agent(concat!("parlor/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| FetchError::Failed(in_words(&error)))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
+    /// The file at `url`, if it has at most `max_bytes`.
+    pub async fn get(&self, url: &str, max_bytes: u64) -> Result<Vec<u8>, FetchError> {
+        let fetched = async {
+            let response = self.follow(url).await?;
+            read(response, max_bytes, self.memory.account()).await
+        };
+        timeout(self.wait, fetched).await.unwrap_or(Err(FetchError::Slow))
+    }
+
+    /// The answer at the end of all redirections. Each hop is looked at as the first one is.
+    async fn follow(&self, url: &str) -> Result<Response, FetchError> {
+        let mut url = Url::parse(url).map_err(|_| FetchError::Address)?;
+        for _ in 0..=MAX_REDIRECTS {
+            self.check(&url)?;
+            let response = self.client()?.get(url.clone()).send().await.map_err(flaw)?;
+            if !response.status().is_redirection() {
+                return match response.status().as_u16() {
+                    200 => Ok(response),
+                    status => Err(FetchError::Status(status)),
+                };
+            }
+            let status = FetchError::Status(response.status().as_u16());
+            let next = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+            url = next.and_then(|next| url.join(next).ok()).ok_or(status)?;
+        }
+        Err(FetchError::Redirects)
+    }
+
+    fn check(&self, url: &Url) -> Result<(), FetchError> {
+        let host = url.host_str().filter(|_| matches!(url.scheme(), "http" | "https"));
+        let Some(host) = host else { return Err(FetchError::Address) };
+        // A name is resolved later, and looked at then; an address never is.
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        match bare.parse::<IpAddr>() {
+            Ok(ip) if !(self.allows)(ip) => Err(FetchError::Private(host.to_owned())),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Fetch for Fetcher {
+    async fn fetch(&self, url: &str, max_bytes: u64) -> Result<Vec<u8>, FileError> {
+        self.get(url, max_bytes).await.map_err(|flaw| {
+            tracing::info!(%flaw, "a file was not fetched");
+            match flaw {
+                FetchError::TooLarge(bytes) => FileError::TooLarge { bytes },
+                _ => FileError::Unreadable,
+            }
+        })
+    }
+}
+
+async fn read(
+    mut response: Response,
+    max_bytes: u64,
+    mut account: FrameAccount,
+) -> Result<Vec<u8>, FetchError> {
+    let too_large = FetchError::TooLarge(max_bytes);
+    // What a server claims spares the trouble; what it sends is what counts.
+    if response.content_length().is_some_and(|claimed| claimed > max_bytes) {
+        return Err(too_large);
+    }
+    let mut bytes = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(flaw)? {
+        if (bytes.len() + piece.len()) as u64 > max_bytes {
+            return Err(too_large);
+        }
+        bytes.extend_from_slice(&piece);
+        account.add_arriving(piece.len());
+        poll_fn(|cx| account.poll_room(cx)).await;
+    }
+    Ok(bytes)
+}
+
+/// Resolves names, and leaves out the addresses that are not to be connected to.
+struct Guarded {
+    allows: fn(IpAddr) -> bool,
+}
+
+/// All addresses of a name are refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is at no address that may be connected to")]
+struct NoAddress(String);
+
+impl Resolve for Guarded {
+    fn resolve(&self, name: Name) -> Resolving {
+        let allows = self.allows;
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let allowed: Vec<SocketAddr> = found.filter(|address| allows(address.ip())).collect();
+            if allowed.is_empty() {
+                return Err(NoAddress(name.as_str().to_owned()).into());
+            }
+            Ok(Box::new(allowed.into_iter()) as Addrs)
+        })
+    }
+}
+
+fn flaw(error: reqwest::Error) -> FetchError {
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        if let Some(NoAddress(name)) = inner.downcast_ref() {
+            return FetchError::Private(name.clone());
+        }
+        cause = inner.source();
+    }
+    // Addresses have secrets in them at times, and what is said here ends up in logs.
+    FetchError::Failed(in_words(&error.without_url()))
+}
+
+/// What went wrong, with what is behind it.
+fn in_words(error: &dyn Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        words.push_str(": ");
+        words.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    words
+}
+
+/// Whether an address is one of the public internet.
+fn is_public(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => is_public_v4(ip),
+        IpAddr::V6(ip) => is_public_v6(ip),
+    }
+}
+
+fn is_public_v4(ip: Ipv4Addr) -> bool {
+    let [a, b, c, _] = ip.octets();
+    let is_reserved = a == 0
+        || a >= 240
+        || (a == 100 && (64..128).contains(&b))
+        || (a == 192 && b == 0 && c == 0)
+        || (a == 192 && b == 88 && c == 99)
+        || (a == 198 && (b == 18 || b == 19));
+    // The first is where a cloud keeps the secrets of its machines, among public addresses.
+    let is_metadata = ip == Ipv4Addr::new(168, 63, 129, 16);
+    !(is_reserved
+        || is_metadata
+        || ip.is_private()
+        || ip.is_loopback()
+        || ip.is_link_local()
+        || ip.is_multicast()
+        || ip.is_documentation())
+}
+
+/// Of what is given out today, all but the parts in which other addresses hide or nobody lives.
+fn is_public_v6(ip: Ipv6Addr) -> bool {
+    let [a, b, ..] = ip.segments();
+    let is_given_out = a & 0xe000 == 0x2000;
+    let is_special = a == 0x2001 && (b < 0x0200 || b == 0x0db8) || a == 0x2002 || a == 0x3fff;
+    is_given_out && !is_special
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Serves each request with what `answer` makes of its first line, and then some of it for ever.
+    async fn server(answer: fn(&str, SocketAddr) -> (String, bool)) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let mut request = vec![0; 4096];
+                    let count = stream.read(&mut request).await.unwrap();
+                    let line = String::from_utf8_lossy(&request[..count]).lines().next().unwrap().to_owned();
+                    let (text, is_endless) = answer(&line, address);
+                    stream.write_all(text.as_bytes()).await.unwrap();
+                    let piece = format!("400\r\n{}\r\n", "x".repeat(0x400));
+                    while is_endless && stream.write_all(piece.as_bytes()).await.is_ok() {}
+                });
+            }
+        });
+        address
+    }
+
+    fn ok(body: &str) -> (String, bool) {
+        (format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()), false)
+    }
+
+    fn to(place: &str) -> (String, bool) {
+        (format!("HTTP/1.1 302 Found\r\nlocation: {place}\r\ncontent-length: 0\r\n\r\n"), false)
+    }
+
+    fn only_this(ip: IpAddr) -> bool {
+        ip == IpAddr::from([127, 0, 0, 1])
+    }
+
+    fn fetcher() -> Fetcher {
+        Fetcher::with(only_this, FETCH_WAIT)
+    }
+
+    #[tokio::test]
+    async fn a_file_is_fetched_up_to_its_last_byte() {
+        let address = server(|_, _| ok("12345")).await;
+        let url = format!("http://{address}/file");
+        assert_eq!(fetcher().get(&url, 5).await.unwrap(), b"12345");
+        assert!(matches!(fetcher().get(&url, 4).await, Err(FetchError::TooLarge(4))));
+    }
+
+    #[tokio::test]
+    async fn a_body_without_end_is_left() {
+        let address =
+            server(|_, _| ("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_owned(), true)).await;
+        let got = fetcher().get(&format!("http://{address}/"), 10_000).await;
+        assert!(matches!(got, Err(FetchError::TooLarge(10_000))), "{got:?}");
+    }
+
+    #[tokio::test]
+    async fn only_200_will_do() {
+        let address = server(|_, _| ("HTTP/1.1 204 No Content\r\n\r\n".to_owned(), false)).await;
+        assert!(matches!(
+            fetcher().get(&format!("http://{address}/"), 9).await,
+            Err(FetchError::Status(204))
+        ));
+        let address =
+            server(|_, _| ("HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n".to_owned(), false)).await;
+        assert!(matches!(
+            fetcher().get(&format!("http://{address}/"), 9).await,
+            Err(FetchError::Status(302))
+        ));
+    }
+
+    #[tokio::test]
+    async fn redirections_are_followed_so_far() {
+        let address = server(|line, address| match line.split(['/', ' ']).nth(2).unwrap().parse::<u32>() {
+            Ok(0) => ok("here"),
+            Ok(left) => to(&format!("http://{address}/{}", left - 1)),
+            Err(_) => to("5"),
+        })
+        .await;
+        assert_eq!(fetcher().get(&format!("http://{address}/{MAX_REDIRECTS}"), 9).await.unwrap(), b"here");
+        let more = fetcher().get(&format!("http://{address}/{}", MAX_REDIRECTS + 1), 9).await;
+        assert!(matches!(more, Err(FetchError::Redirects)), "{more:?}");
+    }
+
+    #[tokio::test]
+    async fn no_redirection_leads_to_a_private_place() {
+        let address =
+            server(|line, _| to(&format!("http://{}/", line.split(['/', ' ']).nth(2).unwrap()))).await;
+        for place in ["127.0.0.2", "169.254.169.254", "[::1]", "10.0.0.1:80", "0x7f.2"] {
+            let got = fetcher().get(&format!("http://{address}/{place}"), 9).await;
+            assert!(matches!(got, Err(FetchError::Private(_))), "{place}: {got:?}");
+        }
+        let address = server(|_, _| to("file:///etc/passwd")).await;
+        let got = fetcher().get(&format!("http://{address}/"), 9).await;
+        assert!(matches!(got, Err(FetchError::Address)), "{got:?}");
+    }
+
+    #[tokio::test]
+    async fn names_and_spellings_of_this_machine_are_seen_through() {
+        let fetcher = Fetcher::new(false);
+        for url in [
+            "http://localhost:1/",
+            "http://127.0.0.1:1/",
+            "http://2130706433:1/",
+            "http://0x7f.1:1/",
+            "http://[::ffff:127.0.0.1]:1/",
+            "http://0.0.0.0:1/",
+        ] {
+            let got = fetcher.get(url, 9).await;
+            assert!(matches!(got, Err(FetchError::Private(_))), "{url}: {got:?}");
+        }
+        for url in ["ftp://a/", "file:///etc/passwd", "data:,x", "nonsense", ""] {
+            assert!(matches!(fetcher.get(url, 9).await, Err(FetchError::Address)), "{url}");
+        }
+        let address = server(|_, _| ok("near")).await;
+        let allowed = Fetcher::new(true);
+        let url = format!("http://localhost:{}/", address.port());
+        assert_eq!(allowed.get(&url, 9).await.unwrap(), b"near");
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let hasty = Fetcher::with(only_this, Duration::from_millis(50));
+        assert!(matches!(hasty.get(&format!("http://{address}/"), 9).await, Err(FetchError::Slow)));
+    }
+
+    #[test]
+    fn public_addresses_are_told_from_others() {
+        for ip in
+            ["1.1.1.1", "8.8.8.8", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2001:4860:4860::8888"]
+        {
+            assert!(is_public(ip.parse().unwrap()), "{ip}");
+        }
+        for ip in [
+            "0.0.0.0",
+            "10.1.2.3",
+            "100.64.0.1",
+            "100.100.100.200",
+            "127.0.0.1",
+            "169.254.169.254",
+            "172.16.0.1",
+            "192.168.1.1",
+            "192.0.0.8",
+            "198.18.0.1",
+            "203.0.113.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "168.63.129.16",
+            "::",
+            "::1",
+            "::ffff:10.0.0.1",
+            "::10.0.0.1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+            "64:ff9b::a00:1",
+            "2001::1",
+            "2001:db8::1",
+            "2002:a00:1::",
+            "3fff::1",
+        ] {
+            assert!(!is_public(ip.parse().unwrap()), "{ip}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What is counted for whoever watches over the server, in the format of Prometheus.
+//!
+//! Whoever does something counts it here; nothing is computed from it.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// What [`Metrics::render`] writes.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// How long an append to the log takes, in seconds, is sorted by these.
+const APPEND_SECONDS: [f64; 12] = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
+
+/// Why something was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct ReasonLabel {
+    /// A word of a small set.
+    pub reason: &'static str,
+}
+
+/// How something ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct OutcomeLabel {
+    /// A word of a small set.
+    pub outcome: &'static str,
+}
+
+/// All counters. They may be counted up from anywhere.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Open WebSockets, with those whose handshake is under way.
+    pub connections: Gauge,
+    /// Handshakes that were completed.
+    pub handshakes: Counter,
+    /// Connections that a newer one of the same session replaced.
+    pub replaced: Counter,
+    /// Handshakes that were refused, by reason.
+    pub refused: Family<ReasonLabel, Counter>,
+    /// Requests that came too often or were turned away otherwise, by reason.
+    pub turned_away: Family<ReasonLabel, Counter>,
+    /// Frames from clients.
+    pub frames_received: Counter,
+    /// Frames to clients.
+    pub frames_sent: Counter,
+    /// Runs that were started.
+    pub runs_started: Counter,
+    /// Runs that ended, by outcome.
+    pub runs_ended: Family<OutcomeLabel, Counter>,
+    /// Runs that are under way.
+    pub runs_active: Gauge,
+    /// Inputs that wait for the run before them.
+    pub inputs_waiting: Gauge,
+    /// Events that were appended to the log.
+    pub events: Counter,
+    /// Appends that the log has not finished.
+    pub appends_waiting: Gauge,
+    /// Appends that failed.
+    pub appends_failed: Counter,
+    /// How long appends took.
+    pub append_seconds: Histogram,
+    /// When the server was started, in seconds since 1970.
+    pub started: Gauge<f64, AtomicU64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("parlor"),
+            connections: Gauge::default(),
+            handshakes: Counter::default(),
+            replaced: Counter::default(),
+            refused: Family::default(),
+            turned_away: Family::default(),
+            frames_received: Counter::default(),
+            frames_sent: Counter::default(),
+            runs_started: Counter::default(),
+            runs_ended: Family::default(),
+            runs_active: Gauge::default(),
+            inputs_waiting: Gauge::default(),
+            events: Counter::default(),
+            appends_waiting: Gauge::default(),
+            appends_failed: Counter::default(),
+            append_seconds: Histogram::new(APPEND_SECONDS),
+            started: Gauge::default(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    fn register(&mut self) {
+        let all = &mut self.registry;
+        all.register("connections", "Open WebSockets", self.connections.clone());
+        all.register("handshakes", "Completed WebSocket handshakes", self.handshakes.clone());
+        all.register("connections_replaced", "Connections replaced by a newer one", self.replaced.clone());
+        all.register("handshakes_refused", "Refused WebSocket handshakes", self.refused.clone());
+        all.register("requests_refused", "HTTP requests that were turned away", self.turned_away.clone());
+        all.register("frames_received", "Frames from clients", self.frames_received.clone());
+        all.register("frames_sent", "Frames to clients", self.frames_sent.clone());
+        all.register("runs_started", "Runs that were started", self.runs_started.clone());
+        all.register("runs_ended", "Runs that ended", self.runs_ended.clone());
+        all.register("runs_active", "Runs under way", self.runs_active.clone());
+        all.register("inputs_waiting", "Inputs that wait for a run before them", self.inputs_waiting.clone());
+        all.register("log_events", "Events appended to the log", self.events.clone());
+        all.register("log_appends_waiting", "Appends that are not finished", self.appends_waiting.clone());
+        all.register("log_appends_failed", "Appends that failed", self.appends_failed.clone());
+        let (name, help) = ("log_append", "How long appends to the log take");
+        all.register_with_unit(name, help, Unit::Seconds, self.append_seconds.clone());
+        let (name, help) = ("started", "When the server was started, since 1970");
+        all.register_with_unit(name, help, Unit::Seconds, self.started.clone());
+    }
+
+    /// All of it as text.
+    pub(crate) fn render(&self) -> String {
+        let mut text = String::new();
+        // Writing into a text does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_shown() {
+        let metrics = Metrics::default();
+        metrics.connections.set(3);
+        metrics.refused.get_or_create(&ReasonLabel { reason: "origin" }).inc();
+        metrics.runs_ended.get_or_create(&OutcomeLabel { outcome: "completed" }).inc();
+        metrics.append_seconds.observe(0.002);
+        let text = metrics.render();
+        for line in [
+            "parlor_connections 3",
+            "parlor_handshakes_refused_total{reason=\"origin\"} 1",
+            "parlor_runs_ended_total{outcome=\"completed\"} 1",
+            "parlor_log_append_seconds_bucket{le=\"0.003\"} 1",
+            "parlor_log_append_seconds_count 1",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line} is not in\n{text}");
+        }
+    }
+}

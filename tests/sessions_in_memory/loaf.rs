@@ -1,0 +1,139 @@
+//! The loaf door in front of the house: what is chosen and which keys there are is kept in memory, and nobody
+//! can log in.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use parlor_doors::loaf::{LoafMachine, Server, Tool};
+use parlor_engine::OnDisconnect;
+use parlor_frontend::{Accounts, FrontendBackend, LoginOptions, LoginProgressSender, find_skills_in};
+use parlor_log::{SystemClock, TimeOrderedIds};
+use parlor_testkit::Case;
+use parlor_vocab::{
+    AgentChoice, AgentId, CompletedLogin, Credentials, LoginFailure, ModelOption, Preferences, SecretText,
+    SkillList,
+};
+
+use super::SessionsInMemory;
+
+/// A house, and what the server in front of it begins with.
+pub(crate) struct Loaf {
+    sessions: SessionsInMemory,
+    accounts: MemoryAccounts,
+    state: PathBuf,
+}
+
+impl Loaf {
+    /// What `case` asks for.
+    pub(crate) fn of(case: &Case) -> Result<Self, String> {
+        let sessions = SessionsInMemory::of(case)?;
+        let offers = sessions.child.models.iter().map(|model| ModelOption {
+            id: model.id.clone(),
+            provider: "openai".to_owned(),
+            shown_provider: Some("parlor".to_owned()),
+            label: model.name.clone(),
+            description: "an agent".to_owned(),
+            window: None,
+            choice: AgentChoice { agent: AgentId::parse(&model.id).ok(), ..AgentChoice::default() },
+        });
+        let mut offers: Vec<ModelOption> = offers.collect();
+        offers.sort_by_key(|offer| offer.id != sessions.child.default_model);
+        let accounts = MemoryAccounts { offers, folder: case.tmp.clone(), keys: Mutex::default() };
+        Ok(Self { sessions, accounts, state: case.home.clone() })
+    }
+
+    /// The server.
+    pub(crate) async fn serve(self) -> (LoafMachine, FrontendBackend) {
+        let Self { sessions, accounts, state } = self;
+        let clock = Arc::new(SystemClock);
+        let tools = sessions.child.tools.iter().map(|tool| Tool {
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            schema: tool.schema.clone(),
+        });
+        let server = Server {
+            folder: accounts.folder.clone(),
+            user_home: Some(accounts.folder.clone()),
+            chats: state.join("parlor.db"),
+            kept: Preferences {
+                model: String::new(),
+                provider: String::new(),
+                reasoning: String::new(),
+                route: String::new(),
+                setup_done: false,
+            },
+            offers: accounts.models().await,
+            logins: Credentials::default(),
+            skill_folders: accounts.skills().await.folders,
+            skills: accounts.skills().await.skills.len(),
+            tools: tools.collect(),
+            clock: Arc::clone(&clock) as _,
+            ids: Arc::new(TimeOrderedIds::new(clock)),
+        };
+        (
+            LoafMachine::new(server),
+            FrontendBackend::new(sessions.sessions, Arc::new(accounts), OnDisconnect::Stop),
+        )
+    }
+}
+
+struct MemoryAccounts {
+    offers: Vec<ModelOption>,
+    folder: PathBuf,
+    keys: Mutex<Vec<String>>,
+}
+
+impl MemoryAccounts {
+    fn keys(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Accounts for MemoryAccounts {
+    async fn models(&self) -> Vec<ModelOption> {
+        self.offers.clone()
+    }
+
+    async fn routes(&self, model: &str) -> Result<Vec<String>, String> {
+        Err(format!("the routes to {model} cannot be looked up here"))
+    }
+
+    async fn skills(&self) -> SkillList {
+        find_skills_in(&self.folder, Some(&self.folder), None)
+    }
+
+    async fn save_preferences(&self, _preferences: Preferences) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn credentials(&self) -> Credentials {
+        Credentials { providers: Vec::new(), keys: self.keys().clone() }
+    }
+
+    async fn set_key(&self, service: &str, key: Option<SecretText>) -> Result<usize, String> {
+        self.keys().retain(|known| known != service);
+        if key.is_some() {
+            self.keys().push(service.to_owned());
+        }
+        Ok(0)
+    }
+
+    async fn log_in(
+        &self,
+        _options: LoginOptions,
+        _progress: LoginProgressSender,
+    ) -> Result<CompletedLogin, LoginFailure> {
+        Err(LoginFailure::NotConfigured)
+    }
+
+    async fn log_out(&self, _provider: &str) -> Result<bool, String> {
+        Ok(false)
+    }
+
+    async fn forget_all(&self) -> Result<(), String> {
+        self.keys().clear();
+        Ok(())
+    }
+}

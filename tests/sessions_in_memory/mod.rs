@@ -1,0 +1,116 @@
+//! A whole house for one play: a log in memory, the agents of the case's `parlor.toml`, and real
+//! tools. What the program itself decides (flags, folders, who goes on with which session) is left
+//! to the plays over the wire.
+
+pub(crate) mod loaf;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parlor_doors::synaps::{Child, Model, SynapsMachine, Tool};
+use parlor_engine::{Agents, MediaStore, OnDisconnect, SessionClient, SessionDeps};
+use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
+use parlor_model::{Agent, LocalAgent, ScriptAgent};
+use parlor_testkit::Case;
+use parlor_tools::{ShellTool, Toolbox};
+use parlor_vocab::{AgentChoice, AgentId, NewSession, Seq, SessionId};
+
+/// A house, and what a child in it begins with.
+pub(crate) struct SessionsInMemory {
+    sessions: Arc<parlor_engine::Sessions>,
+    child: Child,
+}
+
+impl SessionsInMemory {
+    /// The house that `case` asks for.
+    pub(crate) fn of(case: &Case) -> Result<Self, String> {
+        let configured = Configured::read(&case.home)?;
+        let clock = Arc::new(SystemClock);
+        let tools = Toolbox::standard(ShellTool::default());
+        let told = |tool: &dyn parlor_tools::Tool| Tool {
+            name: tool.name().to_owned(),
+            description: tool.description().to_owned(),
+            schema: tool.schema(),
+        };
+        let mut child = Child {
+            session: SessionId::parse("").map_err(|error| error.to_string())?,
+            head: Seq::START,
+            new_session: NewSession {
+                title: None,
+                door: "synaps".to_owned(),
+                folder: case.tmp.clone(),
+                choice: AgentChoice::default(),
+                system: None,
+                forked_from: None,
+            },
+            default_model: configured.default.to_string(),
+            models: configured.models,
+            tools: tools.iter().map(|tool| told(&**tool)).collect(),
+        };
+        match case.args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            [] => {}
+            ["--model", model] => child.new_session.choice = child.choice(model),
+            other => return Err(format!("only the program knows {other:?}: say `#! only wire`")),
+        }
+        let deps = SessionDeps {
+            log: Arc::new(MemoryLog::new(Arc::clone(&clock) as _)),
+            agents: configured.agents,
+            media: MediaStore::open(&case.home).map_err(|error| error.to_string())?,
+            tools,
+            env: Arc::new([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+            clock: Arc::clone(&clock) as _,
+            ids: Arc::new(TimeOrderedIds::new(clock)),
+        };
+        Ok(Self { sessions: Arc::new(parlor_engine::Sessions::new(deps)), child })
+    }
+
+    /// A child with a session of its own, in front of the house.
+    pub(crate) async fn child(mut self) -> (SynapsMachine, SessionClient) {
+        self.child.session = self
+            .sessions
+            .create(None, self.child.new_session.clone())
+            .await
+            .expect("memory has room for a session");
+        self.child.head = Seq(1);
+        (SynapsMachine::new(self.child), SessionClient::new(self.sessions, OnDisconnect::Stop))
+    }
+}
+
+/// The agents of a `parlor.toml`, or the local one.
+struct Configured {
+    default: AgentId,
+    agents: Agents,
+    models: Vec<Model>,
+}
+
+impl Configured {
+    fn read(home: &Path) -> Result<Self, String> {
+        let file = home.join("parlor.toml");
+        let text = if file.exists() { std::fs::read_to_string(&file) } else { Ok(String::new()) };
+        let table: toml::Table =
+            toml::from_str(&text.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
+        let id = |name: &str| AgentId::parse(name).map_err(|error| error.to_string());
+        let default = id(table.get("default_agent").and_then(toml::Value::as_str).unwrap_or("local"))?;
+        let mut agents: Vec<(AgentId, Arc<dyn Agent>)> =
+            vec![(id("local")?, Arc::new(LocalAgent::default()))];
+        for (name, about) in table.get("agents").and_then(toml::Value::as_table).into_iter().flatten() {
+            let file = about.get("file").and_then(toml::Value::as_str).ok_or("an agent here has a file")?;
+            let shown = about.get("name").and_then(toml::Value::as_str).unwrap_or(name);
+            let agent = ScriptAgent::load(&home.join(file), shown).map_err(|error| error.to_string())?;
+            agents.push((id(name)?, Arc::new(agent)));
+        }
+        let model = |(id, agent): &(AgentId, Arc<dyn Agent>)| Model {
+            provider: "parlor".to_owned(),
+            id: id.to_string(),
+            name: agent.name().to_owned(),
+            agent: Some(id.clone()),
+        };
+        let mut models: Vec<Model> = agents.iter().map(model).collect();
+        models.sort_by(|a, b| a.id.cmp(&b.id));
+        let chosen = agents.iter().find(|(id, _)| *id == default).ok_or("no such default agent")?.1.clone();
+        let all = agents
+            .into_iter()
+            .fold(Agents::new(default.clone(), chosen), |all, (id, agent)| all.with(id, agent));
+        Ok(Self { default, agents: all, models })
+    }
+}

@@ -26,7 +26,7 @@ try {
   const busy = await house.another("/#/chat/backup");
   await busy.say("/wait 60");
   await house.page.getByRole("list", { name: "Sessions" }).getByText("Running").waitFor();
-  await house.page.screenshot({ path: `${folder}house.png` });
+  await house.page.screenshot({ path: `${folder}sessions.png` });
   await busy.page.keyboard.press("Escape");
   await busy.ended("/wait 60", "stopped");
   await house.end();

@@ -12,7 +12,7 @@ pub(crate) fn media_of(event: &SessionEvent) -> impl Iterator<Item = &MediaId> {
         SessionEvent::Run { event, .. } => of_run(event),
         SessionEvent::Created(_)
         | SessionEvent::Renamed { .. }
-        | SessionEvent::Chosen(_)
+        | SessionEvent::AgentChosen(_)
         | SessionEvent::Unqueued { .. }
         | SessionEvent::Cleared => &[],
     };
@@ -28,7 +28,7 @@ fn of_run(event: &RunEvent) -> &[Media] {
         | RunEvent::Tool(_)
         | RunEvent::Subagent(_)
         | RunEvent::ErrorRaised { .. }
-        | RunEvent::Consumed { .. }
+        | RunEvent::UsageAdded { .. }
         | RunEvent::Ended { .. } => &[],
     }
 }

@@ -112,7 +112,7 @@ impl EventLog for MemoryLog {
                 usage.entry((line.day, line.model.clone())).or_insert(empty).add(&line);
             }
             apply(&mut stream.record, draft, row::encode(&draft.event).body.len());
-            stream.entries.push(draft.clone().at_place(stream.record.head));
+            stream.entries.push(draft.clone().with_seq(stream.record.head));
         }
         let head = stream.record.head;
         drop(state);

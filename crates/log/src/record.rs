@@ -63,7 +63,7 @@ pub(crate) fn apply(record: &mut SessionRecord, next: &NewEntry, stored: usize) 
             record.agent.clone_from(&new_session.choice.agent);
         }
         SessionEvent::Renamed { title } => record.title = Some(title.clone()),
-        SessionEvent::Chosen(choice) => {
+        SessionEvent::AgentChosen(choice) => {
             if choice.agent.is_some() {
                 record.agent.clone_from(&choice.agent);
             }
@@ -93,7 +93,7 @@ fn apply_run(record: &mut SessionRecord, run: &RunId, event: &RunEvent) {
         | RunEvent::Tool(_)
         | RunEvent::Subagent(_)
         | RunEvent::ErrorRaised { .. }
-        | RunEvent::Consumed { .. } => {}
+        | RunEvent::UsageAdded { .. } => {}
     }
 }
 
@@ -224,11 +224,11 @@ mod tests {
         assert_eq!((record.title.as_deref(), record.door.as_str()), (Some("first"), "supr"));
         let model = AgentChoice { model: Some("m".to_owned()), ..AgentChoice::default() };
         let agent = AgentChoice { agent: Some(AgentId::parse("b").unwrap()), ..AgentChoice::default() };
-        let record = after(vec![new_session(), SessionEvent::Chosen(model.clone())]);
+        let record = after(vec![new_session(), SessionEvent::AgentChosen(model.clone())]);
         assert_eq!(record.agent.unwrap().as_str(), "a");
         let renamed = SessionEvent::Renamed { title: "second".to_owned() };
         let record =
-            after(vec![new_session(), SessionEvent::Chosen(agent), SessionEvent::Chosen(model), renamed]);
+            after(vec![new_session(), SessionEvent::AgentChosen(agent), SessionEvent::AgentChosen(model), renamed]);
         assert_eq!((record.agent.unwrap().as_str(), record.title.as_deref()), ("b", Some("second")));
         assert_eq!((record.created, record.updated, record.head), (Timestamp(101), Timestamp(104), Seq(4)));
     }

@@ -31,7 +31,7 @@ impl UsageLine {
         if let RunEvent::Started { parent: None, .. } = event {
             return Some(Self { runs: 1, ..line });
         }
-        if let RunEvent::Consumed { usage, model } = event {
+        if let RunEvent::UsageAdded { usage, model } = event {
             return Some(Self { model: model.clone().unwrap_or_default(), usage: *usage, ..line });
         }
         let is_failed = matches!(event, RunEvent::Ended { ending: RunEnding::Failed(_), .. });

@@ -217,7 +217,7 @@ async fn usage_and_references_to_files_are_saved_too() {
     };
     let run = RunId::parse("r").unwrap();
     let consumed =
-        RunEvent::Consumed { usage: Usage { input_tokens: 7, ..Usage::default() }, model: Some("m".into()) };
+        RunEvent::UsageAdded { usage: Usage { input_tokens: 7, ..Usage::default() }, model: Some("m".into()) };
     let events =
         [SessionEvent::MessageAdded(message), SessionEvent::Run { run, sequence: 1, event: consumed }];
     let new: Vec<_> = events.map(|event| parlor_vocab::NewEntry { event, ..draft("") }).into();

@@ -68,7 +68,7 @@ fn spawn_with(
     confinement: Confinement,
 ) -> Result<Process, SpawnError> {
     let mut program = Program::new(start)?;
-    let tail = || Arc::new(Mutex::new(Tail::new(start.retain.min(MAX_RETAINED_BYTES))));
+    let tail = || Arc::new(Mutex::new(Tail::new(start.retain_bytes.min(MAX_RETAINED_BYTES))));
     let (child, terminal, sources) = match start.stdio {
         StdioKind::Terminal => {
             let (ours, theirs) = terminal::open(TerminalDimensions::default())?;

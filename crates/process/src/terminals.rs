@@ -118,7 +118,7 @@ impl Terminals {
             folder: self.folder.clone(),
             env: self.env.clone(),
             stdio: StdioKind::Terminal,
-            retain: 0,
+            retain_bytes: 0,
         };
         let (reporter, reports) = mpsc::channel(REPORTS);
         let process = spawn(&start, ProcessNumber(number), reporter).map_err(spawn_refusal)?;

@@ -46,12 +46,12 @@ async fn a_consumer_that_does_not_receive_stops_the_child() {
 
 #[tokio::test]
 async fn the_last_bytes_of_each_stream_are_retained() {
-    let start = StartProcess { retain: 5, ..script("printf 0123456789; printf abc >&2") };
+    let start = StartProcess { retain_bytes: 5, ..script("printf 0123456789; printf abc >&2") };
     let (watched, _) = run(&start).await;
     assert_eq!(watched.process.retained(OutputStream::Stdout), b"56789");
     assert_eq!(watched.process.retained(OutputStream::Stderr), b"abc");
     assert_eq!(watched.stdout, b"0123456789", "retaining less takes nothing from the stream");
-    let none = StartProcess { retain: 0, ..script("echo x") };
+    let none = StartProcess { retain_bytes: 0, ..script("echo x") };
     assert_eq!(run(&none).await.0.process.retained(OutputStream::Stdout), b"");
 }
 

@@ -1,4 +1,4 @@
-//! How a connection's machine talks to what is behind its door.
+//! The interface between a door's protocol machine and the backend that does the work.
 //!
 //! A machine submits requests under tickets. The backend answers each ticket once and reports events in between. There
 //! is one backend for sessions, one for processes, one for Ruby and one for whole front ends.
@@ -7,13 +7,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// The answer to one request.
+/// The reply to one request, or why the backend refused it.
 pub type Answer<R, X> = (Ticket, Result<R, X>);
 
 /// What a backend reports to its connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Update<R, E, X> {
-    /// The answer to a request.
+    /// The reply to the request with this ticket, or why the backend refused it.
     Answer(Ticket, Result<R, X>),
     /// Something happened that no request asked for.
     Event(E),
@@ -22,27 +22,28 @@ pub enum Update<R, E, X> {
 /// [`Update`] with the types of one backend.
 pub type UpdateOf<B> = Update<<B as Backend>::Reply, <B as Backend>::Event, <B as Backend>::Error>;
 
-/// What one connection works with behind its door.
+/// Does the work for one connection.
 pub trait Backend {
     /// What a connection can ask for.
     type Request;
     /// The answer to an accepted request.
     type Reply;
-    /// What the backend reports without being asked.
+    /// What the backend reports without a request.
     type Event;
-    /// The answer to a refused request.
+    /// Why the backend refuses a request.
     type Error;
 
     /// Submits a request. Returns the answer if it is known at once; otherwise [`next`](Backend::next) brings it.
     fn submit(&mut self, ticket: Ticket, request: Self::Request) -> Option<Answer<Self::Reply, Self::Error>>;
 
-    /// Waits for the next answer or event. Returns `None` when, after [`begin_close`](Backend::begin_close), nothing
-    /// more will come. Cancel safe.
+    /// Waits for the next answer or event. Returns `None` after [`begin_close`](Backend::begin_close), when everything
+    /// has been reported. Cancel safe.
     fn next(&mut self) -> impl Future<Output = Option<UpdateOf<Self>>> + Send;
 
-    /// Begins to end what this connection started. [`next`](Backend::next) goes on to report it.
+    /// Begins to end everything that this connection started. [`next`](Backend::next) reports the endings.
     fn begin_close(&mut self);
 
-    /// Waits until nothing is left of what this connection started, even if nobody reads the reports.
+    /// Waits until everything that this connection started has ended. Nobody needs to call [`next`](Backend::next)
+    /// meanwhile.
     fn closed(self) -> impl Future<Output = ()> + Send;
 }

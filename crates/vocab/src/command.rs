@@ -1,75 +1,75 @@
-//! What can be asked of a session, and what it says to that.
+//! Commands to one session and the session's replies.
 
 use crate::{AgentChoice, Message, QueuedInput, RunId, UserInput};
 
-/// Something that a door wants of a session.
+/// A command to one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionCommand {
-    /// Say something to it.
+    /// Sends a user's input. It starts a run, unless a run is active: then `when_busy` decides.
     Send {
-        /// What is said.
+        /// The text, the files and the options of the new run.
         input: UserInput,
-        /// What to do if a run is active.
+        /// What the session does with the input while a run is active.
         when_busy: WhenBusy,
     },
-    /// Stop the active run.
+    /// Stops the active run, or the compaction that is under way.
     Stop {
-        /// Only if it is this one.
+        /// If set, the session refuses the command unless this run is the active one.
         run: Option<RunId>,
-        /// Why, in words for people.
+        /// A sentence for people; the session has a default.
         reason: Option<String>,
     },
-    /// Forget the inputs that wait.
+    /// Drops all queued inputs.
     ClearQueue,
-    /// Forget all messages. Only while nothing runs.
+    /// Removes all messages from the history. Refused while a run is active.
     ClearHistory,
-    /// Put a summary in the place of older messages. Only while nothing runs; answered when it is
-    /// done, and given up by a stop.
+    /// Replaces older messages by a summary. Refused while a run is active. The reply comes when the summary is
+    /// written; [`Stop`](Self::Stop) cancels it.
     Compact {
-        /// How many of the last messages stay as they are.
+        /// How many of the last messages to keep unchanged.
         keep: usize,
     },
-    /// Give it another title.
+    /// Changes the title.
     Rename {
-        /// The new one.
+        /// The new title.
         title: String,
     },
-    /// Let something else answer from now on.
-    Choose(AgentChoice),
+    /// Changes the agent, model or reasoning effort of later runs.
+    ChooseAgent(AgentChoice),
 }
 
-/// How an input meets a run that is active.
+/// What a session does with an input that arrives while a run is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenBusy {
-    /// It is turned down.
+    /// Refuses it with [`Busy`](crate::SessionRefusal::Busy).
     #[default]
     Refuse,
-    /// It waits for its turn.
+    /// Queues it; it becomes a run of its own after the active run and the inputs queued before it.
     Enqueue,
-    /// Its text joins the running turn at the next step. Without a run it is turned down.
+    /// Adds its text to the active run, which reads it at its next step. Refused if no run is active.
     Steer,
 }
 
-/// What an accepted [`SessionCommand`] gives back.
+/// The reply to an accepted [`SessionCommand`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionReply {
-    /// The input became a run, now or before: the same key gives the same run.
+    /// The input started this run. If an earlier input had the same key, this is the run that the earlier one started.
     Started(RunId),
-    /// The input waits, and will be this run.
+    /// The input is queued.
     Queued {
-        /// The run it will be.
+        /// The run that the input will start.
         run: RunId,
-        /// How many wait, with this one.
+        /// The length of the queue, including this input.
         waiting: usize,
     },
-    /// The text has joined this run.
+    /// The text was added to this run.
     Steered(RunId),
-    /// This run is being stopped.
+    /// The run was told to stop. Its [`Ended`](crate::RunEvent::Ended) event follows.
     Stopping(RunId),
-    /// These inputs will not run.
+    /// The inputs that were dropped from the queue.
     Unqueued(Vec<QueuedInput>),
-    /// This stands in the place of older messages.
+    /// The summary that replaces the older messages.
     Compacted(Message),
-    /// Done.
+    /// The command was carried out and has no result.
     Done,
 }

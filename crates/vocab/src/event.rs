@@ -1,297 +1,297 @@
-//! Facts about a session, in the order in which they happened. Appended to the log, never changed.
+//! Events of a session. A session's log holds them in order; an appended event never changes.
 
 use crate::{
     AgentChoice, AgentId, EventId, Failure, Media, Message, MessageId, NewSession, QueuedInput, RunEnding,
     RunId, StepId, Timestamp, ToolCallId, Usage, UserInput,
 };
 
-/// A place in a session's log: the first event has 1, and there are no gaps.
+/// The number of an event in its session's log. The first event has number 1, and there are no gaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// Before the first event.
+    /// The position before the first event.
     pub const START: Self = Self(0);
 }
 
-/// An event with its place in the log.
+/// An event in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it stands.
+    /// The event's number within its session.
     pub seq: Seq,
-    /// Unique everywhere, and sortable by time.
+    /// Globally unique. Ids sort by time.
     pub id: EventId,
-    /// When it was appended.
+    /// When the event happened.
     pub at: Timestamp,
     /// What happened.
     pub event: SessionEvent,
 }
 
-/// An event that is not in the log yet, hence without a place.
+/// An event that has not been appended, so it has no [`Seq`] yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEntry {
-    /// Unique everywhere, and sortable by time.
+    /// Globally unique. Ids sort by time.
     pub id: EventId,
-    /// When it happened.
+    /// When the event happened.
     pub at: Timestamp,
     /// What happened.
     pub event: SessionEvent,
 }
 
 impl NewEntry {
-    /// The same event at its place.
-    pub fn at_place(self, seq: Seq) -> Entry {
+    /// The log entry that this event becomes under number `seq`.
+    pub fn with_seq(self, seq: Seq) -> Entry {
         Entry { seq, id: self.id, at: self.at, event: self.event }
     }
 }
 
-/// A fact about a session.
+/// A change of a session's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// It exists.
+    /// The session was created. Always the first event.
     Created(NewSession),
-    /// It has another title.
+    /// The title changed.
     Renamed {
-        /// The new one.
+        /// The new title.
         title: String,
     },
-    /// Something else answers from now on. `None` members are as before.
-    Chosen(AgentChoice),
-    /// An input waits for its turn.
+    /// The agent, model or reasoning effort of later runs changed. `None` fields stay as they were.
+    AgentChosen(AgentChoice),
+    /// An input was queued behind the active run.
     Queued(QueuedInput),
-    /// Inputs that waited will not run.
+    /// Queued inputs were dropped and will not run.
     Unqueued {
-        /// The runs they would have become.
+        /// The runs that the inputs would have started.
         runs: Vec<RunId>,
     },
-    /// All messages were forgotten.
+    /// All messages were removed from the history.
     Cleared,
-    /// Older messages were replaced by a summary.
+    /// A summary replaced older messages.
     Compacted {
-        /// What stands in their place.
+        /// The message that replaces the older ones.
         summary: Message,
-        /// The first message that was kept as it was.
+        /// The first message that was kept unchanged; `None` if the summary replaced all of them.
         kept_from: Option<MessageId>,
     },
-    /// A message that belongs to no run: copied by a fork, or said by parlor itself.
+    /// A message outside of any run: a fork copied it, or parlor wrote it.
     MessageAdded(Message),
-    /// Something about a run.
+    /// An event of one run.
     Run {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// Counts the run's events from 1 without gaps.
+        /// The event's number within its run: from 1, without gaps.
         sequence: u64,
         /// What happened.
         event: RunEvent,
     },
 }
 
-/// A fact about a run.
+/// A change of a run's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunEvent {
-    /// It began. Always the first.
+    /// The run began. Always its first event.
     Started {
-        /// The run that started this one, if it is a subagent's.
+        /// The run that delegated this one; `None` unless this run belongs to a subagent.
         parent: Option<RunId>,
-        /// The agent that really answers.
+        /// The agent that answers, after defaults were applied.
         agent: AgentId,
-        /// The model that is really used, if any.
+        /// The model that answers, after defaults were applied; `None` if the agent uses no model.
         model: Option<String>,
-        /// What was said.
+        /// The user's input.
         input: UserInput,
-        /// The message that holds it.
+        /// The id of the input's message in the history.
         message: MessageId,
     },
-    /// Text joined the running turn.
+    /// A user added text to the active run.
     Steered {
-        /// What was said.
+        /// The added input.
         input: UserInput,
-        /// The message that holds it.
+        /// The id of the input's message in the history.
         message: MessageId,
     },
-    /// The agent speaks.
+    /// An event of an agent's message.
     Message(MessageEvent),
-    /// A piece of its work.
+    /// An event of a step.
     Step(StepEvent),
-    /// A call of a tool.
+    /// An event of a tool call.
     Tool(ToolEvent),
-    /// Another agent works for this run.
+    /// An event of a subagent that works for this run.
     Subagent(SubagentEvent),
-    /// Something went wrong that does not end the run by itself.
+    /// An error occurred that does not by itself end the run.
     ErrorRaised {
-        /// What it concerns.
+        /// The part of the run that failed.
         scope: ErrorScope,
-        /// What it is.
+        /// What went wrong.
         failure: Failure,
     },
-    /// What a model call consumed. A run's usage is the sum of these.
-    Consumed {
-        /// How much.
+    /// One model call consumed tokens. The usage of a run is the sum of these events.
+    UsageAdded {
+        /// The tokens and the cost of this call alone.
         usage: Usage,
-        /// Of which model.
+        /// The model that was called.
         model: Option<String>,
     },
-    /// It is over. Always the last, and exactly once.
+    /// The run ended. Always its last event, exactly once.
     Ended {
-        /// How.
+        /// Whether the run completed, failed or was stopped.
         ending: RunEnding,
-        /// How long it took.
+        /// Milliseconds since [`Started`](Self::Started).
         duration_ms: u64,
     },
 }
 
-/// The agent speaks.
+/// An event of a message that the agent writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageEvent {
-    /// It begins.
+    /// The agent begins to write.
     Started {
-        /// The message.
+        /// The new message's id.
         message: MessageId,
     },
-    /// It has spoken: the whole text, exactly its deltas put together.
+    /// The message is complete.
     Completed {
         /// The message.
         message: MessageId,
-        /// The whole text.
+        /// The whole text: the concatenation of the message's deltas.
         text: String,
-        /// Files that came along.
+        /// Files that the agent attached.
         media: Vec<Media>,
     },
 }
 
-/// A step of a run: a model call with what it thinks, or a tool call.
+/// An event of a step: one model call, or one tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepEvent {
-    /// It began.
+    /// The step began.
     Started {
-        /// The step.
+        /// The new step's id.
         step: StepId,
-        /// What kind of work it is.
+        /// A model call or a tool call.
         kind: StepKind,
-        /// A few words for people.
+        /// A short description for people.
         title: String,
     },
-    /// It goes on.
+    /// The step made progress.
     Updated {
         /// The step.
         step: StepId,
-        /// A few words for people.
+        /// A short description for people.
         headline: String,
         /// From 0 to 100.
         percent: u8,
     },
-    /// The agent has thought.
+    /// The model's reasoning in this step is complete.
     Reasoned {
-        /// The step it thought in.
+        /// The step.
         step: StepId,
-        /// The whole thought, exactly its deltas put together.
+        /// The whole reasoning text: the concatenation of its deltas.
         text: String,
     },
-    /// It is done.
+    /// The step succeeded.
     Completed {
         /// The step.
         step: StepId,
-        /// A few words for people.
+        /// A short description for people.
         summary: String,
-        /// How long it took.
+        /// Milliseconds since the step began.
         duration_ms: u64,
     },
-    /// It went wrong.
+    /// The step failed.
     Failed {
         /// The step.
         step: StepId,
-        /// How.
+        /// What went wrong.
         failure: Failure,
-        /// How long it took.
+        /// Milliseconds since the step began.
         duration_ms: u64,
     },
 }
 
-/// A call of a tool.
+/// An event of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolEvent {
-    /// It began.
+    /// The agent called a tool.
     Called {
-        /// The step that the call is.
+        /// The step that consists of this call.
         step: StepId,
-        /// The call.
+        /// The new call's id.
         call: ToolCallId,
-        /// The tool.
+        /// The tool's name.
         tool: String,
-        /// Its input, as JSON text.
+        /// The tool's input, as JSON text.
         input: String,
     },
-    /// The tool is at work.
+    /// The tool reported progress.
     Progressed {
         /// The call.
         call: ToolCallId,
-        /// A few words for people.
+        /// A short description for people.
         message: String,
         /// From 0 to 100.
         percent: u8,
     },
-    /// The tool is done.
+    /// The call succeeded.
     Completed {
         /// The call.
         call: ToolCallId,
-        /// What the agent gets to read.
+        /// The result that the agent reads.
         output: String,
-        /// How long it took.
+        /// Milliseconds since the call.
         duration_ms: u64,
     },
-    /// The tool went wrong. The run goes on.
+    /// The call failed. The run goes on.
     Failed {
         /// The call.
         call: ToolCallId,
-        /// How; the agent gets to read it.
+        /// What went wrong; the agent reads it.
         failure: Failure,
-        /// How long it took.
+        /// Milliseconds since the call.
         duration_ms: u64,
     },
 }
 
-/// Another agent works for a run, in a run of its own.
+/// An event of a subagent: an agent that works for a run, in a child run of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubagentEvent {
-    /// It began.
+    /// The run delegated a task.
     Started {
-        /// Its run.
+        /// The subagent's run.
         child: RunId,
-        /// Its name.
+        /// The name that people see.
         name: String,
-        /// What it is to do.
+        /// The task, as text that the subagent reads.
         task: String,
     },
-    /// It is at work.
+    /// The subagent made progress.
     Updated {
-        /// Its run.
+        /// The subagent's run.
         child: RunId,
-        /// A few words for people.
+        /// A short description for people.
         status: String,
     },
-    /// It is done.
+    /// The subagent ended.
     Done {
-        /// Its run.
+        /// The subagent's run.
         child: RunId,
-        /// What it found, or what went wrong.
+        /// The subagent's answer, or what went wrong.
         result: Result<String, Failure>,
-        /// How long it took.
+        /// Milliseconds since the subagent began.
         duration_ms: u64,
     },
 }
 
-/// What kind of work a step is.
+/// What a step consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepKind {
     /// The first model call of a run.
     Planning,
-    /// A later one.
+    /// A later model call.
     Reasoning,
     /// A tool call.
     Tool,
 }
 
-/// What an error concerns.
+/// Which part of a run an error concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ErrorScope {
     /// The run as a whole.

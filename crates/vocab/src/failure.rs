@@ -1,31 +1,31 @@
-//! What went wrong in a run or in a tool call.
+//! Failures of runs and tool calls, and the codes of these failures.
 
 use std::fmt;
 
-/// What went wrong, for programs and for people.
+/// What went wrong in a run or a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Tells programs which failure it is.
+    /// The kind of failure, for programs.
     pub code: FailureCode,
     /// A sentence for people.
     pub message: String,
-    /// Whether the same again may succeed.
+    /// Whether a repetition may succeed.
     pub retryable: bool,
 }
 
 /// Defines [`FailureCode`] with one spelling for each code.
 macro_rules! failure_codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
-        /// Tells programs which failure it is. Every code has one spelling, here; the log and all doors use it.
+        /// The kind of a failure. The log and all doors use the spelling that this enum defines.
         #[derive(Clone, Debug, PartialEq, Eq, Hash)]
         pub enum FailureCode {
             $($(#[$doc])* $variant,)*
-            /// A code of an agent's own script, or one that another version of parlor recorded.
+            /// A code from an agent's script, or one that another version of parlor recorded.
             Custom(Box<str>),
         }
 
         impl FailureCode {
-            /// The code's spelling.
+            /// The code as the log and the doors write it.
             pub fn as_str(&self) -> &str {
                 match self {
                     $(Self::$variant => $text,)*
@@ -49,77 +49,77 @@ macro_rules! failure_codes {
 }
 
 failure_codes! {
-    /// The program ended in the middle of the run, or of the call.
+    /// The program ended during the run or the call.
     RunInterrupted = "RUN_INTERRUPTED",
-    /// Somebody stopped the run that the call belongs to.
+    /// The run that made the call was stopped.
     Cancelled = "CANCELLED",
-    /// Somebody stopped what was going on.
+    /// A client stopped the work.
     Stopped = "STOPPED",
-    /// What happened could not be recorded.
+    /// The log could not record the run's events.
     LogUnavailable = "LOG_UNAVAILABLE",
-    /// The working folder of the session cannot be used.
+    /// The session's working folder cannot be used.
     FolderUnusable = "FOLDER_UNUSABLE",
     /// A part of parlor panicked.
     InternalError = "INTERNAL_ERROR",
-    /// The local agent was told to fail.
+    /// The user told the built-in test agent to fail.
     Failed = "FAILED",
 
-    /// The input does not fit the tool.
+    /// The tool does not accept the input.
     InvalidInput = "INVALID_INPUT",
-    /// There is no such file, folder or process.
+    /// The file, folder or process does not exist.
     NotFound = "NOT_FOUND",
-    /// The path leads out of the allowed folders.
+    /// The path is outside of the allowed folders.
     PathRefused = "PATH_REFUSED",
-    /// Files or links on the way changed again and again while they were opened.
+    /// Folders or links on the path kept changing while the tool opened the file.
     PathChanged = "PATH_CHANGED",
-    /// It is of a kind that is not handled: a folder, a device, a binary file.
+    /// The tool does not handle this kind of file: a folder, a device, a binary file.
     Unsupported = "UNSUPPORTED",
-    /// The system refused: permissions, a full disk, a program that cannot be run.
+    /// The operating system reported an error: permissions, a full disk, a program that cannot be run.
     ToolError = "TOOL_ERROR",
     /// No tool has that name.
     UnknownTool = "UNKNOWN_TOOL",
-    /// It is larger than the tool's limit.
+    /// The file or the result is larger than the tool's limit.
     TooLarge = "TOO_LARGE",
-    /// The text to replace is not there, or not as often as was said.
+    /// The file does not contain the text to replace, or contains it more or less often than expected.
     EditMismatch = "EDIT_MISMATCH",
-    /// As many background processes run as may run.
+    /// The limit of background processes is reached.
     LimitReached = "LIMIT_REACHED",
-    /// It took too long and was ended.
+    /// The call took longer than its time limit and was ended.
     Timeout = "TIMEOUT",
 
-    /// No model of that name is configured.
+    /// No model with this name is configured.
     UnknownModel = "UNKNOWN_MODEL",
-    /// The provider cannot be reached, or does not answer in a way that can be read.
+    /// The provider cannot be reached, or its answer cannot be parsed.
     ModelUnavailable = "MODEL_UNAVAILABLE",
-    /// The provider has too much to do.
+    /// The provider is overloaded or limits the request rate.
     ModelBusy = "MODEL_BUSY",
     /// The provider refused the request.
     ModelRefused = "MODEL_REFUSED",
-    /// The provider does not accept the key or the login.
+    /// The provider rejected the key or the login.
     ModelAuth = "MODEL_AUTH",
-    /// The settings of the model cannot be used.
+    /// The model's settings are invalid.
     ModelSettings = "MODEL_SETTINGS",
-    /// The conversation is longer than the model can read.
+    /// The conversation is larger than the model's context window.
     ContextOverflow = "CONTEXT_OVERFLOW",
-    /// The run has taken as many steps as it may.
+    /// The run reached its limit of steps.
     StepLimit = "STEP_LIMIT",
-    /// The run has used as many tokens as it may.
+    /// The run reached its limit of tokens.
     TokenLimit = "TOKEN_LIMIT",
-    /// The run has taken as long as it may.
+    /// The run reached its time limit.
     TimeLimit = "TIME_LIMIT",
-    /// The run has cost as much as it may.
+    /// The run reached its cost limit.
     CostLimit = "COST_LIMIT",
-    /// The session has cost as much as it may.
+    /// The session reached its cost limit.
     SessionSpendLimit = "SESSION_SPEND_LIMIT",
-    /// All sessions together have cost as much as they may today.
+    /// All sessions together reached the cost limit of the day.
     DaySpendLimit = "DAY_SPEND_LIMIT",
-    /// The model asked for more calls at once than are carried out.
+    /// The model requested more tool calls in one answer than parlor carries out.
     TooManyCalls = "TOO_MANY_CALLS",
-    /// The answer was cut at its limit.
+    /// The model's answer was cut off at its length limit.
     AnswerTooLong = "ANSWER_TOO_LONG",
-    /// The model said nothing.
+    /// The model's answer was empty.
     EmptyAnswer = "EMPTY_ANSWER",
-    /// A step of a script is longer than it may be.
+    /// A step of a script is larger than its limit.
     ScriptStepTooLarge = "SCRIPT_STEP_TOO_LARGE",
 }
 
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_is_read_back_as_it_is_spelled() {
+    fn every_code_is_parsed_from_its_own_spelling() {
         for code in KNOWN {
             assert_eq!(FailureCode::from(code.as_str()), *code);
         }

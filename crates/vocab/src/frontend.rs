@@ -1,5 +1,4 @@
-//! What can be asked beside the house, by doors whose peers run a whole front end: the chats that were saved,
-//! the models there are and which one is used, skills, keys and logins.
+//! Requests of a whole front end. Beside sessions, such a client manages saved chats, models, skills, keys and logins.
 
 use std::path::PathBuf;
 
@@ -8,308 +7,308 @@ use crate::{
     SessionOverview, Timestamp,
 };
 
-/// Something that a door wants of the office.
+/// A request to the front-end backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrontendRequest {
-    /// Something that it wants of the house.
+    /// A request that the session registry answers.
     Registry(RegistryRequest),
-    /// Tell which chats were saved, the last updated first.
+    /// Lists saved chats, the last updated first.
     ListChats {
-        /// How many of them to leave out.
+        /// How many chats of the list to leave out at its start.
         skip: usize,
-        /// How many to tell.
+        /// How many chats to return at most.
         limit: usize,
     },
-    /// Read a saved chat as it is, whoever has it open.
+    /// Reads a saved chat, even if another process has its session open.
     ReadChat(ChatSelector),
-    /// Read files of this machine that a peer named. Symbolic links are followed.
+    /// Reads files of this machine that a client named. Follows symbolic links.
     ReadFiles {
         /// Absolute paths.
         paths: Vec<PathBuf>,
-        /// The largest file.
+        /// The size limit of each file.
         max_bytes: u64,
     },
-    /// Tell which models there are.
+    /// Lists the models that a user can choose.
     ListModels,
-    /// Tell through whom a model of a router can be reached.
+    /// Lists the upstream providers through which a model router offers this model.
     ListRoutes(String),
-    /// Tell which skills there are.
+    /// Lists the skills.
     ListSkills,
-    /// Remember what was chosen, for the next start too.
+    /// Saves the user's choices for this and later starts.
     SavePreferences(Preferences),
-    /// Tell which logins and keys there are.
+    /// Lists logins and keys.
     ListCredentials,
-    /// Keep a key, or forget it.
+    /// Saves or deletes an API key.
     SetKey {
-        /// Whose it is.
+        /// The service that the key is for.
         service: String,
-        /// The key; none forgets it.
+        /// The key; `None` deletes the saved one.
         key: Option<SecretText>,
     },
-    /// Log in. Answered when it is over; until then there are [`FrontendEvent::Login`].
+    /// Logs in to a provider. [`FrontendEvent::Login`] reports the steps; the reply comes when the login has ended.
     Login {
-        /// Where.
+        /// The provider to log in to.
         provider: String,
-        /// How.
+        /// By browser or by device code.
         method: LoginMethod,
-        /// What the provider is told of who asks, if anything.
+        /// The client name that parlor sends to the provider, if any.
         originator: Option<String>,
     },
-    /// Give up the logins to a provider that are under way.
+    /// Cancels the logins to this provider that are under way.
     CancelLogin(String),
-    /// Forget a login.
+    /// Deletes the login to this provider.
     Logout(String),
-    /// Forget what was chosen, all keys and all logins. Chats stay.
+    /// Deletes preferences, keys and logins. Chats stay.
     ForgetAll,
 }
 
-/// What the office answers to an accepted [`FrontendRequest`].
+/// The reply to an accepted [`FrontendRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrontendReply {
-    /// What the house says.
+    /// The session registry's reply.
     Registry(RegistryReply),
-    /// The chats of the page.
+    /// One page of the list of chats.
     Chats {
-        /// How many there are in all.
+        /// How many chats there are in all.
         total: usize,
-        /// Those asked for.
+        /// The chats of this page.
         chats: Vec<ChatSummary>,
     },
-    /// The chat, if there is one that fits.
+    /// The chat; `None` if no chat, or more than one, matches the selector.
     Chat(Option<Box<SavedChat>>),
-    /// The files, or why there is none, in the order of the question.
+    /// One result for each path, in the order of the request.
     Files(Vec<Result<NamedFile, FileError>>),
-    /// The models, in the order in which they are offered.
+    /// The models, in the order in which to show them.
     Models(Vec<ModelOption>),
-    /// The routes, or why they are not known.
+    /// The upstream providers, or why the router did not list them.
     Routes(Result<Vec<String>, String>),
-    /// The skills.
+    /// The skills and where they were found.
     Skills(SkillList),
     /// The logins and keys.
     Credentials(Credentials),
-    /// The key was kept; so many models can be had with it.
+    /// The key was saved.
     KeySet {
-        /// How many, as far as that is known.
+        /// How many models the key gives access to, as far as parlor knows.
         models: usize,
     },
-    /// How a login ended, and what there is now.
+    /// The result of a login, with the logins and keys after it.
     LoggedIn(Result<(CompletedLogin, Credentials), LoginFailure>),
-    /// How many logins were given up.
+    /// How many logins were cancelled.
     Cancelled(usize),
-    /// Whether there was a login, and what there is now.
+    /// Whether there was a login to delete, with the logins and keys after it.
     LoggedOut(bool, Credentials),
-    /// Done.
+    /// The request was carried out and has no result.
     Done,
-    /// It was not done, and why.
+    /// The request failed, for this reason.
     Failed(String),
 }
 
-/// Something that happened.
+/// What the front-end backend reports without a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrontendEvent {
-    /// In the house.
+    /// An update of a watched session.
     Registry(RegistryEvent),
-    /// In a login that is under way.
+    /// A login under way needs the user to do something.
     Login {
-        /// To which provider.
+        /// The provider of the login.
         provider: String,
-        /// What.
+        /// What the user has to do.
         step: LoginStep,
     },
-    /// The program was told to end, and nothing more happens. Always the last.
+    /// The program is shutting down. Always the last event.
     Ending(ShutdownSignal),
 }
 
-/// How a program is told to end.
+/// The signal that shuts the program down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownSignal {
-    /// By the keys that interrupt it.
+    /// `SIGINT`: somebody pressed Ctrl-C.
     Interrupt,
-    /// By whoever manages it.
+    /// `SIGTERM`: a process manager ends the program.
     Terminate,
 }
 
-/// Which chat is meant.
+/// Selects a saved chat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChatSelector {
-    /// The one that was updated last.
+    /// The chat that was updated last.
     Last,
-    /// The one of this id, or the only one whose id begins so; in small or capital letters.
+    /// The chat with this id, or the only chat whose id begins with this text. Case-insensitive.
     Id(String),
 }
 
-/// A line about a saved chat.
+/// One row in the list of saved chats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatSummary {
-    /// Its session.
+    /// The chat's session.
     pub id: SessionId,
-    /// What people call it.
+    /// The title, if anybody set one.
     pub title: Option<String>,
-    /// What answers in it, as far as a line tells.
+    /// The agent and model, as far as the log's record of the session has them.
     pub choice: AgentChoice,
-    /// When it began.
+    /// When the session was created.
     pub created: Timestamp,
-    /// When something happened in it last.
+    /// When the session's last event happened.
     pub updated: Timestamp,
-    /// How many messages it has.
+    /// How many messages the session has.
     pub messages: u64,
 }
 
-/// A saved chat with what was said.
+/// A saved chat with its history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedChat {
-    /// The line about it.
-    pub about: ChatSummary,
-    /// The session.
+    /// The chat's row in the list.
+    pub summary: ChatSummary,
+    /// The state of the chat's session.
     pub overview: SessionOverview,
 }
 
-/// A model that can be chosen.
+/// A model that a user can choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelOption {
-    /// What it is called in commands.
+    /// The name that requests use.
     pub id: String,
-    /// The group that it is offered in.
+    /// The group in which the model is listed.
     pub provider: String,
-    /// What people call that group, if not by its name.
-    pub shown_provider: Option<String>,
-    /// What people call it.
+    /// A display name of the group, if it differs from `provider`.
+    pub provider_label: Option<String>,
+    /// The model's display name.
     pub label: String,
-    /// What it is, in a sentence.
+    /// One sentence for people.
     pub description: String,
-    /// How many tokens it can read, if that is known.
-    pub window: Option<u64>,
-    /// What a session chooses to be answered by it.
+    /// The size of the context window in tokens, if known.
+    pub context_window: Option<u64>,
+    /// The choice that makes a session use this model.
     pub choice: AgentChoice,
 }
 
-/// The skills there are.
+/// The skills that agents can use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SkillList {
-    /// Where they are looked for.
+    /// The folders that were searched.
     pub folders: Vec<PathBuf>,
-    /// What could not be read, in words for people.
+    /// Skills that could not be read, one sentence each.
     pub errors: Vec<String>,
-    /// By name.
+    /// The skills, sorted by name.
     pub skills: Vec<SkillSummary>,
 }
 
-/// A line about a skill.
+/// One row in the list of skills.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillSummary {
-    /// By which it is mentioned.
+    /// The name by which a user mentions the skill.
     pub name: String,
-    /// What it is for.
+    /// What the skill is for.
     pub description: String,
-    /// Its file.
+    /// The skill's file.
     pub file: PathBuf,
 }
 
-/// What was chosen for all sessions of a front end.
+/// The user's choices for all sessions of a front end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preferences {
-    /// The model, by the id of its [`ModelOption`]; empty if none was ever chosen.
+    /// The [`ModelOption::id`] of the model; empty if the user never chose one.
     pub model: String,
-    /// The group that it is offered in.
+    /// The [`ModelOption::provider`] of the model.
     pub provider: String,
-    /// How hard it is to think, in the front end's word.
+    /// The reasoning effort, in the front end's spelling.
     pub reasoning: String,
-    /// The route to models of a router.
+    /// The upstream provider for models of a router.
     pub route: String,
-    /// Whether the first steps were done.
+    /// Whether the user has completed the first-time setup.
     pub setup_done: bool,
 }
 
-/// The logins and keys there are.
+/// The logins and keys that are saved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// Whom one is logged in to, with whose account.
+    /// The providers that the user is logged in to, with the account if the provider names it.
     pub providers: Vec<(String, Option<LoginAccount>)>,
-    /// Whose keys are kept.
+    /// The services that a key is saved for.
     pub keys: Vec<String>,
 }
 
-/// Whose login it is, as far as a provider tells.
+/// The account of a login. The provider decides which fields it reveals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoginAccount {
-    /// What the provider calls it.
+    /// The provider's id of the account.
     pub id: Option<String>,
-    /// Its mail address.
+    /// The e-mail address.
     pub email: Option<String>,
-    /// The name of the person.
+    /// The person's name.
     pub name: Option<String>,
-    /// The address of a picture.
+    /// The URL of a picture.
     pub picture: Option<String>,
 }
 
-/// How somebody wants to log in.
+/// How a user wants to log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginMethod {
-    /// As suits the machine.
+    /// By browser if this machine can open one, otherwise by device code.
     Auto,
-    /// With a browser.
+    /// In a browser on this machine.
     Browser,
-    /// With a code that is entered elsewhere.
+    /// By a code that the user enters on any device.
     Device,
 }
 
-/// What a login has to tell on its way.
+/// What the user has to do to continue a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginStep {
-    /// The user is to open this address.
+    /// Open this URL in a browser.
     Url(String),
-    /// The user is to enter a code.
+    /// Enter a code on a web page.
     Code {
-        /// Where.
+        /// The web page.
         url: String,
-        /// The code.
+        /// The code to enter.
         code: String,
-        /// How many seconds lie between two questions whether it was entered.
+        /// How often parlor asks the provider whether the code was entered.
         interval_seconds: u64,
-        /// How many seconds it can be entered for.
+        /// How long the code is valid.
         expires_in_seconds: u64,
     },
 }
 
-/// A login that was made.
+/// A login that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompletedLogin {
-    /// Whether by a code and not by a browser.
+    /// Whether the user entered a device code instead of using a browser on this machine.
     pub by_device: bool,
-    /// Whose it is.
+    /// The account, if the provider names it.
     pub account: Option<LoginAccount>,
 }
 
-/// Why a login came to nothing.
+/// Why a login failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginFailure {
-    /// Nobody said how to log in there.
+    /// The settings do not say how to log in to this provider.
     NotConfigured,
-    /// Somebody gave it up.
+    /// The user cancelled it.
     Cancelled,
-    /// What the browser brought back belongs to another login.
+    /// The browser came back with the `state` of another login.
     StateMismatch,
-    /// The user or the provider said no, in these words.
+    /// The user or the provider declined, with this message.
     Denied(String),
-    /// The browser came back without a code.
+    /// The browser came back without an authorization code.
     NoCode,
-    /// It was not completed within so many seconds.
+    /// The user did not complete it within this many seconds.
     TimedOut(u64),
-    /// The code was not entered in time.
+    /// The user did not enter the device code in time.
     CodeExpired,
-    /// The provider does not know codes.
+    /// The provider does not support device codes.
     NoDeviceCode,
-    /// The provider gave no code: the status, and its words.
+    /// The provider issued no device code: HTTP status and message.
     CodeRefused(Option<u16>, String),
-    /// The provider does not say whether the code was entered: the status, and its words.
+    /// The provider did not say whether the device code was entered: HTTP status and message.
     PollFailed(Option<u16>, String),
-    /// The provider gave no token: the status, and its words.
+    /// The provider issued no token: HTTP status and message.
     NoToken(Option<u16>, String),
     /// Something else, in words for people.
     Other(String),
 }
 
-/// Text that must not be seen, such as a key. Its `Debug` does not show it.
+/// A secret such as an API key. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretText(pub String);
 
@@ -324,9 +323,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_not_shown() {
-        let command =
+    fn debug_output_of_a_request_does_not_show_the_key() {
+        let request =
             FrontendRequest::SetKey { service: "x".to_owned(), key: Some(SecretText("s3cret".to_owned())) };
-        assert!(!format!("{command:?}").contains("s3cret"));
+        assert!(!format!("{request:?}").contains("s3cret"));
     }
 }

@@ -1,32 +1,29 @@
-//! Ids are types: one kind cannot pass for another, and text becomes an id only by [`parse`].
-//!
-//! [`parse`]: ProcessId::parse
+//! Id types. Each kind of id is a type of its own, so that the compiler rejects a message id where a run id is expected.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::UniqueNumber;
 
-/// The longest id that a peer may choose. An id is repeated in every frame about its bearer, so
-/// its length is a cost that others pay.
+/// The longest id that a client may choose. Every frame about a thing repeats its id, so other clients pay for the
+/// length.
 pub const MAX_ID_BYTES: usize = 1024;
 
-/// Why a text is not an id.
+/// The text is too long to be an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an id of {bytes} bytes is longer than the limit of {MAX_ID_BYTES}")]
 pub struct IdError {
-    /// How long the text was.
+    /// The length of the text.
     pub bytes: usize,
 }
 
-/// Defines an id type: cheap to clone, ordered, printable, and made only by `parse`. With a prefix
-/// it is also made by `generate`, for bearers that get their id from parlor.
+/// Defines an id type that is cheap to clone. Only `parse` makes such an id; with a prefix, `generate` does so too.
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         id!($(#[$doc])* $name);
 
         impl $name {
-            /// A new id, which sorts after those of earlier numbers.
+            /// Makes a new id. Ids sort in the order of their numbers.
             pub fn generate(number: UniqueNumber) -> Self {
                 Self(format!(concat!($prefix, "{}"), number).into())
             }
@@ -38,7 +35,7 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Takes `text` as an id, if it is not longer than [`MAX_ID_BYTES`].
+            /// Accepts any text of at most [`MAX_ID_BYTES`] as an id, even an empty one.
             pub fn parse(text: &str) -> Result<Self, IdError> {
                 if text.len() > MAX_ID_BYTES {
                     return Err(IdError { bytes: text.len() });
@@ -46,7 +43,7 @@ macro_rules! id {
                 Ok(Self(text.into()))
             }
 
-            /// The id as its bearer spelled it.
+            /// The text that the id was made from.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -67,56 +64,56 @@ macro_rules! id {
 }
 
 id!(
-    /// One child process, under the name that the client chose for it. Not an operating system pid.
+    /// A child process. The client chooses the id; it is not the operating system's pid.
     ProcessId
 );
 
 id!(
-    /// One conversation, whichever door it came through.
+    /// A session: one conversation, through whichever door it was created.
     SessionId
 );
 
 id!(
-    /// One turn of work in a session.
+    /// A run: the work on one input of a session.
     RunId,
     "run_"
 );
 
 id!(
-    /// One event of the log, unique everywhere.
+    /// An event in the log. Globally unique.
     EventId,
     "evt_"
 );
 
 id!(
-    /// One message of a conversation, unique everywhere.
+    /// A message of a session. Globally unique.
     MessageId,
     "msg_"
 );
 
 id!(
-    /// One step of a run, unique within the run.
+    /// A step of a run. Unique within the run.
     StepId
 );
 
 id!(
-    /// One call of a tool, unique everywhere.
+    /// A tool call. Globally unique.
     ToolCallId,
     "call_"
 );
 
 id!(
-    /// One agent, under its configured name.
+    /// An agent, by its configured name.
     AgentId
 );
 
 id!(
-    /// The content of one stored file, by its hash.
+    /// A stored file, by the hash of its content.
     MediaId
 );
 
 impl SessionId {
-    /// A new id in the form of a UUID, which sorts after those of earlier numbers.
+    /// Makes a new id in the form of a UUID. Ids sort in the order of their numbers.
     pub fn generate(number: UniqueNumber) -> Self {
         let [time, middle, version, variant, node] = [
             number.0 >> 96,
@@ -134,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_generated_id_says_what_it_is_of_and_sorts_by_its_number() {
+    fn a_generated_id_has_the_prefix_of_its_type_and_sorts_by_its_number() {
         let number = UniqueNumber(0x0123_4567_89ab_7cde_8f01_2345_6789_abcd);
         assert_eq!(RunId::generate(number).as_str(), "run_0123456789ab7cde8f0123456789abcd");
         assert_eq!(SessionId::generate(number).as_str(), "01234567-89ab-7cde-8f01-23456789abcd");
@@ -151,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_id_is_an_id() {
+    fn an_empty_id_is_accepted() {
         assert_eq!(ProcessId::parse("").unwrap().as_str(), "");
     }
 }

@@ -1,7 +1,7 @@
-//! The words that all of parlor shares: ids, commands, events and refusals.
+//! The types that all crates of parlor share: ids, requests, replies, events and refusals.
 //!
-//! Words only. Nothing here does anything, nothing here can be serialized (each door spells an
-//! event in its own way, and so does the log), and nothing of ours is depended on.
+//! The crate has data types and traits, no logic and no I/O, and it depends on no other crate of parlor. Its types
+//! cannot be serialized: each door and the log define their own wire or storage form of them.
 
 mod backend;
 mod command;
@@ -15,6 +15,8 @@ mod registry;
 mod ruby;
 mod session;
 mod time;
+mod traceparent;
+mod truncate;
 mod update;
 
 pub use backend::{Answer, Backend, Ticket, Update, UpdateOf};
@@ -42,11 +44,13 @@ pub use registry::{
 };
 pub use ruby::{
     CallKey, Caller, ConsoleLog, EvaluationResult, RubyFailure, RubyFailureKind, RubyJob, RubyReply,
-    RubyRequest, ToolInfo, ToolOutput, UpstreamCall, UpstreamError,
+    RubyRequest, ToolImage, ToolInfo, ToolOutput, UpstreamCall, UpstreamError,
 };
 pub use session::{
-    AgentChoice, Fork, HistoryItem, Media, Message, NewSession, QueuedInput, Reasoning, Role, RunEnding,
-    StopCause, ToolUse, Usage, UserInput,
+    AgentChoice, ForkOrigin, HistoryItem, Media, Message, NewSession, QueuedInput, Reasoning, Role,
+    RunEnding, StopCause, ToolUse, Usage, UserInput,
 };
 pub use time::{Clock, IdSource, Timestamp, UniqueNumber};
+pub use traceparent::Traceparent;
+pub use truncate::{truncate_chars, truncate_middle};
 pub use update::{SessionUpdate, StreamKind};

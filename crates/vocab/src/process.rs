@@ -1,22 +1,22 @@
-//! What a door can ask of child processes, and what it hears of them.
+//! Requests about child processes, and what the process backend reports of them.
 
 use std::path::PathBuf;
 
 use crate::ProcessId;
 
-/// Something that a door wants done.
+/// A request to the process backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessRequest {
-    /// Start a child process.
+    /// Starts a child process.
     StartProcess(StartProcess),
-    /// Queue bytes for the standard input of a process.
+    /// Queues bytes for the standard input of a process.
     WriteProcess {
         /// The process to write to.
         process: ProcessId,
-        /// What to write.
+        /// The bytes to write.
         bytes: Vec<u8>,
     },
-    /// End a process and everything in its process group.
+    /// Ends a process and everything in its process group.
     TerminateProcess {
         /// The process to end.
         process: ProcessId,
@@ -26,76 +26,76 @@ pub enum ProcessRequest {
 /// How to start a child process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartProcess {
-    /// The name under which the client will speak of it.
+    /// The id that the client chose for the process.
     pub process: ProcessId,
-    /// The program: a path if it holds a slash, else looked up in the `PATH` of `env`.
+    /// A path if it contains a slash; otherwise a name to look up in the `PATH` of `env`.
     pub program: String,
-    /// Its arguments, without the zeroth.
+    /// The arguments, without argument 0.
     pub args: Vec<String>,
-    /// The zeroth argument, where it is not to be `program`.
+    /// Argument 0; `None` uses `program`.
     pub arg0: Option<String>,
     /// The working folder. Must be absolute.
     pub folder: PathBuf,
-    /// The complete environment: nothing is inherited.
+    /// The complete environment; the child inherits nothing.
     pub env: Vec<(String, String)>,
-    /// What the child's standard streams are.
+    /// A terminal or pipes.
     pub stdio: StdioKind,
-    /// How many of the last output bytes to keep, for each stream.
-    pub retain: usize,
+    /// How many of the last output bytes to keep for each stream.
+    pub retain_bytes: usize,
 }
 
 /// What a child's standard streams are connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StdioKind {
-    /// A terminal of its own: input can be written, output is one stream.
+    /// A pseudoterminal: the client can write input, and both outputs are one stream.
     Terminal,
-    /// Two pipes for the two outputs; standard input is at its end from the start.
+    /// One pipe for each output. Standard input is at its end from the start.
     Pipes,
 }
 
-/// What an accepted command gives back.
+/// The reply to an accepted [`ProcessRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessReply {
     /// The process runs.
     ProcessStarted,
-    /// The bytes are queued and will be written before any that follow.
+    /// The bytes are queued. Writes reach the process in the order of their requests.
     WriteAccepted,
-    /// The process is being ended, or was not there to be ended.
+    /// The process is being ended, or had ended before.
     ProcessTerminating {
-        /// Whether it was alive when asked.
+        /// Whether the process was alive when the request arrived.
         was_running: bool,
     },
 }
 
-/// Something that happened.
+/// What the process backend reports without a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessEvent {
-    /// A process wrote something. Pieces of one stream come in the order of its bytes.
+    /// A process wrote output. Events of one stream come in the order of its bytes.
     ProcessOutput {
-        /// The writer.
+        /// The process that wrote.
         process: ProcessId,
-        /// Which of its streams.
+        /// The stream that it wrote to.
         stream: OutputStream,
-        /// What it wrote. Never empty.
+        /// The bytes; never empty.
         bytes: Vec<u8>,
     },
-    /// A process is over: the last event of its life.
+    /// A process ended. Always the last event of the process.
     ProcessExited {
-        /// Which one.
+        /// The process that ended.
         process: ProcessId,
-        /// How it ended.
+        /// An exit status or a signal.
         ending: ProcessExit,
     },
 }
 
-/// Which of its outputs a process wrote to.
+/// An output stream of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputStream {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
-    /// A terminal, which makes one stream of both.
+    /// A terminal, which merges both.
     Terminal,
 }
 
@@ -104,10 +104,10 @@ pub enum OutputStream {
 pub enum ProcessExit {
     /// It exited with this status.
     Code(u8),
-    /// This signal killed it.
+    /// A signal killed it that parlor did not send.
     Signal(i32),
-    /// It was asked to end and a signal of ours did it, whichever was needed.
+    /// A client asked to terminate it, and a signal from parlor killed it.
     Terminated,
-    /// The operating system did not say.
+    /// The operating system did not report how.
     Unknown,
 }

@@ -1,6 +1,6 @@
-//! Why a backend refuses a request: one enum for each backend, so that a door has a code for each case that it can meet.
+//! Why a backend refuses a request. Each backend has its own enum, so that a door needs codes only for the backend it uses.
 //!
-//! None is `#[non_exhaustive]`: a missing arm is how a door learns that a new case needs a code.
+//! No enum is `#[non_exhaustive]`: a new case must break the build of every door that has no code for it.
 
 use std::fmt;
 
@@ -9,43 +9,43 @@ use crate::{AgentId, MessageId, ProcessId, RunId, SessionId};
 /// Why a request about processes was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProcessRefusal {
-    /// No process of that name is alive.
+    /// No living process has this id.
     #[error("unknown process id {0}")]
     UnknownProcess(ProcessId),
-    /// The name is taken by a living process.
+    /// A living process has this id.
     #[error("process {0} already exists")]
     ProcessExists(ProcessId),
-    /// The process was started without an input to write to.
+    /// The process was started without an open standard input.
     #[error("stdin is closed for process {0}")]
     StdinClosed(ProcessId),
-    /// The process ended before it read what was written.
+    /// The process ended before it read the bytes.
     #[error("failed to write to process stdin: process {0} has ended")]
     StdinGone(ProcessId),
-    /// The process reads too slowly for what is written to it.
+    /// The process reads its standard input too slowly.
     #[error("failed to write to process stdin: process {process} has {limit} unread {what} waiting already")]
     StdinFull {
-        /// The slow reader.
+        /// The process that reads too slowly.
         process: ProcessId,
-        /// How many may wait.
+        /// How many `what` may wait.
         limit: usize,
-        /// Of what: bytes, or writes.
+        /// The unit of `limit`: bytes, or writes.
         what: &'static str,
     },
     /// The working folder is not an absolute path.
     #[error("cwd must be an absolute path, not {0:?}")]
     RelativeFolder(String),
-    /// The caller has as many processes as it may have.
+    /// The connection has reached its limit of processes.
     #[error("{limit} processes are running, which is the limit; end one first")]
     TooManyProcesses {
-        /// How many one caller may have.
+        /// How many processes one connection may have.
         limit: usize,
     },
-    /// The operating system would not start it.
+    /// The operating system did not start the process.
     #[error("cannot {attempt}: {reason}")]
     CannotStart {
-        /// What was attempted, such as `run "/bin/nope"`.
+        /// The step that failed, such as `run "/bin/nope"`.
         attempt: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         reason: String,
     },
 }
@@ -53,13 +53,13 @@ pub enum ProcessRefusal {
 /// Why a request about Ruby or tools was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RubyRefusal {
-    /// Too many calls wait for an answer.
-    #[error("{limit} questions are waiting for an answer, which is the limit; wait for one")]
+    /// Too many calls of this connection wait for an answer.
+    #[error("{limit} requests are waiting for an answer, which is the limit; wait for one")]
     TooManyRequests {
-        /// How many may wait.
+        /// How many requests may wait.
         limit: usize,
     },
-    /// The call panicked. It may have been carried out in part.
+    /// The code that carried out the call panicked, possibly halfway.
     #[error("an internal error; the log of the server has the details")]
     Internal,
 }
@@ -67,112 +67,112 @@ pub enum RubyRefusal {
 /// Why a request about sessions was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionRefusal {
-    /// There is no such session.
+    /// No session has this id.
     #[error("no session {0}")]
     UnknownSession(SessionId),
-    /// There is a session of that name already.
+    /// A session has this id already.
     #[error("session {0} exists already")]
     SessionExists(SessionId),
     /// Another process has the session open.
     #[error("session {session} is in use by {holder}; end that first, or open another session")]
     SessionHeld {
-        /// The session.
+        /// The session that the client asked for.
         session: SessionId,
-        /// Who has it, in words for people.
+        /// The other process, in words for people.
         holder: String,
     },
-    /// The caller has as many sessions open as may be.
+    /// The limit of open sessions is reached.
     #[error("{limit} sessions are open, which is the limit; close one first")]
     TooManySessions {
-        /// How many may be open.
+        /// How many sessions may be open.
         limit: usize,
     },
-    /// A run is active, and the input was not to wait.
+    /// A run is active, and the command did not ask to queue the input.
     #[error("run {active} is active; wait for its end, enqueue the input, or stop the run")]
     Busy {
-        /// The run that is in the way.
+        /// The active run.
         active: RunId,
     },
-    /// Too many inputs wait.
+    /// The session's queue is full.
     #[error("{limit} inputs are waiting, which is the limit; clear the queue or wait")]
     QueueFull {
-        /// How many may wait.
+        /// How many inputs may wait.
         limit: usize,
     },
-    /// Nothing runs.
+    /// The command needs an active run, and there is none.
     #[error("no run is active")]
     NoActiveRun,
-    /// Another run is active than the one that was named.
+    /// The command named a run that is not the active one.
     #[error("run {asked} is not the active run {active}")]
     WrongRun {
-        /// The one that was named.
+        /// The run that the command named.
         asked: RunId,
-        /// The one that is active.
+        /// The active run.
         active: RunId,
     },
-    /// As many runs are active as may be.
+    /// The limit of active runs in all sessions is reached.
     #[error("{limit} runs are active, which is the limit; wait for one to end, or stop one")]
     TooManyRuns {
-        /// How many may be active.
+        /// How many runs may be active.
         limit: usize,
     },
     /// The session is being compacted.
     #[error("the session is being compacted; wait for it, or stop it")]
     Compacting,
-    /// Processes that the session sent to the background are running.
+    /// Background processes of the session are running.
     #[error("the session has processes in the background; end them first")]
     BackgroundProcesses,
-    /// The session could not be compacted, and is as it was.
+    /// The compaction failed or was stopped. The session is unchanged.
     #[error("the session was not compacted: {reason}")]
     NotCompacted {
-        /// Why.
+        /// The error in words for people.
         reason: String,
     },
     /// The session has no such message.
     #[error("the session has no message {0}")]
     UnknownMessage(MessageId),
-    /// No agent of that name is configured.
+    /// No agent with this name is configured.
     #[error("no agent {0} is configured")]
     UnknownAgent(AgentId),
-    /// Too many requests of one connection wait for an answer.
-    #[error("{limit} questions are waiting for an answer, which is the limit; wait for one")]
+    /// Too many requests of this connection wait for an answer.
+    #[error("{limit} requests are waiting for an answer, which is the limit; wait for one")]
     TooManyRequests {
-        /// How many may wait.
+        /// How many requests may wait.
         limit: usize,
     },
     /// The connection, the session or the program is closing. Nothing was changed.
     #[error("{part} is closing")]
     Closing {
-        /// What is closing.
+        /// The closing connection, session or program.
         part: ClosingPart,
     },
-    /// Too many sessions are watched.
+    /// The connection has reached its limit of watches.
     #[error("{limit} sessions are being watched, which is the limit")]
     TooManyWatched {
-        /// How many may be watched.
+        /// How many sessions one connection may watch.
         limit: usize,
     },
-    /// A file could not be kept or read.
+    /// A file could not be stored or read.
     #[error("the file cannot be kept: {reason}")]
     MediaUnavailable {
         /// What is wrong and what to do.
         reason: String,
     },
-    /// The log cannot be written or read. Nothing was changed.
+    /// The log cannot be written or read. Nothing was changed by this request.
     #[error("the log cannot be used: {reason}")]
     LogUnavailable {
         /// What is wrong and what to do.
         reason: String,
     },
-    /// A part of the server panicked over it. It may have been carried out in part.
+    /// The code that carried out the request panicked, possibly halfway.
     #[error("an internal error; the log of the server has the details")]
     Internal,
 }
 
-/// What is closing.
+/// The part of the server that is closing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClosingPart {
-    /// The connection that asked.
+    /// The connection that sent the request.
     Connection,
     /// One session.
     Session(SessionId),

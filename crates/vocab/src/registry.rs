@@ -1,4 +1,4 @@
-//! What can be asked of the house as a whole, by doors whose peers talk to agents.
+//! Requests to the session registry: create, use, watch and delete sessions, and store files.
 
 use std::path::PathBuf;
 
@@ -7,162 +7,163 @@ use crate::{
     SessionCommand, SessionId, SessionReply, SessionUpdate, Usage,
 };
 
-/// Something that a door wants of the house.
+/// A request to the session registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistryRequest {
-    /// Create a session.
+    /// Creates a session.
     Create {
-        /// Its id, or a new one.
+        /// The id to use; `None` generates one. An id that exists is refused.
         id: Option<SessionId>,
-        /// What it begins with.
+        /// Title, folder, agent and instructions of the new session.
         new_session: Box<NewSession>,
     },
-    /// Create a session that begins with the messages of another.
+    /// Creates a session that begins with a copy of another session's messages.
     Fork {
-        /// Its id, or a new one.
+        /// The id of the new session; `None` generates one. An id that exists is refused.
         id: Option<SessionId>,
-        /// The other.
+        /// The session to copy from.
         from: SessionId,
-        /// The last message to copy; all if none.
+        /// The last message to copy; `None` copies all.
         message: Option<MessageId>,
     },
-    /// Do something to a session.
+    /// Sends a command to a session.
     Session(SessionId, SessionCommand),
-    /// Look at a session as it is now.
-    Look(SessionId),
-    /// Tell what happens in a session, from a place in its log on. One that is not there is waited for.
+    /// Returns the present state of a session.
+    GetOverview(SessionId),
+    /// Reports the updates of a session from a position in its log on. If the session does not exist, the watch waits
+    /// until somebody creates it. A second watch of a session replaces the first.
     Watch {
-        /// Which one.
+        /// The session to watch.
         session: SessionId,
-        /// What was seen already.
+        /// Where the reports begin.
         after: WatchFrom,
     },
-    /// Tell no more of a session.
+    /// Ends a watch.
     Unwatch(SessionId),
-    /// Tell no more of a session, and let it go if it has nothing to do.
-    Leave(SessionId),
-    /// Delete a session.
+    /// Ends a watch, and unloads the session if it is idle.
+    Release(SessionId),
+    /// Deletes a session and its log.
     Delete(SessionId),
-    /// Read files of this machine that a peer named.
+    /// Reads files of this machine that a client named. Refuses symbolic links and empty files.
     ReadFiles {
         /// Absolute paths.
         paths: Vec<PathBuf>,
-        /// The largest file.
+        /// The size limit of each file.
         max_bytes: u64,
     },
-    /// Read a file that a peer says is at this address of the network.
+    /// Downloads a file that a client named by its URL.
     Fetch {
-        /// Where it is.
+        /// An absolute URL.
         url: String,
-        /// The largest file.
+        /// The size limit of the file.
         max_bytes: u64,
     },
-    /// Keep files that will come along with an input.
+    /// Stores files that a later input will attach.
     StoreMedia(Vec<NamedFile>),
-    /// The contents of kept files.
+    /// Reads stored files.
     ReadMedia {
-        /// Which ones.
+        /// The files, in the order of the reply.
         ids: Vec<MediaId>,
-        /// How much to read in all; what comes after that is left out.
+        /// The limit of all files together; files beyond it are left out.
         max_bytes: u64,
     },
 }
 
-/// Up to where a watcher has seen what happened.
+/// Where a watch begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
-    /// Up to this place. What it has seen of the run that is under way there is not told again.
+    /// After this event.
     At(Seq),
-    /// All there is. The run that is under way is told from its start, so that what follows makes sense;
-    /// [`RegistryReply::Watching`] says where the new begins.
+    /// At the present end of the log. If a run is active, the watch reports it from its start, because its later events
+    /// make no sense alone; [`RegistryReply::Watching`] says which events are new.
     Now,
-    /// Up to this event, and from the start of the run it belongs to as before; nothing, if the session has
-    /// no such event.
+    /// After this event. As with [`Now`](Self::Now), the run that the event belongs to is reported from its start. If
+    /// the session has no such event, the watch begins at the start of the log.
     Event(EventId),
 }
 
-/// A file with its content.
+/// A file's name and content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedFile {
-    /// What it is called, without folders.
+    /// The file name, without folders.
     pub name: String,
-    /// What is in it.
+    /// The whole content.
     pub bytes: Vec<u8>,
 }
 
 /// Why a file that a client named was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileError {
-    /// There is none.
+    /// The file does not exist.
     Missing,
-    /// It is a folder, a pipe or something else that is not a file.
+    /// The path is a folder, a pipe or something else that is not a regular file.
     NotRegular,
-    /// It cannot be looked at, because of a folder above it.
+    /// A folder on the path cannot be entered.
     Inaccessible,
-    /// It cannot be opened or read, or it is a symbolic link where none is followed, or it is on a network from which
-    /// nothing is read.
+    /// The file cannot be opened or read; or it is a symbolic link where links are refused; or it is a download from a
+    /// network that parlor may not reach.
     Unreadable,
-    /// It has more bytes than were allowed.
+    /// The file is larger than the limit.
     TooLarge {
-        /// How many, as far as they were counted.
+        /// The size, or the part of it that was read before parlor gave up.
         bytes: u64,
     },
-    /// It has no bytes, where some are needed.
+    /// The file is empty where content is required.
     Empty,
 }
 
-/// What the house answers to an accepted [`RegistryRequest`].
+/// The reply to an accepted [`RegistryRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistryReply {
-    /// A session was created.
+    /// The session was created.
     Created(SessionId),
-    /// What the session said.
+    /// The session's reply to its command.
     Session(SessionReply),
-    /// The session as it is.
+    /// The present state of the session.
     Overview(Box<SessionOverview>),
-    /// It is being watched: events follow.
+    /// The watch began; [`RegistryEvent`]s follow.
     Watching {
-        /// What stands up to here was seen before; where it is told, it is told as a background.
+        /// The client has seen the events up to this one. The watch reports some of them again as context.
         seen: Seq,
-        /// What stands up to here happened before the watch began.
+        /// The end of the log when the watch began.
         head: Seq,
     },
-    /// Done.
+    /// The request was carried out and has no result.
     Done,
-    /// The files, or why there is none, in the order of the question.
+    /// One result for each path, in the order of the request.
     Files(Vec<Result<NamedFile, FileError>>),
-    /// The files were kept, in the order of the question.
+    /// The stored files, in the order of the request.
     Stored(Vec<Media>),
-    /// The contents, in the order of the question; none where it was left out or is gone.
+    /// One content for each id, in the order of the request; `None` if the file was left out or no longer exists.
     Contents(Vec<Option<Vec<u8>>>),
 }
 
-/// A session as it is at a moment.
+/// The state of a session at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionOverview {
-    /// Which one.
+    /// The session.
     pub id: SessionId,
-    /// Where its log ends.
+    /// The last event that this state includes.
     pub head: Seq,
-    /// What people call it.
+    /// The title, if anybody set one.
     pub title: Option<String>,
-    /// What answers.
+    /// The agent, model and reasoning effort of later runs.
     pub choice: AgentChoice,
-    /// What was said and done, oldest first.
+    /// Messages, tool calls and unfinished runs, oldest first.
     pub history: Vec<HistoryItem>,
-    /// What all runs have consumed.
+    /// The sum over all runs.
     pub usage: Usage,
-    /// The inputs that wait.
+    /// The inputs that wait for the active run, first to run first.
     pub queue: Vec<QueuedInput>,
-    /// The run that is active.
+    /// The active run, if any.
     pub active: Option<RunId>,
 }
 
-/// Something that happened in a session that is watched.
+/// An update of a watched session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryEvent {
-    /// Where.
+    /// The watched session.
     pub session: SessionId,
-    /// What.
-    pub seen: SessionUpdate,
+    /// A log entry, or a piece of text that is being written.
+    pub update: SessionUpdate,
 }

@@ -1,243 +1,259 @@
-//! Requests for Ruby, an upstream runtime and tools without a session, and their replies.
+//! Requests to the Ruby backend, which also calls an upstream runtime and tools, and its replies.
 //!
-//! All connections share one Ruby. Anything that takes time is a [`RubyJob`], and jobs take turns.
+//! All connections share one Ruby process. Anything that takes time is a [`RubyJob`]; jobs run one after another.
 
 use std::path::PathBuf;
 
 use crate::{Failure, OutputStream};
 
-/// Names a call. A request that a client repeats has the same key, and is not carried out twice.
+/// Identifies a call. If a client repeats a request, the repetition has the same key and does not run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallKey(pub [u8; 32]);
 
 /// A request to the Ruby backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RubyRequest {
-    /// Do something that takes its turn.
+    /// Runs a job when its turn comes.
     Call {
-        /// What a repeat of it has in common with it.
+        /// Equal for a request and its repetitions.
         key: CallKey,
-        /// Who wants it.
+        /// The client that makes the call.
         caller: Caller,
-        /// What.
+        /// The work to do.
         job: Box<RubyJob>,
     },
-    /// Say where printed text is kept.
+    /// Returns the location of the file with printed text.
     DescribeConsole,
-    /// Begin a session of a console.
+    /// Opens a console session.
     OpenConsole {
-        /// The process at the other end, if it said which.
+        /// The process id of the console's client, if the client sent it.
         pid: Option<u64>,
     },
-    /// Say which tools of parlor itself there are.
+    /// Lists parlor's own tools.
     ListTools,
 }
 
-/// Who makes a call.
+/// The client that makes a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// The agent it works for, as it said.
+    /// The agent's name, as the client sent it.
     pub agent: String,
-    /// Its project's folder: files there may be used too.
+    /// The client's project folder. Calls may use files in it, in addition to the configured folders.
     pub workspace: Option<String>,
 }
 
-/// Work that takes its turn.
+/// Work that waits for its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RubyJob {
-    /// Evaluate code in a scope of its own.
+    /// Evaluates code in a scope of its own.
     Snippet {
-        /// The code.
+        /// Ruby source text.
         code: String,
     },
-    /// Evaluate a file at the top level.
+    /// Evaluates a file at the top level.
     File {
-        /// Its path, as the caller gave it.
+        /// The path, as the client gave it.
         path: String,
     },
-    /// Evaluate what was typed into a console.
-    Line {
-        /// The console's session, as [`RubyReply::ConsoleOpened`] named it.
+    /// Evaluates a line that was typed into a console.
+    ConsoleLine {
+        /// The console session from [`RubyReply::ConsoleOpened`].
         session: String,
-        /// Which of its lines this is, from 1.
+        /// The number of the line in its console session, from 1.
         number: u64,
-        /// The code.
+        /// Ruby source text.
         code: String,
     },
-    /// Begin with a fresh Ruby.
-    ReplaceRuby,
-    /// Call a tool of the upstream runtime.
+    /// Replaces the Ruby process by a new one, without the state of earlier calls.
+    RestartRuby,
+    /// Calls a tool of the upstream runtime.
     Upstream(UpstreamCall),
-    /// Say what is in the model at its top level.
+    /// Lists the top-level contents of the upstream runtime's model.
     ListResources,
-    /// Use one of parlor's own tools.
+    /// Calls one of parlor's own tools.
     Tool {
-        /// Its name.
+        /// The tool's name.
         name: String,
-        /// Its input, a JSON object as text.
+        /// The tool's input: a JSON object as text.
         input: String,
     },
 }
 
-/// A call of a tool of the upstream runtime.
+/// A call of an upstream tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamCall {
-    /// Its name.
+    /// The tool's name.
     pub tool: &'static str,
-    /// Its arguments, a JSON object as text, word by word as the caller gave them.
+    /// The arguments: a JSON object as text, exactly as the client sent it.
     pub arguments: String,
-    /// Those of the arguments that are paths.
+    /// The values in `arguments` that are paths, which parlor checks before the call.
     pub paths: Vec<String>,
 }
 
 /// The reply to a [`RubyRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RubyReply {
-    /// Ruby has evaluated something.
+    /// Ruby evaluated the code.
     Evaluated(EvaluationResult),
-    /// There is a fresh Ruby, or why there is none.
-    RubyReplaced(Result<(), RubyFailure>),
-    /// The path leads out of the allowed folders.
+    /// Ruby was restarted, or why it could not be.
+    RubyRestarted(Result<(), RubyFailure>),
+    /// The path is outside of the allowed folders.
     PathRefused {
-        /// The path, as the caller gave it.
+        /// The path, as the client gave it.
         path: String,
     },
-    /// The path is none.
+    /// The text is not a usable path.
     PathInvalid {
         /// What is wrong with it.
         reason: String,
     },
-    /// There is no such file.
+    /// The file does not exist.
     FileMissing {
-        /// The path, as the caller gave it.
+        /// The path, as the client gave it.
         path: String,
     },
-    /// The file is there and cannot be read.
+    /// The file exists but cannot be read.
     FileUnreadable {
-        /// The path, as the caller gave it.
+        /// The path, as the client gave it.
         path: String,
-        /// Why.
+        /// The error of the operating system.
         reason: String,
     },
-    /// This needs an upstream runtime, and none is configured.
+    /// The request needs an upstream runtime, and none is configured.
     NoUpstream,
-    /// The upstream runtime has answered.
+    /// The upstream runtime's answer, as JSON text.
     Upstream(Result<String, UpstreamError>),
-    /// Where printed text is kept.
+    /// The location of the file with printed text.
     Console(ConsoleLog),
-    /// A console's session has begun.
+    /// The console session is open.
     ConsoleOpened {
-        /// Its name.
+        /// The name to use in [`RubyJob::ConsoleLine`].
         session: String,
     },
-    /// The folder of a console's session cannot be made.
+    /// The console session's folder cannot be created.
     ConsoleRefused {
-        /// Why.
+        /// The error of the operating system.
         reason: String,
     },
-    /// Parlor's own tools; none at all where they are switched off.
+    /// Parlor's own tools; empty if they are switched off.
     Tools(Vec<ToolInfo>),
-    /// What came of one of them.
+    /// The result of one of parlor's own tools.
     Tool(Result<ToolOutput, Failure>),
-    /// No tool of that name.
+    /// Parlor has no such tool.
     UnknownTool {
-        /// The name.
+        /// The name that the client sent.
         name: String,
     },
 }
 
-/// What came of an evaluation.
+/// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvaluationResult {
     /// The value as text, or why there is none.
     pub outcome: Result<String, RubyFailure>,
-    /// What was printed meanwhile, in order.
+    /// What the code printed, in order.
     pub printed: Vec<(OutputStream, String)>,
-    /// How many printed bytes came after these and were not kept.
-    pub cut: u64,
-    /// How the Ruby of earlier calls was lost, if that has not been told yet.
-    pub lost_before: Option<String>,
+    /// How many printed bytes are missing at the end of `printed`.
+    pub omitted_bytes: u64,
+    /// Why the Ruby process of earlier calls is gone, and with it their state. Reported once.
+    pub restart_reason: Option<String>,
 }
 
-/// Why Ruby has no value to give.
+/// Why an evaluation has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RubyFailure {
-    /// What kind of failure it is.
+    /// An exception, a syntax error, an aborted evaluation, or no Ruby at all.
     pub kind: RubyFailureKind,
-    /// What to tell people.
+    /// A text for people.
     pub message: String,
     /// The exception's class.
     pub class: Option<String>,
-    /// The file in which it was raised.
+    /// The file in which the exception was raised.
     pub file: Option<String>,
     /// The line in that file.
     pub line: Option<u64>,
-    /// The way there, the innermost first.
+    /// The stack frames, innermost first.
     pub backtrace: Vec<String>,
-    /// What can be done about it.
+    /// What the user can do about it.
     pub hint: Option<String>,
 }
 
-/// Kinds of failures of Ruby.
+/// The kind of a [`RubyFailure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RubyFailureKind {
     /// The code raised an exception.
     Raised,
-    /// The code is no Ruby.
+    /// The code has a syntax error.
     Syntax,
-    /// The code ran and was cut short, or its value cannot be given: time, memory, size, a crash.
-    Broken,
-    /// The code did not run: there is no Ruby, or no room.
+    /// The code ran, but hit a limit of time, memory or size, or Ruby crashed.
+    Aborted,
+    /// The code did not run: Ruby cannot be started, or too many calls wait.
     Unavailable,
 }
 
-/// Why the upstream runtime has not done it.
+/// Why an upstream call has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamError {
-    /// It said so.
+    /// The upstream runtime answered with an error.
     Refused {
-        /// Its number for it.
+        /// The JSON-RPC error code.
         code: i64,
-        /// Its words.
+        /// The JSON-RPC error message.
         message: String,
-        /// What it added, a JSON object as text.
+        /// The JSON-RPC error data, as JSON text.
         data: Option<String>,
     },
-    /// It could not be reached. Nothing was done.
+    /// The upstream runtime could not be reached. The call was not carried out.
     Unreachable {
-        /// Why.
+        /// The error in words for people.
         reason: String,
     },
-    /// It was reached and gave no answer. What was asked may have been done.
+    /// The upstream runtime was reached but did not answer. It may have carried out the call.
     Unanswered {
-        /// What happened instead.
+        /// The error in words for people.
         reason: String,
     },
 }
 
-/// Where printed text is kept.
+/// The location of the file with printed text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsoleLog {
-    /// The file, if there is one.
+    /// The file; `None` if printed text is not saved.
     pub file: Option<PathBuf>,
 }
 
 /// One of parlor's own tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolInfo {
-    /// Its name.
+    /// The name that calls use.
     pub name: String,
-    /// What it does.
+    /// What the tool does.
     pub description: String,
-    /// The JSON schema of its input, as text.
+    /// The JSON schema of the tool's input, as text.
     pub schema: String,
 }
 
-/// What one of parlor's own tools brings back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The output of one of parlor's own tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolOutput {
-    /// What there is to read.
+    /// The text that the agent reads.
     pub text: String,
-    /// What there is to see: media types and files.
-    pub images: Vec<(String, Vec<u8>)>,
+    /// Images for the agent or the client.
+    pub images: Vec<ToolImage>,
+}
+
+impl ToolOutput {
+    /// Output without images.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), images: Vec::new() }
+    }
+}
+
+/// An image that a tool returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolImage {
+    /// The MIME type, such as `image/png`.
+    pub mime: String,
+    /// The encoded image file.
+    pub bytes: Vec<u8>,
 }

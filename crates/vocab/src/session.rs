@@ -1,156 +1,156 @@
-//! What sessions and runs are made of.
+//! The parts of sessions and runs: inputs, messages, history, usage and endings.
 
 use std::path::PathBuf;
 
-use crate::{AgentId, Failure, MediaId, MessageId, RunId, ToolCallId};
+use crate::{AgentId, Failure, MediaId, MessageId, RunId, SessionId, ToolCallId};
 
-/// How hard a model is to think.
+/// How much effort a model puts into reasoning before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reasoning {
-    /// Not at all.
+    /// No reasoning.
     Off,
-    /// A little.
+    /// The lowest effort.
     Low,
-    /// Somewhat.
+    /// A medium effort.
     Medium,
-    /// Hard.
+    /// A high effort.
     High,
-    /// As hard as it can.
+    /// The highest effort that the provider offers.
     Xhigh,
-    /// As the model sees fit.
+    /// The model chooses the effort for each answer.
     Adaptive,
 }
 
-/// What answers in a session, and how. `None` leaves the choice to the configuration.
+/// Which agent and model answer. `None` means: as configured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentChoice {
-    /// The agent.
+    /// The agent, by its configured name.
     pub agent: Option<AgentId>,
-    /// The model, by its configured name or the provider's.
+    /// The model, by its configured name or by the provider's name for it.
     pub model: Option<String>,
-    /// How hard it is to think.
+    /// The model's reasoning effort.
     pub reasoning: Option<Reasoning>,
 }
 
-/// What a session was created with.
+/// The properties that a session is created with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSession {
-    /// What people call it.
+    /// A title for people.
     pub title: Option<String>,
-    /// The door it came through, such as `supr`; `chat` for the terminal.
+    /// The door that created the session, such as `supr`; `chat` for the terminal.
     pub door: String,
-    /// The working folder of its tools.
+    /// The working folder of the session's tools.
     pub folder: PathBuf,
-    /// What answers.
+    /// Which agent and model answer.
     pub choice: AgentChoice,
-    /// Instructions that come before everything else.
+    /// Instructions that precede all messages.
     pub system: Option<String>,
-    /// Where its first messages were copied from.
-    pub forked_from: Option<Fork>,
+    /// The session whose messages this one begins with, if it is a fork.
+    pub forked_from: Option<ForkOrigin>,
 }
 
-/// The origin of a session that began as a copy.
+/// The origin of a forked session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fork {
+pub struct ForkOrigin {
     /// The session that was copied.
-    pub session: crate::SessionId,
+    pub session: SessionId,
     /// The last message that was copied.
     pub message: MessageId,
 }
 
-/// What somebody said to a session.
+/// A user's input to a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserInput {
-    /// The text; may be empty if there is media.
+    /// The text. May be empty if files are attached.
     pub text: String,
-    /// Files that came along.
+    /// Attached files.
     pub media: Vec<Media>,
-    /// What is to answer this once, where it differs from the session's own choice.
+    /// Overrides the session's choice for this run only.
     pub choice: AgentChoice,
-    /// Repeated with the same key, an input starts nothing and gives the run it started first.
+    /// An idempotency key. A second input with the same key starts nothing; its reply is the run of the first.
     pub key: Option<String>,
-    /// A W3C `traceparent` of the caller.
+    /// The caller's W3C `traceparent`.
     pub traceparent: Option<String>,
 }
 
-/// A stored file with what is known of it.
+/// A reference to a stored file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Media {
-    /// Its content, by hash.
+    /// The hash of the content.
     pub id: MediaId,
-    /// The name it was given.
+    /// The file name that the client gave.
     pub name: String,
-    /// Its type, from its bytes.
+    /// The MIME type, detected from the content.
     pub mime: String,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
 }
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The person or program that uses the session.
     User,
     /// The agent.
     Assistant,
-    /// Parlor itself, for people to read; agents do not see it.
+    /// Parlor itself. Such messages are for people; agents do not see them.
     System,
 }
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Unique everywhere.
+    /// Globally unique.
     pub id: MessageId,
-    /// Who spoke.
+    /// The author.
     pub role: Role,
-    /// What was said.
+    /// The whole text.
     pub text: String,
-    /// Files that came along.
+    /// Attached files.
     pub media: Vec<Media>,
 }
 
-/// What a session's agent and its people can look back on, piece by piece.
+/// One item of a session's history, as agents and people read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HistoryItem {
-    /// Somebody spoke.
+    /// A message.
     Message(Message),
-    /// The agent used a tool.
+    /// A tool call of the agent.
     ToolUse(ToolUse),
-    /// A run ended here before its work was done: it failed or was stopped.
-    BrokenOff(RunEnding),
+    /// A run ended here without completing: it failed or was stopped.
+    UnfinishedRun(RunEnding),
 }
 
-/// A call of a tool and what came of it.
+/// A tool call and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolUse {
-    /// The call.
+    /// The call's id.
     pub call: ToolCallId,
-    /// The tool.
+    /// The tool's name.
     pub tool: String,
-    /// Its input, as JSON text.
+    /// The tool's input, as JSON text.
     pub input: String,
-    /// What it gave back; none while it works.
+    /// The tool's output or failure; `None` while it runs.
     pub result: Option<Result<String, Failure>>,
 }
 
-/// What a run consumed.
+/// Tokens and money that model calls consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Tokens read, without those below.
+    /// Tokens that the model read, without the cached ones below.
     pub input_tokens: u64,
-    /// Tokens written.
+    /// Tokens that the model wrote.
     pub output_tokens: u64,
-    /// Tokens read from a provider's cache.
+    /// Tokens that were read from the provider's cache.
     pub cache_read_tokens: u64,
-    /// Tokens written to a provider's cache.
+    /// Tokens that were written to the provider's cache.
     pub cache_write_tokens: u64,
-    /// What it cost, in millionths of a dollar, where prices are known.
+    /// The cost in millionths of a dollar; 0 where the price is not known.
     pub cost_micros: u64,
 }
 
 impl Usage {
-    /// This and that together.
+    /// The sum of both, saturating.
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
         Self {
@@ -166,18 +166,18 @@ impl Usage {
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunEnding {
-    /// It did its work; its last message, if it had any.
+    /// The agent finished its work.
     Completed {
-        /// The answer.
+        /// The agent's last message, if it wrote any.
         message: Option<MessageId>,
     },
-    /// It could not.
+    /// The run could not go on.
     Failed(Failure),
-    /// It was stopped.
+    /// The run was stopped before it finished.
     Stopped {
-        /// By whom or what.
+        /// Who or what stopped it.
         cause: StopCause,
-        /// The message that holds the reason.
+        /// The message in the history that states the reason.
         message: MessageId,
     },
 }
@@ -185,12 +185,12 @@ pub enum RunEnding {
 /// Who or what stopped a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopCause {
-    /// A client, for this reason.
+    /// A client stopped it.
     Client {
-        /// In words for people.
+        /// The client's reason, in words for people.
         reason: String,
     },
-    /// The program ended. Inputs that wait behind the run are started when the session is opened again.
+    /// The program shut down. Queued inputs start when the session is opened again.
     Shutdown,
 }
 
@@ -204,11 +204,11 @@ impl StopCause {
     }
 }
 
-/// An input that waits for the run before it.
+/// An input in the queue of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedInput {
-    /// The run it will become.
+    /// The id of the run that the input will start.
     pub run: RunId,
-    /// What it says.
+    /// The input.
     pub input: UserInput,
 }

@@ -1,13 +1,13 @@
-//! Time and chance, passed in so that tests own both.
+//! Traits for the clock and for unique numbers. Code receives both as arguments, so that tests can supply their own.
 
 use std::fmt;
 
-/// A moment: milliseconds since the start of 1970, UTC.
+/// A point in time: milliseconds since the start of 1970, UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// `2026-03-04T12:00:00.123Z`, as RFC 3339 has it.
+    /// Formats the time as RFC 3339 in UTC, such as `2026-03-04T12:00:00.123Z`.
     pub fn rfc3339(self) -> String {
         let (year, month, day) = self.date();
         let seconds = self.0.rem_euclid(86_400_000) / 1000;
@@ -16,8 +16,8 @@ impl Timestamp {
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
     }
 
-    /// Year, month and day, UTC. Eras of 400 years repeat; a year that begins in March has its leap day
-    /// last, which makes months regular.
+    /// Year, month and day in UTC. The calendar repeats every 400 years (an era). The calculation uses years that begin
+    /// in March: their leap day comes last, so the lengths of months follow one formula.
     fn date(self) -> (i64, i64, i64) {
         let days = self.0.div_euclid(86_400_000) + 719_468;
         let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -30,19 +30,19 @@ impl Timestamp {
     }
 }
 
-/// Tells the time of day. Waiting is the runtime's affair.
+/// Returns the time of day. For waiting, code uses the async runtime's timers.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// The present time.
     fn now(&self) -> Timestamp;
 }
 
-/// Makes numbers that are unique everywhere and grow with time.
+/// Generates globally unique numbers that grow with time.
 pub trait IdSource: Send + Sync {
-    /// The next number.
+    /// Generates a number.
     fn next(&self) -> UniqueNumber;
 }
 
-/// A number of an [`IdSource`], written as 32 hexadecimal digits; later ones sort after earlier ones.
+/// A number from an [`IdSource`]. `Display` writes 32 hexadecimal digits, so that text sorts like the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UniqueNumber(pub u128);
 
@@ -57,14 +57,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_calendar_times() {
-        for (ms, spelled) in [
+    fn rfc3339_formats_calendar_times() {
+        for (ms, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_826_209_007, "2000-02-29T12:10:09.007Z"),
             (-1, "1969-12-31T23:59:59.999Z"),
             (4_102_444_800_000, "2100-01-01T00:00:00.000Z"),
         ] {
-            assert_eq!(Timestamp(ms).rfc3339(), spelled);
+            assert_eq!(Timestamp(ms).rfc3339(), text);
         }
     }
 }

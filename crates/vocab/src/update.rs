@@ -1,41 +1,41 @@
-//! What somebody who watches a session gets to see.
+//! What a watch of a session reports: log entries, and text while it is being written.
 
 use std::sync::Arc;
 
 use crate::{Entry, MessageId, RunId, StepId, ToolCallId};
 
-/// What is seen of a session, in order.
+/// One report to a watcher. Reports come in the order in which things happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionUpdate {
-    /// An event. Shared by all who see it.
+    /// A new log entry. All watchers share one allocation.
     Entry(Arc<Entry>),
-    /// A piece of text that is being written. The pieces of one subject, put together, are the text
-    /// that its completing event holds; only a tool's result is told in other words.
+    /// A piece of a text that is not in the log yet. The concatenated deltas of a stream are the text of the event that
+    /// completes it, except for [`ToolOutput`](StreamKind::ToolOutput): a tool's result may differ from its output.
     Delta {
-        /// The run it belongs to.
+        /// The run that the text belongs to.
         run: RunId,
-        /// What it is a piece of.
-        subject: StreamKind,
-        /// The piece.
+        /// The text that this piece continues.
+        stream: StreamKind,
+        /// The new piece.
         text: String,
     },
 }
 
-/// What a text is.
+/// Identifies a text that is being written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum StreamKind {
-    /// What the agent says.
+    /// An agent's message.
     Message(MessageId),
-    /// What it thinks in a step.
-    Thought(StepId),
-    /// What a tool puts out.
-    Tool(ToolCallId),
-    /// The input of a call that the agent is going to make, in a step of its own. It comes before the call. A call
-    /// that was not made when the run's next step that is no tool's begins, or the run ends, is never made.
-    Input {
-        /// The call.
+    /// The model's reasoning in a step.
+    Reasoning(StepId),
+    /// The output of a running tool.
+    ToolOutput(ToolCallId),
+    /// The input of a tool call while the model writes it, before the call itself. Until the run ends or its next step
+    /// that is not a tool call begins, the call may follow; after that it never does.
+    ToolInput {
+        /// The id that the call will have.
         call: ToolCallId,
-        /// The tool.
+        /// The tool's name.
         tool: String,
     },
 }

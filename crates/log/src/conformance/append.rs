@@ -24,7 +24,7 @@ pub async fn what_is_read_is_what_was_appended(factory: &dyn LogFactory) {
     let new = vec![draft(5, "ü\0\n\""), draft(-1, ""), draft(i64::MAX, "x".repeat(100_000))];
     written(&*log, "s", &new).await;
     let read = log.read(&session("s"), Seq::START, 10).await.expect("a session");
-    let expected: Vec<_> = new.into_iter().zip(1..).map(|(draft, seq)| draft.at_place(Seq(seq))).collect();
+    let expected: Vec<_> = new.into_iter().zip(1..).map(|(draft, seq)| draft.with_seq(Seq(seq))).collect();
     assert_eq!(read, expected);
 }
 

@@ -26,7 +26,7 @@ fn started(at: i64, run: &str, parent: Option<&str>) -> NewEntry {
 fn consumed(at: i64, run: &str, model: Option<&str>, tokens: u64) -> NewEntry {
     let usage =
         Usage { input_tokens: tokens, output_tokens: 1, cost_micros: 10 * tokens, ..Usage::default() };
-    event(at, run, RunEvent::Consumed { usage, model: model.map(str::to_owned) })
+    event(at, run, RunEvent::UsageAdded { usage, model: model.map(str::to_owned) })
 }
 
 fn failed(at: i64, run: &str) -> NewEntry {

@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use parlor_vocab::{
-    AgentChoice, AgentId, Failure, Fork, Media, MediaId, Message, MessageId, Reasoning, Role, SessionId,
+    AgentChoice, AgentId, Failure, ForkOrigin, Media, MediaId, Message, MessageId, Reasoning, Role, SessionId,
     Usage, UserInput,
 };
 use serde::de::{Error, Visitor};
@@ -187,13 +187,13 @@ pub(super) struct ForkRow<'a> {
 }
 
 impl ForkRow<'_> {
-    pub(super) fn into_fork(self) -> Result<Fork, RowError> {
-        Ok(Fork { session: SessionId::parse(&self.session)?, message: MessageId::parse(&self.message)? })
+    pub(super) fn into_fork(self) -> Result<ForkOrigin, RowError> {
+        Ok(ForkOrigin { session: SessionId::parse(&self.session)?, message: MessageId::parse(&self.message)? })
     }
 }
 
-impl<'a> From<&'a Fork> for ForkRow<'a> {
-    fn from(fork: &'a Fork) -> Self {
+impl<'a> From<&'a ForkOrigin> for ForkRow<'a> {
+    fn from(fork: &'a ForkOrigin) -> Self {
         Self { session: text(fork.session.as_str()), message: text(fork.message.as_str()) }
     }
 }

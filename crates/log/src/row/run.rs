@@ -242,7 +242,7 @@ impl RunRow<'_> {
                 RunEvent::ErrorRaised { scope, failure: failure.into_failure() }
             }
             Self::Consumed { usage, model } => {
-                RunEvent::Consumed { usage: usage.into_usage(), model: model.map(own) }
+                RunEvent::UsageAdded { usage: usage.into_usage(), model: model.map(own) }
             }
             Self::Ended { ending, duration_ms } => {
                 let ending = match ending {
@@ -351,7 +351,7 @@ impl<'a> From<&'a RunEvent> for RunRow<'a> {
                 },
                 failure: failure.into(),
             },
-            RunEvent::Consumed { usage, model } => Self::Consumed { usage: usage.into(), model: some(model) },
+            RunEvent::UsageAdded { usage, model } => Self::Consumed { usage: usage.into(), model: some(model) },
             RunEvent::Ended { ending, duration_ms } => Self::Ended {
                 ending: match ending {
                     RunEnding::Completed { message } => {

@@ -36,7 +36,7 @@ pub(crate) fn all() -> Vec<SessionEvent> {
         folder: "/w".into(),
         choice: choice(Reasoning::Adaptive),
         system: Some(t("be kind")),
-        forked_from: Some(Fork { session: id(SessionId::parse, "old"), message: message.clone() }),
+        forked_from: Some(ForkOrigin { session: id(SessionId::parse, "old"), message: message.clone() }),
     };
     let bare = NewSession {
         title: None,
@@ -50,11 +50,11 @@ pub(crate) fn all() -> Vec<SessionEvent> {
         SessionEvent::Created(new_session),
         SessionEvent::Created(bare),
         SessionEvent::Renamed { title: t("U") },
-        SessionEvent::Chosen(choice(Reasoning::Off)),
-        SessionEvent::Chosen(choice(Reasoning::Low)),
-        SessionEvent::Chosen(choice(Reasoning::Medium)),
-        SessionEvent::Chosen(choice(Reasoning::High)),
-        SessionEvent::Chosen(AgentChoice::default()),
+        SessionEvent::AgentChosen(choice(Reasoning::Off)),
+        SessionEvent::AgentChosen(choice(Reasoning::Low)),
+        SessionEvent::AgentChosen(choice(Reasoning::Medium)),
+        SessionEvent::AgentChosen(choice(Reasoning::High)),
+        SessionEvent::AgentChosen(AgentChoice::default()),
         SessionEvent::Queued(QueuedInput { run: run.clone(), input: input.clone() }),
         SessionEvent::Unqueued { runs: vec![run.clone(), child.clone()] },
         SessionEvent::Cleared,
@@ -126,8 +126,8 @@ pub(crate) fn all() -> Vec<SessionEvent> {
         RunEvent::Subagent(SubagentEvent::Done { child, result: Err(failure.clone()), duration_ms }),
         RunEvent::ErrorRaised { scope: ErrorScope::Run, failure: failure.clone() },
         RunEvent::ErrorRaised { scope: ErrorScope::Tool(call), failure: failure.clone() },
-        RunEvent::Consumed { usage, model: Some(t("m")) },
-        RunEvent::Consumed { usage, model: None },
+        RunEvent::UsageAdded { usage, model: Some(t("m")) },
+        RunEvent::UsageAdded { usage, model: None },
         RunEvent::Ended { ending: RunEnding::Completed { message: Some(message.clone()) }, duration_ms },
         RunEvent::Ended { ending: RunEnding::Completed { message: None }, duration_ms },
         RunEvent::Ended { ending: RunEnding::Failed(failure), duration_ms },
@@ -146,7 +146,7 @@ pub(crate) fn name(event: &SessionEvent) -> &'static str {
     match event {
         SessionEvent::Created(_) => "created",
         SessionEvent::Renamed { .. } => "renamed",
-        SessionEvent::Chosen(_) => "chosen",
+        SessionEvent::AgentChosen(_) => "chosen",
         SessionEvent::Queued(_) => "queued",
         SessionEvent::Unqueued { .. } => "unqueued",
         SessionEvent::Cleared => "cleared",
@@ -170,7 +170,7 @@ pub(crate) fn name(event: &SessionEvent) -> &'static str {
             RunEvent::Subagent(SubagentEvent::Updated { .. }) => "subagent updated",
             RunEvent::Subagent(SubagentEvent::Done { .. }) => "subagent done",
             RunEvent::ErrorRaised { .. } => "error raised",
-            RunEvent::Consumed { .. } => "consumed",
+            RunEvent::UsageAdded { .. } => "consumed",
             RunEvent::Ended { .. } => "ended",
         },
     }
@@ -247,10 +247,10 @@ impl Refill {
                 system: new_session.system.map(|_| self.text()),
                 forked_from: new_session
                     .forked_from
-                    .map(|_| Fork { session: self.id(SessionId::parse), message: message() }),
+                    .map(|_| ForkOrigin { session: self.id(SessionId::parse), message: message() }),
             }),
             SessionEvent::Renamed { .. } => SessionEvent::Renamed { title: self.text() },
-            SessionEvent::Chosen(choice) => SessionEvent::Chosen(self.choice(choice)),
+            SessionEvent::AgentChosen(choice) => SessionEvent::AgentChosen(self.choice(choice)),
             SessionEvent::Queued(queued) => SessionEvent::Queued(QueuedInput {
                 run: self.id(RunId::parse),
                 input: self.input(queued.input),
@@ -338,10 +338,10 @@ impl Refill {
             RunEvent::ErrorRaised { scope: ErrorScope::Tool(_), .. } => {
                 RunEvent::ErrorRaised { scope: ErrorScope::Tool(call), failure }
             }
-            RunEvent::Consumed { model, .. } => {
+            RunEvent::UsageAdded { model, .. } => {
                 let usage =
                     Usage { cost_micros: self.number, output_tokens: !self.number, ..Usage::default() };
-                RunEvent::Consumed { usage, model: model.map(|_| text) }
+                RunEvent::UsageAdded { usage, model: model.map(|_| text) }
             }
             RunEvent::Ended { ending, .. } => {
                 let ending = match ending {

@@ -43,7 +43,7 @@ impl EventRow<'_> {
         Ok(match self {
             Self::Created(new_session) => SessionEvent::Created(new_session.into_birth()?),
             Self::Renamed { title } => SessionEvent::Renamed { title: title.into_owned() },
-            Self::Chosen(choice) => SessionEvent::Chosen(choice.into_choice()?),
+            Self::Chosen(choice) => SessionEvent::AgentChosen(choice.into_choice()?),
             Self::Queued { run, input } => {
                 SessionEvent::Queued(QueuedInput { run: RunId::parse(&run)?, input: input.into_input()? })
             }
@@ -69,7 +69,7 @@ impl<'a> From<&'a SessionEvent> for EventRow<'a> {
         match event {
             SessionEvent::Created(new_session) => Self::Created(Box::new(new_session.into())),
             SessionEvent::Renamed { title } => Self::Renamed { title: text(title) },
-            SessionEvent::Chosen(choice) => Self::Chosen(Box::new(choice.into())),
+            SessionEvent::AgentChosen(choice) => Self::Chosen(Box::new(choice.into())),
             SessionEvent::Queued(QueuedInput { run, input }) => {
                 Self::Queued { run: text(run.as_str()), input: Box::new(input.into()) }
             }

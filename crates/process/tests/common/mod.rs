@@ -20,7 +20,7 @@ pub fn script(text: &str) -> StartProcess {
         folder: "/".into(),
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
         stdio: StdioKind::Pipes,
-        retain: 1 << 20,
+        retain_bytes: 1 << 20,
     }
 }
 

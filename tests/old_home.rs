@@ -1,0 +1,81 @@
+//! A state folder that parlor wrote before its event types were renamed.
+//!
+//! `tests/old_home` has its database as SQL, its other files, and what that version printed for `sessions --json` and
+//! for `replay --json` of every session. This version must open the folder and print the same bytes.
+#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
+
+mod home;
+
+use std::fs;
+use std::path::Path;
+
+use home::Home;
+
+const SQL: &str = include_str!("old_home/parlor.sql");
+const SESSIONS: &str = include_str!("old_home/sessions.jsonl");
+const REPLAY: &str = include_str!("old_home/replay.jsonl");
+
+/// The session whose run was interrupted by `kill -9`.
+const INTERRUPTED: &str = "01a1e7cb-7352-7a61-9ec0-0aa05b1dde13";
+
+fn old_home() -> Home {
+    let home = Home::new();
+    fs::create_dir(home.state()).unwrap();
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/old_home/files"), &home.state());
+    rusqlite::Connection::open(home.state().join("parlor.db")).unwrap().execute_batch(SQL).unwrap();
+    home
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let (from, to) = (entry.as_ref().unwrap().path(), to.join(entry.unwrap().file_name()));
+        if from.is_dir() {
+            fs::create_dir(&to).unwrap();
+            copy(&from, &to);
+        } else {
+            fs::copy(&from, &to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn sessions_and_events_of_an_old_home_are_printed_as_before() {
+    let home = old_home();
+    assert_eq!(home.prints(&["sessions", "--json"]), SESSIONS);
+    let ids = home.json(&["sessions", "--json"]);
+    let ids = ids.iter().map(|session| session["session"].as_str().unwrap());
+    let replay: String = ids.map(|id| home.prints(&["replay", id, "--json"])).collect();
+    for (now, before) in replay.lines().zip(REPLAY.lines()) {
+        assert_eq!(now, before);
+    }
+    assert_eq!(replay.len(), REPLAY.len());
+}
+
+#[test]
+fn the_token_of_an_old_home_is_still_valid() {
+    assert_eq!(old_home().prints(&["token"]), "6d20b13b6bd322b48f3770bed1879194\n");
+}
+
+#[test]
+fn an_interrupted_session_of_an_old_home_goes_on() {
+    let home = old_home();
+    home.prints(&["chat", "--session", INTERRUPTED, "/say on"]);
+    let events = home.json(&["replay", INTERRUPTED, "--json"]);
+    let interrupted = events.iter().find(|event| event["error"]["code"] == "RUN_INTERRUPTED");
+    assert!(interrupted.is_some(), "{events:?}");
+    assert_eq!(events.last().unwrap()["type"], "run.completed");
+}
+
+#[test]
+fn the_loaf_door_keeps_what_an_old_home_chose() {
+    let home = old_home();
+    let mut command = home.command(&["stdio", "loaf"]);
+    let request = home.folder().join("request");
+    fs::write(&request, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"model.list\"}\n").unwrap();
+    let output = command.stdin(fs::File::open(request).unwrap()).output().unwrap();
+    let answer = String::from_utf8(output.stdout).unwrap();
+    let answer = answer.lines().find(|line| line.contains("\"id\":1")).unwrap();
+    let answer: serde_json::Value = serde_json::from_str(answer).unwrap();
+    let chosen = ["selected_model", "selected_thinking"].map(|key| answer["result"][key].clone());
+    assert_eq!(chosen, ["local", "HIGH"]);
+}

@@ -1,6 +1,6 @@
 //! Habits as tests: who may depend on whom, and that the documents say what the code does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -81,6 +81,34 @@ fn arrows_point_as_the_map_says() {
     }
 }
 
+/// Names of public types that several crates have by design: none.
+const SHARED_TYPE_NAMES: [&str; 0] = [];
+
+#[test]
+fn no_two_crates_have_a_public_type_of_the_same_name() {
+    let mut homes: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for (krate, _) in ARROWS {
+        for path in files(&root().join("crates").join(krate).join("src"), "rs") {
+            for name in public_types(&fs::read_to_string(path).unwrap()) {
+                homes.entry(name).or_default().insert(krate);
+            }
+        }
+    }
+    assert!(homes.len() > 300, "the types are not found any more: {}", homes.len());
+    homes.retain(|name, crates| crates.len() > 1 && !SHARED_TYPE_NAMES.contains(&name.as_str()));
+    assert!(homes.is_empty(), "give one of each pair another name: {homes:?}");
+}
+
+/// The names of the public structs, enums, traits and aliases in a source file, without those of its tests.
+fn public_types(source: &str) -> Vec<String> {
+    let source = source.split("#[cfg(test)]\nmod tests").next().expect("text before the tests");
+    let kinds = ["pub struct ", "pub enum ", "pub trait ", "pub type "];
+    let declared =
+        |line: &str| kinds.iter().find_map(|kind| line.trim_start().strip_prefix(kind).map(str::to_owned));
+    let name = |rest: String| rest.split(|letter: char| !letter.is_alphanumeric()).next().map(str::to_owned);
+    source.lines().filter_map(declared).filter_map(name).collect()
+}
+
 #[test]
 fn doors_know_no_runtime_and_inner_types_cannot_be_serialized() {
     assert!(!dependencies("doors").iter().any(|name| name.starts_with("tokio") || name == "rustix"));
@@ -93,7 +121,7 @@ fn doors_know_no_runtime_and_inner_types_cannot_be_serialized() {
 fn the_exec_page_names_every_method_code_and_limit() {
     let page = read("docs/protocols/exec.md");
     let mut names: Vec<String> = Vec::new();
-    for line in read("crates/doors/src/exec/protocol.rs").lines().filter(|line| line.contains("pub const")) {
+    for line in read("crates/doors/src/exec/wire.rs").lines().filter(|line| line.contains("pub const")) {
         if let Some(method) = line.split('"').nth(1) {
             names.push(method.to_owned());
         }
@@ -127,7 +155,7 @@ fn constants(source: &str) -> Vec<String> {
 fn the_synaps_page_names_every_frame_error_and_limit() {
     let page = read("docs/protocols/synaps.md");
     // The round trips there have one frame of each kind, or the door's own tests fail.
-    let frames = read("crates/doors/src/synaps/protocol.rs");
+    let frames = read("crates/doors/src/synaps/wire.rs");
     let mut names: BTreeSet<String> = frames
         .split(r#""type":""#)
         .skip(1)
@@ -142,7 +170,7 @@ fn the_synaps_page_names_every_frame_error_and_limit() {
         .collect();
     assert!(texts.len() > 8, "the texts are not found any more: {texts:?}");
     names.extend(texts.into_iter().map(|text| format!("`{text}`")));
-    let mut limits = constants("doors/src/synaps/protocol.rs");
+    let mut limits = constants("doors/src/synaps/wire.rs");
     for source in [
         "doors/src/synaps/mod.rs",
         "engine/src/sessions/client/mod.rs",
@@ -305,16 +333,46 @@ fn every_row_of_the_security_page_names_a_test_that_exists() {
 
 #[test]
 fn source_files_stay_small_enough_to_hold_one_idea() {
-    let mut folders = vec![root().join("crates"), root().join("tests"), root().join("bench/src")];
+    for path in ["crates", "tests", "bench/src"].iter().flat_map(|folder| files(&root().join(folder), "rs")) {
+        let lines = fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines <= 600, "{} has {lines} lines: is there a second idea inside?", path.display());
+    }
+}
+
+#[test]
+fn the_documents_name_files_that_exist() {
+    let mut pages = files(&root().join("docs"), "md");
+    pages.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|page| root().join(page)));
+    let mut named = 0;
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        let is_path = |text: &&str| {
+            ["crates/", "tests/", "docs/", "fuzz/", "web/", "scripts/"]
+                .iter()
+                .any(|folder| text.starts_with(folder))
+                && !text.contains(|letter: char| letter.is_whitespace() || "<*{…".contains(letter))
+                && !["web/dist", "web/node_modules"].contains(text)
+        };
+        for path in text.split('`').filter(is_path) {
+            assert!(root().join(path).exists(), "{} names {path}, which does not exist", page.display());
+            named += 1;
+        }
+    }
+    assert!(named > 100, "the paths are not found any more: {named}");
+}
+
+/// All files below a folder with this extension, without those of npm packages.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let (mut folders, mut found) = (vec![folder.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() && !path.ends_with("node_modules") {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let lines = fs::read_to_string(&path).unwrap().lines().count();
-                assert!(lines <= 600, "{} has {lines} lines: is there a second idea inside?", path.display());
+            } else if path.extension().is_some_and(|found| found == extension) {
+                found.push(path);
             }
         }
     }
+    found
 }

@@ -1,15 +1,15 @@
-//! Which of parlor's variables the commands of agents get: those of a list and those that the settings name. Whatever
-//! else is in the environment may be a password, or the way to an agent that has keys.
+//! The environment variables that commands of agents get: those of a list, and those that the settings name. Any other
+//! variable may hold a password, or the socket of an agent that has keys.
 
-use parlor_model::provider::is_public_address;
+use parlor_model::provider::is_public_url;
 
 use crate::environment::looks_like_a_secret;
 
-/// What every command gets. A name that ends in `*` stands for all that begin so.
+/// The variables that every command gets. A name that ends in `*` stands for all names with that prefix.
 ///
-/// Who the user is and how they like it; where programs, libraries, caches and certificates are. Not there: sockets of
-/// agents and buses (`SSH_AUTH_SOCK`, `DBUS_SESSION_BUS_ADDRESS`, `XDG_RUNTIME_DIR`), screens, editors and pagers,
-/// which would wait for somebody, and all that preloads code into programs.
+/// The list has the user, the locale, and the paths of programs, libraries, caches and certificates. It leaves out sockets
+/// of agents and buses (`SSH_AUTH_SOCK`, `DBUS_SESSION_BUS_ADDRESS`, `XDG_RUNTIME_DIR`), displays, editors and pagers,
+/// which would wait for a person, and variables that preload code into programs.
 pub(crate) const COMMAND_VARIABLES: [&str; 104] = [
     "PATH",
     "HOME",
@@ -117,55 +117,55 @@ pub(crate) const COMMAND_VARIABLES: [&str; 104] = [
     "NIX_PROFILES",
 ];
 
-/// Addresses of proxies, which a command gets if there is no user and no password in them.
+/// Proxy addresses. A command gets them if they contain no user and no password.
 pub(crate) const PROXY_VARIABLES: [&str; 6] =
     ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
-/// Those of `all` that commands get. `named` are names, and beginnings of names that end in `*`; what looks like a
-/// secret has to be named in full.
-pub(crate) fn for_commands(all: &[(String, String)], named: &[String]) -> Vec<(String, String)> {
-    let is_named = |pattern: &str, name: &str| match pattern.strip_suffix('*') {
-        Some(beginning) => name.starts_with(beginning) && !looks_like_a_secret(name),
+/// The variables of `all` that commands get. `extra` has names, and prefixes that end in `*`; a prefix does not match names
+/// that look like secrets.
+pub(crate) fn for_commands(all: &[(String, String)], extra: &[String]) -> Vec<(String, String)> {
+    let matches = |pattern: &str, name: &str| match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix) && !looks_like_a_secret(name),
         None => pattern == name,
     };
-    let is_given = |(name, value): &&(String, String)| {
-        COMMAND_VARIABLES.iter().any(|pattern| is_named(pattern, name))
-            || named.iter().any(|pattern| is_named(pattern, name))
-            || (PROXY_VARIABLES.contains(&name.as_str()) && is_public_address(value))
+    let is_allowed = |(name, value): &&(String, String)| {
+        COMMAND_VARIABLES.iter().any(|pattern| matches(pattern, name))
+            || extra.iter().any(|pattern| matches(pattern, name))
+            || (PROXY_VARIABLES.contains(&name.as_str()) && is_public_url(value))
     };
-    all.iter().filter(is_given).cloned().collect()
+    all.iter().filter(is_allowed).cloned().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn given(all: &[(&str, &str)], named: &[&str]) -> Vec<String> {
+    fn passed_on(all: &[(&str, &str)], extra: &[&str]) -> Vec<String> {
         let all: Vec<_> = all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let named: Vec<String> = named.iter().map(|name| (*name).to_owned()).collect();
-        for_commands(&all, &named).into_iter().map(|(name, _)| name).collect()
+        let extra: Vec<String> = extra.iter().map(|name| (*name).to_owned()).collect();
+        for_commands(&all, &extra).into_iter().map(|(name, _)| name).collect()
     }
 
     #[test]
-    fn what_is_on_no_list_is_kept() {
+    fn variables_on_no_list_are_withheld() {
         let all = [("PATH", "/bin"), ("LC_ALL", "C"), ("PATHS", "x"), ("LC", "x"), ("DATABASE_URL", "x")];
-        assert_eq!(given(&all, &[]), ["PATH", "LC_ALL"]);
-        assert_eq!(given(&all, &["DATABASE_URL"]), ["PATH", "LC_ALL", "DATABASE_URL"]);
+        assert_eq!(passed_on(&all, &[]), ["PATH", "LC_ALL"]);
+        assert_eq!(passed_on(&all, &["DATABASE_URL"]), ["PATH", "LC_ALL", "DATABASE_URL"]);
     }
 
     #[test]
-    fn a_beginning_brings_no_secret_along() {
+    fn a_prefix_does_not_match_secrets() {
         let all = [("AWS_REGION", "x"), ("AWS_SECRET_ACCESS_KEY", "x")];
-        assert_eq!(given(&all, &["AWS_*"]), ["AWS_REGION"]);
-        assert_eq!(given(&all, &["*"]), ["AWS_REGION"]);
-        assert_eq!(given(&all, &["AWS_SECRET_ACCESS_KEY"]), ["AWS_SECRET_ACCESS_KEY"]);
+        assert_eq!(passed_on(&all, &["AWS_*"]), ["AWS_REGION"]);
+        assert_eq!(passed_on(&all, &["*"]), ["AWS_REGION"]);
+        assert_eq!(passed_on(&all, &["AWS_SECRET_ACCESS_KEY"]), ["AWS_SECRET_ACCESS_KEY"]);
     }
 
     #[test]
-    fn a_proxy_is_given_without_a_password_alone() {
+    fn a_proxy_with_a_password_is_withheld() {
         let all =
             [("HTTP_PROXY", "http://me:pw@proxy:1"), ("https_proxy", "http://proxy:1"), ("ALL_PROXY", "pw")];
-        assert_eq!(given(&all, &[]), ["https_proxy"]);
+        assert_eq!(passed_on(&all, &[]), ["https_proxy"]);
     }
 
     #[test]

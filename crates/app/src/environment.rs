@@ -1,25 +1,25 @@
-//! The environment, read once. Nothing else in this crate looks at it.
+//! The environment variables, read once at start. No other module of this crate reads them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use parlor_model::provider::is_public_address;
+use parlor_model::provider::is_public_url;
 
 use crate::command_variables;
 
-/// The variables that hold the keys of model providers.
+/// The variables that hold API keys of model providers.
 pub(crate) const MODEL_KEYS: [&str; 4] =
     ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY"];
 
-/// The variable that moves models of OpenAI elsewhere.
+/// The variable that sends requests for OpenAI models to another server.
 const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 
-/// A variable is taken for a secret if one of these stands in its name.
-const SECRET_NAMES: [&str; 10] =
+/// A variable counts as a secret if its name contains one of these words.
+const SECRET_WORDS: [&str; 10] =
     ["KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "COOKIE", "WEBHOOK", "DSN"];
 
-/// Variables that mean something to parlor, and what commands and other programs are given.
+/// The variables that parlor uses, and those that it passes on to commands and other programs.
 pub(crate) struct Environment {
     /// `PARLOR_HOME`.
     home: Option<OsString>,
@@ -39,26 +39,26 @@ pub(crate) struct Environment {
     pub(crate) supr: SuprVariables,
     /// `PARLOR_LOG`.
     pub(crate) log: Option<String>,
-    /// Whether `PARLOR_DUMPABLE` is `1`: debuggers and core dumps may see what this process has in memory.
-    pub(crate) is_open: bool,
-    /// Whether `NO_COLOR` asks for no colours.
+    /// Whether `PARLOR_DUMPABLE` is `1`: debuggers and core dumps may read the memory of this process.
+    pub(crate) is_dumpable: bool,
+    /// Whether `NO_COLOR` is set.
     pub(crate) no_color: bool,
-    /// Whether `TERM` says that the terminal can only print.
-    pub(crate) dumb: bool,
-    /// Whether the locale can print more than ASCII.
+    /// Whether `TERM` is unset or `dumb`: the terminal understands no control sequences.
+    pub(crate) is_dumb_terminal: bool,
+    /// Whether the locale is a UTF-8 one.
     pub(crate) unicode: bool,
-    /// Those of [`MODEL_KEYS`] that are set to more than white space. Never their values.
+    /// The names of those [`MODEL_KEYS`] that are set to more than white space. Never their values.
     pub(crate) model_keys: Vec<&'static str>,
     /// `OPENAI_BASE_URL`.
     pub(crate) openai_base_url: Option<String>,
-    /// Whether the user has a session bus to ask for a keyring, or why not.
+    /// `Ok` if the user has a running D-Bus session bus, which a keyring needs; otherwise the reason.
     pub(crate) session_bus: Result<(), String>,
-    /// All that can be told as text.
+    /// All variables whose name and value are UTF-8.
     all: Vec<(String, String)>,
 }
 
 impl Environment {
-    /// Reads it.
+    /// Reads the environment of this process.
     pub(crate) fn read() -> Self {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(variable).unwrap_or_default();
         let locale = locale.to_string_lossy().to_ascii_uppercase();
@@ -72,14 +72,14 @@ impl Environment {
             supex: SupexVariables::read(),
             supr: SuprVariables::read(),
             log: variable("PARLOR_LOG").map(|level| level.to_string_lossy().into_owned()),
-            is_open: variable("PARLOR_DUMPABLE").is_some_and(|value| value == "1"),
+            is_dumpable: variable("PARLOR_DUMPABLE").is_some_and(|value| value == "1"),
             no_color: variable("NO_COLOR").is_some(),
-            dumb: variable("TERM").is_none_or(|term| term == "dumb"),
+            is_dumb_terminal: variable("TERM").is_none_or(|term| term == "dumb"),
             unicode: locale.contains("UTF-8") || locale.contains("UTF8"),
             model_keys: MODEL_KEYS.into_iter().filter(|name| Self::secret(name).is_some()).collect(),
             openai_base_url: variable(OPENAI_BASE_URL).map(|url| url.to_string_lossy().into_owned()),
             session_bus: session_bus(variable("DBUS_SESSION_BUS_ADDRESS"), variable("XDG_RUNTIME_DIR")),
-            all: all(),
+            all: all_variables(),
         }
     }
 
@@ -89,48 +89,48 @@ impl Environment {
             (Some(path), _) => PathBuf::from(path),
             (None, Some(home)) => Path::new(home).join(".parlor"),
             (None, None) => {
-                bail!("neither PARLOR_HOME nor HOME is set: say where to keep state with PARLOR_HOME=FOLDER")
+                bail!("neither PARLOR_HOME nor HOME is set; set PARLOR_HOME to the folder for parlor's state")
             }
         };
         Ok(std::path::absolute(&path)?)
     }
 
-    /// Whether it is said where to keep state.
-    pub(crate) fn has_state_folder(&self) -> bool {
+    /// Whether `PARLOR_HOME` is set.
+    pub(crate) fn has_parlor_home(&self) -> bool {
         self.home.is_some()
     }
 
-    /// What a variable is set to that holds a secret, without white space around it: a file that it was read from has
-    /// the end of a line.
+    /// The value of a variable that holds a secret, without white space around it: a value that was read from a file
+    /// often ends in a line break.
     pub(crate) fn secret(name: &str) -> Option<String> {
         let value = variable(name)?.to_string_lossy().trim().to_owned();
         (!value.is_empty()).then_some(value)
     }
 
-    /// What commands of agents get: those on the list, and those that `named` says.
-    pub(crate) fn for_commands(&self, named: &[String]) -> Vec<(String, String)> {
-        command_variables::for_commands(&self.all, named)
+    /// The variables that commands of agents get: those of the built-in list, and those that `extra` names.
+    pub(crate) fn for_commands(&self, extra: &[String]) -> Vec<(String, String)> {
+        command_variables::for_commands(&self.all, extra)
     }
 
-    /// What a program of the user's desktop gets, such as a browser: all without what looks like a secret.
+    /// The variables that a program of the user's desktop gets, such as a browser: all that do not look like a secret.
     pub(crate) fn for_desktop(&self) -> Vec<(String, String)> {
-        let is_given =
+        let is_public =
             |(name, value): &&(String, String)| !looks_like_a_secret(name) && !is_secret_address(name, value);
-        self.all.iter().filter(is_given).cloned().collect()
+        self.all.iter().filter(is_public).cloned().collect()
     }
 
-    /// Where a program is that parlor itself needs.
+    /// Finds a program that parlor itself needs in `PATH`.
     pub(crate) fn find_program(&self, name: &Path) -> Option<PathBuf> {
         parlor_process::find_program(name, self.path.as_deref()?)
     }
 
-    /// The folders in which programs are looked for.
+    /// The folders of `PATH`.
     pub(crate) fn program_folders(&self) -> Vec<PathBuf> {
         self.path.iter().flat_map(std::env::split_paths).collect()
     }
 }
 
-/// The `SUPEX_…` variables. An empty one is as good as none.
+/// The `SUPEX_…` variables. An empty variable counts as unset.
 #[derive(Default)]
 pub(crate) struct SupexVariables {
     /// `SUPEX_HOST`.
@@ -195,7 +195,7 @@ impl SupexVariables {
     }
 }
 
-/// The `SUPRCLAW_…` variables. An empty one is as good as none.
+/// The `SUPRCLAW_…` variables. An empty variable counts as unset.
 #[derive(Default)]
 pub(crate) struct SuprVariables {
     /// `SUPRCLAW_CHANNELS_SUPR_ENABLED`.
@@ -223,24 +223,24 @@ impl SuprVariables {
     }
 }
 
-/// Whether there is a session bus. One that would have to be started first is none.
+/// `Ok` if a session bus is running. A bus that would have to be started first does not count.
 fn session_bus(address: Option<OsString>, runtime_folder: Option<OsString>) -> Result<(), String> {
-    let is_started = |address: &OsString| !address.to_string_lossy().starts_with("autolaunch:");
-    let is_there = match (&address, runtime_folder) {
-        (Some(address), _) => is_started(address),
+    let is_running = |address: &OsString| !address.to_string_lossy().starts_with("autolaunch:");
+    let is_available = match (&address, runtime_folder) {
+        (Some(address), _) => is_running(address),
         (None, Some(folder)) => Path::new(&folder).join("bus").exists(),
         (None, None) => false,
     };
-    if is_there { Ok(()) } else { Err("there is no session bus here".to_owned()) }
+    if is_available { Ok(()) } else { Err("no D-Bus session bus is running".to_owned()) }
 }
 
-/// A variable that is set to something.
+/// The value of a variable, if it is set and not empty.
 #[expect(clippy::disallowed_methods, reason = "the environment is read here and passed on")]
 fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-fn all() -> Vec<(String, String)> {
+fn all_variables() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()
@@ -249,12 +249,12 @@ fn all() -> Vec<(String, String)> {
 /// Whether the name of a variable says that it holds a secret.
 pub(crate) fn looks_like_a_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    SECRET_NAMES.iter().any(|secret| name.contains(secret))
+    SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
-/// Whether a variable may hold a password: in its address, or in the place of one.
+/// Whether a variable that should hold an address may hold a password: inside the address, or instead of one.
 fn is_secret_address(name: &str, value: &str) -> bool {
-    name == OPENAI_BASE_URL && !is_public_address(value)
+    name == OPENAI_BASE_URL && !is_public_url(value)
 }
 
 #[cfg(test)]
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bus_is_used_if_it_runs_and_never_started() {
+    fn a_session_bus_is_used_only_if_it_is_running() {
         let bus = |address: Option<&str>, folder: Option<&Path>| {
             session_bus(address.map(OsString::from), folder.map(OsString::from)).is_ok()
         };
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_given_away_if_all_of_it_may_be_told() {
+    fn an_address_with_a_password_is_not_passed_on() {
         let hidden = |value| is_secret_address(OPENAI_BASE_URL, value);
         assert!(!hidden("http://127.0.0.1:8080/v1"));
         assert!(hidden("http://user:s3cret@127.0.0.1:8080/v1") && hidden("sk-s3cret"));

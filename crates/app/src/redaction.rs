@@ -1,8 +1,8 @@
-//! The secrets of a state folder, taken out of whatever is recorded, shown or logged: keys and logins of providers, and
-//! what lets clients in.
+//! Removes the secrets of a state folder from all text that is recorded, shown or logged: keys and logins of providers,
+//! and the tokens and one-time codes of clients.
 //!
-//! The two are groups of one redactor. A group forgets the oldest of too many secrets, and whoever makes one token after
-//! another must not make it forget a key.
+//! These are two groups of one redactor. A group drops its oldest secret when it is full, so tokens have a group of their
+//! own: rotating the token often must not make the redactor forget a key.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -16,19 +16,19 @@ use crate::environment::Environment;
 use crate::settings::Config;
 use crate::token;
 
-/// Takes all secrets of a state folder out of texts. Cheap to clone.
+/// Removes all secrets of a state folder from texts. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Redaction {
-    /// Knows the keys too, and learns what lets clients in.
-    doors: Redactor,
-    /// The token may be replaced by another process at any time.
-    watch: Arc<TokenWatch>,
+    /// Knows the provider keys, and learns the credentials of clients.
+    redactor: Redactor,
+    /// Learns each new token, because another process may replace the token at any time.
+    token_watch: Arc<TokenWatch>,
 }
 
 impl Redaction {
-    /// For the state folder `home`, whose keys `keys` knows.
+    /// For the state folder `home`. `keys` already knows the provider keys.
     pub(crate) fn new(home: &Path, config: &Config, environment: &Environment, keys: &Redactor) -> Self {
-        let doors = keys.new_group();
+        let redactor = keys.new_group();
         let configured = config.supr.token.as_ref().map(|token| token.reveal());
         let set = [
             &environment.supr.token,
@@ -37,37 +37,37 @@ impl Redaction {
             &config.supex.upstream_token,
         ];
         for secret in configured.into_iter().chain(set.into_iter().flatten().map(String::as_str)) {
-            doors.learn(&Secret::new(secret));
+            redactor.learn(&Secret::new(secret));
         }
-        let watch = Arc::new(TokenWatch::new(home.join(token::FILE), learner(&doors)));
-        Self { doors, watch }
+        let token_watch = Arc::new(TokenWatch::new(home.join(token::FILE), learner(&redactor)));
+        Self { redactor, token_watch }
     }
 
-    /// Is told what else lets clients in.
+    /// A callback that adds further client credentials, such as one-time codes.
     pub(crate) fn learner(&self) -> LearnSecret {
-        learner(&self.doors)
+        learner(&self.redactor)
     }
 }
 
-fn learner(doors: &Redactor) -> LearnSecret {
-    let doors = doors.clone();
-    Arc::new(move |secret| doors.learn(&Secret::new(secret)))
+fn learner(redactor: &Redactor) -> LearnSecret {
+    let redactor = redactor.clone();
+    Arc::new(move |secret| redactor.learn(&Secret::new(secret)))
 }
 
 impl Redact for Redaction {
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.watch.look();
-        self.doors.redact(text)
+        self.token_watch.look();
+        self.redactor.redact(text)
     }
 
-    fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
-        self.watch.look();
-        self.doors.sift(text)
+    fn redact_prefix<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
+        self.token_watch.look();
+        self.redactor.redact_prefix(text)
     }
 
-    fn finds(&self, bytes: &[u8]) -> bool {
-        self.watch.look();
-        self.doors.finds(bytes)
+    fn contains_secret(&self, bytes: &[u8]) -> bool {
+        self.token_watch.look();
+        self.redactor.contains_secret(bytes)
     }
 }
 

@@ -42,10 +42,10 @@ pub const CALLBACK_HEADER_BYTES: usize = 16 << 10;
 pub const MAX_CALLBACK_CONNECTIONS: usize = 16;
 
 /// How many of them are of those who may not bring the code. More are closed at once, so that the browser gets in.
-pub const MAX_CALLBACK_STRANGERS: usize = 4;
+pub const MAX_CALLBACK_REFUSED: usize = 4;
 
 /// How long a connection is served before it makes room: a browser sends its request at once.
-pub const CALLBACK_PATIENCE: Duration = Duration::from_millis(250);
+pub const CALLBACK_EVICT_AFTER: Duration = Duration::from_millis(250);
 
 /// How often another port is tried, if the one that is free for `127.0.0.1` is taken for `::1`.
 pub const CALLBACK_PORT_TRIES: usize = 16;
@@ -138,7 +138,7 @@ impl Callback {
             verdict: Mutex::new(None),
         });
         let mut connections = JoinSet::new();
-        let stranger_places = Arc::new(Semaphore::new(MAX_CALLBACK_STRANGERS));
+        let stranger_places = Arc::new(Semaphore::new(MAX_CALLBACK_REFUSED));
         // Those that are served, the oldest first, with the time from which on each has to make room.
         let mut served: VecDeque<(Instant, AbortHandle)> = VecDeque::new();
         loop {
@@ -168,7 +168,7 @@ impl Callback {
                             drop(place);
                         })
                     };
-                    served.push_back((Instant::now() + CALLBACK_PATIENCE, connection));
+                    served.push_back((Instant::now() + CALLBACK_EVICT_AFTER, connection));
                 }
                 () = sleep_until(oldest), if is_full => {
                     if let Some((_, connection)) = served.pop_front() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{LoginWay, Redactor};
+use crate::{LoginFlow, Redactor};
 
 /// How much of what a provider says is passed on.
 pub const MAX_REASON_CHARS: usize = 300;
@@ -20,11 +20,11 @@ pub enum LoginError {
     },
     /// The provider is not configured for this way.
     #[error("{provider} has no {} in parlor.toml, which this way to log in needs", setting_of(*.way))]
-    WayMissing {
+    FlowNotConfigured {
         /// The provider.
         provider: String,
         /// Which way was asked for.
-        way: LoginWay,
+        way: LoginFlow,
     },
     /// As many logins are under way as may be.
     #[error("{limit} logins are under way, which is the limit; wait for one to end")]
@@ -152,10 +152,10 @@ fn status_in_words(status: &Option<u16>) -> String {
     status.map_or_else(String::new, |status| format!(" (status {status})"))
 }
 
-fn setting_of(way: LoginWay) -> &'static str {
+fn setting_of(way: LoginFlow) -> &'static str {
     match way {
-        LoginWay::Browser => "authorize_url",
-        LoginWay::Device => "device_url",
+        LoginFlow::Browser => "authorize_url",
+        LoginFlow::Device => "device_url",
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
     fn errors_say_what_to_do() {
         let ended = AccessError::Ended { provider: "x".to_owned(), reason: "gone".to_owned() };
         assert_eq!(ended.to_string(), "the login to x has ended: gone; run: parlor login x");
-        let missing = LoginError::WayMissing { provider: "x".to_owned(), way: LoginWay::Device };
+        let missing = LoginError::FlowNotConfigured { provider: "x".to_owned(), way: LoginFlow::Device };
         assert!(missing.to_string().contains("device_url"));
         let unknown = LoginError::UnknownProvider { name: "y".to_owned(), known: vec!["x".to_owned()] };
         assert!(unknown.to_string().contains("there are: x;"), "{unknown}");

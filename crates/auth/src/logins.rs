@@ -7,15 +7,15 @@ use parlor_vocab::{Clock, Timestamp};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 
-use crate::flow::{Flow, begin};
+use crate::flow::{PendingLogin, begin};
 use crate::http::Http;
 use crate::record::Login;
 use crate::store::{LOCK_STEP, Lock};
 use crate::time::{Time, Timer};
 use crate::tokens::Granted;
 use crate::{
-    Account, AdmitsPeer, LOCK_WAIT, LoginError, LoginProvider, LoginRequest, LoginWay, MAX_FLOWS, Redactor,
-    SecretName, SecretStore, StoreError,
+    Account, AdmitsPeer, LOCK_WAIT, LoginError, LoginFlow, LoginProvider, LoginRequest, MAX_FLOWS, Redactor,
+    SecretName, SecretStore, SecretStoreError,
 };
 
 /// What logins are made of.
@@ -56,7 +56,7 @@ pub struct LoginOutcome {
     /// To which provider.
     pub provider: String,
     /// How.
-    pub way: LoginWay,
+    pub way: LoginFlow,
     /// Whose it is, as far as the provider tells.
     pub account: Option<Account>,
 }
@@ -133,7 +133,7 @@ impl LoginManager {
     }
 
     /// Begins a login. What was logged in before stays until it is completed.
-    pub fn start(&self, provider: &str, request: LoginRequest) -> Result<Flow, LoginError> {
+    pub fn start(&self, provider: &str, request: LoginRequest) -> Result<PendingLogin, LoginError> {
         let inner = &self.0;
         let unknown = || LoginError::UnknownProvider { name: provider.to_owned(), known: inner.known() };
         let provider = Arc::clone(inner.providers.get(provider).ok_or_else(unknown)?);
@@ -157,7 +157,7 @@ impl LoginManager {
     }
 
     /// How it stands with each login: those that are configured, and others that are kept in files.
-    pub async fn statuses(&self) -> Result<Vec<LoginStatus>, StoreError> {
+    pub async fn statuses(&self) -> Result<Vec<LoginStatus>, SecretStoreError> {
         let kept = self.0.on_disk(SecretStore::names).await?;
         let kept = kept.iter().filter_map(|name| name.provider()).map(str::to_owned);
         let names: BTreeSet<String> = self.0.known().into_iter().chain(kept).collect();
@@ -181,15 +181,15 @@ impl Inner {
     /// Does something that may block.
     pub(crate) async fn on_disk<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&SecretStore) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        work: impl FnOnce(&SecretStore) -> Result<T, SecretStoreError> + Send + 'static,
+    ) -> Result<T, SecretStoreError> {
         let store = self.store.clone();
         let done = tokio::task::spawn_blocking(move || work(&store)).await;
         done.expect("the store does not panic, and is not cancelled while the runtime lives")
     }
 
     /// Has a login to itself, among all processes.
-    pub(crate) async fn lock(&self, name: &SecretName) -> Result<Lock, StoreError> {
+    pub(crate) async fn lock(&self, name: &SecretName) -> Result<Lock, SecretStoreError> {
         let begun = Instant::now();
         loop {
             let wanted = name.clone();
@@ -197,18 +197,18 @@ impl Inner {
                 return Ok(lock);
             }
             if begun.elapsed() >= LOCK_WAIT {
-                return Err(StoreError::Busy { path: self.store.place(name).into() });
+                return Err(SecretStoreError::Busy { path: self.store.place(name).into() });
             }
             tokio::time::sleep(LOCK_STEP).await;
         }
     }
 
     /// The login that is kept. From now on its secrets are known.
-    pub(crate) async fn read(&self, name: &SecretName) -> Result<Option<Login>, StoreError> {
+    pub(crate) async fn read(&self, name: &SecretName) -> Result<Option<Login>, SecretStoreError> {
         let wanted = name.clone();
         let Some(text) = self.on_disk(move |store| store.read(&wanted)).await? else { return Ok(None) };
         let provider = || name.provider().unwrap_or(name.as_str()).to_owned();
-        let login = Login::parse(&text).ok_or_else(|| StoreError::Corrupt { name: provider() })?;
+        let login = Login::parse(&text).ok_or_else(|| SecretStoreError::Corrupt { name: provider() })?;
         for secret in [&login.access, &login.refresh].into_iter().flatten() {
             self.redactor.learn(secret);
         }
@@ -216,7 +216,7 @@ impl Inner {
     }
 
     /// Keeps a login.
-    pub(crate) async fn write(&self, name: &SecretName, login: &Login) -> Result<(), StoreError> {
+    pub(crate) async fn write(&self, name: &SecretName, login: &Login) -> Result<(), SecretStoreError> {
         let (name, text) = (name.clone(), login.to_text());
         self.on_disk(move |store| store.write(&name, &text)).await
     }
@@ -224,10 +224,10 @@ impl Inner {
     async fn keep(
         &self,
         provider: &LoginProvider,
-        way: LoginWay,
+        way: LoginFlow,
         granted: Granted,
     ) -> Result<LoginOutcome, LoginError> {
-        let local = |error: StoreError| LoginError::Local(error.to_string());
+        let local = |error: SecretStoreError| LoginError::Local(error.to_string());
         let login = granted.into_login(self.time.now(), None);
         let name = name_of(&provider.name);
         let _lock = self.lock(&name).await.map_err(local)?;

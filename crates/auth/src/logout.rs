@@ -15,7 +15,7 @@ impl LoginManager {
     /// provider is configured for that; if it cannot be, it is forgotten all the same.
     pub async fn logout(&self, provider: &str) -> Result<LogoutOutcome, AccessError> {
         let inner = &self.0;
-        let local = |error: crate::StoreError| AccessError::Local(error.to_string());
+        let local = |error: crate::SecretStoreError| AccessError::Local(error.to_string());
         let Some(name) = SecretName::login(provider) else {
             return Err(AccessError::UnknownProvider { name: provider.to_owned(), known: inner.known() });
         };

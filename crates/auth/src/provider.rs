@@ -63,7 +63,7 @@ impl LoginProvider {
     }
 
     /// The same, without the secret that it needs. Whoever wants something of it is told `what` to do.
-    pub fn lacking_client_secret(mut self, what: impl Into<String>) -> Self {
+    pub fn without_client_secret(mut self, what: impl Into<String>) -> Self {
         self.lacks = Some(what.into());
         self
     }

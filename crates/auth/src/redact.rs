@@ -3,7 +3,7 @@
 //! A secret is found as it is, in hexadecimal digits, percent-encoded, escaped as in JSON, also in JSON within JSON, and
 //! inside of base64, whatever stands before it there, also where that is broken into lines. Control characters, escape
 //! sequences and letters without a shape may stand within: screens do not show them. Whoever writes in pieces
-//! asks how much of the end may be the beginning of a secret ([`Redactor::sift`]) and keeps that back. Not found: any
+//! asks how much of the end may be the beginning of a secret ([`Redactor::redact_prefix`]) and keeps that back. Not found: any
 //! other disguise.
 
 mod escape;
@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use self::index::Index;
-pub use self::unseen::MAX_UNSEEN_BYTES;
+pub use self::unseen::MAX_INVISIBLE_BYTES;
 use self::unseen::{Screen, may_hold_unseen, seen};
 use crate::record::Login;
 use crate::{Secret, SecretStore};
@@ -135,14 +135,14 @@ impl Redactor {
     }
 
     /// Whether a secret is in `bytes`, which need not be a text. Nothing is unpacked for that.
-    pub fn finds(&self, bytes: &[u8]) -> bool {
+    pub fn contains_secret(&self, bytes: &[u8]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         !known.index.scan(bytes).secrets.is_empty()
     }
 
     /// The part of `text` that is decided, without the secrets, and how many bytes are not in it because they may be the
     /// beginning of one, if more text follows. The end of that part is within no secret.
-    pub fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
+    pub fn redact_prefix<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut scan = known.index.scan(text.as_bytes());
         let decided = scan.decided(text.len());

@@ -9,7 +9,7 @@ use crate::logins::{Inner, name_of};
 use crate::record::Login;
 use crate::time::later;
 use crate::tokens::{NotRenewed, renew};
-use crate::{AccessError, LoginManager, LoginProvider, Secret, StoreError};
+use crate::{AccessError, LoginManager, LoginProvider, Secret, SecretStoreError};
 
 /// How long before it expires a token is renewed. Of one that lives shorter than twice as long, half
 /// its life.
@@ -23,7 +23,7 @@ impl LoginManager {
 
     /// A token in the place of one that the provider did not accept, although it should not have
     /// expired yet. If somebody else has renewed it meanwhile, it is that one.
-    pub async fn access_instead_of(&self, provider: &str, refused: &Secret) -> Result<Secret, AccessError> {
+    pub async fn replacement_token(&self, provider: &str, refused: &Secret) -> Result<Secret, AccessError> {
         self.token(provider, Some(refused.clone())).await
     }
 
@@ -137,7 +137,7 @@ fn margin(login: &Login, expires_at: Timestamp) -> Duration {
     REFRESH_MARGIN.min(Duration::from_millis(u64::try_from(lifetime).unwrap_or(0)) / 2)
 }
 
-fn local(error: StoreError) -> AccessError {
+fn local(error: SecretStoreError) -> AccessError {
     AccessError::Local(error.to_string())
 }
 

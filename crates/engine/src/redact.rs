@@ -1,38 +1,38 @@
-//! What is recorded and shown of a run is without secrets, whoever wrote them into it: a tool, an agent or an error.
+//! Removes secrets from what agents, tools and providers write, before it is recorded or shown.
 //!
-//! Which secrets there are is known to whoever opens the sessions. What people say themselves is left as it is.
+//! The program that creates the registry provides the [`Redact`] that knows the secrets. Input of users is not changed.
 
 use parlor_tools::{Redact, clean};
 use parlor_vocab::{Failure, MessageEvent, RunEnding, RunEvent, StepEvent, SubagentEvent, ToolEvent};
 
-/// The mark with which a text is cut by those who do not know the secrets.
+/// The mark that other code leaves where it cut a text. It does not know the secrets, so it may cut one in half.
 const ELLIPSIS: char = '…';
 
-/// A text of which others may have cut off parts, without secrets and without the beginning of one before such a cut.
+/// Removes secrets from a text that other code may have cut, and the first part of a secret right before a cut.
 pub(crate) fn clean_excerpt(redact: &dyn Redact, text: String) -> String {
     let Some((mut cut, rest)) = text.rsplit_once(ELLIPSIS) else { return clean(redact, text) };
     let mut shown = vec![redact.redact(rest)];
     while let Some((before, part)) = cut.rsplit_once(ELLIPSIS) {
-        shown.push(redact.redact_cut(part));
+        shown.push(redact.redact_truncated(part));
         cut = before;
     }
-    shown.push(redact.redact_cut(cut));
+    shown.push(redact.redact_truncated(cut));
     shown.reverse();
     shown.join("…")
 }
 
-/// What went wrong, without secrets.
+/// Removes secrets from the message of a failure.
 pub(crate) fn clean_failure(redact: &dyn Redact, failure: Failure) -> Failure {
     Failure { message: clean_excerpt(redact, failure.message), ..failure }
 }
 
-/// A fact about a run, without secrets in what agents, tools and providers wrote.
+/// Removes secrets from the texts of an event that agents, tools and providers wrote.
 pub(crate) fn clean_event(redact: &dyn Redact, event: RunEvent) -> RunEvent {
     let text = |text: String| clean(redact, text);
     let failed = |failure: Failure| clean_failure(redact, failure);
     match event {
-        RunEvent::Message(MessageEvent::Completed { message, text: said, media }) => {
-            RunEvent::Message(MessageEvent::Completed { message, text: text(said), media })
+        RunEvent::Message(MessageEvent::Completed { message, text: message_text, media }) => {
+            RunEvent::Message(MessageEvent::Completed { message, text: text(message_text), media })
         }
         RunEvent::Step(StepEvent::Started { step, kind, title }) => {
             RunEvent::Step(StepEvent::Started { step, kind, title: text(title) })
@@ -46,8 +46,8 @@ pub(crate) fn clean_event(redact: &dyn Redact, event: RunEvent) -> RunEvent {
         RunEvent::Step(StepEvent::Failed { step, failure, duration_ms }) => {
             RunEvent::Step(StepEvent::Failed { step, failure: failed(failure), duration_ms })
         }
-        RunEvent::Step(StepEvent::Reasoned { step, text: thought }) => {
-            RunEvent::Step(StepEvent::Reasoned { step, text: text(thought) })
+        RunEvent::Step(StepEvent::Reasoned { step, text: reasoning }) => {
+            RunEvent::Step(StepEvent::Reasoned { step, text: text(reasoning) })
         }
         RunEvent::Tool(ToolEvent::Called { step, call, tool, input }) => {
             RunEvent::Tool(ToolEvent::Called { step, call, tool: text(tool), input: text(input) })
@@ -78,11 +78,11 @@ pub(crate) fn clean_event(redact: &dyn Redact, event: RunEvent) -> RunEvent {
         RunEvent::Ended { ending: RunEnding::Failed(failure), duration_ms } => {
             RunEvent::Ended { ending: RunEnding::Failed(failed(failure)), duration_ms }
         }
-        // What people said, and what holds no text.
+        // Events with input of users, and events without text.
         event @ (RunEvent::Started { .. }
         | RunEvent::Steered { .. }
         | RunEvent::Message(MessageEvent::Started { .. })
-        | RunEvent::Consumed { .. }
+        | RunEvent::UsageAdded { .. }
         | RunEvent::Ended { .. }) => event,
     }
 }
@@ -94,27 +94,27 @@ mod tests {
     use super::*;
 
     /// Knows one secret.
-    struct One(&'static str);
+    struct OneSecret(&'static str);
 
-    impl Redact for One {
+    impl Redact for OneSecret {
         fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
             Cow::Owned(text.replace(self.0, "[secret]"))
         }
 
-        fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
+        fn redact_prefix<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
             let mut lengths = (1..self.0.len()).rev();
             let held = lengths.find(|length| text.ends_with(self.0.split_at(*length).0)).unwrap_or(0);
             (self.redact(text.split_at(text.len() - held).0), held)
         }
 
-        fn finds(&self, bytes: &[u8]) -> bool {
+        fn contains_secret(&self, bytes: &[u8]) -> bool {
             bytes.windows(self.0.len()).any(|part| part == self.0.as_bytes())
         }
     }
 
     #[test]
-    fn what_others_have_cut_ends_before_a_secret() {
-        let clean = |text: &str| clean_excerpt(&One("s3cret-key"), text.to_owned());
+    fn the_first_part_of_a_secret_before_a_cut_is_removed() {
+        let clean = |text: &str| clean_excerpt(&OneSecret("s3cret-key"), text.to_owned());
         assert_eq!(clean("no s3cret-key here"), "no [secret] here");
         assert_eq!(clean("wrong key s3cret-k… (status 401)"), "wrong key … (status 401)");
         assert_eq!(clean("s3cret-key … s3cret… s3cr"), "[secret] … … s3cr");

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use parlor_engine::{Agents, MediaStore, SessionDeps, Sessions};
 use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
-use parlor_model::{Agent, AgentContext, Call, CallOutput, SpentSoFar, Turn, TurnError};
-use parlor_tools::{Tool, ToolContext, ToolImage, ToolResultOutput, Toolbox};
+use parlor_model::{Agent, AgentContext, ToolCall, ToolCallOutput, SpentSoFar, Turn, TurnError};
+use parlor_tools::{Tool, ToolContext, Toolbox};
+use parlor_vocab::{ToolImage, ToolOutput};
 use parlor_vocab::{
     AgentChoice, AgentId, Failure, HistoryItem, NewSession, RunEvent, Seq, SessionCommand, SessionEvent,
     SessionId, SessionUpdate, StepEvent, ToolEvent, Usage, UserInput, WhenBusy,
@@ -43,7 +44,7 @@ impl Tool for Counting {
         self.parallel
     }
 
-    async fn call(&self, input: &str, _: &ToolContext) -> Result<ToolResultOutput, Failure> {
+    async fn call(&self, input: &str, _: &ToolContext) -> Result<ToolOutput, Failure> {
         self.now.fetch_add(1, Ordering::SeqCst);
         self.most.fetch_max(self.now.load(Ordering::SeqCst), Ordering::SeqCst);
         self.changed.notify_waiters();
@@ -56,15 +57,15 @@ impl Tool for Counting {
         }
         tokio::task::yield_now().await;
         self.now.fetch_sub(1, Ordering::SeqCst);
-        let image = ToolImage { mime: "image/png", bytes: b"png".to_vec() };
-        Ok(ToolResultOutput { text: input.to_owned(), images: vec![image] })
+        let image = ToolImage { mime: "image/png".to_owned(), bytes: b"png".to_vec() };
+        Ok(ToolOutput { text: input.to_owned(), images: vec![image] })
     }
 }
 
 /// Does what a test says, and keeps what came of it.
 struct Puppet {
-    calls: Vec<Call>,
-    brought: Arc<Mutex<Vec<Result<CallOutput, Failure>>>>,
+    calls: Vec<ToolCall>,
+    brought: Arc<Mutex<Vec<Result<ToolCallOutput, Failure>>>>,
     spent: Arc<Mutex<Vec<SpentSoFar>>>,
 }
 
@@ -75,18 +76,18 @@ impl Agent for Puppet {
     }
 
     async fn answer(&self, turn: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
-        stage.note("Beginning").await?;
+        stage.report_progress("Beginning").await?;
         assert_eq!(stage.tools().len(), 2);
-        let brought = stage.call_all(self.calls.clone(), None).await?;
+        let brought = stage.call_tools(self.calls.clone(), None).await?;
         *self.brought.lock().expect("nobody panicked") = brought;
-        stage.consume(Usage { cost_micros: 7, ..Usage::default() }, Some("m")).await?;
+        stage.record_usage(Usage { cost_micros: 7, ..Usage::default() }, Some("m")).await?;
         let spent = stage.spent().await?;
         self.spent.lock().expect("nobody panicked").push(spent);
-        stage.say("one").await?;
+        stage.write_text("one").await?;
         stage.next_step().await?;
-        stage.say("two").await?;
+        stage.write_text("two").await?;
         if let Some(message) = &turn.message {
-            stage.forget_before(message, "what was before").await?;
+            stage.replace_history_before(message, "what was before").await?;
         }
         if turn.input.text == "hang" {
             tokio::select! {
@@ -101,7 +102,7 @@ impl Agent for Puppet {
 struct Play {
     sessions: Sessions,
     session: SessionId,
-    brought: Arc<Mutex<Vec<Result<CallOutput, Failure>>>>,
+    brought: Arc<Mutex<Vec<Result<ToolCallOutput, Failure>>>>,
     spent: Arc<Mutex<Vec<SpentSoFar>>>,
     most: [Arc<AtomicUsize>; 2],
     _folder: tempfile::TempDir,
@@ -109,7 +110,7 @@ struct Play {
 
 /// A session whose agent makes these calls. `look` is safe side by side, and waits until `together` are at work;
 /// `touch` is not.
-async fn play(calls: Vec<Call>, together: usize) -> Play {
+async fn play(calls: Vec<ToolCall>, together: usize) -> Play {
     let folder = tempfile::tempdir().expect("a folder");
     let most: [Arc<AtomicUsize>; 2] = Default::default();
     let tool = |name, parallel, wanted, most: &Arc<AtomicUsize>| Counting {
@@ -153,7 +154,7 @@ impl Play {
         let mut watcher = self.sessions.watch(&self.session, head).await;
         let input = UserInput { text: text.to_owned(), ..UserInput::default() };
         let send = SessionCommand::Send { input, when_busy: WhenBusy::Refuse };
-        self.sessions.ask(&self.session, send).await.expect("nothing runs");
+        self.sessions.execute(&self.session, send).await.expect("nothing runs");
         let mut events = Vec::new();
         loop {
             let SessionUpdate::Entry(entry) = watcher.next().await.expect("memory can be read") else {
@@ -173,13 +174,13 @@ impl Play {
     }
 }
 
-fn call(tool: &str, input: &str) -> Call {
-    Call { name: String::new(), tool: tool.to_owned(), input: input.to_owned(), refusal: None }
+fn call(tool: &str, input: &str) -> ToolCall {
+    ToolCall { name: String::new(), tool: tool.to_owned(), input: input.to_owned(), refusal: None }
 }
 
 #[tokio::test]
 async fn neighbours_that_change_nothing_run_side_by_side_up_to_a_limit() {
-    let calls: Vec<Call> = (0..20).map(|number| call("look", &number.to_string())).collect();
+    let calls: Vec<ToolCall> = (0..20).map(|number| call("look", &number.to_string())).collect();
     let play = play(calls, 8).await;
     play.say("go").await;
     assert_eq!(play.most()[0], 8, "as many as may work at once, and no more");
@@ -193,7 +194,7 @@ async fn neighbours_that_change_nothing_run_side_by_side_up_to_a_limit() {
 #[tokio::test]
 async fn what_changes_something_runs_alone_and_a_refusal_is_recorded() {
     let failure = Failure { code: "NO".into(), message: "not you".to_owned(), retryable: false };
-    let refused = Call { refusal: Some(failure.clone()), ..call("touch", "x") };
+    let refused = ToolCall { refusal: Some(failure.clone()), ..call("touch", "x") };
     let calls = vec![call("touch", "1"), call("touch", "2"), refused, call("gone", "3"), call("look", "4")];
     let play = play(calls, 1).await;
     let events = play.say("go").await;
@@ -222,7 +223,7 @@ async fn what_was_spent_is_known_and_what_is_forgotten_stays_forgotten() {
     let told = |items: &[HistoryItem]| -> Vec<String> {
         let text = |item: &HistoryItem| match item {
             HistoryItem::Message(message) => message.text.clone(),
-            HistoryItem::ToolUse(_) | HistoryItem::BrokenOff(_) => String::new(),
+            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => String::new(),
         };
         items.iter().map(text).collect()
     };
@@ -240,11 +241,11 @@ async fn whoever_waits_for_a_stop_hears_of_it() {
     play.say("first").await;
     play.say("hang").await;
     let stop = SessionCommand::Stop { run: None, reason: None };
-    play.sessions.ask(&play.session, stop).await.unwrap();
+    play.sessions.execute(&play.session, stop).await.unwrap();
     play.sessions.close().await;
     let ended = play.sessions.read(&play.session).await.unwrap();
     assert!(
-        matches!(ended.history().last(), Some(HistoryItem::BrokenOff(_))),
+        matches!(ended.history().last(), Some(HistoryItem::UnfinishedRun(_))),
         "{:?}",
         ended.history().last()
     );

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use parlor_engine::{Agents, KEPT_HISTORY_BYTES, MediaStore, SessionDeps, Sessions};
+use parlor_engine::{Agents, CACHED_HISTORY_BYTES, MediaStore, SessionDeps, Sessions};
 use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, AgentContext, Turn, TurnError};
 use parlor_tools::Toolbox;
@@ -29,22 +29,22 @@ impl Agent for Witness {
         if turn.input.text == "forget"
             && let Some(message) = &turn.message
         {
-            stage.forget_before(message, "summary").await?;
+            stage.replace_history_before(message, "summary").await?;
         }
-        stage.say(&long(&turn.input.text)).await
+        stage.write_text(&long(&turn.input.text)).await
     }
 }
 
 /// A text of which two are too much.
 fn long(text: &str) -> String {
-    format!("{text} {}", "x".repeat(KEPT_HISTORY_BYTES / 2))
+    format!("{text} {}", "x".repeat(CACHED_HISTORY_BYTES / 2))
 }
 
 /// The first word of each message.
 fn told(items: &[HistoryItem]) -> Vec<String> {
     let word = |item: &HistoryItem| match item {
         HistoryItem::Message(message) => message.text.split(' ').next().unwrap_or_default().to_owned(),
-        HistoryItem::ToolUse(_) | HistoryItem::BrokenOff(_) => "-".to_owned(),
+        HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => "-".to_owned(),
     };
     items.iter().map(word).collect()
 }
@@ -87,7 +87,7 @@ impl Play {
         let mut watcher = self.sessions.watch(&self.session, head).await;
         let input = UserInput { text: text.to_owned(), ..UserInput::default() };
         let send = SessionCommand::Send { input, when_busy: WhenBusy::Refuse };
-        self.sessions.ask(&self.session, send).await.expect("nothing runs");
+        self.sessions.execute(&self.session, send).await.expect("nothing runs");
         loop {
             let SessionUpdate::Entry(entry) = watcher.next().await.expect("memory can be read") else {
                 continue;
@@ -116,7 +116,7 @@ async fn an_agent_looks_back_on_all_of_it_however_long_it_is() {
         all.extend([text.to_owned(), text.to_owned()]);
         assert_eq!(play.look().await, all);
     }
-    play.sessions.leave(&play.session).await.unwrap();
+    play.sessions.release(&play.session).await.unwrap();
     assert_eq!(play.say("e").await, all, "also when it was opened again");
 }
 
@@ -132,7 +132,7 @@ async fn what_is_forgotten_on_the_way_stays_forgotten() {
     assert_eq!(play.say("forget").await.len(), 5);
     assert_eq!(play.say("e").await, ["summary", "forget", "forget"]);
     play.say("f").await;
-    let cleared = play.sessions.ask(&play.session, SessionCommand::ClearHistory).await;
+    let cleared = play.sessions.execute(&play.session, SessionCommand::ClearHistory).await;
     assert_eq!(cleared, Ok(SessionReply::Done));
     assert!(play.say("g").await.is_empty());
 }
@@ -143,7 +143,7 @@ async fn a_summary_is_of_all_of_it() {
     for text in ["a", "b", "c"] {
         play.say(text).await;
     }
-    let reply = play.sessions.ask(&play.session, SessionCommand::Compact { keep: 3 }).await.unwrap();
+    let reply = play.sessions.execute(&play.session, SessionCommand::Compact { keep: 3 }).await.unwrap();
     let SessionReply::Compacted(summary) = reply else { panic!("{reply:?}") };
     assert!(summary.text.contains("User: a") && !summary.text.contains("User: c"), "{}", summary.text);
     let (look, first) = (play.look().await, summary.text.split(' ').next().unwrap());

@@ -7,8 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parlor_engine::{Agents, MediaStore, OnDisconnect, SessionClient, SessionDeps, Sessions};
 use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
-use parlor_model::{Agent, AgentContext, Call, Turn, TurnError};
-use parlor_tools::{Tool, ToolContext, ToolResultOutput, Toolbox};
+use parlor_model::{Agent, AgentContext, ToolCall, Turn, TurnError};
+use parlor_tools::{Tool, ToolContext, Toolbox};
+use parlor_vocab::ToolOutput;
 use parlor_vocab::{
     AgentChoice, AgentId, Backend, Failure, HistoryItem, IdSource, MessageEvent, NewSession, RegistryReply,
     RegistryRequest, RunEnding, RunEvent, RunId, Seq, SessionCommand, SessionEvent, SessionId,
@@ -38,34 +39,34 @@ impl Agent for Fragile {
     async fn answer(&self, turn: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
         match turn.input.text.as_str() {
             "panic" => {
-                stage.say("so far ").await?;
+                stage.write_text("so far ").await?;
                 panic!("{INTERNALS}");
             }
             "tools" => {
-                let call = |tool: &str| Call {
+                let call = |tool: &str| ToolCall {
                     name: String::new(),
                     tool: tool.to_owned(),
                     input: "{}".to_owned(),
                     refusal: None,
                 };
-                let brought = stage.call_all(vec![call("break"), call("work"), call("break")], None).await?;
+                let brought = stage.call_tools(vec![call("break"), call("work"), call("break")], None).await?;
                 let told = brought.into_iter().map(|one| match one {
                     Ok(given) => given.text,
                     Err(failure) => format!("{} {}", failure.code, failure.message),
                 });
-                stage.say(&told.collect::<Vec<_>>().join(" | ")).await
+                stage.write_text(&told.collect::<Vec<_>>().join(" | ")).await
             }
             "delegate" => {
                 let child = stage.delegate("child", "panic", self).await?;
-                stage.say(&child.unwrap_or_else(|failure| failure.code.to_string())).await
+                stage.write_text(&child.unwrap_or_else(|failure| failure.code.to_string())).await
             }
             "wait" => {
-                stage.say("waiting").await?;
+                stage.write_text("waiting").await?;
                 stage.stopped().await;
                 self.stopped.add_permits(1);
                 Err(TurnError::Stopped)
             }
-            other => stage.say(other).await,
+            other => stage.write_text(other).await,
         }
     }
 
@@ -98,9 +99,9 @@ impl Tool for Breaking {
         true
     }
 
-    async fn call(&self, _: &str, _: &ToolContext) -> Result<ToolResultOutput, Failure> {
+    async fn call(&self, _: &str, _: &ToolContext) -> Result<ToolOutput, Failure> {
         assert!(!self.breaks, "{INTERNALS}");
-        Ok(ToolResultOutput::text("worked"))
+        Ok(ToolOutput::text("worked"))
     }
 }
 
@@ -159,7 +160,7 @@ impl Stand {
     }
 
     async fn say(&self, session: &SessionId, text: &str) -> RunId {
-        match self.sessions.ask(session, says(text)).await {
+        match self.sessions.execute(session, says(text)).await {
             Ok(SessionReply::Started(run)) => run,
             other => panic!("{text}: {other:?}"),
         }
@@ -247,7 +248,7 @@ async fn a_panic_while_summing_up_leaves_the_session_as_it_was() {
     for text in ["one", "two", "three"] {
         stand.echo(&session, text).await;
     }
-    let compact = stand.sessions.ask(&session, SessionCommand::Compact { keep: 1 });
+    let compact = stand.sessions.execute(&session, SessionCommand::Compact { keep: 1 });
     let refused = tokio::time::timeout(PATIENCE, compact).await.expect("an answer").unwrap_err();
     assert!(
         matches!(&refused, SessionRefusal::NotCompacted { reason } if !reason.contains(INTERNALS)),
@@ -267,7 +268,7 @@ async fn a_panic_of_a_sessions_task_closes_it_and_the_next_use_opens_it_again() 
     let input = UserInput { text: "next".to_owned(), ..UserInput::default() };
     let enqueue = SessionCommand::Send { input, when_busy: WhenBusy::Enqueue };
     let lost =
-        tokio::time::timeout(PATIENCE, stand.sessions.ask(&session, enqueue)).await.expect("an answer");
+        tokio::time::timeout(PATIENCE, stand.sessions.execute(&session, enqueue)).await.expect("an answer");
     assert!(lost.is_err(), "{lost:?}");
     assert!(!stand.breaks.load(Ordering::SeqCst), "the panic happened");
     let stopped = tokio::time::timeout(PATIENCE, stand.stopped.acquire()).await;

@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use parlor_engine::{Links, MAX_REQUESTS, OnDisconnect, SessionClient, Sessions, contain, read_files};
+use parlor_engine::{SymlinkPolicy, MAX_REQUESTS, OnDisconnect, SessionClient, Sessions, catch_panic, read_files};
 use parlor_vocab::{
     Answer, Backend, ClosingPart, FrontendEvent, FrontendReply, FrontendRequest, LoginFailure,
     RegistryRequest, SessionRefusal, ShutdownSignal, Ticket, Update, UpdateOf,
@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use accounts::{Accounts, LoginOptions, LoginProgressSender};
-pub use skills::find_skills_in;
+pub use skills::find_skills;
 
 /// How many requests about sessions may wait behind those that are being dispatched.
 pub const MAX_WAITING_REQUESTS: usize = 1024;
@@ -151,7 +151,7 @@ impl FrontendBackend {
         };
         self.background_requests += 1;
         tokio::spawn(async move {
-            let reply = contain(performing).await.map_err(|_| SessionRefusal::Internal);
+            let reply = catch_panic(performing).await.map_err(|_| SessionRefusal::Internal);
             // A connection that has gone needs no answer.
             let _ = updates.send(Box::new(Update::Answer(ticket, reply))).await;
         });
@@ -264,7 +264,7 @@ async fn perform(sessions: &Sessions, accounts: &dyn Accounts, request: Frontend
             Err(refusal) => FrontendReply::Failed(refusal.to_string()),
         },
         FrontendRequest::ReadFiles { paths, max_bytes } => {
-            FrontendReply::Files(read_files(paths, max_bytes, Links::Follow).await)
+            FrontendReply::Files(read_files(paths, max_bytes, SymlinkPolicy::Follow).await)
         }
         FrontendRequest::ListModels => FrontendReply::Models(accounts.models().await),
         FrontendRequest::ListRoutes(model) => FrontendReply::Routes(accounts.routes(&model).await),

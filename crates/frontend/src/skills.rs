@@ -15,7 +15,7 @@ const USER_SKILLS: [&str; 2] = [".loaf/skills", ".agents/skills"];
 const NO_DESCRIPTION: &str = "no description provided";
 
 /// The skills that can be used in `folder`, by a user with this home folder and parlor's state in `state`. Blocking.
-pub fn find_skills_in(folder: &Path, user_home: Option<&Path>, state: Option<&Path>) -> SkillList {
+pub fn find_skills(folder: &Path, user_home: Option<&Path>, state: Option<&Path>) -> SkillList {
     let (home, state) = (user_home.map(Path::to_owned), state.map(Path::to_owned));
     let places = places(folder, &UserFolders { home, state, ..UserFolders::default() });
     let found = search_skills(&places);
@@ -32,7 +32,7 @@ fn places(folder: &Path, user: &UserFolders) -> Vec<InstructionPath> {
     for name in USER_SKILLS {
         let skills = user.home.as_ref().map(|home| home.join(name));
         if let Some(skills) = skills.filter(|skills| places.iter().all(|place| place.path != *skills)) {
-            places.push(InstructionPath::of_user(skills));
+            places.push(InstructionPath::user_owned(skills));
         }
     }
     places
@@ -64,7 +64,7 @@ mod tests {
         write(&project.join("sub/.agents/skills"), "deploy", "How to deploy.");
         write(&home.path().join(".loaf/skills"), "a/b/nested", "```\ncode\n```");
         write(&home.path().join(".loaf/skills"), "empty", " \n");
-        let found = find_skills_in(&project.join("sub/deep"), Some(home.path()), None);
+        let found = find_skills(&project.join("sub/deep"), Some(home.path()), None);
         let told: Vec<(&str, &str)> =
             found.skills.iter().map(|skill| (skill.name.as_str(), skill.description.as_str())).collect();
         assert_eq!(told, [("deploy", "How to deploy."), ("nested", NO_DESCRIPTION)]);

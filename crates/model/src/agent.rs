@@ -18,7 +18,7 @@ pub trait Agent: Send + Sync {
     fn name(&self) -> &str;
 
     /// Whether it looks at [`Turn::history`]. One that does not is spared the reading, and gets none.
-    fn looks_back(&self) -> bool {
+    fn needs_history(&self) -> bool {
         true
     }
 
@@ -70,7 +70,7 @@ pub type ToolResult = Result<String, Failure>;
 
 /// A tool call among several.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct ToolCall {
     /// The agent's name for it, under which its input may have been shown before; may be empty.
     pub name: String,
     /// The tool.
@@ -83,7 +83,7 @@ pub struct Call {
 
 /// What a call among several brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CallOutput {
+pub struct ToolCallOutput {
     /// For the agent to read.
     pub text: String,
     /// For the agent to see. Not recorded.
@@ -105,26 +105,26 @@ pub struct SpentSoFar {
 #[async_trait]
 pub trait AgentContext: Send {
     /// Speaks: `text` joins the message that is being spoken. Neighbouring calls are one message.
-    async fn say(&mut self, text: &str) -> Result<(), TurnError>;
+    async fn write_text(&mut self, text: &str) -> Result<(), TurnError>;
 
     /// Thinks: `text` joins the thought of this step. Neighbouring calls are one thought.
-    async fn think(&mut self, text: &str) -> Result<(), TurnError>;
+    async fn write_reasoning(&mut self, text: &str) -> Result<(), TurnError>;
 
     /// Shows a piece of the input of a call that is going to be made, by [`call_all`](Self::call_all) with the same
     /// name and tool. It is not recorded.
-    async fn write_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError>;
+    async fn write_call_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError>;
 
     /// Calls a tool with `input`, which is JSON text, and waits for what it gives back.
-    async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError>;
+    async fn call_tool(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError>;
 
     /// Calls several tools and waits for all of them; what they bring is in the order of the calls.
     /// Neighbours that change nothing run side by side, all others one after another. What is not done by the
     /// moment `until` is ended and fails.
-    async fn call_all(
+    async fn call_tools(
         &mut self,
-        calls: Vec<Call>,
+        calls: Vec<ToolCall>,
         until: Option<Instant>,
-    ) -> Result<Vec<Result<CallOutput, Failure>>, TurnError>;
+    ) -> Result<Vec<Result<ToolCallOutput, Failure>>, TurnError>;
 
     /// The tools there are.
     fn tools(&self) -> Vec<ToolSpec>;
@@ -139,37 +139,38 @@ pub trait AgentContext: Send {
     ) -> Result<Result<String, Failure>, TurnError>;
 
     /// Notes what a model call consumed, and of which model.
-    async fn consume(&mut self, usage: Usage, model: Option<&str>) -> Result<(), TurnError>;
+    async fn record_usage(&mut self, usage: Usage, model: Option<&str>) -> Result<(), TurnError>;
 
     /// What was spent so far.
     async fn spent(&mut self) -> Result<SpentSoFar, TurnError>;
 
     /// `text` without secrets. For what is sent to a provider and was written by nobody on this stage: files.
-    fn clean(&self, text: &str) -> String;
+    fn redact(&self, text: &str) -> String;
 
     /// Says in a few words how it goes, beside what is spoken.
-    async fn note(&mut self, headline: &str) -> Result<(), TurnError>;
+    async fn report_progress(&mut self, headline: &str) -> Result<(), TurnError>;
 
     /// Ends the message and the step: what is spoken next is another message.
     async fn next_step(&mut self) -> Result<(), TurnError>;
 
     /// Ends the message and the step where an answer broke off. The calls whose inputs were shown are not made. What may
     /// have been the beginning of a secret is not said: gives back how many bytes of the message that is.
-    async fn break_off(&mut self) -> Result<usize, TurnError>;
+    async fn end_interrupted_step(&mut self) -> Result<usize, TurnError>;
 
     /// Puts `summary` in the place of what was said before the message `kept_from`, for the turns to
     /// come.
-    async fn forget_before(&mut self, kept_from: &MessageId, summary: &str) -> Result<(), TurnError>;
+    async fn replace_history_before(&mut self, kept_from: &MessageId, summary: &str)
+    -> Result<(), TurnError>;
 
     /// The content of a file that came along, if it is there and not larger than `max_bytes`.
-    async fn file(&mut self, media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, TurnError>;
+    async fn read_media(&mut self, media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, TurnError>;
 
     /// Is done once the run was stopped. For waiting on something that is not the stage.
     fn stopped(&self) -> BoxFuture<'static, ()>;
 
     /// Waits.
-    async fn pause(&mut self, duration: Duration) -> Result<(), TurnError>;
+    async fn sleep(&mut self, duration: Duration) -> Result<(), TurnError>;
 
     /// What was said to the run since the last look, in order: text that joins the running turn.
-    fn heard(&mut self) -> Vec<String>;
+    fn take_steering(&mut self) -> Vec<String>;
 }

@@ -11,7 +11,7 @@ pub(crate) fn digest(history: &[HistoryItem]) -> String {
         .iter()
         .filter_map(|passage| match passage {
             HistoryItem::Message(message) => Some(message),
-            HistoryItem::ToolUse(_) | HistoryItem::BrokenOff(_) => None,
+            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => None,
         })
         .collect();
     let calls = history.iter().filter(|passage| matches!(passage, HistoryItem::ToolUse(_))).count();

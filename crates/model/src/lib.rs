@@ -16,10 +16,10 @@ mod script;
 
 use std::time::Duration;
 
-pub use agent::{Agent, AgentContext, Call, CallOutput, SpentSoFar, ToolResult, Turn, TurnError};
+pub use agent::{Agent, AgentContext, SpentSoFar, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError};
 pub use local::LocalAgent;
 pub use model_agent::*;
-pub use script::{ScriptAgent, ScriptError, ScriptFault, ScriptPlace};
+pub use script::{ScriptAgent, ScriptError, ScriptFault, ScriptLocation};
 
 /// The longest wait that [`LocalAgent`] or one step of a [`ScriptAgent`] can be asked for. Long
 /// enough for every timeout that a client may want to try.

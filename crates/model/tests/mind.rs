@@ -356,7 +356,7 @@ async fn two_hundred_calls_with_five_megabytes_of_output_stay_within_the_window(
     struct Endless(std::sync::Arc<std::sync::atomic::AtomicBool>);
     #[async_trait::async_trait]
     impl parlor_model::provider::Provider for Endless {
-        async fn ask(
+        async fn stream(
             &self,
             request: &parlor_model::provider::Request,
         ) -> Result<parlor_model::provider::Pieces, ProviderError> {
@@ -484,7 +484,7 @@ async fn what_a_provider_says_it_used_is_not_all_that_counts() {
     };
     let few = steps(vec![text(&long(2_000)), done("{}".to_owned())]).await;
     assert!(few <= 3, "{few} answers with long texts");
-    let few = steps(vec![Ok(Piece::Thought(long(2_000))), done("{}".to_owned())]).await;
+    let few = steps(vec![Ok(Piece::Reasoning(long(2_000))), done("{}".to_owned())]).await;
     assert!(few <= 3, "{few} answers with long thoughts");
     let few = steps(vec![input(long(2_000)), done("{}".to_owned())]).await;
     assert!(few <= 3, "{few} answers with long inputs");

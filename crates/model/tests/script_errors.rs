@@ -4,7 +4,7 @@ use std::path::Path;
 
 use parlor_model::{
     MAX_SCRIPT_BYTES, MAX_SCRIPT_DEPTH, MAX_SCRIPT_PATTERNS, MAX_SCRIPT_STEPS, MAX_WAIT, ScriptAgent,
-    ScriptError, ScriptFault, ScriptPlace,
+    ScriptError, ScriptFault, ScriptLocation,
 };
 use proptest::prelude::*;
 
@@ -92,7 +92,7 @@ fn a_step_within_a_subagent_is_found() {
     let text =
         "otherwise.steps = [ { subagent = 's', task = '', steps = [ { say = '' }, { say = '$7' } ] } ]";
     let error = parse(text).unwrap_err();
-    assert_eq!(error.place, ScriptPlace::Otherwise { step: vec![1, 2] });
+    assert_eq!(error.place, ScriptLocation::Otherwise { step: vec![1, 2] });
     assert!(error.to_string().starts_with("dir/demo.toml: [otherwise], step 1, its step 2: `$7`"), "{error}");
 }
 

@@ -1,27 +1,27 @@
-//! From JSON text to a checked input, with failures that say what would be right.
+//! Decodes the JSON input of a tool, with failures that tell the agent how to correct it.
 
 use parlor_vocab::{Failure, FailureCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::code::{self, invalid};
+use crate::failure::{self, invalid};
 use crate::tool::Tool;
 
-/// The longest input of a call, which is mostly the content of a file to write.
+/// The longest input of a call, in bytes. A long input is mostly the content of a file to write.
 pub const INPUT_BYTES: usize = 16 << 20;
 
-/// Reads the input of `tool`.
+/// Decodes the input of `tool`.
 pub(crate) fn decode<T: DeserializeOwned>(tool: &dyn Tool, input: &str) -> Result<T, Failure> {
     if input.len() > INPUT_BYTES {
         let message = format!("an input of {} bytes is longer than the limit of {INPUT_BYTES}", input.len());
-        return Err(code::failure(FailureCode::TooLarge, message));
+        return Err(failure::failure(FailureCode::TooLarge, message));
     }
     let input = if input.trim().is_empty() { "{}" } else { input };
     serde_json::from_str(input)
         .map_err(|error| invalid(format!("{error}; {} takes {}", tool.name(), usage(&tool.schema()))))
 }
 
-/// A number of the input that has a default and a cap, both included in the allowed range.
+/// An optional number of the input: `default` if it is absent, else it must be from 1 to `max`.
 pub(crate) fn within(name: &str, value: Option<u64>, default: usize, max: usize) -> Result<usize, Failure> {
     let Some(value) = value else { return Ok(default) };
     usize::try_from(value)
@@ -30,7 +30,7 @@ pub(crate) fn within(name: &str, value: Option<u64>, default: usize, max: usize)
         .ok_or_else(|| invalid(format!("`{name}` must be from 1 to {max}, not {value}")))
 }
 
-/// A schema in a few words: `{"path": string, "limit"?: integer}`.
+/// A short form of a schema: `{"path": string, "limit"?: integer}`.
 pub(crate) fn usage(schema: &Value) -> String {
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -46,8 +46,8 @@ pub(crate) fn usage(schema: &Value) -> String {
     format!("{{{}}}", members.join(", "))
 }
 
-/// Tests that a hand-written schema says what the struct `T` takes: the same members, the same
-/// required ones, no others allowed, and the types that it names.
+/// Tests that a hand-written schema matches the struct `T`: the same members, the same required members, no other
+/// members allowed, and the types that the schema names.
 #[cfg(test)]
 pub(crate) fn assert_schema_fits<T: DeserializeOwned>(tool: &dyn Tool) {
     let schema = tool.schema();
@@ -80,7 +80,7 @@ pub(crate) fn assert_schema_fits<T: DeserializeOwned>(tool: &dyn Tool) {
         let error = fails(object(&others)).expect("a required member is missing");
         assert!(error.contains(&format!("missing field `{missing}`")), "{error}");
     }
-    // Serde names all members that it knows when it meets one that it does not.
+    // Serde's error for an unknown member lists all known members.
     let mut unknown = object(&required);
     unknown["no such member"] = Value::Null;
     let error = fails(unknown).expect("unknown members are refused");
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_in_a_few_words() {
+    fn a_schema_has_a_short_form() {
         let schema = serde_json::json!({
             "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}},
             "required": ["path"],

@@ -1,29 +1,29 @@
-//! Live text on its way from a tool to whoever watches.
+//! A channel for the live output of a tool: the tool pushes text, one reader receives it.
 //!
-//! Nothing is dropped: what the reader has not taken yet is merged into one piece. Once
-//! [`PROGRESS_BYTES`] wait, the tool waits too; a reader that is gone takes everything at once.
+//! No text is lost: pieces that the reader has not received yet are merged. Once [`PROGRESS_BYTES`] are pending, the
+//! tool waits for the reader. After the reader is dropped, text is discarded and the tool never waits.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// The most text that waits for a reader before the tool waits for it. One more piece may be ahead.
+/// From this many pending bytes on, the tool waits for the reader. One more piece may exceed the limit.
 pub const PROGRESS_BYTES: usize = 64 * 1024;
 
-/// The tool's end.
+/// The sending half of the channel, for the tool.
 #[derive(Clone, Debug, Default)]
 pub struct ToolProgress {
-    /// `None` if nobody ever watches.
+    /// `None` if the channel has no reader.
     writer: Option<Arc<Writer>>,
 }
 
-/// The watcher's end.
+/// The receiving half of the channel.
 #[derive(Debug)]
 pub struct ProgressReader {
     shared: Arc<Shared>,
 }
 
-/// Makes both ends.
+/// Creates a channel.
 pub fn progress() -> (ToolProgress, ProgressReader) {
     let shared = Arc::new(Shared::default());
     let writer = Arc::new(Writer { shared: Arc::clone(&shared) });
@@ -31,23 +31,23 @@ pub fn progress() -> (ToolProgress, ProgressReader) {
 }
 
 impl ToolProgress {
-    /// For a call that nobody watches.
-    pub fn unwatched() -> Self {
+    /// A sender that discards all text.
+    pub fn without_reader() -> Self {
         Self::default()
     }
 
-    /// Adds `text` to what the reader will see next. Does not wait; see [`Self::room`].
+    /// Appends `text` to the pending text. Does not wait; see [`Self::room`].
     pub fn push(&self, text: &str) {
         let Some(writer) = &self.writer else { return };
         let mut state = writer.shared.lock();
-        if !state.unread && !text.is_empty() {
+        if !state.reader_gone && !text.is_empty() {
             state.text.push_str(text);
             drop(state);
             writer.shared.filled.notify_one();
         }
     }
 
-    /// Waits until fewer than [`PROGRESS_BYTES`] wait for the reader. Cancel safe.
+    /// Waits until fewer than [`PROGRESS_BYTES`] are pending. Cancel safe.
     pub async fn room(&self) {
         let Some(writer) = &self.writer else { return };
         let mut waited = false;
@@ -60,14 +60,13 @@ impl ToolProgress {
             waited = true;
         }
         if waited {
-            writer.shared.taken.notify_one(); // There may be another one who waits.
+            writer.shared.taken.notify_one(); // Another sender may wait too.
         }
     }
 }
 
 impl ProgressReader {
-    /// All text since the last time, as soon as there is some; `None` once every writer is gone.
-    /// Cancel safe.
+    /// Waits for text and returns all that is pending; `None` once all senders are dropped. Cancel safe.
     pub async fn next(&mut self) -> Option<String> {
         loop {
             let filled = self.shared.filled.notified();
@@ -83,14 +82,14 @@ impl ProgressReader {
 impl Drop for ProgressReader {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        state.unread = true;
+        state.reader_gone = true;
         state.text = String::new();
         drop(state);
         self.shared.taken.notify_one();
     }
 }
 
-/// Tells the reader when the last clone of a [`ToolProgress`] is gone.
+/// Wakes the reader when the last clone of a [`ToolProgress`] is dropped.
 #[derive(Debug)]
 struct Writer {
     shared: Arc<Shared>,
@@ -105,7 +104,7 @@ impl Drop for Writer {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// A plain mutex: it is held for moments, never across a wait.
+    /// A plain mutex, because no task holds it across an await.
     state: Mutex<State>,
     filled: Notify,
     taken: Notify,
@@ -114,13 +113,13 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     text: String,
-    /// All writers are gone.
+    /// All senders are dropped.
     finished: bool,
-    /// The reader is gone.
-    unread: bool,
+    /// The reader is dropped.
+    reader_gone: bool,
 }
 
-/// What the reader found.
+/// What [`Shared::take`] found.
 enum Taken {
     Text(String),
     Nothing,
@@ -135,7 +134,7 @@ impl Shared {
         }
         let text = std::mem::take(&mut state.text);
         drop(state);
-        // Not `notify_waiters`: the permit is kept for a writer that is about to wait.
+        // Not `notify_waiters`: `notify_one` stores a permit for a sender that is about to wait.
         self.taken.notify_one();
         Taken::Text(text)
     }
@@ -150,7 +149,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn pieces_merge_while_the_reader_is_away_and_none_is_lost() {
+    async fn pending_pieces_are_merged_and_none_is_lost() {
         let (progress, mut reader) = progress();
         progress.push("a");
         progress.push("b");
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_buffer_makes_the_writer_wait_for_the_reader() {
+    async fn a_full_buffer_makes_senders_wait_for_the_reader() {
         let (progress, mut reader) = progress();
         progress.push(&"x".repeat(PROGRESS_BYTES - 1));
         progress.room().await;
@@ -178,12 +177,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_leaves_holds_nobody_up() {
+    async fn senders_do_not_wait_after_the_reader_is_dropped() {
         let (progress, reader) = progress();
         progress.push(&"x".repeat(2 * PROGRESS_BYTES));
         drop(reader);
         progress.room().await;
-        progress.push("nobody keeps this");
+        progress.push("discarded");
         assert!(progress.writer.unwrap().shared.lock().text.is_empty());
     }
 }

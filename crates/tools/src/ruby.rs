@@ -1,20 +1,20 @@
-//! `ruby`: evaluates Ruby code in an interpreter that the session keeps.
+//! The `ruby` tool: evaluates Ruby code in an interpreter that lives as long as the session.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use parlor_ruby::{Evaluation, PrintedOutput as Printed, RubyAnswer, RubyHost, RubySettings, RubySource};
-use parlor_vocab::{Failure, FailureCode};
+use parlor_ruby::{Evaluation, PrintedOutput, RubyAnswer, RubyHost, RubySettings, RubySource};
+use parlor_vocab::{Failure, FailureCode, ToolOutput, truncate_middle};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::code::failure;
+use crate::failure::failure;
 use crate::input::decode;
 use crate::redact::clean;
-use crate::tool::{Tool, ToolContext, ToolResultOutput};
+use crate::tool::{Tool, ToolContext};
 
-/// How much of what an evaluation printed and gave back is handed to the agent: the start and the
-/// end, with a note of what is missing in between.
+/// How many bytes of printed output and value the agent gets: the beginning and the end, with a note of how many bytes
+/// are missing between them.
 pub const RUBY_TEXT_BYTES: usize = 64 << 10;
 
 /// Evaluates Ruby code.
@@ -24,28 +24,27 @@ pub struct RubyTool {
 }
 
 impl RubyTool {
-    /// The tool, with the interpreter that is called `program`: a path, or a name in the `PATH` of
-    /// commands.
+    /// A tool that starts `program` as interpreter: a path, or a name that is looked up in the `PATH` of commands.
     pub fn new(program: impl Into<String>) -> Self {
         Self { program: program.into() }
     }
 }
 
-/// The interpreter of one session. Started when it is first needed; what it has defined stays until
-/// the session is closed. Cheap to clone.
+/// The Ruby interpreter of one session. The first call starts it; its definitions stay until the session is closed.
+/// Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Interpreter {
+pub struct RubyInterpreter {
     host: Arc<Mutex<Option<RubyHost>>>,
 }
 
-impl Interpreter {
+impl RubyInterpreter {
     fn host(&self, settings: impl FnOnce() -> RubySettings) -> RubyHost {
         let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
         host.get_or_insert_with(|| RubyHost::new(settings())).clone()
     }
 
-    /// Ends it, if it was started.
-    pub async fn end(&self) {
+    /// Stops the interpreter, if it runs.
+    pub async fn stop(&self) {
         let host = self.host.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(host) = host {
             host.stop().await;
@@ -79,32 +78,32 @@ impl Tool for RubyTool {
         })
     }
 
-    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
         let RubyInput { code } = decode(self, input)?;
         let host = context.ruby.host(|| {
             let settings = RubySettings::new(context.folder.clone(), context.env.to_vec());
             RubySettings { program: self.program.clone(), ..settings }
         });
         let evaluation = Evaluation { source: RubySource::Snippet { code }, cancel: context.cancel.clone() };
-        let RubyAnswer { outcome, output, lost_before } = host.evaluate(evaluation).await;
+        let RubyAnswer { outcome, output, restart_reason } = host.evaluate(evaluation).await;
         let printed: String = output.pieces.iter().map(|piece| piece.text.as_str()).collect();
         let mut text = match output.cut {
             0 => clean(&*context.redact, printed),
             cut => format!(
                 "{}{}",
-                context.redact.redact_cut(&printed),
-                Printed { pieces: Vec::new(), cut }.text()
+                context.redact.redact_truncated(&printed),
+                PrintedOutput { pieces: Vec::new(), cut }.text()
             ),
         };
-        if let Some(lost) = lost_before {
-            text.insert_str(0, &format!("[{lost}]\n"));
+        if let Some(reason) = restart_reason {
+            text.insert_str(0, &format!("[{reason}]\n"));
         }
         match outcome {
             Ok(value) => {
                 if !text.is_empty() && !text.ends_with('\n') {
                     text.push('\n');
                 }
-                Ok(ToolResultOutput::text(shortened(&clean(&*context.redact, format!("{text}=> {value}")))))
+                Ok(ToolOutput::text(truncated(context, format!("{text}=> {value}"))))
             }
             Err(error) => {
                 let code = if context.cancel.is_cancelled() {
@@ -113,22 +112,15 @@ impl Tool for RubyTool {
                     FailureCode::ToolError
                 };
                 let hint = error.hint().map(|hint| format!("\n{hint}")).unwrap_or_default();
-                Err(failure(code, shortened(&clean(&*context.redact, format!("{text}{error}{hint}")))))
+                Err(failure(code, truncated(context, format!("{text}{error}{hint}"))))
             }
         }
     }
 }
 
-/// The start and the end of a long text.
-fn shortened(text: &str) -> String {
-    if text.len() <= RUBY_TEXT_BYTES {
-        return text.to_owned();
-    }
-    let start = text.floor_char_boundary(RUBY_TEXT_BYTES / 2);
-    let end = text.ceil_char_boundary(text.len() - RUBY_TEXT_BYTES / 2);
-    let (first, rest) = text.split_at(start);
-    let (middle, last) = rest.split_at(end - start);
-    format!("{first}\n[… {} bytes are left out …]\n{last}", middle.len())
+/// Removes secrets from `text`, then limits it to [`RUBY_TEXT_BYTES`]. In this order, so that no part of a secret stays.
+fn truncated(context: &ToolContext, text: String) -> String {
+    truncate_middle(&clean(&*context.redact, text), RUBY_TEXT_BYTES).into_owned()
 }
 
 #[cfg(test)]
@@ -137,16 +129,7 @@ mod tests {
     use crate::input::assert_schema_fits;
 
     #[test]
-    fn the_schema_says_what_is_taken() {
+    fn the_schema_matches_the_input_struct() {
         assert_schema_fits::<RubyInput>(&RubyTool::new("ruby"));
-    }
-
-    #[test]
-    fn a_long_text_keeps_its_start_and_its_end() {
-        let text = format!("a{}z", "\u{e4}".repeat(RUBY_TEXT_BYTES));
-        let short = shortened(&text);
-        assert!(short.starts_with('a') && short.ends_with('z') && short.contains("bytes are left out"));
-        assert!(short.len() < RUBY_TEXT_BYTES + 100);
-        assert_eq!(shortened("short"), "short");
     }
 }

@@ -1,4 +1,4 @@
-//! Tools without a session, as the Ruby backend offers them.
+//! Runs tools without a session, for clients of the Ruby backend.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use parlor_ruby::ToolRunner;
 use parlor_vocab::{Failure, ToolInfo, ToolOutput};
 
-use crate::contain::contain;
+use crate::catch_panic::catch_panic;
 use crate::{Tool, ToolContext, Toolbox};
 
-/// A toolbox, with the one context that all calls share.
+/// A toolbox and the one context that all of its calls share.
 #[derive(Debug)]
 pub struct ToolboxRunner {
     toolbox: Toolbox,
@@ -36,16 +36,12 @@ impl ToolRunner for ToolboxRunner {
 
     async fn call(&self, name: &str, input: &str) -> Option<Result<ToolOutput, Failure>> {
         let tool = self.toolbox.find(name).ok()?;
-        let called = contain(tool.call(input, &self.context)).await;
-        let called = called.unwrap_or_else(|panicked| Err(panicked.failure("The tool")));
-        Some(called.map(|output| ToolOutput {
-            text: output.text,
-            images: output.images.into_iter().map(|image| (image.mime.to_owned(), image.bytes)).collect(),
-        }))
+        let called = catch_panic(tool.call(input, &self.context)).await;
+        Some(called.unwrap_or_else(|panicked| Err(panicked.failure("The tool"))))
     }
 
     async fn close(&self) {
         self.context.cancel.cancel();
-        self.context.shells.end_all().await;
+        self.context.background.stop_all().await;
     }
 }

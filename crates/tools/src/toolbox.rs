@@ -1,40 +1,40 @@
-//! The tools that an agent has.
+//! The list of tools from which an agent chooses.
 
 use std::fmt;
 use std::sync::Arc;
 
-use parlor_vocab::{Failure, FailureCode};
+use parlor_vocab::{Failure, FailureCode, ToolOutput};
 
-use crate::code::failure;
-use crate::file::{EditFile, GrepFiles, ListDir, ReadFile, WriteFile};
+use crate::failure::failure;
+use crate::file::{EditFileTool, GrepFilesTool, ListDirTool, ReadFileTool, WriteFileTool};
 use crate::shell::{ProcessesTool, ShellTool};
-use crate::tool::{Tool, ToolContext, ToolResultOutput};
+use crate::tool::{Tool, ToolContext};
 
-/// A list of tools, each with a name of its own. Holds no state: one serves all sessions.
+/// A list of tools with unique names. Stateless, so that all sessions share one.
 #[derive(Clone, Default)]
 pub struct Toolbox {
     tools: Vec<Arc<dyn Tool>>,
 }
 
 impl Toolbox {
-    /// An empty one.
+    /// A toolbox without tools.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All tools of this crate.
+    /// All tools of this crate except `ruby`, with `shell` as the shell.
     pub fn standard(shell: ShellTool) -> Self {
         Self::new()
             .with(shell)
             .with(ProcessesTool)
-            .with(ReadFile)
-            .with(WriteFile)
-            .with(EditFile)
-            .with(ListDir)
-            .with(GrepFiles)
+            .with(ReadFileTool)
+            .with(WriteFileTool)
+            .with(EditFileTool)
+            .with(ListDirTool)
+            .with(GrepFilesTool)
     }
 
-    /// The same with `tool` at its end, in place of one of the same name.
+    /// Appends `tool` and drops the tool that had the same name.
     #[must_use]
     pub fn with(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.retain(|other| other.name() != tool.name());
@@ -42,18 +42,18 @@ impl Toolbox {
         self
     }
 
-    /// Those of the given names, in that order.
+    /// The tools with the given names, in that order. Fails if one of them is missing.
     pub fn only(&self, names: &[impl AsRef<str>]) -> Result<Self, Failure> {
         let tools = names.iter().map(|name| self.find(name.as_ref()).cloned()).collect::<Result<_, _>>()?;
         Ok(Self { tools })
     }
 
-    /// All tools.
+    /// The tools, in the order in which agents see them.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
         self.tools.iter()
     }
 
-    /// The tool of that name, or a failure that lists the names.
+    /// The tool with this name, or a failure that lists the known names.
     pub fn find(&self, name: &str) -> Result<&Arc<dyn Tool>, Failure> {
         self.tools.iter().find(|tool| tool.name() == name).ok_or_else(|| {
             let names: Vec<&str> = self.tools.iter().map(|tool| tool.name()).collect();
@@ -62,13 +62,8 @@ impl Toolbox {
         })
     }
 
-    /// Calls the tool of that name.
-    pub async fn call(
-        &self,
-        name: &str,
-        input: &str,
-        context: &ToolContext,
-    ) -> Result<ToolResultOutput, Failure> {
+    /// Calls the tool with this name.
+    pub async fn call(&self, name: &str, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
         self.find(name)?.call(input, context).await
     }
 }
@@ -84,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_every_tool_has_words_and_a_schema() {
+    fn names_are_unique_and_every_tool_has_a_description_and_a_schema() {
         let toolbox = Toolbox::standard(ShellTool::default());
         let mut names: Vec<&str> = toolbox.iter().map(|tool| tool.name()).collect();
         assert_eq!(
@@ -97,12 +92,12 @@ mod tests {
             assert!(tool.description().ends_with('.'), "{}", tool.name());
             assert_eq!(tool.schema()["type"], "object", "{}", tool.name());
         }
-        let twice = toolbox.clone().with(ReadFile);
-        assert_eq!(twice.iter().count(), toolbox.iter().count(), "the later one takes the place");
+        let twice = toolbox.clone().with(ReadFileTool);
+        assert_eq!(twice.iter().count(), toolbox.iter().count(), "the later tool replaces the earlier one");
     }
 
     #[test]
-    fn tools_that_only_look_may_run_side_by_side() {
+    fn tools_that_only_read_may_run_in_parallel() {
         let toolbox = Toolbox::standard(ShellTool::default());
         let parallel: Vec<&str> =
             toolbox.iter().filter(|tool| tool.is_parallel()).map(|tool| tool.name()).collect();
@@ -110,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_tool_is_told_which_there_are() {
+    fn the_failure_for_an_unknown_tool_lists_the_known_ones() {
         let toolbox = Toolbox::standard(ShellTool::default()).only(&["read_file", "list_dir"]).unwrap();
         let failure = toolbox.find("cat").err().unwrap();
         assert_eq!(failure.code, FailureCode::UnknownTool);

@@ -36,7 +36,7 @@ fn the_page_is_complete() {
         let constants = source.lines().filter_map(|line| line.strip_prefix("pub const "));
         names.extend(constants.map(|line| line.split(':').next().unwrap().to_owned()));
     }
-    assert!(names.len() > 50, "the constants are not found any more: {names:?}");
+    assert!(names.len() > 50, "this test finds no constants any more: {names:?}");
     let source = fs::read_to_string(root().join("crates/app/src/command_variables.rs")).unwrap();
     let list = source.split("#[cfg(test)]").next().unwrap();
     let variables: Vec<String> = list
@@ -45,13 +45,13 @@ fn the_page_is_complete() {
         .flat_map(quoted)
         .filter(|name| !name.is_empty())
         .collect();
-    assert!(variables.len() > 100, "the variables are not found any more: {variables:?}");
+    assert!(variables.len() > 100, "this test finds no variables any more: {variables:?}");
     for name in names.into_iter().chain(variables) {
         assert!(page.contains(&format!("`{name}`")), "docs/tools.md does not mention `{name}`");
     }
 }
 
-/// The texts in quotes of a line.
+/// The quoted texts of a line.
 fn quoted(line: &str) -> impl Iterator<Item = String> + '_ {
     line.split('"').skip(1).step_by(2).map(str::to_owned)
 }

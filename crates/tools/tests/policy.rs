@@ -1,4 +1,4 @@
-//! Where tools may go: one policy, whichever tool asks.
+//! The path policy applies to every tool that takes a path.
 
 mod common;
 
@@ -7,11 +7,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
-use common::{Desk, names};
+use common::{Fixture, names};
 use parlor_tools::{PATH_BYTES, Policy, ToolContext};
 use serde_json::{Value, json};
 
-/// Each tool that takes a path, with an input for it.
+/// Each tool that takes a path, with an input for `path`.
 fn inputs(path: &str) -> Vec<(&'static str, Value)> {
     vec![
         ("read_file", json!({"path": path})),
@@ -24,12 +24,12 @@ fn inputs(path: &str) -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test]
-async fn the_outside_is_refused_by_all_tools_with_the_name_of_the_root() {
-    let desk = Desk::new();
-    fs::write(desk.outside("secret"), "a").unwrap();
-    fs::create_dir(desk.inside("x")).unwrap();
-    let root = desk.context.folder.display().to_string();
-    // A sibling whose name starts with the root's, a way up and out, and one to a missing file.
+async fn all_tools_refuse_paths_outside_of_the_root() {
+    let fixture = Fixture::new();
+    fs::write(fixture.outside("secret"), "a").unwrap();
+    fs::create_dir(fixture.inside("x")).unwrap();
+    let root = fixture.context.folder.display().to_string();
+    // Among them: a sibling whose name starts with the root's name, and a missing file.
     for path in [
         "/etc/passwd",
         "..",
@@ -40,10 +40,11 @@ async fn the_outside_is_refused_by_all_tools_with_the_name_of_the_root() {
         "~/secret",
         &format!("{root}x/secret"),
     ] {
-        let mut context = desk.context.clone();
-        context.policy = Arc::new(Policy::new([&desk.context.folder]).unwrap().with_home(desk.outside("")));
+        let mut context = fixture.context.clone();
+        context.policy =
+            Arc::new(Policy::new([&fixture.context.folder]).unwrap().with_home(fixture.outside("")));
         for (tool, input) in inputs(path) {
-            let failure = desk.toolbox.call(tool, &input.to_string(), &context).await.unwrap_err();
+            let failure = fixture.toolbox.call(tool, &input.to_string(), &context).await.unwrap_err();
             assert_eq!(failure.code, FailureCode::PathRefused, "{tool} {path}");
             assert_eq!(
                 failure.message,
@@ -52,19 +53,19 @@ async fn the_outside_is_refused_by_all_tools_with_the_name_of_the_root() {
             );
         }
     }
-    assert_eq!(names(&desk.outside("")), ["secret"]);
-    assert_eq!(fs::read_to_string(desk.outside("secret")).unwrap(), "a");
+    assert_eq!(names(&fixture.outside("")), ["secret"]);
+    assert_eq!(fs::read_to_string(fixture.outside("secret")).unwrap(), "a");
 }
 
 #[tokio::test]
-async fn links_that_lead_out_are_refused_and_say_so() {
-    let desk = Desk::new();
-    fs::write(desk.outside("secret"), "a").unwrap();
-    symlink(desk.outside(""), desk.inside("absolute")).unwrap();
-    symlink("../outside", desk.inside("relative")).unwrap();
-    symlink(desk.outside("secret"), desk.inside("file")).unwrap();
-    symlink(desk.outside("not yet"), desk.inside("dangling")).unwrap();
-    symlink("absolute", desk.inside("chain")).unwrap();
+async fn links_that_lead_outside_are_refused() {
+    let fixture = Fixture::new();
+    fs::write(fixture.outside("secret"), "a").unwrap();
+    symlink(fixture.outside(""), fixture.inside("absolute")).unwrap();
+    symlink("../outside", fixture.inside("relative")).unwrap();
+    symlink(fixture.outside("secret"), fixture.inside("file")).unwrap();
+    symlink(fixture.outside("not yet"), fixture.inside("dangling")).unwrap();
+    symlink("absolute", fixture.inside("chain")).unwrap();
     for path in [
         "absolute/secret",
         "relative/secret",
@@ -75,7 +76,7 @@ async fn links_that_lead_out_are_refused_and_say_so() {
         "chain/x",
     ] {
         for (tool, input) in inputs(path) {
-            let (code, message) = desk.fail(tool, input).await;
+            let (code, message) = fixture.fail(tool, input).await;
             assert_eq!(code, FailureCode::PathRefused, "{tool} {path}");
             assert!(
                 message.contains("leads through a symbolic link to the outside of the allowed folder"),
@@ -83,74 +84,78 @@ async fn links_that_lead_out_are_refused_and_say_so() {
             );
         }
     }
-    assert_eq!(names(&desk.outside("")), ["secret"]);
+    assert_eq!(names(&fixture.outside("")), ["secret"]);
 }
 
 #[tokio::test]
-async fn links_that_stay_inside_work_absolute_or_not() {
-    let desk = Desk::new();
-    desk.file("real/a.txt", "text\n");
-    symlink(desk.inside("real"), desk.inside("absolute")).unwrap();
-    symlink("../real/a.txt", desk.inside("real/again")).unwrap();
-    symlink("../inside/real", desk.inside("out and in")).unwrap();
+async fn absolute_and_relative_links_inside_work() {
+    let fixture = Fixture::new();
+    fixture.file("real/a.txt", "text\n");
+    symlink(fixture.inside("real"), fixture.inside("absolute")).unwrap();
+    symlink("../real/a.txt", fixture.inside("real/again")).unwrap();
+    symlink("../inside/real", fixture.inside("out and in")).unwrap();
     for path in ["absolute/a.txt", "absolute/again", "real/../real/a.txt", "out and in/a.txt"] {
-        assert!(desk.text("read_file", json!({"path": path})).await.contains("\ttext"), "{path}");
+        assert!(fixture.text("read_file", json!({"path": path})).await.contains("\ttext"), "{path}");
     }
-    // A new file below a link, and the target of a link that leads nowhere yet.
-    symlink("real/later", desk.inside("dangling")).unwrap();
-    desk.text("write_file", json!({"path": "absolute/new/b", "content": "b"})).await;
-    desk.text("write_file", json!({"path": "dangling", "content": "c"})).await;
-    assert_eq!(desk.content("real/new/b"), "b");
-    assert_eq!(desk.content("real/later"), "c");
-    assert!(fs::symlink_metadata(desk.inside("dangling")).unwrap().is_symlink(), "the link stays one");
+    // A new file below a link, and the missing target of a dangling link.
+    symlink("real/later", fixture.inside("dangling")).unwrap();
+    fixture.text("write_file", json!({"path": "absolute/new/b", "content": "b"})).await;
+    fixture.text("write_file", json!({"path": "dangling", "content": "c"})).await;
+    assert_eq!(fixture.content("real/new/b"), "b");
+    assert_eq!(fixture.content("real/later"), "c");
+    assert!(
+        fs::symlink_metadata(fixture.inside("dangling")).unwrap().is_symlink(),
+        "the link is not replaced"
+    );
 }
 
 #[tokio::test]
-async fn home_and_several_roots() {
-    let desk = Desk::new();
-    desk.file("a", "in a\n");
-    fs::write(desk.outside("b"), "in b\n").unwrap();
-    symlink(desk.outside("b"), desk.inside("across")).unwrap();
-    let mut context = desk.context.clone();
-    let policy = Policy::new([desk.inside(""), desk.outside("")]).unwrap().with_home(desk.outside(""));
+async fn a_policy_may_have_several_roots_and_a_home() {
+    let fixture = Fixture::new();
+    fixture.file("a", "in a\n");
+    fs::write(fixture.outside("b"), "in b\n").unwrap();
+    symlink(fixture.outside("b"), fixture.inside("across")).unwrap();
+    let mut context = fixture.context.clone();
+    let policy =
+        Policy::new([fixture.inside(""), fixture.outside("")]).unwrap().with_home(fixture.outside(""));
     context.policy = Arc::new(policy);
-    let outside = desk.outside("b").display().to_string();
+    let outside = fixture.outside("b").display().to_string();
     for path in ["~/b", "across", "../outside/b", &outside] {
         let input = json!({"path": path}).to_string();
-        let output = desk.toolbox.call("read_file", &input, &context).await.unwrap();
+        let output = fixture.toolbox.call("read_file", &input, &context).await.unwrap();
         assert!(output.text.contains("in b"), "{path}");
     }
-    let failure = desk.toolbox.call("read_file", r#"{"path":"/etc/passwd"}"#, &context).await.unwrap_err();
+    let failure = fixture.toolbox.call("read_file", r#"{"path":"/etc/passwd"}"#, &context).await.unwrap_err();
     assert!(failure.message.contains("is outside of the allowed folders `"), "{}", failure.message);
     assert!(failure.message.contains("inside`, `"), "{}", failure.message);
 
-    let (code, message) = desk.fail("read_file", json!({"path": "~/b"})).await;
+    let (code, message) = fixture.fail("read_file", json!({"path": "~/b"})).await;
     assert_eq!(code, FailureCode::InvalidInput);
     assert!(message.starts_with("no home folder is known"), "{message}");
-    desk.file("~x", "a name like any other\n");
-    desk.text("read_file", json!({"path": "~x"})).await;
+    fixture.file("~x", "~ is special only before a slash\n");
+    fixture.text("read_file", json!({"path": "~x"})).await;
 }
 
 #[tokio::test]
 async fn a_root_may_be_a_link_itself_and_the_whole_system_may_be_allowed() {
-    let desk = Desk::new();
-    desk.file("a", "text\n");
-    symlink(desk.inside(""), desk.outside("link")).unwrap();
-    let context = ToolContext::new(desk.outside("link")).unwrap();
-    let output = desk.toolbox.call("read_file", r#"{"path":"a"}"#, &context).await.unwrap();
+    let fixture = Fixture::new();
+    fixture.file("a", "text\n");
+    symlink(fixture.inside(""), fixture.outside("link")).unwrap();
+    let context = ToolContext::new(fixture.outside("link")).unwrap();
+    let output = fixture.toolbox.call("read_file", r#"{"path":"a"}"#, &context).await.unwrap();
     assert!(output.text.contains("text"));
-    let mut context = desk.context.clone();
+    let mut context = fixture.context.clone();
     context.policy = Arc::new(Policy::new(["/"]).unwrap());
-    let output = desk.toolbox.call("read_file", r#"{"path":"/etc/passwd"}"#, &context).await.unwrap();
+    let output = fixture.toolbox.call("read_file", r#"{"path":"/etc/passwd"}"#, &context).await.unwrap();
     assert!(output.text.contains("root"));
 }
 
 #[tokio::test]
-async fn paths_that_are_none_are_told_apart() {
-    let desk = Desk::new();
-    desk.file("file", "text\n");
-    symlink("loop b", desk.inside("loop a")).unwrap();
-    symlink("loop a", desk.inside("loop b")).unwrap();
+async fn each_kind_of_invalid_path_has_its_own_failure() {
+    let fixture = Fixture::new();
+    fixture.file("file", "text\n");
+    symlink("loop b", fixture.inside("loop a")).unwrap();
+    symlink("loop a", fixture.inside("loop b")).unwrap();
     let long = "x/".repeat(PATH_BYTES / 2 + 1);
     let name = "y".repeat(300);
     for (path, code, words) in [
@@ -163,22 +168,22 @@ async fn paths_that_are_none_are_told_apart() {
         ("missing", FailureCode::NotFound, "`missing` does not exist"),
         ("file/below", FailureCode::NotFound, "a part of it is not a folder"),
     ] {
-        let (got, message) = desk.fail("read_file", json!({"path": path})).await;
+        let (got, message) = fixture.fail("read_file", json!({"path": path})).await;
         assert_eq!(got, code, "{message}");
         assert!(message.contains(words), "{message}");
     }
     for path in ["", "a\0b", &long, &name, "loop a", "file/below", "."] {
-        let (got, message) = desk.fail("write_file", json!({"path": path, "content": ""})).await;
+        let (got, message) = fixture.fail("write_file", json!({"path": path, "content": ""})).await;
         assert_ne!(got, FailureCode::PathRefused, "{message}");
     }
-    // Exactly at the limit it is looked for.
+    // A path of exactly the limit is accepted.
     let most = format!("{}x", "./".repeat(PATH_BYTES / 2));
     assert_eq!(most.len(), PATH_BYTES);
-    assert_eq!(desk.fail("read_file", json!({"path": most})).await.0, FailureCode::NotFound);
+    assert_eq!(fixture.fail("read_file", json!({"path": most})).await.0, FailureCode::NotFound);
 }
 
 #[test]
-fn a_policy_needs_folders_that_are_there() {
+fn a_policy_needs_existing_absolute_folders() {
     let code = |roots: &[&str]| Policy::new(roots).unwrap_err().code;
     assert_eq!(code(&[]), FailureCode::InvalidInput);
     assert_eq!(code(&["relative"]), FailureCode::InvalidInput);

@@ -1,5 +1,4 @@
-//! Links and folders that are swapped as fast as possible while tools use them: never a byte from
-//! or to the outside.
+//! Races: a thread swaps links and folders while tools use them. No tool may read or write a file outside of the root.
 
 mod common;
 
@@ -10,41 +9,41 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use common::{Desk, names};
+use common::{Fixture, names};
 use parlor_tools::ParentFolders;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, openat, renameat_with};
 use serde_json::json;
 
 const SECRET: &str = "a secret of the outside";
-const LOOKS: usize = 8_000;
+const ROUNDS: usize = 8_000;
 const CALLS: usize = 300;
 
-/// A folder in which `link` and `dir` lead inside at one moment and outside at the next.
-fn hall_of_mirrors() -> Desk {
-    let desk = Desk::new();
-    fs::write(desk.outside("file"), SECRET).expect("it works");
-    fs::create_dir(desk.outside("below")).expect("it works");
-    fs::write(desk.outside("below/file"), SECRET).expect("it works");
-    // Names are secret as well: a listing must not show them.
-    fs::write(desk.outside(SECRET), "").expect("it works");
-    desk.file("real/file", "harmless\n");
-    desk.file("real/below/file", "harmless\n");
-    desk.file("dir/file", "harmless\n");
-    desk.file("dir/below/file", "harmless\n");
-    symlink(desk.inside("real"), desk.inside("link")).expect("it works");
-    symlink(desk.outside(""), desk.inside("link2")).expect("it works");
-    symlink(desk.outside(""), desk.inside("dir2")).expect("it works");
-    symlink("real/file", desk.inside("last")).expect("it works");
-    symlink("../outside/file", desk.inside("last2")).expect("it works");
-    desk
+/// A fixture in which [`swap`] makes `link`, `dir` and `last` lead inside and outside in turn.
+fn swappable_fixture() -> Fixture {
+    let fixture = Fixture::new();
+    fs::write(fixture.outside("file"), SECRET).expect("it works");
+    fs::create_dir(fixture.outside("below")).expect("it works");
+    fs::write(fixture.outside("below/file"), SECRET).expect("it works");
+    // A listing must not show names of the outside either.
+    fs::write(fixture.outside(SECRET), "").expect("it works");
+    fixture.file("real/file", "harmless\n");
+    fixture.file("real/below/file", "harmless\n");
+    fixture.file("dir/file", "harmless\n");
+    fixture.file("dir/below/file", "harmless\n");
+    symlink(fixture.inside("real"), fixture.inside("link")).expect("it works");
+    symlink(fixture.outside(""), fixture.inside("link2")).expect("it works");
+    symlink(fixture.outside(""), fixture.inside("dir2")).expect("it works");
+    symlink("real/file", fixture.inside("last")).expect("it works");
+    symlink("../outside/file", fixture.inside("last2")).expect("it works");
+    fixture
 }
 
-/// Swaps until it is told to stop; returns how often.
-fn swap(desk: &Desk, over: &AtomicBool) -> u64 {
+/// Swaps until `stop` is set; returns how often.
+fn swap(fixture: &Fixture, stop: &AtomicBool) -> u64 {
     let pairs = [("link", "link2"), ("dir", "dir2"), ("last", "last2")]
-        .map(|(one, other)| (desk.inside(one), desk.inside(other)));
+        .map(|(one, other)| (fixture.inside(one), fixture.inside(other)));
     let mut count = 0;
-    while !over.load(Ordering::Relaxed) {
+    while !stop.load(Ordering::Relaxed) {
         for (one, other) in &pairs {
             renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("both are there");
         }
@@ -53,26 +52,26 @@ fn swap(desk: &Desk, over: &AtomicBool) -> u64 {
     count
 }
 
-fn assert_outside_untouched(desk: &Desk) {
-    assert_eq!(names(&desk.outside("")), [SECRET, "below", "file"]);
-    assert_eq!(names(&desk.outside("below")), ["file"]);
+fn assert_outside_untouched(fixture: &Fixture) {
+    assert_eq!(names(&fixture.outside("")), [SECRET, "below", "file"]);
+    assert_eq!(names(&fixture.outside("below")), ["file"]);
     for file in ["file", "below/file"] {
-        assert_eq!(fs::read_to_string(desk.outside(file)).expect("it works"), SECRET);
+        assert_eq!(fs::read_to_string(fixture.outside(file)).expect("it works"), SECRET);
     }
 }
 
 #[test]
-fn the_policy_never_opens_the_outside() {
-    let desk = hall_of_mirrors();
-    let (over, good, refused) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+fn the_policy_never_opens_files_outside_of_the_root() {
+    let fixture = swappable_fixture();
+    let (stop, good, refused) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
-        let swapper = scope.spawn(|| swap(&desk, &over));
-        let lookers = ["link/file", "dir/below/file", "last", "link/../real/file"].map(|path| {
-            let (desk, good, refused) = (&desk, &good, &refused);
+        let swapper = scope.spawn(|| swap(&fixture, &stop));
+        let readers = ["link/file", "dir/below/file", "last", "link/../real/file"].map(|path| {
+            let (fixture, good, refused) = (&fixture, &good, &refused);
             scope.spawn(move || {
-                for round in 0..LOOKS {
-                    let policy = &desk.context.policy;
-                    let opened = policy.open(&desk.context.folder, path, OFlags::RDONLY);
+                for round in 0..ROUNDS {
+                    let policy = &fixture.context.policy;
+                    let opened = policy.open(&fixture.context.folder, path, OFlags::RDONLY);
                     let text = match opened {
                         Ok(opened) => {
                             let mut text = String::new();
@@ -87,9 +86,9 @@ fn the_policy_never_opens_the_outside() {
                         }
                     };
                     assert!(!text.contains(SECRET), "round {round} of {path}");
-                    // And a new file next to it, by way of the folder's descriptor.
+                    // Create a file next to it, through the descriptor of the folder.
                     if let Ok(spot) =
-                        policy.spot(&desk.context.folder, &format!("{path}.{round}"), ParentFolders::Made)
+                        policy.spot(&fixture.context.folder, &format!("{path}.{round}"), ParentFolders::Made)
                     {
                         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
                         let made = openat(&spot.folder, &spot.name, flags, Mode::from_raw_mode(0o600));
@@ -99,30 +98,30 @@ fn the_policy_never_opens_the_outside() {
                         }
                     }
                     if round % 1000 == 0 {
-                        assert_outside_untouched(desk);
+                        assert_outside_untouched(fixture);
                     }
                 }
             })
         });
-        let outcomes = lookers.map(|looker| looker.join());
-        over.store(true, Ordering::Relaxed);
-        assert!(swapper.join().unwrap() > 100, "there was a race");
+        let outcomes = readers.map(|reader| reader.join());
+        stop.store(true, Ordering::Relaxed);
+        assert!(swapper.join().unwrap() > 100, "the swapper ran during the test");
         for outcome in outcomes {
             outcome.unwrap();
         }
     });
-    assert_outside_untouched(&desk);
+    assert_outside_untouched(&fixture);
     let (good, refused) = (good.into_inner(), refused.into_inner());
-    assert!(good > 100 && refused > 100, "both sides were met: {good} opened, {refused} refused");
+    assert!(good > 100 && refused > 100, "both cases occurred: {good} opened, {refused} refused");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn no_tool_reads_or_writes_the_outside() {
-    let desk = Arc::new(hall_of_mirrors());
-    let over = Arc::new(AtomicBool::new(false));
+async fn no_tool_reads_or_writes_outside_of_the_root() {
+    let fixture = Arc::new(swappable_fixture());
+    let stop = Arc::new(AtomicBool::new(false));
     let swapper = thread::spawn({
-        let (desk, over) = (Arc::clone(&desk), Arc::clone(&over));
-        move || swap(&desk, &over)
+        let (fixture, stop) = (Arc::clone(&fixture), Arc::clone(&stop));
+        move || swap(&fixture, &stop)
     });
     let calls = [
         ("read_file", json!({"path": "link/file"})),
@@ -138,10 +137,10 @@ async fn no_tool_reads_or_writes_the_outside() {
         ("grep_files", json!({"pattern": "secret|harmless", "path": "link"})),
     ];
     let tasks = calls.map(|(tool, input)| {
-        let desk = Arc::clone(&desk);
+        let fixture = Arc::clone(&fixture);
         tokio::spawn(async move {
             for _ in 0..CALLS {
-                let text = match desk.call(tool, input.clone()).await {
+                let text = match fixture.call(tool, input.clone()).await {
                     Ok(output) => output.text,
                     Err(failure) => {
                         assert_ne!(failure.code, FailureCode::InvalidInput, "{}", failure.message);
@@ -156,11 +155,11 @@ async fn no_tool_reads_or_writes_the_outside() {
         task.await.unwrap();
     }
     for _ in 0..200 {
-        if let Ok(output) = desk.call("shell", json!({"command": "cat file", "cwd": "link"})).await {
+        if let Ok(output) = fixture.call("shell", json!({"command": "cat file", "cwd": "link"})).await {
             assert!(!output.text.contains(SECRET));
         }
     }
-    over.store(true, Ordering::Relaxed);
-    assert!(swapper.join().unwrap() > 100, "there was a race");
-    assert_outside_untouched(&desk);
+    stop.store(true, Ordering::Relaxed);
+    assert!(swapper.join().unwrap() > 100, "the swapper ran during the test");
+    assert_outside_untouched(&fixture);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parlor_tools::{RubyTool, Tool, ToolContext};
 
 fn context(folder: &Path) -> ToolContext {
-    let mut context = ToolContext::new(folder).expect("the folder is there");
+    let mut context = ToolContext::new(folder).expect("the folder exists");
     context.env = Arc::new([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]);
     context
 }
@@ -17,7 +17,7 @@ async fn ruby(code: &str, context: &ToolContext) -> Result<String, parlor_vocab:
 }
 
 #[tokio::test]
-async fn what_is_printed_comes_before_the_value_and_definitions_stay() {
+async fn printed_output_precedes_the_value_and_definitions_stay() {
     let folder = tempfile::tempdir().unwrap();
     let context = context(folder.path());
     assert_eq!(ruby("1 + 1", &context).await.unwrap(), "=> 2");
@@ -25,9 +25,13 @@ async fn what_is_printed_comes_before_the_value_and_definitions_stay() {
     assert_eq!(ruby("$kept", &context).await.unwrap(), "=> 7");
     let error = ruby("raise ArgumentError, 'no'", &context).await.unwrap_err();
     assert!(error.message.contains("no"), "{}", error.message);
-    context.ruby.end().await;
-    assert_eq!(ruby("$kept.inspect", &context).await.unwrap(), "=> nil", "a new one knows nothing");
-    context.ruby.end().await;
+    context.ruby.stop().await;
+    assert_eq!(
+        ruby("$kept.inspect", &context).await.unwrap(),
+        "=> nil",
+        "a new interpreter has no definitions"
+    );
+    context.ruby.stop().await;
 }
 
 #[tokio::test]
@@ -39,11 +43,11 @@ async fn a_stopped_run_ends_the_evaluation() {
     let endless = ruby("loop {}", &context);
     let (error, ()) = tokio::join!(endless, async { cancel.cancel() });
     assert_eq!(error.unwrap_err().code.as_str(), "CANCELLED");
-    context.ruby.end().await;
+    context.ruby.stop().await;
 }
 
 #[tokio::test]
-async fn a_machine_without_ruby_says_what_to_do() {
+async fn a_missing_interpreter_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let context = context(folder.path());
     let error = RubyTool::new("/no/such/ruby").call(r#"{"code":"1"}"#, &context).await.unwrap_err();

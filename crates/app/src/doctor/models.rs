@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use parlor_model::provider::shown_address;
+use parlor_model::provider::redacted_url;
 
 use super::Finding;
 use crate::environment::Environment;
 use crate::home::Home;
-use crate::models::{Pass, name_of};
+use crate::models::{ModelCredential, name_of};
 use crate::settings::models::{BUILT_IN, is_address};
 use crate::settings::{AgentKind, FILE};
 
@@ -41,15 +41,15 @@ fn agent(home: &Path, environment: &Environment) -> Option<Finding> {
         return None;
     }
     let place =
-        home.keys().base_url(model).map_or_else(String::new, |url| format!(" at {}", shown_address(url)));
+        home.keys().base_url(model).map_or_else(String::new, |url| format!(" at {}", redacted_url(url)));
     let said =
         format!("agent {id} asks {} ({} of {}{place})", mind.model, model.model, model.provider.name());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
-    Some(match runtime.block_on(home.keys().pass(model)) {
-        Ok(Pass::Variable(name)) => Finding::ok(CHECK, format!("{said}; {name} set")),
-        Ok(Pass::Kept(name)) => Finding::ok(CHECK, format!("{said}, with the key of {name} that is kept")),
-        Ok(Pass::Login(name)) => Finding::ok(CHECK, format!("{said}, with the login to {name}")),
-        Ok(Pass::None) => Finding::ok(CHECK, format!("{said}, without a key")),
+    Some(match runtime.block_on(home.keys().credential(model)) {
+        Ok(ModelCredential::Variable(name)) => Finding::ok(CHECK, format!("{said}; {name} set")),
+        Ok(ModelCredential::Kept(name)) => Finding::ok(CHECK, format!("{said}, with the key of {name} that is kept")),
+        Ok(ModelCredential::Login(name)) => Finding::ok(CHECK, format!("{said}, with the login to {name}")),
+        Ok(ModelCredential::None) => Finding::ok(CHECK, format!("{said}, without a key")),
         Err(error) => Finding::warning(
             CHECK,
             format!("{said}: {error}"),

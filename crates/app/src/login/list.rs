@@ -1,4 +1,4 @@
-//! `parlor auth`: the keys that are kept, and how it stands with each login.
+//! `parlor auth`: lists the stored keys and the state of each login.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,13 +12,13 @@ use crate::environment::Environment;
 use crate::home::Home;
 use crate::{text, time};
 
-/// How to list.
+/// The flags of `parlor auth`.
 #[derive(Args)]
 pub(crate) struct ListOptions {
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
-    /// First renew each login that is about to expire, and exit with 1 if one cannot be used
+    /// Renew logins that are about to expire, and exit with 1 if a key or login cannot be used
     #[arg(long)]
     check: bool,
 }
@@ -31,83 +31,82 @@ pub(crate) fn list(
 ) -> anyhow::Result<ExitCode> {
     with_home(environment, async |home| {
         let (logins, redactor) = (home.keys().logins(), home.keys().redactor());
-        let mut works = if options.check { check(logins).await } else { true };
+        let mut all_usable = if options.check { check_logins(logins).await } else { true };
         let statuses = logins.statuses().await?;
-        let keys = kept_keys(home);
+        let keys = stored_keys(home);
         if statuses.is_empty() && !options.json {
             writeln!(
                 out,
-                "No login is configured. [auth.NAME] in parlor.toml describes one; see docs/auth.md.{}",
-                if keys.is_empty() { " parlor login NAME --key keeps a key." } else { "" }
+                "No login is configured. To configure one, add [auth.NAME] to parlor.toml (docs/auth.md).{}",
+                if keys.is_empty() { " To store a key, run: parlor login NAME --key." } else { "" }
             )?;
         }
-        for Kept { name, place, trouble } in keys {
-            works &= trouble.is_none() || !options.check;
+        for StoredKey { name, location, trouble } in keys {
+            all_usable &= trouble.is_none() || !options.check;
             match (options.json, trouble) {
                 (true, reason) => {
                     let state = if reason.is_some() { "unreadable" } else { "key" };
-                    let line = json!({"provider": name, "state": state, "reason": reason, "place": place});
+                    let line = json!({"provider": name, "state": state, "reason": reason, "place": location});
                     writeln!(out, "{line}")?;
                 }
-                (false, None) => writeln!(out, "{name}: a key is kept\n  in {place}")?,
+                (false, None) => writeln!(out, "{name}: key\n  stored in {location}")?,
                 (false, Some(why)) => {
-                    writeln!(out, "{name}: a key is kept, and not used: {why}\n  in {place}")?
+                    writeln!(out, "{name}: key, which cannot be used: {why}\n  stored in {location}")?
                 }
             }
         }
         for status in statuses {
-            let text = if options.json { for_programs(&status) } else { for_people(&status) };
+            let text = if options.json { status_json(&status) } else { status_text(&status) };
             writeln!(out, "{}", redactor.redact(&text))?;
         }
-        Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if all_usable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }
 
-/// A key that is kept.
-struct Kept {
+struct StoredKey {
     name: String,
-    place: String,
-    /// Why it cannot be used.
+    /// The file or keyring entry, for people.
+    location: String,
+    /// Why the key cannot be read.
     trouble: Option<String>,
 }
 
-/// The keys that are kept.
-fn kept_keys(home: &Home) -> Vec<Kept> {
+fn stored_keys(home: &Home) -> Vec<StoredKey> {
     let store = home.keys().store();
-    let known = key::known(home.config()).into_iter().filter_map(|name| {
+    let known = key::known_services(home.config()).into_iter().filter_map(|name| {
         let secret = SecretName::key(name)?;
         let trouble = match store.read(&secret) {
             Ok(key) => key.map(|_| None)?,
-            // One that cannot be read is there, too.
+            // A key that cannot be read exists, so it is listed.
             Err(error) => Some(error.to_string()),
         };
-        Some(Kept { name: name.to_owned(), place: store.place(&secret), trouble })
+        Some(StoredKey { name: name.to_owned(), location: store.location(&secret), trouble })
     });
     known.collect()
 }
 
-/// Whether each login that is there can be used; says why not.
-async fn check(logins: &LoginManager) -> bool {
+/// Whether all existing logins can be used. Prints the reason for each that cannot.
+async fn check_logins(logins: &LoginManager) -> bool {
     let names: Vec<String> = logins.providers().map(|provider| provider.name().to_owned()).collect();
-    let mut works = true;
+    let mut all_usable = true;
     for name in names {
-        if let Err(error) = logins.access(&name).await
+        if let Err(error) = logins.access_token(&name).await
             && !matches!(error, parlor_auth::AccessError::LoggedOut { .. })
         {
             eprintln!("{error}");
-            works = false;
+            all_usable = false;
         }
     }
-    works
+    all_usable
 }
 
-fn for_people(status: &LoginStatus) -> String {
+fn status_text(status: &LoginStatus) -> String {
     let name = &status.provider;
     let whose = status.account.as_ref().and_then(|account| account.label());
-    let whose = whose.map_or_else(String::new, |label| format!(" as {}", text::cut(label, LABEL_COLUMNS)));
+    let whose = whose.map_or_else(String::new, |label| format!(" as {}", text::truncate(label, LABEL_COLUMNS)));
     let until = match (status.expires_at, status.renewable) {
-        (Some(at), true) => format!("; renewed before {}", time::minute(at)),
-        (Some(at), false) => format!("; until {}", time::minute(at)),
+        (Some(at), true) => format!("; parlor renews it before {}", time::minute(at)),
+        (Some(at), false) => format!("; expires at {}", time::minute(at)),
         (None, _) => String::new(),
     };
     let state = match &status.state {
@@ -118,10 +117,10 @@ fn for_people(status: &LoginStatus) -> String {
         LoginState::Unreadable(reason) => reason.clone(),
     };
     let known = if status.configured { "" } else { " (not in parlor.toml)" };
-    format!("{name}{known}: {state}\n  kept in {}", status.place)
+    format!("{name}{known}: {state}\n  stored in {}", status.location)
 }
 
-fn for_programs(status: &LoginStatus) -> String {
+fn status_json(status: &LoginStatus) -> String {
     let (state, reason) = match &status.state {
         LoginState::LoggedOut => ("logged_out", None),
         LoginState::LoggedIn => ("logged_in", None),
@@ -142,7 +141,7 @@ fn for_programs(status: &LoginStatus) -> String {
         })),
         "expires_at": status.expires_at.map(parlor_vocab::Timestamp::rfc3339),
         "renewable": status.renewable,
-        "place": status.place,
+        "place": status.location,
     })
     .to_string()
 }

@@ -1,40 +1,39 @@
-//! From the settings to models that can be asked.
+//! Builds agents and models from the settings.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::bail;
-use parlor_model::provider::{Connection, Routing, WithAdvice};
+use parlor_model::provider::{Connection, Routing, AdvisedConnection};
 use parlor_model::{DEFAULT_CONTEXT_WINDOW, INSTRUCTIONS_FILE, Limits, Model, ModelAgent, UserFolders};
 
 use crate::environment::Environment;
 use crate::home::{Home, tools};
 use crate::settings::models::{ModelAgentConfig, ModelConfig};
 
-/// The folder of skills, in the state folder.
+/// The folder of skills in the state folder.
 const SKILLS: &str = "skills";
 
-/// The folder of skills that other agents share, in the user's home folder.
+/// The folder of skills in the user's home folder that other agents use too.
 const SHARED_SKILLS: &str = ".agents/skills";
 
-/// Makes models and agents of what is configured.
+/// Builds agents and models from the settings of a state folder.
 pub(crate) struct Builder<'a> {
     home: &'a Home,
     environment: &'a Environment,
 }
 
 impl<'a> Builder<'a> {
-    /// For what is configured in that state folder.
     pub(crate) fn new(home: &'a Home, environment: &'a Environment) -> Self {
         Self { home, environment }
     }
 
-    /// An agent with its models and tools.
-    pub(crate) fn agent(&self, name: &str, mind: &ModelAgentConfig) -> anyhow::Result<ModelAgent> {
-        if let Some(names) = &mind.tools {
+    /// Builds an agent with its models and tools. Fails if a tool or model does not exist.
+    pub(crate) fn agent(&self, name: &str, config: &ModelAgentConfig) -> anyhow::Result<ModelAgent> {
+        if let Some(names) = &config.tools {
             tools(self.environment).only(names).map_err(|failure| anyhow::anyhow!(failure.message))?;
         }
-        let own = std::iter::once(&mind.model).chain(&mind.fallback);
+        let own = std::iter::once(&config.model).chain(&config.fallback);
         let models = own.map(|name| self.model(name)).collect::<anyhow::Result<Vec<Model>>>()?;
         let known =
             self.home.config().models.keys().map(|name| self.model(name)).collect::<anyhow::Result<_>>()?;
@@ -43,19 +42,19 @@ impl<'a> Builder<'a> {
             name: name.to_owned(),
             models,
             known,
-            tools: mind.tools.clone(),
-            system: mind.system.clone(),
-            limits: Limits { session_micros: spending.session, day_micros: spending.day, ..mind.limits },
+            tools: config.tools.clone(),
+            system: config.system.clone(),
+            limits: Limits { session_micros: spending.session, day_micros: spending.day, ..config.limits },
             user_folders: self.user_folders(),
         })
     }
 
-    /// The way to a model's provider.
-    pub(crate) fn connection(&self, model: &ModelConfig) -> WithAdvice {
+    /// The connection to the provider of a model.
+    pub(crate) fn connection(&self, model: &ModelConfig) -> AdvisedConnection {
         let (keys, routing) = (self.home.keys(), Routing(model.routing.clone()));
         let (url, key) = (keys.base_url(model), keys.source(model));
         let connection = Connection::new(model.provider, url, Arc::clone(&key), routing);
-        WithAdvice::new(connection, model.provider, url, key)
+        AdvisedConnection::new(connection, model.provider, url, key)
     }
 
     fn model(&self, name: &str) -> anyhow::Result<Model> {
@@ -77,7 +76,7 @@ impl<'a> Builder<'a> {
             skills: shared
                 .into_iter()
                 .chain([self.home.path().join(SKILLS)])
-                .chain(self.home.skills().map(PathBuf::from))
+                .chain(self.home.skill_folder().map(PathBuf::from))
                 .collect(),
             home,
             state: Some(self.home.path().to_owned()),

@@ -1,4 +1,4 @@
-//! What the providers have, kept in a file for a day.
+//! The lists of models that the providers offer, cached in a file for a day.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use parlor_log::SystemClock;
-use parlor_model::provider::shown_address;
+use parlor_model::provider::redacted_url;
 use parlor_vocab::Clock;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
@@ -18,25 +18,26 @@ use crate::settings::models::ModelConfig;
 /// The file's name in the state folder.
 const FILE: &str = "models.json";
 
-/// A larger file is not read.
-const FILE_BYTES: u64 = 8 << 20;
+/// A larger cache file is ignored.
+const MAX_FILE_BYTES: u64 = 8 << 20;
 
-/// How long what a provider said is good.
-const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long a list stays in the cache.
+const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a provider may take to say what it has.
+/// How long to wait for the list of a provider.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);
 
-/// What the providers have.
+/// The models of all providers that could be asked.
 #[derive(Default)]
 pub(super) struct Catalogue {
     lists: Vec<(&'static str, Vec<String>)>,
-    troubles: Vec<String>,
+    /// One message for each provider that could not be asked.
+    errors: Vec<String>,
 }
 
-/// The file: by address, because several models share one.
+/// The cache file: a list for each provider address, because several models share an address.
 #[derive(Default, Deserialize, Serialize)]
-struct Kept(BTreeMap<String, List>);
+struct Cache(BTreeMap<String, List>);
 
 #[derive(Clone, Deserialize, Serialize)]
 struct List {
@@ -45,36 +46,36 @@ struct List {
 }
 
 impl Catalogue {
-    /// Reads what is kept, and asks the providers whose lists are old or missing; all of them if
-    /// `refresh`. Providers without a key are left out.
+    /// Reads the cache, and asks the providers whose lists are old or missing; with `refresh`, all providers. Skips
+    /// providers without a key.
     pub(super) async fn read(home: &Home, builder: &Builder<'_>, refresh: bool) -> anyhow::Result<Self> {
         let file = home.path().join(FILE);
-        let (mut kept, now) = (read(&file), SystemClock.now().0);
+        let (mut cache, now) = (read(&file), SystemClock.now().0);
         let mut catalogue = Self::default();
         let mut asked: BTreeMap<String, ()> = BTreeMap::new();
         let mut changed = false;
         for model in home.config().models.values() {
-            let place = place(home, model);
-            if home.keys().pass(model).await.is_err() || asked.insert(place.clone(), ()).is_some() {
+            let address = cache_key(home, model);
+            if home.keys().credential(model).await.is_err() || asked.insert(address.clone(), ()).is_some() {
                 continue;
             }
-            let fresh = kept.0.get(&place).filter(|list| !refresh && is_fresh(list, now)).cloned();
+            let fresh = cache.0.get(&address).filter(|list| !refresh && is_fresh(list, now)).cloned();
             let list = match fresh {
                 Some(list) => list,
-                None => match timeout(ANSWER_WAIT, builder.connection(model).catalogue()).await {
+                None => match timeout(ANSWER_WAIT, builder.connection(model).model_ids()).await {
                     Ok(Ok(models)) => {
                         let list = List { fetched_ms: now, models };
-                        kept.0.insert(place, list.clone());
+                        cache.0.insert(address, list.clone());
                         changed = true;
                         list
                     }
                     Ok(Err(error)) => {
-                        catalogue.troubles.push(format!("{}: {error}", model.provider.name()));
+                        catalogue.errors.push(format!("{}: {error}", model.provider.name()));
                         continue;
                     }
                     Err(_) => {
                         let name = model.provider.name();
-                        catalogue.troubles.push(format!("{name}: no list came within {ANSWER_WAIT:?}"));
+                        catalogue.errors.push(format!("{name} sent no list of models within {ANSWER_WAIT:?}"));
                         continue;
                     }
                 },
@@ -82,47 +83,47 @@ impl Catalogue {
             catalogue.lists.push((model.provider.name(), list.models));
         }
         if changed {
-            write(home.path(), &file, &kept)?;
+            write(home.path(), &file, &cache)?;
         }
         Ok(catalogue)
     }
 
-    /// The models of each provider, as it calls them.
+    /// The models of each provider, under the names that the provider uses.
     pub(super) fn names(&self) -> impl Iterator<Item = (&'static str, &[String])> {
         self.lists.iter().map(|(provider, names)| (*provider, names.as_slice()))
     }
 
-    /// What went wrong.
-    pub(super) fn troubles(&self) -> &[String] {
-        &self.troubles
+    /// One message for each provider that could not be asked.
+    pub(super) fn errors(&self) -> &[String] {
+        &self.errors
     }
 }
 
-fn place(home: &Home, model: &ModelConfig) -> String {
+fn cache_key(home: &Home, model: &ModelConfig) -> String {
     let url = home.keys().base_url(model).unwrap_or(model.provider.base_url());
-    format!("{} {}", model.provider.name(), shown_address(url))
+    format!("{} {}", model.provider.name(), redacted_url(url))
 }
 
 fn is_fresh(list: &List, now: i64) -> bool {
     let age = now.checked_sub(list.fetched_ms).and_then(|age| u64::try_from(age).ok());
-    age.is_some_and(|age| Duration::from_millis(age) < KEPT_FOR)
+    age.is_some_and(|age| Duration::from_millis(age) < MAX_AGE)
 }
 
-/// What is kept; nothing if that cannot be read, since it can be asked for again.
-fn read(file: &Path) -> Kept {
-    let is_small = std::fs::metadata(file).is_ok_and(|about| about.is_file() && about.len() <= FILE_BYTES);
+/// Reads the cache. A file that cannot be read counts as empty: the providers can be asked again.
+fn read(file: &Path) -> Cache {
+    let is_small = std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES);
     let text = is_small.then(|| std::fs::read_to_string(file).ok()).flatten().unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Another process may read it at any moment, so it appears as a whole.
-fn write(home: &Path, file: &Path, kept: &Kept) -> anyhow::Result<()> {
+/// Writes the cache atomically, because another process may read it at any moment.
+fn write(home: &Path, file: &Path, cache: &Cache) -> anyhow::Result<()> {
     std::fs::create_dir_all(home)?;
-    let draft = home.join(format!("{FILE}.{}", std::process::id()));
-    let mut out = std::fs::File::create(&draft)?;
-    out.write_all(serde_json::to_string(kept)?.as_bytes())?;
+    let temporary = home.join(format!("{FILE}.{}", std::process::id()));
+    let mut out = std::fs::File::create(&temporary)?;
+    out.write_all(serde_json::to_string(cache)?.as_bytes())?;
     drop(out);
-    Ok(std::fs::rename(&draft, file)?)
+    Ok(std::fs::rename(&temporary, file)?)
 }
 
 #[cfg(test)]
@@ -130,8 +131,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_is_good_for_a_day() {
-        let day = i64::try_from(KEPT_FOR.as_millis()).unwrap();
+    fn a_list_expires_after_a_day() {
+        let day = i64::try_from(MAX_AGE.as_millis()).unwrap();
         let list = List { fetched_ms: 1000, models: Vec::new() };
         assert!(is_fresh(&list, 1000) && is_fresh(&list, 999 + day));
         assert!(!is_fresh(&list, 1000 + day));
@@ -139,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_asked_for_again() {
+    fn an_unreadable_cache_counts_as_empty() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(FILE);
         assert!(read(&file).0.is_empty());
         std::fs::write(&file, "{").unwrap();
         assert!(read(&file).0.is_empty());
         let list = List { fetched_ms: 1, models: vec!["m".to_owned()] };
-        write(folder.path(), &file, &Kept(BTreeMap::from([("p".to_owned(), list)]))).unwrap();
+        write(folder.path(), &file, &Cache(BTreeMap::from([("p".to_owned(), list)]))).unwrap();
         assert_eq!(read(&file).0["p"].models, ["m"]);
     }
 }

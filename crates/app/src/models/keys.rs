@@ -1,11 +1,11 @@
-//! What opens the providers: variables, keys that are kept, and logins, in this order.
+//! The credentials for model providers: keys in environment variables, stored keys, and logins, in this order.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use parlor_auth::{AccessError, LoginManager, LoginState, Redactor, Secret, SecretName, SecretStore};
-use parlor_model::provider::{Key, KeyError, KeyInfo, KeySource, ProviderKind, secret_in_address};
+use parlor_model::provider::{Key, KeyError, KeyInfo, KeySource, ProviderKind, secret_in_url};
 use percent_encoding::percent_decode_str;
 
 use crate::environment::Environment;
@@ -13,13 +13,13 @@ use crate::login;
 use crate::settings::Config;
 use crate::settings::models::{ModelConfig, is_address};
 
-/// How to set `OPENAI_BASE_URL` right.
-const RIGHT_ADDRESS: &str = "set it to one such as http://127.0.0.1:8080/v1, or unset it";
+/// How to correct `OPENAI_BASE_URL`.
+const BASE_URL_FIX: &str = "set it to an address such as http://127.0.0.1:8080/v1, or unset it";
 
-/// What is wrong with what cannot be sent as a key.
-const NO_KEY: &str = "there is the end of a line in it, or another character that cannot be seen";
+/// Why a text cannot be sent as a key.
+const INVALID_KEY: &str = "it contains a line break or another invisible character";
 
-/// All keys and logins of a state folder. Cheap to clone.
+/// Finds the key or login for each model of a state folder. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Keys {
     store: SecretStore,
@@ -29,21 +29,21 @@ pub(crate) struct Keys {
     openai_base_url: Option<String>,
 }
 
-/// By what a model can be asked.
+/// Which credential requests to a model carry.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Pass {
-    /// Its server wants nothing, as far as that is known.
+pub(crate) enum ModelCredential {
+    /// None: as far as parlor knows, the server needs no key.
     None,
-    /// By the key in this variable.
+    /// The key in the environment variable of this name.
     Variable(String),
-    /// By the key that is kept under this name.
-    Kept(String),
-    /// By the login of this name.
+    /// The stored key of this name.
+    StoredKey(String),
+    /// The login of this name.
     Login(String),
 }
 
 impl Keys {
-    /// Those of the state folder `home`. From now on, all that is known of them is taken out of texts.
+    /// Opens the secret store of the state folder `home`. The redactor learns all its keys and logins.
     pub(crate) fn open(home: &Path, config: &Config, environment: &Environment) -> anyhow::Result<Self> {
         let redactor = Redactor::new();
         let keyring = match config.keyring {
@@ -58,42 +58,40 @@ impl Keys {
         keys.openai_base_url.iter().for_each(|url| keys.learn_address(url));
         for model in config.models.values() {
             model.base_url.iter().for_each(|url| keys.learn_address(url));
-            // A variable of which nobody asks now may be asked for later.
-            drop(keys.variable(model));
+            // Reading the variable teaches the redactor its key.
+            drop(keys.variable_key(model));
         }
         Ok(keys)
     }
 
-    /// The logins there are.
     pub(crate) fn logins(&self) -> &LoginManager {
         &self.logins
     }
 
-    /// Where secrets are kept.
     pub(crate) fn store(&self) -> &SecretStore {
         &self.store
     }
 
-    /// What takes secrets out of texts.
+    /// Removes the known keys and logins from texts.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 
-    /// Whether there is something by which a provider can be asked: a key or a login that is kept, or a server of one's
-    /// own in its place, which mostly wants none. Asks no keyring. Blocking.
-    pub(crate) fn has(&self, provider: ProviderKind) -> bool {
-        let name = name_of(provider);
-        let is_kept = |name: Option<SecretName>| name.is_some_and(|name| self.store.has(&name));
-        let is_moved = provider == ProviderKind::OpenAi && self.openai_base_url.is_some();
-        is_moved
-            || is_kept(SecretName::key(name))
-            || (self.has_login(name) && is_kept(SecretName::login(name)))
+    /// Whether models of a provider can be used: with a stored key, with a login, or at the user's own server, which
+    /// mostly needs no key. Does not open a keyring. Blocking.
+    pub(crate) fn has_credential(&self, provider: ProviderKind) -> bool {
+        let name = provider_credential_name(provider);
+        let is_stored = |name: Option<SecretName>| name.is_some_and(|name| self.store.has(&name));
+        let has_own_server = provider == ProviderKind::OpenAi && self.openai_base_url.is_some();
+        has_own_server
+            || is_stored(SecretName::key(name))
+            || (self.has_login(name) && is_stored(SecretName::login(name)))
     }
 
-    /// Keeps a key, or forgets it; says whether there was one to forget. Blocking.
-    pub(crate) fn keep(&self, service: &str, key: Option<Secret>) -> Result<bool, String> {
+    /// Stores a key, or removes it if `key` is `None`. Returns false if there was no key to remove. Blocking.
+    pub(crate) fn set_key(&self, service: &str, key: Option<Secret>) -> Result<bool, String> {
         let name = SecretName::key(service)
-            .ok_or_else(|| format!("{service:?} is no name: letters, digits, - and _ make one"))?;
+            .ok_or_else(|| format!("{service:?} is not a valid name: use letters, digits, - and _"))?;
         let done = match key {
             Some(key) => {
                 self.redactor.learn(&key);
@@ -104,35 +102,37 @@ impl Keys {
         done.map_err(|error| error.to_string())
     }
 
-    /// Where a model is, if not at its provider's own address.
+    /// The address of the model's server, if it is not the provider's own.
     pub(crate) fn base_url<'b>(&'b self, model: &'b ModelConfig) -> Option<&'b str> {
-        let of_openai = match model.provider {
+        let from_variable = match model.provider {
             ProviderKind::OpenAi | ProviderKind::OpenAiResponses => self.openai_base_url.as_deref(),
             ProviderKind::Anthropic
             | ProviderKind::Gemini
             | ProviderKind::OpenRouter
             | ProviderKind::Ollama => None,
         };
-        model.base_url.as_deref().or(of_openai)
+        model.base_url.as_deref().or(from_variable)
     }
 
-    /// Where the key of a model comes from.
+    /// The source of the key for requests to a model.
     pub(crate) fn source(&self, model: &ModelConfig) -> Arc<dyn KeySource> {
-        Arc::new(ModelKey { keys: self.clone(), model: model.clone(), variable: self.variable(model) })
+        Arc::new(ModelKey { keys: self.clone(), model: model.clone(), variable: self.variable_key(model) })
     }
 
-    /// By what a model can be asked, or what to do so that it can. Renews no login.
-    pub(crate) async fn pass(&self, model: &ModelConfig) -> Result<Pass, String> {
+    /// The credential that requests to a model carry. The error says what the user should do. Renews no login.
+    pub(crate) async fn credential(&self, model: &ModelConfig) -> Result<ModelCredential, String> {
         self.check_address(model)?;
-        if self.variable(model)?.is_some() {
-            return Ok(Pass::Variable(model.key_variable().unwrap_or_default().to_owned()));
+        if self.variable_key(model)?.is_some() {
+            return Ok(ModelCredential::Variable(model.key_variable().unwrap_or_default().to_owned()));
         }
-        let Some(name) = kept_name(model) else { return self.without(model).map(|()| Pass::None) };
-        if self.kept(name).await?.is_some() {
-            return Ok(Pass::Kept(name.to_owned()));
+        let Some(name) = credential_name(model) else {
+            return self.check_keyless(model).map(|()| ModelCredential::None);
+        };
+        if self.stored_key(name).await?.is_some() {
+            return Ok(ModelCredential::StoredKey(name.to_owned()));
         }
         match self.logins.status(name).await.map(|status| status.state) {
-            Some(LoginState::LoggedIn) => Ok(Pass::Login(name.to_owned())),
+            Some(LoginState::LoggedIn) => Ok(ModelCredential::Login(name.to_owned())),
             Some(LoginState::Expired) => {
                 Err(format!("the login to {name} has expired; run: parlor login {name}"))
             }
@@ -140,77 +140,77 @@ impl Keys {
                 Err(format!("the login to {name} has ended: {why}; run: parlor login {name}"))
             }
             Some(LoginState::Unreadable(why)) => Err(why),
-            Some(LoginState::LoggedOut) | None => self.without(model).map(|()| Pass::None),
+            Some(LoginState::LoggedOut) | None => self.check_keyless(model).map(|()| ModelCredential::None),
         }
     }
 
-    /// Says so if the variable that moves a model elsewhere names no address.
+    /// Fails if `OPENAI_BASE_URL` applies to the model and is not an address.
     fn check_address(&self, model: &ModelConfig) -> Result<(), String> {
         match self.base_url(model) {
             Some(url) if !is_address(url) => {
-                // What it is instead may be a key.
-                Err(format!("OPENAI_BASE_URL is no address: {RIGHT_ADDRESS}"))
+                // The message does not repeat the value: it may be a key.
+                Err(format!("OPENAI_BASE_URL is not an address: {BASE_URL_FIX}"))
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    /// What people are told of the key of a model.
-    async fn about(&self, model: &ModelConfig) -> KeyInfo {
-        let keep = kept_name(model).map(|name| format!("run: parlor login {name} --key"));
-        let (used, remedy) = match self.pass(model).await {
-            Ok(Pass::Variable(name)) => (
+    /// Describes the key of a model for people: which one is used, and how to change it.
+    async fn key_info(&self, model: &ModelConfig) -> KeyInfo {
+        let store_key = credential_name(model).map(|name| format!("run: parlor login {name} --key"));
+        let (used, remedy) = match self.credential(model).await {
+            Ok(ModelCredential::Variable(name)) => (
                 Some(format!("the key in {name}")),
-                match keep {
-                    Some(keep) => format!("set another there, or unset it and {keep}"),
-                    None => "set another there".to_owned(),
+                match store_key {
+                    Some(store_key) => format!("set another key there, or unset it and {store_key}"),
+                    None => "set another key there".to_owned(),
                 },
             ),
-            Ok(Pass::Kept(name)) => {
-                (Some(format!("the key of {name} that is kept")), format!("run: parlor login {name} --key"))
+            Ok(ModelCredential::StoredKey(name)) => {
+                (Some(format!("the stored key of {name}")), format!("run: parlor login {name} --key"))
             }
-            Ok(Pass::Login(name)) => {
+            Ok(ModelCredential::Login(name)) => {
                 (Some(format!("the login to {name}")), format!("run: parlor login {name}"))
             }
-            Ok(Pass::None) => {
+            Ok(ModelCredential::None) => {
                 let set = model.key_variable().map_or_else(String::new, |name| format!("set {name}, or "));
-                let keep = keep.unwrap_or_else(|| {
-                    "name one with auth in its [models.NAME] of parlor.toml (docs/models.md)".to_owned()
+                let store_key = store_key.unwrap_or_else(|| {
+                    "name a stored key with auth in its [models.NAME] in parlor.toml (docs/models.md)".to_owned()
                 });
-                (None, set + &keep)
+                (None, set + &store_key)
             }
             Err(why) => (None, why),
         };
         KeyInfo { used, remedy }
     }
 
-    /// The key in a model's variable, or what is wrong with it.
-    fn variable(&self, model: &ModelConfig) -> Result<Option<Key>, String> {
+    /// The key in a model's environment variable. The error says why it cannot be a key.
+    fn variable_key(&self, model: &ModelConfig) -> Result<Option<Key>, String> {
         let Some(name) = model.key_variable() else { return Ok(None) };
         let Some(key) = Environment::secret(name) else { return Ok(None) };
         self.redactor.learn(&Secret::new(key.as_str()));
         if !can_be_sent(&key) {
-            return Err(format!("{name} holds no key: {NO_KEY}; set it again, or unset it"));
+            return Err(format!("{name} is not a valid key: {INVALID_KEY}; set it again, or unset it"));
         }
         Ok(Some(Key::new(key)))
     }
 
-    /// From now on, what is secret in an address is taken out of texts: as it is written, and as it is sent.
+    /// Teaches the redactor the password in an address, percent-encoded and decoded.
     fn learn_address(&self, url: &str) {
-        let Some(written) = secret_in_address(url) else { return };
-        let sent = percent_decode_str(&written).decode_utf8_lossy().into_owned();
-        [written, sent].into_iter().for_each(|secret| self.redactor.learn(&Secret::new(secret)));
+        let Some(written) = secret_in_url(url) else { return };
+        let decoded = percent_decode_str(&written).decode_utf8_lossy().into_owned();
+        [written, decoded].into_iter().for_each(|secret| self.redactor.learn(&Secret::new(secret)));
     }
 
-    /// The key that is kept under a name, or what is wrong with it.
-    async fn kept(&self, name: &str) -> Result<Option<Secret>, String> {
+    /// The stored key of a name, if there is one. The error says why it cannot be used.
+    async fn stored_key(&self, name: &str) -> Result<Option<Secret>, String> {
         let (store, Some(secret)) = (self.store.clone(), SecretName::key(name)) else { return Ok(None) };
         let read = tokio::task::spawn_blocking(move || store.read(&secret)).await;
         let key = read.map_err(|_| "the program is ending".to_owned())?.map_err(|error| error.to_string())?;
         key.iter().for_each(|key| self.redactor.learn(key));
         if key.as_ref().is_some_and(|key| !can_be_sent(key.expose())) {
             return Err(format!(
-                "what is kept for {name} is no key: {NO_KEY}; run: parlor login {name} --key"
+                "the stored key of {name} is not valid: {INVALID_KEY}; run: parlor login {name} --key"
             ));
         }
         Ok(key)
@@ -220,26 +220,26 @@ impl Keys {
         self.logins.providers().any(|provider| provider.name() == name)
     }
 
-    /// Whether a model can be asked without a key, or what to do to have one.
-    fn without(&self, model: &ModelConfig) -> Result<(), String> {
-        // A server of one's own mostly wants none; if it does, it says so.
+    /// `Ok` if a model can be used without a key. The error says how to get a key.
+    fn check_keyless(&self, model: &ModelConfig) -> Result<(), String> {
+        // The user's own server mostly needs no key. If it does, it refuses the request.
         if model.auth.is_none() && (model.key_variable().is_none() || self.base_url(model).is_some()) {
             return Ok(());
         }
-        let Some(name) = kept_name(model) else { return Ok(()) };
+        let Some(name) = credential_name(model) else { return Ok(()) };
         let login = if self.has_login(name) { format!(", or parlor login {name}") } else { String::new() };
         let variable = model.key_variable().map_or_else(String::new, |name| format!("set {name}, or "));
         Err(format!("there is no key: {variable}run: parlor login {name} --key{login}"))
     }
 }
 
-/// Whether a line of a request's head can hold a key.
+/// Whether a key can be sent in an HTTP header.
 fn can_be_sent(key: &str) -> bool {
     !key.contains(|letter: char| letter.is_control() || letter == char::REPLACEMENT_CHARACTER)
 }
 
-/// Under which name the keys and logins of a provider are kept.
-pub(crate) fn name_of(provider: ProviderKind) -> &'static str {
+/// The name under which the key or login of a provider is stored.
+pub(crate) fn provider_credential_name(provider: ProviderKind) -> &'static str {
     match provider {
         ProviderKind::OpenAi | ProviderKind::OpenAiResponses => ProviderKind::OpenAi.name(),
         ProviderKind::Anthropic | ProviderKind::Gemini | ProviderKind::OpenRouter | ProviderKind::Ollama => {
@@ -248,14 +248,14 @@ pub(crate) fn name_of(provider: ProviderKind) -> &'static str {
     }
 }
 
-/// Under which name what opens a model is kept. A key goes to a server other than its provider's only if
-/// the settings say so.
-fn kept_name(model: &ModelConfig) -> Option<&str> {
-    let of_provider = model.base_url.is_none().then(|| name_of(model.provider));
-    model.auth.as_deref().or(of_provider)
+/// The name under which the key or login of a model is stored. A server other than the provider's own gets a stored key
+/// only if the settings name that key.
+fn credential_name(model: &ModelConfig) -> Option<&str> {
+    let provider_name = model.base_url.is_none().then(|| provider_credential_name(model.provider));
+    model.auth.as_deref().or(provider_name)
 }
 
-/// The key of one model.
+/// The source of the key for one model.
 struct ModelKey {
     keys: Keys,
     model: ModelConfig,
@@ -269,33 +269,33 @@ impl KeySource for ModelKey {
         if let Some(key) = self.variable.clone().map_err(KeyError::Settings)? {
             return Ok(Some(key));
         }
-        if let Some(name) = kept_name(&self.model) {
-            if let Some(key) = self.keys.kept(name).await.map_err(KeyError::Missing)? {
+        if let Some(name) = credential_name(&self.model) {
+            if let Some(key) = self.keys.stored_key(name).await.map_err(KeyError::Missing)? {
                 return Ok(Some(Key::new(key.expose())));
             }
             if self.keys.has_login(name) {
-                match self.keys.logins.access(name).await {
+                match self.keys.logins.access_token(name).await {
                     Ok(token) => return Ok(Some(Key::bearer(token.expose()))),
                     Err(AccessError::LoggedOut { .. }) => {}
-                    Err(error) => return Err(of_login(&error)),
+                    Err(error) => return Err(login_error(&error)),
                 }
             }
         }
-        self.keys.without(&self.model).map(|()| None).map_err(KeyError::Missing)
+        self.keys.check_keyless(&self.model).map(|()| None).map_err(KeyError::Missing)
     }
 
-    async fn instead_of(&self, refused: &Key) -> Result<Option<Key>, KeyError> {
-        let Some(name) = kept_name(&self.model).filter(|_| refused.is_bearer()) else { return Ok(None) };
-        let renewed = self.keys.logins.access_instead_of(name, &Secret::new(refused.reveal())).await;
-        renewed.map(|token| Some(Key::bearer(token.expose()))).map_err(|error| of_login(&error))
+    async fn replacement_for(&self, refused: &Key) -> Result<Option<Key>, KeyError> {
+        let Some(name) = credential_name(&self.model).filter(|_| refused.is_bearer()) else { return Ok(None) };
+        let renewed = self.keys.logins.replacement_token(name, &Secret::new(refused.reveal())).await;
+        renewed.map(|token| Some(Key::bearer(token.expose()))).map_err(|error| login_error(&error))
     }
 
-    async fn about(&self) -> KeyInfo {
-        self.keys.about(&self.model).await
+    async fn info(&self) -> KeyInfo {
+        self.keys.key_info(&self.model).await
     }
 }
 
-fn of_login(error: &AccessError) -> KeyError {
+fn login_error(error: &AccessError) -> KeyError {
     match error {
         AccessError::Unavailable { .. } => KeyError::Unavailable(error.to_string()),
         AccessError::UnknownProvider { .. }
@@ -318,10 +318,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_goes_to_its_provider_and_elsewhere_only_where_the_settings_say_so() {
+    fn a_stored_key_goes_to_another_server_only_if_the_settings_name_it() {
         let name = |base_url, auth| {
             let model = model(ProviderKind::OpenAiResponses, base_url, auth);
-            kept_name(&model).map(str::to_owned)
+            credential_name(&model).map(str::to_owned)
         };
         assert_eq!(name(None, None).as_deref(), Some("openai"));
         assert_eq!(name(Some("http://elsewhere"), None), None);

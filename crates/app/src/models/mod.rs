@@ -1,4 +1,4 @@
-//! `parlor models`: the models that are configured, and those that their providers have.
+//! `parlor models`: lists the configured models, and those that their providers offer.
 
 mod build;
 mod catalogue;
@@ -13,47 +13,47 @@ use serde::Serialize;
 
 pub(crate) use self::build::Builder;
 use self::catalogue::Catalogue;
-pub(crate) use self::keys::{Keys, Pass, name_of};
+pub(crate) use self::keys::{Keys, ModelCredential, provider_credential_name};
 use crate::environment::Environment;
 use crate::home::Home;
 use crate::json;
 use crate::settings::AgentKind;
 use crate::settings::models::ModelConfig;
 
-/// What to list, and how.
+/// The flags of `parlor models`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// List also what the providers have, as they call it, from a list that is at most a day old
+    /// Also list the models that the providers offer, from lists that are at most a day old
     #[arg(long)]
     all: bool,
-    /// Ask the providers now
+    /// Ask the providers now, without the cached lists
     #[arg(long)]
     refresh: bool,
-    /// Print one JSON object a line: name, provider, model, and what is known of it
+    /// Print one JSON object per line: name, provider, model, whether it can be used, and more
     #[arg(long)]
     json: bool,
 }
 
-/// A model as it is listed.
+/// One model of the list.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
-    /// What `--model` takes.
+    /// The name that `parlor chat --model` takes.
     name: &'a str,
     provider: &'static str,
     model: &'a str,
-    /// Whether it can be asked: there is a key, or none is needed.
+    /// Whether the model can be used: a key is there, or none is needed.
     ready: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<String>,
-    /// Whether it is configured, or only known to its provider.
+    /// Whether the settings have the model; otherwise only its provider lists it.
     configured: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     context_window: Option<u64>,
-    /// Whether it answers where nobody is asked for.
+    /// Whether it is the model of the default agent.
     default: bool,
 }
 
-/// Lists the models.
+/// Runs `parlor models`.
 pub(crate) fn models(
     environment: &Environment,
     options: &Options,
@@ -63,12 +63,12 @@ pub(crate) fn models(
     let builder = Builder::new(&home, environment);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let default = match home.config().agents.get(&home.config().default_agent).map(|agent| &agent.kind) {
-        Some(AgentKind::Model(mind)) => Some(mind.model.as_str()),
+        Some(AgentKind::Model(model_agent)) => Some(model_agent.model.as_str()),
         Some(AgentKind::Local | AgentKind::Script(_)) | None => None,
     };
     let configured: Vec<(&String, &ModelConfig)> = home.config().models.iter().collect();
     for (name, model) in &configured {
-        let missing = runtime.block_on(home.keys().pass(model)).err();
+        let missing = runtime.block_on(home.keys().credential(model)).err();
         let line = Line {
             name,
             provider: model.provider.name(),
@@ -100,10 +100,10 @@ pub(crate) fn models(
             write(&line, options, out)?;
         }
     }
-    for trouble in catalogue.troubles() {
-        eprintln!("parlor: {trouble}");
+    for error in catalogue.errors() {
+        eprintln!("parlor: {error}");
     }
-    Ok(if catalogue.troubles().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if catalogue.errors().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn write(line: &Line<'_>, options: &Options, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -113,7 +113,7 @@ fn write(line: &Line<'_>, options: &Options, out: &mut dyn Write) -> anyhow::Res
     let Line { name, provider, model, .. } = line;
     let note = match (&line.missing, line.default) {
         (Some(missing), _) => format!("  ({missing})"),
-        (None, true) => "  (answers where nobody is asked for)".to_owned(),
+        (None, true) => "  (the default)".to_owned(),
         (None, false) => String::new(),
     };
     Ok(writeln!(out, "{name:<24}  {provider:<16}  {model}{note}")?)

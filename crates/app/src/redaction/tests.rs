@@ -4,12 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::settings::supr::SuprConfig;
-use crate::text::Clean;
+use crate::text::TerminalSanitizer;
 
 const KEY: &str = "sk-KEPT-openai-Qz7hT93kLmN0pXyW8vR";
 
-/// A redaction that knows these keys and these tokens.
-fn knowing(keys: &[&str], tokens: &[&str]) -> Arc<dyn Redact> {
+/// A redaction that knows these keys and tokens.
+fn redaction_of(keys: &[&str], tokens: &[&str]) -> Arc<dyn Redact> {
     let redactor = Redactor::new();
     keys.iter().for_each(|key| redactor.learn(&Secret::new(*key)));
     let nowhere = Path::new("/nonexistent");
@@ -18,21 +18,22 @@ fn knowing(keys: &[&str], tokens: &[&str]) -> Arc<dyn Redact> {
     Arc::new(redaction)
 }
 
-fn in_pieces(redact: &Arc<dyn Redact>, pieces: &[&str]) -> String {
-    let mut sieve = StreamRedactor::new(redact);
-    let mut shown: String = pieces.iter().map(|piece| sieve.push(piece).into_owned()).collect();
-    shown.push_str(&sieve.rest());
+/// Redacts a text that arrives in pieces, and joins the results.
+fn redact_stream(redact: &Arc<dyn Redact>, pieces: &[&str]) -> String {
+    let mut stream = StreamRedactor::new(redact);
+    let mut shown: String = pieces.iter().map(|piece| stream.push(piece).into_owned()).collect();
+    shown.push_str(&stream.rest());
     shown
 }
 
 #[test]
-fn tokens_old_and_new_and_keys_are_taken_out() {
+fn old_and_new_tokens_and_keys_are_redacted() {
     let folder = tempfile::tempdir().unwrap();
     let keys = Redactor::new();
     keys.learn(&Secret::new("sk-key-of-a-provider"));
     let redaction = Redaction::new(folder.path(), &Config::default(), &Environment::read(), &keys);
     // Another process makes the tokens.
-    let store = token::store(folder.path(), &SuprConfig::default()).unwrap();
+    let store = token::open_store(folder.path(), &SuprConfig::default()).unwrap();
     let old = store.now().token.clone();
     assert_eq!(redaction.redact(old.reveal()), "[secret]");
     for _ in 0..parlor_auth::MAX_REDACTED {
@@ -41,50 +42,50 @@ fn tokens_old_and_new_and_keys_are_taken_out() {
     }
     let both = format!("sk-key-of-a-provider {}", store.now().token.reveal());
     assert_eq!(redaction.redact(&both), "[secret] [secret]", "however many tokens there were");
-    assert_eq!(redaction.sift("text sk-key"), ("text ".into(), 6));
+    assert_eq!(redaction.redact_prefix("text sk-key"), ("text ".into(), 6));
 }
 
 #[test]
-fn what_a_door_gives_out_is_taken_out() {
-    let redact = knowing(&[], &["code-of-a-one-time-link"]);
+fn a_one_time_code_is_redacted() {
+    let redact = redaction_of(&[], &["code-of-a-one-time-link"]);
     assert_eq!(redact.redact("/#code=code-of-a-one-time-link"), "/#code=[secret]");
 }
 
-/// The last character of a key may be the first one of a token, in one of its forms.
+/// The last character of a key may also be the first one of a token or of its encoded form.
 #[test]
-fn no_last_character_of_a_key_lets_it_through_beside_a_token() {
+fn a_key_is_redacted_whatever_its_last_character() {
     let token = "b06ab16d9c3f4e5a8b7c6d5e4f3a2b1c";
     let letters = ('a'..='z').chain('A'..='Z').chain('0'..='9').chain(['-', '_']);
     let leaks = letters.filter(|last| {
         let key = format!("{KEY}{last}");
-        let redact = knowing(&[&key], &[token]);
+        let redact = redaction_of(&[&key], &[token]);
         let (start, end) = key.split_at(10);
-        in_pieces(&redact, &["the key: ", start, end, " end"]) != "the key: [secret] end"
+        redact_stream(&redact, &["the key: ", start, end, " end"]) != "the key: [secret] end"
     });
     assert_eq!(leaks.collect::<String>(), "");
 }
 
-/// `7` is how the hexadecimal form of a key that begins with `s` begins.
+/// The token ends in `7`, with which the hexadecimal form of a key that begins with `s` starts.
 #[test]
-fn a_token_in_pieces_is_taken_out_beside_a_key() {
+fn a_token_in_pieces_is_redacted_beside_a_key() {
     let token = "0123456789abcdef0123456789abcde7";
-    let redact = knowing(&[KEY], &[token]);
-    assert_eq!(in_pieces(&redact, &["token ", token, " end"]), "token [secret] end");
+    let redact = redaction_of(&[KEY], &[token]);
+    assert_eq!(redact_stream(&redact, &["token ", token, " end"]), "token [secret] end");
 }
 
 #[test]
-fn a_cut_behind_one_secret_that_may_begin_another_shows_neither() {
+fn a_cut_inside_two_overlapping_secrets_shows_neither() {
     let (key, token) = ("sk-first-0123b06a", "b06ab16d9c3f4e5a8b7c6d5e");
-    let redact = knowing(&[key], &[token]);
+    let redact = redaction_of(&[key], &[token]);
     for text in [key, &format!("{key}b16d9c"), "sk-first-0123b06", "sk-first-0123b06ab16"] {
-        let shown = redact.redact_cut(text).into_owned();
+        let shown = redact.redact_truncated(text).into_owned();
         assert!(shown.is_empty() || shown == "[secret]", "{text} is {shown}");
     }
-    assert_eq!(redact.redact_cut(&format!("{key} {token} b06")), "[secret] [secret] b06");
+    assert_eq!(redact.redact_truncated(&format!("{key} {token} b06")), "[secret] [secret] b06");
 }
 
-/// What a terminal obeys or leaves out, also broken and without an end.
-fn unseen() -> impl Strategy<Value = String> {
+/// Sequences that a terminal obeys or does not show, also malformed and unterminated ones.
+fn invisible_text() -> impl Strategy<Value = String> {
     prop_oneof![
         "\x1b\\[[0-9;]{0,5}[a-zA-Z]",
         "\x1b\\][0-9a-z;]{0,9}(\x07|\x1b\\\\)",
@@ -94,8 +95,8 @@ fn unseen() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Secrets whose beginnings, middles and ends are alike, so that one begins within another or is a part of it.
-fn alike() -> impl Strategy<Value = Vec<String>> {
+/// Secrets that overlap: one starts within another or is a part of it.
+fn overlapping_secrets() -> impl Strategy<Value = Vec<String>> {
     let one = prop_oneof!["[ab7]{8,14}", "(ab|ba|7){8,10}", "sk-[ab]{6,10}", "[0-9a-f]{8,16}"];
     proptest::collection::vec(one, 1..4).prop_map(|mut secrets| {
         let first = secrets[0].clone();
@@ -105,11 +106,11 @@ fn alike() -> impl Strategy<Value = Vec<String>> {
     })
 }
 
-/// A text that is made of secrets, their parts and other letters.
-fn made_of(secrets: Vec<String>) -> impl Strategy<Value = (Vec<String>, String)> {
+/// A text that is made of secrets, parts of secrets and other characters.
+fn text_with(secrets: Vec<String>) -> impl Strategy<Value = (Vec<String>, String)> {
     let count = secrets.len();
     let part = (0..count, 0.0..1.0, any::<bool>(), "[ab7 %\\\\\\n]{0,3}");
-    let kept = secrets.clone();
+    let all = secrets.clone();
     proptest::collection::vec(part, 1..6).prop_map(move |parts| {
         let mut text = String::new();
         for (which, share, is_whole, between) in parts {
@@ -118,25 +119,25 @@ fn made_of(secrets: Vec<String>) -> impl Strategy<Value = (Vec<String>, String)>
             text.push_str(if is_whole { secret } else { secret.split_at(length).0 });
             text.push_str(&between);
         }
-        (kept.clone(), text)
+        (all.clone(), text)
     })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Neither a terminal nor a page puts a secret together out of what was shown to it.
+    /// A secret that is interspersed with invisible characters must not reappear on a terminal or on a web page.
     #[test]
-    fn what_a_screen_leaves_out_hides_no_secret(
-        inserted in proptest::collection::vec((0_usize..16, unseen()), 0..8), around in unseen(),
+    fn invisible_characters_do_not_hide_a_secret(
+        inserted in proptest::collection::vec((0_usize..16, invisible_text()), 0..8), around in invisible_text(),
         cuts in proptest::collection::vec(1_usize..5, 0..40),
     ) {
         let secret = "skabm7[];PX0-KEY";
-        let redact = knowing(&[secret], &["0123456789abcdef"]);
+        let redact = redaction_of(&[secret], &["0123456789abcdef"]);
         let mut text = secret.to_owned();
-        for (place, unseen) in inserted {
-            let place = text.ceil_char_boundary(place);
-            text.insert_str(place, &unseen);
+        for (position, invisible) in inserted {
+            let position = text.ceil_char_boundary(position);
+            text.insert_str(position, &invisible);
         }
         let text = format!("{around}a {text} b{around}");
         let (mut pieces, mut rest) = (Vec::new(), text.as_str());
@@ -146,24 +147,24 @@ proptest! {
             rest = later;
         }
         pieces.push(rest);
-        for shown in [redact.redact(&text).into_owned(), in_pieces(&redact, &pieces)] {
-            let terminal = Clean::default().text(&shown);
+        for shown in [redact.redact(&text).into_owned(), redact_stream(&redact, &pieces)] {
+            let terminal = TerminalSanitizer::default().sanitize(&shown);
             let page: String = shown.chars().filter(|letter| is_visible(*letter)).collect();
-            for seen in [&shown, &terminal, &page] {
-                prop_assert!(!seen.contains(secret), "{:?} of {:?}", shown, text);
+            for visible in [&shown, &terminal, &page] {
+                prop_assert!(!visible.contains(secret), "{:?} of {:?}", shown, text);
             }
         }
     }
 
-    /// However many secrets there are, of whichever kind, and however they are alike: pieces show what the whole shows.
+    /// Redacting a text in pieces gives the same result as redacting it as a whole, for any number of overlapping secrets.
     #[test]
-    fn any_cut_of_a_text_shows_what_the_whole_shows(
-        (secrets, text) in alike().prop_flat_map(made_of), keys in 0_usize..7,
+    fn redaction_does_not_depend_on_how_a_text_is_cut(
+        (secrets, text) in overlapping_secrets().prop_flat_map(text_with), keys in 0_usize..7,
         cuts in proptest::collection::vec(1_usize..12, 0..30),
     ) {
         let all: Vec<&str> = secrets.iter().map(String::as_str).collect();
         let (keys, tokens) = all.split_at(keys.min(all.len()));
-        let redact = knowing(keys, tokens);
+        let redact = redaction_of(keys, tokens);
         let (mut pieces, mut rest) = (Vec::new(), text.as_str());
         for cut in cuts {
             let (piece, later) = rest.split_at(cut.min(rest.len()));
@@ -171,14 +172,14 @@ proptest! {
             rest = later;
         }
         pieces.push(rest);
-        let shown = in_pieces(&redact, &pieces);
+        let shown = redact_stream(&redact, &pieces);
         prop_assert_eq!(&shown, &redact.redact(&text));
         for secret in &all {
             prop_assert!(!shown.contains(secret), "{} is in {}", secret, shown);
         }
         for end in 0..=text.len() {
             let (start, _) = text.split_at(end);
-            let shown = redact.redact_cut(start);
+            let shown = redact.redact_truncated(start);
             for secret in &all {
                 prop_assert!(!shown.contains(secret), "{} is in {}", secret, shown);
                 let mut lengths = (MIN_CUT_BYTES..secret.len()).rev();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use parlor_model::provider::{ProviderKind, shown_address};
+use parlor_model::provider::{ProviderKind, redacted_url};
 use parlor_model::{Limits, MIN_CONTEXT_WINDOW, Price};
 use parlor_vocab::Reasoning;
 use url::Url;
@@ -86,7 +86,7 @@ impl ModelConfig {
         match member {
             "provider" => Some(quoted(self.provider.name())),
             "model" => Some(quoted(&self.model)),
-            "base_url" => self.base_url.as_deref().map(|url| quoted(&shown_address(url))),
+            "base_url" => self.base_url.as_deref().map(|url| quoted(&redacted_url(url))),
             "api_key_env" => self.api_key_env.as_deref().map(quoted),
             "auth" => self.auth.as_deref().map(quoted),
             "context_window" => self.context_window.map(|tokens| tokens.to_string()),

@@ -2,7 +2,7 @@
 
 use oauth2::{AuthUrl, CsrfToken, PkceCodeChallenge, RedirectUrl, Scope};
 
-use super::{FlowContext, LoginProgress, LoginWay};
+use super::{FlowContext, LoginFlow, LoginProgress};
 use crate::callback::Callback;
 use crate::tokens::{Granted, client, exchange};
 use crate::{LoginError, Secret};
@@ -16,7 +16,8 @@ const VERIFIER_BYTES: u32 = 64;
 /// Sends a browser to the provider, waits for it, and exchanges the code that it brings.
 pub(super) async fn tokens(stage: &FlowContext, extra: &[(String, String)]) -> Result<Granted, LoginError> {
     let provider = &stage.provider;
-    let missing = || LoginError::WayMissing { provider: provider.name.clone(), way: LoginWay::Browser };
+    let missing =
+        || LoginError::FlowNotConfigured { provider: provider.name.clone(), way: LoginFlow::Browser };
     let authorize_url = provider.authorize_url.clone().ok_or_else(missing)?;
     let callback = Callback::listen(&provider.redirect).await?;
     let redirect = RedirectUrl::new(callback.address())
@@ -33,7 +34,7 @@ pub(super) async fn tokens(stage: &FlowContext, extra: &[(String, String)]) -> R
         request = request.add_extra_param(name.as_str(), value.as_str());
     }
     let (url, state) = request.url();
-    stage.tell(LoginProgress::Url { way: LoginWay::Browser, url: url.into() });
+    stage.tell(LoginProgress::Url { way: LoginFlow::Browser, url: url.into() });
     let code = callback.code(&Secret::new(state.secret()), &stage.redactor, &stage.admits_peer).await?;
     exchange(&stage.http, provider, &stage.redactor, &code, &verifier, redirect).await
 }

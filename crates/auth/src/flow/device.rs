@@ -8,7 +8,7 @@ use oauth2::{
     RequestTokenError, Scope, StandardDeviceAuthorizationResponse, TokenUrl,
 };
 
-use super::{DeviceCode, FlowContext, LoginProgress, LoginWay};
+use super::{DeviceCode, FlowContext, LoginFlow, LoginProgress};
 use crate::error::clean;
 use crate::http::Call;
 use crate::provider::DeviceEndpoints;
@@ -35,7 +35,7 @@ pub(super) async fn tokens(stage: &FlowContext, device: &DeviceEndpoints) -> Res
     let (provider, redactor) = (&stage.provider, &stage.redactor);
     let code = code(stage, device).await?;
     redactor.learn(&Secret::new(code.device_code().secret()));
-    stage.tell(LoginProgress::Url { way: LoginWay::Device, url: code.verification_uri().to_string() });
+    stage.tell(LoginProgress::Url { way: LoginFlow::Device, url: code.verification_uri().to_string() });
     stage.tell(LoginProgress::DeviceCode(DeviceCode {
         verification_url: code.verification_uri().to_string(),
         complete_url: code.verification_uri_complete().map(|url| url.secret().clone()),

@@ -23,7 +23,7 @@ pub const PROGRESS_QUEUE: usize = 8;
 
 /// How to log in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoginWay {
+pub enum LoginFlow {
     /// A browser on this machine, which comes back to a callback.
     Browser,
     /// A code that is entered on any device.
@@ -32,9 +32,9 @@ pub enum LoginWay {
 
 /// How the user wants to log in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LoginWayWanted {
+pub enum LoginPreference {
     /// This way and no other.
-    Only(LoginWay),
+    Only(LoginFlow),
     /// With a browser if the provider is configured for it, else with a code.
     #[default]
     Browser,
@@ -46,7 +46,7 @@ pub enum LoginWayWanted {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoginRequest {
     /// How.
-    pub way: LoginWayWanted,
+    pub way: LoginPreference,
     /// Added to the address that a browser is sent to, after those that are configured.
     pub authorize_params: Vec<(String, String)>,
 }
@@ -58,8 +58,8 @@ pub enum LoginProgress {
     Started,
     /// The user is to open this address.
     Url {
-        /// In which way the login goes on. With [`LoginWay::DeviceEndpoints`] the code comes next.
-        way: LoginWay,
+        /// In which way the login goes on. With [`LoginFlow::DeviceEndpoints`] the code comes next.
+        way: LoginFlow,
         /// The address.
         url: String,
     },
@@ -90,13 +90,13 @@ pub struct DeviceCode {
 
 /// A login that is under way. Dropping it cancels the login.
 #[derive(Debug)]
-pub struct Flow {
+pub struct PendingLogin {
     progress: mpsc::Receiver<LoginProgress>,
     cancel: CancellationToken,
     _cancel_when_dropped: DropGuard,
 }
 
-impl Flow {
+impl PendingLogin {
     /// Waits for what there is to tell next. `None` after the last. Cancel safe.
     pub async fn next(&mut self) -> Option<LoginProgress> {
         self.progress.recv().await
@@ -108,7 +108,7 @@ impl Flow {
     }
 
     /// What cancels the login from elsewhere.
-    pub fn canceller(&self) -> CancellationToken {
+    pub fn cancel_token(&self) -> CancellationToken {
         self.cancel.clone()
     }
 }
@@ -130,16 +130,18 @@ impl FlowContext {
     }
 
     /// Gets tokens in the way that is wanted.
-    async fn tokens(&self, request: &LoginRequest) -> Result<(LoginWay, Granted), LoginError> {
+    async fn tokens(&self, request: &LoginRequest) -> Result<(LoginFlow, Granted), LoginError> {
         let provider = &self.provider;
         match request.way {
-            LoginWayWanted::Only(LoginWay::Browser) => self.browser(&request.authorize_params).await,
-            LoginWayWanted::Browser if provider.has_browser() => {
+            LoginPreference::Only(LoginFlow::Browser) => self.browser(&request.authorize_params).await,
+            LoginPreference::Browser if provider.has_browser() => {
                 self.browser(&request.authorize_params).await
             }
-            LoginWayWanted::Only(LoginWay::Device) | LoginWayWanted::Browser => self.device().await,
-            LoginWayWanted::Device if !provider.has_device() => self.browser(&request.authorize_params).await,
-            LoginWayWanted::Device => match self.device().await {
+            LoginPreference::Only(LoginFlow::Device) | LoginPreference::Browser => self.device().await,
+            LoginPreference::Device if !provider.has_device() => {
+                self.browser(&request.authorize_params).await
+            }
+            LoginPreference::Device => match self.device().await {
                 Err(LoginError::DeviceUnsupported) if provider.has_browser() => {
                     self.browser(&request.authorize_params).await
                 }
@@ -148,9 +150,9 @@ impl FlowContext {
         }
     }
 
-    async fn device(&self) -> Result<(LoginWay, Granted), LoginError> {
+    async fn device(&self) -> Result<(LoginFlow, Granted), LoginError> {
         let missing =
-            || LoginError::WayMissing { provider: self.provider.name.clone(), way: LoginWay::Device };
+            || LoginError::FlowNotConfigured { provider: self.provider.name.clone(), way: LoginFlow::Device };
         let device = self.provider.device.as_ref().ok_or_else(missing)?;
         let granted = match &device.exchange {
             DeviceExchange::Tokens => device::tokens(self, device).await,
@@ -158,11 +160,11 @@ impl FlowContext {
                 variant::tokens(self, device, verification_url, redirect_url).await
             }
         };
-        Ok((LoginWay::Device, granted?))
+        Ok((LoginFlow::Device, granted?))
     }
 
-    async fn browser(&self, extra: &[(String, String)]) -> Result<(LoginWay, Granted), LoginError> {
-        Ok((LoginWay::Browser, browser::tokens(self, extra).await?))
+    async fn browser(&self, extra: &[(String, String)]) -> Result<(LoginFlow, Granted), LoginError> {
+        Ok((LoginFlow::Browser, browser::tokens(self, extra).await?))
     }
 }
 
@@ -172,9 +174,9 @@ pub(crate) fn begin<K, F>(
     request: LoginRequest,
     place: OwnedSemaphorePermit,
     keep: K,
-) -> Flow
+) -> PendingLogin
 where
-    K: FnOnce(LoginWay, Granted) -> F + Send + 'static,
+    K: FnOnce(LoginFlow, Granted) -> F + Send + 'static,
     F: Future<Output = Result<LoginOutcome, LoginError>> + Send + 'static,
 {
     let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
@@ -204,5 +206,5 @@ where
         });
         drop(place);
     });
-    Flow { progress, _cancel_when_dropped: cancel.clone().drop_guard(), cancel }
+    PendingLogin { progress, _cancel_when_dropped: cancel.clone().drop_guard(), cancel }
 }

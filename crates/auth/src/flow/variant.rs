@@ -14,7 +14,7 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use super::device::{DEFAULT_INTERVAL, DEFAULT_LIFETIME, MAX_INTERVAL, MIN_INTERVAL, SLOW_DOWN_STEP};
-use super::{DeviceCode, FlowContext, LoginProgress, LoginWay};
+use super::{DeviceCode, FlowContext, LoginFlow, LoginProgress};
 use crate::error::clean;
 use crate::http::HttpError;
 use crate::provider::DeviceEndpoints;
@@ -53,7 +53,7 @@ pub(super) async fn tokens(
     let lifetime = code.expires_in.map_or(DEFAULT_LIFETIME, Duration::from_secs);
     let interval =
         code.interval.map_or(DEFAULT_INTERVAL, Duration::from_secs).clamp(MIN_INTERVAL, MAX_INTERVAL);
-    stage.tell(LoginProgress::Url { way: LoginWay::Device, url: verification_url.to_string() });
+    stage.tell(LoginProgress::Url { way: LoginFlow::Device, url: verification_url.to_string() });
     stage.tell(LoginProgress::DeviceCode(DeviceCode {
         verification_url: verification_url.to_string(),
         complete_url: None,

@@ -5,7 +5,7 @@ use url::form_urlencoded;
 use zeroize::Zeroizing;
 
 use super::escape::{Ways, characters, gap, is_special};
-use super::unseen::{MAX_UNSEEN_BYTES, Screen, Unseen, may_be_unseen, unseen};
+use super::unseen::{MAX_INVISIBLE_BYTES, Screen, Unseen, may_be_unseen, unseen};
 
 /// How many letters at least a form in base64 has: a shorter one stands in text by chance.
 const MIN_BASE64_CHARS: usize = 10;
@@ -149,7 +149,7 @@ impl Pattern {
 
     /// Adds the ways past what no screen shows.
     fn add_unseen(&self, text: &[u8], done: usize, ways: &mut Ways) {
-        let mut look = |screen| match unseen(text, screen, MAX_UNSEEN_BYTES) {
+        let mut look = |screen| match unseen(text, screen, MAX_INVISIBLE_BYTES) {
             Unseen::Bytes(length) => Some(length).filter(|length| *length > 0),
             Unseen::Open => {
                 ways.is_open = true;

@@ -94,13 +94,13 @@ fn what_is_kept_is_known() {
 
 #[test]
 fn the_end_of_a_text_is_held_while_it_may_be_a_secret() {
-    let held = |text: &str| knowing("s3cret-é-token").sift(text).1;
+    let held = |text: &str| knowing("s3cret-é-token").redact_prefix(text).1;
     assert_eq!(held("nothing"), 0);
     assert_eq!(held("text s3cret-"), 7);
     assert_eq!(held("s3cret-s3c"), 3);
     assert_eq!(held("s"), 1);
     assert_eq!(held("s3cret-é-token"), 0, "that is all of it");
-    assert_eq!(Redactor::new().sift("s3cret"), ("s3cret".into(), 0));
+    assert_eq!(Redactor::new().redact_prefix("s3cret"), ("s3cret".into(), 0));
 }
 
 proptest! {
@@ -116,7 +116,7 @@ proptest! {
             let (piece, later) = rest.split_at(cut.min(rest.len()));
             rest = later;
             held.push_str(piece);
-            let (shown, kept) = redactor.sift(&held);
+            let (shown, kept) = redactor.redact_prefix(&held);
             seen.push_str(&shown);
             held = held.split_at(held.len() - kept).1.to_owned();
         }
@@ -130,8 +130,8 @@ proptest! {
     ) {
         let secret = "sk-s3cret-of-a-picture";
         let redactor = knowing(secret);
-        prop_assert!(!redactor.finds(&[before.as_slice(), &after].concat()));
-        prop_assert!(redactor.finds(&[before.as_slice(), secret.as_bytes(), &after].concat()));
+        prop_assert!(!redactor.contains_secret(&[before.as_slice(), &after].concat()));
+        prop_assert!(redactor.contains_secret(&[before.as_slice(), secret.as_bytes(), &after].concat()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use anstyle_parse::state::{State, state_change};
 
 /// How much of this between two letters of a secret is looked through while a text is being written. In a whole text
 /// there may be any amount.
-pub const MAX_UNSEEN_BYTES: usize = 256;
+pub const MAX_INVISIBLE_BYTES: usize = 256;
 
 const ESCAPE: u8 = 0x1b;
 

@@ -7,7 +7,7 @@ use super::{LOCK_WAIT, SECRET_BYTES};
 
 /// Why a secret could not be kept or found. Never says anything of its content.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub enum SecretStoreError {
     /// Somebody other than the user could read or change it.
     #[error("{path:?} can be read or changed by others; look whether it was, then: chmod {mode} {path:?}")]
     Exposed {
@@ -68,7 +68,7 @@ pub enum StoreError {
     },
 }
 
-impl StoreError {
+impl SecretStoreError {
     /// For `map_err`: the system refused to `attempt`.
     pub(super) fn io<E: Into<io::Error>>(
         attempt: &'static str,

@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
 use super::lock::Lock;
-use super::{SecretName, StoreError};
+use super::{SecretName, SecretStoreError};
 use crate::Secret;
 
 /// The largest secret.
@@ -47,29 +47,31 @@ impl Files {
         self.path.join(name.as_str())
     }
 
-    pub(super) fn read(&self, name: &SecretName) -> Result<Option<Secret>, StoreError> {
+    pub(super) fn read(&self, name: &SecretName) -> Result<Option<Secret>, SecretStoreError> {
         let Some(folder) = self.existing()? else { return Ok(None) };
         let path = self.path_of(name);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = match openat(&folder, name.as_str(), flags, Mode::empty()) {
             Ok(fd) => File::from(fd),
             Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP | Errno::NXIO) => return Err(StoreError::NotPlain { path, wanted: "file" }),
-            Err(errno) => return Err(StoreError::io("open", path)(errno)),
+            Err(Errno::LOOP | Errno::NXIO) => {
+                return Err(SecretStoreError::NotPlain { path, wanted: "file" });
+            }
+            Err(errno) => return Err(SecretStoreError::io("open", path)(errno)),
         };
         self.check(&path, &file, FileType::RegularFile)?;
         let mut text = Zeroizing::new(String::with_capacity(SECRET_BYTES + 1));
         let read = (&file).take(SECRET_BYTES as u64 + 1).read_to_string(&mut text);
-        read.map_err(StoreError::io("read", path))?;
+        read.map_err(SecretStoreError::io("read", path))?;
         if text.len() > SECRET_BYTES {
-            return Err(StoreError::TooLarge);
+            return Err(SecretStoreError::TooLarge);
         }
         Ok(Some(Secret::new(text.as_str())))
     }
 
-    pub(super) fn write(&self, name: &SecretName, secret: &Secret) -> Result<(), StoreError> {
+    pub(super) fn write(&self, name: &SecretName, secret: &Secret) -> Result<(), SecretStoreError> {
         let folder = self.made()?;
-        let failed = |attempt| StoreError::io::<std::io::Error>(attempt, self.path_of(name));
+        let failed = |attempt| SecretStoreError::io::<std::io::Error>(attempt, self.path_of(name));
         let (file, temp) = self.create(&folder, name)?;
         let written = (&file)
             .write_all(secret.expose().as_bytes())
@@ -83,9 +85,9 @@ impl Files {
         fsync(&folder).map_err(|errno| failed("sync")(errno.into()))
     }
 
-    pub(super) fn remove(&self, name: &SecretName) -> Result<bool, StoreError> {
+    pub(super) fn remove(&self, name: &SecretName) -> Result<bool, SecretStoreError> {
         let Some(folder) = self.existing()? else { return Ok(false) };
-        let failed = |errno: Errno| StoreError::io("delete", self.path_of(name))(errno);
+        let failed = |errno: Errno| SecretStoreError::io("delete", self.path_of(name))(errno);
         match unlinkat(&folder, name.as_str(), AtFlags::empty()) {
             Ok(()) => fsync(&folder).map(|()| true).map_err(failed),
             Err(Errno::NOENT) => Ok(false),
@@ -93,25 +95,25 @@ impl Files {
         }
     }
 
-    pub(super) fn names(&self) -> Result<Vec<SecretName>, StoreError> {
+    pub(super) fn names(&self) -> Result<Vec<SecretName>, SecretStoreError> {
         self.list(SecretName::parse)
     }
 
     /// Notes that the keyring has the secret of that name.
-    pub(super) fn mark(&self, name: &SecretName) -> Result<(), StoreError> {
+    pub(super) fn mark(&self, name: &SecretName) -> Result<(), SecretStoreError> {
         let folder = self.made()?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let marked =
             openat(&folder, mark_of(name), flags, Mode::RUSR | Mode::WUSR).and_then(|_| fsync(&folder));
-        marked.map_err(StoreError::io("make a file in", &self.path))
+        marked.map_err(SecretStoreError::io("make a file in", &self.path))
     }
 
     /// Notes that the keyring has it no more.
-    pub(super) fn unmark(&self, name: &SecretName) -> Result<(), StoreError> {
+    pub(super) fn unmark(&self, name: &SecretName) -> Result<(), SecretStoreError> {
         let Some(folder) = self.existing()? else { return Ok(()) };
         match unlinkat(&folder, mark_of(name), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(StoreError::io("delete a file in", &self.path)(errno)),
+            Err(errno) => Err(SecretStoreError::io("delete a file in", &self.path)(errno)),
         }
     }
 
@@ -121,13 +123,13 @@ impl Files {
     }
 
     /// The names of those that the keyring has.
-    pub(super) fn marked(&self) -> Result<Vec<SecretName>, StoreError> {
+    pub(super) fn marked(&self) -> Result<Vec<SecretName>, SecretStoreError> {
         self.list(|file| SecretName::parse(file.strip_prefix(PREFIX)?.strip_suffix(MARK_SUFFIX)?))
     }
 
-    fn list(&self, name: impl Fn(&str) -> Option<SecretName>) -> Result<Vec<SecretName>, StoreError> {
+    fn list(&self, name: impl Fn(&str) -> Option<SecretName>) -> Result<Vec<SecretName>, SecretStoreError> {
         let Some(folder) = self.existing()? else { return Ok(Vec::new()) };
-        let failed = |errno: Errno| StoreError::io("list", &self.path)(errno);
+        let failed = |errno: Errno| SecretStoreError::io("list", &self.path)(errno);
         let mut names = Vec::new();
         for entry in Dir::read_from(&folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -137,46 +139,46 @@ impl Files {
         Ok(names)
     }
 
-    pub(super) fn try_lock(&self, name: &SecretName) -> Result<Option<Lock>, StoreError> {
+    pub(super) fn try_lock(&self, name: &SecretName) -> Result<Option<Lock>, SecretStoreError> {
         let folder = self.made()?;
         let lock = format!("{PREFIX}{}{LOCK_SUFFIX}", name.as_str());
         let path = self.path.join(&lock);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&folder, lock, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(StoreError::io("open", &path))
+            .map_err(SecretStoreError::io("open", &path))
             .map(File::from)?;
         Lock::try_on(file, &path)
     }
 
     /// The open folder, if it was made.
-    fn existing(&self) -> Result<Option<File>, StoreError> {
+    fn existing(&self) -> Result<Option<File>, SecretStoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = match open(&self.path, flags, Mode::empty()) {
             Ok(fd) => File::from(fd),
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP | Errno::NOTDIR) => {
-                return Err(StoreError::NotPlain { path: self.path.clone(), wanted: "folder" });
+                return Err(SecretStoreError::NotPlain { path: self.path.clone(), wanted: "folder" });
             }
-            Err(errno) => return Err(StoreError::io("open", &self.path)(errno)),
+            Err(errno) => return Err(SecretStoreError::io("open", &self.path)(errno)),
         };
         self.check(&self.path, &folder, FileType::Directory)?;
         Ok(Some(folder))
     }
 
     /// The open folder, made now if need be.
-    fn made(&self) -> Result<File, StoreError> {
+    fn made(&self) -> Result<File, SecretStoreError> {
         if let Some(folder) = self.existing()? {
             return Ok(folder);
         }
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
-        made.map_err(StoreError::io("make folder", &self.path))?;
+        made.map_err(SecretStoreError::io("make folder", &self.path))?;
         let synced = File::open(&self.home).and_then(|home| home.sync_all());
-        synced.map_err(StoreError::io("sync", &self.home))?;
-        self.existing()?.ok_or_else(|| StoreError::io("open", &self.path)(Errno::NOENT))
+        synced.map_err(SecretStoreError::io("sync", &self.home))?;
+        self.existing()?.ok_or_else(|| SecretStoreError::io("open", &self.path)(Errno::NOENT))
     }
 
     /// An empty file with a name that nobody has.
-    fn create(&self, folder: &File, name: &SecretName) -> Result<(File, String), StoreError> {
+    fn create(&self, folder: &File, name: &SecretName) -> Result<(File, String), SecretStoreError> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
@@ -186,24 +188,27 @@ impl Files {
                 Ok(fd) => return Ok((File::from(fd), temp)),
                 // Left behind by a process that had our number.
                 Err(Errno::EXIST | Errno::INTR) => {}
-                Err(errno) => return Err(StoreError::io("make a file in", &self.path)(errno)),
+                Err(errno) => return Err(SecretStoreError::io("make a file in", &self.path)(errno)),
             }
         }
     }
 
     /// Refuses what is not the user's alone.
-    fn check(&self, path: &std::path::Path, file: &File, wanted: FileType) -> Result<(), StoreError> {
+    fn check(&self, path: &std::path::Path, file: &File, wanted: FileType) -> Result<(), SecretStoreError> {
         let path = path.to_owned();
-        let stat: Stat = fstat(file).map_err(StoreError::io("look at", &path))?;
+        let stat: Stat = fstat(file).map_err(SecretStoreError::io("look at", &path))?;
         let is_folder = wanted == FileType::Directory;
         if FileType::from_raw_mode(stat.st_mode) != wanted {
-            return Err(StoreError::NotPlain { path, wanted: if is_folder { "folder" } else { "file" } });
+            return Err(SecretStoreError::NotPlain {
+                path,
+                wanted: if is_folder { "folder" } else { "file" },
+            });
         }
         if stat.st_uid != geteuid().as_raw() {
-            return Err(StoreError::Foreign { path });
+            return Err(SecretStoreError::Foreign { path });
         }
         if Mode::from_raw_mode(stat.st_mode).intersects(OTHERS) {
-            return Err(StoreError::Exposed { path, mode: if is_folder { "700" } else { "600" } });
+            return Err(SecretStoreError::Exposed { path, mode: if is_folder { "700" } else { "600" } });
         }
         Ok(())
     }
@@ -282,14 +287,14 @@ mod tests {
         std::fs::set_permissions(&elsewhere, PermissionsExt::from_mode(0o600)).unwrap();
         files.made().unwrap();
         symlink(&elsewhere, files.path_of(&name())).unwrap();
-        assert!(matches!(files.read(&name()), Err(StoreError::NotPlain { wanted: "file", .. })));
+        assert!(matches!(files.read(&name()), Err(SecretStoreError::NotPlain { wanted: "file", .. })));
         files.write(&name(), &Secret::new("mine")).unwrap();
         assert_eq!(files.read(&name()).unwrap(), Some(Secret::new("mine")));
         assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "theirs");
 
         std::fs::rename(&files.path, home.path().join("moved")).unwrap();
         symlink(home.path().join("moved"), &files.path).unwrap();
-        assert!(matches!(files.read(&name()), Err(StoreError::NotPlain { wanted: "folder", .. })));
+        assert!(matches!(files.read(&name()), Err(SecretStoreError::NotPlain { wanted: "folder", .. })));
     }
 
     #[test]
@@ -299,10 +304,10 @@ mod tests {
         files.write(&name(), &Secret::new("x".repeat(SECRET_BYTES))).unwrap();
         assert_eq!(files.read(&name()).unwrap().unwrap().expose().len(), SECRET_BYTES);
         files.write(&name(), &Secret::new("x".repeat(SECRET_BYTES + 1))).unwrap();
-        assert!(matches!(files.read(&name()), Err(StoreError::TooLarge)));
+        assert!(matches!(files.read(&name()), Err(SecretStoreError::TooLarge)));
         files.remove(&name()).unwrap();
         std::fs::create_dir(files.path_of(&name())).unwrap();
-        assert!(matches!(files.read(&name()), Err(StoreError::NotPlain { .. })));
+        assert!(matches!(files.read(&name()), Err(SecretStoreError::NotPlain { .. })));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub const KEYRING_WAIT: Duration = Duration::from_secs(5);
 pub const UNLOCK_WAIT: Duration = Duration::from_secs(30);
 
 /// How long a keyring that did not answer is left alone.
-pub const KEYRING_REST: Duration = Duration::from_secs(60);
+pub const KEYRING_RETRY_WAIT: Duration = Duration::from_secs(60);
 
 /// What a thread says of its question: that a password is asked for, and the answer.
 const NEWS: usize = 2;
@@ -94,7 +94,7 @@ impl Keyring {
         let service = Arc::clone(self.service.as_ref().map_err(Clone::clone)?);
         let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
         let none = || format!("it did not answer within {} seconds", self.wait.as_secs());
-        if silent.is_some_and(|since| since.elapsed() < KEYRING_REST) {
+        if silent.is_some_and(|since| since.elapsed() < KEYRING_RETRY_WAIT) {
             return Err(none());
         }
         let (news, heard) = sync_channel(NEWS);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::StoreError;
+use super::SecretStoreError;
 
 /// How long somebody waits for a login that another one is changing. Longer than a request to the
 /// provider can take, which is what the other one does.
@@ -24,13 +24,13 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    pub(super) fn try_on(file: File, path: &Path) -> Result<Option<Self>, StoreError> {
+    pub(super) fn try_on(file: File, path: &Path) -> Result<Option<Self>, SecretStoreError> {
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Some(Self { _file: file })),
                 Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(None),
-                Err(errno) => return Err(StoreError::io("lock", path)(errno)),
+                Err(errno) => return Err(SecretStoreError::io("lock", path)(errno)),
             }
         }
     }

@@ -16,9 +16,9 @@ mod lock;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use error::StoreError;
+pub use error::SecretStoreError;
 pub use files::SECRET_BYTES;
-pub use keyring::{KEYRING_REST, KEYRING_WAIT, UNLOCK_WAIT};
+pub use keyring::{KEYRING_RETRY_WAIT, KEYRING_WAIT, UNLOCK_WAIT};
 pub use lock::LOCK_WAIT;
 
 use crate::{MAX_NAME_CHARS, Secret};
@@ -95,18 +95,18 @@ pub struct SecretStore {
 impl SecretStore {
     /// The store in the state folder `home`, without a keyring. Makes nothing: there is no folder before the
     /// first secret.
-    pub fn open(home: &Path) -> Result<Self, StoreError> {
+    pub fn open(home: &Path) -> Result<Self, SecretStoreError> {
         Self::open_with(home, Err("it is not used here".to_owned()))
     }
 
     /// The same with the keyring on the user's session bus, or why there is none. It is not looked for before
     /// it is needed.
-    pub fn with_keyring(home: &Path, is_there: Result<(), String>) -> Result<Self, StoreError> {
+    pub fn with_keyring(home: &Path, is_there: Result<(), String>) -> Result<Self, SecretStoreError> {
         Self::open_with(home, is_there.map(|()| Arc::new(Desktop) as _))
     }
 
-    fn open_with(home: &Path, service: Result<Arc<dyn Service>, String>) -> Result<Self, StoreError> {
-        let home = std::path::absolute(home).map_err(StoreError::io("find", home))?;
+    fn open_with(home: &Path, service: Result<Arc<dyn Service>, String>) -> Result<Self, SecretStoreError> {
+        let home = std::path::absolute(home).map_err(SecretStoreError::io("find", home))?;
         Ok(Self {
             keyring: Arc::new(Keyring::new(&home, service)),
             files: Arc::new(Files::new(home.clone(), home.join(FOLDER))),
@@ -115,7 +115,7 @@ impl SecretStore {
     }
 
     /// The secret of that name, if there is one.
-    pub fn read(&self, name: &SecretName) -> Result<Option<Secret>, StoreError> {
+    pub fn read(&self, name: &SecretName) -> Result<Option<Secret>, SecretStoreError> {
         match self.files.read(name)? {
             Some(secret) => Ok(Some(secret)),
             None if self.files.is_marked(name) => self.keyring.read(name).map_err(unusable(name)),
@@ -124,9 +124,9 @@ impl SecretStore {
     }
 
     /// Keeps a secret, in the place of the one that had its name. Returns when it is durable.
-    pub fn write(&self, name: &SecretName, secret: &Secret) -> Result<(), StoreError> {
+    pub fn write(&self, name: &SecretName, secret: &Secret) -> Result<(), SecretStoreError> {
         if secret.expose().len() > SECRET_BYTES {
-            return Err(StoreError::TooLarge);
+            return Err(SecretStoreError::TooLarge);
         }
         let kept = if self.keyring.is_there() { Some(self.write_to_keyring(name, secret)?) } else { None };
         match kept {
@@ -138,7 +138,11 @@ impl SecretStore {
     }
 
     /// Says why the keyring does not have it, if it does not.
-    fn write_to_keyring(&self, name: &SecretName, secret: &Secret) -> Result<Result<(), String>, StoreError> {
+    fn write_to_keyring(
+        &self,
+        name: &SecretName,
+        secret: &Secret,
+    ) -> Result<Result<(), String>, SecretStoreError> {
         let had_one = self.files.is_marked(name);
         // Marked first: what is in the keyring must be found when it is to be forgotten.
         self.files.mark(name)?;
@@ -150,7 +154,7 @@ impl SecretStore {
     }
 
     /// Forgets a secret. Says whether there was one.
-    pub fn remove(&self, name: &SecretName) -> Result<bool, StoreError> {
+    pub fn remove(&self, name: &SecretName) -> Result<bool, SecretStoreError> {
         let in_files = self.files.remove(name)?;
         if !self.files.is_marked(name) {
             return Ok(in_files);
@@ -167,7 +171,7 @@ impl SecretStore {
     }
 
     /// The names of all secrets that are kept, sorted.
-    pub fn names(&self) -> Result<Vec<SecretName>, StoreError> {
+    pub fn names(&self) -> Result<Vec<SecretName>, SecretStoreError> {
         let mut names = self.files.names()?;
         names.extend(self.files.marked()?);
         names.sort();
@@ -176,7 +180,7 @@ impl SecretStore {
     }
 
     /// The names of those that are kept in files, sorted.
-    pub(crate) fn names_in_files(&self) -> Result<Vec<SecretName>, StoreError> {
+    pub(crate) fn names_in_files(&self) -> Result<Vec<SecretName>, SecretStoreError> {
         self.files.names()
     }
 
@@ -196,15 +200,15 @@ impl SecretStore {
     }
 
     /// Has the name for itself, among all processes, if nobody else has it now.
-    pub(crate) fn try_lock(&self, name: &SecretName) -> Result<Option<Lock>, StoreError> {
+    pub(crate) fn try_lock(&self, name: &SecretName) -> Result<Option<Lock>, SecretStoreError> {
         self.files.try_lock(name)
     }
 }
 
 /// For `map_err`: what is in the keyring cannot be had.
-fn unusable(name: &SecretName) -> impl FnOnce(String) -> StoreError {
+fn unusable(name: &SecretName) -> impl FnOnce(String) -> SecretStoreError {
     let name = name.as_str().to_owned();
-    move |reason| StoreError::Keyring { name, reason }
+    move |reason| SecretStoreError::Keyring { name, reason }
 }
 
 #[cfg(test)]
@@ -237,7 +241,7 @@ mod tests {
         assert!(store.place(&name).ends_with("secrets/key-test"));
         assert!(matches!(
             store.write(&name, &Secret::new("x".repeat(SECRET_BYTES + 1))),
-            Err(StoreError::TooLarge)
+            Err(SecretStoreError::TooLarge)
         ));
         let another = tempfile::tempdir().unwrap();
         assert_eq!(

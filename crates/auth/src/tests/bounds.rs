@@ -1,9 +1,9 @@
 //! A provider that is hostile or broken costs one login and nothing else.
 
 use super::*;
-use crate::{LOCK_WAIT, LoginWay, RESPONSE_BYTES, SecretName};
+use crate::{LOCK_WAIT, LoginFlow, RESPONSE_BYTES, SecretName};
 
-const WAY: LoginWayWanted = LoginWayWanted::Only(LoginWay::Device);
+const WAY: LoginPreference = LoginPreference::Only(LoginFlow::Device);
 
 async fn said(script: impl Fn(&SessionUpdate, usize) -> Say + Send + Sync + 'static) -> String {
     let peer = Peer::new(script).await;

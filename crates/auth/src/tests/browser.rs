@@ -7,12 +7,12 @@ use tokio::net::TcpStream;
 use url::Url;
 
 use super::*;
-use crate::{LoginWay, MAX_FLOWS};
+use crate::{LoginFlow, MAX_FLOWS};
 
 /// The address that the user is to open, with its query.
-async fn opened(flow: &mut Flow) -> HashMap<String, String> {
+async fn opened(flow: &mut PendingLogin) -> HashMap<String, String> {
     assert_eq!(flow.next().await, Some(LoginProgress::Started));
-    let Some(LoginProgress::Url { way: LoginWay::Browser, url }) = flow.next().await else {
+    let Some(LoginProgress::Url { way: LoginFlow::Browser, url }) = flow.next().await else {
         panic!("no address")
     };
     Url::parse(&url).unwrap().query_pairs().into_owned().collect()
@@ -40,7 +40,7 @@ async fn a_browser_brings_the_code_and_the_login_is_kept() {
     };
     let house = House::new(draft);
     let request = LoginRequest {
-        way: LoginWayWanted::Only(LoginWay::Browser),
+        way: LoginPreference::Only(LoginFlow::Browser),
         authorize_params: vec![("originator".to_owned(), "test".to_owned())],
     };
     let mut flow = house.logins.start("x", request).unwrap();
@@ -62,7 +62,7 @@ async fn a_browser_brings_the_code_and_the_login_is_kept() {
     let page = come_back(redirect, &format!("code=the-code&state={}", query["state"])).await;
     assert!(page.starts_with("HTTP/1.1 200 "), "{page}");
     let Some(LoginProgress::Completed(login)) = flow.next().await else { panic!("not completed") };
-    assert_eq!((login.provider.as_str(), login.way, login.account), ("x", LoginWay::Browser, None));
+    assert_eq!((login.provider.as_str(), login.way, login.account), ("x", LoginFlow::Browser, None));
     assert_eq!(flow.next().await, None);
 
     let exchange = &peer.seen()[0];
@@ -113,7 +113,7 @@ async fn a_client_with_a_secret_says_who_it_is() {
 async fn a_wrong_state_ends_the_login_and_keeps_what_was_there() {
     let peer = Peer::new(|_, _| granted(1)).await;
     let house = House::new(peer.draft());
-    let mut flow = house.start(LoginWayWanted::Browser);
+    let mut flow = house.start(LoginPreference::Browser);
     let query = opened(&mut flow).await;
     let page = come_back(&query["redirect_uri"], "code=c&state=forged").await;
     assert!(page.starts_with("HTTP/1.1 400 "), "{page}");
@@ -126,7 +126,7 @@ async fn a_wrong_state_ends_the_login_and_keeps_what_was_there() {
 async fn a_code_that_is_not_taken_is_reported_with_its_status() {
     let peer = Peer::new(|_, _| refused(400, "invalid_grant")).await;
     let house = House::new(peer.draft());
-    let mut flow = house.start(LoginWayWanted::Browser);
+    let mut flow = house.start(LoginPreference::Browser);
     let query = opened(&mut flow).await;
     come_back(&query["redirect_uri"], &format!("code=c&state={}", query["state"])).await;
     let reason = "because of invalid_grant".to_owned();
@@ -137,14 +137,14 @@ async fn a_code_that_is_not_taken_is_reported_with_its_status() {
 async fn a_login_is_cancelled_by_word_and_by_leaving() {
     let peer = Peer::new(|_, _| granted(1)).await;
     let house = House::new(peer.draft());
-    let mut flow = house.start(LoginWayWanted::Browser);
+    let mut flow = house.start(LoginPreference::Browser);
     let query = opened(&mut flow).await;
-    flow.canceller().cancel();
+    flow.cancel_token().cancel();
     assert_eq!(all(flow).await, [LoginProgress::Cancelled]);
     let port = Url::parse(&query["redirect_uri"]).unwrap().port().unwrap();
     assert!(TcpStream::connect(("127.0.0.1", port)).await.is_err(), "nobody listens any more");
 
-    let mut flow = house.start(LoginWayWanted::Browser);
+    let mut flow = house.start(LoginPreference::Browser);
     let port = Url::parse(&opened(&mut flow).await["redirect_uri"]).unwrap().port().unwrap();
     drop(flow);
     while TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
@@ -157,14 +157,15 @@ async fn a_login_ends_when_its_time_is_up() {
     let peer = Peer::new(|_, _| granted(1)).await;
     let wait = Duration::from_millis(20);
     let house = House::new(ProviderDraft { login_wait: Some(wait), ..peer.draft() });
-    assert_eq!(failure(&house.log_in(LoginWayWanted::Browser).await), LoginError::TimedOut(wait));
+    assert_eq!(failure(&house.log_in(LoginPreference::Browser).await), LoginError::TimedOut(wait));
 }
 
 #[tokio::test]
 async fn only_so_many_logins_are_under_way() {
     let peer = Peer::new(|_, _| granted(1)).await;
     let house = House::new(peer.draft());
-    let mut flows: Vec<Flow> = (0..MAX_FLOWS).map(|_| house.start(LoginWayWanted::Browser)).collect();
+    let mut flows: Vec<PendingLogin> =
+        (0..MAX_FLOWS).map(|_| house.start(LoginPreference::Browser)).collect();
     let refused = house.logins.start("x", LoginRequest::default()).unwrap_err();
     assert_eq!(refused, LoginError::TooMany { limit: MAX_FLOWS });
     let ended = flows.pop().unwrap();

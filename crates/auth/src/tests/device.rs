@@ -1,7 +1,7 @@
 //! The device flow of RFC 8628.
 
 use super::*;
-use crate::{DeviceCode, LoginWay, MAX_INTERVAL, PROGRESS_QUEUE};
+use crate::{DeviceCode, LoginFlow, MAX_INTERVAL, PROGRESS_QUEUE};
 
 fn code(interval: Value, expires_in: u64) -> Say {
     Say::Json(
@@ -42,7 +42,7 @@ async fn a_code_is_shown_and_polled_for_at_the_pace_that_is_asked_for() {
     })
     .await;
     let house = House::new(peer.draft());
-    let told = house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
+    let told = house.log_in(LoginPreference::Only(LoginFlow::Device)).await;
     let url = "https://example.org/device".to_owned();
     let shown = DeviceCode {
         verification_url: url.clone(),
@@ -55,12 +55,12 @@ async fn a_code_is_shown_and_polled_for_at_the_pace_that_is_asked_for() {
         told[..3],
         [
             LoginProgress::Started,
-            LoginProgress::Url { way: LoginWay::Device, url },
+            LoginProgress::Url { way: LoginFlow::Device, url },
             LoginProgress::DeviceCode(shown)
         ]
     );
     assert!(
-        matches!(&told[3..], [LoginProgress::Completed(login)] if login.way == LoginWay::Device),
+        matches!(&told[3..], [LoginProgress::Completed(login)] if login.way == LoginFlow::Device),
         "{told:?}"
     );
     assert_eq!(house.time.pauses(), [3, 8, 8, 16]);
@@ -74,11 +74,17 @@ async fn a_code_is_shown_and_polled_for_at_the_pace_that_is_asked_for() {
 async fn a_code_that_nobody_enters_expires() {
     let peer = provider(json!(5), 12, |_| refused(400, "authorization_pending")).await;
     let house = House::new(peer.draft());
-    assert_eq!(failure(&house.log_in(LoginWayWanted::Only(LoginWay::Device)).await), LoginError::CodeExpired);
+    assert_eq!(
+        failure(&house.log_in(LoginPreference::Only(LoginFlow::Device)).await),
+        LoginError::CodeExpired
+    );
     assert_eq!(house.time.pauses(), [5, 5, 5]);
     let peer = provider(json!(5), 600, |_| refused(400, "expired_token")).await;
     let house = House::new(peer.draft());
-    assert_eq!(failure(&house.log_in(LoginWayWanted::Only(LoginWay::Device)).await), LoginError::CodeExpired);
+    assert_eq!(
+        failure(&house.log_in(LoginPreference::Only(LoginFlow::Device)).await),
+        LoginError::CodeExpired
+    );
 }
 
 #[tokio::test]
@@ -91,7 +97,7 @@ async fn no_pace_is_too_fast_or_too_slow() {
         )
         .await;
     let house = House::new(peer.draft());
-    house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
+    house.log_in(LoginPreference::Only(LoginFlow::Device)).await;
     assert_eq!(house.time.pauses(), [1, 1]);
     let most = MAX_INTERVAL.as_secs();
     let peer =
@@ -102,26 +108,26 @@ async fn no_pace_is_too_fast_or_too_slow() {
         )
         .await;
     let house = House::new(peer.draft());
-    house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
+    house.log_in(LoginPreference::Only(LoginFlow::Device)).await;
     assert_eq!(house.time.pauses(), [most]);
 }
 
 #[tokio::test]
 async fn refusals_are_told_apart() {
     let peer = provider(json!(5), 600, |_| refused(400, "access_denied")).await;
-    let denied = failure(&House::new(peer.draft()).log_in(LoginWayWanted::Only(LoginWay::Device)).await);
+    let denied = failure(&House::new(peer.draft()).log_in(LoginPreference::Only(LoginFlow::Device)).await);
     let description = Some("because of access_denied".to_owned());
     assert_eq!(denied, LoginError::Denied { code: "access_denied".to_owned(), description });
 
     let peer = provider(json!(5), 600, |_| refused(401, "invalid_client")).await;
-    let failed = failure(&House::new(peer.draft()).log_in(LoginWayWanted::Only(LoginWay::Device)).await);
+    let failed = failure(&House::new(peer.draft()).log_in(LoginPreference::Only(LoginFlow::Device)).await);
     assert_eq!(
         failed,
         LoginError::DevicePoll { status: Some(401), reason: "because of invalid_client".to_owned() }
     );
 
     let peer = Peer::new(|_, _| refused(400, "unauthorized_client")).await;
-    let failed = failure(&House::new(peer.draft()).log_in(LoginWayWanted::Only(LoginWay::Device)).await);
+    let failed = failure(&House::new(peer.draft()).log_in(LoginPreference::Only(LoginFlow::Device)).await);
     let reason = "because of unauthorized_client".to_owned();
     assert_eq!(failed, LoginError::DeviceRequest { status: Some(400), reason });
 }
@@ -131,13 +137,13 @@ async fn a_provider_without_device_codes_is_asked_in_a_browser_unless_it_must_be
     let peer = Peer::new(|_, _| Say::Text(404, "no".to_owned())).await;
     let house = House::new(peer.draft());
     assert_eq!(
-        failure(&house.log_in(LoginWayWanted::Only(LoginWay::Device)).await),
+        failure(&house.log_in(LoginPreference::Only(LoginFlow::Device)).await),
         LoginError::DeviceUnsupported
     );
-    let mut flow = house.start(LoginWayWanted::Device);
+    let mut flow = house.start(LoginPreference::Device);
     assert_eq!(flow.next().await, Some(LoginProgress::Started));
     assert!(
-        matches!(flow.next().await, Some(LoginProgress::Url { way: LoginWay::Browser, url }) if url.contains("/authorize?"))
+        matches!(flow.next().await, Some(LoginProgress::Url { way: LoginFlow::Browser, url }) if url.contains("/authorize?"))
     );
 }
 
@@ -145,16 +151,16 @@ async fn a_provider_without_device_codes_is_asked_in_a_browser_unless_it_must_be
 async fn a_way_that_is_not_configured_names_the_setting() {
     let peer = Peer::new(|_, _| granted(1)).await;
     let house = House::new(ProviderDraft { device_url: String::new(), ..peer.draft() });
-    let said = failure(&house.log_in(LoginWayWanted::Only(LoginWay::Device)).await).to_string();
+    let said = failure(&house.log_in(LoginPreference::Only(LoginFlow::Device)).await).to_string();
     assert!(said.contains("x has no device_url"), "{said}");
-    let mut flow = house.start(LoginWayWanted::Device);
+    let mut flow = house.start(LoginPreference::Device);
     flow.next().await;
     assert!(
-        matches!(flow.next().await, Some(LoginProgress::Url { way: LoginWay::Browser, .. })),
+        matches!(flow.next().await, Some(LoginProgress::Url { way: LoginFlow::Browser, .. })),
         "a browser will do"
     );
     let house = House::new(ProviderDraft { authorize_url: String::new(), ..peer.draft() });
-    let said = failure(&house.log_in(LoginWayWanted::Only(LoginWay::Browser)).await).to_string();
+    let said = failure(&house.log_in(LoginPreference::Only(LoginFlow::Browser)).await).to_string();
     assert!(said.contains("x has no authorize_url"), "{said}");
 }
 
@@ -162,7 +168,7 @@ async fn a_way_that_is_not_configured_names_the_setting() {
 async fn whoever_looks_late_has_missed_nothing() {
     let peer = provider(json!(1), 600, |_| granted(1)).await;
     let house = House::new(peer.draft());
-    let flow = house.start(LoginWayWanted::Only(LoginWay::Device));
+    let flow = house.start(LoginPreference::Only(LoginFlow::Device));
     while house.logins.access("x").await.is_err() {
         tokio::task::yield_now().await;
     }

@@ -1,7 +1,7 @@
 //! Logging out, and how it stands with logins.
 
 use super::*;
-use crate::{LoginState, LoginWay, SecretName};
+use crate::{LoginFlow, LoginState, SecretName};
 
 async fn logged_in(revoke: u16, draft: impl FnOnce(&Peer) -> ProviderDraft) -> (Peer, House) {
     let peer = Peer::new(move |seen, _| match seen.path.as_str() {
@@ -14,7 +14,7 @@ async fn logged_in(revoke: u16, draft: impl FnOnce(&Peer) -> ProviderDraft) -> (
     })
     .await;
     let house = House::new(draft(&peer));
-    house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
+    house.log_in(LoginPreference::Only(LoginFlow::Device)).await;
     (peer, house)
 }
 
@@ -88,7 +88,7 @@ async fn an_expired_login_without_a_refresh_token_is_over() {
     })
     .await;
     let house = House::new(peer.draft());
-    house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
+    house.log_in(LoginPreference::Only(LoginFlow::Device)).await;
     assert_eq!(house.logins.access("x").await.unwrap().expose(), "only-this-one");
     house.time.pass(Duration::from_secs(60));
     assert_eq!(house.logins.statuses().await.unwrap()[0].state, LoginState::Expired);
@@ -100,7 +100,7 @@ async fn an_expired_login_without_a_refresh_token_is_over() {
 async fn what_lacks_its_client_secret_can_only_be_forgotten() {
     let (peer, house) = logged_in(200, Peer::draft).await;
     let asked = peer.seen().len();
-    let provider = peer.draft().check("x").unwrap().lacking_client_secret("X_SECRET is not set");
+    let provider = peer.draft().check("x").unwrap().without_client_secret("X_SECRET is not set");
     let logins = LoginManager::new(LoginDeps {
         providers: vec![provider],
         store: SecretStore::open(house.folder.path()).unwrap(),

@@ -26,8 +26,8 @@ use tokio::net::TcpListener;
 use crate::http::Http;
 use crate::time::{Pause, Time, Waiting};
 use crate::{
-    Flow, LoginDeps, LoginError, LoginManager, LoginProgress, LoginRequest, LoginWayWanted, ProviderDraft,
-    Redactor, SecretStore,
+    LoginDeps, LoginError, LoginManager, LoginPreference, LoginProgress, LoginRequest, PendingLogin,
+    ProviderDraft, Redactor, SecretStore,
 };
 
 /// A request that arrived.
@@ -220,17 +220,17 @@ impl House {
         LoginManager::with(means, |time| Time { timer, ..time }, http)
     }
 
-    fn start(&self, way: LoginWayWanted) -> Flow {
+    fn start(&self, way: LoginPreference) -> PendingLogin {
         self.logins.start("x", LoginRequest { way, ..LoginRequest::default() }).unwrap()
     }
 
     /// Logs in, and says all that there was to tell.
-    async fn log_in(&self, way: LoginWayWanted) -> Vec<LoginProgress> {
+    async fn log_in(&self, way: LoginPreference) -> Vec<LoginProgress> {
         all(self.start(way)).await
     }
 }
 
-async fn all(mut flow: Flow) -> Vec<LoginProgress> {
+async fn all(mut flow: PendingLogin) -> Vec<LoginProgress> {
     let mut told = Vec::new();
     while let Some(progress) = flow.next().await {
         told.push(progress);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
-use crate::{AccessError, LoginState, LoginWay, REFRESH_MARGIN, Secret};
+use crate::{AccessError, LoginFlow, LoginState, REFRESH_MARGIN, Secret};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -20,7 +20,7 @@ async fn logged_in(renewals: impl Fn(usize) -> Say + Send + Sync + 'static) -> (
     })
     .await;
     let house = House::new(peer.draft());
-    let told = house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
+    let told = house.log_in(LoginPreference::Only(LoginFlow::Device)).await;
     assert!(matches!(told.last(), Some(LoginProgress::Completed(_))), "{told:?}");
     (peer, house)
 }
@@ -77,7 +77,7 @@ async fn a_refused_token_is_renewed_once() {
     let (peer, house) = logged_in(|_| granted(1)).await;
     let refused = house.logins.access("x").await.unwrap();
     for _ in 0..2 {
-        let token = house.logins.access_instead_of("x", &refused).await.unwrap();
+        let token = house.logins.replacement_token("x", &refused).await.unwrap();
         assert_eq!(token.expose(), "access-token-1");
     }
     assert_eq!(renewals(&peer).len(), 1);
@@ -96,7 +96,7 @@ async fn a_login_that_was_revoked_has_ended_and_says_what_to_do() {
     assert_eq!(status.state, LoginState::Ended("because of invalid_grant".to_owned()));
     let kept = std::fs::read_to_string(house.folder.path().join("secrets/login-x")).unwrap();
     assert!(!kept.contains("token-0"), "what is of no use is forgotten: {kept}");
-    house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
+    house.log_in(LoginPreference::Only(LoginFlow::Device)).await;
     assert_eq!(house.logins.access("x").await.unwrap().expose(), "access-token-0");
 }
 
@@ -143,6 +143,6 @@ async fn what_cannot_be_understood_is_said_and_replaced_by_the_next_login() {
     let said = house.logins.access("x").await.unwrap_err().to_string();
     assert!(said.contains("parlor login x") && !said.contains("s3cret"), "{said}");
     assert!(matches!(house.logins.statuses().await.unwrap()[0].state, LoginState::Unreadable(_)));
-    house.log_in(LoginWayWanted::Only(LoginWay::Device)).await;
+    house.log_in(LoginPreference::Only(LoginFlow::Device)).await;
     assert_eq!(house.logins.access("x").await.unwrap(), Secret::new("access-token-0"));
 }

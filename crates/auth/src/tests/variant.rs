@@ -1,9 +1,9 @@
 //! The device flow that yields an authorization code.
 
 use super::*;
-use crate::{LoginWay, SLOW_DOWN_STEP};
+use crate::{LoginFlow, SLOW_DOWN_STEP};
 
-const WAY: LoginWayWanted = LoginWayWanted::Only(LoginWay::Device);
+const WAY: LoginPreference = LoginPreference::Only(LoginFlow::Device);
 
 fn draft(peer: &Peer) -> ProviderDraft {
     ProviderDraft {
@@ -47,7 +47,7 @@ async fn a_code_that_was_entered_is_exchanged() {
     let told = house.log_in(WAY).await;
     assert_eq!(
         told[1],
-        LoginProgress::Url { way: LoginWay::Device, url: "https://example.org/enter".to_owned() }
+        LoginProgress::Url { way: LoginFlow::Device, url: "https://example.org/enter".to_owned() }
     );
     let LoginProgress::DeviceCode(code) = &told[2] else { panic!("no code: {told:?}") };
     assert_eq!((code.user_code.as_str(), code.interval_seconds, code.expires_in_seconds), ("AB12", 2, 60));

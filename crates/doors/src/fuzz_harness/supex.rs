@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use parlor_vocab::{
     ConsoleLog, EvaluationResult, Failure, OutputStream, RubyFailure, RubyFailureKind, RubyRefusal,
-    RubyReply, RubyRequest, ToolInfo, ToolOutput, UpstreamError,
+    RubyReply, RubyRequest, ToolImage, ToolInfo, ToolOutput, UpstreamError,
 };
 use serde_json::Value;
 
@@ -135,10 +135,15 @@ where
                     Err(self.failure())
                 };
                 let printed = vec![(OutputStream::Stdout, text(self.choice()))];
-                RubyReply::Evaluated(EvaluationResult { outcome, printed, cut: 1, lost_before: None })
+                RubyReply::Evaluated(EvaluationResult {
+                    outcome,
+                    printed,
+                    omitted_bytes: 1,
+                    restart_reason: None,
+                })
             }
-            (_, 5) => RubyReply::RubyReplaced(Err(self.failure())),
-            (_, 6) => RubyReply::RubyReplaced(Ok(())),
+            (_, 5) => RubyReply::RubyRestarted(Err(self.failure())),
+            (_, 6) => RubyReply::RubyRestarted(Ok(())),
             (_, 7) => RubyReply::PathRefused { path: text(self.choice()) },
             (_, 8) => RubyReply::FileMissing { path: text(self.choice()) },
             (_, 9) => RubyReply::Upstream(Ok(r#"{"a": 1}"#.to_owned())),
@@ -153,7 +158,7 @@ where
                 RubyReply::Tools(vec![entry])
             }
             (_, 12) => {
-                let images = vec![("image/png".to_owned(), vec![self.choice()])];
+                let images = vec![ToolImage { mime: "image/png".to_owned(), bytes: vec![self.choice()] }];
                 RubyReply::Tool(Ok(ToolOutput { text: text(self.choice()), images }))
             }
             (_, 13) => {
@@ -174,7 +179,7 @@ where
         let kind = match self.choice() % 4 {
             0 => RubyFailureKind::Raised,
             1 => RubyFailureKind::Syntax,
-            2 => RubyFailureKind::Broken,
+            2 => RubyFailureKind::Aborted,
             _ => RubyFailureKind::Unavailable,
         };
         let class = Some("E".to_owned()).filter(|_| self.choice().is_multiple_of(2));
@@ -186,7 +191,7 @@ where
 /// The id that the reply to a line must have, read in another way than the machine does.
 fn id_of(line: &[u8]) -> Value {
     match serde_json::from_slice::<Value>(line) {
-        Ok(message) if crate::supex::envelope::Request::read(line).is_ok() => {
+        Ok(message) if crate::supex::decode::Request::decode(line).is_ok() => {
             message.get("id").cloned().unwrap_or_default()
         }
         Ok(_) | Err(_) => Value::Null,

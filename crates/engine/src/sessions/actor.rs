@@ -1,4 +1,4 @@
-//! The one task that writes a session: it decides, records, then acts.
+//! The task that alone writes a session: it decides what a message changes, appends the events, then starts the effects.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parlor_log::{Lease, LogError};
 use parlor_model::Turn;
-use parlor_tools::{Interpreter, Policy, Redact, Shells, ToolContext};
+use parlor_tools::{RubyInterpreter, Policy, Redact, BackgroundProcesses, ToolContext};
 use parlor_vocab::{
     AgentChoice, AgentId, Entry, EventId, Failure, FailureCode, MessageId, NewEntry, RunEvent, RunId, Seq,
     SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, StopCause,
@@ -16,20 +16,21 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::handle::{ActorMessage, OpenSession};
-use super::history_loader::{HistorySource, KEPT_HISTORY_BYTES, recall};
+use super::history_loader::{HistorySource, CACHED_HISTORY_BYTES, load_history};
 use super::run_driver::{RunDriver, RunHandle};
 use super::text_bytes::text_bytes;
 use super::{MAX_ACTIVE_RUNS, SessionDeps, SessionShared, refusal_of};
 use crate::redact::clean_excerpt;
-use crate::session::{Effect, Finish, Outcome, Session};
-use crate::sessions::live::Live;
-use parlor_tools::contain;
+use crate::session::{Effect, FinishedRun, RunOutcome, Session};
+use crate::sessions::live::LiveSession;
+use parlor_tools::catch_panic;
 
-/// How many questions may wait for one session.
-const MAILBOX: usize = 64;
-/// How long an end that cannot be recorded waits before it is tried again.
-const RETRY_RECORDING: Duration = Duration::from_secs(1);
+/// How many messages may wait for one actor.
+const MAILBOX_CAPACITY: usize = 64;
+/// How long the actor waits before it tries again to record the end of a run.
+const RECORDING_RETRY: Duration = Duration::from_secs(1);
 
+/// The state of a session's task.
 pub(super) struct Actor {
     deps: Arc<SessionDeps>,
     redact: Arc<dyn Redact>,
@@ -37,27 +38,29 @@ pub(super) struct Actor {
     id: SessionId,
     lease: Lease,
     session: Session,
-    live: Arc<Live>,
-    /// The processes that its tools sent to the background.
-    shells: Shells,
-    /// The Ruby that its tools evaluate in.
-    ruby: Interpreter,
-    /// How to reach those who perform.
-    handle: HashMap<RunId, RunHandle>,
+    live: Arc<LiveSession>,
+    /// Processes that tools of this session started in the background.
+    background: BackgroundProcesses,
+    /// The Ruby worker of this session's tools.
+    ruby: RubyInterpreter,
+    /// The handles of the run drivers.
+    run_handles: HashMap<RunId, RunHandle>,
     compaction: Option<Compaction>,
-    /// The sessions's run_slots for active runs, and the one that is ours.
+    /// The registry's slots for active runs.
     run_slots: Arc<Semaphore>,
-    place: Option<OwnedSemaphorePermit>,
-    /// Why the end of a run cannot be recorded.
-    trouble: Option<String>,
-    /// Cancelled if this task panics: stops those who perform.
-    broken: CancellationToken,
+    /// This session's slot, while a run is active.
+    run_permit: Option<OwnedSemaphorePermit>,
+    /// Why the end of a run could not be recorded so far.
+    recording_error: Option<String>,
+    /// Cancelled if this task panics, to stop the run drivers.
+    panicked: CancellationToken,
     inbox: mpsc::Receiver<ActorMessage>,
     mailbox: mpsc::Sender<ActorMessage>,
+    /// Effects of recorded events that are not started yet.
     effects: Vec<Effect>,
 }
 
-/// A summary that is being written.
+/// A compaction whose summary the agent is writing.
 struct Compaction {
     keep: usize,
     cancel: CancellationToken,
@@ -66,7 +69,7 @@ struct Compaction {
 
 impl Actor {
     pub(super) fn new(shared: &SessionShared, id: SessionId, lease: Lease) -> Self {
-        let (mailbox, inbox) = mpsc::channel(MAILBOX);
+        let (mailbox, inbox) = mpsc::channel(MAILBOX_CAPACITY);
         Self {
             deps: Arc::clone(&shared.deps),
             redact: Arc::clone(&shared.redact),
@@ -75,14 +78,14 @@ impl Actor {
             id,
             lease,
             session: Session::default(),
-            shells: Shells::default(),
-            ruby: Interpreter::default(),
-            handle: HashMap::new(),
+            background: BackgroundProcesses::default(),
+            ruby: RubyInterpreter::default(),
+            run_handles: HashMap::new(),
             compaction: None,
             run_slots: Arc::clone(&shared.run_slots),
-            place: None,
-            trouble: None,
-            broken: CancellationToken::new(),
+            run_permit: None,
+            recording_error: None,
+            panicked: CancellationToken::new(),
             inbox,
             mailbox,
             effects: Vec::new(),
@@ -90,51 +93,51 @@ impl Actor {
     }
 
     pub(super) fn start(self) -> OpenSession {
-        let (inbox, id) = (self.mailbox.clone(), self.id.clone());
-        OpenSession::new(inbox, id, tokio::spawn(Box::new(self).run_or_break()))
+        let (mailbox, id) = (self.mailbox.clone(), self.id.clone());
+        OpenSession::new(mailbox, id, tokio::spawn(Box::new(self).run_and_catch_panic()))
     }
 
-    /// Runs to its end. After a panic nothing of the session goes on here: whoever uses it next opens it from its log,
-    /// which ends the run that was cut off.
+    /// Runs the actor to its end. After a panic it stops the session's runs and processes; the next use opens the session
+    /// from its log, which records the interrupted run as failed.
     ///
-    /// Boxed, since a future holds each argument twice, and there may be a thousand idle sessions.
-    async fn run_or_break(self: Box<Self>) {
-        let (broken, live) = (self.broken.clone(), Arc::clone(&self.live));
-        let (shells, ruby) = (self.shells.clone(), self.ruby.clone());
-        if contain(self.run()).await.is_err() {
-            broken.cancel();
-            live.forget();
-            shells.end_all().await;
-            ruby.end().await;
+    /// Boxed, because a future holds each argument twice, and there may be a thousand idle sessions.
+    async fn run_and_catch_panic(self: Box<Self>) {
+        let (panicked, live) = (self.panicked.clone(), Arc::clone(&self.live));
+        let (background, ruby) = (self.background.clone(), self.ruby.clone());
+        if catch_panic(self.run()).await.is_err() {
+            panicked.cancel();
+            live.reset();
+            background.stop_all().await;
+            ruby.stop().await;
         }
     }
 
     async fn run(mut self: Box<Self>) {
-        self.act();
+        self.start_effects();
         let mut closing = false;
-        while !(closing && self.handle.is_empty() && self.compaction.is_none()) {
-            // We hold a sender, so the channel cannot close.
-            let Some(ask) = self.inbox.recv().await else { return };
-            match ask {
-                ActorMessage::Command(_, reply) if closing => drop(reply.send(Err(self.closing()))),
+        while !(closing && self.run_handles.is_empty() && self.compaction.is_none()) {
+            // The actor itself holds a sender, so the channel cannot close.
+            let Some(message) = self.inbox.recv().await else { return };
+            match message {
+                ActorMessage::Command(_, reply) if closing => drop(reply.send(Err(self.closing_refusal()))),
                 ActorMessage::Command(command, reply) => self.on_command(*command, reply).await,
                 ActorMessage::View(reply) => drop(reply.send(Box::new(self.session.clone()))),
-                ActorMessage::Trouble(reply) => drop(reply.send(self.trouble.clone())),
+                ActorMessage::RecordingError(reply) => drop(reply.send(self.recording_error.clone())),
                 ActorMessage::Record(run, events, reply) => {
                     let events = self.session.record(&run, events);
                     drop(reply.send(self.append(events).await));
                 }
-                ActorMessage::Forget(kept_from, summary, reply) => {
-                    drop(reply.send(self.forget_before(&kept_from, summary).await));
+                ActorMessage::CompactBefore(kept_from, summary, reply) => {
+                    drop(reply.send(self.compact_before(&kept_from, summary).await));
                 }
-                ActorMessage::Waiting(reply) => drop(reply.send(self.session.queue().len())),
+                ActorMessage::QueueLength(reply) => drop(reply.send(self.session.queue().len())),
                 ActorMessage::Usage(reply) => drop(reply.send(self.session.usage())),
-                ActorMessage::Finish(finish) => self.on_finish(*finish, closing).await,
+                ActorMessage::RunFinished(finish) => self.on_finish(*finish, closing).await,
                 ActorMessage::Summarized(summary) => self.on_summary(*summary).await,
-                ActorMessage::Leave(reply) => {
-                    let leaves = self.may_leave();
-                    closing |= leaves.is_ok();
-                    drop(reply.send(leaves));
+                ActorMessage::CloseIfIdle(reply) => {
+                    let idle = self.check_idle();
+                    closing |= idle.is_ok();
+                    drop(reply.send(idle));
                 }
                 ActorMessage::Close => {
                     closing = true;
@@ -142,38 +145,38 @@ impl Actor {
                 }
             }
             if !closing {
-                self.act();
+                self.start_effects();
             }
         }
         self.inbox.close();
-        self.live.forget();
-        // What was sent to the background belongs to the session, and ends with it.
-        self.shells.end_all().await;
-        self.ruby.end().await;
-        // Nobody is left to tell; the lease of a process that has ended is free in any case.
+        self.live.reset();
+        // Background processes belong to the session and end with it.
+        self.background.stop_all().await;
+        self.ruby.stop().await;
+        // Nobody is left to report an error to, and the lease becomes free when this process ends.
         let _ = self.deps.log.release(self.lease).await;
     }
 
-    fn closing(&self) -> SessionRefusal {
+    fn closing_refusal(&self) -> SessionRefusal {
         SessionRefusal::LogUnavailable { reason: format!("session {} is being closed", self.id) }
     }
 
-    /// Whether nothing would be lost by closing the session now.
-    fn may_leave(&self) -> Result<(), SessionRefusal> {
+    /// Fails if the session has work that closing it now would end.
+    fn check_idle(&self) -> Result<(), SessionRefusal> {
         if let Some(active) = self.session.active() {
             return Err(SessionRefusal::Busy { active: active.clone() });
         }
         if self.compaction.is_some() {
             return Err(SessionRefusal::Compacting);
         }
-        if self.shells.list().iter().any(|shell| shell.ending.is_none()) {
+        if self.background.list().iter().any(|process| process.exit.is_none()) {
             return Err(SessionRefusal::BackgroundProcesses);
         }
         Ok(())
     }
 
     fn cancel_all(&self, cause: &StopCause) {
-        self.handle.values().for_each(|handle| handle.cancel(cause.clone()));
+        self.run_handles.values().for_each(|handle| handle.cancel(cause.clone()));
         if let Some(compaction) = &self.compaction {
             compaction.cancel.cancel();
         }
@@ -187,18 +190,18 @@ impl Actor {
         if let SessionCommand::Compact { keep } = command {
             return self.begin_compaction(keep, reply).await;
         }
-        drop(reply.send(self.carry_out(command).await));
+        drop(reply.send(self.execute(command).await));
     }
 
-    async fn carry_out(&mut self, command: SessionCommand) -> Result<SessionReply, SessionRefusal> {
+    async fn execute(&mut self, command: SessionCommand) -> Result<SessionReply, SessionRefusal> {
         let agent = match &command {
             SessionCommand::Send { input, .. } => self.agent_for(&input.choice)?,
-            SessionCommand::Choose(choice) => self.agent_for(choice)?,
+            SessionCommand::ChooseAgent(choice) => self.agent_for(choice)?,
             SessionCommand::Stop { .. }
             | SessionCommand::ClearQueue
             | SessionCommand::ClearHistory
             | SessionCommand::Compact { .. }
-            | SessionCommand::Rename { .. } => self.fallback_agent(),
+            | SessionCommand::Rename { .. } => self.default_agent(),
         };
         if let Some(compaction) = &self.compaction {
             match &command {
@@ -210,114 +213,114 @@ impl Actor {
                     return Ok(SessionReply::Done);
                 }
                 SessionCommand::Stop { run: Some(_), .. }
-                | SessionCommand::Choose(_)
+                | SessionCommand::ChooseAgent(_)
                 | SessionCommand::ClearQueue
                 | SessionCommand::Compact { .. }
                 | SessionCommand::Rename { .. } => {}
             }
         }
         let decision = self.session.decide(command, &agent, &*self.deps.ids)?;
-        let performs = decision.effects.iter().any(|effect| matches!(effect, Effect::StartRun(_)));
-        if performs && self.place.is_none() {
-            let place = Arc::clone(&self.run_slots).try_acquire_owned();
-            self.place = Some(place.map_err(|_| SessionRefusal::TooManyRuns { limit: MAX_ACTIVE_RUNS })?);
+        let starts_run = decision.effects.iter().any(|effect| matches!(effect, Effect::StartRun(_)));
+        if starts_run && self.run_permit.is_none() {
+            let permit = Arc::clone(&self.run_slots).try_acquire_owned();
+            self.run_permit = Some(permit.map_err(|_| SessionRefusal::TooManyRuns { limit: MAX_ACTIVE_RUNS })?);
         }
         let recorded = self.append(decision.events).await;
-        self.leave_place_if_idle();
+        self.release_permit_if_idle();
         recorded.map_err(refusal_of)?;
         self.effects.extend(decision.effects);
         Ok(decision.reply)
     }
 
-    fn leave_place_if_idle(&mut self) {
+    fn release_permit_if_idle(&mut self) {
         if self.session.active().is_none() {
-            self.place = None;
+            self.run_permit = None;
         }
     }
 
     fn agent_for(&self, choice: &AgentChoice) -> Result<AgentId, SessionRefusal> {
-        Ok(self.deps.agents.find(self.session.wanted_agent(choice))?.0)
+        Ok(self.deps.agents.find(self.session.chosen_agent(choice))?.0)
     }
 
-    fn fallback_agent(&self) -> AgentId {
+    fn default_agent(&self) -> AgentId {
         self.deps.agents.default.clone()
     }
 
-    /// The agent for the input that waits first. It was there when the input was accepted; if it is
-    /// no longer configured, the default answers.
+    /// The agent for the first queued input. It was configured when the input was accepted; if it no longer is, the default
+    /// agent answers.
     fn next_agent(&self) -> AgentId {
         let next = self.session.queue().next();
         next.and_then(|queued| self.agent_for(&queued.input.choice).ok())
-            .unwrap_or_else(|| self.fallback_agent())
+            .unwrap_or_else(|| self.default_agent())
     }
 
-    /// Takes over what the log tells, and ends what was cut off.
+    /// Takes over the state that was read from the log, and records an interrupted run as failed.
     pub(super) async fn recover(&mut self, session: Session) -> Result<(), LogError> {
         self.session = session;
         let (events, effects) =
             self.session.recover(&self.next_agent(), &*self.deps.ids, self.deps.clock.now());
         self.append(events).await?;
         self.effects.extend(effects);
-        // What waited was accepted before, so it goes on even where there is no place.
-        self.place = Arc::clone(&self.run_slots).try_acquire_owned().ok();
-        self.leave_place_if_idle();
+        // The queued input was accepted before, so it starts even if no slot is free.
+        self.run_permit = Arc::clone(&self.run_slots).try_acquire_owned().ok();
+        self.release_permit_if_idle();
         Ok(())
     }
 
-    /// Records the end of a run. It has happened, so it is tried until it is recorded; meanwhile the
-    /// session answers, and the run counts as active.
-    async fn on_finish(&mut self, mut finish: Finish, closing: bool) {
-        // A stop that was accepted holds, even if the agent was done at the same moment.
-        if let Some(cause) = self.handle.remove(&finish.run).and_then(|handle| handle.stop_cause()) {
-            finish.outcome = Outcome::Stopped(cause);
+    /// Records the end of a run. If that fails, the actor tries again until it succeeds; meanwhile it answers commands, and
+    /// the run counts as active.
+    async fn on_finish(&mut self, mut finish: FinishedRun, closing: bool) {
+        // An accepted stop decides the outcome, even if the agent completed at the same moment.
+        if let Some(cause) = self.run_handles.remove(&finish.run).and_then(|handle| handle.stop_cause()) {
+            finish.outcome = RunOutcome::Stopped(cause);
         }
         let (mut events, effects) = self.session.finish(finish.clone(), &self.next_agent(), &*self.deps.ids);
         if closing {
-            // What waits is started when the session is opened again.
+            // The next queued input starts when the session is opened again.
             events.retain(|event| !starts_a_run(event));
         }
         match self.append(events).await {
             Ok(()) => {
-                self.trouble = None;
-                self.leave_place_if_idle();
+                self.recording_error = None;
+                self.release_permit_if_idle();
                 self.effects.extend(effects);
             }
-            // Another process has the session now, and has ended the run itself.
+            // Another process holds the session now, and has ended the run itself.
             Err(LogError::NotHeld { .. } | LogError::Conflict { .. }) => {}
             Err(_) if closing => {}
             Err(error) => {
-                self.trouble = Some(error.to_string());
+                self.recording_error = Some(error.to_string());
                 let mailbox = self.mailbox.clone();
                 tokio::spawn(async move {
-                    tokio::time::sleep(RETRY_RECORDING).await;
-                    mailbox.send(ActorMessage::Finish(Box::new(finish))).await
+                    tokio::time::sleep(RECORDING_RETRY).await;
+                    mailbox.send(ActorMessage::RunFinished(Box::new(finish))).await
                 });
             }
         }
     }
 
-    /// Takes back what was let go of the history, for whoever judges it as a whole.
-    async fn look_back(&mut self) -> Result<(), LogError> {
+    /// Reads the history from the log if it was dropped, for work that needs all of it.
+    async fn ensure_history(&mut self) -> Result<(), LogError> {
         if !self.session.history.is_cached() {
             let (from, head) = (self.session.history.from(), self.session.head());
-            self.session.history = recall(&*self.deps.log, &self.id, from, head).await?;
+            self.session.history = load_history(&*self.deps.log, &self.id, from, head).await?;
         }
         Ok(())
     }
 
-    async fn forget_before(&mut self, kept_from: &MessageId, summary: String) -> Result<(), LogError> {
-        self.look_back().await?;
-        let events = self.session.forgotten(kept_from, summary, &*self.deps.ids);
+    async fn compact_before(&mut self, kept_from: &MessageId, summary: String) -> Result<(), LogError> {
+        self.ensure_history().await?;
+        let events = self.session.compacted_before(kept_from, summary, &*self.deps.ids);
         self.append(events).await?;
-        self.let_go();
+        self.trim_history();
         Ok(())
     }
 
-    /// Keeps no more of the history than an open session may.
-    fn let_go(&mut self) {
-        // A summary that is being written is about what is here.
+    /// Drops the cached history if it is larger than [`CACHED_HISTORY_BYTES`].
+    fn trim_history(&mut self) {
+        // A compaction still needs the items that its summary is about.
         if self.compaction.is_none() {
-            self.session.history.drop_beyond(KEPT_HISTORY_BYTES);
+            self.session.history.drop_beyond(CACHED_HISTORY_BYTES);
         }
     }
 
@@ -329,13 +332,13 @@ impl Actor {
         if self.compaction.is_some() {
             return drop(reply.send(Err(SessionRefusal::Compacting)));
         }
-        if let Err(error) = self.look_back().await {
+        if let Err(error) = self.ensure_history().await {
             return drop(reply.send(Err(refusal_of(error))));
         }
         let command = SessionCommand::Compact { keep };
-        match self.session.decide(command, &self.fallback_agent(), &*self.deps.ids) {
+        match self.session.decide(command, &self.default_agent(), &*self.deps.ids) {
             Err(refusal) => {
-                self.let_go();
+                self.trim_history();
                 drop(reply.send(Err(refusal)));
             }
             Ok(decision) => {
@@ -357,12 +360,12 @@ impl Actor {
                 self.append(decision.events).await.map(|()| decision.reply).map_err(refusal_of)
             }
         };
-        self.let_go();
+        self.trim_history();
         drop(reply.send(outcome));
     }
 
     pub(super) async fn append(&mut self, events: Vec<SessionEvent>) -> Result<(), LogError> {
-        // What changes nothing needs no disk: a run can be stopped when it is full.
+        // A command without events needs no disk, so a run can be stopped when the disk is full.
         if events.is_empty() {
             return Ok(());
         }
@@ -374,24 +377,24 @@ impl Actor {
             let seq = Seq(self.session.head().0 + 1);
             let entry = Arc::new(Entry { seq, id, at, event });
             self.session.apply(&entry);
-            self.live.appended(&entry, text_bytes(&entry.event));
+            self.live.on_append(&entry, text_bytes(&entry.event));
         }
-        self.let_go();
+        self.trim_history();
         Ok(())
     }
 
-    /// Does what was decided, now that it is recorded.
-    fn act(&mut self) {
+    /// Starts the effects of events that are recorded by now.
+    fn start_effects(&mut self) {
         for effect in std::mem::take(&mut self.effects) {
             match effect {
-                Effect::StartRun(run) => self.perform(run),
+                Effect::StartRun(run) => self.start_run(run),
                 Effect::Steer(run, text) => {
-                    if let Some(handle) = self.handle.get(&run) {
+                    if let Some(handle) = self.run_handles.get(&run) {
                         handle.steer(text);
                     }
                 }
                 Effect::Cancel(run, cause) => {
-                    if let Some(handle) = self.handle.get(&run) {
+                    if let Some(handle) = self.run_handles.get(&run) {
                         handle.cancel(cause);
                     }
                 }
@@ -400,14 +403,14 @@ impl Actor {
         }
     }
 
-    fn perform(&mut self, run: RunId) {
-        let Some((agent, input, message)) = self.session.beginning_of(&run) else { return };
+    fn start_run(&mut self, run: RunId) {
+        let Some((agent, input, message)) = self.session.start_of(&run) else { return };
         let agent = self.deps.agents.find(Some(&agent)).or_else(|_| self.deps.agents.find(None));
         let Ok((_, agent)) = agent else { return };
         let history = &self.session.history;
-        let past = match self.session.history().split_last() {
-            _ if !agent.looks_back() => HistorySource::Cached(Vec::new()),
-            // The last is what is to be answered.
+        let source = match self.session.history().split_last() {
+            _ if !agent.needs_history() => HistorySource::Cached(Vec::new()),
+            // The last item is the input that the run answers.
             Some((_, before)) => HistorySource::Cached(before.to_vec()),
             None => {
                 let (session, from, until) = (self.id.clone(), history.from(), self.session.head());
@@ -427,24 +430,24 @@ impl Actor {
             input,
         };
         let (deps, live) = (Arc::clone(&self.deps), Arc::clone(&self.live));
-        // Made for each run: it holds the folder open, which an idle session need not.
-        let context = match self.context(new_session.folder.clone()) {
+        // Created for each run, because it holds the folder open and an idle session should not.
+        let context = match self.tool_context(new_session.folder.clone()) {
             Ok(context) => context,
             Err(failure) => {
-                let finish = Finish::failed(run, failure, self.deps.clock.now());
+                let finish = FinishedRun::failed(run, failure, self.deps.clock.now());
                 let mailbox = self.mailbox.clone();
-                drop(tokio::spawn(async move { mailbox.send(ActorMessage::Finish(Box::new(finish))).await }));
+                drop(tokio::spawn(async move { mailbox.send(ActorMessage::RunFinished(Box::new(finish))).await }));
                 return;
             }
         };
         let mailbox = self.mailbox.clone();
         let (driver, handle) = RunDriver::new(run.clone(), deps, mailbox, live, &self.redact, &context);
-        self.handle.insert(run, handle);
-        tokio::spawn(driver.perform(agent, turn, past));
+        self.run_handles.insert(run, handle);
+        tokio::spawn(driver.run(agent, turn, source));
     }
 
-    /// What the tools of a run may use.
-    fn context(&self, folder: PathBuf) -> Result<ToolContext, Failure> {
+    /// The folder, environment and limits for the tools of a run.
+    fn tool_context(&self, folder: PathBuf) -> Result<ToolContext, Failure> {
         let policy = Policy::new([&folder]).map_err(|failure| {
             let message = format!("The working folder cannot be used: {}", failure.message);
             Failure { code: FailureCode::FolderUnusable, message, ..failure }
@@ -454,18 +457,19 @@ impl Actor {
             None => policy,
         };
         let context = ToolContext::with_policy(folder, policy.with_home_of(&self.deps.env));
-        let (env, shells, ruby) = (Arc::clone(&self.deps.env), self.shells.clone(), self.ruby.clone());
+        let (env, background, ruby) = (Arc::clone(&self.deps.env), self.background.clone(), self.ruby.clone());
         let redact = Arc::clone(&self.redact);
-        Ok(ToolContext { env, shells, ruby, redact, cancel: self.broken.child_token(), ..context })
+        Ok(ToolContext { env, background, ruby, redact, cancel: self.panicked.child_token(), ..context })
     }
 
+    /// Has the agent write the summary of a compaction.
     fn summarize(&mut self, keep: usize) {
         let Some(compaction) = &self.compaction else { return };
-        let Ok((_, agent)) = self.deps.agents.find(self.session.wanted_agent(&AgentChoice::default())) else {
+        let Ok((_, agent)) = self.deps.agents.find(self.session.chosen_agent(&AgentChoice::default())) else {
             return;
         };
         let (cancel, mailbox) = (compaction.cancel.clone(), self.mailbox.clone());
-        let history = self.session.passages_before(keep).to_vec();
+        let history = self.session.items_before_last(keep).to_vec();
         let choice = self.session.choice().clone();
         tokio::spawn(async move {
             let stopped = || Failure {
@@ -474,12 +478,12 @@ impl Actor {
                 retryable: true,
             };
             let summary = tokio::select! {
-                summary = contain(agent.summarize(&history, &choice)) => {
+                summary = catch_panic(agent.summarize(&history, &choice)) => {
                     summary.unwrap_or_else(|panicked| Err(panicked.failure("The summary")))
                 }
                 () = cancel.cancelled() => Err(stopped()),
             };
-            // The session task outlives what it waits for.
+            // The actor runs until its compaction has ended, so it is there to receive this.
             let _ = mailbox.send(ActorMessage::Summarized(Box::new(summary))).await;
         });
     }

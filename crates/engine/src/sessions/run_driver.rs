@@ -1,6 +1,6 @@
-//! The stage on which an agent performs one run: what it does there is recorded and shown.
+//! Drives one run: it gives the agent its [`AgentContext`], and records and shows what the agent does.
 
-mod text;
+mod call_inputs;
 mod tool_calls;
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use parlor_log::LogError;
 use parlor_model::provider::ToolSpec;
-use parlor_model::{Agent, AgentContext, Call, CallOutput, SpentSoFar, ToolResult, Turn, TurnError};
+use parlor_model::{Agent, AgentContext, ToolCall, ToolCallOutput, SpentSoFar, ToolResult, Turn, TurnError};
 use parlor_tools::{Redact, StreamRedactor, ToolContext, clean};
 use parlor_vocab::{
     AgentId, Failure, FailureCode, Media, MessageEvent, MessageId, RunEnding, RunEvent, RunId, StepEvent,
@@ -21,39 +21,40 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use self::text::{Inputs, Written};
+use self::call_inputs::{CallInputs, InputPiece};
 use super::SessionDeps;
 use super::daily_spend::spent_today;
 use super::handle::ActorMessage;
 use super::history_loader::HistorySource;
 use crate::redact::{clean_event, clean_excerpt, clean_failure};
-use crate::session::{Finish, Outcome};
-use crate::sessions::live::Live;
-use parlor_tools::contain;
+use crate::session::{FinishedRun, RunOutcome};
+use crate::sessions::live::LiveSession;
+use parlor_tools::catch_panic;
 
-/// How much steering text may wait to be heard.
-const MAX_HEARD: usize = 64;
+/// How many steering texts may wait until the agent takes them.
+const MAX_STEERING: usize = 64;
 
-/// How a session reaches the driver of one of its runs.
+/// The actor's handle of a run driver.
 pub(super) struct RunHandle {
     cancel: CancellationToken,
     shared: Arc<Shared>,
 }
 
+/// What a [`RunDriver`] and its [`RunHandle`] share.
 #[derive(Default)]
 struct Shared {
-    heard: Mutex<VecDeque<String>>,
+    steering: Mutex<VecDeque<String>>,
     stop_cause: Mutex<Option<StopCause>>,
 }
 
 impl RunHandle {
-    /// Text that joins the turn. What a driver does not listen to in time is dropped, oldest
-    /// first; it is in the log all the same.
+    /// Passes text of the user to the running agent. Beyond [`MAX_STEERING`] texts the oldest is dropped; the log holds it
+    /// all the same.
     pub(super) fn steer(&self, text: String) {
-        let mut heard = self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.push_back(text);
-        if heard.len() > MAX_HEARD {
-            heard.pop_front();
+        let mut steering = self.shared.steering.lock().unwrap_or_else(PoisonError::into_inner);
+        steering.push_back(text);
+        if steering.len() > MAX_STEERING {
+            steering.pop_front();
         }
     }
 
@@ -69,37 +70,42 @@ impl RunHandle {
     }
 }
 
+/// Drives one run.
 pub(super) struct RunDriver {
     run: RunId,
     deps: Arc<SessionDeps>,
-    session: mpsc::Sender<ActorMessage>,
-    live: Arc<Live>,
+    actor: mpsc::Sender<ActorMessage>,
+    live: Arc<LiveSession>,
     redact: Arc<dyn Redact>,
     context: ToolContext,
     shared: Arc<Shared>,
-    begun: Timestamp,
-    /// The step of thinking and speaking that is open, and since when.
+    started_at: Timestamp,
+    /// The open step for reasoning and messages, with its start time.
     step: Option<(StepId, Timestamp)>,
+    /// How many steps the run has had.
     steps: u32,
+    /// The open message with its text so far.
     message: Option<(MessageId, String)>,
-    /// What is spoken passes here.
-    speech: StreamRedactor,
-    thought: Option<String>,
-    /// What is thought passes here.
-    thinking: StreamRedactor,
-    /// The calls whose inputs are being written.
-    inputs: Inputs,
-    answer: Option<MessageId>,
-    /// What was said last, for whoever delegated.
-    said: String,
+    /// Removes secrets from the open message.
+    message_redactor: StreamRedactor,
+    /// The open reasoning text.
+    reasoning: Option<String>,
+    /// Removes secrets from the open reasoning text.
+    reasoning_redactor: StreamRedactor,
+    /// The calls whose inputs the agent is writing.
+    call_inputs: CallInputs,
+    /// The last completed message.
+    last_message: Option<MessageId>,
+    /// The text of the last message: the result of a subagent.
+    last_text: String,
 }
 
 impl RunDriver {
     pub(super) fn new(
         run: RunId,
         deps: Arc<SessionDeps>,
-        session: mpsc::Sender<ActorMessage>,
-        live: Arc<Live>,
+        actor: mpsc::Sender<ActorMessage>,
+        live: Arc<LiveSession>,
         redact: &Arc<dyn Redact>,
         context: &ToolContext,
     ) -> (Self, RunHandle) {
@@ -107,102 +113,103 @@ impl RunDriver {
         let cancel = context.cancel.child_token();
         let context = ToolContext { cancel: cancel.clone(), ..context.clone() };
         let handle = RunHandle { cancel, shared: Arc::clone(&shared) };
-        let begun = deps.clock.now();
+        let started_at = deps.clock.now();
         let driver = Self {
             run,
             deps,
-            session,
+            actor,
             live,
             redact: Arc::clone(redact),
             context,
             shared,
-            begun,
+            started_at,
             step: None,
             steps: 0,
             message: None,
-            speech: StreamRedactor::new(redact),
-            thought: None,
-            thinking: StreamRedactor::new(redact),
-            inputs: Inputs::default(),
-            answer: None,
-            said: String::new(),
+            message_redactor: StreamRedactor::new(redact),
+            reasoning: None,
+            reasoning_redactor: StreamRedactor::new(redact),
+            call_inputs: CallInputs::default(),
+            last_message: None,
+            last_text: String::new(),
         };
         (driver, handle)
     }
 
-    /// Performs the run, before which this was said, to its end and tells the session.
-    pub(super) async fn perform(mut self, agent: Arc<dyn Agent>, turn: Turn, past: HistorySource) {
-        let halt = match past.told(&*self.deps.log).await {
-            Ok(history) => self.have_answered(&*agent, &Turn { history, ..turn }).await,
-            Err(error) => Err(TurnError::Failed(unrecorded(&error))),
+    /// Runs the agent to its end and reports the end to the actor. `history` gives what happened before the run.
+    pub(super) async fn run(mut self, agent: Arc<dyn Agent>, turn: Turn, history: HistorySource) {
+        let result = match history.load(&*self.deps.log).await {
+            Ok(history) => self.run_agent(&*agent, &Turn { history, ..turn }).await,
+            Err(error) => Err(TurnError::Failed(log_failure(&error))),
         };
-        let outcome = match halt {
-            Ok(()) => Outcome::Completed,
-            Err(TurnError::Failed(failure)) => Outcome::Failed(clean_failure(&*self.redact, failure)),
-            // The session's task knows the cause, and puts it in.
-            Err(TurnError::Stopped) => Outcome::Stopped(StopCause::Client { reason: String::new() }),
+        let outcome = match result {
+            Ok(()) => RunOutcome::Completed,
+            Err(TurnError::Failed(failure)) => RunOutcome::Failed(clean_failure(&*self.redact, failure)),
+            // The actor knows the cause and puts it in.
+            Err(TurnError::Stopped) => RunOutcome::Stopped(StopCause::Client { reason: String::new() }),
         };
-        let finish = self.last_report(outcome);
-        let (session, live) = (self.session.clone(), Arc::clone(&self.live));
-        let subjects = [
-            finish.spoken.as_ref().map(|(message, _)| StreamKind::Message(message.clone())),
-            finish.thought.as_ref().map(|(step, _)| StreamKind::Thought(step.clone())),
+        let finished = self.finish_report(outcome);
+        let (actor, live) = (self.actor.clone(), Arc::clone(&self.live));
+        let streams = [
+            finished.open_message.as_ref().map(|(message, _)| StreamKind::Message(message.clone())),
+            finished.open_reasoning.as_ref().map(|(step, _)| StreamKind::Reasoning(step.clone())),
         ];
-        // The session task outlives its drivers; if it is gone, so is whom this is for.
-        let _ = session.send(ActorMessage::Finish(Box::new(finish))).await;
-        subjects.iter().flatten().for_each(|subject| live.close(subject));
+        // The actor outlives its run drivers. If it has panicked, nobody needs the report.
+        let _ = actor.send(ActorMessage::RunFinished(Box::new(finished))).await;
+        streams.iter().flatten().for_each(|stream| live.close(stream));
     }
 
-    /// Has `agent` answer. One that panics has failed.
-    async fn have_answered(&mut self, agent: &dyn Agent, turn: &Turn) -> Result<(), TurnError> {
-        contain(agent.answer(turn, self))
+    /// Has `agent` answer the turn. A panic of the agent becomes a failure.
+    async fn run_agent(&mut self, agent: &dyn Agent, turn: &Turn) -> Result<(), TurnError> {
+        catch_panic(agent.answer(turn, self))
             .await
             .unwrap_or_else(|panicked| Err(TurnError::Failed(panicked.failure("The run"))))
     }
 
-    fn last_report(&mut self, outcome: Outcome) -> Finish {
-        self.inputs.let_go(&self.live);
-        // What breaks off may do so within a secret.
-        if outcome == Outcome::Completed {
-            self.speak_rest();
-            self.think_rest();
+    fn finish_report(&mut self, outcome: RunOutcome) -> FinishedRun {
+        self.call_inputs.close_all(&self.live);
+        // A run that broke off may have done so within a secret, so the text that the redactors hold back is dropped.
+        if outcome == RunOutcome::Completed {
+            self.flush_message();
+            self.flush_reasoning();
         }
         let clean = |text: String| clean(&*self.redact, text);
-        let thought =
-            self.thought.take().zip(self.step.as_ref()).map(|(text, (step, _))| (step.clone(), clean(text)));
-        Finish {
+        let open_reasoning =
+            self.reasoning.take().zip(self.step.as_ref()).map(|(text, (step, _))| (step.clone(), clean(text)));
+        FinishedRun {
             run: self.run.clone(),
             outcome,
-            spoken: self.message.take().map(|(message, text)| (message, clean(text))),
-            thought,
-            answer: self.answer.clone(),
-            duration_ms: self.since(self.begun),
+            open_message: self.message.take().map(|(message, text)| (message, clean(text))),
+            open_reasoning,
+            last_message: self.last_message.clone(),
+            duration_ms: self.since(self.started_at),
             at: self.deps.clock.now(),
         }
     }
 
-    /// Speaks what was held back: nothing more follows in this message.
-    fn speak_rest(&mut self) {
-        let Some((message, spoken)) = &mut self.message else { return };
-        let rest = self.speech.rest();
-        spoken.push_str(&rest);
-        self.said.push_str(&rest);
+    /// Adds the text that the redactor held back, at the end of the message.
+    fn flush_message(&mut self) {
+        let Some((message, text)) = &mut self.message else { return };
+        let rest = self.message_redactor.finish();
+        text.push_str(&rest);
+        self.last_text.push_str(&rest);
         self.live.push(&StreamKind::Message(message.clone()), &rest);
     }
 
-    /// Thinks what was held back: nothing more follows in this thought.
-    fn think_rest(&mut self) {
-        let (Some(thought), Some((step, _))) = (&mut self.thought, &self.step) else { return };
-        let rest = self.thinking.rest();
-        thought.push_str(&rest);
-        self.live.push(&StreamKind::Thought(step.clone()), &rest);
+    /// Adds the text that the redactor held back, at the end of the reasoning.
+    fn flush_reasoning(&mut self) {
+        let (Some(reasoning), Some((step, _))) = (&mut self.reasoning, &self.step) else { return };
+        let rest = self.reasoning_redactor.finish();
+        reasoning.push_str(&rest);
+        self.live.push(&StreamKind::Reasoning(step.clone()), &rest);
     }
 
-    fn since(&self, begun: Timestamp) -> u64 {
-        u64::try_from(self.deps.clock.now().0 - begun.0).unwrap_or(0)
+    /// Milliseconds since `started_at`.
+    fn since(&self, started_at: Timestamp) -> u64 {
+        u64::try_from(self.deps.clock.now().0 - started_at.0).unwrap_or(0)
     }
 
-    /// Records facts about this run; returns when they are durable.
+    /// Records events of this run; returns when they are durable. Fails if the run was stopped.
     async fn record(&self, events: Vec<RunEvent>) -> Result<(), TurnError> {
         if self.context.cancel.is_cancelled() {
             return Err(TurnError::Stopped);
@@ -214,11 +221,11 @@ impl RunDriver {
         let (reply, answer) = oneshot::channel();
         let events = events.into_iter().map(|event| clean_event(&*self.redact, event)).collect();
         let gone = |_| TurnError::Stopped;
-        self.session
+        self.actor
             .send(ActorMessage::Record(run.clone(), events, reply))
             .await
             .map_err(|_| TurnError::Stopped)?;
-        answer.await.map_err(gone)?.map_err(|error| TurnError::Failed(unrecorded(&error)))
+        answer.await.map_err(gone)?.map_err(|error| TurnError::Failed(log_failure(&error)))
     }
 
     fn new_step(&mut self) -> StepId {
@@ -226,13 +233,13 @@ impl RunDriver {
         StepId::parse(&format!("step_{:03}", self.steps)).expect("a short text")
     }
 
-    /// Opens a step for thinking and speaking, if none is open.
+    /// Opens a step for reasoning and messages, if none is open.
     async fn ensure_step(&mut self) -> Result<StepId, TurnError> {
-        self.ensure_step_and(Vec::new()).await
+        self.ensure_step_and_record(Vec::new()).await
     }
 
-    /// The same, and records what follows it: together, since each record waits for the disk.
-    async fn ensure_step_and(&mut self, more: Vec<RunEvent>) -> Result<StepId, TurnError> {
+    /// Like [`ensure_step`](Self::ensure_step), and records `more` together with it, because each record waits for the disk.
+    async fn ensure_step_and_record(&mut self, more: Vec<RunEvent>) -> Result<StepId, TurnError> {
         if let Some((step, _)) = &self.step {
             let step = step.clone();
             if !more.is_empty() {
@@ -253,35 +260,36 @@ impl RunDriver {
         Ok(step)
     }
 
-    /// The thought is complete.
-    async fn end_thought(&mut self) -> Result<(), TurnError> {
-        self.think_rest();
-        let (Some(text), Some((step, _))) = (self.thought.clone(), self.step.clone()) else { return Ok(()) };
-        // Closed first: whoever has read the event takes what is open then as the step's next thought.
-        self.live.close(&StreamKind::Thought(step.clone()));
+    /// Completes the open reasoning text.
+    async fn end_reasoning(&mut self) -> Result<(), TurnError> {
+        self.flush_reasoning();
+        let (Some(text), Some((step, _))) = (self.reasoning.clone(), self.step.clone()) else { return Ok(()) };
+        // Closed first: a watcher that has read the event takes a text that is still open for the step's next reasoning.
+        self.live.close(&StreamKind::Reasoning(step.clone()));
         self.record(vec![RunEvent::Step(StepEvent::Reasoned { step, text })]).await?;
-        self.thought = None;
+        self.reasoning = None;
         Ok(())
     }
 
-    /// The message is complete.
+    /// Completes the open message.
     async fn end_message(&mut self) -> Result<(), TurnError> {
-        self.speak_rest();
+        self.flush_message();
         let Some((message, text)) = self.message.clone() else { return Ok(()) };
         let event =
             RunEvent::Message(MessageEvent::Completed { message: message.clone(), text, media: Vec::new() });
         self.record(vec![event]).await?;
         self.message = None;
         self.live.close(&StreamKind::Message(message.clone()));
-        self.answer = Some(message);
+        self.last_message = Some(message);
         Ok(())
     }
 
+    /// Completes the open step with its reasoning and message.
     async fn end_step(&mut self) -> Result<(), TurnError> {
-        self.end_thought().await?;
+        self.end_reasoning().await?;
         self.end_message().await?;
-        let Some((step, begun)) = self.step.take() else { return Ok(()) };
-        let duration_ms = self.since(begun);
+        let Some((step, started_at)) = self.step.take() else { return Ok(()) };
+        let duration_ms = self.since(started_at);
         self.record(vec![RunEvent::Step(StepEvent::Completed { step, summary: String::new(), duration_ms })])
             .await
     }
@@ -289,64 +297,64 @@ impl RunDriver {
 
 #[async_trait]
 impl AgentContext for RunDriver {
-    async fn say(&mut self, text: &str) -> Result<(), TurnError> {
-        self.end_thought().await?;
+    async fn write_text(&mut self, text: &str) -> Result<(), TurnError> {
+        self.end_reasoning().await?;
         let begins = self.message.is_none();
         if begins {
             let message = MessageId::generate(self.deps.ids.next());
             self.live.open(&self.run, StreamKind::Message(message.clone()));
-            self.ensure_step_and(vec![RunEvent::Message(MessageEvent::Started { message: message.clone() })])
+            self.ensure_step_and_record(vec![RunEvent::Message(MessageEvent::Started { message: message.clone() })])
                 .await?;
             self.message = Some((message, String::new()));
-            self.said.clear();
+            self.last_text.clear();
         }
-        // A message that was told to have begun has its first words, although it may be stopped by then.
+        // A message whose start was recorded gets its first text, even if the run was stopped meanwhile.
         if !begins && self.context.cancel.is_cancelled() {
             return Err(TurnError::Stopped);
         }
-        if let Some((message, spoken)) = &mut self.message {
-            let text = self.speech.push(text);
-            spoken.push_str(&text);
-            self.said.push_str(&text);
+        if let Some((message, message_text)) = &mut self.message {
+            let text = self.message_redactor.push(text);
+            message_text.push_str(&text);
+            self.last_text.push_str(&text);
             self.live.push(&StreamKind::Message(message.clone()), &text);
         }
         Ok(())
     }
 
-    async fn think(&mut self, text: &str) -> Result<(), TurnError> {
+    async fn write_reasoning(&mut self, text: &str) -> Result<(), TurnError> {
         self.end_message().await?;
         let step = self.ensure_step().await?;
-        if self.thought.is_none() {
-            self.live.open(&self.run, StreamKind::Thought(step.clone()));
+        if self.reasoning.is_none() {
+            self.live.open(&self.run, StreamKind::Reasoning(step.clone()));
         }
-        let text = self.thinking.push(text);
-        self.thought.get_or_insert_default().push_str(&text);
-        self.live.push(&StreamKind::Thought(step), &text);
+        let text = self.reasoning_redactor.push(text);
+        self.reasoning.get_or_insert_default().push_str(&text);
+        self.live.push(&StreamKind::Reasoning(step), &text);
         if self.context.cancel.is_cancelled() { Err(TurnError::Stopped) } else { Ok(()) }
     }
 
-    async fn write_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError> {
+    async fn write_call_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError> {
         self.ensure_step().await?;
         let tool = clean(&*self.redact, tool.to_owned());
-        let piece = Written { run: &self.run, name, tool, text };
-        self.inputs.write(&self.live, piece, &self.redact, || self.deps.ids.next());
+        let piece = InputPiece { run: &self.run, name, tool, text };
+        self.call_inputs.write(&self.live, piece, &self.redact, || self.deps.ids.next());
         if self.context.cancel.is_cancelled() { Err(TurnError::Stopped) } else { Ok(()) }
     }
 
-    async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError> {
+    async fn call_tool(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError> {
         let call =
-            Call { name: String::new(), tool: tool.to_owned(), input: input.to_owned(), refusal: None };
-        let mut brought = self.perform_calls(vec![call], None).await?;
-        Ok(brought.remove(0).map(|output| output.text))
+            ToolCall { name: String::new(), tool: tool.to_owned(), input: input.to_owned(), refusal: None };
+        let mut results = self.run_calls(vec![call], None).await?;
+        Ok(results.remove(0).map(|output| output.text))
     }
 
-    async fn call_all(
+    async fn call_tools(
         &mut self,
-        calls: Vec<Call>,
+        calls: Vec<ToolCall>,
         until: Option<Instant>,
-    ) -> Result<Vec<Result<CallOutput, Failure>>, TurnError> {
-        let brought = self.perform_calls(calls, until).await?;
-        Ok(brought.into_iter().map(|result| result.map(tool_calls::given)).collect())
+    ) -> Result<Vec<Result<ToolCallOutput, Failure>>, TurnError> {
+        let results = self.run_calls(calls, until).await?;
+        Ok(results.into_iter().map(|result| result.map(tool_calls::call_output)).collect())
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
@@ -373,20 +381,20 @@ impl AgentContext for RunDriver {
             task: task.clone(),
         })])
         .await?;
-        let begun = self.deps.clock.now();
+        let started_at = self.deps.clock.now();
         let input = UserInput { text: task, ..UserInput::default() };
         let started = RunEvent::Started {
             parent: Some(self.run.clone()),
-            agent: AgentId::parse(&name).map_err(|error| TurnError::Failed(unusable(&error.to_string())))?,
+            agent: AgentId::parse(&name).map_err(|error| TurnError::Failed(invalid_input(&error.to_string())))?,
             model: None,
             input: input.clone(),
             message: MessageId::generate(self.deps.ids.next()),
         };
         self.record_for(&child, vec![started]).await?;
-        let (mut driver, _reins) = Self::new(
+        let (mut driver, _handle) = Self::new(
             child.clone(),
             Arc::clone(&self.deps),
-            self.session.clone(),
+            self.actor.clone(),
             Arc::clone(&self.live),
             &self.redact,
             &self.context,
@@ -401,9 +409,9 @@ impl AgentContext for RunDriver {
             reasoning: None,
             folder: self.context.folder.clone(),
         };
-        let ended = driver.have_answered(agent, &turn).await;
-        let result = driver.end_as_child(ended, begun).await?;
-        let duration_ms = self.since(begun);
+        let ended = driver.run_agent(agent, &turn).await;
+        let result = driver.end_subagent_run(ended, started_at).await?;
+        let duration_ms = self.since(started_at);
         self.record(vec![RunEvent::Subagent(SubagentEvent::Done {
             child,
             result: result.clone(),
@@ -413,24 +421,24 @@ impl AgentContext for RunDriver {
         Ok(result)
     }
 
-    async fn consume(&mut self, usage: Usage, model: Option<&str>) -> Result<(), TurnError> {
-        self.record(vec![RunEvent::Consumed { usage, model: model.map(str::to_owned) }]).await
+    async fn record_usage(&mut self, usage: Usage, model: Option<&str>) -> Result<(), TurnError> {
+        self.record(vec![RunEvent::UsageAdded { usage, model: model.map(str::to_owned) }]).await
     }
 
     async fn spent(&mut self) -> Result<SpentSoFar, TurnError> {
-        let unreadable = |error| TurnError::Failed(unrecorded(&error));
+        let unreadable = |error| TurnError::Failed(log_failure(&error));
         let today_micros = spent_today(&*self.deps.log, self.deps.clock.now()).await.map_err(unreadable)?;
         let (reply, answer) = oneshot::channel();
-        self.session.send(ActorMessage::Usage(reply)).await.map_err(|_| TurnError::Stopped)?;
+        self.actor.send(ActorMessage::Usage(reply)).await.map_err(|_| TurnError::Stopped)?;
         let session_micros = answer.await.map_err(|_| TurnError::Stopped)?.cost_micros;
         Ok(SpentSoFar { session_micros, today_micros })
     }
 
-    fn clean(&self, text: &str) -> String {
+    fn redact(&self, text: &str) -> String {
         self.redact.redact(text).into_owned()
     }
 
-    async fn note(&mut self, headline: &str) -> Result<(), TurnError> {
+    async fn report_progress(&mut self, headline: &str) -> Result<(), TurnError> {
         let step = self.ensure_step().await?;
         self.record(vec![RunEvent::Step(StepEvent::Updated {
             step,
@@ -444,23 +452,23 @@ impl AgentContext for RunDriver {
         self.end_step().await
     }
 
-    async fn break_off(&mut self) -> Result<usize, TurnError> {
-        self.inputs.let_go(&self.live);
-        self.thinking.forget();
-        let unsaid = self.speech.forget();
+    async fn end_interrupted_step(&mut self) -> Result<usize, TurnError> {
+        self.call_inputs.close_all(&self.live);
+        self.reasoning_redactor.discard();
+        let dropped_bytes = self.message_redactor.discard();
         self.end_step().await?;
-        Ok(unsaid)
+        Ok(dropped_bytes)
     }
 
-    async fn forget_before(&mut self, kept_from: &MessageId, summary: &str) -> Result<(), TurnError> {
+    async fn replace_history_before(&mut self, kept_from: &MessageId, summary: &str) -> Result<(), TurnError> {
         let (reply, answer) = oneshot::channel();
-        let ask =
-            ActorMessage::Forget(kept_from.clone(), clean_excerpt(&*self.redact, summary.to_owned()), reply);
-        self.session.send(ask).await.map_err(|_| TurnError::Stopped)?;
-        answer.await.map_err(|_| TurnError::Stopped)?.map_err(|error| TurnError::Failed(unrecorded(&error)))
+        let message =
+            ActorMessage::CompactBefore(kept_from.clone(), clean_excerpt(&*self.redact, summary.to_owned()), reply);
+        self.actor.send(message).await.map_err(|_| TurnError::Stopped)?;
+        answer.await.map_err(|_| TurnError::Stopped)?.map_err(|error| TurnError::Failed(log_failure(&error)))
     }
 
-    async fn file(&mut self, media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, TurnError> {
+    async fn read_media(&mut self, media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, TurnError> {
         tokio::select! {
             () = self.context.cancel.cancelled() => Err(TurnError::Stopped),
             content = self.deps.media.read(&media.id, max_bytes) => Ok(content.ok()),
@@ -471,26 +479,26 @@ impl AgentContext for RunDriver {
         Box::pin(self.context.cancel.clone().cancelled_owned())
     }
 
-    async fn pause(&mut self, duration: Duration) -> Result<(), TurnError> {
+    async fn sleep(&mut self, duration: Duration) -> Result<(), TurnError> {
         tokio::select! {
             () = self.context.cancel.cancelled() => Err(TurnError::Stopped),
             () = tokio::time::sleep(duration) => Ok(()),
         }
     }
 
-    fn heard(&mut self) -> Vec<String> {
-        self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    fn take_steering(&mut self) -> Vec<String> {
+        self.shared.steering.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
     }
 }
 
 impl RunDriver {
-    /// Ends a subagent's run, as a part of the run that delegated.
-    async fn end_as_child(
+    /// Ends a subagent's run, and returns its result for the run that delegated to it.
+    async fn end_subagent_run(
         &mut self,
         ended: Result<(), TurnError>,
-        begun: Timestamp,
+        started_at: Timestamp,
     ) -> Result<Result<String, Failure>, TurnError> {
-        let duration_ms = self.since(begun);
+        let duration_ms = self.since(started_at);
         let failure = match ended {
             Ok(()) => {
                 self.end_step().await?;
@@ -500,18 +508,18 @@ impl RunDriver {
             Err(TurnError::Stopped) => return Err(TurnError::Stopped),
         };
         let ending = match &failure {
-            None => RunEnding::Completed { message: self.answer.clone() },
+            None => RunEnding::Completed { message: self.last_message.clone() },
             Some(failure) => RunEnding::Failed(failure.clone()),
         };
         self.record(vec![RunEvent::Ended { ending, duration_ms }]).await?;
-        Ok(failure.map_or_else(|| Ok(self.said.clone()), Err))
+        Ok(failure.map_or_else(|| Ok(self.last_text.clone()), Err))
     }
 }
 
-fn unrecorded(error: &LogError) -> Failure {
+fn log_failure(error: &LogError) -> Failure {
     Failure { code: FailureCode::LogUnavailable, message: error.to_string(), retryable: true }
 }
 
-fn unusable(why: &str) -> Failure {
-    Failure { code: FailureCode::InvalidInput, message: why.to_owned(), retryable: false }
+fn invalid_input(message: &str) -> Failure {
+    Failure { code: FailureCode::InvalidInput, message: message.to_owned(), retryable: false }
 }

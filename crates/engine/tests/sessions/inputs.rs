@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parlor_engine::{LIVE_INPUT_BYTES, Redact, SessionUpdate, StreamKind};
 use parlor_log::{MemoryLog, SystemClock};
-use parlor_model::{Agent, AgentContext, Call, Turn, TurnError};
+use parlor_model::{Agent, AgentContext, ToolCall, Turn, TurnError};
 use parlor_vocab::{Failure, MessageEvent, RunEvent, RunId, SessionEvent, StepEvent, ToolCallId, ToolEvent};
 use tokio::sync::Semaphore;
 
@@ -40,11 +40,11 @@ impl Agent for Player {
     async fn answer(&self, _: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
         for act in &self.acts {
             match act {
-                Act::Write(name, tool, text) => stage.write_input(name, tool, text).await?,
-                Act::Say(text) => stage.say(text).await?,
+                Act::Write(name, tool, text) => stage.write_call_input(name, tool, text).await?,
+                Act::Say(text) => stage.write_text(text).await?,
                 Act::BreakOff => {
-                    let unsaid = stage.break_off().await?;
-                    stage.note(&format!("{unsaid} bytes are not said")).await?;
+                    let unsaid = stage.end_interrupted_step().await?;
+                    stage.report_progress(&format!("{unsaid} bytes are not said")).await?;
                 }
                 Act::Fail => {
                     let (code, message) = ("BROKEN".into(), "it broke".to_owned());
@@ -52,13 +52,13 @@ impl Agent for Player {
                 }
                 Act::Wait => self.go_on.acquire().await.unwrap().forget(),
                 Act::Call(calls) => {
-                    let call = |(name, input): &(&str, String)| Call {
+                    let call = |(name, input): &(&str, String)| ToolCall {
                         name: (*name).to_owned(),
                         tool: "nothing".to_owned(),
                         input: input.clone(),
                         refusal: None,
                     };
-                    stage.call_all(calls.iter().map(call).collect(), None).await?;
+                    stage.call_tools(calls.iter().map(call).collect(), None).await?;
                 }
             }
         }
@@ -74,13 +74,13 @@ impl Redact for OneSecret {
         if text.contains(SECRET) { text.replace(SECRET, "[secret]").into() } else { text.into() }
     }
 
-    fn sift<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
+    fn redact_prefix<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
         let mut lengths = (1..SECRET.len()).rev();
         let held = lengths.find(|length| text.ends_with(SECRET.split_at(*length).0)).unwrap_or(0);
         (self.redact(text.split_at(text.len() - held).0), held)
     }
 
-    fn finds(&self, bytes: &[u8]) -> bool {
+    fn contains_secret(&self, bytes: &[u8]) -> bool {
         bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes())
     }
 }
@@ -100,7 +100,7 @@ async fn play(acts: Vec<Act>) -> (Talk, RunId, Arc<Semaphore>) {
 /// What was seen of inputs and calls, in order: `+` is a piece, `=` the call.
 fn seen_calls(seen: &[SessionUpdate]) -> Vec<(char, ToolCallId, String)> {
     let one = |seen: &SessionUpdate| match seen {
-        SessionUpdate::Delta { subject: StreamKind::Input { call, tool }, text, .. } => {
+        SessionUpdate::Delta { stream: StreamKind::ToolInput { call, tool }, text, .. } => {
             assert_eq!(tool, "nothing");
             Some(('+', call.clone(), text.clone()))
         }
@@ -153,7 +153,7 @@ async fn an_input_is_seen_while_it_is_written_and_under_the_name_of_its_call() {
     ];
     let (mut talk, run, go_on) = play(acts).await;
     let is_piece =
-        |seen: &SessionUpdate| matches!(seen, SessionUpdate::Delta { subject: StreamKind::Input { .. }, .. });
+        |seen: &SessionUpdate| matches!(seen, SessionUpdate::Delta { stream: StreamKind::ToolInput { .. }, .. });
     let mut seen = talk.until(is_piece).await;
     seen.extend(talk.until(is_piece).await);
     assert_eq!(seen_calls(&seen).len(), 2, "before any call is made");
@@ -178,7 +178,7 @@ async fn what_breaks_off_is_never_called_and_what_follows_has_another_id() {
     ];
     let (mut talk, run, go_on) = play(acts).await;
     let is_piece =
-        |seen: &SessionUpdate| matches!(seen, SessionUpdate::Delta { subject: StreamKind::Input { .. }, .. });
+        |seen: &SessionUpdate| matches!(seen, SessionUpdate::Delta { stream: StreamKind::ToolInput { .. }, .. });
     let is_step = |seen: &SessionUpdate| match seen {
         SessionUpdate::Entry(entry) => {
             matches!(entry.event, SessionEvent::Run { event: RunEvent::Step(StepEvent::Started { .. }), .. })

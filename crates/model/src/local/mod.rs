@@ -52,7 +52,7 @@ impl Agent for LocalAgent {
         &self.name
     }
 
-    fn looks_back(&self) -> bool {
+    fn needs_history(&self) -> bool {
         false
     }
 
@@ -63,15 +63,15 @@ impl Agent for LocalAgent {
             Order::Ruby(code) => call(stage, "ruby", json!({"code": code})).await,
             Order::Say(text) => {
                 for word in words(text) {
-                    stage.say(word).await?;
+                    stage.write_text(word).await?;
                 }
                 Ok(())
             }
             Order::Think(text) => {
                 for word in words(text) {
-                    stage.think(word).await?;
+                    stage.write_reasoning(word).await?;
                 }
-                stage.say("I have thought about it.").await
+                stage.write_text("I have thought about it.").await
             }
             Order::Wait(duration) => wait(stage, duration).await,
             Order::Fail(text) => {
@@ -80,25 +80,29 @@ impl Agent for LocalAgent {
                     Failure { code: FailureCode::Failed, message: text.to_owned(), retryable: false };
                 Err(TurnError::Failed(failure))
             }
-            Order::Help => stage.say(&format!("I am the local agent. I understand:\n\n{}", orders())).await,
+            Order::Help => {
+                stage.write_text(&format!("I am the local agent. I understand:\n\n{}", orders())).await
+            }
             Order::Misused(usage, flaw) => {
-                stage.say(&format!("It is written `{usage}`: {flaw}. `/help` lists what I can do.")).await
+                stage
+                    .write_text(&format!("It is written `{usage}`: {flaw}. `/help` lists what I can do."))
+                    .await
             }
             Order::Unknown(word) => {
                 let word = cut(word, MAX_QUOTE_CHARS);
-                stage.say(&format!("I do not know `{word}`. `/help` lists what I can do.")).await
+                stage.write_text(&format!("I do not know `{word}`. `/help` lists what I can do.")).await
             }
-            Order::Talk => stage.say(&introduction(&turn.input)).await,
+            Order::Talk => stage.write_text(&introduction(&turn.input)).await,
         }
     }
 }
 
 /// Calls a tool and says what it gave back.
 async fn call(stage: &mut dyn AgentContext, tool: &str, input: Value) -> Result<(), TurnError> {
-    match stage.call(tool, &input.to_string()).await? {
-        Ok(text) if text.is_empty() => stage.say("(no output)").await,
-        Ok(text) => stage.say(&text).await,
-        Err(failure) => stage.say(&failure.message).await,
+    match stage.call_tool(tool, &input.to_string()).await? {
+        Ok(text) if text.is_empty() => stage.write_text("(no output)").await,
+        Ok(text) => stage.write_text(&text).await,
+        Err(failure) => stage.write_text(&failure.message).await,
     }
 }
 
@@ -107,22 +111,22 @@ async fn wait(stage: &mut dyn AgentContext, duration: Duration) -> Result<(), Tu
     let mut left = duration;
     while !left.is_zero() {
         let pause = left.min(TICK);
-        stage.pause(pause).await?;
+        stage.sleep(pause).await?;
         left -= pause;
         // What is left over at the end is shorter than a tick, and is none.
         if pause == TICK {
-            stage.say(".").await?;
+            stage.write_text(".").await?;
         }
-        let heard = stage.heard();
+        let heard = stage.take_steering();
         if !heard.is_empty() {
             // What joins a turn does so between two steps.
             stage.next_step().await?;
         }
         for text in heard {
-            stage.say(&format!("\nI heard “{}”.\n", cut(&text, MAX_QUOTE_CHARS))).await?;
+            stage.write_text(&format!("\nI heard “{}”.\n", cut(&text, MAX_QUOTE_CHARS))).await?;
         }
     }
-    stage.say(&format!("\nDone: I waited {} s.", duration.as_secs_f64())).await
+    stage.write_text(&format!("\nDone: I waited {} s.", duration.as_secs_f64())).await
 }
 
 /// The words of `text`, each with the space that follows it: together they are `text`.

@@ -44,7 +44,7 @@ pub(super) async fn attempt(
         biased;
         () = &mut stopped => return Err(TurnError::Stopped),
         () = &mut late => return Ok(Attempt::Late),
-        asked = model.provider.ask(request) => asked,
+        asked = model.provider.stream(request) => asked,
     };
     let mut pieces = match asked {
         Ok(pieces) => pieces,
@@ -60,18 +60,18 @@ pub(super) async fn attempt(
         match piece {
             Some(Ok(Piece::Text(more))) => {
                 arrived.said += more.len();
-                stage.say(&more).await?;
+                stage.write_text(&more).await?;
                 text.push_str(&more);
                 shown = true;
             }
-            Some(Ok(Piece::Thought(more))) => {
+            Some(Ok(Piece::Reasoning(more))) => {
                 arrived.thought += more.len();
-                stage.think(&more).await?;
+                stage.write_reasoning(&more).await?;
                 shown = true;
             }
             Some(Ok(Piece::CallInput { id, tool, text })) => {
                 arrived.inputs += text.len();
-                stage.write_input(&id, &tool, &text).await?;
+                stage.write_call_input(&id, &tool, &text).await?;
                 shown = true;
             }
             Some(Ok(Piece::Done(done))) => {

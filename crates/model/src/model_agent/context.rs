@@ -10,7 +10,7 @@ use parlor_vocab::MessageId;
 
 use super::limits::least_tokens;
 use super::{MAX_PICTURE_BYTES, MAX_PICTURES};
-use crate::provider::{CallResult, ModelCall, ModelMessage, Picture, Request, StreamThread, ToolSpec};
+use crate::provider::{CallResult, ModelCall, ModelMessage, Picture, ProviderState, Request, ToolSpec};
 
 /// How many bytes of text count as a token in an estimate.
 pub const BYTES_PER_TOKEN: usize = 4;
@@ -73,7 +73,7 @@ impl Context {
     }
 
     /// An answer of the model.
-    pub(super) fn model(&mut self, text: String, calls: Vec<ModelCall>, thread: StreamThread) {
+    pub(super) fn model(&mut self, text: String, calls: Vec<ModelCall>, thread: ProviderState) {
         self.push(ModelMessage::Model { text, calls, thread }, None);
     }
 
@@ -149,7 +149,7 @@ impl Context {
         self.counted = None;
         for said in &mut self.request.messages {
             if let ModelMessage::Model { thread, .. } = said {
-                *thread = StreamThread::default();
+                *thread = ProviderState::default();
             }
         }
     }
@@ -262,7 +262,7 @@ mod tests {
         let text = "x".repeat(bytes);
         let result =
             CallResult { id: "1".to_owned(), tool: "t".to_owned(), text, failed: false, pictures: vec![] };
-        context.model(String::new(), vec![call], StreamThread::default());
+        context.model(String::new(), vec![call], ProviderState::default());
         context.results(vec![result]);
     }
 
@@ -273,7 +273,7 @@ mod tests {
         let estimated = context.tokens();
         context.count(1000);
         assert_eq!(context.tokens(), 1000);
-        context.model("12345678".to_owned(), Vec::new(), StreamThread::default());
+        context.model("12345678".to_owned(), Vec::new(), ProviderState::default());
         assert_eq!(context.tokens(), 1000 + 2 + PART_TOKENS);
         context.change_provider();
         assert!(context.tokens() > estimated && context.tokens() < 1000);

@@ -6,7 +6,7 @@
 
 use parlor_vocab::{Failure, HistoryItem, Media, Message, MessageId, Role, RunEnding, ToolUse};
 
-use crate::provider::{CallResult, ModelCall, ModelMessage, StreamThread};
+use crate::provider::{CallResult, ModelCall, ModelMessage, ProviderState};
 
 /// A part of the conversation, with what a session knows of it.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub(super) fn told(history: &[HistoryItem]) -> Vec<Told> {
                 Role::Assistant => model(&mut told, message),
             },
             HistoryItem::ToolUse(used) => tool(&mut told, used),
-            HistoryItem::BrokenOff(ending) => remarks.extend(remark(ending)),
+            HistoryItem::UnfinishedRun(ending) => remarks.extend(remark(ending)),
         }
     }
     if !remarks.is_empty() {
@@ -80,7 +80,7 @@ fn model(told: &mut Vec<Told>, message: &Message) {
     let said = ModelMessage::Model {
         text: message.text.clone(),
         calls: Vec::new(),
-        thread: StreamThread::default(),
+        thread: ProviderState::default(),
     };
     told.push(Told { said, message: Some(message.id.clone()), media: Vec::new() });
 }
@@ -96,7 +96,7 @@ fn tool(told: &mut Vec<Told>, used: &ToolUse) {
             let said = ModelMessage::Model {
                 text: String::new(),
                 calls: vec![call],
-                thread: StreamThread::default(),
+                thread: ProviderState::default(),
             };
             told.push(Told { said, message: None, media: Vec::new() });
         }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_call_without_a_result_gets_one_and_the_user_is_told_of_the_end() {
-        let broken = HistoryItem::BrokenOff(RunEnding::Failed(failed("the disk is full.")));
+        let broken = HistoryItem::UnfinishedRun(RunEnding::Failed(failed("the disk is full.")));
         let history = [says(Role::User, "do"), uses("c1", None), broken, says(Role::User, "again")];
         assert_eq!(
             short(&history),
@@ -232,7 +232,7 @@ mod tests {
             says(Role::User, "b"),
             says(Role::Assistant, "c"),
             says(Role::Assistant, "d"),
-            HistoryItem::BrokenOff(stopped),
+            HistoryItem::UnfinishedRun(stopped),
         ];
         let said = short(&history);
         assert_eq!(said[..2], ["u:a\n\nb", "m:c\n\nd+"]);
@@ -247,7 +247,7 @@ mod tests {
                 1 => says(Role::Assistant, &format!("a{number}")),
                 2 => uses(&format!("c{number}"), None),
                 3 => uses(&format!("c{number}"), Some(Ok(String::new()))),
-                4 => HistoryItem::BrokenOff(RunEnding::Failed(failed("x"))),
+                4 => HistoryItem::UnfinishedRun(RunEnding::Failed(failed("x"))),
                 _ => says(Role::Assistant, ""),
             }).collect();
             let told = told(&history);

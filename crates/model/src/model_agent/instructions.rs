@@ -53,7 +53,7 @@ mod tests {
         write(&sub.join("AGENTS.md"), "root");
         write(&sub.join("deep/AGENTS.md"), "deep");
         let texts = |folder: &Path| -> Vec<String> {
-            let mine = InstructionPath::of_user(home.path().join("mine.md"));
+            let mine = InstructionPath::user_owned(home.path().join("mine.md"));
             let project = Project::of(folder, &UserFolders::default());
             read(Some(mine), &project).texts.into_iter().map(|(_, text)| text).collect()
         };

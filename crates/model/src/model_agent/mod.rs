@@ -43,7 +43,7 @@ pub use limits::{
 pub use model::{DEFAULT_CONTEXT_WINDOW, MIN_CONTEXT_WINDOW, Model, Price};
 pub use project::{InstructionPath, Project};
 pub use prompt::MAX_WARNINGS;
-pub use retry::{FIRST_WAIT, MAX_RETRY_AFTER, MAX_TRIES, MAX_WAIT_BETWEEN};
+pub use retry::{FIRST_RETRY_WAIT, MAX_RETRY_AFTER, MAX_RETRY_WAIT, MAX_TRIES};
 pub use skill_search::{
     MAX_SKILL_DEPTH, MAX_SKILL_FOLDERS, MAX_SKILL_NAMES, SKILL_BYTES, SKILL_FILE, Skill, SkillSearchResult,
     search_skills,

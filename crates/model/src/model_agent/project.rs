@@ -79,7 +79,7 @@ impl Project {
 
 impl InstructionPath {
     /// A place of the user's own.
-    pub fn of_user(path: PathBuf) -> Self {
+    pub fn user_owned(path: PathBuf) -> Self {
         Self { path, opener: opened(Policy::new(["/"])), owners: None }
     }
 
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn only_the_beginning_of_a_file_is_read_and_only_of_a_file() {
         let home = tempfile::tempdir().unwrap();
-        let place = |name: &str| InstructionPath::of_user(home.path().join(name));
+        let place = |name: &str| InstructionPath::user_owned(home.path().join(name));
         fs::write(home.path().join("x"), "äää").unwrap();
         fs::create_dir(home.path().join("folder")).unwrap();
         assert_eq!(place("x").text(3).unwrap(), "ä");

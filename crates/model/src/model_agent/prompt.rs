@@ -42,9 +42,10 @@ impl Prompt {
         let message = turn.input.text.clone();
         let look = move || {
             let project = Project::of(&folder, &user);
-            let own = user.instructions.map(InstructionPath::of_user);
+            let own = user.instructions.map(InstructionPath::user_owned);
             let Instructions { texts: instructions, mut refused } = instructions::read(own, &project);
-            let own: Vec<InstructionPath> = user.skills.into_iter().map(InstructionPath::of_user).collect();
+            let own: Vec<InstructionPath> =
+                user.skills.into_iter().map(InstructionPath::user_owned).collect();
             let (skills, more) = find_skills(&own, &project);
             refused.extend(more);
             let brought: Vec<(String, String)> = mentioned(&message, &skills)

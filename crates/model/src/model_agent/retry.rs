@@ -9,10 +9,10 @@ use crate::provider::ProviderError;
 pub const MAX_TRIES: u32 = 5;
 
 /// How long the first wait is. Each one after it is twice as long.
-pub const FIRST_WAIT: Duration = Duration::from_secs(1);
+pub const FIRST_RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// The longest wait that we choose ourselves.
-pub const MAX_WAIT_BETWEEN: Duration = Duration::from_secs(30);
+pub const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 
 /// The longest wait that a provider can ask for. If it asks for more, the step is given up.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ pub(super) fn wait(error: &ProviderError, tries: u32) -> Option<Duration> {
 
 fn own_wait(tries: u32) -> Duration {
     let doublings = tries.saturating_sub(1).min(16);
-    FIRST_WAIT.saturating_mul(1 << doublings).min(MAX_WAIT_BETWEEN)
+    FIRST_RETRY_WAIT.saturating_mul(1 << doublings).min(MAX_RETRY_WAIT)
 }
 
 /// Between three quarters and five quarters of `wait`, so that many who failed together do not come
@@ -53,7 +53,7 @@ mod tests {
     fn waits_double_up_to_a_limit() {
         let waits: Vec<u64> = (1..8).map(|tries| own_wait(tries).as_secs()).collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30]);
-        assert_eq!(own_wait(u32::MAX), MAX_WAIT_BETWEEN);
+        assert_eq!(own_wait(u32::MAX), MAX_RETRY_WAIT);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::{MAX_CALLS, MAX_PICTURE_BYTES, MAX_PICTURES, Model, ModelAgent};
 use crate::provider::{
     CallResult, Completion, ModelCall, ModelMessage, Picture, ProviderError, StopReason, ToolSpec,
 };
-use crate::{AgentContext, Call, CallOutput, SpentSoFar, Turn, TurnError};
+use crate::{AgentContext, SpentSoFar, ToolCall, ToolCallOutput, Turn, TurnError};
 
 /// What the model is told when the text that it wrote broke off.
 const GO_ON: &str = "(The connection broke and your last message ends where it was cut off. Go on from there; do not \
@@ -58,7 +58,7 @@ impl<'a> Run<'a> {
             () = &mut stopped => return Err(TurnError::Stopped),
             prompt = Prompt::read(agent, turn, !tools.is_empty()) => prompt,
         };
-        let mut context = Context::new(stage.clean(&prompt.system()), Arc::clone(&tools));
+        let mut context = Context::new(stage.redact(&prompt.system()), Arc::clone(&tools));
         context.request().reasoning = turn.reasoning;
         let mut run = Self {
             stage,
@@ -75,14 +75,14 @@ impl<'a> Run<'a> {
                 run.called.extend(calls.iter().map(|call| call.id.clone()));
             }
         }
-        let text = prompt.with_skills(&turn.input.text, |text| run.stage.clean(text));
+        let text = prompt.with_skills(&turn.input.text, |text| run.stage.redact(text));
         all.push(user_says(text, turn.message.clone(), turn.input.media.clone()));
         run.tell(all).await?;
         for warning in prompt.warnings() {
-            run.stage.note(&warning).await?;
+            run.stage.report_progress(&warning).await?;
         }
         for name in prompt.applied() {
-            run.stage.note(&format!("Using the skill {name}")).await?;
+            run.stage.report_progress(&format!("Using the skill {name}")).await?;
         }
         Ok(run)
     }
@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
             match stop {
                 // What the provider stopped is not to be carried out.
                 StopReason::Filtered => self.ended(&text, stop).await?,
-                StopReason::Length => self.stage.note(&self.cut_short()).await?,
+                StopReason::Length => self.stage.report_progress(&self.cut_short()).await?,
                 StopReason::Complete => {}
             }
             let results = self.call(&calls, written, stop).await?;
@@ -161,7 +161,7 @@ impl<'a> Run<'a> {
         let (mut pictures, mut named) = (Vec::new(), Vec::new());
         for file in media {
             let is_shown = file.mime.starts_with("image/") && *left > 0 && file.size <= *room;
-            let bytes = if is_shown { self.stage.file(file, *room).await? } else { None };
+            let bytes = if is_shown { self.stage.read_media(file, *room).await? } else { None };
             match bytes {
                 Some(bytes) => {
                     *left -= 1;
@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
 
     /// Takes in what was said to the run meanwhile, if anything was.
     fn listen(&mut self) -> bool {
-        let heard = self.stage.heard();
+        let heard = self.stage.take_steering();
         for text in &heard {
             self.context.user(text, Vec::new(), None);
         }
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
     /// could go.
     async fn compact(&mut self, keep: u64) -> Result<bool, TurnError> {
         let Some(parts) = self.context.cut(keep) else { return Ok(false) };
-        self.stage.note("Summarizing the older part of the conversation").await?;
+        self.stage.report_progress("Summarizing the older part of the conversation").await?;
         let mut stopped = self.stage.stopped();
         let model = self.models[0].clone();
         let summary = tokio::select! {
@@ -209,12 +209,14 @@ impl<'a> Run<'a> {
         let summary = match summary {
             Ok(Summary { text, usage, bytes }) => {
                 self.budget.add(usage, bytes);
-                self.stage.consume(usage, Some(&model.name)).await?;
+                self.stage.record_usage(usage, Some(&model.name)).await?;
                 text
             }
             Err(error) => {
                 self.stage
-                    .note(&format!("No summary could be written ({error}); the oldest part is left out"))
+                    .report_progress(&format!(
+                        "No summary could be written ({error}); the oldest part is left out"
+                    ))
                     .await?;
                 list(self.context.oldest(parts))
             }
@@ -223,7 +225,7 @@ impl<'a> Run<'a> {
         let in_context = in_place(&summary, task);
         if let Some(kept_from) = self.context.replace_oldest(parts, in_context) {
             // The session keeps the request itself.
-            self.stage.forget_before(&kept_from, &in_place(&summary, None)).await?;
+            self.stage.replace_history_before(&kept_from, &in_place(&summary, None)).await?;
         }
         Ok(true)
     }
@@ -238,7 +240,7 @@ impl<'a> Run<'a> {
                 Attempt::Answered { text, done, bytes } => {
                     let usage = model.priced(done.usage);
                     self.budget.add(usage, sent + bytes);
-                    self.stage.consume(usage, Some(&model.name)).await?;
+                    self.stage.record_usage(usage, Some(&model.name)).await?;
                     let read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
                     self.context.count(read);
                     return Ok((text, done));
@@ -253,7 +255,7 @@ impl<'a> Run<'a> {
             };
             tries += 1;
             if shown {
-                let unsaid = self.stage.break_off().await?;
+                let unsaid = self.stage.end_interrupted_step().await?;
                 let said = text.len().saturating_sub(unsaid);
                 text = text.get(..said).unwrap_or(&text).to_owned();
             }
@@ -274,8 +276,8 @@ impl<'a> Run<'a> {
                     let seconds = pause.as_secs_f64();
                     let headline =
                         format!("{error}; trying again in {seconds:.1} s ({} of {MAX_TRIES})", tries + 1);
-                    self.stage.note(&headline).await?;
-                    self.stage.pause(pause).await?;
+                    self.stage.report_progress(&headline).await?;
+                    self.stage.sleep(pause).await?;
                 }
                 None => {
                     self.fall_back(&error).await?;
@@ -304,7 +306,7 @@ impl<'a> Run<'a> {
         };
         let headline = format!("{} cannot answer ({error}); going on with {}", failed.name, next.name);
         self.context.change_provider();
-        self.stage.note(&headline).await?;
+        self.stage.report_progress(&headline).await?;
         self.fit().await
     }
 
@@ -323,7 +325,7 @@ impl<'a> Run<'a> {
                 "the model thought until there was no room for an answer; ask for less, or allow it more tokens with \
                  max_output",
             ),
-            StopReason::Length => self.stage.note(&self.cut_short()).await,
+            StopReason::Length => self.stage.report_progress(&self.cut_short()).await,
             StopReason::Complete if text.trim().is_empty() => {
                 failed(FailureCode::EmptyAnswer, "the model said nothing; ask again, or choose another model")
             }
@@ -364,22 +366,22 @@ impl<'a> Run<'a> {
         written: Vec<String>,
         stop: StopReason,
     ) -> Result<Vec<CallResult>, TurnError> {
-        let wanted: Vec<Call> = calls
+        let wanted: Vec<ToolCall> = calls
             .iter()
             .zip(written)
             .enumerate()
-            .map(|(place, (call, name))| Call {
+            .map(|(place, (call, name))| ToolCall {
                 name,
                 tool: call.tool.clone(),
                 input: call.input.clone(),
                 refusal: self.refusal(place, call, stop),
             })
             .collect();
-        let given = self.stage.call_all(wanted, self.budget.deadline()).await?;
+        let given = self.stage.call_tools(wanted, self.budget.deadline()).await?;
         let results = calls.iter().zip(given).map(|(call, given)| {
             let failed = given.is_err();
-            let CallOutput { text, mut pictures } =
-                given.unwrap_or_else(|failure| CallOutput { text: in_words(&failure), pictures: Vec::new() });
+            let ToolCallOutput { text, mut pictures } = given
+                .unwrap_or_else(|failure| ToolCallOutput { text: in_words(&failure), pictures: Vec::new() });
             pictures.truncate(MAX_PICTURES);
             let text = self.fitting(output(text));
             CallResult { id: call.id.clone(), tool: call.tool.clone(), text, failed, pictures }

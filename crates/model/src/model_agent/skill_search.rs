@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn hunt(folders: &[PathBuf]) -> SkillSearchResult {
-        search_skills(&folders.iter().cloned().map(InstructionPath::of_user).collect::<Vec<_>>())
+        search_skills(&folders.iter().cloned().map(InstructionPath::user_owned).collect::<Vec<_>>())
     }
 
     #[test]

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn find_skills(user: &[PathBuf], folder: &Path) -> Vec<Known> {
-        let user: Vec<InstructionPath> = user.iter().cloned().map(InstructionPath::of_user).collect();
+        let user: Vec<InstructionPath> = user.iter().cloned().map(InstructionPath::user_owned).collect();
         super::find_skills(&user, &Project::of(folder, &UserFolders::default())).0
     }
 

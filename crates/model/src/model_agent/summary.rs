@@ -50,7 +50,7 @@ pub(super) async fn summarize(model: &Model, said: &[ModelMessage]) -> Result<Su
         max_output: model.max_output,
         ..Request::default()
     };
-    let mut pieces = model.provider.ask(&request).await?;
+    let mut pieces = model.provider.stream(&request).await?;
     let mut summary = String::new();
     let mut usage = Usage::default();
     while let Some(piece) = pieces.next().await {
@@ -60,7 +60,7 @@ pub(super) async fn summarize(model: &Model, said: &[ModelMessage]) -> Result<Su
                 summary.push_str(&text);
             }
             Piece::Done(done) => usage = model.priced(done.usage),
-            Piece::Thought(text) | Piece::CallInput { text, .. } => bytes += text.len(),
+            Piece::Reasoning(text) | Piece::CallInput { text, .. } => bytes += text.len(),
         }
     }
     if summary.trim().is_empty() {

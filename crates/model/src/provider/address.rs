@@ -10,7 +10,7 @@ use reqwest::Url;
 const UNREADABLE: &str = "(no address)";
 
 /// An address as it may be told: without user and password.
-pub fn shown_address(url: &str) -> Cow<'_, str> {
+pub fn redacted_url(url: &str) -> Cow<'_, str> {
     let Ok(mut read) = Url::parse(url) else { return Cow::Borrowed(UNREADABLE) };
     if !has_user(&read) {
         return Cow::Borrowed(url);
@@ -22,12 +22,12 @@ pub fn shown_address(url: &str) -> Cow<'_, str> {
 }
 
 /// Whether all of an address may be told.
-pub fn is_public_address(url: &str) -> bool {
+pub fn is_public_url(url: &str) -> bool {
     Url::parse(url).is_ok_and(|url| !has_user(&url))
 }
 
 /// What is secret in an address, as it is written there: its password, or a user that has none, which is a token then.
-pub fn secret_in_address(url: &str) -> Option<String> {
+pub fn secret_in_url(url: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     let secret = url.password().unwrap_or(url.username());
     (!secret.is_empty()).then(|| secret.to_owned())
@@ -54,14 +54,14 @@ mod tests {
             ("http://user:s3cret@a.test:99999/v1", UNREADABLE),
             ("sk-s3cret", UNREADABLE),
         ] {
-            assert_eq!(shown_address(url), shown);
-            assert_eq!(is_public_address(url), url == shown, "{url}");
+            assert_eq!(redacted_url(url), shown);
+            assert_eq!(is_public_url(url), url == shown, "{url}");
         }
     }
 
     #[test]
     fn what_is_secret_in_an_address_is_its_password_or_a_token_alone() {
-        let secret = |url| secret_in_address(url);
+        let secret = |url| secret_in_url(url);
         assert_eq!(secret("http://user:s3cret@a.test/v1").as_deref(), Some("s3cret"));
         assert_eq!(secret("http://s3cret@a.test/v1").as_deref(), Some("s3cret"));
         assert_eq!(secret("http://user:s%40cret@a.test").as_deref(), Some("s%40cret"));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::StreamExt;
 
-use super::address::shown_address;
+use super::address::redacted_url;
 use super::trouble::{KEY_REFUSED, NO_REASON};
 use super::{Connection, KeySource, Pieces, Provider, ProviderError, ProviderKind, Request};
 
@@ -23,7 +23,7 @@ const NO_STREAM: [&str; 3] =
 
 /// A way to a provider whose errors say what to do.
 #[derive(Clone)]
-pub struct WithAdvice {
+pub struct AdvisedConnection {
     connection: Connection,
     kind: ProviderKind,
     /// As people are told of it.
@@ -31,7 +31,7 @@ pub struct WithAdvice {
     key: Arc<dyn KeySource>,
 }
 
-impl WithAdvice {
+impl AdvisedConnection {
     /// The same way. `base_url` and `key` are those that it was made of.
     pub fn new(
         connection: Connection,
@@ -39,13 +39,13 @@ impl WithAdvice {
         base_url: Option<&str>,
         key: Arc<dyn KeySource>,
     ) -> Self {
-        let shown_url = shown_address(base_url.unwrap_or(kind.base_url())).into_owned();
+        let shown_url = redacted_url(base_url.unwrap_or(kind.base_url())).into_owned();
         Self { connection, kind, shown_url, key }
     }
 
     /// The models that the provider has, as it calls them, sorted.
-    pub async fn catalogue(&self) -> Result<Vec<String>, ProviderError> {
-        match self.connection.catalogue().await {
+    pub async fn model_ids(&self) -> Result<Vec<String>, ProviderError> {
+        match self.connection.model_ids().await {
             Ok(names) => Ok(names),
             Err(error) => Err(self.advise(error, None).await),
         }
@@ -71,7 +71,7 @@ impl WithAdvice {
     async fn about_key(&self, said: String) -> String {
         // Whoever has no key to send has said what to do.
         let Some(why) = said.strip_prefix(KEY_REFUSED) else { return said };
-        let about = self.key.about().await;
+        let about = self.key.info().await;
         match about.used {
             Some(key) => format!("{key} is not accepted{why}; {}", about.remedy),
             None => format!("{} wants a key, and has none{why}; {}", self.shown_url, about.remedy),
@@ -119,10 +119,10 @@ impl WithAdvice {
 }
 
 #[async_trait]
-impl Provider for WithAdvice {
-    async fn ask(&self, request: &Request) -> Result<Pieces, ProviderError> {
+impl Provider for AdvisedConnection {
+    async fn stream(&self, request: &Request) -> Result<Pieces, ProviderError> {
         let model = request.model.clone();
-        let mut pieces = match self.connection.ask(request).await {
+        let mut pieces = match self.connection.stream(request).await {
             Ok(pieces) => pieces,
             Err(error) => return Err(self.advise(error, Some(&model)).await),
         };
@@ -145,10 +145,15 @@ mod tests {
     use super::*;
     use crate::provider::{FixedKey, Routing};
 
-    fn advised(kind: ProviderKind) -> WithAdvice {
+    fn advised(kind: ProviderKind) -> AdvisedConnection {
         let (key, url): (Arc<dyn KeySource>, _) =
             (Arc::new(FixedKey(Ok(None))), Some("http://user:s3cret@127.0.0.1:1/v1"));
-        WithAdvice::new(Connection::new(kind, url, Arc::clone(&key), Routing::default()), kind, url, key)
+        AdvisedConnection::new(
+            Connection::new(kind, url, Arc::clone(&key), Routing::default()),
+            kind,
+            url,
+            key,
+        )
     }
 
     #[test]

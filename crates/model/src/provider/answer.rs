@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use parlor_vocab::Usage;
 
 use super::calls::Calls;
-use super::{Completion, Key, Piece, ProviderError, StopReason, StreamThread};
+use super::{Completion, Key, Piece, ProviderError, ProviderState, StopReason};
 
 /// The most that one answer may have: text, thoughts with their signatures, and the inputs of calls.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
@@ -53,7 +53,7 @@ impl Answer {
         self.parts += usize::from(self.parts == 0 || self.is_thinking != is_thought);
         self.is_thinking = is_thought;
         self.bytes += text.len();
-        self.pieces.push_back(if is_thought { Piece::Thought(text) } else { Piece::Text(text) });
+        self.pieces.push_back(if is_thought { Piece::Reasoning(text) } else { Piece::Text(text) });
     }
 
     /// Counts bytes that a reader keeps and shows nobody.
@@ -81,7 +81,7 @@ impl Answer {
     }
 
     /// The end. `thread` makes what the provider wants back of the number of calls.
-    pub(super) fn completion(&mut self, thread: impl FnOnce(usize) -> StreamThread) -> Completion {
+    pub(super) fn completion(&mut self, thread: impl FnOnce(usize) -> ProviderState) -> Completion {
         let calls = self.calls.made();
         let thread = thread(calls.len());
         Completion { calls, usage: self.usage, stop: self.stop.unwrap_or_default(), thread }

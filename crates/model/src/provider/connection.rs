@@ -18,10 +18,10 @@ use super::{
 };
 
 /// How long a server may take to begin its answer.
-pub const FIRST_WORD_WAIT: Duration = Duration::from_secs(300);
+pub const FIRST_BYTE_WAIT: Duration = Duration::from_secs(300);
 
 /// How long a server may say nothing in the middle of an answer.
-pub const SILENCE_WAIT: Duration = Duration::from_secs(180);
+pub const IDLE_WAIT: Duration = Duration::from_secs(180);
 
 /// How long an answer is worked on before others have their turn on this thread.
 const MAX_STRETCH: Duration = Duration::from_millis(5);
@@ -54,7 +54,7 @@ impl Connection {
     }
 
     /// The models that the provider has, as it calls them, sorted.
-    pub async fn catalogue(&self) -> Result<Vec<String>, ProviderError> {
+    pub async fn model_ids(&self) -> Result<Vec<String>, ProviderError> {
         let key = self.current_key().await?;
         let listed = self.listed(key.as_ref()).await;
         match self.other_key(listed.as_ref().err(), key.as_ref()).await? {
@@ -88,7 +88,7 @@ impl Connection {
     ) -> Result<Option<Key>, ProviderError> {
         match (error, key) {
             (Some(ProviderError::Auth { .. }), Some(refused)) => {
-                self.key.instead_of(refused).await.map_err(no_key)
+                self.key.replacement_for(refused).await.map_err(no_key)
             }
             _ => Ok(None),
         }
@@ -117,7 +117,7 @@ impl Connection {
 
 #[async_trait]
 impl Provider for Connection {
-    async fn ask(&self, request: &Request) -> Result<Pieces, ProviderError> {
+    async fn stream(&self, request: &Request) -> Result<Pieces, ProviderError> {
         let key = self.current_key().await?;
         let mut begun = self.begin(request, key.clone()).await;
         if let Some(other) = self.other_key(begun.as_ref().err(), key.as_ref()).await? {
@@ -172,7 +172,7 @@ impl AnswerStream {
             match step {
                 Step::Piece(piece) => return Ok(piece),
                 Step::Event => {}
-                Step::NeedsBytes => match timeout(SILENCE_WAIT, self.response.chunk()).await {
+                Step::NeedsBytes => match timeout(IDLE_WAIT, self.response.chunk()).await {
                     Ok(Ok(Some(bytes))) => self.reading.push(&bytes),
                     Ok(Ok(None)) => self.reading.end(None)?,
                     Ok(Err(error)) => self.reading.end(Some(failed(error)))?,
@@ -184,10 +184,7 @@ impl AnswerStream {
 }
 
 fn silent() -> ProviderError {
-    ProviderError::broken(format!(
-        "the answer timed out: nothing came for {} seconds",
-        SILENCE_WAIT.as_secs()
-    ))
+    ProviderError::broken(format!("the answer timed out: nothing came for {} seconds", IDLE_WAIT.as_secs()))
 }
 
 fn no_key(error: KeyError) -> ProviderError {

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::error::short;
 use super::trouble::{failed, refusal, said_in};
-use super::{FIRST_WORD_WAIT, Key, MAX_ERROR_BYTES, ProviderError, ProviderKind};
+use super::{FIRST_BYTE_WAIT, Key, MAX_ERROR_BYTES, ProviderError, ProviderKind};
 
 /// How long it may take to reach a server.
 pub const CONNECT_WAIT: Duration = Duration::from_secs(20);
@@ -70,8 +70,8 @@ pub(super) fn authorize(
 /// Asks, and waits until the answer begins, whatever it is.
 pub(super) async fn send(request: RequestBuilder) -> Result<Response, ProviderError> {
     let request = request.header(ACCEPT_ENCODING, "identity").send();
-    let Ok(response) = timeout(FIRST_WORD_WAIT, request).await else {
-        let seconds = FIRST_WORD_WAIT.as_secs();
+    let Ok(response) = timeout(FIRST_BYTE_WAIT, request).await else {
+        let seconds = FIRST_BYTE_WAIT.as_secs();
         return Err(ProviderError::broken(format!(
             "the request timed out: no answer began within {seconds} seconds"
         )));

@@ -66,12 +66,12 @@ pub trait KeySource: Send + Sync {
     async fn key(&self) -> Result<Option<Key>, KeyError>;
 
     /// Another key in the place of one that the server did not accept; none if there is no other.
-    async fn instead_of(&self, _refused: &Key) -> Result<Option<Key>, KeyError> {
+    async fn replacement_for(&self, _refused: &Key) -> Result<Option<Key>, KeyError> {
         Ok(None)
     }
 
     /// Which key is used, and what to do if the server does not accept it.
-    async fn about(&self) -> KeyInfo {
+    async fn info(&self) -> KeyInfo {
         KeyInfo { used: None, remedy: "give it a key".to_owned() }
     }
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{Key, ProviderError, ProviderKind, http};
 
 /// The most models of a provider that are taken.
-pub const MAX_CATALOGUE: usize = 5000;
+pub const MAX_LISTED_MODELS: usize = 5000;
 
 /// The most that a provider may tell about its models, in bytes.
 pub const MAX_LISTING_BYTES: usize = 8 << 20;
@@ -52,7 +52,7 @@ fn names(told: &[u8]) -> Result<Vec<String>, ProviderError> {
     let told: Told = serde_json::from_slice(told)
         .map_err(|error| ProviderError::broken(format!("what it tells cannot be read: {error}")))?;
     // OpenRouter gives both, and the name is for people.
-    let names = told.data.into_iter().filter_map(|model| model.id.or(model.name)).take(MAX_CATALOGUE);
+    let names = told.data.into_iter().filter_map(|model| model.id.or(model.name)).take(MAX_LISTED_MODELS);
     let mut names: Vec<String> =
         names.map(|name| name.strip_prefix("models/").map_or(name.clone(), str::to_owned)).collect();
     names.sort_unstable();

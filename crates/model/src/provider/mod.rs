@@ -29,17 +29,17 @@ mod trouble;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
-pub use address::{is_public_address, secret_in_address, shown_address};
-pub use advice::WithAdvice;
+pub use address::{is_public_url, redacted_url, secret_in_url};
+pub use advice::AdvisedConnection;
 pub use answer::{MAX_ANSWER_BYTES, MAX_ANSWER_PARTS};
 pub use calls::MAX_ANSWER_CALLS;
-pub use connection::{Connection, FIRST_WORD_WAIT, Routing, SILENCE_WAIT};
+pub use connection::{Connection, FIRST_BYTE_WAIT, IDLE_WAIT, Routing};
 pub use error::{MAX_ERROR_CHARS, ProviderError};
 pub use http::{CONNECT_WAIT, ERROR_WAIT};
 pub use key::{FixedKey, Key, KeyError, KeyInfo, KeySource};
 pub use kind::ProviderKind;
-pub use listing::{MAX_CATALOGUE, MAX_LISTING_BYTES};
-pub use piece::{Completion, ModelCall, Piece, StopReason, StreamThread};
+pub use listing::{MAX_LISTED_MODELS, MAX_LISTING_BYTES};
+pub use piece::{Completion, ModelCall, Piece, ProviderState, StopReason};
 pub use reading::{MAX_ERROR_BYTES, check_recorded, read_recorded};
 pub use request::{CallResult, ModelMessage, Picture, Request, ToolSpec};
 pub use routes::{MAX_ROUTES, MAX_ROUTES_BYTES, ROUTES_WAIT, routes};
@@ -55,5 +55,5 @@ pub type Pieces = BoxStream<'static, Result<Piece, ProviderError>>;
 #[async_trait]
 pub trait Provider: Send + Sync {
     /// Lets the model answer.
-    async fn ask(&self, request: &Request) -> Result<Pieces, ProviderError>;
+    async fn stream(&self, request: &Request) -> Result<Pieces, ProviderError>;
 }

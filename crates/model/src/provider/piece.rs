@@ -8,7 +8,7 @@ pub enum Piece {
     /// Text of the answer.
     Text(String),
     /// Text of a thought.
-    Thought(String),
+    Reasoning(String),
     /// The input of a call goes on, or begins. What is not told in pieces comes with the end alone.
     CallInput {
         /// The provider's name of the call, which no other call of the answer has.
@@ -32,7 +32,7 @@ pub struct Completion {
     /// Why it ended.
     pub stop: StopReason,
     /// What the provider wants to get back with this answer.
-    pub thread: StreamThread,
+    pub thread: ProviderState,
 }
 
 /// A tool call of a model.
@@ -61,11 +61,11 @@ pub enum StopReason {
 /// What a provider wants to get back with an answer of its own while the turn lasts: thoughts, signed or
 /// encrypted mostly. Means nothing to anybody else and is never kept.
 #[derive(Clone, Debug, Default)]
-pub struct StreamThread(pub(super) Vec<ThreadPart>);
+pub struct ProviderState(pub(super) Vec<ProviderStatePart>);
 
-/// A part of a [`StreamThread`]. Each form has its own, and passes over those of others.
+/// A part of a [`ProviderState`]. Each form has its own, and passes over those of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ThreadPart {
+pub(super) enum ProviderStatePart {
     /// Chat: thoughts in the member `reasoning_content`.
     ReasoningContent(String),
     /// Responses: the `encrypted_content` of a reasoning item.
@@ -78,14 +78,14 @@ pub(super) enum ThreadPart {
     ThoughtSignature { call: Option<usize>, signature: String },
 }
 
-impl StreamThread {
+impl ProviderState {
     /// How many bytes it has.
     pub fn bytes(&self) -> usize {
-        self.0.iter().map(ThreadPart::bytes).sum()
+        self.0.iter().map(ProviderStatePart::bytes).sum()
     }
 }
 
-impl ThreadPart {
+impl ProviderStatePart {
     fn bytes(&self) -> usize {
         match self {
             Self::ReasoningContent(text) | Self::EncryptedReasoning(text) | Self::RedactedThought(text) => {

@@ -212,7 +212,7 @@ mod tests {
             for piece in &read[..read.len() - 1] {
                 match piece.as_ref().unwrap() {
                     Piece::Text(more) => text.push_str(more),
-                    Piece::Thought(more) => thought.push_str(more),
+                    Piece::Reasoning(more) => thought.push_str(more),
                     Piece::CallInput { .. } => {}
                     Piece::Done(_) => panic!("it goes on after its end"),
                 }

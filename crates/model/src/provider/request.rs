@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parlor_vocab::Reasoning;
 
-use super::{ModelCall, StreamThread};
+use super::{ModelCall, ProviderState};
 
 /// A question to a model with all that it has to know. The same beginning gives the same bytes, so
 /// that a provider can reuse what it has read before.
@@ -41,7 +41,7 @@ pub enum ModelMessage {
         /// The calls it made.
         calls: Vec<ModelCall>,
         /// What the provider wants back.
-        thread: StreamThread,
+        thread: ProviderState,
     },
     /// What the calls of the message before brought, all of them.
     Results(Vec<CallResult>),

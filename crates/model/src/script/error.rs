@@ -21,14 +21,14 @@ pub struct ScriptError {
     /// The file.
     pub file: PathBuf,
     /// Where in the file.
-    pub place: ScriptPlace,
+    pub place: ScriptLocation,
     /// What is wrong there.
     pub flaw: ScriptFault,
 }
 
 /// A part of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ScriptPlace {
+pub enum ScriptLocation {
     /// No certain part.
     File,
     /// An `[[on]]`.
@@ -47,7 +47,7 @@ pub enum ScriptPlace {
     },
 }
 
-impl fmt::Display for ScriptPlace {
+impl fmt::Display for ScriptLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let step = match self {
             Self::File => return Ok(()),

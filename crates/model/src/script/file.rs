@@ -8,7 +8,7 @@ use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 
 use super::argument::Argument;
-use super::error::{ScriptFault, ScriptPlace};
+use super::error::{ScriptFault, ScriptLocation};
 use super::template::Template;
 use super::{Cue, Script, Step};
 use crate::{
@@ -83,8 +83,8 @@ impl From<UsageText> for Usage {
 }
 
 /// Reads the text of a script.
-pub(super) fn parse(text: &str) -> Result<Script, (ScriptPlace, ScriptFault)> {
-    let file = |flaw| (ScriptPlace::File, flaw);
+pub(super) fn parse(text: &str) -> Result<Script, (ScriptLocation, ScriptFault)> {
+    let file = |flaw| (ScriptLocation::File, flaw);
     if text.len() > MAX_SCRIPT_BYTES {
         return Err(file(ScriptFault::TooLarge));
     }
@@ -98,7 +98,7 @@ pub(super) fn parse(text: &str) -> Result<Script, (ScriptPlace, ScriptFault)> {
         let pattern = on.get("match").and_then(toml::Value::as_str).map(str::to_owned);
         let mut step = Vec::new();
         let cue = cue(on, &mut steps_left, &mut step);
-        cues.push(cue.map_err(|flaw| (ScriptPlace::On { number: index + 1, pattern, step }, flaw))?);
+        cues.push(cue.map_err(|flaw| (ScriptLocation::On { number: index + 1, pattern, step }, flaw))?);
     }
     let mut step = Vec::new();
     let otherwise = written.otherwise.map(|otherwise| {
@@ -106,7 +106,7 @@ pub(super) fn parse(text: &str) -> Result<Script, (ScriptPlace, ScriptFault)> {
         // There is no pattern: the whole prompt counts as the match.
         Reader { highest: 0, steps_left: &mut steps_left, place: &mut step }.steps(otherwise.steps)
     });
-    let otherwise = otherwise.transpose().map_err(|flaw| (ScriptPlace::Otherwise { step }, flaw))?;
+    let otherwise = otherwise.transpose().map_err(|flaw| (ScriptLocation::Otherwise { step }, flaw))?;
     Ok(Script { cues, otherwise })
 }
 

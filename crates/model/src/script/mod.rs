@@ -22,7 +22,7 @@ use crate::{Agent, AgentContext, MAX_QUOTE_CHARS, MAX_SCRIPT_BYTES, MAX_STEP_BYT
 use argument::Argument;
 use template::{Overfull, Template};
 
-pub use error::{ScriptError, ScriptFault, ScriptPlace};
+pub use error::{ScriptError, ScriptFault, ScriptLocation};
 
 /// An agent that answers as a file says.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl ScriptAgent {
     pub fn load(path: &Path, name: impl Into<String>) -> Result<Self, ScriptError> {
         match read(path) {
             Ok(text) => Self::parse(&text, path, name),
-            Err(flaw) => Err(ScriptError { file: path.to_owned(), place: ScriptPlace::File, flaw }),
+            Err(flaw) => Err(ScriptError { file: path.to_owned(), place: ScriptLocation::File, flaw }),
         }
     }
 
@@ -90,7 +90,7 @@ impl Agent for ScriptAgent {
         &self.name
     }
 
-    fn looks_back(&self) -> bool {
+    fn needs_history(&self) -> bool {
         false
     }
 
@@ -109,7 +109,7 @@ impl Agent for ScriptAgent {
                 let prompt = cut(prompt, MAX_QUOTE_CHARS);
                 let answer =
                     format!("No [[on]] of this script matches “{prompt}”, and it has no [otherwise].");
-                stage.say(&answer).await
+                stage.write_text(&answer).await
             }
         }
     }
@@ -125,15 +125,15 @@ async fn perform(
         let mut room = MAX_STEP_BYTES;
         let mut fill = |template: &Template| template.fill(captures, &mut room);
         match step {
-            Step::Think(thought) => stage.think(&fill(thought)?).await?,
-            Step::Say(words) => stage.say(&fill(words)?).await?,
-            Step::Wait(wait) => stage.pause(*wait).await?,
-            Step::Consume(usage) => stage.consume(*usage, model).await?,
+            Step::Think(thought) => stage.write_reasoning(&fill(thought)?).await?,
+            Step::Say(words) => stage.write_text(&fill(words)?).await?,
+            Step::Wait(wait) => stage.sleep(*wait).await?,
+            Step::Consume(usage) => stage.record_usage(*usage, model).await?,
             Step::Tool { name, args } => {
                 let name = fill(name)?;
                 let input = args.fill(captures, &mut room)?.to_string();
                 // Whoever watches sees what came of it; the script goes on either way.
-                let _ = stage.call(&name, &input).await?;
+                let _ = stage.call_tool(&name, &input).await?;
             }
             Step::Subagent { name, task, steps } => {
                 let part = Part { name: fill(name)?, steps, captures };
@@ -162,7 +162,7 @@ impl Agent for Part<'_> {
         &self.name
     }
 
-    fn looks_back(&self) -> bool {
+    fn needs_history(&self) -> bool {
         false
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use parlor_model::provider::{Picture, ToolSpec};
-use parlor_model::{Agent, AgentContext, Call, CallOutput, SpentSoFar, ToolResult, Turn, TurnError};
+use parlor_model::{Agent, AgentContext, SpentSoFar, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError};
 use parlor_vocab::{Failure, Media, MessageId, RunId, Usage, UserInput};
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -115,36 +115,36 @@ impl Recorder {
 
 #[async_trait]
 impl AgentContext for Recorder {
-    async fn say(&mut self, text: &str) -> Result<(), TurnError> {
+    async fn write_text(&mut self, text: &str) -> Result<(), TurnError> {
         self.act(Act::Say(text.to_owned()))
     }
 
-    async fn think(&mut self, text: &str) -> Result<(), TurnError> {
+    async fn write_reasoning(&mut self, text: &str) -> Result<(), TurnError> {
         self.act(Act::Think(text.to_owned()))
     }
 
-    async fn write_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError> {
+    async fn write_call_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError> {
         self.act(Act::Write(format!("{name} {tool}"), text.to_owned()))
     }
 
-    async fn call(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError> {
+    async fn call_tool(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError> {
         let input = serde_json::from_str(input).expect("a tool's input is JSON");
         self.act(Act::Call(tool.to_owned(), input))?;
         Ok(self.results.pop_front().unwrap_or(Ok(String::new())))
     }
 
-    async fn call_all(
+    async fn call_tools(
         &mut self,
-        calls: Vec<Call>,
+        calls: Vec<ToolCall>,
         _until: Option<tokio::time::Instant>,
-    ) -> Result<Vec<Result<CallOutput, Failure>>, TurnError> {
+    ) -> Result<Vec<Result<ToolCallOutput, Failure>>, TurnError> {
         let mut given = Vec::new();
         for call in calls {
             let input = serde_json::from_str(&call.input).unwrap_or(Value::String(call.input));
             self.act(Act::Call(call.tool, input))?;
             given.push(match call.refusal {
                 Some(failure) => Err(failure),
-                None => self.results.pop_front().unwrap_or(Ok(String::new())).map(|text| CallOutput {
+                None => self.results.pop_front().unwrap_or(Ok(String::new())).map(|text| ToolCallOutput {
                     text,
                     pictures: self.pictures.pop_front().into_iter().collect(),
                 }),
@@ -170,7 +170,7 @@ impl AgentContext for Recorder {
         Ok(result)
     }
 
-    async fn consume(&mut self, usage: Usage, model: Option<&str>) -> Result<(), TurnError> {
+    async fn record_usage(&mut self, usage: Usage, model: Option<&str>) -> Result<(), TurnError> {
         self.act(Act::Consume(usage, model.map(str::to_owned)))
     }
 
@@ -178,11 +178,11 @@ impl AgentContext for Recorder {
         Ok(self.spent)
     }
 
-    fn clean(&self, text: &str) -> String {
+    fn redact(&self, text: &str) -> String {
         text.to_owned()
     }
 
-    async fn note(&mut self, headline: &str) -> Result<(), TurnError> {
+    async fn report_progress(&mut self, headline: &str) -> Result<(), TurnError> {
         self.act(Act::Note(headline.to_owned()))
     }
 
@@ -190,16 +190,20 @@ impl AgentContext for Recorder {
         self.act(Act::NextStep)
     }
 
-    async fn break_off(&mut self) -> Result<usize, TurnError> {
+    async fn end_interrupted_step(&mut self) -> Result<usize, TurnError> {
         self.act(Act::BreakOff)?;
         Ok(self.unsaid)
     }
 
-    async fn forget_before(&mut self, kept_from: &MessageId, _summary: &str) -> Result<(), TurnError> {
+    async fn replace_history_before(
+        &mut self,
+        kept_from: &MessageId,
+        _summary: &str,
+    ) -> Result<(), TurnError> {
         self.act(Act::Forget(kept_from.to_string()))
     }
 
-    async fn file(&mut self, _media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, TurnError> {
+    async fn read_media(&mut self, _media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, TurnError> {
         Ok(self.file.clone().filter(|bytes| bytes.len() as u64 <= max_bytes))
     }
 
@@ -208,11 +212,11 @@ impl AgentContext for Recorder {
         Box::pin(async move { stop.notified().await })
     }
 
-    async fn pause(&mut self, duration: Duration) -> Result<(), TurnError> {
+    async fn sleep(&mut self, duration: Duration) -> Result<(), TurnError> {
         self.act(Act::Pause(duration))
     }
 
-    fn heard(&mut self) -> Vec<String> {
+    fn take_steering(&mut self) -> Vec<String> {
         let mut heard = Vec::new();
         while let Some((_, text)) = self.steering.pop_front_if(|(after, _)| *after <= self.acts.len()) {
             heard.push(text);

@@ -38,7 +38,7 @@ impl Scripted {
 
 #[async_trait]
 impl Provider for Scripted {
-    async fn ask(&self, request: &Request) -> Result<Pieces, ProviderError> {
+    async fn stream(&self, request: &Request) -> Result<Pieces, ProviderError> {
         assert_valid(request);
         self.asked.lock().expect("nobody panicked").push(request.clone());
         let answer =
@@ -82,7 +82,7 @@ pub(crate) fn text(text: &str) -> Result<Piece, ProviderError> {
 }
 
 pub(crate) fn thought(text: &str) -> Result<Piece, ProviderError> {
-    Ok(Piece::Thought(text.to_owned()))
+    Ok(Piece::Reasoning(text.to_owned()))
 }
 
 /// The end of an answer that took ten tokens to read and two to write.

@@ -107,13 +107,13 @@ async fn ask_on(kind: ProviderKind, answer: String, key: Option<Key>, messages: 
     let connection = Connection::new(kind, Some(&url), Arc::new(FixedKey(Ok(key))), Routing::default());
     let (model, reasoning) = ("m".to_owned(), Some(Reasoning::Low));
     let request = Request { model, messages, reasoning, ..Request::default() };
-    let mut pieces = connection.ask(&request).await.unwrap();
+    let mut pieces = connection.stream(&request).await.unwrap();
     let (mut text, mut inputs, mut end) = (String::new(), Vec::new(), None);
     while let Some(piece) = pieces.next().await {
         assert!(end.is_none(), "{piece:?} after the end");
         match piece {
             Ok(Piece::Text(more)) => text.push_str(&more),
-            Ok(Piece::Thought(_)) => {}
+            Ok(Piece::Reasoning(_)) => {}
             Ok(Piece::CallInput { id, tool, text }) => inputs.push((id, tool, text)),
             Ok(Piece::Done(done)) => end = Some(Ok(done)),
             Err(error) => end = Some(Err(error)),

@@ -18,8 +18,8 @@ pub(super) async fn perform(
         RubyJob::Upstream(call) => &call.paths,
         RubyJob::File { path } => std::slice::from_ref(path),
         RubyJob::Snippet { .. }
-        | RubyJob::Line { .. }
-        | RubyJob::ReplaceRuby
+        | RubyJob::ConsoleLine { .. }
+        | RubyJob::RestartRuby
         | RubyJob::ListResources
         | RubyJob::Tool { .. } => &[],
     };
@@ -38,11 +38,11 @@ pub(super) async fn perform(
         .filter(|(_, evaluates)| needs_upstream || *evaluates == EvaluateAt::Upstream);
     match (job, upstream) {
         (RubyJob::Tool { name, input }, _) => shared.use_tool(&name, &input).await,
-        (RubyJob::Line { session, number, code }, _) => {
+        (RubyJob::ConsoleLine { session, number, code }, _) => {
             let _turn = shared.lane.lock().await;
             let path = shared.sessions.keep(&session, number, &code);
             match console {
-                Some(console) => shared.ask(console, caller, &RubyJob::Line { session, number, code }).await,
+                Some(console) => shared.ask(console, caller, &RubyJob::ConsoleLine { session, number, code }).await,
                 None => RubyReply::Evaluated(shared.evaluate(RubySource::Console { path, code }).await),
             }
         }
@@ -52,10 +52,10 @@ pub(super) async fn perform(
         }
         (RubyJob::Snippet { code }, None) => shared.evaluate_snippet(code).await,
         (RubyJob::File { path }, None) => shared.evaluate_file(path, caller.workspace.clone()).await,
-        (RubyJob::ReplaceRuby, None) => {
+        (RubyJob::RestartRuby, None) => {
             let _turn = shared.lane.lock().await;
             shared.console.mark("RELOAD");
-            RubyReply::RubyReplaced(shared.ruby.replace_worker().await.map_err(failure))
+            RubyReply::RubyRestarted(shared.ruby.replace_worker().await.map_err(failure))
         }
         (RubyJob::Upstream(_) | RubyJob::ListResources, None) => RubyReply::NoUpstream,
     }
@@ -75,7 +75,7 @@ impl RubyShared {
         let _turn = self.lane.lock().await;
         self.console.mark("EVAL_RUBY START");
         let evaluated = self.evaluate(RubySource::Snippet { code }).await;
-        self.console.print(&evaluated.printed, evaluated.cut);
+        self.console.print(&evaluated.printed, evaluated.omitted_bytes);
         match &evaluated.outcome {
             Ok(_) => self.console.mark("EVAL_RUBY END"),
             Err(failure) if failure.kind == RubyFailureKind::Syntax => {
@@ -96,7 +96,7 @@ impl RubyShared {
         };
         self.console.mark(&format!("EVAL_RUBY_FILE START: {path}"));
         let evaluated = self.evaluate(RubySource::File { path: code.path, content: code.content }).await;
-        self.console.print(&evaluated.printed, evaluated.cut);
+        self.console.print(&evaluated.printed, evaluated.omitted_bytes);
         match &evaluated.outcome {
             Ok(_) => self.console.mark("EVAL_RUBY_FILE END"),
             Err(failure) => self.console.mark(&format!("EVAL_RUBY_FILE ERROR: {}", failure.message)),
@@ -105,15 +105,15 @@ impl RubyShared {
     }
 
     async fn evaluate(&self, source: RubySource) -> EvaluationResult {
-        let RubyAnswer { outcome, output, lost_before } = self.ruby.evaluate(Evaluation::new(source)).await;
-        if let Some(how) = &lost_before {
+        let RubyAnswer { outcome, output, restart_reason } = self.ruby.evaluate(Evaluation::new(source)).await;
+        if let Some(how) = &restart_reason {
             self.console.mark(&format!("RUBY LOST: {how}"));
         }
         EvaluationResult {
             outcome: outcome.map_err(failure),
             printed: output.pieces.into_iter().map(|piece| (piece.stream, piece.text)).collect(),
-            cut: output.cut,
-            lost_before,
+            omitted_bytes: output.cut,
+            restart_reason,
         }
     }
 
@@ -136,8 +136,8 @@ pub(super) fn interrupted() -> RubyReply {
     RubyReply::Evaluated(EvaluationResult {
         outcome: Err(failure(RubyError::Stopped)),
         printed: Vec::new(),
-        cut: 0,
-        lost_before: None,
+        omitted_bytes: 0,
+        restart_reason: None,
     })
 }
 
@@ -153,13 +153,13 @@ pub(super) fn size(reply: &RubyReply) -> usize {
                 let printed: usize = evaluated.printed.iter().map(|(_, text)| text.len()).sum();
                 printed + evaluated.outcome.as_ref().map_or_else(of_failure, String::len)
             }
-            RubyReply::RubyReplaced(Err(failure)) => of_failure(failure),
+            RubyReply::RubyRestarted(Err(failure)) => of_failure(failure),
             RubyReply::Upstream(Ok(result)) => result.len(),
             RubyReply::Tool(Ok(output)) => {
-                output.text.len() + output.images.iter().map(|(_, bytes)| bytes.len()).sum::<usize>()
+                output.text.len() + output.images.iter().map(|image| image.bytes.len()).sum::<usize>()
             }
             // Short texts.
-            RubyReply::RubyReplaced(Ok(()))
+            RubyReply::RubyRestarted(Ok(()))
             | RubyReply::Upstream(Err(_))
             | RubyReply::Tool(Err(_))
             | RubyReply::PathRefused { .. }
@@ -184,7 +184,7 @@ fn failure(error: RubyError) -> RubyFailure {
         | RubyError::ValueTooLarge { .. }
         | RubyError::TimedOut { .. }
         | RubyError::Cancelled { .. }
-        | RubyError::WorkerLost { .. } => RubyFailureKind::Broken,
+        | RubyError::WorkerLost { .. } => RubyFailureKind::Aborted,
         RubyError::NoRuby { .. }
         | RubyError::NotStarted { .. }
         | RubyError::TooManyWaiting { .. }

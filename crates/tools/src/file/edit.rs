@@ -1,26 +1,26 @@
-//! `edit_file`: replaces exact text.
+//! The `edit_file` tool: replaces exact text in a file.
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, FailureCode};
+use parlor_vocab::{Failure, FailureCode, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::code::{failure, invalid};
-use crate::file::atomic::replace;
-use crate::file::hint::{hint, line_at};
+use crate::failure::{failure, invalid};
+use crate::file::edit_hint::{hint, line_at};
+use crate::file::replace::replace;
 use crate::file::{open_file, read_all};
 use crate::input::decode;
-use crate::tool::{Tool, ToolContext, ToolResultOutput};
+use crate::tool::{Tool, ToolContext};
 
-/// The largest file that can be edited.
+/// The largest file that can be edited, before and after the edit, in bytes.
 pub const EDIT_FILE_BYTES: usize = 16 << 20;
 
-/// How many places a message names.
-const NAMED_PLACES: usize = 10;
+/// How many line numbers a message lists.
+const LISTED_LINES: usize = 10;
 
 /// Replaces exact text in files.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct EditFile;
+pub struct EditFileTool;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,7 +34,7 @@ struct EditInput {
 }
 
 #[async_trait]
-impl Tool for EditFile {
+impl Tool for EditFileTool {
     fn name(&self) -> &'static str {
         "edit_file"
     }
@@ -62,7 +62,7 @@ impl Tool for EditFile {
         })
     }
 
-    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
         let input: EditInput = decode(self, input)?;
         if input.old_text.is_empty() {
             return Err(invalid("`old_text` is empty; to write a whole file use write_file"));
@@ -73,40 +73,40 @@ impl Tool for EditFile {
         if input.count == Some(0) {
             return Err(invalid("`count` must be at least 1"));
         }
-        context.change(move |context| edit(context, &input)).await
+        context.write_blocking(move |context| edit(context, &input)).await
     }
 }
 
-fn edit(context: &ToolContext, input: &EditInput) -> Result<ToolResultOutput, Failure> {
+fn edit(context: &ToolContext, input: &EditInput) -> Result<ToolOutput, Failure> {
     let path = &input.path;
     let (mut file, stat) = open_file(context, path)?;
     let bytes = read_all(path, &mut file, EDIT_FILE_BYTES)?;
     let text = String::from_utf8(bytes).map_err(|_| {
         failure(FailureCode::Unsupported, format!("`{path}` is not UTF-8 text and cannot be edited"))
     })?;
-    let places: Vec<usize> = text.match_indices(&input.old_text).map(|(at, _)| at).collect();
-    check(input, &text, &places)?;
-    // Few bytes can become very many: look before making room for them.
-    let kept = text.len() - places.len() * input.old_text.len();
-    let size = places.len().saturating_mul(input.new_text.len()).saturating_add(kept);
+    let offsets: Vec<usize> = text.match_indices(&input.old_text).map(|(at, _)| at).collect();
+    check(input, &text, &offsets)?;
+    // A short new_text that replaces many matches can become very long: check before allocating.
+    let kept = text.len() - offsets.len() * input.old_text.len();
+    let size = offsets.len().saturating_mul(input.new_text.len()).saturating_add(kept);
     if size > EDIT_FILE_BYTES {
         let message = format!("`{path}` would have {size} bytes, more than the limit of {EDIT_FILE_BYTES}");
         return Err(failure(FailureCode::TooLarge, message));
     }
     let edited = text.replace(&input.old_text, &input.new_text);
     replace(context, path, edited.as_bytes(), Some(&stat))?;
-    // Open until now, since a new file could get the number of one that is gone.
+    // The file stays open until here: otherwise another file could reuse its inode number.
     drop(file);
-    let matches = if places.len() == 1 { "match" } else { "matches" };
-    Ok(ToolResultOutput::text(format!(
+    let matches = if offsets.len() == 1 { "match" } else { "matches" };
+    Ok(ToolOutput::text(format!(
         "replaced {} {matches} in `{path}`, {}",
-        places.len(),
-        named(&text, &places)
+        offsets.len(),
+        list_lines(&text, &offsets)
     )))
 }
 
-fn check(input: &EditInput, text: &str, places: &[usize]) -> Result<(), Failure> {
-    let (found, path) = (places.len(), &input.path);
+fn check(input: &EditInput, text: &str, offsets: &[usize]) -> Result<(), Failure> {
+    let (found, path) = (offsets.len(), &input.path);
     let expected = input.count.unwrap_or(1);
     if found == 0 {
         let message = format!("`old_text` is not in `{path}`: {}", hint(text, &input.old_text));
@@ -119,19 +119,19 @@ fn check(input: &EditInput, text: &str, places: &[usize]) -> Result<(), Failure>
         None => format!("give more of the text around it, or set `count` to {found} to replace all"),
         Some(_) => format!("`count` says {expected}"),
     };
-    let message = format!("`old_text` is in `{path}` {found} times, {}; {advice}", named(text, places));
+    let message = format!("`old_text` is in `{path}` {found} times, {}; {advice}", list_lines(text, offsets));
     Err(failure(FailureCode::EditMismatch, message))
 }
 
 /// "at line 3", "at lines 3, 4 and 2 more".
-fn named(text: &str, places: &[usize]) -> String {
+fn list_lines(text: &str, offsets: &[usize]) -> String {
     let lines: Vec<String> =
-        places.iter().take(NAMED_PLACES).map(|at| line_at(text, *at).to_string()).collect();
-    let more = match places.len().saturating_sub(NAMED_PLACES) {
+        offsets.iter().take(LISTED_LINES).map(|at| line_at(text, *at).to_string()).collect();
+    let more = match offsets.len().saturating_sub(LISTED_LINES) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("at line{} {}{more}", if places.len() == 1 { "" } else { "s" }, lines.join(", "))
+    format!("at line{} {}{more}", if offsets.len() == 1 { "" } else { "s" }, lines.join(", "))
 }
 
 #[cfg(test)]
@@ -139,21 +139,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_says_what_the_input_takes() {
-        crate::input::assert_schema_fits::<EditInput>(&EditFile);
+    fn the_schema_matches_the_input_struct() {
+        crate::input::assert_schema_fits::<EditInput>(&EditFileTool);
     }
 
     #[test]
-    fn many_places_are_named_in_part() {
+    fn only_the_first_lines_are_listed() {
         let text = "x\n".repeat(12);
-        let places: Vec<usize> = text.match_indices('x').map(|(at, _)| at).collect();
-        assert_eq!(named(&text, &places), "at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more");
-        assert_eq!(named(&text, &places[..1]), "at line 1");
+        let offsets: Vec<usize> = text.match_indices('x').map(|(at, _)| at).collect();
+        assert_eq!(list_lines(&text, &offsets), "at lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more");
+        assert_eq!(list_lines(&text, &offsets[..1]), "at line 1");
     }
 
-    /// Each thread counts on from what it read. A change that is lost makes the sum too small.
+    /// Each thread increments the number that it read. A lost edit makes the sum too small.
     #[test]
-    fn edits_at_the_same_time_lose_nothing() {
+    fn concurrent_edits_are_not_lost() {
         const THREADS: usize = 4;
         const TIMES: usize = 15;
         let folder = tempfile::tempdir().unwrap();
@@ -163,7 +163,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
-                    // Nothing is shared but the folder, as if each were a process.
+                    // The threads share only the folder, like separate processes.
                     let context = ToolContext::new(folder.path()).unwrap();
                     let mut done = 0;
                     while done < TIMES {

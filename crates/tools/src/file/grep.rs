@@ -1,35 +1,35 @@
-//! `grep_files`: lines that match a pattern, in a file or in all files of a folder.
+//! The `grep_files` tool: finds lines that match a pattern, in a file or in all files of a folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ignore::overrides::{Override, OverrideBuilder};
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, ToolOutput};
 use regex::bytes::RegexBuilder;
 use rustix::fs::{FileType, OFlags, fstat};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::code::{invalid, system};
-use crate::file::hunt::{FileSearch, Wanted};
+use crate::failure::{invalid, system};
+use crate::file::file_search::{FileSearch, SearchOptions};
+use crate::file::line_search::LineSearch;
 use crate::file::open_file;
-use crate::file::search::Search;
 use crate::input::{decode, within};
-use crate::tool::{Tool, ToolContext, ToolResultOutput};
+use crate::tool::{Tool, ToolContext};
 
-/// How many matching lines are shown if the input does not say.
+/// How many matching lines are shown if the input has no `limit`.
 pub const GREP_MATCHES: usize = 100;
-/// The most matching lines of one call.
+/// The largest `limit` of matching lines.
 pub const GREP_MATCHES_MAX: usize = 2000;
-/// The most lines around a match.
+/// The largest `context`: lines shown around each match.
 pub const GREP_CONTEXT: usize = 20;
-/// The longest pattern.
+/// The longest pattern, in bytes.
 pub const GREP_PATTERN_BYTES: usize = 4096;
 
 /// Searches files.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct GrepFiles;
+pub struct GrepFilesTool;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,7 +46,7 @@ struct GrepInput {
 }
 
 #[async_trait]
-impl Tool for GrepFiles {
+impl Tool for GrepFilesTool {
     fn name(&self) -> &'static str {
         "grep_files"
     }
@@ -92,7 +92,7 @@ impl Tool for GrepFiles {
         true
     }
 
-    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
         let input: GrepInput = decode(self, input)?;
         if input.pattern.len() > GREP_PATTERN_BYTES {
             let bytes = input.pattern.len();
@@ -105,7 +105,7 @@ impl Tool for GrepFiles {
             given => within("context", given, 0, GREP_CONTEXT)?,
         };
         let limit = within("limit", input.limit, GREP_MATCHES, GREP_MATCHES_MAX)?;
-        context.look(move |context| grep(context, &input, around, limit)).await
+        context.read_blocking(move |context| grep(context, &input, around, limit)).await
     }
 }
 
@@ -114,7 +114,7 @@ fn grep(
     input: &GrepInput,
     around: usize,
     limit: usize,
-) -> Result<ToolResultOutput, Failure> {
+) -> Result<ToolOutput, Failure> {
     let pattern = RegexBuilder::new(&input.pattern)
         .case_insensitive(input.ignore_case)
         .build()
@@ -122,24 +122,24 @@ fn grep(
     let path = input.path.as_deref().unwrap_or(".");
     let top = context.policy.open(&context.folder, path, OFlags::PATH)?;
     let stat = fstat(&top.fd).map_err(system("look at", path))?;
-    let wanted = Wanted {
-        search: Search { pattern, context: around, redact: Arc::clone(&context.redact) },
+    let options = SearchOptions {
+        lines: LineSearch { pattern, context: around, redact: Arc::clone(&context.redact) },
         glob: glob(&top.path, input.glob.as_deref())?,
         use_ignores: !input.include_ignored,
         limit,
     };
-    let mut hunt = FileSearch::new(context, wanted);
+    let mut search = FileSearch::new(context, options);
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         let folder = context.policy.open(&context.folder, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let ignores = hunt.rules_above(&folder);
-        // As the agent wrote it, so that it can hand the paths found to other tools.
+        let ignores = search.ignores_above(&folder);
+        // Paths in the output begin like the path of the input, so that the agent can pass them to other tools.
         let shown = if path == "." { PathBuf::new() } else { PathBuf::from(path) };
-        hunt.folder(folder.fd, &folder.path, &shown, &ignores, 0)?;
+        search.search_folder(folder.fd, &folder.path, &shown, &ignores, 0)?;
     } else {
         let (file, _) = open_file(context, path)?;
-        hunt.file(path, file);
+        search.search_file(path, file);
     }
-    Ok(ToolResultOutput::text(hunt.show()))
+    Ok(ToolOutput::text(search.into_text()))
 }
 
 fn glob(top: &Path, glob: Option<&str>) -> Result<Override, Failure> {
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_says_what_the_input_takes() {
-        crate::input::assert_schema_fits::<GrepInput>(&GrepFiles);
+    fn the_schema_matches_the_input_struct() {
+        crate::input::assert_schema_fits::<GrepInput>(&GrepFilesTool);
     }
 }

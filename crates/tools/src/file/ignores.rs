@@ -1,5 +1,6 @@
-//! Which files a search leaves out: what `.gitignore` and `.ignore` files say, read through
-//! descriptors like everything else. The matching is the `ignore` crate's; its walker is not used,
+//! The rules of `.gitignore` and `.ignore` files, which searches obey.
+//!
+//! The files are read through descriptors. The `ignore` crate does the matching; its directory walker is not used,
 //! because it opens folders by path.
 
 use std::fs::File;
@@ -11,29 +12,29 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 
-/// The largest `.gitignore` that is read; a larger one is left aside.
+/// The largest `.gitignore` in bytes. A larger one has no effect.
 pub const IGNORE_FILE_BYTES: usize = 1 << 20;
 
-/// The files that hold rules, the later ones stronger.
+/// The names of rule files. Rules of a later one override those of an earlier one.
 const RULE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
-/// The rules of a folder and of those above it.
+/// The rules of a folder and of its parents.
 #[derive(Clone, Default)]
-pub(super) struct Ignores {
+pub(super) struct IgnoreRules {
     /// Outermost first.
     levels: Vec<std::sync::Arc<Gitignore>>,
 }
 
-impl Ignores {
-    /// With the rules of one more folder, which is at `path`.
+impl IgnoreRules {
+    /// Adds the rules of the subfolder at `path`.
     #[must_use]
-    pub(super) fn below(&self, path: &Path, folder: impl AsFd) -> Self {
+    pub(super) fn with_folder(&self, path: &Path, folder: impl AsFd) -> Self {
         let mut builder = GitignoreBuilder::new(path);
         let mut any = false;
         for name in RULE_FILES {
             let Some(text) = read_rules(&folder, name) else { continue };
             for line in text.lines() {
-                // A rule that cannot be understood is no rule, as it is for git.
+                // Invalid rules have no effect, as in git.
                 any |= builder.add_line(None, line).is_ok();
             }
         }
@@ -44,8 +45,8 @@ impl Ignores {
         Self { levels }
     }
 
-    /// Whether `path` is left out. The innermost folder with an opinion decides.
-    pub(super) fn leave_out(&self, path: &Path, is_folder: bool) -> bool {
+    /// Whether the rules exclude `path`. Rules of inner folders override those of outer ones.
+    pub(super) fn is_ignored(&self, path: &Path, is_folder: bool) -> bool {
         for rules in self.levels.iter().rev() {
             match rules.matched(path, is_folder) {
                 Match::Ignore(_) => return true,
@@ -69,7 +70,7 @@ fn read_rules(folder: impl AsFd, name: &str) -> Option<String> {
     (bytes.len() <= IGNORE_FILE_BYTES).then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The folders from `root` down to the one above `path`.
+/// The folders from `root` down to the parent of `path`.
 pub(super) fn folders_above(root: &Path, path: &Path) -> Vec<PathBuf> {
     let mut above: Vec<PathBuf> =
         path.ancestors().skip(1).take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect();
@@ -84,24 +85,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_inner_folder_has_the_last_word() {
+    fn rules_of_an_inner_folder_override_outer_ones() {
         let dir = tempfile::tempdir().unwrap();
         let inner = dir.path().join("inner");
         fs::create_dir(&inner).unwrap();
         fs::write(dir.path().join(".gitignore"), "*.log\n/target\n[\n").unwrap();
         fs::write(inner.join(".ignore"), "!keep.log\n").unwrap();
-        let outer = Ignores::default().below(dir.path(), File::open(dir.path()).unwrap());
-        let both = outer.below(&inner, File::open(&inner).unwrap());
-        assert!(outer.leave_out(&dir.path().join("a.log"), false));
-        assert!(outer.leave_out(&dir.path().join("target"), true));
-        assert!(!outer.leave_out(&inner.join("target"), true));
-        assert!(both.leave_out(&inner.join("a.log"), false));
-        assert!(!both.leave_out(&inner.join("keep.log"), false));
-        assert!(!both.leave_out(&inner.join("a.txt"), false));
+        let outer = IgnoreRules::default().with_folder(dir.path(), File::open(dir.path()).unwrap());
+        let both = outer.with_folder(&inner, File::open(&inner).unwrap());
+        assert!(outer.is_ignored(&dir.path().join("a.log"), false));
+        assert!(outer.is_ignored(&dir.path().join("target"), true));
+        assert!(!outer.is_ignored(&inner.join("target"), true));
+        assert!(both.is_ignored(&inner.join("a.log"), false));
+        assert!(!both.is_ignored(&inner.join("keep.log"), false));
+        assert!(!both.is_ignored(&inner.join("a.txt"), false));
     }
 
     #[test]
-    fn rules_beyond_the_limit_are_left_aside() {
+    fn a_rule_file_beyond_the_limit_has_no_effect() {
         let dir = tempfile::tempdir().unwrap();
         let mut rules = "a\n".repeat(IGNORE_FILE_BYTES / 2);
         fs::write(dir.path().join(".gitignore"), &rules).unwrap();

@@ -1,4 +1,4 @@
-//! `list_dir`: what is in a folder, level by level.
+//! The `list_dir` tool: lists the entries of a folder, level by level.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -6,32 +6,32 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, FailureCode};
+use parlor_vocab::{Failure, FailureCode, ToolOutput};
 use rustix::fs::{AtFlags, FileType, OFlags, fstat, readlinkat, statat};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::code::{failure, in_words};
-use crate::file::folder::{Item, LIST_FOLDER_ENTRIES, items};
+use crate::failure::{failure, in_words};
+use crate::file::folder::{FolderEntry, LIST_FOLDER_ENTRIES, read_entries};
 use crate::input::{decode, within};
-use crate::tool::{Tool, ToolContext, ToolResultOutput};
+use crate::tool::{Tool, ToolContext};
 use parlor_files::open_below;
 
-/// How many levels are listed if the input does not say.
+/// How many levels are listed if the input has no `depth`.
 pub const LIST_DEPTH: usize = 1;
-/// The most levels of one call.
+/// The largest `depth`.
 pub const LIST_DEPTH_MAX: usize = 10;
-/// How many entries are listed if the input does not say.
+/// How many entries are listed if the input has no `limit`.
 pub const LIST_ENTRIES: usize = 500;
-/// The most entries of one call.
+/// The largest `limit` of entries.
 pub const LIST_ENTRIES_MAX: usize = 5000;
 
-/// How many folders a note names.
+/// How many incomplete folders a note names.
 const NAMED_FOLDERS: usize = 10;
 
 /// Lists folders.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ListDir;
+pub struct ListDirTool;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +42,7 @@ struct ListInput {
 }
 
 #[async_trait]
-impl Tool for ListDir {
+impl Tool for ListDirTool {
     fn name(&self) -> &'static str {
         "list_dir"
     }
@@ -75,50 +75,50 @@ impl Tool for ListDir {
         true
     }
 
-    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
         let input: ListInput = decode(self, input)?;
         let depth = within("depth", input.depth, LIST_DEPTH, LIST_DEPTH_MAX)?;
         let limit = within("limit", input.limit, LIST_ENTRIES, LIST_ENTRIES_MAX)?;
         let path = input.path.unwrap_or_else(|| ".".to_owned());
-        context.look(move |context| list(context, &path, depth, limit)).await
+        context.read_blocking(move |context| list(context, &path, depth, limit)).await
     }
 }
 
-fn list(context: &ToolContext, path: &str, depth: usize, limit: usize) -> Result<ToolResultOutput, Failure> {
+fn list(context: &ToolContext, path: &str, depth: usize, limit: usize) -> Result<ToolOutput, Failure> {
     let top =
         context.policy.open(&context.folder, path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(|error| {
-            // The system calls a file on the way and a file at the end by the same name.
+            // The system has one error for a file in the middle of the path and at its end.
             if error.message.ends_with("a part of it is not a folder") {
                 return failure(FailureCode::Unsupported, format!("`{path}` is not a folder"));
             }
             error
         })?;
     let mut listing = Listing { limit, ..Listing::default() };
-    // Level by level, so that what is near is listed before what is deep.
-    // They wait as paths, since descriptors are few, and are opened from the top, without links.
-    let mut folders = VecDeque::from([Level { path: PathBuf::new(), depth }]);
-    while let Some(level) = folders.pop_front() {
-        context.check()?;
-        listing.add_folder(context, &top.fd, &level, &mut folders);
+    // Breadth first, so that the limit cuts off the deepest entries. The queue holds paths instead of descriptors,
+    // which are scarce. Each path is opened relative to the top folder, without following links.
+    let mut queue = VecDeque::from([QueuedFolder { path: PathBuf::new(), depth }]);
+    while let Some(folder) = queue.pop_front() {
+        context.check_cancelled()?;
+        listing.add_folder(context, &top.fd, &folder, &mut queue);
     }
-    Ok(ToolResultOutput::text(listing.show(&top.path)))
+    Ok(ToolOutput::text(listing.into_text(&top.path)))
 }
 
-/// A folder that is yet to be listed.
-struct Level {
-    /// SessionUpdate from the top.
+/// A folder that is not listed yet.
+struct QueuedFolder {
+    /// Relative to the top folder.
     path: PathBuf,
-    /// How many levels to list, this one included.
+    /// How many levels to list, including this folder.
     depth: usize,
 }
 
 #[derive(Default)]
 struct Listing {
     limit: usize,
-    /// A path from the top, and how it is shown.
+    /// Each path, relative to the top folder, and its line of the listing.
     entries: Vec<(PathBuf, String)>,
-    /// Folders that are not listed, or only in part.
-    cut: Vec<PathBuf>,
+    /// Folders that the limit left out, entirely or in part.
+    incomplete: Vec<PathBuf>,
     notes: Vec<String>,
 }
 
@@ -127,44 +127,45 @@ impl Listing {
         &mut self,
         context: &ToolContext,
         top: &OwnedFd,
-        level: &Level,
-        later: &mut VecDeque<Level>,
+        queued: &QueuedFolder,
+        queue: &mut VecDeque<QueuedFolder>,
     ) {
         if self.entries.len() >= self.limit {
-            self.cut.push(level.path.clone());
+            self.incomplete.push(queued.path.clone());
             return;
         }
-        let way = if level.path.as_os_str().is_empty() { Path::new(".") } else { &level.path };
-        let opened = open_below(top, way, OFlags::RDONLY | OFlags::DIRECTORY);
-        let (folder, found) = match opened.and_then(|folder| items(&folder).map(|found| (folder, found))) {
-            Ok(found) => found,
-            Err(errno) => {
-                self.notes.push(format!("`{}` cannot be listed: {}", way.display(), in_words(errno)));
-                return;
-            }
-        };
+        let path = if queued.path.as_os_str().is_empty() { Path::new(".") } else { &queued.path };
+        let opened = open_below(top, path, OFlags::RDONLY | OFlags::DIRECTORY);
+        let (folder, found) =
+            match opened.and_then(|folder| read_entries(&folder).map(|found| (folder, found))) {
+                Ok(found) => found,
+                Err(errno) => {
+                    self.notes.push(format!("`{}` cannot be listed: {}", path.display(), in_words(errno)));
+                    return;
+                }
+            };
         if fstat(&folder).is_ok_and(|stat| context.policy.is_private(&stat)) {
-            self.notes.push(format!("`{}` is parlor's own state folder and is not listed", way.display()));
+            self.notes.push(format!("`{}` is parlor's own state folder and is not listed", path.display()));
             return;
         }
         if found.more {
-            let way = way.display();
-            self.notes.push(format!("only {LIST_FOLDER_ENTRIES} entries of `{way}` were looked at"));
+            let path = path.display();
+            self.notes.push(format!("only {LIST_FOLDER_ENTRIES} entries of `{path}` were looked at"));
         }
-        for item in &found.items {
+        for entry in &found.entries {
             if self.entries.len() >= self.limit {
-                self.cut.push(level.path.clone());
+                self.incomplete.push(queued.path.clone());
                 break;
             }
-            let path = level.path.join(&item.name);
-            self.entries.push((path.clone(), describe(&folder, &path, item)));
-            if item.kind == FileType::Directory && level.depth > 1 {
-                later.push_back(Level { path, depth: level.depth - 1 });
+            let path = queued.path.join(&entry.name);
+            self.entries.push((path.clone(), describe(&folder, &path, entry)));
+            if entry.kind == FileType::Directory && queued.depth > 1 {
+                queue.push_back(QueuedFolder { path, depth: queued.depth - 1 });
             }
         }
     }
 
-    fn show(mut self, top: &Path) -> String {
+    fn into_text(mut self, top: &Path) -> String {
         self.entries.sort_by(|one, other| one.0.cmp(&other.0));
         let count = self.entries.len();
         let entries = if count == 1 { "entry" } else { "entries" };
@@ -173,10 +174,14 @@ impl Listing {
             text.push_str(line);
             text.push('\n');
         }
-        if !self.cut.is_empty() {
-            let named: Vec<String> =
-                self.cut.iter().take(NAMED_FOLDERS).map(|path| format!("`{}`", here(path))).collect();
-            let more = match self.cut.len().saturating_sub(NAMED_FOLDERS) {
+        if !self.incomplete.is_empty() {
+            let named: Vec<String> = self
+                .incomplete
+                .iter()
+                .take(NAMED_FOLDERS)
+                .map(|path| format!("`{}`", dot_if_empty(path)))
+                .collect();
+            let more = match self.incomplete.len().saturating_sub(NAMED_FOLDERS) {
                 0 => String::new(),
                 more => format!(" and {more} more folders"),
             };
@@ -191,13 +196,12 @@ impl Listing {
     }
 }
 
-fn here(path: &Path) -> std::path::Display<'_> {
+fn dot_if_empty(path: &Path) -> std::path::Display<'_> {
     if path.as_os_str().is_empty() { Path::new(".").display() } else { path.display() }
 }
 
-/// One line of the listing. A name can hold anything but a slash, so control characters are shown
-/// as escapes.
-fn describe(folder: impl AsFd, path: &Path, item: &Item) -> String {
+/// One line of the listing. Control characters of a name are escaped.
+fn describe(folder: impl AsFd, path: &Path, entry: &FolderEntry) -> String {
     let name: String = path
         .to_string_lossy()
         .chars()
@@ -207,14 +211,14 @@ fn describe(folder: impl AsFd, path: &Path, item: &Item) -> String {
             },
         )
         .collect();
-    let own = Path::new(&item.name);
-    match item.kind {
+    let own_name = Path::new(&entry.name);
+    match entry.kind {
         FileType::Directory => format!("{name}/"),
-        FileType::RegularFile => match statat(folder, own, AtFlags::SYMLINK_NOFOLLOW) {
+        FileType::RegularFile => match statat(folder, own_name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => format!("{name}  {}", stat.st_size),
             Err(_) => name,
         },
-        FileType::Symlink => match readlinkat(folder, own, Vec::new()) {
+        FileType::Symlink => match readlinkat(folder, own_name, Vec::new()) {
             Ok(target) => {
                 let target = std::ffi::OsString::from_vec(target.into_bytes());
                 format!("{name} -> {}", target.to_string_lossy().escape_debug())
@@ -233,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_says_what_the_input_takes() {
-        crate::input::assert_schema_fits::<ListInput>(&ListDir);
+    fn the_schema_matches_the_input_struct() {
+        crate::input::assert_schema_fits::<ListInput>(&ListDirTool);
     }
 }

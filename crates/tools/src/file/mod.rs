@@ -1,30 +1,30 @@
-//! Tools for files. Each reaches them through the path policy alone.
+//! The file tools. They open files only through the path policy.
 
-mod atomic;
 mod edit;
+mod edit_hint;
+mod excerpt;
+mod file_kind;
+mod file_search;
 mod folder;
 mod grep;
-mod hint;
-mod hunt;
 mod ignores;
-mod kind;
+mod line_search;
 mod list;
 mod read;
-mod search;
-mod text;
+mod replace;
 mod write;
 
-pub use edit::{EDIT_FILE_BYTES, EditFile};
+pub use edit::{EDIT_FILE_BYTES, EditFileTool};
+pub use excerpt::{READ_LINE_BYTES, READ_OUTPUT_BYTES, READ_SCAN_BYTES};
+pub use file_kind::{IMAGE_BYTES, image_type};
+pub use file_search::{GREP_DEPTH, GREP_FILES, GREP_OUTPUT_BYTES};
 pub use folder::LIST_FOLDER_ENTRIES;
-pub use grep::{GREP_CONTEXT, GREP_MATCHES, GREP_MATCHES_MAX, GREP_PATTERN_BYTES, GrepFiles};
-pub use hunt::{GREP_DEPTH, GREP_FILES, GREP_OUTPUT_BYTES};
+pub use grep::{GREP_CONTEXT, GREP_MATCHES, GREP_MATCHES_MAX, GREP_PATTERN_BYTES, GrepFilesTool};
 pub use ignores::IGNORE_FILE_BYTES;
-pub use kind::{IMAGE_BYTES, image_type};
-pub use list::{LIST_DEPTH, LIST_DEPTH_MAX, LIST_ENTRIES, LIST_ENTRIES_MAX, ListDir};
-pub use read::{READ_LINES, READ_LINES_MAX, ReadFile};
-pub use search::{GREP_FILE_BYTES, GREP_LINE_BYTES};
-pub use text::{READ_LINE_BYTES, READ_OUTPUT_BYTES, READ_SCAN_BYTES};
-pub use write::WriteFile;
+pub use line_search::{GREP_FILE_BYTES, GREP_LINE_BYTES};
+pub use list::{LIST_DEPTH, LIST_DEPTH_MAX, LIST_ENTRIES, LIST_ENTRIES_MAX, ListDirTool};
+pub use read::{READ_LINES, READ_LINES_MAX, ReadFileTool};
+pub use write::WriteFileTool;
 
 use std::fs::File;
 use std::io::Read;
@@ -32,10 +32,10 @@ use std::io::Read;
 use parlor_vocab::{Failure, FailureCode};
 use rustix::fs::Stat;
 
-use crate::code::failure;
+use crate::failure::failure;
 use crate::tool::ToolContext;
 
-/// Opens a regular file for reading, and nothing else: a FIFO or a device is not even touched.
+/// Opens a regular file for reading. A FIFO or a device is refused without being opened.
 fn open_file(context: &ToolContext, path: &str) -> Result<(File, Stat), Failure> {
     context.policy.open_file(&context.folder, path).map_err(|error| {
         if error.message.ends_with("is a folder, not a file") {
@@ -48,7 +48,7 @@ fn open_file(context: &ToolContext, path: &str) -> Result<(File, Stat), Failure>
     })
 }
 
-/// All bytes of a file, if they are not more than `limit`.
+/// The whole content of a file. Fails if it has more than `limit` bytes.
 fn read_all(path: &str, file: &mut File, limit: usize) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     // One byte more than allowed, since the file may grow while it is read.
@@ -63,7 +63,7 @@ fn read_all(path: &str, file: &mut File, limit: usize) -> Result<Vec<u8>, Failur
     Ok(bytes)
 }
 
-/// The longest start of `text` of at most `limit` bytes that does not end inside a letter.
-fn clip(text: &str, limit: usize) -> &str {
+/// The longest prefix of `text` of at most `limit` bytes that ends after a whole character.
+fn prefix(text: &str, limit: usize) -> &str {
     text.get(..text.floor_char_boundary(limit)).unwrap_or_default()
 }

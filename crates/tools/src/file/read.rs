@@ -1,30 +1,30 @@
-//! `read_file`: lines of a text file, or an image.
+//! The `read_file` tool: returns lines of a text file, or an image.
 
 use std::fs::File;
 use std::io::Read;
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, FailureCode};
+use parlor_vocab::{Failure, FailureCode, ToolImage, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::code::{failure, invalid};
-use crate::file::kind::{IMAGE_BYTES, Kind, LOOK_BYTES, kind};
-use crate::file::text::{Excerpt, READ_OUTPUT_BYTES, excerpt};
+use crate::failure::{failure, invalid};
+use crate::file::excerpt::{Excerpt, READ_OUTPUT_BYTES, excerpt};
+use crate::file::file_kind::{FileKind, IMAGE_BYTES, KIND_BYTES, file_kind};
 use crate::file::{open_file, read_all};
 use crate::input::{decode, within};
 use crate::redact::Redact;
-use crate::tool::{Tool, ToolContext, ToolImage, ToolResultOutput};
+use crate::tool::{Tool, ToolContext};
 
-/// How many lines are read if the input does not say.
+/// How many lines are read if the input has no `limit`.
 pub const READ_LINES: usize = 2000;
 
-/// The most lines of one call.
+/// The largest `limit` of lines.
 pub const READ_LINES_MAX: usize = 10_000;
 
 /// Reads text files and images.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ReadFile;
+pub struct ReadFileTool;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,7 +35,7 @@ struct ReadInput {
 }
 
 #[async_trait]
-impl Tool for ReadFile {
+impl Tool for ReadFileTool {
     fn name(&self) -> &'static str {
         "read_file"
     }
@@ -65,30 +65,33 @@ impl Tool for ReadFile {
         true
     }
 
-    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
         let input: ReadInput = decode(self, input)?;
         let offset = within("offset", input.offset, 1, usize::MAX)?;
         let limit = within("limit", input.limit, READ_LINES, READ_LINES_MAX)?;
-        context.look(move |context| read(context, &input.path, offset, limit)).await
+        context.read_blocking(move |context| read(context, &input.path, offset, limit)).await
     }
 }
 
-fn read(context: &ToolContext, path: &str, offset: usize, limit: usize) -> Result<ToolResultOutput, Failure> {
+fn read(context: &ToolContext, path: &str, offset: usize, limit: usize) -> Result<ToolOutput, Failure> {
     let (mut file, stat) = open_file(context, path)?;
-    let mut start = Vec::with_capacity(LOOK_BYTES);
-    let looked = (&mut file).take(LOOK_BYTES as u64).read_to_end(&mut start);
-    looked.map_err(|error| failure(FailureCode::ToolError, format!("cannot read `{path}`: {error}")))?;
-    match kind(&start) {
-        Kind::Image(mime) => image(path, start, &mut file, mime, &*context.redact),
-        Kind::Binary(what) => {
+    let mut start = Vec::with_capacity(KIND_BYTES);
+    let read = (&mut file).take(KIND_BYTES as u64).read_to_end(&mut start);
+    read.map_err(|error| failure(FailureCode::ToolError, format!("cannot read `{path}`: {error}")))?;
+    match file_kind(&start) {
+        FileKind::Image(mime) => image(path, start, &mut file, mime, &*context.redact),
+        FileKind::Binary(what) => {
             let size = stat.st_size;
             let message = format!("`{path}` is {what} of {size} bytes, which cannot be shown as text");
             Err(failure(FailureCode::Unsupported, message))
         }
-        Kind::Text => {
-            let found = excerpt(start.chain(file), offset, limit, &*context.redact, || context.check())?
-                .map_err(|error| failure(FailureCode::ToolError, format!("cannot read `{path}`: {error}")))?;
-            show(path, found, offset)
+        FileKind::Text => {
+            let found =
+                excerpt(start.chain(file), offset, limit, &*context.redact, || context.check_cancelled())?
+                    .map_err(|error| {
+                        failure(FailureCode::ToolError, format!("cannot read `{path}`: {error}"))
+                    })?;
+            to_output(path, found, offset)
         }
     }
 }
@@ -99,7 +102,7 @@ fn image(
     file: &mut File,
     mime: &'static str,
     redact: &dyn Redact,
-) -> Result<ToolResultOutput, Failure> {
+) -> Result<ToolOutput, Failure> {
     let too_large = || {
         failure(
             FailureCode::TooLarge,
@@ -109,17 +112,17 @@ fn image(
     let rest = read_all(path, file, IMAGE_BYTES - bytes.len().min(IMAGE_BYTES))
         .map_err(|error| if error.code == FailureCode::TooLarge { too_large() } else { error })?;
     bytes.extend(rest);
-    if redact.finds(&bytes) {
+    if redact.contains_secret(&bytes) {
         let message =
             format!("`{path}` holds a secret that parlor keeps, and is not shown; make an image without it");
         return Err(failure(FailureCode::Unsupported, message));
     }
     let text = format!("`{path}`: {mime}, {} bytes", bytes.len());
-    Ok(ToolResultOutput { text, images: vec![ToolImage { mime, bytes }] })
+    Ok(ToolOutput { text, images: vec![ToolImage { mime: mime.to_owned(), bytes }] })
 }
 
-/// The lines, and below them what is left and how to go on.
-fn show(path: &str, found: Excerpt, offset: usize) -> Result<ToolResultOutput, Failure> {
+/// The lines, followed by notes on what is left out and on how to read on.
+fn to_output(path: &str, found: Excerpt, offset: usize) -> Result<ToolOutput, Failure> {
     let Excerpt { mut text, shown, lines, cut_lines, more, .. } = found;
     let count = match (lines, found.complete) {
         (1, true) => "1 line".to_owned(),
@@ -128,7 +131,7 @@ fn show(path: &str, found: Excerpt, offset: usize) -> Result<ToolResultOutput, F
     };
     if shown == 0 {
         return match (lines, offset) {
-            (0, 1) => Ok(ToolResultOutput::text(format!("[`{path}` is empty]"))),
+            (0, 1) => Ok(ToolOutput::text(format!("[`{path}` is empty]"))),
             _ => Err(invalid(format!("`{path}` has {count}; there is no line {offset}"))),
         };
     }
@@ -136,7 +139,7 @@ fn show(path: &str, found: Excerpt, offset: usize) -> Result<ToolResultOutput, F
     if cut_lines > 0 {
         text.push_str(&format!("[{cut_lines} long lines are cut where it says so]\n"));
     }
-    if found.unreadable {
+    if found.invalid_utf8 {
         text.push_str("[some bytes are not UTF-8 and are shown as \u{fffd}]\n");
     }
     if more {
@@ -149,7 +152,7 @@ fn show(path: &str, found: Excerpt, offset: usize) -> Result<ToolResultOutput, F
     } else {
         text.push_str(&format!("[end of `{path}`, {count}]\n"));
     }
-    Ok(ToolResultOutput::text(text))
+    Ok(ToolOutput::text(text))
 }
 
 #[cfg(test)]
@@ -157,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_says_what_the_input_takes() {
-        crate::input::assert_schema_fits::<ReadInput>(&ReadFile);
+    fn the_schema_matches_the_input_struct() {
+        crate::input::assert_schema_fits::<ReadInput>(&ReadFileTool);
     }
 }

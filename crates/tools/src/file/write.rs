@@ -1,17 +1,17 @@
-//! `write_file`: the whole content of a file, at once.
+//! The `write_file` tool: writes the whole content of a file.
 
 use async_trait::async_trait;
-use parlor_vocab::Failure;
+use parlor_vocab::{Failure, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::file::atomic::{Before, replace};
+use crate::file::replace::{Before, replace};
 use crate::input::decode;
-use crate::tool::{Tool, ToolContext, ToolResultOutput};
+use crate::tool::{Tool, ToolContext};
 
 /// Creates files or replaces their content.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct WriteFile;
+pub struct WriteFileTool;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,7 +21,7 @@ struct WriteInput {
 }
 
 #[async_trait]
-impl Tool for WriteFile {
+impl Tool for WriteFileTool {
     fn name(&self) -> &'static str {
         "write_file"
     }
@@ -43,15 +43,15 @@ impl Tool for WriteFile {
         })
     }
 
-    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
         let WriteInput { path, content } = decode(self, input)?;
         context
-            .change(move |context| {
+            .write_blocking(move |context| {
                 let what = match replace(context, &path, content.as_bytes(), None)? {
                     Before::Missing => "new file",
                     Before::File => "content replaced",
                 };
-                Ok(ToolResultOutput::text(format!("wrote {} bytes to `{path}` ({what})", content.len())))
+                Ok(ToolOutput::text(format!("wrote {} bytes to `{path}` ({what})", content.len())))
             })
             .await
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_says_what_the_input_takes() {
-        crate::input::assert_schema_fits::<WriteInput>(&WriteFile);
+    fn the_schema_matches_the_input_struct() {
+        crate::input::assert_schema_fits::<WriteInput>(&WriteFileTool);
     }
 }

@@ -1,4 +1,4 @@
-//! Commands that go on after the call that started them.
+//! Background processes: commands that go on after the call that started them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,39 +7,38 @@ use parlor_process::{Process, ProcessNews, ProcessNumber, ProcessReport, WriteId
 use parlor_vocab::{Failure, FailureCode, ProcessExit, StartProcess, StdioKind};
 use tokio::sync::{mpsc, watch};
 
-use crate::code::failure;
+use crate::failure::failure;
 use crate::redact::Redact;
-use crate::shell::journal::{Journal, Page};
-use crate::shell::{REPORTS, STOP_GRACE, not_started};
+use crate::shell::unread_output::{Page, UnreadOutput};
+use crate::shell::{REPORT_QUEUE, STOP_GRACE, spawn_failure};
 
 /// How many background processes of one session may run at once.
 pub const BACKGROUND_RUNNING: usize = 16;
 
-/// How many processes that have ended are remembered, for their last output to be read.
+/// How many ended processes are kept, so that their last output can be read.
 pub const BACKGROUND_KEPT: usize = 16;
 
-/// The background processes of one session. Clones share them; when the last one is dropped, what
-/// still runs is told to end.
+/// The background processes of one session. Clones share them; dropping the last clone terminates the running ones.
 #[derive(Clone, Debug, Default)]
-pub struct Shells {
+pub struct BackgroundProcesses {
     inner: Arc<Inner>,
 }
 
-/// One background process.
+/// The state of one background process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackgroundStatus {
     /// The id by which the `processes` tool knows it.
     pub id: String,
-    /// What it runs.
+    /// The shell command, as the agent wrote it.
     pub command: String,
-    /// Whether it has a terminal, and can be written to.
+    /// Whether it runs on a terminal. Only such a process can be written to.
     pub terminal: bool,
-    /// How it ended, if it has.
-    pub ending: Option<ProcessExit>,
+    /// How it ended; `None` while it runs.
+    pub exit: Option<ProcessExit>,
 }
 
-impl Shells {
-    /// Starts a process, on the calling thread.
+impl BackgroundProcesses {
+    /// Starts a process on the calling thread and returns its id. Fails if [`BACKGROUND_RUNNING`] processes run.
     pub(super) fn start(
         &self,
         start: &StartProcess,
@@ -48,42 +47,42 @@ impl Shells {
         redact: &Arc<dyn Redact>,
     ) -> Result<String, Failure> {
         let mut state = self.inner.lock();
-        let running = state.entries.values().filter(|entry| entry.ending().is_none()).count();
+        let running = state.entries.values().filter(|entry| entry.exit().is_none()).count();
         if running >= BACKGROUND_RUNNING {
             let message = format!("{running} background processes run, which is the limit; stop one first");
             return Err(failure(FailureCode::LimitReached, message));
         }
-        let (sender, reports) = mpsc::channel(REPORTS);
-        let process = spawn(start, ProcessNumber(0), sender).map_err(|error| not_started(error, folder))?;
-        state.last += 1;
-        let number = state.last;
+        let (sender, reports) = mpsc::channel(REPORT_QUEUE);
+        let process = spawn(start, ProcessNumber(0), sender).map_err(|error| spawn_failure(error, folder))?;
+        state.last_number += 1;
+        let number = state.last_number;
         let entry = Arc::new(Entry {
             command: command.to_owned(),
             terminal: start.stdio == StdioKind::Terminal,
             process,
-            journal: Mutex::new(Journal::new(redact)),
-            life: watch::Sender::new(Life::default()),
+            output: Mutex::new(UnreadOutput::new(redact)),
+            progress: watch::Sender::new(EntryProgress::default()),
         });
-        tokio::spawn(collect(Arc::clone(&entry), reports));
+        tokio::spawn(collect_output(Arc::clone(&entry), reports));
         state.entries.insert(number, entry);
-        state.forget_oldest();
+        state.remove_oldest_ended();
         Ok(id(number))
     }
 
-    /// All processes that are remembered, the oldest first.
+    /// The running processes and the last [`BACKGROUND_KEPT`] that ended, oldest first.
     pub fn list(&self) -> Vec<BackgroundStatus> {
         self.inner.lock().entries.iter().map(|(number, entry)| entry.status(*number)).collect()
     }
 
-    /// Ends all processes with all that they have started, and waits until they are gone: at most a
-    /// little longer than [`STOP_GRACE`], as for one.
-    pub async fn end_all(&self) {
+    /// Stops the process groups of all processes and waits until they have ended. All get the same [`STOP_GRACE`], so
+    /// this takes no longer than for one process.
+    pub async fn stop_all(&self) {
         let entries: Vec<Arc<Entry>> = self.inner.lock().entries.values().cloned().collect();
         for entry in &entries {
             entry.process.terminate(STOP_GRACE);
         }
         for entry in entries {
-            entry.ended().await;
+            entry.wait_for_exit().await;
         }
     }
 
@@ -107,14 +106,14 @@ fn id(number: u64) -> String {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// A plain mutex: it is held for moments, never across a wait.
+    /// A plain mutex, because no task holds it across an await.
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     entries: BTreeMap<u64, Arc<Entry>>,
-    last: u64,
+    last_number: u64,
 }
 
 impl Inner {
@@ -124,11 +123,11 @@ impl Inner {
 }
 
 impl State {
-    fn forget_oldest(&mut self) {
+    fn remove_oldest_ended(&mut self) {
         let ended: Vec<u64> = self
             .entries
             .iter()
-            .filter(|(_, entry)| entry.ending().is_some())
+            .filter(|(_, entry)| entry.exit().is_some())
             .map(|(number, _)| *number)
             .collect();
         for number in ended.iter().take(ended.len().saturating_sub(BACKGROUND_KEPT)) {
@@ -145,22 +144,21 @@ impl Drop for Inner {
     }
 }
 
-/// A background process and what it has said.
+/// A background process and its unread output.
 #[derive(Debug)]
 pub(super) struct Entry {
     command: String,
     terminal: bool,
     process: Process,
-    journal: Mutex<Journal>,
-    life: watch::Sender<Life>,
+    output: Mutex<UnreadOutput>,
+    progress: watch::Sender<EntryProgress>,
 }
 
-/// What can be waited for.
+/// The events that a reader can wait for.
 #[derive(Clone, Copy, Debug, Default)]
-struct Life {
-    /// Whether there is output that nobody has read.
-    unread: bool,
-    ending: Option<ProcessExit>,
+struct EntryProgress {
+    has_output: bool,
+    exit: Option<ProcessExit>,
 }
 
 impl Entry {
@@ -169,39 +167,43 @@ impl Entry {
             id: id(number),
             command: self.command.clone(),
             terminal: self.terminal,
-            ending: self.ending(),
+            exit: self.exit(),
         }
     }
 
-    pub(super) fn ending(&self) -> Option<ProcessExit> {
-        self.life.borrow().ending
+    pub(super) fn exit(&self) -> Option<ProcessExit> {
+        self.progress.borrow().exit
     }
 
-    /// What was written since the last read, and how the process ended if it has.
+    /// The output since the last read, and how the process ended if it has.
     pub(super) fn read(&self) -> (Page, Option<ProcessExit>) {
-        // The ending first: output of which it is the end is then in the journal already.
-        let ending = self.ending();
-        let mut journal = self.journal();
-        let page = journal.read();
-        let unread = !journal.is_empty();
-        self.life.send_modify(|life| life.unread = unread);
-        (page, ending)
+        // The exit status first: once it is set, `output` holds everything that the process wrote.
+        let exit = self.exit();
+        let mut output = self.output();
+        let page = output.read();
+        let has_output = !output.is_empty();
+        self.progress.send_modify(|progress| progress.has_output = has_output);
+        (page, exit)
     }
 
-    /// Waits until there is something to read, or the process has ended.
-    pub(super) async fn news(&self) {
-        // The sender lives in `self`, so this cannot fail.
-        let _ = self.life.subscribe().wait_for(|life| life.unread || life.ending.is_some()).await;
+    /// Waits until there is output to read, or the process has ended.
+    pub(super) async fn wait_for_output(&self) {
+        // This cannot fail, because `self` owns the sender.
+        let _ = self
+            .progress
+            .subscribe()
+            .wait_for(|progress| progress.has_output || progress.exit.is_some())
+            .await;
     }
 
-    async fn ended(&self) -> Option<ProcessExit> {
-        let mut life = self.life.subscribe();
-        life.wait_for(|life| life.ending.is_some()).await.ok().and_then(|life| life.ending)
+    async fn wait_for_exit(&self) -> Option<ProcessExit> {
+        let mut progress = self.progress.subscribe();
+        progress.wait_for(|progress| progress.exit.is_some()).await.ok().and_then(|progress| progress.exit)
     }
 
-    /// Queues `bytes` to be read by the process. Says whether it is far behind.
+    /// Queues `bytes` for the terminal of the process. [`Written::Waiting`] means that the process reads slowly.
     pub(super) fn write(&self, bytes: Vec<u8>) -> Result<Written, Failure> {
-        // Nobody waits for a particular write, so they need no numbers of their own.
+        // All writes share one id, because no caller waits for a particular write.
         self.process
             .write(WriteId(0), bytes)
             .map_err(|error| failure(FailureCode::ToolError, format!("cannot write to the process: {error}")))
@@ -211,33 +213,33 @@ impl Entry {
         self.terminal
     }
 
-    /// Ends the process with all that it has started. Says whether it was alive, and how it ended.
+    /// Stops the process group. Returns whether the process was running, and how it ended.
     pub(super) async fn stop(&self) -> (bool, Option<ProcessExit>) {
         let was_running = self.process.terminate(STOP_GRACE);
-        (was_running, self.ended().await)
+        (was_running, self.wait_for_exit().await)
     }
 
-    fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    fn output(&self) -> MutexGuard<'_, UnreadOutput> {
+        self.output.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Receives all that a process says, so that it never waits for a reader.
-async fn collect(entry: Arc<Entry>, mut reports: mpsc::Receiver<ProcessReport>) {
-    let mut ending = ProcessExit::Unknown;
+/// Stores all output of a process at once, so that the process never waits for a reader.
+async fn collect_output(entry: Arc<Entry>, mut reports: mpsc::Receiver<ProcessReport>) {
+    let mut exit = ProcessExit::Unknown;
     while let Some(report) = reports.recv().await {
         match report.news {
             ProcessNews::Output { bytes, .. } => {
-                let mut journal = entry.journal();
-                journal.push(&bytes);
-                let unread = !journal.is_empty();
-                drop(journal);
-                entry.life.send_modify(|life| life.unread = unread);
+                let mut output = entry.output();
+                output.push(&bytes);
+                let has_output = !output.is_empty();
+                drop(output);
+                entry.progress.send_modify(|progress| progress.has_output = has_output);
             }
             ProcessNews::WriteAccepted(_) | ProcessNews::WriteLost(_) => {}
-            ProcessNews::Exited(how) => ending = how,
+            ProcessNews::Exited(how) => exit = how,
         }
     }
-    entry.journal().finish(ending);
-    entry.life.send_modify(|life| life.ending = Some(ending));
+    entry.output().finish(exit);
+    entry.progress.send_modify(|progress| progress.exit = Some(exit));
 }

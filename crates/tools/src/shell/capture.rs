@@ -1,21 +1,20 @@
-//! The output of a command, of which a limited part is kept: its head and its tail.
+//! Keeps the beginning and the end of a command's output, within a limit.
 
 use std::collections::VecDeque;
 
-use crate::shell::letters::{continued, unfinished};
+use crate::shell::utf8::{incomplete_suffix, orphaned_prefix};
 
-/// The most output of one command that its result shows: half of it from the start, half of it
-/// from the end.
+/// The most output of one command that its result shows, in bytes: half from the start, half from the end.
 pub const SHELL_OUTPUT_BYTES: usize = 64 * 1024;
 
-/// Keeps the head and the tail of what is pushed, and counts the rest.
+/// Keeps the head and the tail of the pushed bytes and counts the bytes between them.
 #[derive(Debug)]
 pub(super) struct Capture {
     half: usize,
     head: Vec<u8>,
     tail: VecDeque<u8>,
-    /// How many bytes are in neither.
-    between: u64,
+    /// How many bytes are in neither `head` nor `tail`.
+    dropped: u64,
 }
 
 impl Default for Capture {
@@ -26,7 +25,7 @@ impl Default for Capture {
 
 impl Capture {
     fn with_limit(limit: usize) -> Self {
-        Self { half: limit / 2, head: Vec::new(), tail: VecDeque::new(), between: 0 }
+        Self { half: limit / 2, head: Vec::new(), tail: VecDeque::new(), dropped: 0 }
     }
 
     pub(super) fn push(&mut self, piece: &[u8]) {
@@ -36,21 +35,21 @@ impl Capture {
         let kept = rest.len().min(self.half);
         let excess = (self.tail.len() + kept).saturating_sub(self.half);
         self.tail.drain(..excess);
-        self.between += (excess + rest.len() - kept) as u64;
+        self.dropped += (excess + rest.len() - kept) as u64;
         self.tail.extend(&rest[rest.len() - kept..]);
     }
 
-    /// The text, with a note where bytes are missing and how many. Letters are not cut in two.
+    /// The text, with a note of how many bytes are missing where. Never cuts within a character.
     pub(super) fn into_text(mut self) -> String {
         let tail = Vec::from(std::mem::take(&mut self.tail));
-        if self.between == 0 {
+        if self.dropped == 0 {
             self.head.extend(tail);
             return String::from_utf8_lossy(&self.head).into_owned();
         }
-        let (no_head, no_tail) = (unfinished(&self.head), continued(&tail));
-        let cut = self.between + (no_head + no_tail) as u64;
-        let head = String::from_utf8_lossy(&self.head[..self.head.len() - no_head]);
-        let tail = String::from_utf8_lossy(&tail[no_tail..]);
+        let (head_cut, tail_cut) = (incomplete_suffix(&self.head), orphaned_prefix(&tail));
+        let cut = self.dropped + (head_cut + tail_cut) as u64;
+        let head = String::from_utf8_lossy(&self.head[..self.head.len() - head_cut]);
+        let tail = String::from_utf8_lossy(&tail[tail_cut..]);
         format!("{head}\n[… {cut} bytes cut here …]\n{tail}")
     }
 }
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_whole_and_one_byte_more_is_not() {
+    fn output_up_to_the_limit_is_complete() {
         assert_eq!(captured(8, &[b"abcdefgh"]), "abcdefgh");
         assert_eq!(captured(8, &[b"abc", b"def", b"gh"]), "abcdefgh");
         assert_eq!(captured(8, &[b"abcdefghi"]), "abcd\n[… 1 bytes cut here …]\nfghi");
@@ -81,8 +80,8 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_not_cut_and_what_is_left_out_for_that_is_counted() {
-        // Four bytes of each side: two letters of two bytes and the half of a third.
+    fn bytes_dropped_to_keep_characters_whole_are_counted() {
+        // Four bytes of each side hold one ASCII character, one of two bytes and half of the next.
         let text = "aäöüäöüb";
         let shown = captured(8, &[text.as_bytes()]);
         assert_eq!(shown, "aä\n[… 8 bytes cut here …]\nüb");
@@ -91,7 +90,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_bytes_are_either_shown_or_counted(
+        fn every_byte_is_shown_or_counted(
             sizes in prop::collection::vec(0usize..30, 0..9), limit in 0usize..40,
         ) {
             let mut capture = Capture::with_limit(limit);

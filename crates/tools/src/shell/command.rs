@@ -1,4 +1,4 @@
-//! `shell`: runs a command.
+//! The `shell` tool: runs a command.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -6,31 +6,31 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, FailureCode, ProcessId, StartProcess, StdioKind};
+use parlor_vocab::{Failure, FailureCode, ProcessId, StartProcess, StdioKind, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::code::{failure, invalid};
+use crate::failure::{failure, invalid};
 use crate::input::{decode, within};
 use crate::shell::foreground;
-use crate::tool::{Tool, ToolContext, ToolResultOutput};
+use crate::tool::{Tool, ToolContext};
 
-/// How long a command may take if the input does not say.
+/// How long a foreground command may take if the input has no `timeout_ms`.
 pub const SHELL_TIMEOUT: Duration = Duration::from_mins(2);
-/// The longest that a command may take in the foreground.
+/// The largest `timeout_ms` of a foreground command.
 pub const SHELL_TIMEOUT_MAX: Duration = Duration::from_mins(20);
-/// The longest command: what the kernel takes as one argument.
+/// The longest command in bytes: the kernel's limit for one argument.
 pub const COMMAND_BYTES: usize = 128 * 1024 - 1;
 
-/// Joins both outputs before the command starts, so that they arrive in the order in which they
-/// were written; two pipes would lose it.
+/// Redirects stderr to stdout before the command starts, so that all output arrives in the order in which the command
+/// wrote it. Two pipes would lose the order.
 const JOIN_OUTPUTS: &str = r#"exec "$0" -c "$1" 2>&1"#;
 const SH: &str = "/bin/sh";
 
 /// Runs commands through a shell.
 ///
-/// [`Tool::call`] must be polled on threads that live as long as the server, such as a runtime's
-/// workers: children get SIGTERM when the thread ends that started them.
+/// [`Tool::call`] must be polled on threads that live as long as the server, such as a runtime's workers: the kernel sends
+/// SIGTERM to the children of a thread that ends.
 #[derive(Clone, Debug)]
 pub struct ShellTool {
     program: String,
@@ -43,7 +43,7 @@ impl Default for ShellTool {
 }
 
 impl ShellTool {
-    /// Uses another shell that takes `-c`, such as `/bin/bash`.
+    /// Uses `program` as the shell, such as `/bin/bash`. It must accept `-c`.
     pub fn new(program: impl Into<String>) -> Self {
         Self { program: program.into() }
     }
@@ -98,7 +98,7 @@ impl Tool for ShellTool {
         })
     }
 
-    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
         let input: ShellInput = decode(self, input)?;
         let timeout = timeout(&input)?;
         if input.command.len() > COMMAND_BYTES {
@@ -110,14 +110,15 @@ impl Tool for ShellTool {
         }
         check_names(&input.env)?;
         let cwd = input.cwd.clone().unwrap_or_else(|| ".".to_owned());
-        let folder = context.look(move |context| context.policy.open_folder(&context.folder, &cwd)).await?;
+        let folder =
+            context.read_blocking(move |context| context.policy.open_folder(&context.folder, &cwd)).await?;
         let start = self.start(&input, context, &folder.fd);
         let shown = folder.path.display().to_string();
-        // `folder` stays open beyond this call, which is when the child enters it.
+        // `folder` must stay open until the child has entered it, which happens in the calls below.
         if input.background {
-            let id = context.shells.start(&start, &input.command, &shown, &context.redact)?;
+            let id = context.background.start(&start, &input.command, &shown, &context.redact)?;
             let hint = format!("{{\"operation\": \"read\", \"id\": \"{id}\"}}");
-            return Ok(ToolResultOutput::text(format!(
+            return Ok(ToolOutput::text(format!(
                 "started in the background as `{id}`; processes {hint} shows its output"
             )));
         }
@@ -141,13 +142,13 @@ impl ShellTool {
             program,
             args,
             arg0: None,
-            // The folder that the policy opened, whatever its path means by now: the child has the
-            // descriptor as well until it becomes the program.
+            // The folder that the policy opened, even if its path leads elsewhere by now. The child inherits the
+            // descriptor until it executes the program.
             folder: PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())),
             env,
             stdio,
-            // Output is kept by whoever receives it, in the order of arrival.
-            retain: 0,
+            // The receiver of the reports keeps the output.
+            retain_bytes: 0,
         }
     }
 }
@@ -172,12 +173,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_says_what_the_input_takes() {
+    fn the_schema_matches_the_input_struct() {
         crate::input::assert_schema_fits::<ShellInput>(&ShellTool::default());
     }
 
     #[test]
-    fn the_timeout_has_a_default_and_a_cap() {
+    fn the_timeout_has_a_default_and_a_maximum() {
         let input = |text: &str| serde_json::from_str::<ShellInput>(text).unwrap();
         assert_eq!(timeout(&input(r#"{"command":""}"#)), Ok(SHELL_TIMEOUT));
         let max = SHELL_TIMEOUT_MAX.as_millis();
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_input_adds_to_the_environment_and_wins() {
+    fn variables_of_the_input_override_the_environment() {
         let folder = tempfile::tempdir().unwrap();
         let mut context = ToolContext::new(folder.path()).unwrap();
         context.env = [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "2".to_owned())].into();

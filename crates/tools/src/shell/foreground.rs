@@ -1,131 +1,131 @@
-//! A command that the call waits for.
+//! Foreground commands: the call waits until the command has ended.
 
 use std::time::Duration;
 
 use parlor_process::{Process, ProcessNews, ProcessNumber, spawn};
-use parlor_vocab::{Failure, FailureCode, ProcessExit, StartProcess, StdioKind};
+use parlor_vocab::{Failure, FailureCode, ProcessExit, StartProcess, StdioKind, ToolOutput};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::code::failure;
+use crate::failure::failure;
 use crate::progress::ToolProgress;
 use crate::redact::StreamRedactor;
 use crate::shell::capture::Capture;
-use crate::shell::letters::Utf8Stream;
-use crate::shell::{REPORTS, STOP_GRACE, ending_in_words, not_started};
-use crate::tool::{ToolContext, ToolResultOutput};
+use crate::shell::utf8::Utf8Decoder;
+use crate::shell::{REPORT_QUEUE, STOP_GRACE, exit_text, spawn_failure};
+use crate::tool::ToolContext;
 
-/// How much output of one command is shown live. What follows is in the result, up to its own limit.
+/// How many bytes of one command's output are shown while it runs. The result shows more, up to its own limit.
 pub const LIVE_BYTES: usize = 1 << 20;
 
-/// Runs a command to its end, to its timeout, or until the call is cancelled. In each case nothing
-/// of its process group is left afterwards.
+/// Runs a command until it ends, its timeout passes or the call is cancelled. In each case the whole process group has
+/// ended when this returns.
 pub(super) async fn run(
     start: &StartProcess,
     timeout: Duration,
     context: &ToolContext,
     folder: &str,
-) -> Result<ToolResultOutput, Failure> {
-    let (sender, mut reports) = mpsc::channel(REPORTS);
-    let process = spawn(start, ProcessNumber(0), sender).map_err(|error| not_started(error, folder))?;
-    let process = EndWhenDropped(process);
+) -> Result<ToolOutput, Failure> {
+    let (sender, mut reports) = mpsc::channel(REPORT_QUEUE);
+    let process = spawn(start, ProcessNumber(0), sender).map_err(|error| spawn_failure(error, folder))?;
+    let process = TerminateOnDrop(process);
     let deadline = Instant::now() + timeout;
-    let (mut letters, mut sieve) = (Utf8Stream::default(), StreamRedactor::new(&context.redact));
+    let (mut decoder, mut redactor) = (Utf8Decoder::default(), StreamRedactor::new(&context.redact));
     let mut capture = Capture::default();
-    let mut live = Live::new(context.progress.clone());
-    // Why it was told to end, if it was. From then on it is only read out.
-    let mut told = None;
+    let mut live = LiveOutput::new(context.progress.clone());
+    // Set once the command was terminated. From then on the loop only drains its output.
+    let mut stopped = None;
 
-    let ending = loop {
+    let exit = loop {
         tokio::select! {
             biased;
-            () = context.cancel.cancelled(), if told.is_none() => {
-                told = Some(Told::Cancelled);
+            () = context.cancel.cancelled(), if stopped.is_none() => {
+                stopped = Some(Stopped::Cancelled);
                 process.0.terminate(STOP_GRACE);
             }
-            () = sleep_until(deadline), if told.is_none() => {
-                told = Some(Told::TimedOut);
+            () = sleep_until(deadline), if stopped.is_none() => {
+                stopped = Some(Stopped::TimedOut);
                 process.0.terminate(STOP_GRACE);
             }
-            () = context.progress.room(), if live.waits && told.is_none() => live.waits = false,
-            report = reports.recv(), if !live.waits || told.is_some() => match report.map(|report| report.news) {
+            () = context.progress.room(), if live.waits && stopped.is_none() => live.waits = false,
+            report = reports.recv(), if !live.waits || stopped.is_some() => match report.map(|report| report.news) {
                 Some(ProcessNews::Output { bytes, .. }) => {
-                    let text = letters.push(&bytes);
-                    let shown = sieve.push(&text);
+                    let text = decoder.push(&bytes);
+                    let shown = redactor.push(&text);
                     capture.push(shown.as_bytes());
                     live.push(&shown);
                 }
                 Some(ProcessNews::WriteAccepted(_) | ProcessNews::WriteLost(_)) => {}
-                Some(ProcessNews::Exited(ending)) => break ending,
+                Some(ProcessNews::Exited(exit)) => break exit,
                 None => break ProcessExit::Unknown,
             }
         }
     };
-    let mut last = sieve.push(&letters.finish()).into_owned();
-    // What was told to end may have been cut off within a secret.
-    last.push_str(&if told.is_some() { sieve.rest_of_cut() } else { sieve.rest() });
+    let mut last = redactor.push(&decoder.finish()).into_owned();
+    // A terminated command may have been in the middle of a secret.
+    last.push_str(&if stopped.is_some() { redactor.finish_truncated() } else { redactor.finish() });
     capture.push(last.as_bytes());
     live.push(&last);
     let mut shown = capture.into_text();
     if start.stdio == StdioKind::Terminal {
         shown = shown.replace("\r\n", "\n");
     }
-    result(told, ending, shown, timeout)
+    result(stopped, exit, shown, timeout)
 }
 
-/// Why a command was told to end.
+/// Why the call terminated its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Stopped {
     Cancelled,
     TimedOut,
 }
 
 fn result(
-    told: Option<Told>,
-    ending: ProcessExit,
+    stopped: Option<Stopped>,
+    exit: ProcessExit,
     mut shown: String,
     timeout: Duration,
-) -> Result<ToolResultOutput, Failure> {
+) -> Result<ToolOutput, Failure> {
     if shown.is_empty() {
         shown.push_str("[no output]");
     }
     if !shown.ends_with('\n') {
         shown.push('\n');
     }
-    match told {
-        None => Ok(ToolResultOutput::text(format!("{shown}[{}]", ending_in_words(ending)))),
-        Some(Told::TimedOut) => Err(failure(
+    match stopped {
+        None => Ok(ToolOutput::text(format!("{shown}[{}]", exit_text(exit)))),
+        Some(Stopped::TimedOut) => Err(failure(
             FailureCode::Timeout,
             format!(
                 "the command was ended after {} ms, with all it had started; until then:\n{shown}",
                 timeout.as_millis()
             ),
         )),
-        Some(Told::Cancelled) => Err(failure(
+        Some(Stopped::Cancelled) => Err(failure(
             FailureCode::Cancelled,
             format!("the command was cancelled and ended, with all it had started; until then:\n{shown}"),
         )),
     }
 }
 
-/// A call that is dropped in the middle does not leave its command behind.
-struct EndWhenDropped(Process);
+/// Terminates the command if the call is dropped before the command has ended.
+struct TerminateOnDrop(Process);
 
-impl Drop for EndWhenDropped {
+impl Drop for TerminateOnDrop {
     fn drop(&mut self) {
         self.0.terminate(STOP_GRACE);
     }
 }
 
-/// Passes output on as it comes, up to [`LIVE_BYTES`].
-struct Live {
+/// Sends output to the progress channel, up to [`LIVE_BYTES`].
+struct LiveOutput {
     progress: ToolProgress,
     left: usize,
-    /// Whether the watcher should take something before more is read.
+    /// Whether to wait for room in the channel before reading more output.
     waits: bool,
 }
 
-impl Live {
+impl LiveOutput {
     fn new(progress: ToolProgress) -> Self {
         Self { progress, left: LIVE_BYTES, waits: false }
     }
@@ -151,9 +151,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn live_output_has_a_limit_and_says_so_once() {
+    async fn live_output_has_a_limit_and_reports_it_once() {
         let (progress, mut reader) = crate::progress::progress();
-        let mut live = Live::new(progress);
+        let mut live = LiveOutput::new(progress);
         live.push(&"x".repeat(LIVE_BYTES - 1));
         live.push("yz");
         live.push("never shown");
@@ -165,8 +165,8 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_in_the_last_line() {
-        let ok = |ending, shown: &str| result(None, ending, shown.to_owned(), SECOND).unwrap().text;
+    fn the_last_line_says_how_the_command_ended() {
+        let ok = |exit, shown: &str| result(None, exit, shown.to_owned(), SECOND).unwrap().text;
         assert_eq!(ok(ProcessExit::Code(0), "hi\n"), "hi\n[exit code 0]");
         assert_eq!(ok(ProcessExit::Code(3), "no newline"), "no newline\n[exit code 3]");
         assert_eq!(ok(ProcessExit::Signal(9), ""), "[no output]\n[killed by signal 9]");

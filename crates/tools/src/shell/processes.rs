@@ -1,21 +1,21 @@
-//! `processes`: what the background processes of the session are doing, and what to tell them.
+//! The `processes` tool: lists, reads, writes to and stops the background processes of the session.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parlor_process::Written;
-use parlor_vocab::{Failure, ProcessExit};
+use parlor_vocab::{Failure, ProcessExit, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::code::{cancelled, invalid};
+use crate::failure::{cancelled, invalid};
 use crate::input::{decode, within};
-use crate::shell::background::{BackgroundStatus, Entry, Shells};
-use crate::shell::ending_in_words;
-use crate::shell::journal::Page;
-use crate::tool::{Tool, ToolContext, ToolResultOutput};
+use crate::shell::background::{BackgroundProcesses, BackgroundStatus, Entry};
+use crate::shell::exit_text;
+use crate::shell::unread_output::Page;
+use crate::tool::{Tool, ToolContext};
 
-/// The longest that a read waits for output.
+/// The longest time that a read waits for output.
 pub const BACKGROUND_WAIT_MAX: Duration = Duration::from_mins(1);
 
 /// Lists, reads, writes to and stops background processes.
@@ -77,51 +77,51 @@ impl Tool for ProcessesTool {
         })
     }
 
-    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolResultOutput, Failure> {
+    async fn call(&self, input: &str, context: &ToolContext) -> Result<ToolOutput, Failure> {
         let input: ProcessesInput = decode(self, input)?;
         let max = BACKGROUND_WAIT_MAX.as_millis() as usize;
         let wait = Duration::from_millis(within("wait_ms", input.wait_ms, 0, max)? as u64);
         if input.operation == Operation::List {
-            return Ok(ToolResultOutput::text(list(&context.shells)));
+            return Ok(ToolOutput::text(list(&context.background)));
         }
         let id = input.id.as_deref().ok_or_else(|| invalid("`id` is missing: which process is it about?"))?;
-        let entry = context.shells.find(id)?;
+        let entry = context.background.find(id)?;
         match input.operation {
             Operation::List => unreachable!("answered above"),
             Operation::Read => {
                 tokio::select! {
                     biased;
                     () = context.cancel.cancelled() => return Err(cancelled()),
-                    _ = tokio::time::timeout(wait, entry.news()) => {}
+                    _ = tokio::time::timeout(wait, entry.wait_for_output()) => {}
                 }
-                let (page, ending) = entry.read();
-                Ok(ToolResultOutput::text(show(id, page, ending)))
+                let (page, exit) = entry.read();
+                Ok(ToolOutput::text(show(id, page, exit)))
             }
             Operation::Write => write(id, &entry, &input),
             Operation::Stop => {
-                let (was_running, ending) = entry.stop().await;
-                let ending = ending_in_words(ending.unwrap_or(ProcessExit::Unknown));
+                let (was_running, exit) = entry.stop().await;
+                let exit = exit_text(exit.unwrap_or(ProcessExit::Unknown));
                 let what = if was_running { "is stopped" } else { "had ended already" };
-                Ok(ToolResultOutput::text(format!("`{id}` {what} [{ending}]")))
+                Ok(ToolOutput::text(format!("`{id}` {what} [{exit}]")))
             }
         }
     }
 }
 
-fn list(shells: &Shells) -> String {
-    let all = shells.list();
+fn list(processes: &BackgroundProcesses) -> String {
+    let all = processes.list();
     if all.is_empty() {
         return "[no background processes]".to_owned();
     }
     let line = |status: &BackgroundStatus| {
-        let how = status.ending.map_or_else(|| "running".to_owned(), ending_in_words);
+        let how = status.exit.map_or_else(|| "running".to_owned(), exit_text);
         let terminal = if status.terminal { ", on a terminal" } else { "" };
         format!("{} [{how}{terminal}] {}", status.id, status.command)
     };
     all.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn show(id: &str, page: Page, ending: Option<ProcessExit>) -> String {
+fn show(id: &str, page: Page, exit: Option<ProcessExit>) -> String {
     let mut text = String::new();
     if page.lost > 0 {
         text.push_str(&format!("[… {} older bytes were not read in time and are gone …]\n", page.lost));
@@ -131,25 +131,25 @@ fn show(id: &str, page: Page, ending: Option<ProcessExit>) -> String {
         text.push('\n');
     }
     let more = if page.left > 0 { format!("; {} more bytes to read", page.left) } else { String::new() };
-    let how = ending.map_or_else(|| "running".to_owned(), ending_in_words);
+    let how = exit.map_or_else(|| "running".to_owned(), exit_text);
     text.push_str(&format!("[`{id}`: {how}{more}]"));
     text
 }
 
-fn write(id: &str, entry: &Entry, input: &ProcessesInput) -> Result<ToolResultOutput, Failure> {
+fn write(id: &str, entry: &Entry, input: &ProcessesInput) -> Result<ToolOutput, Failure> {
     if !entry.has_terminal() {
         let message = format!("`{id}` has no terminal to write to; start the command with \"tty\": true");
         return Err(invalid(message));
     }
     let mut bytes = input.text.clone().unwrap_or_default().into_bytes();
     if input.enter.unwrap_or(true) {
-        bytes.push(b'\r'); // What the Enter key sends; the terminal makes a newline of it.
+        bytes.push(b'\r'); // The Enter key sends a carriage return; the terminal converts it to a newline.
     }
     if bytes.is_empty() {
         return Err(invalid("there is nothing to write: `text` is empty and `enter` is false"));
     }
     let count = bytes.len();
-    Ok(ToolResultOutput::text(match entry.write(bytes)? {
+    Ok(ToolOutput::text(match entry.write(bytes)? {
         Written::Accepted => format!("wrote {count} bytes to `{id}`"),
         Written::Waiting => format!("{count} bytes wait for `{id}`, which does not read at the moment"),
     }))
@@ -160,12 +160,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_says_what_the_input_takes() {
+    fn the_schema_matches_the_input_struct() {
         crate::input::assert_schema_fits::<ProcessesInput>(&ProcessesTool);
     }
 
     #[test]
-    fn a_page_says_what_is_gone_and_what_is_left() {
+    fn a_page_counts_lost_and_remaining_bytes() {
         let page = Page { text: "x\n".to_owned(), lost: 7, left: 9 };
         assert_eq!(
             show("p1", page, None),

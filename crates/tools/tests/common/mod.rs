@@ -1,26 +1,25 @@
-//! What the tool tests share: a folder, a toolbox, and a context for both.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+//! The fixture of the tool tests: a working folder, a toolbox and a context.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of this module")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use parlor_tools::{ShellTool, ToolContext, ToolResultOutput, Toolbox};
-use parlor_vocab::Failure;
-use parlor_vocab::FailureCode;
+use parlor_tools::{ShellTool, ToolContext, Toolbox};
+use parlor_vocab::{Failure, FailureCode, ToolOutput};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A working folder in a folder of its own, so that there is an outside next to it.
-pub struct Desk {
+/// A toolbox whose policy allows the folder `inside` of a temporary folder, which also has a folder `outside`.
+pub struct Fixture {
     top: TempDir,
     pub toolbox: Toolbox,
     pub context: ToolContext,
 }
 
-impl Desk {
+impl Fixture {
     pub fn new() -> Self {
         let top = tempfile::tempdir().expect("a folder");
         let inside = fs::canonicalize(top.path()).expect("it exists").join("inside");
@@ -36,7 +35,7 @@ impl Desk {
         self.context.folder.join(path)
     }
 
-    /// A path where nobody may go.
+    /// A path that the policy refuses.
     pub fn outside(&self, path: &str) -> PathBuf {
         fs::canonicalize(self.top.path()).expect("it exists").join("outside").join(path)
     }
@@ -52,7 +51,7 @@ impl Desk {
         fs::read_to_string(self.inside(path)).expect("a readable file")
     }
 
-    pub async fn call(&self, tool: &str, input: Value) -> Result<ToolResultOutput, Failure> {
+    pub async fn call(&self, tool: &str, input: Value) -> Result<ToolOutput, Failure> {
         self.toolbox.call(tool, &input.to_string(), &self.context).await
     }
 
@@ -67,7 +66,7 @@ impl Desk {
         (failure.code, failure.message)
     }
 
-    /// Names in a folder of the working folder, sorted.
+    /// The sorted names in a subfolder of the working folder.
     pub fn names(&self, path: &str) -> Vec<String> {
         names(&self.inside(path))
     }
@@ -82,28 +81,28 @@ pub fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Whether a process of that number exists and is not a zombie.
+/// Whether the process exists and is not a zombie.
 pub fn is_running(pid: i32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
     !matches!(state, Some('Z' | 'X') | None)
 }
 
-/// How long a test waits for what must come. Nothing here takes as long.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a test waits before it fails. Successful tests take much less.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits until a process is gone.
-pub async fn ended(pid: i32) {
+/// Waits until a process has ended.
+pub async fn wait_for_end(pid: i32) {
     let pid = Pid::from_raw(pid).expect("a number");
-    // Without a descriptor it is gone already; one becomes readable when its process ends.
+    // The process has ended already if it has no pidfd. A pidfd becomes readable when its process ends.
     let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     let wait = move || {
-        let timeout = Timespec::try_from(PATIENCE).expect("it fits");
+        let timeout = Timespec::try_from(TEST_TIMEOUT).expect("it fits");
         poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&timeout))
             .expect("a descriptor that can be polled")
     };
     let ready = tokio::task::spawn_blocking(wait).await.expect("no panic");
-    assert_eq!(ready, 1, "it is still there");
+    assert_eq!(ready, 1, "the process still runs");
 }
 
 /// The number after `name=` in a text.

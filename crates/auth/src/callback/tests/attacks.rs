@@ -208,7 +208,7 @@ async fn who_is_not_let_in_ends_nothing_and_takes_few_places() {
     callback.read_wait = Duration::from_secs(3600);
     let port = callback.port;
     // The first so many are of somebody else.
-    let strangers = std::sync::atomic::AtomicUsize::new(2 * MAX_CALLBACK_STRANGERS);
+    let strangers = std::sync::atomic::AtomicUsize::new(2 * MAX_CALLBACK_REFUSED);
     let is_stranger = move || {
         let counted = std::sync::atomic::Ordering::Relaxed;
         strangers.fetch_update(counted, counted, |left| left.checked_sub(1)).is_ok()
@@ -219,11 +219,11 @@ async fn who_is_not_let_in_ends_nothing_and_takes_few_places() {
     let forged = get(port, &format!("/back?code=theirs&state={STATE}")).await;
     assert!(forged.starts_with("HTTP/1.1 403 ") && forged.contains("another user"), "{forged}");
     let mut silent = Vec::new();
-    for _ in 1..2 * MAX_CALLBACK_STRANGERS {
+    for _ in 1..2 * MAX_CALLBACK_REFUSED {
         silent.push(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap());
     }
     // Beyond their places they are closed at once. The others may be silent for an hour.
-    for stream in &mut silent[MAX_CALLBACK_STRANGERS..] {
+    for stream in &mut silent[MAX_CALLBACK_REFUSED..] {
         assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
     }
     let page = get(port, &format!("/back?code=ours&state={STATE}")).await;

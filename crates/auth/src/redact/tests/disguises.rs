@@ -207,7 +207,7 @@ fn in_pieces(redactor: &Redactor, text: &str, cuts: &[usize]) -> String {
         let (piece, later) = rest.split_at(rest.floor_char_boundary(cut));
         rest = later;
         held.push_str(piece);
-        let (shown, kept) = redactor.sift(&held);
+        let (shown, kept) = redactor.redact_prefix(&held);
         seen.push_str(&shown);
         held = held.split_at(held.len() - kept).1.to_owned();
     }
@@ -274,7 +274,7 @@ proptest! {
         let (start, whole) = (which.of(&before), which.of(&format!("{before}{secret}")));
         let cut = start.len() + ((whole.len() - start.len()) as f64 * share) as usize;
         let text = whole.split_at(whole.floor_char_boundary(cut)).0;
-        let (shown, _) = knowing(&secret).sift(text);
+        let (shown, _) = knowing(&secret).redact_prefix(text);
         prop_assert!(start.starts_with(shown.as_ref()), "{:?}: {} of {} shows {}", which, text, whole, shown);
     }
 

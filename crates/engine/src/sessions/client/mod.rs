@@ -1,11 +1,11 @@
 //! The backend of one connection that works with sessions: its requests, and the sessions it watches.
 //!
 //! Requests are dispatched in the order in which they were submitted; a request that takes long to answer does not
-//! delay the next. Watched events wait in the log, not here, so a connection that does not read is late and costs no
-//! memory.
+//! delay the next. Watched events stay in the log until the connection takes them, so a connection that does not read
+//! falls behind and costs no memory.
 //!
-//! A server may have thousands of silent connections, so an idle client has no task: a request has one as long as it
-//! takes, and watches are polled by [`next`](Backend::next).
+//! A server may have thousands of idle connections, so an idle client has no task: each request has a task until it is
+//! answered, and [`next`](Backend::next) polls the watches.
 
 mod dispatch;
 mod watches;
@@ -24,9 +24,9 @@ use tokio_util::sync::CancellationToken;
 use self::dispatch::{Dispatched, Outcome, dispatch};
 use self::watches::Watches;
 use super::Sessions;
-use parlor_tools::contain;
+use parlor_tools::catch_panic;
 
-/// How many requests of one connection may wait for an answer.
+/// How many requests of one connection may be unanswered at a time.
 pub const MAX_REQUESTS: usize = 64;
 
 /// How many sessions one connection may watch at a time.
@@ -35,13 +35,13 @@ pub const MAX_WATCHED: usize = 64;
 /// What happens to active runs when the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDisconnect {
-    /// All runs of this process stop: the process serves this one connection.
+    /// All runs of this process stop. For a process that serves only this connection.
     Stop,
-    /// Runs go on.
+    /// Runs continue.
     Keep,
 }
 
-/// One connection that works with sessions.
+/// The session backend of one connection.
 pub struct SessionClient {
     sessions: Arc<Sessions>,
     on_disconnect: OnDisconnect,
@@ -57,11 +57,11 @@ pub struct SessionClient {
     closed: CancellationToken,
 }
 
-/// How far a request has come.
+/// What a request's task reports.
 enum Progress {
-    /// It was dispatched: the next one may follow.
+    /// The request was dispatched: the next one may be dispatched.
     Dispatched(Ticket, Result<Dispatched, SessionRefusal>),
-    /// It is answered, some time after the next one could follow.
+    /// A request that was dispatched earlier has its answer.
     Answered(Ticket, Outcome),
 }
 
@@ -81,8 +81,8 @@ impl SessionClient {
         }
     }
 
-    /// Dispatches the next request, unless one is being dispatched. What a session's task accepts at once, as most
-    /// commands are, is dispatched here without waiting for a task to be scheduled.
+    /// Dispatches the next request, unless one is being dispatched. A command that the session's actor accepts at once, as
+    /// it does most, is dispatched here without waiting for a task to be scheduled.
     fn dispatch_next(&mut self) {
         while !self.is_dispatching
             && let Some((ticket, request)) = self.submitted.pop_front()
@@ -94,13 +94,13 @@ impl SessionClient {
                 match is_refused {
                     true => Err(SessionRefusal::TooManyWatched { limit: MAX_WATCHED }),
                     false => {
-                        contain(dispatch(&sessions, request)).await.unwrap_or(Err(SessionRefusal::Internal))
+                        catch_panic(dispatch(&sessions, request)).await.unwrap_or(Err(SessionRefusal::Internal))
                     }
                 }
             });
             match dispatching.as_mut().now_or_never() {
                 Some(Ok(Dispatched::Deferred(outcome))) => {
-                    self.tasks.spawn(async move { Progress::Answered(ticket, contained(outcome).await) });
+                    self.tasks.spawn(async move { Progress::Answered(ticket, outcome_or_internal_error(outcome).await) });
                 }
                 dispatched => {
                     self.is_dispatching = true;
@@ -123,7 +123,7 @@ impl SessionClient {
                 self.is_dispatching = false;
                 let outcome = match dispatched {
                     Ok(Dispatched::Deferred(outcome)) => {
-                        self.tasks.spawn(async move { Progress::Answered(ticket, contained(outcome).await) });
+                        self.tasks.spawn(async move { Progress::Answered(ticket, outcome_or_internal_error(outcome).await) });
                         self.dispatch_next();
                         return None;
                     }
@@ -153,7 +153,7 @@ impl Backend for SessionClient {
     type Event = RegistryEvent;
     type Error = SessionRefusal;
 
-    /// Call within a runtime.
+    /// Must be called within a tokio runtime.
     fn submit(
         &mut self,
         ticket: Ticket,
@@ -176,7 +176,7 @@ impl Backend for SessionClient {
             let is_idle = self.tasks.is_empty() && self.watches.is_empty();
             let is_finished = self.is_closing && is_idle;
             tokio::select! {
-                // An answer comes before events that followed it.
+                // Answers first: an answer comes before the events that follow it.
                 biased;
                 Some(progress) = self.tasks.join_next(), if !self.tasks.is_empty() => {
                     // A task that was aborted has no answer.
@@ -197,7 +197,7 @@ impl Backend for SessionClient {
         }
     }
 
-    /// Pending requests are still answered, and watched sessions are reported to their end.
+    /// Pending requests are still answered, and watches deliver all events that happened before the close.
     fn begin_close(&mut self) {
         self.is_closing = true;
         let (sessions, closed, on_disconnect) =
@@ -216,7 +216,7 @@ impl Backend for SessionClient {
     }
 }
 
-/// The outcome of a request even if the code that makes it panics.
-async fn contained(outcome: impl Future<Output = Outcome>) -> Outcome {
-    contain(outcome).await.unwrap_or(Err(SessionRefusal::Internal))
+/// Waits for the outcome of a request. A panic becomes [`SessionRefusal::Internal`].
+async fn outcome_or_internal_error(outcome: impl Future<Output = Outcome>) -> Outcome {
+    catch_panic(outcome).await.unwrap_or(Err(SessionRefusal::Internal))
 }

@@ -1,100 +1,101 @@
-//! How a driver calls tools: one, or several of which some run side by side.
+//! Runs the tool calls of an agent, in parallel where the tools allow it.
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use parlor_model::provider::Picture;
-use parlor_model::{Call, CallOutput, TurnError};
-use parlor_tools::{StreamRedactor, ToolContext, ToolImage, ToolResultOutput, clean, progress};
+use parlor_model::{ToolCall, ToolCallOutput, TurnError};
+use parlor_tools::{StreamRedactor, ToolContext, clean, progress};
 use parlor_vocab::{
     ErrorScope, Failure, FailureCode, RunEvent, StepEvent, StepId, StepKind, StreamKind, ToolCallId,
-    ToolEvent,
+    ToolEvent, ToolImage, ToolOutput,
 };
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::RunDriver;
 use crate::redact::clean_failure;
-use parlor_tools::contain;
+use parlor_tools::catch_panic;
 
-/// How many tools of one run work at the same time.
+/// How many tool calls of one run execute at the same time.
 const PARALLEL_CALLS: usize = 8;
 
-/// How far a tool has come when it was called, in percent: those who watch see that it works.
-const TOOL_BEGUN_PERCENT: u8 = 10;
+/// The progress in percent that is reported when a tool starts, so that clients show it as working.
+const TOOL_STARTED_PERCENT: u8 = 10;
 
-/// What came of a call, unless the run was stopped.
-type CallOutcome = Result<Result<ToolResultOutput, Failure>, TurnError>;
+/// The result of a call, or an error that ends the run.
+type CallOutcome = Result<Result<ToolOutput, Failure>, TurnError>;
 
-/// A call with the names that the log knows it by.
-struct Named {
-    call: Call,
+/// A call with its ids in the log.
+struct LoggedCall {
+    call: ToolCall,
     id: ToolCallId,
     step: StepId,
 }
 
 impl RunDriver {
-    /// Calls all of them; what they bring is in their order. Those that are not done by `until` are ended.
-    pub(super) async fn perform_calls(
+    /// Runs all calls and returns their results in the same order. Cancels those that are not done by `until`.
+    pub(super) async fn run_calls(
         &mut self,
-        calls: Vec<Call>,
+        calls: Vec<ToolCall>,
         until: Option<Instant>,
-    ) -> Result<Vec<Result<ToolResultOutput, Failure>>, TurnError> {
+    ) -> Result<Vec<Result<ToolOutput, Failure>>, TurnError> {
         self.end_step().await?;
-        let mut named = Vec::with_capacity(calls.len());
+        let mut logged_calls = Vec::with_capacity(calls.len());
         for call in calls {
-            let id = self.inputs.made(&self.live, &call, &*self.redact);
+            let id = self.call_inputs.take_id(&self.live, &call, &*self.redact);
             let id = id.unwrap_or_else(|| ToolCallId::generate(self.deps.ids.next()));
-            named.push(Named { call, id, step: self.new_step() });
+            logged_calls.push(LoggedCall { call, id, step: self.new_step() });
         }
-        self.inputs.let_go(&self.live);
+        self.call_inputs.close_all(&self.live);
         let cancel = self.context.cancel.child_token();
-        let mut work = std::pin::pin!(self.perform_named(&named, &cancel));
+        let mut work = std::pin::pin!(self.run_logged_calls(&logged_calls, &cancel));
         let Some(until) = until else { return work.await };
         tokio::select! {
             biased;
-            brought = &mut work => return brought,
+            results = &mut work => return results,
             () = sleep_until(until) => cancel.cancel(),
         }
         work.await
     }
 
-    async fn perform_named(
+    async fn run_logged_calls(
         &self,
-        named: &[Named],
+        calls: &[LoggedCall],
         cancel: &CancellationToken,
-    ) -> Result<Vec<Result<ToolResultOutput, Failure>>, TurnError> {
-        let (mut brought, mut rest) = (Vec::with_capacity(named.len()), named);
+    ) -> Result<Vec<Result<ToolOutput, Failure>>, TurnError> {
+        let (mut results, mut rest) = (Vec::with_capacity(calls.len()), calls);
         while let Some((first, others)) = rest.split_first() {
-            let company = if self.is_parallel(&first.call) {
+            // Neighbours that may run in parallel run together; all other calls run alone.
+            let companions = if self.is_parallel(&first.call) {
                 others.iter().take_while(|other| self.is_parallel(&other.call)).count()
             } else {
                 0
             };
-            let (together, later) = rest.split_at(company + 1);
+            let (together, later) = rest.split_at(companions + 1);
             let work: Vec<BoxFuture<'_, CallOutcome>> =
-                together.iter().map(|named| self.perform_call(named, cancel).boxed()).collect();
-            let results: Vec<CallOutcome> = stream::iter(work).buffered(PARALLEL_CALLS).collect().await;
-            for result in results {
-                brought.push(result?);
+                together.iter().map(|call| self.run_call(call, cancel).boxed()).collect();
+            let outcomes: Vec<CallOutcome> = stream::iter(work).buffered(PARALLEL_CALLS).collect().await;
+            for outcome in outcomes {
+                results.push(outcome?);
             }
             rest = later;
         }
-        Ok(brought)
+        Ok(results)
     }
 
-    fn is_parallel(&self, call: &Call) -> bool {
+    fn is_parallel(&self, call: &ToolCall) -> bool {
         call.refusal.is_some() || self.deps.tools.find(&call.tool).is_ok_and(|tool| tool.is_parallel())
     }
 
-    /// One call, from its record to its record.
-    async fn perform_call(
+    /// Records a call, runs the tool, and records the result.
+    async fn run_call(
         &self,
-        Named { call, id, step }: &Named,
+        LoggedCall { call, id, step }: &LoggedCall,
         cancel: &CancellationToken,
     ) -> CallOutcome {
-        let begun = self.deps.clock.now();
+        let started_at = self.deps.clock.now();
         let title = format!("Using {}", call.tool);
-        // Durable before it is run: a tool with effects is never run twice in silence.
+        // Durable before the tool runs, so that after a crash the log shows that the tool may have run.
         self.record(vec![
             RunEvent::Step(StepEvent::Started { step: step.clone(), kind: StepKind::Tool, title }),
             RunEvent::Tool(ToolEvent::Called {
@@ -106,7 +107,7 @@ impl RunDriver {
             RunEvent::Tool(ToolEvent::Progressed {
                 call: id.clone(),
                 message: "At work".to_owned(),
-                percent: TOOL_BEGUN_PERCENT,
+                percent: TOOL_STARTED_PERCENT,
             }),
         ])
         .await?;
@@ -115,7 +116,7 @@ impl RunDriver {
             None if cancel.is_cancelled() => Err(too_late()),
             None => self.run_tool(id, &call.tool, &call.input, cancel).await,
         };
-        let duration_ms = self.since(begun);
+        let duration_ms = self.since(started_at);
         let (step, call) = (step.clone(), id.clone());
         let events = match &result {
             Ok(output) => vec![
@@ -136,45 +137,45 @@ impl RunDriver {
         Ok(result)
     }
 
-    /// Runs a tool and shows what it puts out while it works.
+    /// Runs a tool and shows its output while it runs.
     async fn run_tool(
         &self,
         call: &ToolCallId,
         tool: &str,
         input: &str,
         cancel: &CancellationToken,
-    ) -> Result<ToolResultOutput, Failure> {
-        let subject = StreamKind::Tool(call.clone());
-        self.live.open(&self.run, subject.clone());
-        let mut sieve = StreamRedactor::new(&self.redact);
+    ) -> Result<ToolOutput, Failure> {
+        let stream = StreamKind::ToolOutput(call.clone());
+        self.live.open(&self.run, stream.clone());
+        let mut redactor = StreamRedactor::new(&self.redact);
         let (progress, mut pieces) = progress();
         let context = ToolContext { progress, cancel: cancel.clone(), ..self.context.clone() };
         let show = async {
             while let Some(piece) = pieces.next().await {
-                self.live.push(&subject, &sieve.push(&piece));
+                self.live.push(&stream, &redactor.push(&piece));
             }
-            self.live.push(&subject, &sieve.rest());
+            self.live.push(&stream, &redactor.finish());
         };
         let work = async move {
-            let called = contain(self.deps.tools.call(tool, input, &context)).await;
+            let called = catch_panic(self.deps.tools.call(tool, input, &context)).await;
             called.unwrap_or_else(|panicked| Err(panicked.failure("The tool")))
         };
         let (result, ()) = tokio::join!(work, show);
-        // The agent reads it without secrets as well, since it passes on what it reads.
+        // The agent gets the result without secrets too, because it sends what it reads to a provider.
         result
-            .map(|output| ToolResultOutput { text: clean(&*self.redact, output.text), ..output })
+            .map(|output| ToolOutput { text: clean(&*self.redact, output.text), ..output })
             .map_err(|failure| clean_failure(&*self.redact, failure))
     }
 }
 
-/// A call that was not begun because the time was over.
+/// The failure of a call that was not started because the run's time was over.
 fn too_late() -> Failure {
     let message = "it was not begun, because the time of the run is over".to_owned();
     Failure { code: FailureCode::Cancelled, message, retryable: false }
 }
 
-/// What a call brought, for an agent that can see.
-pub(super) fn given(output: ToolResultOutput) -> CallOutput {
-    let picture = |image: &ToolImage| Picture::new(image.mime, &image.bytes);
-    CallOutput { pictures: output.images.iter().map(picture).collect(), text: output.text }
+/// The result of a call for an agent that can see pictures.
+pub(super) fn call_output(output: ToolOutput) -> ToolCallOutput {
+    let picture = |image: &ToolImage| Picture::new(image.mime.as_str(), &image.bytes);
+    ToolCallOutput { pictures: output.images.iter().map(picture).collect(), text: output.text }
 }

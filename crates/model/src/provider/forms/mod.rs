@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::answer::Answer;
 use super::split::{Event, Framing};
-use super::{ProviderError, ProviderKind, Request, Routing, StreamThread};
+use super::{ProviderError, ProviderKind, ProviderState, Request, Routing};
 
 pub(super) use shared::MADE_UP_ID;
 
@@ -28,7 +28,7 @@ pub(super) trait Reader: Send {
     fn read(&mut self, event: &Event, answer: &mut Answer) -> Result<(), ProviderError>;
 
     /// What the provider wants to get back with an answer that has so many calls. Asked once, at the end.
-    fn thread(&mut self, calls: usize) -> StreamThread;
+    fn thread(&mut self, calls: usize) -> ProviderState;
 }
 
 /// Who reads the answers of this kind of provider.

@@ -65,10 +65,10 @@ pub(super) fn set(body: &mut Value, name: &str, value: Option<impl Into<Value>>)
 #[cfg(test)]
 pub(super) mod sample {
     use super::*;
-    use crate::provider::{ModelCall, ModelMessage, StreamThread};
+    use crate::provider::{ModelCall, ModelMessage, ProviderState};
 
     /// A conversation with a call that failed and brought an image.
-    pub(in super::super) fn conversation(thread: StreamThread) -> Request {
+    pub(in super::super) fn conversation(thread: ProviderState) -> Request {
         let call = ModelCall { id: "1".to_owned(), tool: "shell".to_owned(), input: "{\"a\":1}".to_owned() };
         let pictures = vec![Picture::new("image/png", b"png")];
         let result = CallResult {

@@ -9,10 +9,10 @@ use crate::provider::answer::{Answer, stop};
 use crate::provider::calls::CallPiece;
 use crate::provider::forms::Reader;
 use crate::provider::json::{frame, lenient, lenient_object, tokens};
-use crate::provider::piece::ThreadPart;
+use crate::provider::piece::ProviderStatePart;
 use crate::provider::split::Event;
 use crate::provider::trouble::error_of;
-use crate::provider::{ProviderError, StreamThread};
+use crate::provider::{ProviderError, ProviderState};
 
 /// Reads an answer.
 #[derive(Default)]
@@ -126,15 +126,15 @@ impl Reader for AnthropicReader {
         Ok(())
     }
 
-    fn thread(&mut self, _: usize) -> StreamThread {
+    fn thread(&mut self, _: usize) -> ProviderState {
         let part = |thought: Thought| {
             let Thought { text, signature, data, .. } = thought;
             if !data.is_empty() {
-                return Some(ThreadPart::RedactedThought(data));
+                return Some(ProviderStatePart::RedactedThought(data));
             }
-            (!signature.is_empty()).then_some(ThreadPart::SignedThought { text, signature })
+            (!signature.is_empty()).then_some(ProviderStatePart::SignedThought { text, signature })
         };
-        StreamThread(std::mem::take(&mut self.thoughts).into_iter().filter_map(part).collect())
+        ProviderState(std::mem::take(&mut self.thoughts).into_iter().filter_map(part).collect())
     }
 }
 

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::claude::Claude;
 use crate::provider::forms::shared::{object, schema, set, tools};
-use crate::provider::piece::ThreadPart;
-use crate::provider::{CallResult, ModelCall, ModelMessage, Picture, Request, StreamThread, ToolSpec};
+use crate::provider::piece::ProviderStatePart;
+use crate::provider::{CallResult, ModelCall, ModelMessage, Picture, ProviderState, Request, ToolSpec};
 
 /// How many of the last messages of a conversation are marked as places up to which the provider may
 /// keep what it has read: the newest, and the one that was the newest before.
@@ -61,7 +61,7 @@ fn message(said: &ModelMessage) -> Value {
 }
 
 /// Thoughts come before all else.
-fn blocks(text: &str, calls: &[ModelCall], thread: &StreamThread) -> Value {
+fn blocks(text: &str, calls: &[ModelCall], thread: &ProviderState) -> Value {
     let mut blocks: Vec<Value> = thread.0.iter().filter_map(thought).collect();
     if blocks.is_empty() && calls.is_empty() {
         return json!(text);
@@ -75,15 +75,15 @@ fn blocks(text: &str, calls: &[ModelCall], thread: &StreamThread) -> Value {
     blocks.into()
 }
 
-fn thought(part: &ThreadPart) -> Option<Value> {
+fn thought(part: &ProviderStatePart) -> Option<Value> {
     match part {
-        ThreadPart::SignedThought { text, signature } => {
+        ProviderStatePart::SignedThought { text, signature } => {
             Some(json!({"type": "thinking", "thinking": text, "signature": signature}))
         }
-        ThreadPart::RedactedThought(data) => Some(json!({"type": "redacted_thinking", "data": data})),
-        ThreadPart::ReasoningContent(_)
-        | ThreadPart::EncryptedReasoning(_)
-        | ThreadPart::ThoughtSignature { .. } => None,
+        ProviderStatePart::RedactedThought(data) => Some(json!({"type": "redacted_thinking", "data": data})),
+        ProviderStatePart::ReasoningContent(_)
+        | ProviderStatePart::EncryptedReasoning(_)
+        | ProviderStatePart::ThoughtSignature { .. } => None,
     }
 }
 
@@ -145,8 +145,9 @@ mod tests {
 
     #[test]
     fn a_conversation_as_this_form_writes_it() {
-        let signed = ThreadPart::SignedThought { text: "hm".to_owned(), signature: "signed".to_owned() };
-        let thread = StreamThread(vec![signed, ThreadPart::RedactedThought("sealed".to_owned())]);
+        let signed =
+            ProviderStatePart::SignedThought { text: "hm".to_owned(), signature: "signed".to_owned() };
+        let thread = ProviderState(vec![signed, ProviderStatePart::RedactedThought("sealed".to_owned())]);
         let mark = json!({"type": "ephemeral"});
         let image = json!({"type": "base64", "media_type": "image/png", "data": "cG5n"});
         let result = json!([{"type": "text", "text": "out"}, {"type": "image", "source": image}]);
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_first_and_the_last_two_of_the_user_are_marked() {
-        let mut request = conversation(StreamThread::default());
+        let mut request = conversation(ProviderState::default());
         request.messages.extend([seen(), seen()]);
         let marks = |request: &Request| {
             let body = body(request);

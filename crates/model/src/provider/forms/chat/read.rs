@@ -7,10 +7,10 @@ use crate::provider::answer::{Answer, stop, usage};
 use crate::provider::calls::CallPiece;
 use crate::provider::forms::{DONE, Reader};
 use crate::provider::json::{frame, input, lenient, lenient_object, object, tokens, value};
-use crate::provider::piece::ThreadPart;
+use crate::provider::piece::ProviderStatePart;
 use crate::provider::split::Event;
 use crate::provider::trouble::error_in;
-use crate::provider::{ProviderError, StreamThread};
+use crate::provider::{ProviderError, ProviderState};
 
 /// Reads an answer.
 #[derive(Default)]
@@ -140,10 +140,12 @@ impl Reader for ChatReader {
 
     /// Some servers turn down calls without their thoughts, others the member that these are given back in: so they
     /// are given back to those who use it themselves.
-    fn thread(&mut self, calls: usize) -> StreamThread {
+    fn thread(&mut self, calls: usize) -> ProviderState {
         let are_wanted = self.has_reasoning_content && calls > 0 && !self.thoughts.is_empty();
         let thoughts = std::mem::take(&mut self.thoughts);
-        StreamThread(are_wanted.then_some(ThreadPart::ReasoningContent(thoughts)).into_iter().collect())
+        ProviderState(
+            are_wanted.then_some(ProviderStatePart::ReasoningContent(thoughts)).into_iter().collect(),
+        )
     }
 }
 

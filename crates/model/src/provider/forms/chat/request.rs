@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::provider::forms::shared::{data_url, effort, object, pictures_of, schema, set, tools};
-use crate::provider::piece::ThreadPart;
-use crate::provider::{ModelCall, ModelMessage, Picture, Request, Routing, StreamThread, ToolSpec};
+use crate::provider::piece::ProviderStatePart;
+use crate::provider::{ModelCall, ModelMessage, Picture, ProviderState, Request, Routing, ToolSpec};
 
 /// Models of OpenAI that have another name for the most tokens of an answer.
 const COUNTS_COMPLETION: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
@@ -48,7 +48,7 @@ fn user(text: &str, pictures: &[Picture]) -> Value {
     json!({"role": "user", "content": content})
 }
 
-fn assistant(text: &str, calls: &[ModelCall], thread: &StreamThread) -> Value {
+fn assistant(text: &str, calls: &[ModelCall], thread: &ProviderState) -> Value {
     let mut message = json!({"role": "assistant", "content": text});
     let call = |call: &ModelCall| {
         let function = json!({"name": call.tool, "arguments": object(&call.input).to_string()});
@@ -56,7 +56,7 @@ fn assistant(text: &str, calls: &[ModelCall], thread: &StreamThread) -> Value {
     };
     set(&mut message, "tool_calls", (!calls.is_empty()).then(|| calls.iter().map(call).collect::<Value>()));
     for part in &thread.0 {
-        if let ThreadPart::ReasoningContent(thoughts) = part {
+        if let ProviderStatePart::ReasoningContent(thoughts) = part {
             message["reasoning_content"] = json!(thoughts);
         }
     }
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_conversation_as_this_form_writes_it() {
-        let thread = StreamThread(vec![ThreadPart::ReasoningContent("hm".to_owned())]);
+        let thread = ProviderState(vec![ProviderStatePart::ReasoningContent("hm".to_owned())]);
         let call =
             json!({"type": "function", "id": "1", "function": {"name": "shell", "arguments": "{\"a\":1}"}});
         let image = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,cG5n"}});
@@ -113,7 +113,7 @@ mod tests {
             let body = body(request, &Routing::default());
             body["messages"].as_array().unwrap()[..4].iter().map(Value::to_string).collect::<Vec<_>>()
         };
-        let short = conversation(StreamThread::default());
+        let short = conversation(ProviderState::default());
         let mut longer = short.clone();
         longer.messages.push(seen());
         assert_eq!(bytes(&short), bytes(&longer));

@@ -6,17 +6,17 @@ use serde_json::value::RawValue;
 use crate::provider::answer::{Answer, stop, usage};
 use crate::provider::forms::Reader;
 use crate::provider::json::{frame, lenient, lenient_object, object, tokens};
-use crate::provider::piece::ThreadPart;
+use crate::provider::piece::ProviderStatePart;
 use crate::provider::split::Event;
 use crate::provider::trouble::error_in;
-use crate::provider::{ProviderError, StreamThread};
+use crate::provider::{ProviderError, ProviderState};
 
 /// Reads an answer.
 #[derive(Default)]
 pub(in super::super) struct GeminiReader {
     /// How many calls there were.
     calls: usize,
-    signatures: Vec<ThreadPart>,
+    signatures: Vec<ProviderStatePart>,
 }
 
 #[derive(Default, Deserialize)]
@@ -124,8 +124,8 @@ impl Reader for GeminiReader {
         Ok(())
     }
 
-    fn thread(&mut self, _: usize) -> StreamThread {
-        StreamThread(std::mem::take(&mut self.signatures))
+    fn thread(&mut self, _: usize) -> ProviderState {
+        ProviderState(std::mem::take(&mut self.signatures))
     }
 }
 
@@ -134,7 +134,8 @@ impl GeminiReader {
         if !part.thought_signature.is_empty() {
             answer.count(part.thought_signature.len());
             let call = part.function_call.is_some().then_some(self.calls);
-            self.signatures.push(ThreadPart::ThoughtSignature { call, signature: part.thought_signature });
+            self.signatures
+                .push(ProviderStatePart::ThoughtSignature { call, signature: part.thought_signature });
         }
         match part.function_call {
             Some(call) => {

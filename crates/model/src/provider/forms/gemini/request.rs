@@ -6,8 +6,8 @@ use parlor_vocab::Reasoning;
 use serde_json::{Value, json};
 
 use crate::provider::forms::shared::{MADE_UP_ID, object, pictures_of, schema, set, tools};
-use crate::provider::piece::ThreadPart;
-use crate::provider::{CallResult, ModelCall, ModelMessage, Picture, Request, StreamThread, ToolSpec};
+use crate::provider::piece::ProviderStatePart;
+use crate::provider::{CallResult, ModelCall, ModelMessage, Picture, ProviderState, Request, ToolSpec};
 
 /// What stands in the place of a signature that is not there: the newest models want one with the first call.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
@@ -55,15 +55,17 @@ fn user(text: &str, pictures: &[Picture]) -> Value {
     json!({"role": "user", "parts": parts})
 }
 
-fn model(text: &str, calls: &[ModelCall], thread: &StreamThread, wants_signature: bool) -> Value {
+fn model(text: &str, calls: &[ModelCall], thread: &ProviderState, wants_signature: bool) -> Value {
     let signature = |of: Option<usize>| {
         thread.0.iter().rev().find_map(|part| match part {
-            ThreadPart::ThoughtSignature { call, signature } if *call == of => Some(signature.as_str()),
-            ThreadPart::ThoughtSignature { .. }
-            | ThreadPart::ReasoningContent(_)
-            | ThreadPart::EncryptedReasoning(_)
-            | ThreadPart::SignedThought { .. }
-            | ThreadPart::RedactedThought(_) => None,
+            ProviderStatePart::ThoughtSignature { call, signature } if *call == of => {
+                Some(signature.as_str())
+            }
+            ProviderStatePart::ThoughtSignature { .. }
+            | ProviderStatePart::ReasoningContent(_)
+            | ProviderStatePart::EncryptedReasoning(_)
+            | ProviderStatePart::SignedThought { .. }
+            | ProviderStatePart::RedactedThought(_) => None,
         })
     };
     let mut parts = Vec::with_capacity(calls.len() + 1);
@@ -122,9 +124,11 @@ mod tests {
 
     #[test]
     fn a_conversation_as_this_form_writes_it() {
-        let signed =
-            |call, signature: &str| ThreadPart::ThoughtSignature { call, signature: signature.to_owned() };
-        let thread = StreamThread(vec![signed(None, "s0"), signed(Some(0), "s1")]);
+        let signed = |call, signature: &str| ProviderStatePart::ThoughtSignature {
+            call,
+            signature: signature.to_owned(),
+        };
+        let thread = ProviderState(vec![signed(None, "s0"), signed(Some(0), "s1")]);
         let declared = json!({"name": "shell", "description": "Runs a command.", "parametersJsonSchema": {"type": "object"}});
         let call = json!({"name": "shell", "args": {"a": 1}, "id": "1"});
         let response = json!({"name": "shell", "response": {"name": "shell", "content": "out"}, "id": "1"});
@@ -150,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_newest_models_get_a_level_and_a_signature() {
-        let mut request = conversation(StreamThread::default());
+        let mut request = conversation(ProviderState::default());
         request.model = "gemini-3-pro".to_owned();
         request.reasoning = Some(Reasoning::Xhigh);
         let body = body(&request);

@@ -8,7 +8,7 @@ use crate::provider::forms::Reader;
 use crate::provider::json::{frame, input, lenient, lenient_object, object, tokens};
 use crate::provider::split::Event;
 use crate::provider::trouble::error_in;
-use crate::provider::{ProviderError, StreamThread};
+use crate::provider::{ProviderError, ProviderState};
 
 /// Reads an answer. Nothing needs to be remembered for it.
 pub(in super::super) struct OllamaReader;
@@ -84,7 +84,7 @@ impl Reader for OllamaReader {
         Ok(())
     }
 
-    fn thread(&mut self, _: usize) -> StreamThread {
-        StreamThread::default()
+    fn thread(&mut self, _: usize) -> ProviderState {
+        ProviderState::default()
     }
 }

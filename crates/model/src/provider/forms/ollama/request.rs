@@ -66,12 +66,12 @@ fn tool(tool: &ToolSpec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::StreamThread;
+    use crate::provider::ProviderState;
     use crate::provider::forms::shared::sample::conversation;
 
     #[test]
     fn a_conversation_as_this_form_writes_it() {
-        let mut request = conversation(StreamThread::default());
+        let mut request = conversation(ProviderState::default());
         // Each result is a message of its own.
         if let Some(ModelMessage::Results(results)) = request.messages.last_mut() {
             let mut second = results[0].clone();

@@ -7,10 +7,10 @@ use crate::provider::answer::{Answer, usage};
 use crate::provider::calls::CallPiece;
 use crate::provider::forms::Reader;
 use crate::provider::json::{frame, input, lenient, lenient_object, object, tokens};
-use crate::provider::piece::ThreadPart;
+use crate::provider::piece::ProviderStatePart;
 use crate::provider::split::Event;
 use crate::provider::trouble::{error_in, error_of};
-use crate::provider::{ProviderError, StopReason, StreamThread};
+use crate::provider::{ProviderError, ProviderState, StopReason};
 
 /// Reads an answer.
 #[derive(Default)]
@@ -136,9 +136,9 @@ impl Reader for ResponsesReader {
         Ok(())
     }
 
-    fn thread(&mut self, _: usize) -> StreamThread {
-        StreamThread(
-            std::mem::take(&mut self.sealed).into_iter().map(ThreadPart::EncryptedReasoning).collect(),
+    fn thread(&mut self, _: usize) -> ProviderState {
+        ProviderState(
+            std::mem::take(&mut self.sealed).into_iter().map(ProviderStatePart::EncryptedReasoning).collect(),
         )
     }
 }

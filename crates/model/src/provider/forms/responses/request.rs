@@ -4,8 +4,8 @@ use parlor_vocab::Reasoning;
 use serde_json::{Value, json};
 
 use crate::provider::forms::shared::{data_url, effort, object, pictures_of, schema, set, tools};
-use crate::provider::piece::ThreadPart;
-use crate::provider::{ModelCall, ModelMessage, Picture, Request, StreamThread, ToolSpec};
+use crate::provider::piece::ProviderStatePart;
+use crate::provider::{ModelCall, ModelMessage, Picture, ProviderState, Request, ToolSpec};
 
 pub(in super::super) fn body(request: &Request) -> Value {
     let mut items = Vec::with_capacity(request.messages.len() + 1);
@@ -51,9 +51,9 @@ fn user(text: &str, pictures: &[Picture]) -> Value {
 }
 
 /// Thoughts first, as they came.
-fn add_answer(items: &mut Vec<Value>, text: &str, calls: &[ModelCall], thread: &StreamThread) {
+fn add_answer(items: &mut Vec<Value>, text: &str, calls: &[ModelCall], thread: &ProviderState) {
     for part in &thread.0 {
-        if let ThreadPart::EncryptedReasoning(sealed) = part {
+        if let ProviderStatePart::EncryptedReasoning(sealed) = part {
             items.push(json!({"type": "reasoning", "encrypted_content": sealed, "summary": []}));
         }
     }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_conversation_as_this_form_writes_it() {
-        let thread = StreamThread(vec![ThreadPart::EncryptedReasoning("sealed".to_owned())]);
+        let thread = ProviderState(vec![ProviderStatePart::EncryptedReasoning("sealed".to_owned())]);
         let image =
             json!({"type": "input_image", "detail": "auto", "image_url": "data:image/png;base64,cG5n"});
         let said = json!({"type": "input_text", "text": "(The images above are what shell gave back.)"});

@@ -1,4 +1,4 @@
-//! Opening a browser, where there is one.
+//! Opens a page in the user's browser, if there is a desktop.
 
 use std::path::Path;
 
@@ -8,29 +8,29 @@ use tokio::sync::mpsc;
 
 use crate::environment::Environment;
 
-/// The program that desktops have for it.
+/// The program with which desktops open an address.
 const OPENER: &str = "xdg-open";
 
-/// Starts the opener in a session of its own: what it starts is the user's, and stays when we go. The
-/// first process waits for the opener, since all that is left of its group when it ends is killed.
+/// Starts the opener in a session of its own, so that the browser stays when parlor ends. The first process waits for
+/// the opener, because parlor kills the rest of its process group when it ends.
 const DETACHED: &str = "exec setsid --fork --wait \"$1\" \"$2\" >/dev/null 2>&1";
 
-/// How many reports of the opener wait to be thrown away.
-const REPORTS: usize = 1;
+/// The capacity of the channel for process events, which are discarded.
+const EVENT_QUEUE: usize = 1;
 
-/// Those of which one says that the user sits elsewhere.
+/// Variables that say, if set, that the user does not sit at this machine.
 const REMOTE: [&str; 4] = ["CI", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"];
 
-/// Those of which one says that there is a screen.
+/// Variables of which one is set if there is a screen.
 const SCREENS: [&str; 2] = ["DISPLAY", "WAYLAND_DISPLAY"];
 
-/// Whether these variables say that no browser can be seen.
+/// Whether, by these variables, the user could not see a browser on this machine.
 pub(crate) fn is_headless(environment: &[(String, String)]) -> bool {
     let is_set = |wanted: &str| environment.iter().any(|(name, value)| name == wanted && !value.is_empty());
     REMOTE.into_iter().any(is_set) || !SCREENS.into_iter().any(is_set)
 }
 
-/// Asks the desktop to open an address. Says whether there is a desktop to ask.
+/// Asks the desktop to open an address. False if there is no desktop, or the opener could not be started.
 pub(super) fn open(environment: &Environment, url: &str) -> bool {
     let is_page = ["https://", "http://"].into_iter().any(|scheme| url.starts_with(scheme));
     let Some(opener) = environment.find_program(Path::new(OPENER)).filter(|_| is_page) else { return false };
@@ -44,11 +44,11 @@ pub(super) fn open(environment: &Environment, url: &str) -> bool {
         folder: "/".into(),
         env: environment.for_desktop(),
         stdio: StdioKind::Pipes,
-        retain: 0,
+        retain_bytes: 0,
     };
-    let (reports, mut news) = mpsc::channel(REPORTS);
-    let started = spawn_for_person(&start, ProcessNumber(0), reports).is_ok();
-    tokio::spawn(async move { while news.recv().await.is_some() {} });
+    let (events, mut discarded) = mpsc::channel(EVENT_QUEUE);
+    let started = spawn_for_person(&start, ProcessNumber(0), events).is_ok();
+    tokio::spawn(async move { while discarded.recv().await.is_some() {} });
     started
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_screen_is_one_that_the_user_sits_at() {
+    fn remote_sessions_and_machines_without_a_screen_are_headless() {
         let headless = |variables: &[(&str, &str)]| {
             let owned = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
             is_headless(&owned.collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! `parlor logout`.
+//! `parlor logout`: removes logins and keys.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -12,18 +12,18 @@ use super::{key, with_home};
 use crate::environment::Environment;
 use crate::home::Home;
 
-/// What to log out of.
+/// The arguments of `parlor logout`.
 #[derive(Args)]
 pub(crate) struct LogoutOptions {
-    /// Whose login and key to forget; it may be left out if there is only one
+    /// The provider whose login and key to remove; optional if there is only one
     #[arg(value_name = "PROVIDER")]
     provider: Option<String>,
-    /// Forget all logins and keys that are kept; keys in variables stay
+    /// Remove all stored logins and keys; keys in environment variables stay
     #[arg(long, conflicts_with = "provider")]
     all: bool,
 }
 
-/// Logs out.
+/// Runs `parlor logout`.
 pub(crate) fn logout(
     environment: &Environment,
     options: &LogoutOptions,
@@ -31,17 +31,17 @@ pub(crate) fn logout(
 ) -> anyhow::Result<ExitCode> {
     with_home(environment, async |home| {
         let mut failures = Vec::new();
-        for provider in chosen(home, options).await? {
-            // What cannot be forgotten keeps nothing else from being forgotten.
-            let key = home.keys().keep(&provider, None);
+        for provider in selected_providers(home, options).await? {
+            // A failure does not stop the removal of the others.
+            let key = home.keys().set_key(&provider, None);
             let had_key = !matches!(key, Ok(false));
             match key {
-                Ok(true) => writeln!(out, "The key of {provider} is forgotten.")?,
+                Ok(true) => writeln!(out, "Removed the key of {provider}.")?,
                 Ok(false) => {}
                 Err(why) => failures.push(why),
             }
             let line = match home.keys().logins().logout(&provider).await {
-                Ok(done) => told(&provider, &done, had_key),
+                Ok(outcome) => outcome_text(&provider, &outcome, had_key),
                 Err(error) => {
                     failures.push(error.to_string());
                     None
@@ -55,51 +55,51 @@ pub(crate) fn logout(
     })
 }
 
-/// What became of a login.
-fn told(provider: &str, done: &LogoutOutcome, had_key: bool) -> Option<String> {
-    match (done.existed, &done.revoked) {
+/// What to print about a login. Nothing if only a key existed, which was reported already.
+fn outcome_text(provider: &str, outcome: &LogoutOutcome, had_key: bool) -> Option<String> {
+    match (outcome.existed, &outcome.revoked) {
         (false, _) if had_key => None,
         (false, _) => Some(format!("You are not logged in to {provider}.")),
         (true, Ok(_)) => Some(format!("Logged out of {provider}.")),
         (true, Err(reason)) => Some(format!(
-            "Logged out of {provider} here; it was not told, so revoke it there as well: {reason}"
+            "Logged out of {provider} on this machine only, so revoke the login at the provider as well: {reason}"
         )),
     }
 }
 
-async fn chosen(home: &Home, options: &LogoutOptions) -> anyhow::Result<Vec<String>> {
-    let mut known = key::known(home.config());
+async fn selected_providers(home: &Home, options: &LogoutOptions) -> anyhow::Result<Vec<String>> {
+    let mut known = key::known_services(home.config());
     known.extend(home.config().auth.keys().map(String::as_str));
-    // What cannot be listed keeps nobody from forgetting what they can name.
+    // A known provider needs no list of what is stored, so an unreadable store does not matter.
     if let Some(provider) = options.provider.as_deref().filter(|name| known.contains(name)) {
         return Ok(vec![provider.to_owned()]);
     }
-    let there = there(home).await?;
+    let stored = stored_providers(home).await?;
     if let Some(provider) = &options.provider {
-        if there.contains(provider) {
+        if stored.contains(provider) {
             return Ok(vec![provider.clone()]);
         }
-        known.extend(there.iter().map(String::as_str));
+        known.extend(stored.iter().map(String::as_str));
         let known: Vec<&str> = known.into_iter().collect();
         bail!(
-            "there is no provider {provider:?}; there are: {}. parlor auth lists what is kept",
+            "there is no provider {provider:?}; there are: {}. parlor auth lists stored logins and keys",
             known.join(", ")
         );
     }
-    match there.as_slice() {
-        [] => bail!("you are not logged in anywhere, and no key is kept; parlor auth lists what there is"),
-        [_] => Ok(there),
-        _ if options.all => Ok(there),
-        several => bail!("say which one, or --all; there are: {}", several.join(", ")),
+    match stored.as_slice() {
+        [] => bail!("there is no login and no stored key to remove; parlor auth lists what is configured"),
+        [_] => Ok(stored),
+        _ if options.all => Ok(stored),
+        several => bail!("name one of these providers, or use --all: {}", several.join(", ")),
     }
 }
 
-/// Whoever has a login or a key that is kept.
-async fn there(home: &Home) -> anyhow::Result<Vec<String>> {
+/// The providers with a login or a stored key.
+async fn stored_providers(home: &Home) -> anyhow::Result<Vec<String>> {
     let statuses = home.keys().logins().statuses().await?;
     let logins = statuses.into_iter().filter(|status| status.state != LoginState::LoggedOut);
     let names = home.keys().store().names()?;
     let keys = names.iter().filter_map(|name| name.service()).map(str::to_owned);
-    let there: BTreeSet<String> = logins.map(|status| status.provider).chain(keys).collect();
-    Ok(there.into_iter().collect())
+    let stored: BTreeSet<String> = logins.map(|status| status.provider).chain(keys).collect();
+    Ok(stored.into_iter().collect())
 }

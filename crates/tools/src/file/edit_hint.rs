@@ -1,11 +1,11 @@
-//! Why a text that somebody expected in a file is not there: the nearest thing that is.
+//! Explains why `old_text` of an edit is not in the file, by the most similar text that is.
 
-use crate::file::clip;
+use crate::file::prefix;
 
-/// How much of a line a hint quotes.
+/// How many bytes of a line a hint quotes.
 const QUOTED_BYTES: usize = 200;
 
-/// One sentence on what in `text` comes nearest to `wanted`, which is not in it.
+/// One sentence about the part of `text` that is most similar to `wanted`, which is not in `text`.
 pub(super) fn hint(text: &str, wanted: &str) -> String {
     if text.is_empty() {
         return "the file is empty".to_owned();
@@ -15,11 +15,11 @@ pub(super) fn hint(text: &str, wanted: &str) -> String {
     }
     let lines: Vec<&str> = text.lines().collect();
     let wanted_lines: Vec<&str> = wanted.lines().collect();
-    if let Some((start, differs)) = near(&lines, &wanted_lines, words_agree) {
+    if let Some((start, differs)) = find_similar(&lines, &wanted_lines, words_agree) {
         let at = start + differs;
         return format!("the text differs in whitespace at line {}, which is {}", at + 1, quote(lines[at]));
     }
-    if let Some((start, differs)) = near(&lines, &wanted_lines, case_agrees) {
+    if let Some((start, differs)) = find_similar(&lines, &wanted_lines, case_agrees) {
         let at = start + differs;
         return format!(
             "the text differs in upper and lower case at line {}, which is {}",
@@ -27,19 +27,19 @@ pub(super) fn hint(text: &str, wanted: &str) -> String {
             quote(lines[at])
         );
     }
-    longest_start(&lines, &wanted_lines)
+    longest_common_start(&lines, &wanted_lines)
         .unwrap_or_else(|| "nothing in the file is like it; read the file again".to_owned())
 }
 
-/// The number of the line, from 1, that the byte at `at` is in.
+/// The number, counted from 1, of the line that contains the byte at `at`.
 pub(super) fn line_at(text: &str, at: usize) -> usize {
     memchr::memchr_iter(b'\n', text.as_bytes()).take_while(|end| *end < at).count() + 1
 }
 
-/// Where all of `wanted` is, line by line, if lines are the same when `agree` says so; and the
-/// first of these lines that is not really the same.
-fn near(lines: &[&str], wanted: &[&str], agree: fn(&str, &str) -> bool) -> Option<(usize, usize)> {
-    // Blank lines agree with each other everywhere: they alone are no likeness.
+/// Finds consecutive lines that all `agree` with the lines of `wanted`. Returns the index of the first of them, and the
+/// offset of the first line that is not exactly equal.
+fn find_similar(lines: &[&str], wanted: &[&str], agree: fn(&str, &str) -> bool) -> Option<(usize, usize)> {
+    // Blank lines agree with each other everywhere, so they say nothing.
     if wanted.iter().all(|line| line.trim().is_empty()) {
         return None;
     }
@@ -60,8 +60,8 @@ fn case_agrees(line: &str, wanted: &str) -> bool {
     line.trim().to_lowercase() == wanted.trim().to_lowercase()
 }
 
-/// For a text of which the first lines are there: where it goes another way.
-fn longest_start(lines: &[&str], wanted: &[&str]) -> Option<String> {
+/// If the first lines of `wanted` are in the file: the line at which the file differs.
+fn longest_common_start(lines: &[&str], wanted: &[&str]) -> Option<String> {
     let first = wanted.first().filter(|line| !line.trim().is_empty())?;
     let same = |start: usize| {
         lines[start..].iter().zip(wanted).take_while(|(line, wanted)| words_agree(line, wanted)).count()
@@ -79,7 +79,7 @@ fn longest_start(lines: &[&str], wanted: &[&str]) -> Option<String> {
 }
 
 fn quote(line: &str) -> String {
-    let shown = clip(line, QUOTED_BYTES);
+    let shown = prefix(line, QUOTED_BYTES);
     format!("{shown:?}{}", if shown.len() < line.len() { " and so on" } else { "" })
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whitespace_is_the_usual_suspect() {
+    fn a_difference_in_whitespace_is_found() {
         let text = "fn main() {\n\tlet x = 1;\n}\n";
         assert_eq!(
             hint(text, "fn main() {\n    let x = 1;\n}"),
@@ -101,21 +101,21 @@ mod tests {
     }
 
     #[test]
-    fn line_ends_and_case_have_words_of_their_own() {
+    fn differences_in_line_ends_and_case_are_found() {
         assert!(hint("a\r\nb\r\n", "a\nb").contains("CRLF"));
         assert!(hint("Alpha\n", "alpha").contains("upper and lower case at line 1"));
     }
 
     #[test]
-    fn a_text_that_starts_right_is_told_where_it_goes_wrong() {
-        let told = hint("zero\none\ntwo\nthree\n", "one\ntwo\nfour");
-        assert_eq!(told, "its first 2 lines are at line 2, but line 4 is \"three\", not \"four\"");
-        let told = hint("one\n", "one\ntwo");
-        assert_eq!(told, "its first 1 lines are at line 1, but line 2 is the end of the file, not \"two\"");
+    fn a_partial_match_names_the_line_that_differs() {
+        let text = hint("zero\none\ntwo\nthree\n", "one\ntwo\nfour");
+        assert_eq!(text, "its first 2 lines are at line 2, but line 4 is \"three\", not \"four\"");
+        let text = hint("one\n", "one\ntwo");
+        assert_eq!(text, "its first 1 lines are at line 1, but line 2 is the end of the file, not \"two\"");
     }
 
     #[test]
-    fn nothing_alike_is_said_plainly() {
+    fn a_file_without_similar_text_has_its_own_hint() {
         assert_eq!(hint("", "x"), "the file is empty");
         assert!(hint("abc\n", "xyz").starts_with("nothing"));
         assert!(hint("a\n\nb\n", "\n\n\n").starts_with("nothing"));

@@ -1,13 +1,12 @@
-//! Replaces a file's content at once: whoever reads sees all of the old or all of the new.
+//! Replaces a file's content atomically: a reader sees either all of the old content or all of the new one.
 //!
-//! The new content goes into a file of its own in the same folder, reaches the disk, and takes the
-//! old one's name. All of it relative to the folder's descriptor, so that nothing that happens to
-//! the path in the meantime can lead it elsewhere.
+//! The new content goes to a temporary file in the same folder, is synced to disk, and is renamed to the old name. All
+//! of these steps are relative to the folder's descriptor, so that a change of the path cannot redirect them.
 //!
-//! Where a change of somebody else must not be lost, the last look at the old file is right before
-//! the new one takes its name. Between the two, a lock on the folder keeps out everybody who
-//! replaces files by this module, in whatever process. Other programs know no such lock: what they
-//! change between these two system calls is lost.
+//! A caller that must not lose changes of other programs passes the status of the file that it read. That status is
+//! compared with the current one right before the rename. Between the two steps a lock on the folder excludes all users
+//! of this module, also in other processes. Other programs do not take this lock: a change that they make between the
+//! two system calls is lost.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -25,29 +24,29 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::code::{failure, system};
+use crate::failure::{failure, system};
 use crate::tool::ToolContext;
 use parlor_files::{FoundEntry, PATH_TRIES, ParentFolders, check_regular};
 
-/// How long a replacement waits for others in the same folder before it goes on without a lock.
-const FOLDER_WAIT: Duration = Duration::from_secs(2);
+/// How long to wait for the lock on a folder before going on without it.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// How long to wait before trying again to lock a folder.
-const FOLDER_STEP: Duration = Duration::from_millis(1);
+/// How long to wait between two attempts to lock a folder.
+const LOCK_STEP: Duration = Duration::from_millis(1);
 
-/// What a replacement found.
+/// What [`replace`] found under the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// Nothing was there.
+    /// Nothing: the file is new.
     Missing,
-    /// A file was there, and is gone now.
+    /// A file, whose content is replaced now.
     File,
 }
 
-/// Writes `bytes` as the whole content of `path`, creating it and the folders above if need be. A
-/// file that was there keeps its permissions, and its owner where the system allows.
+/// Writes `bytes` as the whole content of `path`. Creates the file and its parent folders if they are missing. An
+/// existing file keeps its permissions, and its owner where the system allows.
 ///
-/// With `unless_changed`, only if the file is still the one that had this status.
+/// With `unless_changed`, fails with [`FailureCode::PathChanged`] if the status of the file differs from this one.
 pub(crate) fn replace(
     context: &ToolContext,
     path: &str,
@@ -55,10 +54,10 @@ pub(crate) fn replace(
     unless_changed: Option<&Stat>,
 ) -> Result<Before, Failure> {
     for _ in 0..PATH_TRIES {
-        context.check()?;
+        context.check_cancelled()?;
         let spot = context.policy.spot(&context.folder, path, ParentFolders::Made)?;
         let old = match statat(&spot.folder, Path::new(&spot.name), AtFlags::SYMLINK_NOFOLLOW) {
-            // The policy followed all links: this one has just appeared. Follow it as well.
+            // The policy followed all links, so this link is new. Try again to follow it too.
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => continue,
             Ok(stat) => Some(stat),
             Err(Errno::NOENT) => None,
@@ -67,15 +66,15 @@ pub(crate) fn replace(
         if old.is_some() {
             check_replaceable(path, &spot)?;
         }
-        // Not the look that counts, but one that saves the writing.
+        // `rename_into_place` checks again. This early check only saves the writing.
         check_same(path, unless_changed, old.as_ref())?;
-        put(path, &spot, bytes, old.as_ref(), unless_changed)?;
+        write_new(path, &spot, bytes, old.as_ref(), unless_changed)?;
         return Ok(if old.is_some() { Before::File } else { Before::Missing });
     }
     Err(failure(FailureCode::PathChanged, format!("`{path}` keeps changing while it is looked at")))
 }
 
-/// Refuses to put a file in the place of a folder, a FIFO or a device.
+/// Refuses to replace a folder, a FIFO or a device.
 fn check_replaceable(path: &str, spot: &FoundEntry) -> Result<(), Failure> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(&spot.folder, Path::new(&spot.name), flags, Mode::empty()) {
@@ -85,21 +84,21 @@ fn check_replaceable(path: &str, spot: &FoundEntry) -> Result<(), Failure> {
     }
 }
 
-/// Refuses if a file should be the one that had the status `seen`, and is not.
+/// Fails if `seen` is given and differs from `now`.
 fn check_same(path: &str, seen: Option<&Stat>, now: Option<&Stat>) -> Result<(), Failure> {
-    // The last two change whenever anything does, and cannot be set at will as those before can.
-    let mark = |stat: &Stat| {
+    // Programs can set the modification time, but not the change time (ctime).
+    let identity = |stat: &Stat| {
         let content = (stat.st_size, stat.st_mtime, stat.st_mtime_nsec);
         (stat.st_dev, stat.st_ino, content, stat.st_ctime, stat.st_ctime_nsec)
     };
-    if seen.is_none() || seen.map(mark) == now.map(mark) {
+    if seen.is_none() || seen.map(identity) == now.map(identity) {
         return Ok(());
     }
     let message = format!("`{path}` was changed by somebody else meanwhile; read it again");
     Err(failure(FailureCode::PathChanged, message))
 }
 
-fn put(
+fn write_new(
     path: &str,
     spot: &FoundEntry,
     bytes: &[u8],
@@ -107,36 +106,40 @@ fn put(
     unless_changed: Option<&Stat>,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| system("write", path)(Errno::from_io_error(&error).unwrap_or(Errno::IO));
-    let (name, fd) = create_beside(spot.folder.as_fd(), old).map_err(failed)?;
+    let (name, fd) = create_temporary(spot.folder.as_fd(), old).map_err(failed)?;
     let filled = fill(fd, bytes, old).map_err(failed);
-    let outcome = filled.and_then(|()| take_name(path, spot, &name, unless_changed));
+    let outcome = filled.and_then(|()| rename_into_place(path, spot, &name, unless_changed));
     if outcome.is_err() {
-        // The first failure is the one to tell; this one leaves a file with a telling name.
+        // If this fails too, a file named .parlor-….tmp stays. The first failure is the one to report.
         let _ = unlinkat(&spot.folder, &name, AtFlags::empty());
     }
     outcome
 }
 
-/// Gives the new file the old one's name, and makes that durable.
-fn take_name(path: &str, spot: &FoundEntry, new: &str, unless_changed: Option<&Stat>) -> Result<(), Failure> {
-    let folder = lock(spot.folder.as_fd(), FOLDER_WAIT);
+/// Renames the temporary file to the final name and syncs the folder.
+fn rename_into_place(
+    path: &str,
+    spot: &FoundEntry,
+    temporary: &str,
+    unless_changed: Option<&Stat>,
+) -> Result<(), Failure> {
+    let folder = lock(spot.folder.as_fd(), LOCK_WAIT);
     let name = Path::new(&spot.name);
     if unless_changed.is_some() {
         let now = statat(&spot.folder, name, AtFlags::SYMLINK_NOFOLLOW).ok();
         check_same(path, unless_changed, now.as_ref())?;
     }
-    renameat(&spot.folder, new, &spot.folder, name).map_err(system("write", path))?;
+    renameat(&spot.folder, temporary, &spot.folder, name).map_err(system("write", path))?;
     if let Some(folder) = folder {
-        // Others need not wait for the disk.
+        // Unlock before the sync, so that other calls do not wait for the disk.
         let _ = flock(&folder, FlockOperation::Unlock);
         let _ = fsync(&folder);
     }
     Ok(())
 }
 
-/// Opens the folder to lock and sync it, and locks it until the descriptor is closed. Best effort:
-/// a folder that may be written but not read cannot be opened for it, some file systems know no
-/// locks, and somebody may have locked the folder for reasons of their own.
+/// Opens the folder, for locking and syncing, and locks it until the descriptor is closed. Best effort: a folder without
+/// read permission cannot be opened, some file systems have no locks, and another program may hold the lock.
 fn lock(folder: BorrowedFd<'_>, wait: Duration) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(folder, ".", flags, Mode::empty()).ok()?;
@@ -144,16 +147,16 @@ fn lock(folder: BorrowedFd<'_>, wait: Duration) -> Option<OwnedFd> {
     while let Err(Errno::WOULDBLOCK | Errno::INTR) = flock(&folder, FlockOperation::NonBlockingLockExclusive)
         && begun.elapsed() < wait
     {
-        thread::sleep(FOLDER_STEP);
+        thread::sleep(LOCK_STEP);
     }
     Some(folder)
 }
 
-/// Creates a new file with a name that nobody has.
-fn create_beside(folder: BorrowedFd<'_>, old: Option<&Stat>) -> io::Result<(String, OwnedFd)> {
+/// Creates a temporary file with an unused name.
+fn create_temporary(folder: BorrowedFd<'_>, old: Option<&Stat>) -> io::Result<(String, OwnedFd)> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // Private until it has the permissions of the old one; a new file gets what the umask leaves.
+    // A replacement is private until `fill` copies the old permissions; a new file gets what the umask leaves.
     let mode = Mode::from_raw_mode(if old.is_some() { 0o600 } else { 0o666 });
     loop {
         let name = format!(".parlor-{}-{}.tmp", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -170,7 +173,7 @@ fn fill(fd: OwnedFd, bytes: &[u8], old: Option<&Stat>) -> io::Result<()> {
     file.write_all(bytes)?;
     if let Some(old) = old {
         let owned = fchown(&file, Some(Uid::from_raw(old.st_uid)), Some(Gid::from_raw(old.st_gid)));
-        // Without the old owner, "run as the owner" would mean somebody else.
+        // If the owner could not be kept, setuid and setgid bits would run the file as another user.
         let keep = if owned.is_ok() { 0o7777 } else { 0o777 };
         fchmod(&file, Mode::from_raw_mode(old.st_mode & keep))?;
     }
@@ -184,27 +187,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_write_leaves_nothing_behind() {
+    fn a_failed_write_removes_the_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let context = ToolContext::new(folder.path()).unwrap();
         let spot = context.policy.spot(&context.folder, "a", ParentFolders::Made).unwrap();
-        // Too late for any check: nothing can take the name of a folder.
+        // The folder appears after all checks. A rename over a folder fails.
         fs::create_dir(folder.path().join("a")).unwrap();
-        assert!(put("a", &spot, b"text", None, None).is_err());
+        assert!(write_new("a", &spot, b"text", None, None).is_err());
         let names: Vec<_> =
             fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["a"]);
     }
 
     #[test]
-    fn a_file_that_somebody_else_changed_is_left_alone() {
+    fn a_file_that_another_program_changed_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let context = ToolContext::new(folder.path()).unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "old").unwrap();
         let seen = rustix::fs::stat(&path).unwrap();
         assert_eq!(replace(&context, "a", b"mine", Some(&seen)), Ok(Before::File));
-        // By now another file has the name.
+        // The first replacement put another file under the name.
         let failure = replace(&context, "a", b"stale", Some(&seen)).unwrap_err();
         assert_eq!(failure.code, FailureCode::PathChanged);
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_after_the_first_look_is_noticed_too() {
+    fn a_change_after_the_first_check_is_noticed_too() {
         let folder = tempfile::tempdir().unwrap();
         let context = ToolContext::new(folder.path()).unwrap();
         let path = folder.path().join("a");
@@ -222,24 +225,25 @@ mod tests {
         let spot = context.policy.spot(&context.folder, "a", ParentFolders::Made).unwrap();
         let seen = rustix::fs::stat(&path).unwrap();
         let time = fs::metadata(&path).unwrap().modified().unwrap();
-        let put = || put("a", &spot, b"mine", Some(&seen), Some(&seen)).map_err(|failure| failure.code);
-        // Of the same size, and with its time set back.
+        let write =
+            || write_new("a", &spot, b"mine", Some(&seen), Some(&seen)).map_err(|failure| failure.code);
+        // The new content has the same size, and the modification time is set back.
         let file = File::create(&path).unwrap();
         (&file).write_all(b"new").unwrap();
         file.set_modified(time).unwrap();
-        assert_eq!(put(), Err(FailureCode::PathChanged));
+        assert_eq!(write(), Err(FailureCode::PathChanged));
         fs::remove_file(&path).unwrap();
-        assert_eq!(put(), Err(FailureCode::PathChanged));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+        assert_eq!(write(), Err(FailureCode::PathChanged));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "the temporary file is removed");
     }
 
     #[test]
-    fn a_folder_that_somebody_keeps_locked_is_written_to_all_the_same() {
+    fn a_folder_that_stays_locked_is_written_to_anyway() {
         let folder = tempfile::tempdir().unwrap();
         let context = ToolContext::new(folder.path()).unwrap();
         let spot = context.policy.spot(&context.folder, "a", ParentFolders::Made).unwrap();
         let held = lock(spot.folder.as_fd(), Duration::ZERO).unwrap();
-        let other = lock(spot.folder.as_fd(), FOLDER_STEP).expect("open, if not locked");
+        let other = lock(spot.folder.as_fd(), LOCK_STEP).expect("open, if not locked");
         assert_eq!(flock(&other, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK));
         assert_eq!(replace(&context, "a", b"text", None), Ok(Before::Missing));
         drop(held);

@@ -1,4 +1,4 @@
-//! Searches the bytes of one file, line by line.
+//! Searches the content of one file, line by line.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -6,45 +6,45 @@ use std::sync::Arc;
 
 use regex::bytes::Regex;
 
-use crate::file::clip;
+use crate::file::prefix;
 use crate::redact::Redact;
 
-/// The largest file that is searched.
+/// The largest file that is searched, in bytes.
 pub const GREP_FILE_BYTES: usize = 32 << 20;
 
-/// The longest line that is shown whole.
+/// The longest line that is shown completely, in bytes.
 pub const GREP_LINE_BYTES: usize = 500;
 
-/// What to look for, and how much to show.
+/// The pattern, and how to show its matches.
 #[derive(Debug)]
-pub(super) struct Search {
+pub(super) struct LineSearch {
     pub(super) pattern: Regex,
-    /// Lines around a match.
+    /// How many lines to show around a match.
     pub(super) context: usize,
-    /// A line that is cut does not end within a secret that this knows.
+    /// Removes the part of a secret at the end of a truncated line.
     pub(super) redact: Arc<dyn Redact>,
 }
 
-/// What was found in one file.
+/// The matches in one file.
 #[derive(Debug, Default)]
 pub(super) struct Hits {
     /// `path:line:text` for matches, `path-line-text` around them, `--` between groups.
     pub(super) text: String,
-    /// How many lines match, of those that were looked at.
+    /// How many lines matched before the search ended.
     pub(super) matches: usize,
-    /// Whether the limit was reached before the end of the file.
+    /// Whether a limit ended the search before the end of the file.
     pub(super) more: bool,
 }
 
-impl Search {
-    /// Finds at most `limit` lines that match, in at most about `room` bytes of text.
+impl LineSearch {
+    /// Finds at most `limit` matching lines. Ends once the text has `room` bytes.
     ///
-    /// Each line is matched by itself, so that anchors mean its two ends and nothing matches across
-    /// lines.
+    /// The pattern is matched against each line separately: `^` and `$` mean the ends of the line, and no match spans
+    /// two lines.
     pub(super) fn run(&self, path: &str, bytes: &[u8], limit: usize, room: usize) -> Hits {
         let mut hits = Hits::default();
         let mut before: VecDeque<&[u8]> = VecDeque::with_capacity(self.context + 1);
-        // How many lines after a match are still to be shown, and the last line that was.
+        // How many lines to show after the last match, and the index of the last line that was shown.
         let (mut after, mut last) = (0, None);
         for (index, line) in lines(bytes).enumerate() {
             if self.pattern.is_match(line) {
@@ -76,11 +76,11 @@ impl Search {
     }
 
     fn show(&self, text: &mut String, path: &str, index: usize, mark: char, line: &[u8]) {
-        // A letter has at most four bytes: this much is enough for the part that is shown.
+        // A character has at most four bytes, so four more bytes are enough to keep the last one whole.
         let start = String::from_utf8_lossy(&line[..line.len().min(GREP_LINE_BYTES + 4)]);
         let is_cut = line.len() > GREP_LINE_BYTES;
         let shown = match is_cut {
-            true => self.redact.redact_cut(clip(&start, GREP_LINE_BYTES)),
+            true => self.redact.redact_truncated(prefix(&start, GREP_LINE_BYTES)),
             false => Cow::Borrowed(start.as_ref()),
         };
         text.push_str(&format!("{path}{mark}{}{mark}{shown}", index + 1));
@@ -91,7 +91,7 @@ impl Search {
     }
 }
 
-/// The lines without their ends. A last newline starts no line.
+/// The lines without their line ends. A newline at the end of the file starts no further line.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     bytes.split_inclusive(|byte| *byte == b'\n').map(|line| {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
@@ -105,12 +105,13 @@ mod tests {
     use crate::redact::NoSecrets;
 
     fn hits(pattern: &str, context: usize, text: &str, limit: usize) -> Hits {
-        let search = Search { pattern: Regex::new(pattern).unwrap(), context, redact: Arc::new(NoSecrets) };
+        let search =
+            LineSearch { pattern: Regex::new(pattern).unwrap(), context, redact: Arc::new(NoSecrets) };
         search.run("f", text.as_bytes(), limit, usize::MAX)
     }
 
     #[test]
-    fn matches_and_their_neighbours_are_told_apart() {
+    fn matches_and_context_lines_have_different_separators() {
         let text = "1\n2 x\n3\n4\n5\n6 x\n7 x\n8\n9\n";
         assert_eq!(hits("x", 0, text, 9).text, "f:2:2 x\nf:6:6 x\nf:7:7 x\n");
         assert_eq!(hits("x", 1, text, 9).text, "f-1-1\nf:2:2 x\nf-3-3\n--\nf-5-5\nf:6:6 x\nf:7:7 x\nf-8-8\n");
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_exact_and_says_so_only_if_there_is_more() {
+    fn more_is_set_only_if_matches_remain_beyond_the_limit() {
         let found = hits("x", 0, "x\nx\nx\n", 3);
         assert!(found.matches == 3 && !found.more);
         let found = hits("x", 0, "x\nx\nx\n", 2);
@@ -127,14 +128,15 @@ mod tests {
     }
 
     #[test]
-    fn a_full_output_ends_early() {
-        let search = Search { pattern: Regex::new("x").unwrap(), context: 0, redact: Arc::new(NoSecrets) };
+    fn a_full_output_ends_the_search() {
+        let search =
+            LineSearch { pattern: Regex::new("x").unwrap(), context: 0, redact: Arc::new(NoSecrets) };
         let found = search.run("f", b"x\nx\n", 9, 1);
         assert!(found.matches == 1 && found.more);
     }
 
     #[test]
-    fn lines_are_lines_however_they_end() {
+    fn lines_may_end_with_lf_or_crlf_and_long_ones_are_truncated() {
         assert_eq!(hits("^b$", 0, "a\r\nb\r\nc", 9).text, "f:2:b\n");
         assert_eq!(hits("(?m)a\nb", 0, "a\nb\n", 9).matches, 0);
         assert_eq!(hits("^$", 0, "\n\n", 9).matches, 2);

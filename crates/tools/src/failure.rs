@@ -1,10 +1,10 @@
-//! The words by which programs tell failures apart, and the only place of this crate that makes a [`Failure`].
+//! Constructors of [`Failure`]: the other files of this crate make failures only through this one.
 
 use parlor_vocab::{Failure, FailureCode};
 
 pub(crate) use parlor_files::code::{in_words, invalid, system};
 
-/// Makes a failure. Whether the same call may succeed later follows from the code.
+/// A failure with this code. The code decides whether the failure is retryable.
 pub(crate) fn failure(code: FailureCode, message: impl Into<String>) -> Failure {
     let retryable =
         [FailureCode::PathChanged, FailureCode::LimitReached, FailureCode::Timeout, FailureCode::Cancelled]
@@ -12,7 +12,7 @@ pub(crate) fn failure(code: FailureCode, message: impl Into<String>) -> Failure 
     Failure { code, message: message.into(), retryable }
 }
 
-/// The call was cancelled before it had done anything.
+/// The failure of a call that was cancelled before it changed anything.
 pub(crate) fn cancelled() -> Failure {
     failure(FailureCode::Cancelled, "cancelled")
 }
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_may_pass_is_worth_another_try() {
+    fn only_temporary_failures_are_retryable() {
         assert!(failure(FailureCode::Timeout, "").retryable);
         assert!(!failure(FailureCode::PathRefused, "").retryable);
     }

@@ -1,47 +1,47 @@
-//! Some lines of a stream of bytes, numbered, within limits, with a count of all lines.
+//! Reads a range of lines from a file, numbers them, and counts all lines, within limits.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Read};
 
 use parlor_vocab::Failure;
 
-use crate::file::clip;
+use crate::file::prefix;
 use crate::redact::Redact;
 
-/// The longest line that is shown whole.
+/// The longest line that is shown completely, in bytes.
 pub const READ_LINE_BYTES: usize = 2000;
 
-/// The most text that one call shows.
+/// The most text that one call returns, in bytes.
 pub const READ_OUTPUT_BYTES: usize = 256 * 1024;
 
-/// How far into a file lines are looked for and counted.
+/// Lines are read and counted up to this position in a file, in bytes.
 pub const READ_SCAN_BYTES: u64 = 1 << 30;
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// What was found.
+/// A range of numbered lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Excerpt {
     /// The numbered lines.
     pub(crate) text: String,
-    /// How many there are in `text`.
+    /// How many lines are in `text`.
     pub(crate) shown: usize,
-    /// How many lines were counted.
+    /// How many lines of the file were counted.
     pub(crate) lines: usize,
-    /// Whether that is all of them.
+    /// Whether `lines` counts all lines of the file.
     pub(crate) complete: bool,
-    /// Whether there are lines after those in `text`.
+    /// Whether the file has lines after those in `text`.
     pub(crate) more: bool,
-    /// Whether `text` ends because it is full.
+    /// Whether `text` ends because of [`READ_OUTPUT_BYTES`].
     pub(crate) full: bool,
-    /// How many of its lines are cut.
+    /// How many lines in `text` are truncated.
     pub(crate) cut_lines: usize,
-    /// Whether it has bytes that are no text.
-    pub(crate) unreadable: bool,
+    /// Whether `text` has replacement characters for invalid UTF-8.
+    pub(crate) invalid_utf8: bool,
 }
 
-/// Finds `limit` lines from line `offset` on, counted from 1. `check` is asked once in a while
-/// whether to go on. A line that is cut does not end within a secret that `redact` knows.
+/// Reads `limit` lines from line `offset` on, counted from 1. Calls `check` for every buffer; its failure ends the
+/// reading. `redact` removes the part of a secret at the end of a truncated line.
 pub(crate) fn excerpt(
     source: impl Read,
     offset: usize,
@@ -49,11 +49,11 @@ pub(crate) fn excerpt(
     redact: &dyn Redact,
     check: impl Fn() -> Result<(), Failure>,
 ) -> Result<io::Result<Excerpt>, Failure> {
-    excerpt_within(READ_SCAN_BYTES, source, offset, limit, redact, check)
+    excerpt_up_to(READ_SCAN_BYTES, source, offset, limit, redact, check)
 }
 
-fn excerpt_within(
-    scan: u64,
+fn excerpt_up_to(
+    max_bytes: u64,
     source: impl Read,
     offset: usize,
     limit: usize,
@@ -71,7 +71,7 @@ fn excerpt_within(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Ok(Err(error)),
         };
-        if piece.is_empty() || scanned >= scan {
+        if piece.is_empty() || scanned >= max_bytes {
             found.complete = piece.is_empty();
             break;
         }
@@ -84,7 +84,7 @@ fn excerpt_within(
                 end.map_or(piece.len(), |end| end + 1)
             }
             (false, Some(_)) => {
-                // Nothing here is shown: count in one go what cannot be wanted either.
+                // This line is not shown. Count it together with the following lines that are not shown either.
                 let skip =
                     if found.full || found.lines >= offset { usize::MAX } else { offset - 1 - found.lines };
                 let (count, taken) = skip_lines(piece, skip);
@@ -114,8 +114,8 @@ fn excerpt_within(
     Ok(Ok(found))
 }
 
-/// At most `lines` lines at the start of `piece`: how many, and their bytes. If `piece` has fewer,
-/// all of it.
+/// Skips at most `lines` lines at the start of `piece`. Returns the number of skipped lines and bytes; all bytes if
+/// `piece` has fewer lines.
 fn skip_lines(piece: &[u8], lines: usize) -> (usize, usize) {
     let mut count = 0;
     for end in memchr::memchr_iter(b'\n', piece) {
@@ -130,7 +130,7 @@ fn skip_lines(piece: &[u8], lines: usize) -> (usize, usize) {
 /// A line that is being read.
 #[derive(Default)]
 struct Line {
-    /// Its start: enough to show, not more.
+    /// The first bytes of the line: as many as are shown.
     start: Vec<u8>,
     length: usize,
     open: bool,
@@ -138,7 +138,7 @@ struct Line {
 
 impl Line {
     fn push(&mut self, piece: &[u8]) {
-        // A few bytes more than are shown, so that a letter at the edge is whole.
+        // Four more bytes than are shown, so that the last character is complete.
         let room = (READ_LINE_BYTES + 4).saturating_sub(self.start.len());
         self.start.extend(&piece[..piece.len().min(room)]);
         self.length += piece.len();
@@ -152,11 +152,11 @@ impl Excerpt {
         if !wanted {
             return;
         }
-        let whole = line.length <= READ_LINE_BYTES;
+        let complete = line.length <= READ_LINE_BYTES;
         let text = String::from_utf8_lossy(&line.start);
-        let shown = match whole {
+        let shown = match complete {
             true => Cow::Borrowed(text.as_ref()),
-            false => redact.redact_cut(clip(&text, READ_LINE_BYTES)),
+            false => redact.redact_truncated(prefix(&text, READ_LINE_BYTES)),
         };
         if self.shown > 0 && self.text.len() + shown.len() > READ_OUTPUT_BYTES {
             self.full = true;
@@ -164,12 +164,12 @@ impl Excerpt {
         }
         self.shown += 1;
         self.text.push_str(&format!("{:>6}\t{}", self.lines, shown.trim_end_matches('\r')));
-        if !whole {
+        if !complete {
             self.cut_lines += 1;
             self.text.push_str(&format!(" [… cut: the line has {} bytes]", line.length));
         }
         self.text.push('\n');
-        self.unreadable |= whole && matches!(text, Cow::Owned(_));
+        self.invalid_utf8 |= complete && matches!(text, Cow::Owned(_));
     }
 }
 
@@ -192,16 +192,16 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut_between_letters_and_says_how_long_it_was() {
+    fn a_long_line_is_truncated_and_its_length_is_shown() {
         let found = lines(&"ä".repeat(READ_LINE_BYTES), 1, 1);
         assert_eq!(found.cut_lines, 1);
         assert!(found.text.ends_with(&format!("ä [… cut: the line has {} bytes]\n", 2 * READ_LINE_BYTES)));
-        assert!(!found.unreadable);
+        assert!(!found.invalid_utf8);
         assert_eq!(lines(&"x".repeat(READ_LINE_BYTES), 1, 1).cut_lines, 0);
     }
 
     #[test]
-    fn a_full_output_ends_at_a_line_and_the_rest_is_counted() {
+    fn a_full_output_ends_after_a_line_and_the_rest_is_counted() {
         let text = format!("{}\n", "x".repeat(READ_LINE_BYTES)).repeat(1000);
         let found = lines(&text, 1, 1000);
         assert!(found.full && found.more);
@@ -211,22 +211,22 @@ mod tests {
     }
 
     #[test]
-    fn counting_ends_somewhere() {
+    fn counting_ends_at_the_limit() {
         let endless = io::repeat(b'\n');
-        let found = excerpt_within(1 << 20, endless, 1, 1, &NoSecrets, || Ok(())).unwrap().unwrap();
+        let found = excerpt_up_to(1 << 20, endless, 1, 1, &NoSecrets, || Ok(())).unwrap().unwrap();
         assert!(!found.complete && found.more);
         assert!(found.lines >= 1 << 20);
     }
 
     #[test]
-    fn whoever_is_told_to_stop_stops() {
-        let refuse = || Err(crate::code::cancelled());
-        assert!(excerpt(io::repeat(b'x'), 1, 1, &NoSecrets, refuse).is_err());
+    fn a_failed_check_ends_the_reading() {
+        let cancelled = || Err(crate::failure::cancelled());
+        assert!(excerpt(io::repeat(b'x'), 1, 1, &NoSecrets, cancelled).is_err());
     }
 
     proptest! {
         #[test]
-        fn it_is_what_splitting_at_newlines_gives(
+        fn the_result_equals_splitting_at_newlines(
             text in "[a\n]{0,40}", offset in 1usize..12, limit in 1usize..12, piece in 1usize..7,
         ) {
             let all: Vec<&str> = text.lines().collect();

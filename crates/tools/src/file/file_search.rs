@@ -1,4 +1,4 @@
-//! A search under way: from folder to folder through descriptors, following no link.
+//! Searches a folder tree through descriptors, without following links.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,35 +9,35 @@ use ignore::overrides::Override;
 use parlor_vocab::Failure;
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 
-use crate::file::folder::{LIST_FOLDER_ENTRIES, enter, items};
-use crate::file::ignores::{Ignores, folders_above};
-use crate::file::kind::LOOK_BYTES;
-use crate::file::search::{GREP_FILE_BYTES, Search};
+use crate::file::file_kind::KIND_BYTES;
+use crate::file::folder::{LIST_FOLDER_ENTRIES, open_subfolder, read_entries};
+use crate::file::ignores::{IgnoreRules, folders_above};
+use crate::file::line_search::{GREP_FILE_BYTES, LineSearch};
 use crate::tool::ToolContext;
 use parlor_files::OpenedFile;
 
-/// The most files that are searched by one call.
+/// The most files that one call searches.
 pub const GREP_FILES: usize = 100_000;
-/// How much text one call shows before it ends.
+/// A call ends once its output has this many bytes.
 pub const GREP_OUTPUT_BYTES: usize = 256 * 1024;
-/// How deep folders are searched: each level holds a descriptor.
+/// How many levels of folders are searched. Each level keeps a descriptor open.
 pub const GREP_DEPTH: usize = 64;
 
-/// What to look for, and where.
-pub(super) struct Wanted {
-    pub(super) search: Search,
-    /// Which files.
+/// What a call searches for, and in which files.
+pub(super) struct SearchOptions {
+    pub(super) lines: LineSearch,
+    /// Selects files by name.
     pub(super) glob: Override,
-    /// Whether `.gitignore` counts.
+    /// Whether to skip what `.gitignore` and `.ignore` files name.
     pub(super) use_ignores: bool,
-    /// How many matching lines are enough.
+    /// The search ends after this many matching lines.
     pub(super) limit: usize,
 }
 
-/// A search under way.
+/// The state of one search.
 pub(super) struct FileSearch<'a> {
     context: &'a ToolContext,
-    wanted: Wanted,
+    options: SearchOptions,
     text: String,
     matches: usize,
     matching_files: usize,
@@ -45,19 +45,19 @@ pub(super) struct FileSearch<'a> {
     too_large: usize,
     unreadable: usize,
     too_deep: usize,
-    /// What belongs to parlor's state folder.
+    /// Files and folders of parlor's state folder, which are skipped.
     private: usize,
-    /// Folders with more entries than are looked at.
+    /// Folders with more than [`LIST_FOLDER_ENTRIES`] entries.
     crowded: usize,
-    /// Why it ended early.
-    ended: Option<String>,
+    /// Which limit ended the search early.
+    limit_reached: Option<String>,
 }
 
 impl<'a> FileSearch<'a> {
-    pub(super) fn new(context: &'a ToolContext, wanted: Wanted) -> Self {
+    pub(super) fn new(context: &'a ToolContext, options: SearchOptions) -> Self {
         Self {
             context,
-            wanted,
+            options,
             text: String::new(),
             matches: 0,
             matching_files: 0,
@@ -67,64 +67,65 @@ impl<'a> FileSearch<'a> {
             too_deep: 0,
             private: 0,
             crowded: 0,
-            ended: None,
+            limit_reached: None,
         }
     }
 
-    /// The rules of the folders from the allowed one down to the one above the search.
-    pub(super) fn rules_above(&self, top: &OpenedFile) -> Ignores {
-        let mut ignores = Ignores::default();
+    /// The ignore rules of the folders from the allowed root down to the parent of `top`.
+    pub(super) fn ignores_above(&self, top: &OpenedFile) -> IgnoreRules {
+        let mut ignores = IgnoreRules::default();
         for folder in folders_above(&top.root, &top.path) {
             let text = folder.to_string_lossy();
             if let Ok(opened) = self.context.policy.open(&folder, &text, OFlags::PATH | OFlags::DIRECTORY) {
-                ignores = ignores.below(&folder, &opened.fd);
+                ignores = ignores.with_folder(&folder, &opened.fd);
             }
         }
         ignores
     }
 
-    pub(super) fn folder(
+    /// Searches a folder and the folders below it. `shown` is its path in the output. Fails only if the call is cancelled.
+    pub(super) fn search_folder(
         &mut self,
         fd: OwnedFd,
         path: &Path,
         shown: &Path,
-        above: &Ignores,
+        above: &IgnoreRules,
         depth: usize,
     ) -> Result<(), Failure> {
         if depth == GREP_DEPTH {
             self.too_deep += 1;
             return Ok(());
         }
-        let Ok(found) = items(&fd) else {
+        let Ok(found) = read_entries(&fd) else {
             self.unreadable += 1;
             return Ok(());
         };
         self.crowded += usize::from(found.more);
-        let ignores = above.below(path, &fd);
-        for item in found.items {
-            self.context.check()?;
-            if self.ended.is_some() {
+        let ignores = above.with_folder(path, &fd);
+        for entry in found.entries {
+            self.context.check_cancelled()?;
+            if self.limit_reached.is_some() {
                 return Ok(());
             }
-            let (own, whole) = (Path::new(&item.name), path.join(&item.name));
-            let is_folder = item.kind == FileType::Directory;
-            if (is_folder && own == Path::new(".git"))
-                || (self.wanted.use_ignores && ignores.leave_out(&whole, is_folder))
-                || self.wanted.glob.matched(&whole, is_folder).is_ignore()
+            let (name, full_path) = (Path::new(&entry.name), path.join(&entry.name));
+            let is_folder = entry.kind == FileType::Directory;
+            if (is_folder && name == Path::new(".git"))
+                || (self.options.use_ignores && ignores.is_ignored(&full_path, is_folder))
+                || self.options.glob.matched(&full_path, is_folder).is_ignore()
             {
                 continue;
             }
-            let shown = shown.join(own);
+            let shown = shown.join(name);
             if is_folder {
-                match enter(&fd, own) {
+                match open_subfolder(&fd, name) {
                     Ok(inner) if self.is_private(&inner) => self.private += 1,
-                    Ok(inner) => self.folder(inner, &whole, &shown, &ignores, depth + 1)?,
+                    Ok(inner) => self.search_folder(inner, &full_path, &shown, &ignores, depth + 1)?,
                     Err(_) => self.unreadable += 1,
                 }
-            } else if item.kind == FileType::RegularFile {
-                match open_item(&fd, own) {
+            } else if entry.kind == FileType::RegularFile {
+                match open_regular(&fd, name) {
                     Some(file) if self.is_private(&file) => self.private += 1,
-                    Some(file) => self.file(&shown.to_string_lossy(), file),
+                    Some(file) => self.search_file(&shown.to_string_lossy(), file),
                     None => self.unreadable += 1,
                 }
             }
@@ -132,21 +133,22 @@ impl<'a> FileSearch<'a> {
         Ok(())
     }
 
-    fn is_private(&self, found: impl AsFd) -> bool {
-        fstat(found).is_ok_and(|stat| self.context.policy.is_private(&stat))
+    fn is_private(&self, fd: impl AsFd) -> bool {
+        fstat(fd).is_ok_and(|stat| self.context.policy.is_private(&stat))
     }
 
-    pub(super) fn file(&mut self, shown: &str, file: File) {
+    /// Searches one file. `shown` is its path in the output.
+    pub(super) fn search_file(&mut self, shown: &str, file: File) {
         if self.files == GREP_FILES {
-            self.ended = Some(format!("{GREP_FILES} files are the limit"));
+            self.limit_reached = Some(format!("{GREP_FILES} files are the limit"));
             return;
         }
         self.files += 1;
         let mut bytes = Vec::new();
-        let mut file = file.take(LOOK_BYTES as u64);
+        let mut file = file.take(KIND_BYTES as u64);
         let mut read = file.read_to_end(&mut bytes);
         if bytes.contains(&0) {
-            return; // Binary: the rest is not worth reading.
+            return; // A binary file is not searched.
         }
         file.set_limit((GREP_FILE_BYTES + 1).saturating_sub(bytes.len()) as u64);
         read = read.and_then(|_| file.read_to_end(&mut bytes));
@@ -156,16 +158,16 @@ impl<'a> FileSearch<'a> {
             self.too_large += 1;
         } else {
             let room = GREP_OUTPUT_BYTES.saturating_sub(self.text.len());
-            let hits = self.wanted.search.run(shown, &bytes, self.wanted.limit - self.matches, room);
+            let hits = self.options.lines.run(shown, &bytes, self.options.limit - self.matches, room);
             self.matches += hits.matches;
             self.matching_files += usize::from(hits.matches > 0);
-            if hits.matches > 0 && self.wanted.search.context > 0 && !self.text.is_empty() {
+            if hits.matches > 0 && self.options.lines.context > 0 && !self.text.is_empty() {
                 self.text.push_str("--\n");
             }
             self.text.push_str(&hits.text);
             if hits.more {
-                let limit = self.wanted.limit;
-                self.ended = Some(if self.matches == limit {
+                let limit = self.options.limit;
+                self.limit_reached = Some(if self.matches == limit {
                     format!("{limit} matches are the limit of this call")
                 } else {
                     format!("{GREP_OUTPUT_BYTES} bytes are the limit")
@@ -174,7 +176,8 @@ impl<'a> FileSearch<'a> {
         }
     }
 
-    pub(super) fn show(self) -> String {
+    /// The matches, followed by notes on limits and on what was left out.
+    pub(super) fn into_text(self) -> String {
         let mut text = self.text;
         let plural = |count, one, many| format!("{count} {}", if count == 1 { one } else { many });
         text.push_str(&format!(
@@ -183,8 +186,8 @@ impl<'a> FileSearch<'a> {
             plural(self.matching_files, "file", "files"),
             self.files
         ));
-        if let Some(why) = self.ended {
-            text.push_str(&format!("[there is more: {why}; narrow the pattern, the path or the glob]\n"));
+        if let Some(limit) = self.limit_reached {
+            text.push_str(&format!("[there is more: {limit}; narrow the pattern, the path or the glob]\n"));
         }
         for (count, why) in [
             (self.too_large, format!("larger than {GREP_FILE_BYTES} bytes")),
@@ -201,8 +204,8 @@ impl<'a> FileSearch<'a> {
     }
 }
 
-/// Opens a file of a folder, unless it is by now something else.
-fn open_item(folder: impl AsFd, name: &Path) -> Option<File> {
+/// Opens a file of a folder. `None` if it is not a regular file any more.
+fn open_regular(folder: impl AsFd, name: &Path) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let fd = openat(folder, name, flags, Mode::empty()).ok()?;
     let stat = fstat(&fd).ok()?;
@@ -219,17 +222,17 @@ mod tests {
         std::fs::write(folder.path().join("a"), "text\n").unwrap();
         let context = ToolContext::new(folder.path()).unwrap();
         let file = || File::open(folder.path().join("a")).unwrap();
-        let search = Search {
+        let lines = LineSearch {
             pattern: regex::bytes::Regex::new("text").unwrap(),
             context: 0,
             redact: std::sync::Arc::clone(&context.redact),
         };
-        let wanted = Wanted { search, glob: Override::empty(), use_ignores: true, limit: 9 };
-        let mut hunt = FileSearch { files: GREP_FILES - 1, ..FileSearch::new(&context, wanted) };
-        hunt.file("a", file());
-        assert_eq!((hunt.matches, hunt.ended.is_some()), (1, false));
-        hunt.file("a", file());
-        assert_eq!((hunt.matches, hunt.ended.is_some()), (1, true));
-        assert!(hunt.show().contains("[there is more: 100000 files are the limit"));
+        let options = SearchOptions { lines, glob: Override::empty(), use_ignores: true, limit: 9 };
+        let mut search = FileSearch { files: GREP_FILES - 1, ..FileSearch::new(&context, options) };
+        search.search_file("a", file());
+        assert_eq!((search.matches, search.limit_reached.is_some()), (1, false));
+        search.search_file("a", file());
+        assert_eq!((search.matches, search.limit_reached.is_some()), (1, true));
+        assert!(search.into_text().contains("[there is more: 100000 files are the limit"));
     }
 }

@@ -12,9 +12,9 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 run: page ## build parlor and start parlor serve: chat on http://127.0.0.1:18790/
-	@test -x $(PROFILE_DIR)/parlor || echo "parlor: building it, which takes some minutes the first time"
-	@if [ -t 2 ]; then cargo build --release -p parlor; else cargo build --release --quiet -p parlor; fi
-	@$(PROFILE_DIR)/parlor serve
+	@test -x target/quick/parlor || echo "parlor: building it, which takes some minutes the first time"
+	@if [ -t 2 ]; then cargo build --profile quick -p parlor; else cargo build --profile quick --quiet -p parlor; fi
+	@target/quick/parlor serve
 
 page: ## build the page, web/dist, which is a part of the program (needs npm)
 	@scripts/build-page.sh

@@ -1,4 +1,4 @@
-// The page begins here.
+// The entry point: mounts the page.
 import { mount } from "svelte";
 import "./app.css";
 import Page from "./view/Page.svelte";

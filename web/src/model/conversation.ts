@@ -1,30 +1,30 @@
-// A conversation as a value: frames go in, turns come out. Nothing here knows a socket or a screen.
-// `receive` may be told the same event twice; the sequence within its run says that it is known.
+// A conversation as an immutable value: functions apply frames to it and return a new one. Knows no socket and no screen.
+// The same event may arrive twice; its sequence number within the run tells that it was applied before.
 import { type EventFrame, type Frame, isEvent, type Message, type TypedFrame } from "../protocol/frames";
-import { applyEvent, applyText } from "./events";
+import { applyDelta, applyEvent } from "./apply-event";
 import { copyTurn, emptyTurn, type Turn } from "./turn";
 
-/** All that is known of a session. */
+/** The loaded part of a session. */
 export interface Conversation {
   turns: Turn[];
   title: string;
-  /** The oldest event that is loaded; what is older comes by pages, not over the socket. */
-  oldest: string;
-  /** The last event of the log that was dealt with. */
-  last: string;
-  /** What was told of a run whose beginning is on an older page. */
-  held: Frame[];
+  /** The oldest loaded event. Older events come in pages over HTTP, not over the socket. */
+  oldestEventId: string;
+  /** The newest applied event of the log. */
+  lastEventId: string;
+  /** Frames of a run whose beginning is on an older page; they wait for that page. */
+  heldFrames: Frame[];
 }
 
-/** A conversation in which nothing was said. */
+/** A conversation without turns. */
 export function emptyConversation(): Conversation {
-  return { turns: [], title: "", oldest: "", last: "", held: [] };
+  return { turns: [], title: "", oldestEventId: "", lastEventId: "", heldFrames: [] };
 }
 
-/** Adds what a person says, before the server has heard of it. */
-export function say(conversation: Conversation, message: Message, at: number): Conversation {
+/** Adds a message that the server has not acknowledged yet. `now` is in milliseconds. */
+export function addPending(conversation: Conversation, message: Message, now: number): Conversation {
   const turn: Turn = {
-    ...emptyTurn(message.key, "", at),
+    ...emptyTurn(message.key, "", now),
     key: message.key,
     agent: message.agent_id ?? "",
     text: message.content,
@@ -34,98 +34,98 @@ export function say(conversation: Conversation, message: Message, at: number): C
   return { ...conversation, turns: [...conversation.turns, turn] };
 }
 
-/** Takes away a turn that never became a run, such as one that is tried again. */
-export function withdraw(conversation: Conversation, id: string): Conversation {
+/** Removes a turn that never became a run, for example before sending it again. */
+export function removeTurn(conversation: Conversation, id: string): Conversation {
   return { ...conversation, turns: conversation.turns.filter((turn) => turn.id !== id) };
 }
 
-/** Takes in what the socket brought. */
-export function receive(conversation: Conversation, frames: readonly Frame[]): Conversation {
-  const draft = new Draft(conversation);
+/** Applies frames of the socket. */
+export function applyFrames(conversation: Conversation, frames: readonly Frame[]): Conversation {
+  const editor = new ConversationEditor(conversation);
   for (const frame of frames) {
-    if (isEvent(frame)) draft.event(frame, true);
-    else draft.typed(frame);
+    if (isEvent(frame)) editor.addEvent(frame, true);
+    else editor.addTyped(frame);
   }
-  return draft.done();
+  return editor.done();
 }
 
-/** Puts an older page before all that is there. A run that begins on a page still older is held back until that comes. */
-export function prepend(conversation: Conversation, frames: readonly Frame[], isBeginning: boolean): Conversation {
-  const whole = [...frames, ...conversation.held];
-  const first = isBeginning ? 0 : whole.findIndex((frame) => isEvent(frame) && frame.event_type === "run.started" && !frame.parent_run_id);
-  const begin = first < 0 ? whole.length : first;
-  // What is still on its way here may be on the page already.
-  const draft = new Draft({ ...emptyConversation(), turns: conversation.turns.filter(({ status }) => status === "pending") });
-  for (const frame of whole.slice(begin)) {
-    if (isEvent(frame)) draft.event(frame, false);
-    else draft.typed(frame);
+/** Puts an older page before the loaded turns. Frames of a run that begins on a still older page are held until that page comes. */
+export function prependPage(conversation: Conversation, frames: readonly Frame[], isBeginning: boolean): Conversation {
+  const all = [...frames, ...conversation.heldFrames];
+  const firstStart = isBeginning ? 0 : all.findIndex((frame) => isEvent(frame) && frame.event_type === "run.started" && !frame.parent_run_id);
+  const heldCount = firstStart < 0 ? all.length : firstStart;
+  // The page may contain the run of a message that is still pending here.
+  const editor = new ConversationEditor({ ...emptyConversation(), turns: conversation.turns.filter(({ status }) => status === "pending") });
+  for (const frame of all.slice(heldCount)) {
+    if (isEvent(frame)) editor.addEvent(frame, false);
+    else editor.addTyped(frame);
   }
-  const older = draft.done();
-  // What was queued on the older page may have begun on a newer one.
-  const begun = new Set(conversation.turns.map(({ runId }) => runId));
-  const found = older.turns.filter(({ runId }) => runId && !begun.has(runId));
-  const known = new Set(found.map(({ id }) => id));
+  const older = editor.done();
+  // A run that is queued on the older page may have started on a newer one.
+  const loadedRuns = new Set(conversation.turns.map(({ runId }) => runId));
+  const added = older.turns.filter(({ runId }) => runId && !loadedRuns.has(runId));
+  const addedIds = new Set(added.map(({ id }) => id));
   return {
-    turns: [...found, ...conversation.turns.filter(({ id }) => !known.has(id))],
+    turns: [...added, ...conversation.turns.filter(({ id }) => !addedIds.has(id))],
     title: conversation.title || older.title,
-    oldest: frames.find(isEvent)?.event_id ?? conversation.oldest,
-    last: conversation.last || (whole.findLast(isEvent)?.event_id ?? ""),
-    held: whole.slice(0, begin),
+    oldestEventId: frames.find(isEvent)?.event_id ?? conversation.oldestEventId,
+    lastEventId: conversation.lastEventId || (all.findLast(isEvent)?.event_id ?? ""),
+    heldFrames: all.slice(0, heldCount),
   };
 }
 
-/** Marks what is being written: after a break the server tells it from its beginning. */
-export function interrupted(conversation: Conversation): Conversation {
-  const draft = new Draft(conversation);
+/** Marks all growing texts as stale: after a reconnect the server sends them again from their beginning. */
+export function markStale(conversation: Conversation): Conversation {
+  const editor = new ConversationEditor(conversation);
   conversation.turns.forEach((turn, index) => {
-    if (turn.status === "running") draft.stale(index);
+    if (turn.status === "running") editor.markStale(index);
   });
-  return draft.done();
+  return editor.done();
 }
 
-/** The run that can be stopped. */
+/** The running turn, which the user can stop. */
 export function activeTurn(conversation: Conversation): Turn | undefined {
   return conversation.turns.findLast((turn) => turn.status === "running");
 }
 
-/** Copies what it changes, each turn once, so that what did not change stays the same value. */
-class Draft {
+/** Copies each turn before the first change, so that unchanged turns stay the same object and are not drawn again. */
+class ConversationEditor {
   private readonly turns: Turn[];
   private readonly copied = new Set<Turn>();
   private title: string;
-  private last: string;
+  private lastEventId: string;
 
   constructor(private readonly from: Conversation) {
     this.turns = from.turns.slice();
     this.title = from.title;
-    this.last = from.last;
+    this.lastEventId = from.lastEventId;
   }
 
   done(): Conversation {
-    return { ...this.from, turns: this.turns, title: this.title, last: this.last };
+    return { ...this.from, turns: this.turns, title: this.title, lastEventId: this.lastEventId };
   }
 
-  event(event: EventFrame, isLive: boolean): void {
-    if (isLive && this.from.oldest && event.event_id < this.from.oldest) return;
+  addEvent(event: EventFrame, isLive: boolean): void {
+    if (isLive && this.from.oldestEventId && event.event_id < this.from.oldestEventId) return;
     const key = event.data.input?.key ?? null;
     let index = this.find(event.run_id, event.parent_run_id);
-    if (index < 0 && event.event_type === "run.started" && !event.parent_run_id) index = this.begin(event, key);
-    // What became no run is told as the end of one, and is not in the log: its id is not to be asked for again.
-    if (index < 0) return this.refused(event, key);
-    if (event.event_id > this.last) this.last = event.event_id;
-    if ((this.turns[index]?.reached.get(event.run_id) ?? 0) >= event.sequence) return;
+    if (index < 0 && event.event_type === "run.started" && !event.parent_run_id) index = this.startTurn(event, key);
+    // The server reports a refused message as a failed run that is not in the log, so `lastEventId` must not move.
+    if (index < 0) return this.refuse(event, key);
+    if (event.event_id > this.lastEventId) this.lastEventId = event.event_id;
+    if ((this.turns[index]?.lastSequence.get(event.run_id) ?? 0) >= event.sequence) return;
     applyEvent(this.change(index), event);
   }
 
-  typed({ type, payload }: TypedFrame): void {
+  addTyped({ type, payload }: TypedFrame): void {
     switch (type) {
       case "session.renamed":
         this.title = payload.title ?? "";
         return;
       case "run.queued":
-        return this.queued(payload.run_id ?? "", payload.text ?? "", payload.key ?? null);
+        return this.addQueued(payload.run_id ?? "", payload.text ?? "", payload.key ?? null);
       case "run.unqueued":
-        return this.unqueued(new Set(payload.run_ids));
+        return this.removeQueued(new Set(payload.run_ids));
       case "error": {
         const index = this.turns.findIndex((turn) => turn.status === "pending" && turn.key === payload.key);
         if (index >= 0) this.fail(index, payload.code ?? "", payload.message ?? "");
@@ -142,19 +142,19 @@ class Draft {
       }
       default: {
         const index = this.find(payload.run_id ?? "", null);
-        if (index >= 0) applyText(this.change(index), type, payload);
+        if (index >= 0) applyDelta(this.change(index), type, payload);
       }
     }
   }
 
-  stale(index: number): void {
+  markStale(index: number): void {
     const turn = this.change(index);
-    for (const part of turn.parts) if (part.kind === "text" && !part.done) part.stale = true;
+    for (const part of turn.parts) if (part.kind === "text" && !part.isComplete) part.isStale = true;
     const mark = (work: Turn["work"]): void => {
       for (const step of work.steps) {
         if (step.status !== "running") continue;
-        step.stale = true;
-        for (const tool of step.tools) tool.stale = tool.status === "running";
+        step.isStale = true;
+        for (const tool of step.tools) tool.isStale = tool.status === "running";
         if (step.work) mark(step.work);
       }
     };
@@ -163,23 +163,22 @@ class Draft {
 
   private find(runId: string, parent: string | null): number {
     if (!runId) return -1;
-    return this.turns.findLastIndex((turn) => turn.reached.has(runId) || (parent !== null && turn.reached.has(parent)));
+    return this.turns.findLastIndex((turn) => turn.lastSequence.has(runId) || (parent !== null && turn.lastSequence.has(parent)));
   }
 
-  private begin(event: EventFrame, key: string | null): number {
-    const at = Date.parse(event.timestamp);
+  private startTurn(event: EventFrame, key: string | null): number {
     const waiting = this.turns.findIndex((turn) => isWaiting(turn) && (turn.runId === event.run_id || (key !== null && turn.key === key)));
-    const known = waiting < 0 ? undefined : this.turns.splice(waiting, 1)[0];
-    const turn = known ? copyTurn(known) : emptyTurn(event.run_id, event.run_id, at);
-    turn.reached.set(event.run_id, 0);
+    const existing = waiting < 0 ? undefined : this.turns.splice(waiting, 1)[0];
+    const turn = existing ? copyTurn(existing) : emptyTurn(event.run_id, event.run_id, Date.parse(event.timestamp));
+    turn.lastSequence.set(event.run_id, 0);
     this.copied.add(turn);
-    const behind = this.turns.findIndex(isWaiting);
-    const place = behind < 0 ? this.turns.length : behind;
-    this.turns.splice(place, 0, turn);
-    return place;
+    const firstWaiting = this.turns.findIndex(isWaiting);
+    const index = firstWaiting < 0 ? this.turns.length : firstWaiting;
+    this.turns.splice(index, 0, turn);
+    return index;
   }
 
-  private refused(event: EventFrame, key: string | null): void {
+  private refuse(event: EventFrame, key: string | null): void {
     if (event.event_type !== "run.failed" || key === null) return;
     const index = this.turns.findIndex((turn) => isWaiting(turn) && turn.key === key);
     if (index < 0) return;
@@ -192,16 +191,16 @@ class Draft {
     turn.failure = { code, message, retryable: true };
   }
 
-  private queued(runId: string, text: string, key: string | null): void {
+  private addQueued(runId: string, text: string, key: string | null): void {
     if (this.turns.some((turn) => turn.runId === runId)) return;
-    const mine = this.turns.findIndex((turn) => turn.status === "pending" && turn.key === key);
-    const turn = mine < 0 ? emptyTurn(runId, runId, Date.now()) : this.change(mine);
+    const pending = this.turns.findIndex((turn) => turn.status === "pending" && turn.key === key);
+    const turn = pending < 0 ? emptyTurn(runId, runId, Date.now()) : this.change(pending);
     turn.runId = runId;
     turn.status = "queued";
-    if (mine < 0) this.turns.push({ ...turn, text, key });
+    if (pending < 0) this.turns.push({ ...turn, text, key });
   }
 
-  private unqueued(runIds: Set<string>): void {
+  private removeQueued(runIds: Set<string>): void {
     for (let index = this.turns.length - 1; index >= 0; index--) {
       const turn = this.turns[index];
       if (turn?.status === "queued" && runIds.has(turn.runId)) this.turns.splice(index, 1);

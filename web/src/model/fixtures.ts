@@ -1,9 +1,9 @@
-// Frames for tests, as short as they can be said.
+// Frames for tests.
 import type { EventData, EventFrame, TypedFrame, TypedPayload } from "../protocol/frames";
 
 let count = 0;
 
-/** An event; ids sort in the order in which they are made. */
+/** An event; ids sort in the order of creation. */
 export function event(run: string, sequence: number, type: string, data: EventData = {}, parent: string | null = null): EventFrame {
   count += 1;
   return {
@@ -20,17 +20,17 @@ export function event(run: string, sequence: number, type: string, data: EventDa
   };
 }
 
-/** A whole run that answers a text with another. */
-export function answered(run: string, asked: string, said: string, key: string | null = null): EventFrame[] {
+/** All events of a run that answers a text with another. */
+export function answeredRun(run: string, prompt: string, answer: string, key: string | null = null): EventFrame[] {
   return [
-    event(run, 1, "run.started", { input: { text: asked, media: [], key } }),
+    event(run, 1, "run.started", { input: { text: prompt, media: [], key } }),
     event(run, 2, "message.started", { message_id: `${run}-m` }),
-    event(run, 3, "message.completed", { message_id: `${run}-m`, text: said }),
+    event(run, 3, "message.completed", { message_id: `${run}-m`, text: answer }),
     event(run, 4, "run.completed", { duration_ms: 30 }),
   ];
 }
 
-/** A typed frame. */
-export function typed(type: string, payload: TypedPayload): TypedFrame {
+/** A typed frame without envelope. */
+export function typedFrame(type: string, payload: TypedPayload): TypedFrame {
   return { type, payload };
 }

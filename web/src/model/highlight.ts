@@ -1,4 +1,4 @@
-// Colours for code. Loaded when the first code is on the screen, with the languages that agents write most.
+// Syntax colours for code blocks, for the languages that agents write most. Loaded when the first code block is shown.
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";
 import c from "highlight.js/lib/languages/c";
@@ -16,13 +16,13 @@ import typescript from "highlight.js/lib/languages/typescript";
 import xml from "highlight.js/lib/languages/xml";
 import yaml from "highlight.js/lib/languages/yaml";
 
-/** Longer code stays plain: colours are not worth the wait. */
+/** Longer code stays uncoloured: highlighting it would block the page. */
 const MAX_CHARS = 50_000;
 
 const languages = { bash, c, css, diff, go, ini, javascript, json, python, ruby, rust, sql, typescript, xml, yaml };
 for (const [name, language] of Object.entries(languages)) hljs.registerLanguage(name, language);
 
-/** Colours an element's code, if its language is known. */
+/** Colours the code in an element if its `data-language` is known. */
 export function highlight(element: HTMLElement): void {
   const language = element.dataset["language"] ?? "";
   const text = element.textContent ?? "";

@@ -1,42 +1,42 @@
 import { expect, it } from "vitest";
-import { complete, cut, UNCUT } from "./markdown";
+import { EMPTY_SPLIT, splitBlocks, withDefinitions } from "./markdown";
 
 const text = "# Title\n\nA paragraph that\ngoes on.\n\n- one\n- two\n\n```rust\nfn main() {}\n\nlet x = 1;\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nEnd.";
 
-it("cuts a growing text into the same blocks as a whole one", () => {
-  const whole = cut(text, UNCUT);
-  let grown = UNCUT;
-  for (let end = 1; end <= text.length; end++) grown = cut(text.slice(0, end), grown);
+it("splits a growing text into the same blocks as the complete one", () => {
+  const whole = splitBlocks(text, EMPTY_SPLIT);
+  let grown = EMPTY_SPLIT;
+  for (let end = 1; end <= text.length; end++) grown = splitBlocks(text.slice(0, end), grown);
   expect(grown.blocks.join("")).toBe(text);
   expect(grown.blocks).toEqual(whole.blocks);
 });
 
-it("leaves blocks that are complete as they are", () => {
-  const before = cut(text, UNCUT);
-  const after = cut(`${text} More.`, before);
+it("keeps complete blocks unchanged", () => {
+  const before = splitBlocks(text, EMPTY_SPLIT);
+  const after = splitBlocks(`${text} More.`, before);
   expect(after.blocks.slice(0, -1)).toEqual(before.blocks.slice(0, -1));
   expect(after.blocks.at(-1)).toBe("End. More.");
 });
 
-it("shows a text that is replaced, and one that the lexer would change", () => {
-  expect(cut("other", cut(text, UNCUT)).blocks.join("")).toBe("other");
-  expect(cut("a\r\nb", UNCUT).blocks.join("")).toBe("a\r\nb");
+it("shows a replaced text, and one that the lexer would normalise", () => {
+  expect(splitBlocks("other", splitBlocks(text, EMPTY_SPLIT)).blocks.join("")).toBe("other");
+  expect(splitBlocks("a\r\nb", EMPTY_SPLIT).blocks.join("")).toBe("a\r\nb");
 });
 
-it("lets a block use what a later one defines, also while that is written", () => {
+it("lets a block use a definition of a later block while the text grows", () => {
   const source = "See [the page][1] and [Home][].\n\nNothing of that here.\n\n[1]: https://example.org/one\n[home]: https://example.org/home 'Home'\n";
-  let grown = UNCUT;
-  for (let end = 1; end <= source.length; end++) grown = cut(source.slice(0, end), grown);
+  let grown = EMPTY_SPLIT;
+  for (let end = 1; end <= source.length; end++) grown = splitBlocks(source.slice(0, end), grown);
   const [first = "", , second = ""] = grown.blocks;
-  expect(complete(first, grown.definitions)).toBe(`[1]: https://example.org/one\n[home]: https://example.org/home 'Home'\n\n${first}`);
-  expect(complete(second, grown.definitions)).toBe(second);
-  expect([...grown.definitions]).toEqual([...cut(source, UNCUT).definitions]);
+  expect(withDefinitions(first, grown.definitions)).toBe(`[1]: https://example.org/one\n[home]: https://example.org/home 'Home'\n\n${first}`);
+  expect(withDefinitions(second, grown.definitions)).toBe(second);
+  expect([...grown.definitions]).toEqual([...splitBlocks(source, EMPTY_SPLIT).definitions]);
 });
 
-it("keeps what is defined as one thing as long as nothing changes, and the first of two", () => {
-  const before = cut("[a]: https://example.org/a\n\n[a] is it.", UNCUT);
-  const after = cut(`${before.text} More.\n\nAnd more.`, before);
+it("returns the same definitions object until one changes, and keeps the first of two definitions", () => {
+  const before = splitBlocks("[a]: https://example.org/a\n\n[a] is it.", EMPTY_SPLIT);
+  const after = splitBlocks(`${before.text} More.\n\nAnd more.`, before);
   expect(after.definitions).toBe(before.definitions);
-  const twice = cut(`${after.text}\n\n[A]: https://example.org/other\n\nEnd.`, after);
+  const twice = splitBlocks(`${after.text}\n\n[A]: https://example.org/other\n\nEnd.`, after);
   expect(twice.definitions).toBe(before.definitions);
 });

@@ -1,26 +1,26 @@
-// Markdown to safe HTML, block by block: while a text is written only its last block changes, so nothing above it moves.
-// HTML within the markdown is shown as text, and pictures from elsewhere become links: the page loads nothing from others.
+// Renders markdown as safe HTML, block by block: while a text grows only its last block changes, so nothing above it moves.
+// HTML inside the markdown is shown as text. Images become links, because the page loads nothing from other servers.
 import DOMPurify from "dompurify";
 import { Marked, type Tokens } from "marked";
 
-/** How many blocks are kept as HTML. */
-const KEPT_BLOCKS = 2_000;
+/** How many rendered blocks are cached. */
+const MAX_CACHED_BLOCKS = 2_000;
 
-/** A text as far as it was cut into blocks. */
-export interface Cut {
+/** A text split into blocks; the blocks joined give the text again. */
+export interface SplitText {
   text: string;
   blocks: string[];
-  /** Where reference links lead, by label: any block may use what another one says. The same object as long as nothing changes. */
+  /** The link definitions of all blocks, since any block may use a definition of another. The same object until one changes. */
   definitions: Definitions;
 }
 
-/** The source of a definition, and the block that it is, by its label. */
+/** Link definitions by label: the markdown source, and the index of the block. */
 export type Definitions = ReadonlyMap<string, { source: string; block: number }>;
 
-/** A text of which nothing was cut yet. */
-export const UNCUT: Cut = { text: "", blocks: [], definitions: new Map() };
+/** The empty text: start `splitBlocks` with it. */
+export const EMPTY_SPLIT: SplitText = { text: "", blocks: [], definitions: new Map() };
 
-const kept = new Map<string, string>();
+const htmlCache = new Map<string, string>();
 
 const marked = new Marked({
   gfm: true,
@@ -38,68 +38,68 @@ const marked = new Marked({
       const rows = token.rows.map((row) => `<tr>${cells(row, "td")}</tr>`).join("");
       return `<div class="table" tabindex="0" role="group" aria-label="Table"><table><thead><tr>${cells(token.header, "th")}</tr></thead><tbody>${rows}</tbody></table></div>`;
     },
-    // Each answer stands below a heading of the page. Its own are all one level lower, however they skip levels; they look as they are meant.
+    // The agent's name above each answer is an h2. All headings of the answer become h3, so that no level is skipped; CSS gives them their size.
     heading({ tokens, depth }) {
-      const words = this.parser.parseInline(tokens);
-      return words.trim() && `<h3 class="depth-${depth}">${words}</h3>`;
+      const inner = this.parser.parseInline(tokens);
+      return inner.trim() && `<h3 class="depth-${depth}">${inner}</h3>`;
     },
     checkbox: ({ checked }) => `<span class="box">${checked ? "☑" : "☐"}</span> `,
   },
 });
 
-/** Cuts a text into blocks. What was cut before is not looked at again, but for its last block, which may have grown. */
-export function cut(text: string, before: Cut): Cut {
+/** Splits a text into blocks. If the text continues `before`, only the last block of `before` is parsed again. */
+export function splitBlocks(text: string, before: SplitText): SplitText {
   const grows = before.blocks.length > 1 && text.startsWith(before.text);
   const stable = grows ? before.blocks.slice(0, -1) : [];
   const rest = text.slice(stable.reduce((sum, block) => sum + block.length, 0));
   const tokens = marked.lexer(rest);
   const blocks = tokens.map(({ raw }) => raw);
-  // A text that the lexer has normalised cannot be continued by length.
+  // If the lexer normalised the text, block lengths do not add up: show it as one block.
   const isExact = blocks.reduce((sum, block) => sum + block.length, 0) === rest.length;
-  if (!isExact) return { ...UNCUT, blocks: [text] };
+  if (!isExact) return { ...EMPTY_SPLIT, blocks: [text] };
   const definitions = new Map([...before.definitions].filter(([, { block }]) => block < stable.length));
   tokens.forEach((token, index) => {
-    // Of two definitions the first one holds.
+    // As in CommonMark, the first of two definitions counts.
     if (token.type === "def" && !definitions.has(token["tag"])) definitions.set(token["tag"], { source: token.raw, block: stable.length + index });
   });
-  return { text, blocks: [...stable, ...blocks], definitions: isSame(definitions, before.definitions) ? before.definitions : definitions };
+  return { text, blocks: [...stable, ...blocks], definitions: hasSameEntries(definitions, before.definitions) ? before.definitions : definitions };
 }
 
-/** A block with the definitions that it uses and no others, so that it stays as it is while others are written. */
-export function complete(block: string, definitions: Definitions): string {
+/** Prepends the link definitions that a block uses, and no others: the block stays the same while other definitions arrive. */
+export function withDefinitions(block: string, definitions: Definitions): string {
   if (!definitions.size) return block;
   const labels = new Set([...block.matchAll(/\[([^[\]]+)\]/g)].map(([, label = ""]) => label.toLowerCase().replace(/\s+/g, " ")));
   const used = [...labels].flatMap((label) => definitions.get(label)?.source.trimEnd() ?? []);
   return used.length ? `${used.join("\n")}\n\n${block}` : block;
 }
 
-/** A block as HTML that can do no harm. */
-export function render(part: string, definitions: Definitions): string {
-  const block = complete(part, definitions);
-  const known = kept.get(block);
-  if (known !== undefined) return known;
+/** Renders a block as sanitized HTML. */
+export function renderBlock(part: string, definitions: Definitions): string {
+  const block = withDefinitions(part, definitions);
+  const cached = htmlCache.get(block);
+  if (cached !== undefined) return cached;
   const html = DOMPurify.sanitize(marked.parse(block, { async: false }), {
     FORBID_TAGS: ["style", "img", "form", "input", "svg", "math"],
     FORBID_ATTR: ["style", "id", "name"],
     ADD_ATTR: ["target"],
-    // The values of these are no addresses, and would be taken for bad ones.
+    // Otherwise DOMPurify checks their values as addresses and removes them.
     ADD_URI_SAFE_ATTR: ["rel", "start", "tabindex", "target"],
     ALLOWED_URI_REGEXP: /^(?:https?:|mailto:|#)/i,
   });
-  if (kept.size >= KEPT_BLOCKS) kept.delete(kept.keys().next().value ?? "");
-  kept.set(block, html);
+  if (htmlCache.size >= MAX_CACHED_BLOCKS) htmlCache.delete(htmlCache.keys().next().value ?? "");
+  htmlCache.set(block, html);
   return html;
 }
 
-function isSame(some: Definitions, others: Definitions): boolean {
-  return some.size === others.size && [...some].every(([label, { source, block }]) => others.get(label)?.source === source && others.get(label)?.block === block);
+function hasSameEntries(a: Definitions, b: Definitions): boolean {
+  return a.size === b.size && [...a].every(([label, { source, block }]) => b.get(label)?.source === source && b.get(label)?.block === block);
 }
 
-/** A link; one without words is called by its address, and one within another is only its words. */
+/** A link. Without text it shows its address; a link inside another becomes plain text. */
 function link(href: string, inner: string): string {
-  const words = inner.replace(/<\/?a\b[^>]*>/g, "");
-  const name = words.replace(/<[^>]*>/g, "").trim() ? words : escape(href);
-  return name && `<a href="${escape(href)}" target="_blank" rel="noopener noreferrer">${name}</a>`;
+  const content = inner.replace(/<\/?a\b[^>]*>/g, "");
+  const label = content.replace(/<[^>]*>/g, "").trim() ? content : escape(href);
+  return label && `<a href="${escape(href)}" target="_blank" rel="noopener noreferrer">${label}</a>`;
 }
 
 function element(tag: string, inner: string): string {

@@ -1,33 +1,34 @@
-// A turn: what was asked, what was answered, and the work in between as a tree. Values only; `conversation.ts` makes them.
+// A turn of a conversation: the user's message, the agent's answer, and the steps in between as a tree. Only types and
+// constructors; `conversation.ts` and `apply-event.ts` fill them.
 import type { Attachment, MediaRef } from "../protocol/frames";
 
-/** How far a turn is. `pending` was not taken by the server yet, `queued` waits behind another run. */
+/** The progress of a turn. `pending`: the server has not acknowledged the message. `queued`: it waits for another run. */
 export type TurnStatus = "pending" | "queued" | "running" | "completed" | "failed" | "stopped";
 
-/** How far a step or a tool is. */
+/** The progress of a step or a tool call. */
 export type WorkStatus = "running" | "completed" | "failed";
 
-/** Why something failed, in words. */
+/** Why a turn failed. */
 export interface Failure {
   code: string;
   message: string;
   retryable: boolean;
 }
 
-/** A text of the answer, or words of somebody that joined the run. */
+/** A text of the answer, or a message that a user added while the run was active. */
 export interface TextPart {
   kind: "text";
   id: string;
   role: "assistant" | "user";
   text: string;
-  /** It is shown letter by letter, and not as markdown. */
+  /** Shown as it is, not as markdown. */
   isPlain: boolean;
-  done: boolean;
-  /** The next piece is the beginning again, since the line was lost meanwhile. */
-  stale: boolean;
+  isComplete: boolean;
+  /** The connection broke while the text was written: the next piece starts again from the beginning. */
+  isStale: boolean;
 }
 
-/** A file that the answer brings. */
+/** A file in the answer; `data` is base64. */
 export interface FilePart {
   kind: "file";
   id: string;
@@ -37,25 +38,28 @@ export interface FilePart {
   caption: string;
 }
 
-/** Something that is shown as part of an answer. */
+/** A piece of an answer. */
 export type Part = TextPart | FilePart;
 
-/** A call of a tool. */
+/** A tool call of a step. */
 export interface ToolCall {
   id: string;
   name: string;
   args: string;
   status: WorkStatus;
+  /** The last progress message of the tool. */
   note: string;
   progress: number;
+  /** The output received while the tool runs, at most `MAX_OUTPUT_CHARS`. */
   output: string;
-  stale: boolean;
+  /** See `TextPart.isStale`. */
+  isStale: boolean;
   result: string;
   startedAt: number;
   durationMs: number | null;
 }
 
-/** A step of a run; `work` is the run of a subagent whose step this is. */
+/** A step of a run. */
 export interface Step {
   id: string;
   kind: string;
@@ -63,56 +67,64 @@ export interface Step {
   status: WorkStatus;
   headline: string;
   reasoning: string;
-  stale: boolean;
+  /** See `TextPart.isStale`; here for `reasoning`. */
+  isStale: boolean;
   summary: string;
   failure: string;
   tools: ToolCall[];
-  work: Work | null;
+  /** The steps of a subagent, if this step runs one. */
+  work: RunWork | null;
   startedAt: number;
   durationMs: number | null;
 }
 
-/** The steps of a run, and what a subagent said in it. */
-export interface Work {
+/** The steps of one run. */
+export interface RunWork {
   runId: string;
   agent: string;
   steps: Step[];
-  said: string;
+  /** The answer, if this is the run of a subagent. */
+  answer: string;
   startedAt: number;
   durationMs: number | null;
 }
 
-/** What was spent on a turn. */
-export interface Spent {
-  input: number;
-  output: number;
+/** The tokens and the cost of a turn. */
+export interface TurnUsage {
+  inputTokens: number;
+  outputTokens: number;
   costMicros: number;
 }
 
-/** One turn of a conversation. */
+/** One turn of a conversation. Times are milliseconds since 1970. */
 export interface Turn {
-  /** Stays the same from the moment a person sends something until it is history. */
+  /** Stays the same from sending the message on, so that the view keeps the row. */
   id: string;
+  /** Empty until the server has assigned a run. */
   runId: string;
+  /** The key with which this page or another client sent the message. */
   key: string | null;
   agent: string;
   model: string;
+  /** The user's message. */
   text: string;
+  /** The message's files, as the server stores them. */
   media: MediaRef[];
+  /** The message's files, as this page sends them; empty once the run has ended. */
   attachments: Attachment[];
   status: TurnStatus;
   failure: Failure | null;
   parts: Part[];
-  work: Work;
-  spent: Spent | null;
-  /** The sequence that was reached in each run of this turn, those of subagents included. */
-  reached: Map<string, number>;
-  at: number;
+  work: RunWork;
+  usage: TurnUsage | null;
+  /** The sequence number of the last applied event, for the run of this turn and each of its subagents. */
+  lastSequence: Map<string, number>;
+  startedAt: number;
   durationMs: number | null;
 }
 
-/** A turn of which nothing is known but when it began. */
-export function emptyTurn(id: string, runId: string, at: number): Turn {
+/** A running turn without any content. */
+export function emptyTurn(id: string, runId: string, startedAt: number): Turn {
   return {
     id,
     runId,
@@ -125,30 +137,30 @@ export function emptyTurn(id: string, runId: string, at: number): Turn {
     status: "running",
     failure: null,
     parts: [],
-    work: emptyWork(runId, "", at),
-    spent: null,
-    reached: new Map(),
-    at,
+    work: emptyWork(runId, "", startedAt),
+    usage: null,
+    lastSequence: new Map(),
+    startedAt,
     durationMs: null,
   };
 }
 
 /** A run without steps. */
-export function emptyWork(runId: string, agent: string, at: number): Work {
-  return { runId, agent, steps: [], said: "", startedAt: at, durationMs: null };
+export function emptyWork(runId: string, agent: string, startedAt: number): RunWork {
+  return { runId, agent, steps: [], answer: "", startedAt, durationMs: null };
 }
 
-/** A copy that can be changed without changing the original. Texts are shared. */
+/** Copies everything in a turn that events change. */
 export function copyTurn(turn: Turn): Turn {
-  return { ...turn, parts: turn.parts.map((part) => ({ ...part })), work: copyWork(turn.work), reached: new Map(turn.reached) };
+  return { ...turn, parts: turn.parts.map((part) => ({ ...part })), work: copyWork(turn.work), lastSequence: new Map(turn.lastSequence) };
 }
 
-/** Whether the turn is not over. */
+/** Whether the turn has not ended yet. */
 export function isOpen(turn: Turn): boolean {
   return turn.status === "pending" || turn.status === "queued" || turn.status === "running";
 }
 
-function copyWork(work: Work): Work {
+function copyWork(work: RunWork): RunWork {
   const steps = work.steps.map((step) => ({
     ...step,
     tools: step.tools.map((tool) => ({ ...tool })),

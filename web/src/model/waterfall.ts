@@ -1,7 +1,7 @@
-// Where the time of a run went: one bar for each step and tool, as shares of the whole.
-import type { Turn, Work, WorkStatus } from "./turn";
+// The bars of the waterfall chart: one for each step and tool call of a run, as fractions of its duration.
+import type { RunWork, Turn, WorkStatus } from "./turn";
 
-/** A bar of the picture; `from` and `to` lie between 0 and 1. */
+/** A bar of the chart; `from` and `to` lie between 0 and 1. `depth` is 0 for the run itself and grows with each subagent. */
 export interface Bar {
   id: string;
   label: string;
@@ -13,20 +13,19 @@ export interface Bar {
   isTool: boolean;
 }
 
-/** Of a long run the longest bars are shown, this many. */
+/** The chart of a long run shows only this many bars, the longest. */
 export const MAX_BARS = 40;
 
-/** The bars of a turn. `now` is where what still runs ends. */
+/** The bars of a turn. What still runs ends at `now`, in milliseconds. */
 export function waterfall(turn: Turn, now: number): Bar[] {
-  const begin = turn.at;
-  const whole = Math.max(1, turn.durationMs ?? now - begin);
+  const total = Math.max(1, turn.durationMs ?? now - turn.startedAt);
   const bars: Bar[] = [];
   collect(turn.work, 0);
   if (bars.length <= MAX_BARS) return bars;
   const shortest = bars.map(({ durationMs }) => durationMs).sort((a, b) => b - a)[MAX_BARS - 1] ?? 0;
   return bars.filter(({ durationMs }) => durationMs >= shortest).slice(0, MAX_BARS);
 
-  function collect(work: Work, depth: number): void {
+  function collect(work: RunWork, depth: number): void {
     for (const step of work.steps) {
       const tool = step.tools.length === 1 ? step.tools[0] : undefined;
       add(step.id + work.runId, tool?.name ?? step.title, depth, step, tool !== undefined);
@@ -43,8 +42,8 @@ export function waterfall(turn: Turn, now: number): Bar[] {
     isTool: boolean,
   ): void {
     const durationMs = work.durationMs ?? Math.max(0, now - work.startedAt);
-    const from = clamp((work.startedAt - begin) / whole);
-    bars.push({ id, label, depth, from, to: clamp(from + durationMs / whole), durationMs, status: work.status, isTool });
+    const from = clamp((work.startedAt - turn.startedAt) / total);
+    bars.push({ id, label, depth, from, to: clamp(from + durationMs / total), durationMs, status: work.status, isTool });
   }
 }
 

@@ -1,9 +1,9 @@
-// The frames of the supr door as types: what docs/protocols/supr.md says, and no more of it than the page looks at.
+// The frames of the supr door as types: the part of docs/protocols/supr.md that the page uses.
 
-/** Why a run failed that somebody stopped. */
+/** The error code of a run that a client stopped. */
 export const RUN_CANCELLED = "RUN_CANCELLED";
 
-/** What a run was asked, as `run.started` repeats it. */
+/** The user's message that started a run, as `run.started` repeats it. */
 export interface RunInput {
   message_id?: string;
   text?: string;
@@ -11,7 +11,7 @@ export interface RunInput {
   key?: string | null;
 }
 
-/** A file that is kept by the server. */
+/** A file that the server stores; `size` is in bytes. */
 export interface MediaRef {
   id: string;
   filename: string;
@@ -19,11 +19,11 @@ export interface MediaRef {
   size: number;
 }
 
-/** The members that `data` of an event may have; which of them are there depends on `event_type`. */
+/** All members that `data` of an event can have; `event_type` decides which are present. */
 export interface EventData {
   title?: string;
   text?: string;
-  /** How a text is to be read: `plain` is shown as it is, anything else is markdown. */
+  /** `plain` text is shown as it is; anything else is markdown. */
   format?: string;
   message?: string;
   message_id?: string;
@@ -55,7 +55,7 @@ export interface EventData {
   model?: string;
 }
 
-/** A fact of the session's log. */
+/** An event of the session's log. */
 export interface EventFrame {
   event_id: string;
   event_type: string;
@@ -69,13 +69,13 @@ export interface EventFrame {
   data: EventData;
 }
 
-/** An agent that can be asked for. */
+/** An agent that the user can choose. */
 export interface AgentName {
   id: string;
   name: string;
 }
 
-/** The members that the `payload` of a typed frame may have. */
+/** All members that the `payload` of a typed frame can have; `type` decides which are present. */
 export interface TypedPayload {
   agents?: AgentName[];
   default?: string;
@@ -97,7 +97,7 @@ export interface TypedPayload {
   caption?: string;
 }
 
-/** What the server says beside events: errors, the agents, and texts while they are written. */
+/** A frame that is not an event: errors, the list of agents, and pieces of text while the agent writes them. */
 export interface TypedFrame {
   type: string;
   id?: string;
@@ -105,17 +105,17 @@ export interface TypedFrame {
   payload: TypedPayload;
 }
 
-/** Anything that comes from the server. */
+/** Any frame that the server sends. */
 export type Frame = EventFrame | TypedFrame;
 
-/** A file on its way to the server. */
+/** A file that the user sends; `data` is base64. */
 export interface Attachment {
   data: string;
   filename: string;
   content_type: string;
 }
 
-/** What a person said, with how it is to be answered. */
+/** A message of the user, and which agent and model should answer it. */
 export interface Message {
   content: string;
   key: string;
@@ -123,22 +123,22 @@ export interface Message {
   model?: string;
   reasoning?: string;
   attachments?: Attachment[];
-  /** The last event that was known when it was said: its run can only be behind that. It is for the page alone. */
+  /** The last event known when the user sent the message: the run of the message can only come after it. Not sent to the server. */
   after?: string;
 }
 
-/** Whether a frame is an event of the log. */
+/** Tells events of the log from typed frames. */
 export function isEvent(frame: Frame): frame is EventFrame {
   return "event_type" in frame;
 }
 
-/** The key of the message that a frame tells to be taken or refused: it need not be sent again. */
-export function settledKey(frame: Frame): string | null {
+/** The key of the message that this frame accepts or refuses, if any. Such a message need not be sent again. */
+export function acknowledgedKey(frame: Frame): string | null {
   if (isEvent(frame)) return frame.data.input?.key ?? null;
   return frame.type === "run.queued" || frame.type === "error" ? (frame.payload.key ?? null) : null;
 }
 
-/** Reads a frame, or nothing if it is none. */
+/** Parses a frame; returns null if the text is not a frame. */
 export function parseFrame(text: string): Frame | null {
   let value: unknown;
   try {
@@ -155,17 +155,17 @@ export function parseFrame(text: string): Frame | null {
   return null;
 }
 
-/** The frame that says a message. */
+/** Encodes a message: `media.send` if it has files, else `message.send`. */
 export function messageFrame(message: Message): string {
   const { content, attachments, after: _, ...rest } = message;
   const [first, ...others] = attachments ?? [];
   if (!first) return JSON.stringify({ type: "message.send", payload: { content, ...rest } });
-  // The caption of a message counts only beside several files; that of a file always does.
+  // The server reads the message's own caption only if there are several files; it always reads the caption of a file.
   const captioned = content.trim() ? { ...first, caption: content } : first;
   return JSON.stringify({ type: "media.send", payload: { attachments: [captioned, ...others], ...rest } });
 }
 
-/** The frame that stops the active run. */
+/** Encodes a stop of the run; an empty id stops whatever run is active. */
 export function stopFrame(runId: string): string {
   return JSON.stringify({ type: "run.stop", payload: runId ? { run_id: runId } : {} });
 }

@@ -1,28 +1,28 @@
 import { expect, test, vi } from "vitest";
-import { events, Locked, media, Missing, Refused, sessions, Unreachable } from "./http";
+import { listSessions, loadEvents, loadMedia, NotFoundError, RefusedError, UnauthorizedError, UnreachableError } from "./http";
 
 vi.stubGlobal("localStorage", { getItem: () => null });
 
-/** Whatever is asked, this comes back. */
-function answer(body: BodyInit, status = 200): void {
+/** Makes every request return this response. */
+function respond(body: BodyInit, status = 200): void {
   vi.stubGlobal("fetch", () => Promise.resolve(new Response(body, { status })));
 }
 
-/** A body that breaks off. */
-const broken = (): ReadableStream => new ReadableStream({ pull: (controller) => controller.error(new TypeError("network error")) });
+/** A body that fails while it is read. */
+const brokenBody = (): ReadableStream => new ReadableStream({ pull: (controller) => controller.error(new TypeError("network error")) });
 
-test("an answer that broke off, or is no JSON, is as good as none", async () => {
-  for (const body of ['{"events":[', "<html>Log in to this network</html>", "", broken()]) {
-    answer(body);
-    await expect(events("s", null)).rejects.toThrow(Unreachable);
+test("a response that breaks off or is not JSON counts as unreachable", async () => {
+  for (const body of ['{"events":[', "<html>Log in to this network</html>", "", brokenBody()]) {
+    respond(body);
+    await expect(loadEvents("s", null)).rejects.toThrow(UnreachableError);
   }
-  answer(broken());
-  await expect(media("m")).rejects.toThrow(/broke off.*Try again/);
+  respond(brokenBody());
+  await expect(loadMedia("m")).rejects.toThrow(/broke off.*Try again/);
 });
 
-test("a refusal keeps its kind, also when its words break off", async () => {
-  for (const [status, kind] of [[401, Locked], [404, Missing], [503, Refused]] as const) {
-    answer(broken(), status);
-    await expect(sessions("")).rejects.toThrow(kind);
+test("an error response keeps its class even if its body breaks off", async () => {
+  for (const [status, errorClass] of [[401, UnauthorizedError], [404, NotFoundError], [503, RefusedError]] as const) {
+    respond(brokenBody(), status);
+    await expect(listSessions("")).rejects.toThrow(errorClass);
   }
 });

@@ -1,68 +1,69 @@
-// The calls over HTTP that docs/protocols/supr-http.md lists. A server that lacks one answers 404: `Missing`.
+// The HTTP calls of docs/protocols/supr-http.md. An older server answers 404 to a call that it lacks: `NotFoundError`.
 import type { Frame } from "./frames";
-import { proof } from "./token";
+import { authHeaders } from "./token";
 
-/** The server wants a token, or a newer one. */
-export class Locked extends Error {}
+/** The server requires a token, or rejects the one it got (401). */
+export class UnauthorizedError extends Error {}
 
-/** The server does not know this call, or not this thing. */
-export class Missing extends Error {}
+/** The server does not know this call or this object (404). */
+export class NotFoundError extends Error {}
 
-/** The server refuses, in its own words. */
-export class Refused extends Error {
+/** Any other error status; the message is the text that the server sent. */
+export class RefusedError extends Error {
   constructor(
-    words: string,
+    message: string,
     readonly status: number,
   ) {
-    super(words);
+    super(message);
   }
 }
 
-/** The server cannot be reached, or what answers is not to be understood: a connection that broke, or a proxy without a server. */
-export class Unreachable extends Error {}
+/** No valid response: the connection failed or broke off, or a proxy answered in place of parlor. */
+export class UnreachableError extends Error {}
 
-/** What `GET /api/supr/token` tells. */
-export interface TokenAnswer {
+/** The response of `GET /api/supr/token`. */
+export interface TokenResponse {
   token: string;
   enabled: boolean;
 }
 
-/** A line of the list of sessions. The members behind `updated` are unknown to older servers. */
-export interface SessionLine {
+/** An entry of the list of sessions. Older servers do not send the optional members. */
+export interface SessionSummary {
   id: string;
   title: string;
   preview: string;
   message_count: number;
   created: string;
   updated: string;
-  /** The title that it was given, whole. */
+  /** The title that the user gave, uncut; `title` may be shortened. */
   full_title?: string | null;
   door?: string;
   agent_id?: string;
   running?: boolean;
   queued?: number;
+  /** False if another parlor process has the session open. */
   here?: boolean;
   last_event?: { event_type: string; timestamp: string; error_code?: string } | null;
 }
 
-/** A page of what a session's socket would have told, oldest first. */
+/** A page of the frames that the session's socket would send, oldest first. `before` is the cursor of the next older page. */
 export interface EventPage {
   events: Frame[];
   before: number | null;
   last_event_id: string | null;
 }
 
-/** What can be chosen for a message. */
+/** The agents, models and reasoning levels that the user can choose for a message. */
 export interface Choices {
   agents: { id: string; name: string; kind: string; model: string | null }[];
   default_agent: string;
   models: { name: string; provider: string; model: string }[];
   reasoning: string[];
-  /** Where models are named on the machine of the server; older servers do not tell. */
+  /** The path of the settings file on the server's machine; older servers do not send it. */
   settings_file?: string;
 }
 
-/** What was used on a day. */
+/** The usage of one day. */
 export interface UsageDay {
   date: string;
   runs: number;
@@ -73,14 +74,14 @@ export interface UsageDay {
   cost_micros: number;
 }
 
-/** What was used, by day and by model. */
+/** The usage by day and by model. */
 export interface Usage {
   days: UsageDay[];
   models: { model: string; input_tokens: number; output_tokens: number; cost_micros: number }[];
 }
 
-/** A process that can be looked at. */
-export interface ProcessLine {
+/** A process that the server lists. */
+export interface ProcessInfo {
   id: string;
   name: string;
   door: string;
@@ -92,90 +93,91 @@ export interface ProcessLine {
   started: string;
   cols: number;
   rows: number;
+  /** False if another parlor process runs it; then the page can only watch. */
   here: boolean;
 }
 
-/** How many sessions the page asks for at once. */
-export const SESSIONS_AT_A_TIME = 50;
+/** How many sessions one page of the list has. */
+export const SESSIONS_PER_PAGE = 50;
 
-/** How many events the page asks for first: some screens full. */
+/** How many events the first page has: enough to fill some screens. */
 export const FIRST_EVENTS = 300;
 
-/** How many events the page asks for at once when it goes back. */
+/** How many events each older page has. */
 export const OLDER_EVENTS = 1000;
 
-const session = (id: string): string => `/api/sessions/${encodeURIComponent(id)}`;
+const sessionPath = (id: string): string => `/api/sessions/${encodeURIComponent(id)}`;
 
-/** The token for the socket. */
-export const token = (): Promise<TokenAnswer> => json("GET", "/api/supr/token");
+/** The token with which to open sockets. */
+export const loadToken = (): Promise<TokenResponse> => requestJson("GET", "/api/supr/token");
 
-/** Exchanges the code of a one-time link, or the token, for a cookie; tells the token. */
-export const claim = (by: { code: string } | { token: string }): Promise<TokenAnswer> => json("POST", "/api/supr/claim", by);
+/** Exchanges the code of a one-time link, or the token, for a cookie; returns the token. */
+export const claimToken = (proof: { code: string } | { token: string }): Promise<TokenResponse> => requestJson("POST", "/api/supr/claim", proof);
 
-/** Sessions, the last used first. */
-export const sessions = (query: string, offset = 0, limit = SESSIONS_AT_A_TIME): Promise<SessionLine[]> =>
-  json("GET", `/api/sessions?${new URLSearchParams({ q: query, offset: `${offset}`, limit: `${limit}` })}`);
+/** Sessions that match the query, most recently used first. */
+export const listSessions = (query: string, offset = 0, limit = SESSIONS_PER_PAGE): Promise<SessionSummary[]> =>
+  requestJson("GET", `/api/sessions?${new URLSearchParams({ q: query, offset: `${offset}`, limit: `${limit}` })}`);
 
-/** Gives a session another title. */
-export const rename = (id: string, title: string): Promise<SessionLine> => json("PATCH", session(id), { title });
+/** Changes the title of a session. */
+export const renameSession = (id: string, title: string): Promise<SessionSummary> => requestJson("PATCH", sessionPath(id), { title });
 
-/** Deletes a session and all that was said in it. */
-export const remove = (id: string): Promise<void> => nothing("DELETE", session(id));
+/** Deletes a session and all of its messages. */
+export const deleteSession = (id: string): Promise<void> => requestNothing("DELETE", sessionPath(id));
 
-/** The newest events before a cursor, or the newest of all. */
-export const events = (id: string, before: number | null): Promise<EventPage> =>
-  json("GET", `${session(id)}/events?${new URLSearchParams(before === null ? { limit: `${FIRST_EVENTS}` } : { limit: `${OLDER_EVENTS}`, before: `${before}` })}`);
+/** The newest events before a cursor, or the newest of all if the cursor is null. */
+export const loadEvents = (id: string, before: number | null): Promise<EventPage> =>
+  requestJson("GET", `${sessionPath(id)}/events?${new URLSearchParams(before === null ? { limit: `${FIRST_EVENTS}` } : { limit: `${OLDER_EVENTS}`, before: `${before}` })}`);
 
-/** Agents, models and reasoning to choose from. */
-export const choices = (): Promise<Choices> => json("GET", "/api/choices");
+/** Loads what the user can choose for a message. */
+export const loadChoices = (): Promise<Choices> => requestJson("GET", "/api/choices");
 
-/** What was used in the last days. */
-export const usage = (days: number): Promise<Usage> => json("GET", `/api/usage?days=${days}`);
+/** Loads the usage of the last days, today included. */
+export const loadUsage = (days: number): Promise<Usage> => requestJson("GET", `/api/usage?days=${days}`);
 
-/** The processes of this house. */
-export const processes = (): Promise<ProcessLine[]> => json("GET", "/api/processes");
+/** The processes of this parlor home: those of this server, and those that other parlor processes share. */
+export const listProcesses = (): Promise<ProcessInfo[]> => requestJson("GET", "/api/processes");
 
-/** Starts a shell on a terminal. */
-export const startShell = (cols: number, rows: number): Promise<ProcessLine> => json("POST", "/api/processes", { cols, rows });
+/** Starts a shell on a new terminal of this size. */
+export const startShell = (cols: number, rows: number): Promise<ProcessInfo> => requestJson("POST", "/api/processes", { cols, rows });
 
-/** Ends a process, or takes one that has ended off the list. */
-export const endProcess = (id: string): Promise<void> => nothing("DELETE", `/api/processes/${encodeURIComponent(id)}`);
+/** Stops a running process, or removes an ended one from the list. */
+export const endProcess = (id: string): Promise<void> => requestNothing("DELETE", `/api/processes/${encodeURIComponent(id)}`);
 
-/** The bytes of a file of a message. */
-export async function media(id: string): Promise<Blob> {
-  const answer = await ask("GET", `/api/media/${encodeURIComponent(id)}`);
-  return answer.blob().catch(notUnderstood);
+/** Loads a file that belongs to a message. */
+export async function loadMedia(id: string): Promise<Blob> {
+  const response = await request("GET", `/api/media/${encodeURIComponent(id)}`);
+  return response.blob().catch(throwUnreadable);
 }
 
-async function json<T>(method: string, path: string, body?: unknown): Promise<T> {
-  const answer = await ask(method, path, body);
-  return answer.json().catch(notUnderstood) as Promise<T>;
+async function requestJson<T>(method: string, path: string, body?: unknown): Promise<T> {
+  const response = await request(method, path, body);
+  return response.json().catch(throwUnreadable) as Promise<T>;
 }
 
-function notUnderstood(): never {
-  throw new Unreachable("The answer of the server broke off, or it is not from parlor. Try again.");
+function throwUnreadable(): never {
+  throw new UnreachableError("The server's answer broke off, or it did not come from parlor. Try again.");
 }
 
-async function nothing(method: string, path: string): Promise<void> {
-  await ask(method, path);
+async function requestNothing(method: string, path: string): Promise<void> {
+  await request(method, path);
 }
 
-async function ask(method: string, path: string, body?: unknown): Promise<Response> {
-  const headers = proof();
-  const request: RequestInit = { method, headers };
+async function request(method: string, path: string, body?: unknown): Promise<Response> {
+  const headers = authHeaders();
+  const init: RequestInit = { method, headers };
   if (body !== undefined) {
-    request.headers = { ...headers, "Content-Type": "application/json" };
-    request.body = JSON.stringify(body);
+    init.headers = { ...headers, "Content-Type": "application/json" };
+    init.body = JSON.stringify(body);
   }
-  let answer: Response;
+  let response: Response;
   try {
-    answer = await fetch(path, request);
+    response = await fetch(path, init);
   } catch {
-    throw new Unreachable("The server cannot be reached.");
+    throw new UnreachableError("The server does not answer.");
   }
-  if (answer.ok) return answer;
-  const words = (await answer.text().catch(() => "")).trim();
-  if (answer.status === 401) throw new Locked("A token is needed.");
-  if (answer.status === 404) throw new Missing(words || "Not found.");
-  throw new Refused(words || `The server refuses (${answer.status}).`, answer.status);
+  if (response.ok) return response;
+  const text = (await response.text().catch(() => "")).trim();
+  if (response.status === 401) throw new UnauthorizedError("The server requires a token.");
+  if (response.status === 404) throw new NotFoundError(text || "Not found.");
+  throw new RefusedError(text || `The server refused the request (status ${response.status}).`, response.status);
 }

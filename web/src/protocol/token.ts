@@ -1,31 +1,31 @@
-// The token: the page holds it no longer than it is open. What lets a browser in at its next visit is a cookie that the server
-// gives for the token or for a one-time code, and that no script can read. The server's own user on its machine needs neither.
+// The server's token. The page keeps it only in memory. For the next visit the server sets a cookie, in exchange for the token or
+// for a one-time code; scripts cannot read that cookie. The user who runs the server needs neither on the same machine.
 
-/** Where older versions of the page kept the token. */
-const OLD = "parlor.token";
+/** The localStorage key in which older versions of the page kept the token. */
+const OLD_KEY = "parlor.token";
 
-/** What was entered or claimed since the page was loaded: for browsers that take no cookies. */
-let held = "";
+/** The token that the user entered or claimed since the page was loaded; needed by browsers that reject cookies. */
+let memoryToken = "";
 
-/** Holds a token while the page is open; an empty one is forgotten. */
-export function holdToken(token: string): void {
-  held = token;
+/** Keeps a token until the page is closed; the empty string clears it. */
+export function setToken(token: string): void {
+  memoryToken = token;
 }
 
-/** Takes the token that an older version of the page has left, to be exchanged for a cookie. */
-export function takeOldToken(): string {
-  const token = localStorage.getItem(OLD) ?? "";
-  localStorage.removeItem(OLD);
+/** Removes the token that an older version of the page stored, and returns it so that the caller can exchange it for a cookie. */
+export function takeStoredToken(): string {
+  const token = localStorage.getItem(OLD_KEY) ?? "";
+  localStorage.removeItem(OLD_KEY);
   return token;
 }
 
-/** The header that proves who asks, if there is something to prove it with. */
-export function proof(token = held): Record<string, string> {
+/** The `Authorization` header, or no header if there is no token. */
+export function authHeaders(token = memoryToken): Record<string, string> {
   return token ? { Authorization: `Bearer ${token}` } : {};
 }
 
-/** Takes the one-time code out of the address, so that it stays neither there nor in the history. */
-export function takeCode(): string {
+/** Reads the one-time code from the address and removes it there, so that it does not stay in the browser's history. */
+export function takeCodeFromAddress(): string {
   const code =
     new URLSearchParams(location.hash.replace(/^#/, "")).get("code") ?? new URLSearchParams(location.search).get("code");
   if (code) history.replaceState(null, "", "/");

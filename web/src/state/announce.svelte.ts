@@ -1,13 +1,13 @@
-// What a screen reader is told: one live region for the whole page.
+// The text of the page's one live region, which screen readers read aloud.
 
 const region = $state({ text: "" });
 
-/** Says something to those who listen. */
+/** Lets screen readers read a text. */
 export function announce(text: string): void {
   region.text = text;
 }
 
-/** What was said last. */
-export function announced(): string {
+/** The last announcement. */
+export function announcement(): string {
   return region.text;
 }

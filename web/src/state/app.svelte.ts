@@ -1,92 +1,90 @@
-// What the whole page shares: whether it is let in, what can be chosen, and how it looks.
-import { claim, type Choices, choices, Locked, Missing, token } from "../protocol/http";
-import { holdToken, takeCode, takeOldToken } from "../protocol/token";
+// State of the whole page: whether the server lets this browser in, what the user can choose for a message, and the colour theme.
+import { type Choices, claimToken, loadChoices, loadToken, NotFoundError, UnauthorizedError } from "../protocol/http";
+import { setToken, takeCodeFromAddress, takeStoredToken } from "../protocol/token";
 
-/** How the page looks: as the system does, or as a person chose. */
+/** `auto` follows the system. */
 export type Theme = "auto" | "light" | "dark";
 
-const THEME = "parlor.theme";
-const TOURED = "parlor.toured";
+const THEME_KEY = "parlor.theme";
+const TOUR_DONE_KEY = "parlor.toured";
 
-/** The state of the page. */
 class App {
-  /** `asking` until it is known whether a token is needed. */
-  entry: "asking" | "locked" | "in" = $state("asking");
-  /** Why the last token or link did not do. */
-  entryFlaw = $state("");
+  /** `unknown` until the server has said whether it requires a token. */
+  access: "unknown" | "locked" | "granted" = $state("unknown");
+  /** Why the server rejected the last token or link. */
+  accessError = $state("");
   choices: Choices | null = $state.raw(null);
-  theme: Theme = $state((localStorage.getItem(THEME) as Theme | null) ?? "auto");
-  isToured = $state(localStorage.getItem(TOURED) !== null);
+  theme: Theme = $state((localStorage.getItem(THEME_KEY) as Theme | null) ?? "auto");
+  isTourDone = $state(localStorage.getItem(TOUR_DONE_KEY) !== null);
 
-  /** Finds out whether this browser is let in; a one-time link lets it in. */
-  async enter(): Promise<void> {
-    const code = takeCode();
-    const old = takeOldToken();
+  /** Asks the server for access at the start of the page, with the code of a one-time link if the address has one. */
+  async requestAccess(): Promise<void> {
+    const code = takeCodeFromAddress();
+    const oldToken = takeStoredToken();
     if (code) {
       try {
-        holdToken((await claim({ code })).token);
+        setToken((await claimToken({ code })).token);
       } catch (error) {
-        this.entryFlaw = error instanceof Missing ? "This server has no one-time links." : "This link was used already, or it is too old. Start parlor again for another, or enter the token.";
+        this.accessError = error instanceof NotFoundError ? "This server has no one-time links." : "This link is used or expired. Start parlor again to get another link, or enter the token.";
       }
-    } else if (old) {
-      // If it holds no longer, that is found out below.
-      await claim({ token: old }).then(({ token }) => holdToken(token), () => undefined);
+    } else if (oldToken) {
+      // An invalid token is no error here: `checkAccess` finds out.
+      await claimToken({ token: oldToken }).then(({ token }) => setToken(token), () => undefined);
     }
-    await this.tryToken();
+    await this.checkAccess();
   }
 
-  /** Tries a token that was entered. */
+  /** Tries the token that the user entered. */
   async unlock(text: string): Promise<void> {
-    this.entryFlaw = "";
+    this.accessError = "";
     try {
-      holdToken((await claim({ token: text.trim() })).token);
+      setToken((await claimToken({ token: text.trim() })).token);
     } catch (error) {
-      this.entryFlaw = error instanceof Locked ? "The server does not take this token." : (error as Error).message;
+      this.accessError = error instanceof UnauthorizedError ? "The server does not accept this token." : (error as Error).message;
       return;
     }
-    await this.tryToken();
+    await this.checkAccess();
   }
 
-  /** The server does not take the token any more. */
+  /** Called when the server rejects the token that it accepted before. */
   lock(): void {
-    if (this.entry === "in") this.entryFlaw = "The token that let this browser in holds no longer.";
-    holdToken("");
-    this.entry = "locked";
+    if (this.access === "granted") this.accessError = "The server no longer accepts the token of this browser.";
+    setToken("");
+    this.access = "locked";
   }
 
-  /** Looks again at what can be chosen: a key or a model may have been added. What cannot be had stays as it was. */
-  async lookAtChoices(): Promise<void> {
+  /** Loads the choices again, because a key or a model may have been added. Keeps the old ones if that fails. */
+  async refreshChoices(): Promise<void> {
     try {
-      this.choices = await choices();
+      this.choices = await loadChoices();
     } catch {
-      // An older server has none; one that is away is asked again.
+      // An older server has no choices; an unreachable one is asked again later.
     }
   }
 
-  /** Changes how the page looks. */
   setTheme(theme: Theme): void {
     this.theme = theme;
-    localStorage.setItem(THEME, theme);
+    localStorage.setItem(THEME_KEY, theme);
   }
 
-  /** The tour was seen, or is wanted again. */
-  setToured(isToured: boolean): void {
-    this.isToured = isToured;
-    if (isToured) localStorage.setItem(TOURED, "1");
-    else localStorage.removeItem(TOURED);
+  /** Ends the tour, or shows it again. */
+  setTourDone(isDone: boolean): void {
+    this.isTourDone = isDone;
+    if (isDone) localStorage.setItem(TOUR_DONE_KEY, "1");
+    else localStorage.removeItem(TOUR_DONE_KEY);
   }
 
-  private async tryToken(): Promise<void> {
+  private async checkAccess(): Promise<void> {
     try {
-      await token();
-      this.entry = "in";
+      await loadToken();
+      this.access = "granted";
     } catch (error) {
-      // A server that is away is no reason to ask for a token: the chat says so, and comes back.
-      this.entry = error instanceof Locked ? "locked" : "in";
+      // An unreachable server is no reason to ask for a token: the chat reports it and reconnects.
+      this.access = error instanceof UnauthorizedError ? "locked" : "granted";
     }
-    if (this.entry === "in") await this.lookAtChoices();
+    if (this.access === "granted") await this.refreshChoices();
   }
 }
 
-/** The one state of the page. */
+/** The only instance. */
 export const app = new App();

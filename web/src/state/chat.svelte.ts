@@ -1,245 +1,245 @@
-// The conversation on the screen: a line to its session, what came over it, and what waits to be sent.
-import { activeTurn, type Conversation, emptyConversation, interrupted, prepend, receive, say, withdraw } from "../model/conversation";
-import { failureWords } from "../model/words";
+// The conversation on the chat screen: its socket, the frames received over it, and the messages not acknowledged yet.
+import { activeTurn, addPending, applyFrames, type Conversation, emptyConversation, markStale, prependPage, removeTurn } from "../model/conversation";
+import { failureText } from "../model/texts";
 import type { Turn } from "../model/turn";
-import { type AgentName, type Frame, isEvent, type Message, messageFrame, RUN_CANCELLED, settledKey, stopFrame } from "../protocol/frames";
-import { events, Locked, Missing, Refused, Unreachable } from "../protocol/http";
-import { Line, type LineState } from "../protocol/socket";
+import { acknowledgedKey, type AgentName, type Frame, isEvent, type Message, messageFrame, RUN_CANCELLED, stopFrame } from "../protocol/frames";
+import { loadEvents, NotFoundError, RefusedError, UnauthorizedError, UnreachableError } from "../protocol/http";
+import { ReconnectingSocket, type SocketState } from "../protocol/reconnecting-socket";
 import { announce } from "./announce.svelte";
 import { type Draft, draftOf } from "./drafts.svelte";
-import { isOutboxFull, keepOutbox, keptOutbox } from "./outbox";
-import { Windows } from "./windows";
+import { isOutboxFull, loadOutbox, saveOutbox } from "./outbox";
+import { TabSync } from "./tab-sync";
 
-/** Frames are shown together, at the latest after this many milliseconds: a hidden page draws nothing by itself. */
-const LATEST = 250;
+/** Frames are applied together, at the latest after this time: a hidden page gets no animation frames. */
+const MAX_FLUSH_DELAY_MS = 250;
 
-/** So many messages may be on their way; who has more to say waits until some are taken. */
-export const MAX_UNSETTLED = 64;
+/** How many messages of a session may be unacknowledged; beyond that the user has to wait. */
+export const MAX_UNACKNOWLEDGED = 64;
 
-/** The wait before the first page is asked for again, in milliseconds. */
-const FIRST_PAGE_PAUSE = 1_000;
+/** The delay before the first page of events is requested again. */
+const FIRST_PAGE_DELAY_MS = 1_000;
 
-/** How many pages are asked for in a row until one has the beginning of a run, and all that was taken of what waits here. */
-const PAGES_IN_A_ROW = 20;
+/** How many pages are loaded in a row until one has the beginning of a run and the runs of all unacknowledged messages. */
+const MAX_PAGES_IN_A_ROW = 20;
 
-/** What a conversation cannot deal with by itself. */
-export interface ChatOwner {
-  /** A token is needed. */
+/** Receives what concerns the page around the conversation. */
+export interface ChatListener {
+  /** The server requires a token. */
   onLocked(): void;
-  /** No session can be called that. */
-  onMisnamed(session: string): void;
-  /** A run has begun or come to its end just now. */
-  onRun(): void;
+  /** The server rejected the session id as invalid. */
+  onInvalidSession(session: string): void;
+  /** A run has started or ended. */
+  onRunChange(): void;
 }
 
-/** A conversation that is open. */
+/** An open conversation. */
 export class Chat {
   conversation: Conversation = $state.raw(emptyConversation());
-  line: LineState = $state("connecting");
-  /** Why the line is not let in, in words. */
-  hindrance = $state("");
+  connection: SocketState = $state("connecting");
+  /** Why the server refuses the connection. */
+  connectionError = $state("");
   agents: AgentName[] = $state.raw([]);
   defaultAgent = $state("");
-  /** What the server objected to that belongs to no message. */
-  complaint = $state("");
-  /** Somebody else has deleted it. */
+  /** The last error of the server that belongs to no message. */
+  serverError = $state("");
+  /** Another client has deleted the session. */
   isDeleted = $state(false);
-  /** It was open in another window until this one took it; told once, until something is said. */
-  hasTaken = $state(false);
+  /** The session was open in another tab until this one opened it. Shown once, until the user sends a message. */
+  wasTakenOver = $state(false);
   isLoading = $state(true);
-  /** Whether all that was said is here. */
-  isWhole = $state(false);
+  /** Whether the conversation is loaded up to its beginning. */
+  isFullyLoaded = $state(false);
   active: Turn | undefined = $derived(activeTurn(this.conversation));
-  /** Whether there is a run, and a line over which it can be stopped. */
-  canStop: boolean = $derived(this.active !== undefined && this.line === "open");
-  /** Whether no more can be sent until some of it is taken. */
-  isFull: boolean = $derived.by(() => this.unsettled.length >= MAX_UNSETTLED || isOutboxFull());
+  /** Whether there is an active run and an open connection to stop it. */
+  canStop: boolean = $derived(this.active !== undefined && this.connection === "open");
+  /** Whether too many messages are unacknowledged to send another one. */
+  isFull: boolean = $derived.by(() => this.unacknowledged.length >= MAX_UNACKNOWLEDGED || isOutboxFull());
 
-  /** What is being written. */
+  /** The message that the user is writing. */
   readonly draft: Draft;
 
   private cursor: number | null = null;
-  private older: Promise<void> | null = null;
-  private waiting: Frame[] = [];
-  private frame = 0;
+  private olderRequest: Promise<void> | null = null;
+  private unappliedFrames: Frame[] = [];
+  private animationFrame = 0;
   private timer = 0;
-  private unsettled: readonly Message[] = $state.raw([]);
+  private unacknowledged: readonly Message[] = $state.raw([]);
   private isClosed = false;
-  private isTakingTold = false;
-  private readonly windows: Windows;
-  private readonly wire: Line;
+  private isTakeoverKnown = false;
+  private readonly tabs: TabSync;
+  private readonly socket: ReconnectingSocket;
 
   constructor(
     readonly session: string,
-    isFresh: boolean,
-    private readonly owner: ChatOwner,
+    isNew: boolean,
+    private readonly listener: ChatListener,
   ) {
     this.draft = draftOf(session);
-    this.unsettled = keptOutbox(session);
-    this.windows = new Windows(session, () => this.onTaken());
-    this.wire = new Line(session, {
-      lastEvent: () => this.conversation.last,
-      onFrame: (frame) => this.take(frame),
-      onState: (state, words) => this.onLine(state, words),
+    this.unacknowledged = loadOutbox(session);
+    this.tabs = new TabSync(session, () => this.onLostElsewhere());
+    this.socket = new ReconnectingSocket(session, {
+      lastEventId: () => this.conversation.lastEventId,
+      onFrame: (frame) => this.enqueue(frame),
+      onState: (state, text) => this.onConnection(state, text),
     });
-    for (const message of this.unsettled) this.conversation = say(this.conversation, message, Date.now());
-    void this.open(isFresh);
+    for (const message of this.unacknowledged) this.conversation = addPending(this.conversation, message, Date.now());
+    void this.open(isNew);
   }
 
-  /** Says something; it is sent until the server is seen to have it. */
+  /** Sends a message, and again after each reconnect until the server has acknowledged it. */
   send(message: Message): void {
-    this.complaint = "";
-    this.hasTaken = false;
-    this.conversation = say(this.conversation, message, Date.now());
-    this.keep([...this.unsettled, { ...message, after: this.conversation.last }]);
-    if (!this.wire.send(messageFrame(message))) this.wire.hurry();
+    this.serverError = "";
+    this.wasTakenOver = false;
+    this.conversation = addPending(this.conversation, message, Date.now());
+    this.setUnacknowledged([...this.unacknowledged, { ...message, after: this.conversation.lastEventId }]);
+    if (!this.socket.send(messageFrame(message))) this.socket.reconnectNow();
   }
 
   /** Stops the active run. */
   stop(): void {
-    if (this.active) this.wire.send(stopFrame(this.active.runId));
+    if (this.active) this.socket.send(stopFrame(this.active.runId));
   }
 
-  /** Takes the conversation back from another window. */
-  useHere(): void {
-    this.isTakingTold = true;
-    this.wire.open();
+  /** Takes the session back from another tab. */
+  takeOver(): void {
+    this.isTakeoverKnown = true;
+    this.socket.open();
   }
 
-  /** Looks whether the session is still there; one that is not goes on nowhere. */
-  async lookAfter(): Promise<void> {
-    const isGone = await events(this.session, null).then(() => false, (error) => error instanceof Missing);
+  /** Closes the conversation if the session was deleted. */
+  async checkDeleted(): Promise<void> {
+    const isGone = await loadEvents(this.session, null).then(() => false, (error) => error instanceof NotFoundError);
     if (!isGone || this.isClosed) return;
     this.isDeleted = true;
     this.close();
   }
 
-  /** Tries to connect without waiting. */
-  hurry(): void {
-    this.wire.hurry();
+  /** Skips the delay before the next reconnect. */
+  reconnectNow(): void {
+    this.socket.reconnectNow();
   }
 
-  /** Takes a message away that never became a run. */
-  withdraw(id: string): void {
-    this.conversation = withdraw(this.conversation, id);
-    this.keep(this.unsettled.filter(({ key }) => key !== id));
+  /** Removes a message that never became a run. */
+  removeTurn(id: string): void {
+    this.conversation = removeTurn(this.conversation, id);
+    this.setUnacknowledged(this.unacknowledged.filter(({ key }) => key !== id));
   }
 
-  /** Loads what was said before; one page at a time. */
+  /** Loads an older page; overlapping calls share one request. */
   loadOlder(): Promise<void> {
-    if (this.isWhole || this.isLoading) return Promise.resolve();
-    this.older ??= this.page().finally(() => (this.older = null));
-    return this.older;
+    if (this.isFullyLoaded || this.isLoading) return Promise.resolve();
+    this.olderRequest ??= this.loadPage().finally(() => (this.olderRequest = null));
+    return this.olderRequest;
   }
 
-  /** Leaves the conversation; its runs go on. */
+  /** Disconnects; runs of the session go on. */
   close(): void {
     this.isClosed = true;
-    cancelAnimationFrame(this.frame);
+    cancelAnimationFrame(this.animationFrame);
     clearTimeout(this.timer);
-    this.windows.close();
-    this.wire.close();
+    this.tabs.close();
+    this.socket.close();
   }
 
-  private async open(isFresh: boolean): Promise<void> {
-    if (isFresh) this.isWhole = true;
-    else if (!(await this.firstPage())) return;
+  private async open(isNew: boolean): Promise<void> {
+    if (isNew) this.isFullyLoaded = true;
+    else if (!(await this.loadFirstPage())) return;
     this.isLoading = false;
-    this.wire.open();
+    this.socket.open();
   }
 
-  /** Asks for the newest page until it is there; false if there is no use in going on. */
-  private async firstPage(): Promise<boolean> {
+  /** Requests the newest page until it arrives. Returns false if the conversation was closed or a token is required. */
+  private async loadFirstPage(): Promise<boolean> {
     while (!this.isClosed) {
       try {
-        await this.page();
+        await this.loadPage();
         return !this.isClosed;
       } catch (error) {
-        if (error instanceof Locked) {
-          this.owner.onLocked();
+        if (error instanceof UnauthorizedError) {
+          this.listener.onLocked();
           return false;
         }
-        // A session that nobody knows yet, a name that none can have, or a server without pages: the socket tells all there is.
-        if (error instanceof Missing || (error instanceof Refused && error.status === 400)) this.isWhole = true;
-        if (this.isWhole) return !this.isClosed;
-        if (!(error instanceof Unreachable || error instanceof Refused)) throw error;
+        // The session does not exist yet, its id is invalid, or the server has no pages: then the socket sends everything.
+        if (error instanceof NotFoundError || (error instanceof RefusedError && error.status === 400)) this.isFullyLoaded = true;
+        if (this.isFullyLoaded) return !this.isClosed;
+        if (!(error instanceof UnreachableError || error instanceof RefusedError)) throw error;
       }
-      this.line = "waiting";
-      await new Promise((resolve) => setTimeout(resolve, FIRST_PAGE_PAUSE));
+      this.connection = "reconnecting";
+      await new Promise((resolve) => setTimeout(resolve, FIRST_PAGE_DELAY_MS));
     }
     return false;
   }
 
-  private async page(): Promise<void> {
-    for (let asked = 0; asked < PAGES_IN_A_ROW; asked++) {
-      const page = await events(this.session, this.cursor);
-      const before = this.conversation.turns.length;
+  private async loadPage(): Promise<void> {
+    for (let count = 0; count < MAX_PAGES_IN_A_ROW; count++) {
+      const page = await loadEvents(this.session, this.cursor);
+      const turnCount = this.conversation.turns.length;
       this.cursor = page.before;
-      this.conversation = prepend(this.conversation, page.events, page.before === null);
-      this.isWhole = page.before === null;
-      this.settle(page.events);
-      if (this.isWhole || (this.conversation.turns.length > before && !this.mayBeOlder())) return;
+      this.conversation = prependPage(this.conversation, page.events, page.before === null);
+      this.isFullyLoaded = page.before === null;
+      this.acknowledge(page.events);
+      if (this.isFullyLoaded || (this.conversation.turns.length > turnCount && !this.mayBeOnOlderPage())) return;
     }
   }
 
-  /** Whether the run of something that waits may have begun on an older page: then it is found there, and not sent again. */
-  private mayBeOlder(): boolean {
-    return this.unsettled.some(({ after }) => after !== undefined && after < this.conversation.oldest);
+  /** Whether the run of an unacknowledged message may be on an older page: if so, it must be found there and not sent again. */
+  private mayBeOnOlderPage(): boolean {
+    return this.unacknowledged.some(({ after }) => after !== undefined && after < this.conversation.oldestEventId);
   }
 
-  private onLine(state: LineState, words: string): void {
-    const before = this.line;
-    this.line = state;
-    this.hindrance = words;
+  private onConnection(state: SocketState, text: string): void {
+    const before = this.connection;
+    this.connection = state;
+    this.connectionError = text;
     if (state === "open") {
       this.flush();
-      this.conversation = interrupted(this.conversation);
-      for (const message of this.unsettled) this.wire.send(messageFrame(message));
+      this.conversation = markStale(this.conversation);
+      for (const message of this.unacknowledged) this.socket.send(messageFrame(message));
       if (before !== "open") announce("Connected.");
     }
-    if (state === "waiting" && before === "open") announce("The connection is lost. Trying again.");
-    if (state !== "open" && state !== "connecting") this.hasTaken = false;
-    if (state === "elsewhere") {
-      this.windows.lose();
-      announce("This conversation was opened in another window.");
+    if (state === "reconnecting" && before === "open") announce("The connection is lost. Reconnecting.");
+    if (state !== "open" && state !== "connecting") this.wasTakenOver = false;
+    if (state === "replaced") {
+      this.tabs.sendLost();
+      announce("This conversation is now open in another window.");
     }
-    if (state === "locked") this.owner.onLocked();
-    if (state === "misnamed") this.owner.onMisnamed(this.session);
+    if (state === "locked") this.listener.onLocked();
+    if (state === "invalid-session") this.listener.onInvalidSession(this.session);
   }
 
-  /** Another window has lost the session. If it is not this one that has it, that is no news here. */
-  private onTaken(): void {
-    if (this.isTakingTold || (this.line !== "open" && this.line !== "connecting")) return;
-    this.isTakingTold = true;
-    this.hasTaken = true;
+  /** Another tab has lost the session: if this tab has it now, the user is told once. */
+  private onLostElsewhere(): void {
+    if (this.isTakeoverKnown || (this.connection !== "open" && this.connection !== "connecting")) return;
+    this.isTakeoverKnown = true;
+    this.wasTakenOver = true;
   }
 
-  private take(frame: Frame): void {
-    this.waiting.push(frame);
-    if (this.waiting.length > 1) return;
-    this.frame = requestAnimationFrame(() => this.flush());
-    this.timer = window.setTimeout(() => this.flush(), LATEST);
+  private enqueue(frame: Frame): void {
+    this.unappliedFrames.push(frame);
+    if (this.unappliedFrames.length > 1) return;
+    this.animationFrame = requestAnimationFrame(() => this.flush());
+    this.timer = window.setTimeout(() => this.flush(), MAX_FLUSH_DELAY_MS);
   }
 
   private flush(): void {
-    cancelAnimationFrame(this.frame);
+    cancelAnimationFrame(this.animationFrame);
     clearTimeout(this.timer);
-    const frames = this.waiting.filter((frame) => !frame.session_id || frame.session_id === this.session);
-    this.waiting = [];
+    const frames = this.unappliedFrames.filter((frame) => !frame.session_id || frame.session_id === this.session);
+    this.unappliedFrames = [];
     if (!frames.length) return;
-    this.conversation = receive(this.conversation, frames);
-    this.settle(frames);
-    for (const frame of frames) this.notice(frame);
+    this.conversation = applyFrames(this.conversation, frames);
+    this.acknowledge(frames);
+    for (const frame of frames) this.handleFrame(frame);
   }
 
-  private notice(frame: Frame): void {
+  private handleFrame(frame: Frame): void {
     if (isEvent(frame)) {
       if (frame.replay || frame.parent_run_id) return;
-      if (["run.started", "run.completed", "run.failed"].includes(frame.event_type)) this.owner.onRun();
+      if (["run.started", "run.completed", "run.failed"].includes(frame.event_type)) this.listener.onRunChange();
       if (frame.event_type === "run.completed") announce("The answer is complete.");
       if (frame.event_type === "run.failed") {
         const { error_code: code = "", message = "" } = frame.data;
-        announce(code === RUN_CANCELLED ? "Stopped." : failureWords({ code, message, retryable: false }));
+        announce(code === RUN_CANCELLED ? "Stopped." : failureText({ code, message, retryable: false }));
       }
       return;
     }
@@ -248,19 +248,19 @@ export class Chat {
       this.agents = payload.agents ?? [];
       this.defaultAgent = payload.default ?? "";
     }
-    // Nothing to stop is what was wanted: the run had ended meanwhile.
-    if (frame.type === "error" && !payload.key && payload.code !== "no_active_run") this.complaint = payload.message ?? "";
+    // `no_active_run`: the run ended before the stop arrived. The user has what they wanted.
+    if (frame.type === "error" && !payload.key && payload.code !== "no_active_run") this.serverError = payload.message ?? "";
   }
 
-  /** Forgets what the server has taken or refused. */
-  private settle(frames: readonly Frame[]): void {
-    const keys = new Set(frames.map(settledKey));
-    if (!this.unsettled.some(({ key }) => keys.has(key))) return;
-    this.keep(this.unsettled.filter(({ key }) => !keys.has(key)));
+  /** Removes the messages that these frames accept or refuse. */
+  private acknowledge(frames: readonly Frame[]): void {
+    const keys = new Set(frames.map(acknowledgedKey));
+    if (!this.unacknowledged.some(({ key }) => keys.has(key))) return;
+    this.setUnacknowledged(this.unacknowledged.filter(({ key }) => !keys.has(key)));
   }
 
-  private keep(unsettled: readonly Message[]): void {
-    keepOutbox(this.session, unsettled);
-    this.unsettled = unsettled;
+  private setUnacknowledged(unacknowledged: readonly Message[]): void {
+    saveOutbox(this.session, unacknowledged);
+    this.unacknowledged = unacknowledged;
   }
 }

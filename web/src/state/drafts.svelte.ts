@@ -1,94 +1,90 @@
-// What is written and not yet sent, by session. Kept apart from the screens, which come and go. Its texts outlast a reload of
-// this window; files do not.
+// Unsent messages, by session. Kept outside of the screens, which are created again with each visit. Texts survive a reload of
+// this tab; chosen files do not.
 
-/** A file that was chosen; `url` shows it if it is a picture. */
-export interface Chosen {
+/** A file that the user chose for the next message. `url` is an object URL for the preview of an image, else empty. */
+export interface ChosenFile {
   id: string;
   file: File;
   url: string;
 }
 
-/** So many sessions keep what was begun in them; beyond it, the one that was not opened for longest loses it. */
+/** How many sessions keep a draft. Beyond that, the draft of the session opened longest ago is deleted. */
 export const MAX_DRAFTS = 32;
 
-/** So many letters outlast a reload, of the sessions that were opened last. */
-export const MAX_KEPT_CHARS = 256 * 1024;
+/** How many characters are stored for a reload; the sessions opened last come first. */
+export const MAX_STORED_CHARS = 256 * 1024;
 
-const KEPT = "parlor.drafts";
+const STORAGE_KEY = "parlor.drafts";
 
-/** A message that is being written. */
+/** The text and the files of an unsent message. */
 export class Draft {
   text = $state("");
-  files: Chosen[] = $state.raw([]);
+  files: ChosenFile[] = $state.raw([]);
 
   constructor(text = "") {
     this.text = text;
   }
 
-  /** Takes one more file. */
-  add(chosen: Chosen): void {
+  addFile(chosen: ChosenFile): void {
     this.files = [...this.files, chosen];
   }
 
-  /** Takes a file off again. */
-  drop(id: string): void {
+  removeFile(id: string): void {
     for (const chosen of this.files) if (chosen.id === id && chosen.url) URL.revokeObjectURL(chosen.url);
     this.files = this.files.filter((chosen) => chosen.id !== id);
   }
 
-  /** Begins anew. */
   clear(): void {
     this.text = "";
-    for (const { id } of this.files) this.drop(id);
-    keepDrafts();
+    for (const { id } of this.files) this.removeFile(id);
+    saveDrafts();
   }
 }
 
-/** In the order in which their sessions were opened. */
-const drafts = new Map(kept().map(([session, text]) => [session, new Draft(text)]));
+/** Ordered by when their sessions were opened, the last one at the end. */
+const drafts = new Map(loadDrafts().map(([session, text]) => [session, new Draft(text)]));
 
-/** What is being written in a session. */
+/** The draft of a session that is being opened. */
 export function draftOf(session: string): Draft {
   const draft = drafts.get(session) ?? new Draft();
   drafts.delete(session);
   drafts.set(session, draft);
   for (const [other, { text, files }] of drafts) if (other !== session && !text && !files.length) drafts.delete(other);
-  for (const other of drafts.keys()) if (drafts.size > MAX_DRAFTS) dropDraft(other);
+  for (const other of drafts.keys()) if (drafts.size > MAX_DRAFTS) deleteDraft(other);
   return draft;
 }
 
-/** Forgets what was being written in a session. */
-export function dropDraft(session: string): void {
+export function deleteDraft(session: string): void {
   drafts.get(session)?.clear();
   drafts.delete(session);
 }
 
-/** The names of the files that were chosen and not sent: they go with the page. */
+/** The names of all chosen files; a reload would lose them. */
 export function chosenFiles(): string[] {
   return [...drafts.values()].flatMap(({ files }) => files.map(({ file }) => file.name));
 }
 
-/** Keeps the texts for when the page is loaded again. */
-export function keepDrafts(): void {
-  let room = MAX_KEPT_CHARS;
+/** Stores the texts for a reload of the page. */
+export function saveDrafts(): void {
+  let remaining = MAX_STORED_CHARS;
   const texts: [string, string][] = [];
   for (const [session, { text }] of [...drafts].reverse()) {
-    if (!text || text.length > room) continue;
-    room -= text.length;
+    if (!text || text.length > remaining) continue;
+    remaining -= text.length;
     texts.unshift([session, text]);
   }
   try {
-    if (texts.length) sessionStorage.setItem(KEPT, JSON.stringify(texts));
-    else sessionStorage.removeItem(KEPT);
+    if (texts.length) sessionStorage.setItem(STORAGE_KEY, JSON.stringify(texts));
+    else sessionStorage.removeItem(STORAGE_KEY);
   } catch {
-    // More than a browser keeps: only a reload would lose it.
+    // The storage is full: only a reload would lose the drafts.
   }
 }
 
-function kept(): [string, string][] {
+function loadDrafts(): [string, string][] {
   try {
-    const read: unknown = JSON.parse(sessionStorage.getItem(KEPT) ?? "[]");
-    return Array.isArray(read) ? read.filter((item): item is [string, string] => Array.isArray(item)) : [];
+    const stored: unknown = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "[]");
+    return Array.isArray(stored) ? stored.filter((item): item is [string, string] => Array.isArray(item)) : [];
   } catch {
     return [];
   }

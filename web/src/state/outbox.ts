@@ -1,45 +1,45 @@
-// What was said and not yet taken by the server, by session. All of it is there until the page is left, also while another
-// session or the question for a token is on the screen; texts outlast a reload. Files do not: they are too large.
+// Messages that the server has not acknowledged yet, by session. They stay while another screen or the token form is shown. Texts
+// also survive a reload of the page; messages with files do not, because they are too large for the browser's storage.
 import type { Message } from "../protocol/frames";
 
-/** So many letters of files, in base64, may wait in all sessions together; who has more to send waits until some are taken. */
+/** The limit of base64 characters of files that wait in all sessions together. Beyond it the page sends nothing more. */
 export const MAX_WAITING_CHARS = 128 * 1024 * 1024;
 
-const KEPT = "parlor.outbox.";
+const STORAGE_PREFIX = "parlor.outbox.";
 
 const waiting = new Map<string, readonly Message[]>();
 
-/** The messages of a session that wait to be sent. */
-export function keptOutbox(session: string): readonly Message[] {
-  const here = waiting.get(session);
-  if (here) return here;
+/** The waiting messages of a session. */
+export function loadOutbox(session: string): readonly Message[] {
+  const inMemory = waiting.get(session);
+  if (inMemory) return inMemory;
   try {
-    const kept: unknown = JSON.parse(sessionStorage.getItem(KEPT + session) ?? "[]");
-    return Array.isArray(kept) ? (kept as Message[]) : [];
+    const stored: unknown = JSON.parse(sessionStorage.getItem(STORAGE_PREFIX + session) ?? "[]");
+    return Array.isArray(stored) ? (stored as Message[]) : [];
   } catch {
     return [];
   }
 }
 
-/** Keeps the messages that wait; none is as good as forgetting. */
-export function keepOutbox(session: string, messages: readonly Message[]): void {
+/** Replaces the waiting messages of a session. */
+export function saveOutbox(session: string, messages: readonly Message[]): void {
   if (messages.length) waiting.set(session, messages);
   else waiting.delete(session);
   const texts = messages.filter(({ attachments }) => !attachments?.length);
   try {
-    if (texts.length) sessionStorage.setItem(KEPT + session, JSON.stringify(texts));
-    else sessionStorage.removeItem(KEPT + session);
+    if (texts.length) sessionStorage.setItem(STORAGE_PREFIX + session, JSON.stringify(texts));
+    else sessionStorage.removeItem(STORAGE_PREFIX + session);
   } catch {
-    // More than a browser keeps: it is sent all the same, and only a reload would lose it.
+    // The storage is full. The messages are still sent; only a reload would lose them.
   }
 }
 
-/** The names of the files that wait: their messages go with the page. */
+/** The names of waiting files; a reload would lose their messages. */
 export function waitingFiles(): string[] {
   return [...waiting.values()].flat().flatMap(({ attachments = [] }) => attachments.map(({ filename }) => filename));
 }
 
-/** Whether as many files wait as may. */
+/** Whether the waiting files have reached `MAX_WAITING_CHARS`. */
 export function isOutboxFull(): boolean {
   let chars = 0;
   for (const messages of waiting.values()) {

@@ -1,0 +1,73 @@
+// The sentences that the page shows about runs and sessions.
+import { RUN_CANCELLED } from "../protocol/frames";
+import type { SessionSummary } from "../protocol/http";
+import { formatDuration } from "./format";
+import type { Failure, Turn } from "./turn";
+
+/** The last event of a session, such as `run completed`; empty if the server does not know it. */
+export function lastEventText({ last_event: event }: Pick<SessionSummary, "last_event">): string {
+  // A stop is reported as a failed run, but it is not an error for the user.
+  return event?.error_code === RUN_CANCELLED ? "run stopped" : (event?.event_type.replace(".", " ") ?? "");
+}
+
+/** What a failure means for the user. */
+export function failureText({ code, message }: Failure): string {
+  switch (code) {
+    case "RUN_INTERRUPTED":
+      return "The server stopped in the middle of this run. Commands that had started may have taken effect.";
+    case "RUN_IN_PROGRESS":
+      return "Too many messages are queued. Try again when some of them are answered.";
+    case "SESSION_IN_USE":
+      return "Another program is working in this session. You can watch it here, and send messages after it has finished.";
+    case "AGENT_NOT_FOUND":
+      return `${message || "There is no such agent"}. Choose another agent below.`;
+    case "INTERNAL_ERROR":
+      return `The server could not save this message: ${message}`;
+    default:
+      return message || "The run failed without a reason.";
+  }
+}
+
+/** Why the server refuses to delete a session that is in use, and what to do. */
+export function deletionError(session: Pick<SessionSummary, "here" | "running">): string {
+  if (session.here === false) return "Another program is working in this session. Delete the session after that program has finished.";
+  return session.running === false ? "This session is in use. Try again in a moment." : "A run is active in this session. Open it and stop the run with Esc, then delete it.";
+}
+
+/** The current activity of an unfinished turn, in a few words. */
+export function activityText(turn: Turn): string {
+  if (turn.status === "pending") return "Sending";
+  if (turn.status === "queued") return "Waiting for the previous run";
+  const step = turn.work.steps.findLast(({ status }) => status === "running");
+  return step?.headline || step?.title || "Working";
+}
+
+/** What the tour says about the run that it started. */
+export function tourText(turn: Turn | undefined): string {
+  switch (turn?.status) {
+    case undefined:
+    case "pending":
+      return "The page is sending the message to the server.";
+    case "queued":
+      return "Another run is active. The tour’s run starts when that one ends; Esc stops the active run.";
+    case "running":
+      return "The agent is working. Esc stops it.";
+    case "completed":
+      return "The answer is below. The line above the answer unfolds the steps of the run.";
+    case "stopped":
+      return "The run was stopped. The line below the agent’s name unfolds the steps up to then.";
+    case "failed":
+      return turn.runId ? "The run failed; the reason is below. The line below the agent’s name unfolds the steps up to then." : "The server did not accept the message; the reason is below. No run was started.";
+  }
+}
+
+/** A summary of an ended turn, such as `Worked for 3 s · 2 tools`. */
+export function workSummary(turn: Turn): string {
+  const tools = turn.work.steps.reduce((sum, step) => sum + step.tools.length, 0);
+  const subagents = turn.work.steps.filter((step) => step.work).length;
+  const time = turn.durationMs === null ? "" : ` for ${formatDuration(turn.durationMs)}`;
+  const parts = [`Worked${time}`];
+  if (tools) parts.push(tools === 1 ? "1 tool" : `${tools} tools`);
+  if (subagents) parts.push(subagents === 1 ? "1 subagent" : `${subagents} subagents`);
+  return parts.join(" · ");
+}

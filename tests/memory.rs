@@ -10,8 +10,8 @@ use parlor_doors::exec::ExecMachine;
 use parlor_doors::lines::{Line, Lines};
 use parlor_doors::{BackendFor, Machine};
 use parlor_process::Processes;
-use parlor_testkit::{Exec, Loaf, Peer, PlayedIn, Synaps, let_time_pass, play_cases};
-use parlor_transport::{ConnectionEnd, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
+use parlor_testkit::{Exec, Loaf, Peer, PlayedIn, Synaps, advance_time, play_cases};
+use parlor_transport::{ConnectionEnd, INCOMING_CHUNKS, Incoming, OutgoingReceiver, outgoing, serve};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -45,7 +45,7 @@ fn loaf_in_memory() {
 /// A connection whose two directions are channels.
 struct Memory {
     input: Option<mpsc::Sender<Vec<u8>>>,
-    outlet: Outlet,
+    outlet: OutgoingReceiver,
     task: JoinHandle<ConnectionEnd>,
 }
 
@@ -89,8 +89,8 @@ impl Peer for Memory {
         }
     }
 
-    async fn pass(&mut self, time: Duration) -> Result<(), String> {
-        let_time_pass(time).await;
+    async fn advance(&mut self, time: Duration) -> Result<(), String> {
+        advance_time(time).await;
         Ok(())
     }
 

@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parlor_client::supex::{CallFate, Driver, DriverError, ReplClient, Settings, Token};
+use parlor_client::supex::{CallFate, Driver, DriverError, ReplClient, SupexSettings, SupexToken};
 use serde_json::{Value, json};
 use server::{PARLOR, Server};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
@@ -207,10 +207,10 @@ fn other_servers_are_spoken_to_as_the_variables_say() {
 }
 
 fn driver(server: &Server) -> Driver {
-    Driver::new(Settings {
+    Driver::new(SupexSettings {
         port: server.supex.port(),
         timeout: Duration::from_secs(60),
-        ..Settings::bridge()
+        ..SupexSettings::bridge()
     })
 }
 
@@ -253,8 +253,8 @@ async fn an_evaluation_longer_than_the_time_out_runs_once() {
     let server = Server::start();
     // The worker is started first, so that all of the time is that of the evaluation.
     driver(&server).eval("$n = 0").await.unwrap();
-    let short = Settings { port: server.supex.port(), timeout: Duration::from_secs(1), ..Settings::bridge() };
-    let short = Driver::new(Settings { retries: 20, ..short });
+    let short = SupexSettings { port: server.supex.port(), timeout: Duration::from_secs(1), ..SupexSettings::bridge() };
+    let short = Driver::new(SupexSettings { retries: 20, ..short });
     assert_eq!(short.eval("$n += 1; sleep 2.5; $n").await.unwrap(), "1");
     assert_eq!(driver(&server).eval("$n").await.unwrap(), "1");
 }
@@ -286,7 +286,7 @@ async fn a_connection_that_is_cut_in_mid_call_costs_no_second_run() {
             }
         }
     });
-    let cut = Driver::new(Settings { port, timeout: Duration::from_secs(60), ..Settings::bridge() });
+    let cut = Driver::new(SupexSettings { port, timeout: Duration::from_secs(60), ..SupexSettings::bridge() });
     assert_eq!(cut.eval("$n = ($n || 0) + 1; sleep 0.2; $n").await.unwrap(), "1");
     cuts.abort();
     assert_eq!(driver(&server).eval("$n").await.unwrap(), "1");
@@ -295,11 +295,11 @@ async fn a_connection_that_is_cut_in_mid_call_costs_no_second_run() {
 #[tokio::test]
 async fn a_server_that_dies_in_mid_call_is_told_apart_from_one_that_never_heard() {
     let mut server = Server::start();
-    let driver = Driver::new(Settings {
+    let driver = Driver::new(SupexSettings {
         port: server.supex.port(),
         timeout: Duration::from_secs(60),
         retries: 1,
-        ..Settings::bridge()
+        ..SupexSettings::bridge()
     });
     driver.eval("1").await.unwrap();
     let flag = server.home.join("begun");
@@ -325,7 +325,7 @@ async fn a_console_shares_its_variables_and_shows_exceptions() {
         command.env("SUPEX_AUTH_TOKEN", "s3cret");
     });
     let settings =
-        Settings { port: server.repl.port(), token: Some(Token::new("s3cret")), ..Settings::repl() };
+        SupexSettings { port: server.repl.port(), token: Some(SupexToken::new("s3cret")), ..SupexSettings::repl() };
     let (one, other) = (ReplClient::new(settings.clone()), ReplClient::new(settings));
     let session = one.session().await.unwrap();
     assert!(session.ends_with(&format!("-{}", std::process::id())), "{session}");
@@ -333,7 +333,7 @@ async fn a_console_shares_its_variables_and_shows_exceptions() {
     assert_eq!(other.eval("x").await.unwrap().output, "=> 5\n");
     assert!(one.eval("raise 'e'").await.unwrap().output.starts_with("#<RuntimeError: e>\n"));
     other.ping().await.unwrap();
-    let stranger = ReplClient::new(Settings { port: server.repl.port(), ..Settings::repl() });
+    let stranger = ReplClient::new(SupexSettings { port: server.repl.port(), ..SupexSettings::repl() });
     let refused = stranger.eval("1").await.unwrap_err();
     assert!(matches!(refused, DriverError::Unauthorized { .. }), "{refused:?}");
 }

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use parlor_transport::{MAX_CONNECTIONS, MAX_STRANGER_CONNECTIONS};
+use parlor_transport::{MAX_CONNECTIONS, MAX_OTHER_USER_CONNECTIONS};
 use parlor_web::{MAX_HTTP_CONNECTIONS, MAX_STRANGER_HTTP_CONNECTIONS};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -62,7 +62,7 @@ fn silent_connections_of_another_user_leave_places_at_both_supex_doors() {
         let answers = as_user(OWNER, || talk(door, method, None, &marker));
         assert!(answers.len() == 2 && marker.exists(), "{method}: {answers:?}");
         let open = still_open(&mut streams);
-        assert!((1..=MAX_STRANGER_CONNECTIONS).contains(&open), "{method}: {open}");
+        assert!((1..=MAX_OTHER_USER_CONNECTIONS).contains(&open), "{method}: {open}");
     }
 }
 
@@ -74,7 +74,7 @@ fn a_console_of_another_user_that_never_says_hello_is_closed_and_one_of_the_owne
     let mut strangers = connect(STRANGER);
     // A line that is no hello does not make it last longer.
     strangers.write_all(b"{\"method\":\"ping\",\"id\":1}\n").unwrap();
-    strangers.set_read_timeout(Some(parlor_testkit::PATIENCE)).unwrap();
+    strangers.set_read_timeout(Some(parlor_testkit::STEP_TIMEOUT)).unwrap();
     let mut said = String::new();
     strangers.read_to_string(&mut said).expect("the console of another user is closed");
     assert_eq!(still_open(std::slice::from_mut(&mut owners)), 1);

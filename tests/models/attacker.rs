@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use parlor_client::supr::{Client, Settings, SuprEvent};
-use parlor_testkit::PATIENCE;
+use parlor_client::supr::{SuprClient, SuprSettings, SuprEvent};
+use parlor_testkit::STEP_TIMEOUT;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -65,12 +65,12 @@ impl Attacker {
 
     /// Waits until an attack is under way: its first megabyte, or all of it, was taken.
     pub(crate) fn wait_until_begun(&self) {
-        self.begun.recv_timeout(PATIENCE).expect("it is asked");
+        self.begun.recv_timeout(STEP_TIMEOUT).expect("it is asked");
     }
 
     /// Waits until the other side has left, or has taken all of an attack, and says how many bytes it took.
     pub(crate) fn wait_until_ended(&self) -> usize {
-        self.ended.recv_timeout(PATIENCE).expect("it is left")
+        self.ended.recv_timeout(STEP_TIMEOUT).expect("it is left")
     }
 }
 
@@ -163,7 +163,7 @@ impl Served {
     /// The first line of what it answers to a question for its health.
     pub(crate) fn health(&self) -> String {
         let mut connection = TcpStream::connect(&self.http).unwrap();
-        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        connection.set_read_timeout(Some(STEP_TIMEOUT)).unwrap();
         let request = format!("GET /health HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.http);
         connection.write_all(request.as_bytes()).unwrap();
         let mut line = String::new();
@@ -172,9 +172,9 @@ impl Served {
     }
 
     /// A client with a session of its own.
-    pub(crate) async fn client(&self) -> Client {
-        let settings = Settings::new(format!("ws://{}/supr/ws", self.http), TOKEN);
-        Client::connect(settings).await.expect("it listens")
+    pub(crate) async fn client(&self) -> SuprClient {
+        let settings = SuprSettings::new(format!("ws://{}/supr/ws", self.http), TOKEN);
+        SuprClient::connect(settings).await.expect("it listens")
     }
 
     /// The most memory that it ever had, in bytes.
@@ -185,7 +185,7 @@ impl Served {
     /// Tells it to end, and waits until it has.
     pub(crate) fn end(mut self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + STEP_TIMEOUT;
         while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "it ends when it is told to");
             std::thread::sleep(LOOK);
@@ -208,7 +208,7 @@ pub(crate) fn peak_of(process: u32) -> u64 {
 }
 
 /// The event that ends the run which a client has started.
-pub(crate) async fn end_of_run(client: &mut Client) -> String {
+pub(crate) async fn end_of_run(client: &mut SuprClient) -> String {
     let end = async {
         loop {
             if let SuprEvent::Activity(event) = client.next().await.unwrap()
@@ -218,5 +218,5 @@ pub(crate) async fn end_of_run(client: &mut Client) -> String {
             }
         }
     };
-    tokio::time::timeout(PATIENCE * 3, end).await.expect("the run ends")
+    tokio::time::timeout(STEP_TIMEOUT * 3, end).await.expect("the run ends")
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use parlor_client::supr::{Client, Settings, SuprEvent};
+use parlor_client::supr::{SuprClient, SuprSettings, SuprEvent};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -97,7 +97,7 @@ async fn serve(home: &Home, written: &mut Written) -> Child {
         tokio::time::sleep(LOOK).await;
     };
     let mut client =
-        Client::connect(Settings::new(format!("ws://{http}/supr/ws"), TOKEN)).await.expect("it listens");
+        SuprClient::connect(SuprSettings::new(format!("ws://{http}/supr/ws"), TOKEN)).await.expect("it listens");
     for message in ["tell the secrets", "fail with the secret"] {
         client.send(message).await.unwrap();
         loop {

@@ -8,9 +8,9 @@ use parlor_doors::lines::{Line, Lines};
 use parlor_doors::supex::{BridgeMachine, ReplMachine, Token};
 use parlor_log::SystemClock;
 use parlor_ruby::{AllowedRoots, RubyBackend, RubyBackendConfig, RubySettings, ToolRunner};
-use parlor_testkit::{Case, Peer, let_time_pass};
+use parlor_testkit::{Case, Peer, advance_time};
 use parlor_tools::{ShellTool, ToolContext, Toolbox, ToolboxRunner};
-use parlor_transport::{ConnectionEnd, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
+use parlor_transport::{ConnectionEnd, INCOMING_CHUNKS, Incoming, OutgoingReceiver, outgoing, serve};
 use parlor_vocab::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -24,7 +24,7 @@ pub(crate) struct Memory {
 
 struct Connection {
     input: Option<mpsc::Sender<Vec<u8>>>,
-    outlet: Outlet,
+    outlet: OutgoingReceiver,
     /// Frames that came together with the last one.
     frames: Lines,
     task: JoinHandle<ConnectionEnd>,
@@ -124,12 +124,12 @@ impl Peer for Memory {
         }
     }
 
-    async fn pass(&mut self, time: std::time::Duration) -> Result<(), String> {
-        let_time_pass(time).await;
+    async fn advance(&mut self, time: std::time::Duration) -> Result<(), String> {
+        advance_time(time).await;
         Ok(())
     }
 
-    async fn again(&mut self, args: &[String]) -> Result<(), String> {
+    async fn reconnect(&mut self, args: &[String]) -> Result<(), String> {
         self.connection = Connection::open(&self.backend, self.token.clone(), args);
         Ok(())
     }

@@ -12,9 +12,9 @@ use parlor_doors::supr::{ConnectionParams, SuprMachine};
 use parlor_engine::{Agents, MediaStore, OnDisconnect, SessionClient, SessionDeps, Sessions};
 use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
-use parlor_testkit::{Case, Peer, let_time_pass};
+use parlor_testkit::{Case, Peer, advance_time};
 use parlor_tools::{ShellTool, Toolbox};
-use parlor_transport::{ConnectionEnd, INCOMING_CHUNKS, Incoming, Outlet, outgoing, serve};
+use parlor_transport::{ConnectionEnd, INCOMING_CHUNKS, Incoming, OutgoingReceiver, outgoing, serve};
 use parlor_vocab::{AgentId, IdSource, SessionId};
 use parlor_web::Fetcher;
 use tokio::sync::{mpsc, oneshot};
@@ -29,7 +29,7 @@ pub(crate) struct Memory {
 
 struct Connection {
     input: Option<mpsc::Sender<Vec<u8>>>,
-    outlet: Outlet,
+    outlet: OutgoingReceiver,
     task: JoinHandle<ConnectionEnd>,
 }
 
@@ -151,12 +151,12 @@ impl Peer for Memory {
         }
     }
 
-    async fn pass(&mut self, time: Duration) -> Result<(), String> {
-        let_time_pass(time).await;
+    async fn advance(&mut self, time: Duration) -> Result<(), String> {
+        advance_time(time).await;
         Ok(())
     }
 
-    async fn again(&mut self, args: &[String]) -> Result<(), String> {
+    async fn reconnect(&mut self, args: &[String]) -> Result<(), String> {
         self.connection = Connection::open(&self.house, visiting(&self.visit, args)?);
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! One connection of lines: hands lines, answers and events to the machine, and does what the
-//! machine wants.
+//! The driver of a line connection: it passes lines, backend answers and events to the machine, and carries out the
+//! machine's outputs.
 
 use std::future::{Future, poll_fn};
 use std::task::{Poll, ready};
@@ -11,54 +11,53 @@ use parlor_vocab::{Ticket, Update, UpdateOf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use crate::Outgoing;
+use crate::OutgoingSender;
 use crate::frame_memory::{FrameAccount, FrameMemory};
-use crate::replies::{Replies, Turn};
+use crate::reply_memory::{ReplyMemory, ReplyStep};
 
-/// How many pieces of input may wait to be looked at.
+/// How many chunks of input may wait to be handled.
 pub const INCOMING_CHUNKS: usize = 4;
 
-/// How long the last words of a connection may take, and how long a peer that has hung up may leave
-/// what was written to it unread.
+/// How long a connection may take to report the end of everything it started, and how long a peer that has hung up may
+/// leave its output unread.
 pub const SHUTDOWN_WAIT: Duration = Duration::from_secs(1);
 
-/// How long what a connection started may take to be gone after that.
-pub const GONE_WAIT: Duration = Duration::from_millis(500);
+/// How long, after [`SHUTDOWN_WAIT`], the backend may take to end what the connection started.
+pub const CLEANUP_WAIT: Duration = Duration::from_millis(500);
 
 /// How long the last frames may take to be written.
 pub const FLUSH_WAIT: Duration = Duration::from_millis(500);
 
-/// The way into a connection.
+/// The input side of a connection.
 #[derive(Debug)]
 pub struct Incoming {
-    /// Bytes as they arrive, cut anywhere. Its closing is the peer's hanging up.
+    /// The peer's bytes in chunks of any size. The channel closes when the peer hangs up.
     pub chunks: mpsc::Receiver<Vec<u8>>,
-    /// Known before `chunks` closes: the peer has hung up, although not all it sent was looked at.
-    /// Its closing means nothing.
+    /// Receives a value if the transport notices the hang-up while chunks are still unread. A closed sender means nothing.
     pub hung_up: oneshot::Receiver<()>,
-    /// Whether anybody could be made to connect, a browser above all: then a line of another protocol ends the
-    /// connection, and nothing behind it is read.
+    /// True where other programs could be tricked into connecting, above all a browser. Then the first line of another
+    /// protocol ends the connection, and nothing after it is read.
     pub refuses_foreign: bool,
 }
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionEnd {
-    /// One of the two sides had no more to say.
+    /// The peer hung up, the machine closed the connection, or the server is stopping.
     Closed,
-    /// The peer speaks another protocol. Nothing is owed to it.
+    /// The peer speaks another protocol. It gets no reply.
     Foreign(ForeignProtocol),
-    /// The peer does not take its answers, and others wait for their memory. What is not written is dropped.
+    /// The peer does not read its replies while other connections wait for their memory. Unwritten frames are dropped.
     Unread,
 }
 
-/// Serves one connection until the peer leaves, the machine closes it or `stop` is ready; then ends
-/// what it started. Its frames have memory of their own: it is the only one of its door.
+/// Serves one connection until the peer hangs up, the machine closes it or `stop` completes; then ends everything that the
+/// connection started. For the only connection of a door: its frames have no memory limit.
 pub async fn serve<M, B>(
     machine: M,
     backend: B,
     incoming: Incoming,
-    outgoing: Outgoing,
+    outgoing: OutgoingSender,
     stop: impl Future<Output = ()>,
 ) -> ConnectionEnd
 where
@@ -68,13 +67,13 @@ where
     serve_within(&FrameMemory::unlimited(), machine, backend, incoming, outgoing, stop).await
 }
 
-/// The same for one of many, which shares `memory` with the others.
+/// Like [`serve`], for one of many connections that share `memory`.
 pub(crate) async fn serve_within<M, B>(
     memory: &FrameMemory,
     machine: M,
     backend: B,
     incoming: Incoming,
-    outgoing: Outgoing,
+    outgoing: OutgoingSender,
     stop: impl Future<Output = ()>,
 ) -> ConnectionEnd
 where
@@ -89,7 +88,7 @@ where
         backend,
         lines,
         outgoing,
-        replies: Replies::new(memory),
+        replies: ReplyMemory::new(memory),
         refuses_foreign,
         wake_at: None,
         is_closed: false,
@@ -103,30 +102,30 @@ where
         }
     };
     tokio::pin!(stop, hung_up);
-    connection.do_what_it_wants().await;
+    connection.carry_out_and_flush().await;
     while !connection.is_closed {
-        // What was said last is answered first, if nothing but the answer is waited for.
-        if has_ended && connection.machine.is_settled() {
+        // After the end of input, the connection stays until the machine has answered every request.
+        if has_ended && connection.machine.has_answered_all() {
             break;
         }
         let all_served = connection.serve_lines().await;
         if connection.is_closed {
             break;
         }
-        connection.lines.let_go();
+        connection.lines.release_memory();
         account.set_arriving(connection.lines.held());
         if !all_served {
-            account.stop_clock();
+            account.clear_deadline();
         }
-        // Lines that are here already come before those that are not: nobody may be about to send more.
+        // Handle the lines that are buffered before reading more: the peer may wait for their answers.
         let may_receive = all_served && connection.may_serve();
         let may_report = connection.outgoing.has_room_for_output();
         connection.replies.set_unwritten(connection.outgoing.bytes());
-        let may_shrink = !may_receive || !may_report || connection.replies.is_any();
+        let awaits_writes = !may_receive || !may_report || connection.replies.is_in_use();
         let wake_at = connection.wake_at;
         tokio::select! {
             chunk = receive(&mut chunks, &mut account), if may_receive && !has_ended => match chunk {
-                // The rest of a long line does not come, and others wait for its memory.
+                // The rest of a long line does not arrive, and other connections wait for memory.
                 Err(Overdue) => break,
                 Ok(Some(chunk)) => connection.lines.push(&chunk),
                 Ok(None) => {
@@ -134,21 +133,21 @@ where
                     has_ended = true;
                 }
             },
-            Some(news) = connection.backend.next(), if may_report => connection.on_news(news).await,
-            turn = connection.replies.next() => match turn {
-                Turn::Ask(ticket, ask) => {
-                    connection.put(ticket, ask);
-                    connection.do_what_it_wants().await;
+            Some(update) = connection.backend.next(), if may_report => connection.on_update(update).await,
+            step = connection.replies.next() => match step {
+                ReplyStep::Submit(ticket, request) => {
+                    connection.submit(ticket, request);
+                    connection.carry_out_and_flush().await;
                 }
-                Turn::Unread => {
+                ReplyStep::Unread => {
                     connection.is_unread = true;
                     break;
                 }
             },
-            () = connection.outgoing.shrunk(), if may_shrink => {}
-            () = connection.outgoing.left() => break,
+            () = connection.outgoing.wait_for_write(), if awaits_writes => {}
+            () = connection.outgoing.closed() => break,
             () = &mut hung_up, if !has_hung_up => has_hung_up = true,
-            // It has hung up and does not read either: nothing will ever move again.
+            // The peer has hung up and does not read its output either, so no progress is possible.
             () = sleep(SHUTDOWN_WAIT), if has_hung_up && !may_receive => break,
             () = sleep_until(wake_at.unwrap_or_else(Instant::now)), if wake_at.is_some() => {
                 connection.on_deadline().await;
@@ -165,10 +164,10 @@ where
     end
 }
 
-/// A long line takes too long.
+/// A long line took too long to arrive while other connections waited for memory.
 struct Overdue;
 
-/// The next bytes, once there is memory for them; none if the peer has hung up. Cancel safe.
+/// Waits for memory and then for the next chunk; None if the peer has hung up. Cancel safe.
 async fn receive(
     chunks: &mut mpsc::Receiver<Vec<u8>>,
     account: &mut FrameAccount,
@@ -187,13 +186,14 @@ struct Connection<M: Machine, B> {
     machine: M,
     backend: B,
     lines: Lines,
-    outgoing: Outgoing,
-    replies: Replies<M::Request>,
+    outgoing: OutgoingSender,
+    replies: ReplyMemory<M::Request>,
     refuses_foreign: bool,
+    /// The deadline that the machine has asked for.
     wake_at: Option<Instant>,
     is_closed: bool,
     is_unread: bool,
-    /// What the peer speaks instead of the door's dialect.
+    /// The protocol that the peer speaks, if it is not the door's dialect.
     foreign: Option<ForeignProtocol>,
 }
 
@@ -206,11 +206,11 @@ where
         self.machine.wants_frame() && self.outgoing.has_room_for_replies()
     }
 
-    /// Serves the lines that have arrived. False if some are left for which there is no room.
+    /// Handles the buffered lines. Returns false if some are left because the machine or the output queue has no room.
     async fn serve_lines(&mut self) -> bool {
         let mut all_served = false;
         while self.may_serve() && !self.is_closed {
-            if self.hangs_up_on_foreign() {
+            if self.close_if_foreign() {
                 break;
             }
             self.lines.set_limit(self.machine.max_line_bytes());
@@ -218,29 +218,29 @@ where
                 all_served = true;
                 break;
             };
-            hand_over(&mut self.machine, line);
-            self.do_all_it_wants();
+            handle_line(&mut self.machine, line);
+            self.carry_out();
         }
         self.outgoing.flush().await;
         all_served
     }
 
-    /// The peer has hung up; it may not have ended its last line.
+    /// Handles the last line of a peer that has hung up; its newline may be missing.
     async fn serve_last_line(&mut self) {
-        if self.hangs_up_on_foreign() {
+        if self.close_if_foreign() {
             return;
         }
         if let Some(line) = self.lines.finish() {
-            hand_over(&mut self.machine, line);
-            self.do_what_it_wants().await;
+            handle_line(&mut self.machine, line);
+            self.carry_out_and_flush().await;
         }
     }
 
-    /// Closes the connection if its next line belongs to another protocol, whether that line is complete or not.
-    fn hangs_up_on_foreign(&mut self) -> bool {
+    /// Closes the connection if its next line, complete or not, belongs to another protocol. Returns whether it does.
+    fn close_if_foreign(&mut self) -> bool {
         if self.refuses_foreign {
-            let recognize = match self.machine.wants_object() {
-                true => ForeignProtocol::recognize_no_object,
+            let recognize = match self.machine.requires_object() {
+                true => ForeignProtocol::recognize_non_object,
                 false => ForeignProtocol::recognize,
             };
             self.foreign = recognize(self.lines.unread());
@@ -249,41 +249,41 @@ where
         self.foreign.is_some()
     }
 
-    async fn on_news(&mut self, news: UpdateOf<B>) {
+    async fn on_update(&mut self, update: UpdateOf<B>) {
         let now = now();
-        match news {
+        match update {
             Update::Answer(ticket, answer) => {
-                self.replies.answered(ticket);
+                self.replies.on_answer(ticket);
                 self.machine.handle(now, Input::Answer(ticket, answer));
             }
             Update::Event(event) => self.machine.handle(now, Input::Event(&event)),
         }
-        self.do_what_it_wants().await;
+        self.carry_out_and_flush().await;
     }
 
     async fn on_deadline(&mut self) {
         self.wake_at = None;
         self.machine.handle(now(), Input::Deadline);
-        self.do_what_it_wants().await;
+        self.carry_out_and_flush().await;
     }
 
-    async fn do_what_it_wants(&mut self) {
-        self.do_all_it_wants();
+    async fn carry_out_and_flush(&mut self) {
+        self.carry_out();
         self.outgoing.flush().await;
     }
 
-    /// Does what the machine wants; what it sends is gathered.
-    fn do_all_it_wants(&mut self) {
+    /// Carries out the machine's outputs. Frames to send are only queued until the next flush.
+    fn carry_out(&mut self) {
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Send(mut frame) => {
                     frame.push(b'\n');
                     self.outgoing.send(frame);
                 }
-                Output::Request(ticket, ask) => {
-                    let bytes = self.machine.max_reply_bytes(&ask);
-                    if let Some((ticket, ask)) = self.replies.take(ticket, ask, bytes) {
-                        self.put(ticket, ask);
+                Output::Request(ticket, request) => {
+                    let reply_bytes = self.machine.max_reply_bytes(&request);
+                    if let Some((ticket, request)) = self.replies.reserve(ticket, request, reply_bytes) {
+                        self.submit(ticket, request);
                     }
                 }
                 Output::WakeAt(moment) => self.wake_at = Some(moment.into()),
@@ -292,43 +292,42 @@ where
         }
     }
 
-    /// Puts a question to the engine.
-    fn put(&mut self, ticket: Ticket, request: M::Request) {
+    /// Submits a request to the backend, which may answer at once.
+    fn submit(&mut self, ticket: Ticket, request: M::Request) {
         if let Some((ticket, answer)) = self.backend.submit(ticket, request) {
-            self.replies.answered(ticket);
+            self.replies.on_answer(ticket);
             self.machine.handle(now(), Input::Answer(ticket, answer));
         }
     }
 
-    /// Ends what was started. A peer that still reads hears of each end; one that does not is not
-    /// waited for.
+    /// Ends everything that the connection started. A peer that still reads gets an event for each end; the driver does not
+    /// wait for a peer that does not read.
     async fn shut_down(mut self) {
         let deadline = Instant::now() + SHUTDOWN_WAIT;
         self.backend.begin_close();
         loop {
             let may_report = self.outgoing.has_room_for_output();
             tokio::select! {
-                news = self.backend.next(), if may_report => match news {
-                    Some(news) => self.on_news(news).await,
+                update = self.backend.next(), if may_report => match update {
+                    Some(update) => self.on_update(update).await,
                     None => break,
                 },
-                () = self.outgoing.shrunk(), if !may_report => {}
-                () = self.outgoing.left() => break,
+                () = self.outgoing.wait_for_write(), if !may_report => {}
+                () = self.outgoing.closed() => break,
                 () = sleep_until(deadline) => break,
             }
         }
-        // It was told to end long before the deadline; past it only what the kernel itself cannot
-        // end is left.
-        let _ = timeout_at(deadline.max(Instant::now()) + GONE_WAIT, self.backend.closed()).await;
+        // The backend began to close before the deadline, so only processes that the kernel is slow to end are left now.
+        let _ = timeout_at(deadline.max(Instant::now()) + CLEANUP_WAIT, self.backend.closed()).await;
     }
 }
 
-/// The time, as the runtime has it: tests bring their own.
+/// The runtime's time, which tests can pause.
 fn now() -> std::time::Instant {
     Instant::now().into_std()
 }
 
-fn hand_over(machine: &mut impl Machine, line: Line<'_>) {
+fn handle_line(machine: &mut impl Machine, line: Line<'_>) {
     let limit = machine.max_line_bytes();
     machine.handle(
         now(),

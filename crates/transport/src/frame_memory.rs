@@ -1,10 +1,11 @@
-//! One budget for the bytes of all large frames that connections hold.
+//! The memory budget that the large frames of all connections share.
 //!
-//! Each connection has [`FREE_FRAME_BYTES`] without asking, so small frames always go on. What it holds beyond that is
-//! reserved in steps before more is read; while nothing is left, it is not read from. Frames are served in the order in which
-//! they became large, and the oldest may grow although the budget is used up. So one frame can always be completed, two
-//! halves never wait for each other, and not more is held than the budget and one frame. What parlor itself writes
-//! is counted and never waits. A frame that does not become complete while others wait is given up after [`FRAME_WAIT`].
+//! Each connection may hold [`FREE_FRAME_BYTES`] without a reservation, so small frames always get through. Beyond that, a
+//! connection reserves memory in steps before it reads more, and stops reading while the budget is used up. Reservations are
+//! granted in the order in which the frames became large, and the oldest large frame may grow beyond the budget. So one
+//! frame can always be completed, two half-read frames never wait for each other, and the memory in use is at most the
+//! budget plus one frame. What parlor itself writes is counted and never waits. A frame that is still incomplete after
+//! [`FRAME_WAIT`] while others wait for memory is given up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -14,28 +15,29 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep};
 
-/// What each connection holds without reserving it: enough for chat messages, stops and pings.
+/// What each connection may hold without a reservation: enough for chat messages, stops and pings.
 pub const FREE_FRAME_BYTES: usize = 64 * 1024;
 
-/// How much all connections hold beyond that, if nobody says otherwise: four of the largest frames.
+/// The default budget in bytes: four of the largest frames.
 pub const DEFAULT_FRAME_MEMORY: usize = 256 << 20;
 
-/// The least that can be set: one of the largest lines of the supex doors.
+/// The smallest budget in bytes: one of the longest lines of the supex doors.
 pub const MIN_FRAME_MEMORY: usize = 1 << 20;
 
-/// How long a large frame may take to arrive while others wait for memory. Time in which it waits itself does not count.
+/// How long a large frame may take to arrive while others wait for memory. Time in which the frame itself waits for memory
+/// does not count.
 pub const FRAME_WAIT: Duration = Duration::from_secs(20);
 
-/// What part of it answers of the line doors may have beside it, from their questions on: one half.
+/// The replies of the line doors have a budget of their own, of this fraction of the frame budget: one half.
 const REPLY_SHARE: usize = 2;
 
 /// How much is reserved at a time.
 const STEP_BYTES: usize = 256 * 1024;
 
-/// How often a frame that took too long looks whether others wait now.
-pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How often an overdue frame or reply checks whether others wait for memory now.
+pub(crate) const WAITERS_POLL: Duration = Duration::from_secs(1);
 
-/// The budget. Clones share it.
+/// The shared budget. A clone is a handle on the same budget.
 #[derive(Clone, Debug)]
 pub struct FrameMemory(Arc<Shared>);
 
@@ -43,7 +45,7 @@ pub struct FrameMemory(Arc<Shared>);
 struct Shared {
     limit: usize,
     state: Mutex<State>,
-    /// A budget of its own for answers that are still to be made, see `replies.rs`. It has none itself.
+    /// The separate budget for replies, see `reply_memory.rs`. None in that budget itself.
     replies: Option<FrameMemory>,
 }
 
@@ -51,9 +53,9 @@ struct Shared {
 struct State {
     used: usize,
     last_ticket: u64,
-    /// All accounts with large frames, the oldest first.
+    /// The tickets of all accounts with large frames. The smallest belongs to the oldest frame.
     tickets: BTreeSet<u64>,
-    /// Those of them that wait for memory.
+    /// The tickets of accounts that wait for memory.
     waiting: BTreeMap<u64, Waker>,
 }
 
@@ -64,68 +66,67 @@ impl Default for FrameMemory {
 }
 
 impl FrameMemory {
-    /// A budget of so many bytes.
+    /// A budget of `limit` bytes, and of at least [`MIN_FRAME_MEMORY`].
     pub fn new(limit: usize) -> Self {
         let limit = limit.max(MIN_FRAME_MEMORY);
-        let of_replies = Shared { limit: limit / REPLY_SHARE, state: Mutex::default(), replies: None };
-        let replies = Some(Self(Arc::new(of_replies)));
+        let for_replies = Shared { limit: limit / REPLY_SHARE, state: Mutex::default(), replies: None };
+        let replies = Some(Self(Arc::new(for_replies)));
         Self(Arc::new(Shared { limit, state: Mutex::default(), replies }))
     }
 
-    /// The budget of answers that are still to be made. It is apart from that of frames: an answer may have to be waited for
-    /// as long as an evaluation takes, and frames go on meanwhile.
-    pub(crate) fn of_replies(&self) -> Self {
+    /// The budget for replies. It is separate from that of frames, because a reply holds its reservation for as long as the
+    /// backend works on the request, and other frames must get through meanwhile.
+    pub(crate) fn replies_budget(&self) -> Self {
         self.0.replies.clone().unwrap_or_else(|| self.clone())
     }
 
-    /// One that is never used up, for a door with a single peer.
+    /// A budget without a limit, for a door with a single peer.
     pub fn unlimited() -> Self {
         Self::new(usize::MAX)
     }
 
-    /// The largest frame there can be, of those of at most `largest` bytes.
-    pub fn cap(&self, largest: usize) -> usize {
-        largest.min(self.0.limit)
+    /// The largest frame that the budget allows, and at most `max_frame_bytes`.
+    pub fn cap(&self, max_frame_bytes: usize) -> usize {
+        max_frame_bytes.min(self.0.limit)
     }
 
-    /// How many bytes are reserved or written at the moment, the free ones not counted.
+    /// How many bytes are reserved or counted now, without the free bytes of each connection.
     pub fn used(&self) -> usize {
         self.lock().used
     }
 
-    /// The account of one more connection.
+    /// Opens an account for one more connection.
     pub fn account(&self) -> FrameAccount {
         FrameAccount {
             memory: self.clone(),
             arriving: 0,
-            kept: 0,
+            held: 0,
             reserved: 0,
             ticket: None,
-            alarm: None,
+            deadline: None,
             waits_since: None,
         }
     }
 
-    /// Counts bytes that parlor itself holds, whether or not there is room, until they are
-    /// [`uncount`](Self::uncount)ed.
+    /// Counts bytes that parlor itself holds, even beyond the limit, until [`uncount`](Self::uncount).
     pub fn count(&self, bytes: usize) {
         let mut state = self.lock();
         state.used = state.used.saturating_add(bytes);
     }
 
-    /// Bytes that were counted are gone.
+    /// Stops counting bytes that were counted before.
     pub fn uncount(&self, bytes: usize) {
-        self.change(|state| state.used = state.used.saturating_sub(bytes));
+        self.update_and_wake(|state| state.used = state.used.saturating_sub(bytes));
     }
 
-    pub(crate) fn is_waited_for(&self) -> bool {
+    pub(crate) fn has_waiters(&self) -> bool {
         !self.lock().waiting.is_empty()
     }
 
-    /// Does something after which somebody may go on.
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    /// Changes the state, and wakes the next waiting account, for which there may be memory now.
+    fn update_and_wake(&self, update: impl FnOnce(&mut State)) {
         let mut state = self.lock();
-        change(&mut state);
+        update(&mut state);
         wake_next(state);
     }
 
@@ -134,7 +135,7 @@ impl FrameMemory {
     }
 }
 
-/// Wakes whoever is next in turn, who looks for itself whether there is room.
+/// Wakes the oldest waiting account, which then checks whether there is memory for it.
 fn wake_next(state: MutexGuard<'_, State>) {
     let next = state.waiting.values().next().cloned();
     drop(state);
@@ -143,23 +144,25 @@ fn wake_next(state: MutexGuard<'_, State>) {
     }
 }
 
-/// What one connection holds. What it has reserved goes back when this is dropped.
+/// The memory that one connection holds. Dropping it returns everything that was reserved.
 #[derive(Debug)]
 pub struct FrameAccount {
     memory: FrameMemory,
     /// Bytes of the frame that is arriving.
     arriving: usize,
-    /// Bytes of frames that are being carried out, of answers, and of buffers that have become large.
-    kept: usize,
+    /// Bytes of frames that are being handled, of replies, and of buffers that have grown large.
+    held: usize,
     reserved: usize,
+    /// The rank of the connection's large frame; None while it has none.
     ticket: Option<u64>,
-    /// Rings when the frame that is arriving has taken too long.
-    alarm: Option<Pin<Box<Sleep>>>,
+    /// Fires when the arriving frame has taken too long.
+    deadline: Option<Pin<Box<Sleep>>>,
+    /// Since when the account waits for memory.
     waits_since: Option<Instant>,
 }
 
 impl FrameAccount {
-    /// Ready once more may be read.
+    /// Reserves memory for what is held. Ready once the connection may read more.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let needed = self.needed();
         if needed <= self.reserved {
@@ -181,77 +184,77 @@ impl FrameAccount {
         state.used = state.used.saturating_add(step);
         wake_next(state);
         self.reserved = needed;
-        if let (Some(since), Some(alarm)) = (self.waits_since.take(), &mut self.alarm) {
-            let deadline = alarm.deadline() + since.elapsed();
-            alarm.as_mut().reset(deadline);
+        if let (Some(since), Some(deadline)) = (self.waits_since.take(), &mut self.deadline) {
+            let extended = deadline.deadline() + since.elapsed();
+            deadline.as_mut().reset(extended);
         }
         Poll::Ready(())
     }
 
-    /// Ready if the frame that is arriving takes too long, and others wait.
+    /// Ready when the arriving frame has taken longer than [`FRAME_WAIT`] and other connections wait for memory.
     pub fn poll_overdue(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(alarm) = self.alarm.as_mut().filter(|_| self.waits_since.is_none()) else {
+        let Some(deadline) = self.deadline.as_mut().filter(|_| self.waits_since.is_none()) else {
             return Poll::Pending;
         };
         loop {
-            ready!(alarm.as_mut().poll(cx));
-            if self.memory.is_waited_for() {
+            ready!(deadline.as_mut().poll(cx));
+            if self.memory.has_waiters() {
                 return Poll::Ready(());
             }
-            alarm.as_mut().reset(Instant::now() + LOOK_AGAIN);
+            deadline.as_mut().reset(Instant::now() + WAITERS_POLL);
         }
     }
 
-    /// Whether it is not read from for want of memory.
+    /// Whether the connection has stopped reading until there is memory.
     pub fn is_waiting(&self) -> bool {
         self.waits_since.is_some()
     }
 
-    /// Whether more is held than is free.
+    /// Whether the connection holds more than [`FREE_FRAME_BYTES`].
     pub fn is_large(&self) -> bool {
-        self.arriving + self.kept > FREE_FRAME_BYTES
+        self.arriving + self.held > FREE_FRAME_BYTES
     }
 
-    /// So many bytes of the frame that is arriving are here now.
+    /// Sets how many bytes of the arriving frame are here. A frame that becomes large gets its deadline.
     pub fn set_arriving(&mut self, bytes: usize) {
         self.arriving = bytes;
         if bytes <= FREE_FRAME_BYTES {
-            self.alarm = None;
-        } else if self.alarm.is_none() {
-            self.alarm = Some(Box::pin(sleep(FRAME_WAIT)));
+            self.deadline = None;
+        } else if self.deadline.is_none() {
+            self.deadline = Some(Box::pin(sleep(FRAME_WAIT)));
         }
-        self.give_back();
+        self.release_unneeded();
     }
 
-    /// More of the frame that is arriving is here.
+    /// Adds bytes to the arriving frame.
     pub fn add_arriving(&mut self, bytes: usize) {
         self.set_arriving(self.arriving + bytes);
     }
 
-    /// It is not the peer that is waited for: nothing is overdue.
-    pub fn stop_clock(&mut self) {
-        self.alarm = None;
+    /// Removes the deadline of the arriving frame, because the delay is not the peer's.
+    pub fn clear_deadline(&mut self) {
+        self.deadline = None;
     }
 
-    /// The frame is complete, and kept while it is carried out.
-    pub fn keep_arrived(&mut self) {
-        self.kept += self.arriving;
+    /// Notes that the arriving frame is complete. Its bytes are held until [`release_held`](Self::release_held).
+    pub fn hold_arrived(&mut self) {
+        self.held += self.arriving;
         self.set_arriving(0);
     }
 
-    /// Something of so many bytes was left out of the frame that is arriving.
-    pub fn leave_out(&mut self, bytes: usize) {
+    /// Stops counting bytes that arrived and do not belong to the arriving frame.
+    pub fn subtract_arriving(&mut self, bytes: usize) {
         self.set_arriving(self.arriving.saturating_sub(bytes));
     }
 
-    /// Holds something of parlor's own, whether or not there is room.
-    pub fn keep(&mut self, bytes: usize) {
-        self.kept += bytes;
+    /// Holds bytes of parlor's own, even beyond the limit.
+    pub fn hold(&mut self, bytes: usize) {
+        self.held += bytes;
         let needed = self.needed();
         if needed > self.reserved {
             let ticket = self.take_ticket();
             let more = needed - self.reserved;
-            self.memory.change(|state| {
+            self.memory.update_and_wake(|state| {
                 state.waiting.remove(&ticket);
                 state.used = state.used.saturating_add(more);
             });
@@ -260,15 +263,15 @@ impl FrameAccount {
         }
     }
 
-    /// Nothing is kept any more but what is arriving.
-    pub fn let_go(&mut self) {
-        self.kept = 0;
-        self.give_back();
+    /// Releases everything except the arriving frame.
+    pub fn release_held(&mut self) {
+        self.held = 0;
+        self.release_unneeded();
     }
 
-    /// What has to be reserved for what is held.
+    /// How many bytes have to be reserved for what the connection holds, in whole steps.
     fn needed(&self) -> usize {
-        (self.arriving + self.kept).saturating_sub(FREE_FRAME_BYTES).next_multiple_of(STEP_BYTES)
+        (self.arriving + self.held).saturating_sub(FREE_FRAME_BYTES).next_multiple_of(STEP_BYTES)
     }
 
     fn take_ticket(&mut self) -> u64 {
@@ -281,11 +284,11 @@ impl FrameAccount {
         })
     }
 
-    fn give_back(&mut self) {
+    fn release_unneeded(&mut self) {
         let needed = self.needed();
         let Some(ticket) = self.ticket.filter(|_| needed < self.reserved || needed == 0) else { return };
         let unneeded = self.reserved.saturating_sub(needed);
-        self.memory.change(|state| {
+        self.memory.update_and_wake(|state| {
             state.used = state.used.saturating_sub(unneeded);
             if needed == 0 {
                 state.tickets.remove(&ticket);
@@ -303,7 +306,7 @@ impl FrameAccount {
 impl Drop for FrameAccount {
     fn drop(&mut self) {
         self.arriving = 0;
-        self.let_go();
+        self.release_held();
     }
 }
 
@@ -317,7 +320,7 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// Whether an account may be read from, now that it holds so much.
+    /// Whether a connection may read more once `arriving` bytes of its frame are here.
     fn has_room(account: &mut FrameAccount, arriving: usize) -> bool {
         account.set_arriving(arriving);
         poll_fn(|cx| account.poll_room(cx)).now_or_never().is_some()
@@ -328,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_frames_need_nothing_and_what_is_reserved_comes_back() {
+    async fn small_frames_reserve_nothing_and_large_ones_return_their_memory() {
         let memory = FrameMemory::new(MIB);
         let (mut large, mut small) = (memory.account(), memory.account());
         assert!(has_room(&mut large, MIB) && memory.used() >= MIB - FREE_FRAME_BYTES);
@@ -337,24 +340,24 @@ mod tests {
         assert!(small.is_waiting());
         drop(large);
         assert!(has_room(&mut small, 4 * FREE_FRAME_BYTES) && !small.is_waiting());
-        small.keep_arrived();
-        assert!(memory.used() > 0, "it is being carried out");
-        small.let_go();
+        small.hold_arrived();
+        assert!(memory.used() > 0, "the frame is being handled");
+        small.release_held();
         assert_eq!(memory.used(), 0);
     }
 
     #[tokio::test]
-    async fn the_oldest_frame_can_be_completed_and_not_two_are() {
+    async fn only_the_oldest_frame_may_grow_beyond_the_budget() {
         let memory = FrameMemory::new(4 * MIB);
         let mut accounts: Vec<FrameAccount> = (0..8).map(|_| memory.account()).collect();
         for account in &mut accounts {
             has_room(account, MIB / 2);
         }
-        // Halves fill it; each asks for its other half, and one may have it.
+        // Half-read frames fill the budget. Each asks for its other half, and only the oldest gets it.
         let grown: Vec<bool> = accounts.iter_mut().map(|account| has_room(account, 4 * MIB)).collect();
         assert_eq!(grown, [true, false, false, false, false, false, false, false]);
         assert!(memory.used() <= 8 * MIB, "{}", memory.used());
-        // The next in turn is whoever came next, also if another asks first.
+        // The next oldest is granted next, even if another account asks first.
         accounts.remove(0);
         assert!(!has_room(&mut accounts[3], 4 * MIB));
         assert!(has_room(&mut accounts[0], 4 * MIB));
@@ -363,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_is_woken_when_something_comes_back() {
+    async fn a_waiting_account_is_woken_when_memory_is_released() {
         let memory = FrameMemory::new(MIB);
         let (mut first, mut second) = (memory.account(), memory.account());
         assert!(has_room(&mut first, MIB));
@@ -378,7 +381,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_frame_that_does_not_arrive_is_given_up_only_when_others_wait() {
+    async fn a_stalled_frame_is_overdue_only_when_others_wait() {
         let memory = FrameMemory::new(MIB);
         let (mut stalled, mut waiting) = (memory.account(), memory.account());
         let begun = Instant::now();
@@ -386,16 +389,16 @@ mod tests {
         assert!(tokio::time::timeout(10 * FRAME_WAIT, overdue(&mut stalled)).await.is_err());
         assert!(!has_room(&mut waiting, MIB));
         overdue(&mut stalled).await;
-        assert!(begun.elapsed() <= 10 * FRAME_WAIT + 2 * LOOK_AGAIN, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() <= 10 * FRAME_WAIT + 2 * WAITERS_POLL, "{:?}", begun.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn time_in_which_a_frame_waits_itself_does_not_count() {
+    async fn the_time_a_frame_waits_for_memory_does_not_count() {
         let memory = FrameMemory::new(MIB);
         let (mut first, mut second, mut third) = (memory.account(), memory.account(), memory.account());
         assert!(has_room(&mut first, MIB) && !has_room(&mut second, MIB));
         tokio::time::sleep(2 * FRAME_WAIT).await;
-        assert!(overdue(&mut second).now_or_never().is_none(), "it is not its peer that is waited for");
+        assert!(overdue(&mut second).now_or_never().is_none(), "its peer causes no delay");
         drop(first);
         assert!(has_room(&mut second, MIB) && !has_room(&mut third, MIB));
         let begun = Instant::now();
@@ -404,13 +407,13 @@ mod tests {
     }
 
     #[test]
-    fn what_parlor_writes_is_counted_and_never_waits() {
+    fn bytes_that_parlor_writes_are_counted_and_never_wait() {
         let memory = FrameMemory::new(MIB);
         let mut account = memory.account();
-        account.keep(4 * MIB);
+        account.hold(4 * MIB);
         memory.count(MIB);
         assert!(memory.used() >= 5 * MIB - FREE_FRAME_BYTES);
-        account.let_go();
+        account.release_held();
         memory.uncount(MIB);
         assert_eq!(memory.used(), 0);
     }

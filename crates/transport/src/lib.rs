@@ -1,22 +1,23 @@
-//! The drivers: they carry bytes between a peer and a door's machine, and pass the machine's requests to its backend.
+//! The transport drivers: they move frames between a peer and a door's machine, and pass the machine's requests to its
+//! backend.
 //!
-//! A driver is written once per transport, not once per dialect. Everything between a peer and a backend is bounded: a
-//! peer that stops reading stops being served, and its processes stop being read; nothing is kept for it and nobody else
-//! waits.
+//! Each driver is written once per transport (stdio, TCP, WebSocket) and serves any dialect. Every queue between a peer and
+//! a backend is bounded: when a peer stops reading, its driver stops reading requests and process output for it, buffers
+//! nothing more, and holds up no other connection.
 //!
-//! Deliberately absent: dialects and HTTP. The feature `network` adds everything but stdio.
+//! Deliberately absent: dialects and HTTP. The feature `network` adds everything except stdio.
 
 mod connection;
 #[cfg(feature = "network")]
-mod connection_shares;
+mod connection_limiter;
 mod frame_memory;
+mod large_frames;
 #[cfg(feature = "network")]
 mod listeners;
 #[cfg(feature = "network")]
 mod log_limit;
-mod long_work;
 #[cfg(feature = "network")]
-mod metered;
+mod metered_stream;
 mod outgoing;
 #[cfg(feature = "network")]
 mod peer;
@@ -24,54 +25,59 @@ mod peer;
 mod peer_user;
 #[cfg(feature = "network")]
 mod process_sharing;
-#[cfg(feature = "network")]
-mod rate;
-mod replies;
+mod reply_memory;
 mod signals;
 mod stdio;
 #[cfg(feature = "network")]
 mod tcp;
-mod traced;
+#[cfg(feature = "network")]
+mod token_bucket;
+mod traced_machine;
 #[cfg(feature = "network")]
 mod websocket;
 
-pub use connection::{ConnectionEnd, FLUSH_WAIT, GONE_WAIT, INCOMING_CHUNKS, Incoming, SHUTDOWN_WAIT, serve};
+pub use connection::{
+    CLEANUP_WAIT, ConnectionEnd, FLUSH_WAIT, INCOMING_CHUNKS, Incoming, SHUTDOWN_WAIT, serve,
+};
 #[cfg(feature = "network")]
-pub use connection_shares::{Place, Places, Shares};
+pub use connection_limiter::{ConnectionLimiter, ConnectionLimits, ConnectionPermit};
 pub use frame_memory::{
     DEFAULT_FRAME_MEMORY, FRAME_WAIT, FREE_FRAME_BYTES, FrameAccount, FrameMemory, MIN_FRAME_MEMORY,
 };
+pub use large_frames::LONG_FRAME_BYTES;
 #[cfg(feature = "network")]
 pub use listeners::{LISTEN_BACKLOG, LISTEN_PORT_TRIES, ListenError, Listeners};
 #[cfg(feature = "network")]
 pub use log_limit::LogLimit;
-pub use long_work::LONG_FRAME_BYTES;
 #[cfg(feature = "network")]
-pub use metered::Metered;
+pub use metered_stream::MeteredStream;
 pub use outgoing::{
-    OUTGOING_FRAMES, OUTPUT_BACKLOG_BYTES, OUTPUT_BACKLOG_FRAMES, Outgoing, Outlet, REPLY_BACKLOG_BYTES,
-    REPLY_BACKLOG_FRAMES, outgoing,
+    OUTGOING_FRAMES, OUTPUT_BACKLOG_BYTES, OUTPUT_BACKLOG_FRAMES, OutgoingReceiver, OutgoingSender,
+    REPLY_BACKLOG_BYTES, REPLY_BACKLOG_FRAMES, outgoing,
 };
 #[cfg(feature = "network")]
-pub use peer::{Account, Peer};
+pub use peer::{ConnectedPeer, PeerGroup};
 #[cfg(feature = "network")]
-pub use peer_user::{Accepted, AllowLocal, LOOKED_AT_FILES, PROC_NET_BYTES, PeerUser, listening_user};
+pub use peer_user::{
+    AcceptedConnection, AllowLocal, MAX_INSPECTED_FILES, PROC_NET_BYTES, PeerUser, listening_user,
+};
 #[cfg(feature = "network")]
 pub use process_sharing::{
     MAX_SHARING_LINE_BYTES, MAX_SHARING_SERVERS, MAX_TERMINAL_SIDE, MAX_VIEWER_REQUEST_BYTES, MAX_VIEWERS,
     ProcessInfo, ProcessViewer, SHARING_WAIT, SharedProcesses, TerminalSize, VIEWER_WAIT, ViewerEvent,
     exit_code, list_shared_processes, watch_shared_process,
 };
-#[cfg(feature = "network")]
-pub use rate::{Bucket, Rate};
-pub use replies::REPLY_WAIT;
-pub use signals::asked_to_end;
+pub use reply_memory::REPLY_WAIT;
+pub use signals::termination_signal;
 pub use stdio::{block_on, serve_stdio};
 #[cfg(feature = "network")]
 pub use tcp::{
-    ACCEPT_PAUSE, CONNECTION_LOG_RATE, MAX_ADDRESS_CONNECTIONS, MAX_CONNECTIONS, MAX_STRANGER_CONNECTIONS,
-    OWNER_CONNECTIONS, PARTING_BYTES, PARTING_WAIT, STOP_WAIT, Service, serve_tcp, tell_of_no_place,
+    ACCEPT_PAUSE, CONNECTION_LOG_RATE, FINAL_READ_BYTES, FINAL_WRITE_WAIT, MAX_ADDRESS_CONNECTIONS,
+    MAX_CONNECTIONS, MAX_OTHER_USER_CONNECTIONS, OWNER_CONNECTIONS, STOP_WAIT, Service,
+    log_refused_connection, serve_tcp,
 };
-pub use traced::Traced;
 #[cfg(feature = "network")]
-pub use websocket::{CloseReason, Keepalive, LINGER_WAIT, REPLACED, Socket, serve_socket};
+pub use token_bucket::{Rate, TokenBucket};
+pub use traced_machine::TracedMachine;
+#[cfg(feature = "network")]
+pub use websocket::{CloseReason, Keepalive, LINGER_WAIT, REPLACED_CLOSE_CODE, Socket, serve_socket};

@@ -1,22 +1,22 @@
-//! Where a door listens.
+//! The listening sockets of a door.
 //!
-//! `localhost` is two addresses, 127.0.0.1 and ::1, and clients try one after the other. If a door had only one of them,
-//! any user of the machine could listen at the other, and would be sent what was meant for the door; for a browser its
-//! page would be of the door's own origin. So a door that listens at one of the two listens at both.
+//! `localhost` stands for two addresses, 127.0.0.1 and ::1, and clients try one after the other. If a door listened at only
+//! one of them, any user of the machine could listen at the other and receive requests that were meant for the door; to a
+//! browser, that user's page would have the door's origin. So a door that listens at one of the two listens at both.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// How often another port is tried, if the system's choice is free at one loopback address only.
+/// How many ports are tried when the system chooses the port and its choice is free at one loopback address only.
 pub const LISTEN_PORT_TRIES: usize = 16;
 
-/// How many connections wait in the kernel to be accepted. Of more, each comes again after a second, and later each
-/// time; so there is room for who comes while somebody else makes many.
+/// How many connections may wait in the kernel to be accepted. A client beyond that retries after a second, then after
+/// longer and longer times, so the queue is long enough that one client with many connections does not delay the others.
 pub const LISTEN_BACKLOG: u32 = 1024;
 
-/// The sockets of one door that accept connections.
+/// The sockets at which one door accepts connections.
 #[derive(Debug)]
 pub struct Listeners {
     first: TcpListener,
@@ -24,34 +24,34 @@ pub struct Listeners {
     other: Option<TcpListener>,
 }
 
-/// An address at which nothing can listen.
+/// The error of a socket that cannot listen at its address.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen at {address}: {error}")]
 pub struct ListenError {
-    /// The address.
+    /// The address that was tried; it may be the second loopback address.
     pub address: SocketAddr,
-    /// Why not.
+    /// What the operating system said.
     #[source]
     pub error: io::Error,
 }
 
 impl ListenError {
-    /// Whether somebody else listens there.
+    /// Whether another program listens at the address.
     pub fn is_in_use(&self) -> bool {
         self.error.kind() == io::ErrorKind::AddrInUse
     }
 }
 
 impl Listeners {
-    /// Listens at `address`; if it is 127.0.0.1 or ::1, at both with one port. A machine that has only one of the two
-    /// is content with it.
+    /// Listens at `address`; if it is 127.0.0.1 or ::1, at both with the same port. On a machine that has only one of the
+    /// two addresses, listens at that one.
     pub fn bind(address: SocketAddr) -> Result<Self, ListenError> {
         let mut tries = LISTEN_PORT_TRIES;
         loop {
             tries -= 1;
             match Self::bind_once(address) {
-                Err(taken) if taken.is_in_use() && address.port() == 0 && tries > 0 => {}
-                done => return done,
+                Err(error) if error.is_in_use() && address.port() == 0 && tries > 0 => {}
+                result => return result,
             }
         }
     }
@@ -61,20 +61,20 @@ impl Listeners {
         let first = listen(address).map_err(failed(address))?;
         let Some(ip) = other_loopback(address.ip()) else { return Ok(Self { first, other: None }) };
         let port = first.local_addr().map_err(failed(address))?.port();
-        let beside = SocketAddr::new(ip, port);
-        match listen(beside) {
+        let other_address = SocketAddr::new(ip, port);
+        match listen(other_address) {
             Ok(other) => Ok(Self { first, other: Some(other) }),
             Err(error) if has_no_such_address(&error) => Ok(Self { first, other: None }),
-            Err(error) => Err(failed(beside)(error)),
+            Err(error) => Err(failed(other_address)(error)),
         }
     }
 
-    /// The address that was asked for, with its port.
+    /// The address given to [`bind`](Self::bind), with the port that the system chose if it was 0.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.first.local_addr()
     }
 
-    /// The next connection, whichever address it comes to. Loses none when it is dropped.
+    /// Waits for the next connection at any of the addresses. Cancel safe.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         match &self.other {
             None => self.first.accept().await,
@@ -87,7 +87,7 @@ impl Listeners {
 }
 
 impl From<TcpListener> for Listeners {
-    /// The one socket, as it is.
+    /// Listens at this one socket only.
     fn from(listener: TcpListener) -> Self {
         Self { first: listener, other: None }
     }
@@ -95,13 +95,13 @@ impl From<TcpListener> for Listeners {
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A server that was ended leaves connections behind, which would keep the next one from its port.
+    // A server that has ended leaves connections in TIME_WAIT, which would keep its successor from binding the port.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(LISTEN_BACKLOG)
 }
 
-/// The other address that `localhost` may stand for.
+/// The second loopback address if `ip` is the first, and the other way round.
 fn other_loopback(ip: IpAddr) -> Option<IpAddr> {
     match ip {
         IpAddr::V4(Ipv4Addr::LOCALHOST) => Some(Ipv6Addr::LOCALHOST.into()),
@@ -110,7 +110,7 @@ fn other_loopback(ip: IpAddr) -> Option<IpAddr> {
     }
 }
 
-/// Whether the machine lacks the address or its whole family: then nobody else can listen there either.
+/// Whether the machine lacks the address or the whole address family. Then no other program can listen there either.
 fn has_no_such_address(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(Errno::from_io_error(error), Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
@@ -124,7 +124,7 @@ mod tests {
     const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
     #[tokio::test]
-    async fn a_door_at_one_loopback_address_is_at_both() {
+    async fn listening_at_one_loopback_address_listens_at_both() {
         for (ip, other) in [(V4, V6), (V6, V4)] {
             let listeners = Listeners::bind((ip, 0).into()).unwrap();
             let bound = listeners.local_addr().unwrap();
@@ -138,15 +138,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_is_taken_is_named() {
+    async fn the_error_names_the_address_that_is_in_use() {
         for (ip, other) in [(V4, V6), (V6, V4)] {
             let taken = Listeners::bind((ip, 0).into()).unwrap();
             let port = taken.local_addr().unwrap().port();
             let refused = Listeners::bind((other, port).into()).unwrap_err();
             assert!(refused.is_in_use() && refused.address == (other, port).into(), "{refused}");
-            // Only the other address is taken.
-            let Listeners { first, other: beside } = taken;
-            drop(beside);
+            // Now only the first address is in use.
+            let Listeners { first, other: second } = taken;
+            drop(second);
             let refused = Listeners::bind((other, port).into()).unwrap_err();
             assert!(refused.is_in_use() && refused.address == (ip, port).into(), "{refused}");
             drop(first);
@@ -154,14 +154,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_addresses_stay_alone() {
+    async fn addresses_other_than_localhost_get_one_socket() {
         for ip in [IpAddr::from([127, 0, 0, 2]), Ipv4Addr::UNSPECIFIED.into()] {
             assert!(Listeners::bind((ip, 0).into()).unwrap().other.is_none(), "{ip}");
         }
     }
 
     #[test]
-    fn a_machine_without_the_address_is_told_from_one_where_it_is_taken() {
+    fn a_missing_address_is_distinguished_from_one_in_use() {
         use rustix::io::Errno;
         assert!(
             [Errno::ADDRNOTAVAIL, Errno::AFNOSUPPORT]

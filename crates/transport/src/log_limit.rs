@@ -1,12 +1,12 @@
-//! Keeps one kind of log line from filling a disk.
+//! Limits how often one kind of log line is written, so that a flood of events cannot fill the disk.
 
 use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::rate::{Bucket, Rate};
+use crate::token_bucket::{Rate, TokenBucket};
 
-/// Lets a line through as often as its rate says, and counts the others.
+/// Allows log lines at a given rate, and counts the lines it suppresses.
 #[derive(Debug)]
 pub struct LogLimit {
     rate: Rate,
@@ -15,25 +15,26 @@ pub struct LogLimit {
 
 #[derive(Debug)]
 struct State {
-    bucket: Bucket,
-    /// Lines that were left out since the last one.
-    left_out: u64,
+    bucket: TokenBucket,
+    /// How many lines were suppressed since the last line that was written.
+    suppressed: u64,
 }
 
 impl LogLimit {
-    /// Lets `rate` lines through.
+    /// A limit that starts with a full bucket: the first `rate.burst` lines are allowed at once.
     pub fn new(rate: Rate) -> Self {
-        let bucket = Bucket::full(rate, Instant::now());
-        Self { rate, state: Mutex::new(State { bucket, left_out: 0 }) }
+        let bucket = TokenBucket::full(rate, Instant::now());
+        Self { rate, state: Mutex::new(State { bucket, suppressed: 0 }) }
     }
 
-    /// Whether a line may be written now, with how many were left out before it.
-    pub fn next_line(&self) -> Option<u64> {
+    /// If a line may be written now, returns how many lines were suppressed before it. Otherwise counts the line as
+    /// suppressed.
+    pub fn allow_line(&self) -> Option<u64> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.bucket.take(self.rate, Instant::now()) {
-            return Some(std::mem::take(&mut state.left_out));
+            return Some(std::mem::take(&mut state.suppressed));
         }
-        state.left_out += 1;
+        state.suppressed += 1;
         None
     }
 }
@@ -45,14 +46,14 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_is_counted_and_not_written() {
+    async fn lines_over_the_rate_are_counted_and_not_written() {
         let limit = LogLimit::new(Rate { per_second: 1.0, burst: 100.0 });
-        let written = (0..1000).filter(|_| limit.next_line() == Some(0)).count();
+        let written = (0..1000).filter(|_| limit.allow_line() == Some(0)).count();
         assert_eq!(written, 100);
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(limit.next_line(), Some(900));
-        assert_eq!(limit.next_line(), None);
+        assert_eq!(limit.allow_line(), Some(900));
+        assert_eq!(limit.allow_line(), None);
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert_eq!((limit.next_line(), limit.next_line()), (Some(1), Some(0)));
+        assert_eq!((limit.allow_line(), limit.allow_line()), (Some(1), Some(0)));
     }
 }

@@ -1,6 +1,6 @@
-//! The way out of a connection: a bounded queue of frames that knows how many bytes are in it.
+//! The output queue of a connection: a bounded queue of frames that knows how many bytes are in it.
 //!
-//! Frames that belong together go through it together: whoever writes them is woken once.
+//! Frames are queued in batches, so that the writer is woken once per batch.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,49 +10,49 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::frame_memory::FrameMemory;
 
-/// How many frames may wait to be written. Never reached: the limits below are lower.
+/// The capacity of the queue in batches. Never reached, because the frame limits below are lower.
 pub const OUTGOING_FRAMES: usize = 1024;
 
-/// Output of processes is taken while fewer bytes than this wait to be written to the peer.
+/// The driver takes process output while fewer bytes than this wait to be written to the peer.
 pub const OUTPUT_BACKLOG_BYTES: usize = 1 << 20;
 
-/// Output of processes is taken while fewer frames than this wait to be written.
+/// The driver takes process output while fewer frames than this wait to be written.
 pub const OUTPUT_BACKLOG_FRAMES: usize = 256;
 
-/// Requests are served while fewer bytes than this wait to be written.
+/// The driver reads requests while fewer bytes than this wait to be written.
 pub const REPLY_BACKLOG_BYTES: usize = 2 << 20;
 
-/// Requests are served while fewer frames than this wait to be written.
+/// The driver reads requests while fewer frames than this wait to be written.
 pub const REPLY_BACKLOG_FRAMES: usize = 768;
 
-/// Makes the two ends of a way out.
-pub fn outgoing() -> (Outgoing, Outlet) {
+/// Makes an output queue without a memory limit, for the only connection of a door.
+pub fn outgoing() -> (OutgoingSender, OutgoingReceiver) {
     outgoing_within(FrameMemory::unlimited())
 }
 
-/// The same for one of many: what waits is counted in `memory`.
-pub(crate) fn outgoing_within(memory: FrameMemory) -> (Outgoing, Outlet) {
+/// Makes an output queue whose bytes are counted in `memory`, for one of many connections.
+pub(crate) fn outgoing_within(memory: FrameMemory) -> (OutgoingSender, OutgoingReceiver) {
     let (sender, batches) = mpsc::channel(OUTGOING_FRAMES);
-    let (bytes, frames, shrunk) = (AtomicUsize::new(0), AtomicUsize::new(0), Notify::new());
-    let backlog = Arc::new(Backlog { bytes, frames, shrunk, memory });
-    let outgoing = Outgoing { sender, gathered: Vec::new(), backlog: Arc::clone(&backlog) };
-    (outgoing, Outlet { batches, frames: VecDeque::new(), backlog })
+    let (bytes, frames, written) = (AtomicUsize::new(0), AtomicUsize::new(0), Notify::new());
+    let backlog = Arc::new(Backlog { bytes, frames, written, memory });
+    let outgoing = OutgoingSender { sender, batch: Vec::new(), backlog: Arc::clone(&backlog) };
+    (outgoing, OutgoingReceiver { batches, frames: VecDeque::new(), backlog })
 }
 
-/// The end that frames are put into.
+/// The driver's end of the queue.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct OutgoingSender {
     sender: mpsc::Sender<Vec<Vec<u8>>>,
-    /// Frames that wait for others to go along with.
-    gathered: Vec<Vec<u8>>,
+    /// The frames of the next batch.
+    batch: Vec<Vec<u8>>,
     backlog: Arc<Backlog>,
 }
 
-/// The end that frames are taken out of. Dropping it tells the other end that the peer has left.
+/// The writer's end of the queue. Dropping it tells the driver that the peer no longer reads.
 #[derive(Debug)]
-pub struct Outlet {
+pub struct OutgoingReceiver {
     batches: mpsc::Receiver<Vec<Vec<u8>>>,
-    /// Those that arrived together and were not taken out yet.
+    /// The frames of the current batch that were not taken yet.
     frames: VecDeque<Vec<u8>>,
     backlog: Arc<Backlog>,
 }
@@ -61,7 +61,8 @@ pub struct Outlet {
 struct Backlog {
     bytes: AtomicUsize,
     frames: AtomicUsize,
-    shrunk: Notify,
+    /// Notified after each write to the peer.
+    written: Notify,
     memory: FrameMemory,
 }
 
@@ -71,30 +72,30 @@ impl Drop for Backlog {
     }
 }
 
-impl Outgoing {
-    /// Queues a frame, which leaves with the next [`flush`](Self::flush).
+impl OutgoingSender {
+    /// Adds a frame to the batch that the next [`flush`](Self::flush) sends.
     pub(crate) fn send(&mut self, frame: Vec<u8>) {
         self.backlog.bytes.fetch_add(frame.len(), Ordering::Relaxed);
         self.backlog.memory.count(frame.len());
         self.backlog.frames.fetch_add(1, Ordering::Relaxed);
-        self.gathered.push(frame);
+        self.batch.push(frame);
     }
 
-    /// Lets the frames leave. Waits only if [`OUTGOING_FRAMES`] are queued already.
+    /// Sends the batch to the writer. Waits only if the queue holds [`OUTGOING_FRAMES`] batches.
     pub(crate) async fn flush(&mut self) {
-        if !self.gathered.is_empty() {
-            // A peer that has left needs no frame; `left` tells the driver.
-            let _ = self.sender.send(std::mem::take(&mut self.gathered)).await;
+        if !self.batch.is_empty() {
+            // If the writer is gone, the frames are dropped; the driver learns it from `closed`.
+            let _ = self.sender.send(std::mem::take(&mut self.batch)).await;
         }
     }
 
-    /// Whether there is room for output of processes: a peer that does not read gets no more of it.
+    /// Whether there is room for process output. A peer that does not read gets no more of it.
     pub(crate) fn has_room_for_output(&self) -> bool {
         self.has_room(OUTPUT_BACKLOG_BYTES, OUTPUT_BACKLOG_FRAMES)
     }
 
-    /// Whether there is room for replies. More than for output, so that a peer who is busy sending
-    /// is heard although it does not read.
+    /// Whether there is room for replies. The limit is higher than for process output, so that the requests of a peer that
+    /// sends and does not read are still handled.
     pub(crate) fn has_room_for_replies(&self) -> bool {
         self.has_room(REPLY_BACKLOG_BYTES, REPLY_BACKLOG_FRAMES)
     }
@@ -110,19 +111,19 @@ impl Outgoing {
         self.backlog.bytes.load(Ordering::Relaxed)
     }
 
-    /// Waits until something was written since the last call.
-    pub(crate) async fn shrunk(&self) {
-        self.backlog.shrunk.notified().await;
+    /// Waits until the writer has written something since the last call.
+    pub(crate) async fn wait_for_write(&self) {
+        self.backlog.written.notified().await;
     }
 
-    /// Waits until the other end is gone.
-    pub(crate) async fn left(&self) {
+    /// Waits until the writer is gone.
+    pub(crate) async fn closed(&self) {
         self.sender.closed().await;
     }
 }
 
-impl Outlet {
-    /// The next frame, for a thread that may block. None when no more will come.
+impl OutgoingReceiver {
+    /// Waits for the next frame by blocking the thread. None when the driver is gone.
     pub fn blocking_next(&mut self) -> Option<Vec<u8>> {
         while self.frames.is_empty() {
             self.frames = self.batches.blocking_recv()?.into();
@@ -130,7 +131,7 @@ impl Outlet {
         self.take()
     }
 
-    /// The next frame, for a task.
+    /// Waits for the next frame. None when the driver is gone.
     pub async fn next(&mut self) -> Option<Vec<u8>> {
         while self.frames.is_empty() {
             self.frames = self.batches.recv().await?.into();
@@ -138,7 +139,7 @@ impl Outlet {
         self.take()
     }
 
-    /// A frame that is there already.
+    /// The next frame, if one is queued.
     pub fn try_next(&mut self) -> Option<Vec<u8>> {
         while self.frames.is_empty() {
             self.frames = self.batches.try_recv().ok()?.into();
@@ -151,11 +152,11 @@ impl Outlet {
         self.frames.pop_front()
     }
 
-    /// Notes that `bytes` of the frames taken out have left.
+    /// Notes that `bytes` bytes of the taken frames were written to the peer.
     pub fn written(&self, bytes: usize) {
         self.backlog.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.backlog.memory.uncount(bytes);
-        self.backlog.shrunk.notify_one();
+        self.backlog.written.notify_one();
     }
 }
 
@@ -164,39 +165,39 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn frames_that_leave_together_come_out_one_by_one_and_count_as_such() {
-        let (mut outgoing, mut outlet) = outgoing();
+    async fn the_frames_of_a_batch_are_received_one_by_one() {
+        let (mut sender, mut receiver) = outgoing();
         for frame in [b"one".to_vec(), b"two".to_vec()] {
-            outgoing.send(frame);
+            sender.send(frame);
         }
-        assert_eq!(outlet.try_next(), None, "they wait for others");
-        outgoing.flush().await;
-        outgoing.send(b"three".to_vec());
-        outgoing.flush().await;
+        assert_eq!(receiver.try_next(), None, "the batch is not flushed yet");
+        sender.flush().await;
+        sender.send(b"three".to_vec());
+        sender.flush().await;
         for frame in [&b"one"[..], b"two", b"three"] {
-            assert_eq!(outlet.next().await.as_deref(), Some(frame));
+            assert_eq!(receiver.next().await.as_deref(), Some(frame));
         }
-        assert_eq!(outlet.try_next(), None);
-        drop(outgoing);
-        assert_eq!(outlet.next().await, None);
+        assert_eq!(receiver.try_next(), None);
+        drop(sender);
+        assert_eq!(receiver.next().await, None);
     }
 
     #[tokio::test]
-    async fn there_is_room_for_so_many_frames_and_so_many_bytes() {
-        let (mut outgoing, mut outlet) = outgoing();
+    async fn room_is_limited_in_frames_and_in_bytes() {
+        let (mut sender, mut receiver) = outgoing();
         for _ in 0..OUTPUT_BACKLOG_FRAMES - 1 {
-            outgoing.send(Vec::new());
+            sender.send(Vec::new());
         }
-        assert!(outgoing.has_room_for_output());
-        outgoing.send(Vec::new());
-        assert!(!outgoing.has_room_for_output() && outgoing.has_room_for_replies());
-        outgoing.flush().await;
-        outlet.try_next();
-        assert!(outgoing.has_room_for_output());
-        outgoing.send(vec![0; REPLY_BACKLOG_BYTES]);
-        assert!(!outgoing.has_room_for_replies());
-        outgoing.flush().await;
-        outlet.written(REPLY_BACKLOG_BYTES);
-        assert!(outgoing.has_room_for_replies());
+        assert!(sender.has_room_for_output());
+        sender.send(Vec::new());
+        assert!(!sender.has_room_for_output() && sender.has_room_for_replies());
+        sender.flush().await;
+        receiver.try_next();
+        assert!(sender.has_room_for_output());
+        sender.send(vec![0; REPLY_BACKLOG_BYTES]);
+        assert!(!sender.has_room_for_replies());
+        sender.flush().await;
+        receiver.written(REPLY_BACKLOG_BYTES);
+        assert!(sender.has_room_for_replies());
     }
 }

@@ -1,69 +1,70 @@
-//! The other end of one accepted connection: looked up once, when it is accepted.
+//! The remote end of an accepted connection: its address and its user, looked up once when the connection is accepted.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use tokio::net::TcpStream;
 
-use crate::{Accepted, PeerUser};
+use crate::{AcceptedConnection, PeerUser};
 
-/// The other end of a connection. All that is asked on it shares what was found.
+/// The remote end of a connection. All requests on that connection share this one lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    accepted: Accepted,
+pub struct ConnectedPeer {
+    accepted: AcceptedConnection,
     user: PeerUser,
 }
 
-impl Peer {
-    /// Looks at the other end of `stream`. Costs a question to the kernel if it is on this machine. Fails if the
-    /// connection is over already.
-    pub fn of(stream: &TcpStream) -> io::Result<Self> {
-        let accepted = Accepted::new(stream)?;
+impl ConnectedPeer {
+    /// Looks up the remote end of `stream`. If the peer's address is a loopback address, asks the kernel for its user.
+    /// Fails if the connection has already ended.
+    pub fn from_stream(stream: &TcpStream) -> io::Result<Self> {
+        let accepted = AcceptedConnection::new(stream)?;
         Ok(Self { accepted, user: accepted.peer_user() })
     }
 
-    /// Its address.
+    /// The peer's address; an IPv4-mapped IPv6 address is given as IPv4.
     pub fn address(&self) -> SocketAddr {
         self.accepted.peer()
     }
 
-    /// Our own address.
+    /// The address on this machine that the peer connected to.
     pub fn local(&self) -> SocketAddr {
         self.accepted.local()
     }
 
-    /// Its user.
+    /// The peer's user as of the accept. Unknown unless the peer came from a loopback address.
     pub fn user(&self) -> PeerUser {
         self.user
     }
 
-    /// Its user, if it is on this machine, by whichever of its addresses it has come. Asks the kernel again for one that
-    /// has not come by a loopback address.
-    pub fn user_of_this_machine(&self) -> Option<PeerUser> {
+    /// The peer's user if the peer runs on this machine, whichever of the machine's addresses it came from; None if it runs
+    /// on another machine. For a peer with an address that is not loopback, this asks the kernel on each call.
+    pub fn local_user(&self) -> Option<PeerUser> {
         match self.address().ip().to_canonical().is_loopback() {
             true => Some(self.user),
-            false => self.accepted.user_of_this_machine(),
+            false => self.accepted.local_user(),
         }
     }
 
-    /// What it is counted with.
-    pub fn account(&self) -> Account {
-        Account::of(self.address().ip(), self.user)
+    /// The group whose connection and request limits apply to this peer.
+    pub fn group(&self) -> PeerGroup {
+        PeerGroup::of(self.address().ip(), self.user)
     }
 }
 
-/// What is counted together: connections, and how often they ask.
+/// Peers that share one connection limit and one request rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Account {
-    /// The user whose server it is, and root.
+pub enum PeerGroup {
+    /// The user that the server runs as, and root.
     Owner,
-    /// All other users of this machine, and whoever on it cannot be known.
+    /// All other users of this machine, and its peers whose user cannot be found out.
     OtherUsers,
-    /// A client on another machine: its address, or the network of 64 bits that one client of IPv6 commands.
+    /// A client on another machine: its IPv4 address, or its IPv6 /64 network, since one IPv6 client usually controls a
+    /// whole /64.
     Remote(IpAddr),
 }
 
-impl Account {
+impl PeerGroup {
     fn of(address: IpAddr, user: PeerUser) -> Self {
         if user.is_owner() {
             return Self::Owner;
@@ -84,21 +85,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_counted_together() {
-        let account = |address: &str, user| Account::of(address.parse().unwrap(), user);
+    fn peers_are_grouped_by_user_on_this_machine_and_by_address_elsewhere() {
+        let group = |address: &str, user| PeerGroup::of(address.parse().unwrap(), user);
         let unknown = PeerUser::Unknown("why");
         for user in [PeerUser::Ours, PeerUser::Root] {
-            assert_eq!(account("127.0.0.1", user), Account::Owner);
+            assert_eq!(group("127.0.0.1", user), PeerGroup::Owner);
         }
         for (address, user) in
             [("127.0.0.1", PeerUser::Other(5)), ("::1", unknown), ("::ffff:127.0.0.9", unknown)]
         {
-            assert_eq!(account(address, user), Account::OtherUsers, "{address}");
+            assert_eq!(group(address, user), PeerGroup::OtherUsers, "{address}");
         }
-        let far = |address| account(address, unknown);
-        assert_eq!(far("192.0.2.1"), far("::ffff:192.0.2.1"));
-        assert_ne!(far("192.0.2.1"), far("192.0.2.2"));
-        assert_eq!(far("2001:db8::1"), far("2001:db8::2"));
-        assert_ne!(far("2001:db8::1"), far("2001:db8:0:1::1"));
+        let remote = |address| group(address, unknown);
+        assert_eq!(remote("192.0.2.1"), remote("::ffff:192.0.2.1"));
+        assert_ne!(remote("192.0.2.1"), remote("192.0.2.2"));
+        assert_eq!(remote("2001:db8::1"), remote("2001:db8::2"));
+        assert_ne!(remote("2001:db8::1"), remote("2001:db8:0:1::1"));
     }
 }

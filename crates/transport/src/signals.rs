@@ -4,9 +4,9 @@ use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A future that is ready once the program is asked to end: SIGTERM, SIGINT or SIGHUP. From this
-/// call on these signals no longer end the program by themselves.
-pub fn asked_to_end() -> io::Result<impl Future<Output = ()>> {
+/// Returns a future that completes when the program receives SIGTERM, SIGINT or SIGHUP. From this call on, these signals no
+/// longer end the program by themselves.
+pub fn termination_signal() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;

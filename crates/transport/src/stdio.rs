@@ -1,8 +1,8 @@
-//! A connection on standard input and output.
+//! The stdio driver: one connection on standard input and output.
 //!
-//! Each of the two has a thread that blocks, because what stands behind them (a pipe, a socket, a
-//! terminal, a file) is the parent's choice and its flags are shared with the parent: switching
-//! them to non-blocking would change them under whoever else has them open.
+//! Each of the two has a thread that makes blocking calls. The parent chooses what stdin and stdout are (pipe, socket,
+//! terminal or file) and shares their file status flags; switching them to non-blocking would also change them for every
+//! other process that has them open.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,51 +17,49 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::connection::{FLUSH_WAIT, INCOMING_CHUNKS, Incoming, serve};
-use crate::outgoing::{Outlet, outgoing};
+use crate::outgoing::{OutgoingReceiver, outgoing};
 use crate::signals;
 
-/// The largest piece in which input is read.
+/// The most bytes that one read of stdin takes.
 const INPUT_PIECE_BYTES: usize = 64 * 1024;
 
-/// How long the first and the longest look for the end of input takes while there is no room for more of it, in
-/// nanoseconds. Each takes twice as long as the one before: room mostly comes soon, and a peer that sends much is not
-/// kept waiting.
-const FIRST_LOOK: i64 = 100_000;
-const LONGEST_LOOK: i64 = 50_000_000;
+/// While the input queue is full, the reader polls for the end of stdin. The first poll waits this many nanoseconds and each
+/// further poll twice as long, up to the maximum: the queue usually has room again soon, and a fast sender must not wait.
+const FIRST_HANGUP_POLL_NANOS: i64 = 100_000;
+const MAX_HANGUP_POLL_NANOS: i64 = 50_000_000;
 
-/// Frames are written together up to this many bytes.
+/// Frames are gathered into one write up to this many bytes.
 const WRITE_BYTES: usize = 256 * 1024;
 
-/// What a pipe on stdout is made to hold once there is much to write. Not from the start: pipe
-/// memory is the user's.
+/// The size that a pipe on stdout is enlarged to once there is a lot to write. Not from the start, because pipe memory
+/// counts against a limit of the user.
 const BULK_PIPE_BYTES: usize = 1 << 20;
 
 /// Serves `machine` in front of `backend` on standard input and output until input ends, output cannot be written, or
-/// the program is asked to end. Everything that was started is gone when this returns.
+/// the program receives a termination signal. Every process that the connection started has ended when this returns.
 ///
-/// One thread is the runtime to choose: the work is moving bytes between descriptors, and children
-/// get a signal when the thread that started them ends, so it must be one that stays. [`block_on`]
-/// makes such a runtime.
+/// Use a single-thread runtime, as [`block_on`] makes it. The work is only moving bytes between descriptors, and child
+/// processes get a signal when the thread that started them ends, so that thread must live as long as the program.
 pub async fn serve_stdio<M, B>(machine: M, backend: B) -> io::Result<()>
 where
     M: Machine,
     B: BackendFor<M>,
 {
-    let stop = signals::asked_to_end()?;
+    let stop = signals::termination_signal()?;
     let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
     let (hang_up, hung_up) = oneshot::channel();
     let incoming = Incoming { chunks, hung_up, refuses_foreign: false };
-    let (outgoing, outlet) = outgoing();
+    let (sender, receiver) = outgoing();
     let (done, flushed) = oneshot::channel();
     thread::Builder::new().name("stdin".to_owned()).spawn(move || read_input(&input, hang_up))?;
-    thread::Builder::new().name("stdout".to_owned()).spawn(move || write_output(outlet, done))?;
-    serve(machine, backend, incoming, outgoing, stop).await;
-    // The last frames get time to be written, if anybody reads them.
+    thread::Builder::new().name("stdout".to_owned()).spawn(move || write_output(receiver, done))?;
+    serve(machine, backend, incoming, sender, stop).await;
+    // Give the writer time for the last frames, in case the peer still reads.
     let _ = timeout(FLUSH_WAIT, flushed).await;
     Ok(())
 }
 
-/// Runs `future` to its end on this thread.
+/// Runs `future` to completion on a new single-thread runtime, on the calling thread.
 pub fn block_on<T>(future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }
@@ -76,7 +74,8 @@ fn read_input(to: &mpsc::Sender<Vec<u8>>, hang_up: oneshot::Sender<()>) {
         }
         match rustix::io::read(stdin.as_fd(), &mut buffer) {
             Ok(0) => {
-                // All is read, and not all of it may have been looked at. Nobody listens only if the connection is over.
+                // Everything was read, though the connection may not have handled it yet. The send fails only if the
+                // connection has already ended.
                 if let Some(hang_up) = hang_up.take() {
                     let _ = hang_up.send(());
                 }
@@ -84,37 +83,37 @@ fn read_input(to: &mpsc::Sender<Vec<u8>>, hang_up: oneshot::Sender<()>) {
             }
             Ok(count) => {
                 let piece = buffer.get(..count).unwrap_or_default().to_vec();
-                if pass_on(to, piece, &mut hang_up).is_err() {
+                if forward(to, piece, &mut hang_up).is_err() {
                     return;
                 }
             }
             Err(Errno::INTR) => {}
-            // The parent's choice; then waiting is a call of its own.
+            // The parent made stdin non-blocking, so waiting needs a poll.
             Err(Errno::AGAIN) => wait_until(stdin.as_fd(), PollFlags::IN),
             Err(_) => return,
         }
     }
 }
 
-/// Waits until there is something to read. False if nobody will ever read what we write: a parent that
-/// has closed our output has left, whether or not we have something to say.
+/// Waits until stdin can be read. Returns false if the parent has closed the other end of stdout: then the parent is gone,
+/// whether or not there is something to write.
 fn wait_for_input() -> bool {
     let (stdin, stdout) = (io::stdin(), io::stdout());
-    let mut looked_at = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&stdout, PollFlags::empty())];
-    // An error is met again, and handled, by the call that follows.
-    let _ = poll(&mut looked_at, None);
-    let [_, output] = looked_at;
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&stdout, PollFlags::empty())];
+    // The following read reports any error.
+    let _ = poll(&mut polled, None);
+    let [_, output] = polled;
     !output.revents().contains(PollFlags::ERR)
 }
 
-/// Waits for room. While there is none the end of input would not be seen behind what is still to be
-/// read, so it is looked for, now and then.
-fn pass_on(
+/// Sends a piece of input to the connection, and waits while the queue is full. Meanwhile it polls for a hang-up, which a
+/// read would only find behind the bytes that are still unread. Fails if the connection has ended.
+fn forward(
     to: &mpsc::Sender<Vec<u8>>,
     mut piece: Vec<u8>,
     hang_up: &mut Option<oneshot::Sender<()>>,
 ) -> Result<(), ()> {
-    let mut look = FIRST_LOOK;
+    let mut poll_nanos = FIRST_HANGUP_POLL_NANOS;
     loop {
         match to.try_send(piece) {
             Ok(()) => return Ok(()),
@@ -125,46 +124,46 @@ fn pass_on(
             return to.blocking_send(piece).map_err(drop);
         }
         let stdin = io::stdin();
-        let mut looked_at = [PollFd::new(&stdin, PollFlags::empty())];
-        let wait = Timespec { tv_sec: 0, tv_nsec: look };
-        let hung_up = poll(&mut looked_at, Some(&wait)).is_ok_and(|ready| ready > 0);
-        look = (look * 2).min(LONGEST_LOOK);
+        let mut polled = [PollFd::new(&stdin, PollFlags::empty())];
+        let wait = Timespec { tv_sec: 0, tv_nsec: poll_nanos };
+        let hung_up = poll(&mut polled, Some(&wait)).is_ok_and(|ready| ready > 0);
+        poll_nanos = (poll_nanos * 2).min(MAX_HANGUP_POLL_NANOS);
         if hung_up && let Some(hang_up) = hang_up.take() {
-            // Nobody listens only if the connection is over.
+            // The send fails only if the connection has already ended.
             let _ = hang_up.send(());
         }
     }
 }
 
-fn write_output(mut outlet: Outlet, done: oneshot::Sender<()>) {
-    let mut is_wide = false;
-    while let Some(first) = outlet.blocking_next() {
+fn write_output(mut receiver: OutgoingReceiver, done: oneshot::Sender<()>) {
+    let mut is_enlarged = false;
+    while let Some(first) = receiver.blocking_next() {
         let mut bytes = first.len();
         let mut frames = vec![first];
         while bytes < WRITE_BYTES
-            && let Some(frame) = outlet.try_next()
+            && let Some(frame) = receiver.try_next()
         {
             bytes += frame.len();
             frames.push(frame);
         }
-        if bytes >= WRITE_BYTES && !is_wide {
-            is_wide = true;
-            widen(io::stdout().as_fd());
+        if bytes >= WRITE_BYTES && !is_enlarged {
+            is_enlarged = true;
+            enlarge_pipe(io::stdout().as_fd());
         }
         if write_all(&frames).is_err() {
-            // Nobody reads any more. Dropping the outlet ends the connection.
+            // The peer has closed its end. Dropping the receiver ends the connection.
             return;
         }
         drop(frames);
-        outlet.written(bytes);
+        receiver.written(bytes);
     }
-    // Nobody waits only if the program is ending without us.
+    // The send fails only if `serve_stdio` no longer waits.
     let _ = done.send(());
 }
 
-/// Makes a pipe hold more. Refused for what is no pipe, or where the user has too much pipe memory
-/// already; left alone where the peer has made it wider.
-fn widen(pipe: BorrowedFd<'_>) {
+/// Enlarges a pipe to [`BULK_PIPE_BYTES`], unless it is larger already. The kernel refuses this for a descriptor that is no
+/// pipe and for a user at the limit of pipe memory; then the size stays as it is.
+fn enlarge_pipe(pipe: BorrowedFd<'_>) {
     if fcntl_getpipe_size(pipe).is_ok_and(|size| size < BULK_PIPE_BYTES) {
         let _ = fcntl_setpipe_size(pipe, BULK_PIPE_BYTES);
     }
@@ -185,7 +184,7 @@ fn write_all(frames: &[Vec<u8>]) -> Result<(), Errno> {
     Ok(())
 }
 
-fn wait_until(fd: impl AsFd, what: PollFlags) {
-    // An error is met again, and handled, by the call that follows.
-    let _ = poll(&mut [PollFd::new(&fd, what)], None);
+fn wait_until(fd: impl AsFd, events: PollFlags) {
+    // The following read or write reports any error.
+    let _ = poll(&mut [PollFd::new(&fd, events)], None);
 }

@@ -1,8 +1,7 @@
-//! Connections over TCP: a bounded number of them, each with a task of its own.
+//! The TCP driver for line protocols: it serves a bounded number of connections, each in a task of its own.
 //!
-//! A task does everything for its connection: it reads, serves and writes in this order, so that a
-//! request that has arrived is answered without waiting for anybody else. Who stops reading stops
-//! being served, and holds up nobody.
+//! The task of a connection reads, serves and writes, in this order, so one wake-up is enough to answer a request. When a
+//! peer stops reading, its task stops serving it, and no other connection is affected.
 
 use std::io;
 use std::pin::pin;
@@ -20,77 +19,77 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::{ConnectionEnd, INCOMING_CHUNKS, Incoming, serve_within};
-use crate::connection_shares::{Places, Shares};
+use crate::connection_limiter::{ConnectionLimiter, ConnectionLimits};
 use crate::frame_memory::FrameMemory;
 use crate::log_limit::LogLimit;
-use crate::outgoing::{Outlet, outgoing_within};
-use crate::rate::Rate;
-use crate::{Listeners, Peer};
+use crate::outgoing::{OutgoingReceiver, outgoing_within};
+use crate::token_bucket::Rate;
+use crate::{ConnectedPeer, Listeners};
 
-/// How many connections one door serves at a time. More are closed as soon as they are made.
+/// How many connections one door serves at a time. Further connections are closed at once.
 pub const MAX_CONNECTIONS: usize = 384;
 
-/// How many of them all other users of this machine have together, with those who cannot be known. They need a token,
-/// and few have one.
-pub const MAX_STRANGER_CONNECTIONS: usize = 32;
+/// How many connections all other users of this machine may have together, including peers whose user is unknown. These
+/// peers need a token, and few have one.
+pub const MAX_OTHER_USER_CONNECTIONS: usize = 32;
 
-/// How many of them one address on another machine has.
+/// How many connections one address on another machine may have.
 pub const MAX_ADDRESS_CONNECTIONS: usize = 128;
 
-/// How many of them only the owner and root get.
+/// How many connections are reserved for the owner and root.
 pub const OWNER_CONNECTIONS: usize = 64;
 
-const SHARES: Shares = Shares {
+const CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
     all: MAX_CONNECTIONS,
-    other_users: MAX_STRANGER_CONNECTIONS,
+    other_users: MAX_OTHER_USER_CONNECTIONS,
     address: MAX_ADDRESS_CONNECTIONS,
     owner_only: OWNER_CONNECTIONS,
 };
 
-/// How long to wait before accepting again after the system refused, for want of descriptors.
+/// How long to wait before accepting again after an accept failed, which mostly happens for lack of file descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often the log may tell of connections that cannot be accepted, have no place or are hung up on, each.
+/// How often the log may report failed accepts, refused connections and foreign protocols; each kind has this rate.
 pub const CONNECTION_LOG_RATE: Rate = Rate { per_second: 1.0, burst: 1.0 };
 
-/// How long a peer whose connection ends may leave unread what was written to it.
-pub const PARTING_WAIT: Duration = Duration::from_secs(5);
+/// How long a peer whose connection ends may make no progress in reading its last frames.
+pub const FINAL_WRITE_WAIT: Duration = Duration::from_secs(5);
 
-/// How much of what a peer still sends when its connection ends is read and dropped, so that the last
-/// words reach it.
-pub const PARTING_BYTES: usize = 16 << 20;
+/// How many bytes that a peer still sends at the end of its connection are read and discarded. Closing a socket with unread
+/// input would reset the connection, and the peer could lose its last frames.
+pub const FINAL_READ_BYTES: usize = 16 << 20;
 
-/// How long connections may take to end when the server ends.
+/// How long connections may take to end when the server stops.
 pub const STOP_WAIT: Duration = Duration::from_secs(3);
 
-/// How long it is waited for a peer on another machine that has hung up to object to its last answer.
-const OBJECTION_WAIT: Duration = Duration::from_millis(300);
+/// How long to wait for a reset from a peer on another machine that has hung up and was sent its last reply.
+const RESET_WAIT: Duration = Duration::from_millis(300);
 
-/// The largest piece in which input is read.
+/// The most bytes that one read takes.
 const INPUT_PIECE_BYTES: usize = 64 * 1024;
 
-/// Frames are written together up to this many bytes.
+/// Frames are gathered into one write up to this many bytes.
 const WRITE_BYTES: usize = 256 * 1024;
 
-/// What serves one connection.
+/// What one connection is served with.
 pub struct Service<M, B> {
-    /// What speaks with the peer.
+    /// The door's machine, which decodes the peer's lines and writes its frames.
     pub machine: M,
-    /// What stands behind it.
+    /// The backend that carries out the machine's requests.
     pub backend: B,
-    /// Is called when all that was sent has arrived, as far as can be known.
-    pub arrived: Box<dyn Fn() + Send + Sync>,
-    /// How long to rest after something was written. For debugging clients.
-    pub rest: Duration,
-    /// What its frames share with those of other connections.
+    /// Called whenever everything that was queued has been written and, as far as the kernel reports, received by the peer.
+    pub on_delivered: Box<dyn Fn() + Send + Sync>,
+    /// How long to pause after each write. Not zero only to debug clients.
+    pub write_pause: Duration,
+    /// The budget that the connection's frames share with those of other connections.
     pub memory: FrameMemory,
 }
 
-/// Accepts connections and serves each with what `make` gives, until `stop` is cancelled. All
-/// connections are over when this returns.
+/// Accepts connections and serves each with the result of `make`, until `stop` is cancelled. All connections have ended
+/// when this returns.
 pub async fn serve_tcp<M, B>(
     listeners: Listeners,
-    make: impl Fn(&Peer) -> Service<M, B>,
+    make: impl Fn(&ConnectedPeer) -> Service<M, B>,
     stop: CancellationToken,
 ) where
     M: Machine + Send + 'static,
@@ -103,10 +102,10 @@ pub async fn serve_tcp<M, B>(
     serve_accepted(async move || Ok(listeners.accept().await?.0), make, stop).await;
 }
 
-/// The same for whatever gives connections.
+/// Like [`serve_tcp`], with any source of connections.
 async fn serve_accepted<M, B>(
     mut accept: impl AsyncFnMut() -> io::Result<TcpStream>,
-    make: impl Fn(&Peer) -> Service<M, B>,
+    make: impl Fn(&ConnectedPeer) -> Service<M, B>,
     stop: CancellationToken,
 ) where
     M: Machine + Send + 'static,
@@ -116,11 +115,11 @@ async fn serve_accepted<M, B>(
     M::Reply: Send,
     M::Event: Send + Sync,
 {
-    let places = Places::new(SHARES);
+    let limiter = ConnectionLimiter::new(CONNECTION_LIMITS);
     let mut connections = JoinSet::new();
     let accept_errors = LogLimit::new(CONNECTION_LOG_RATE);
-    let without_place = LogLimit::new(CONNECTION_LOG_RATE);
-    let hang_ups = Arc::new(LogLimit::new(CONNECTION_LOG_RATE));
+    let refusals = LogLimit::new(CONNECTION_LOG_RATE);
+    let foreign_peers = Arc::new(LogLimit::new(CONNECTION_LOG_RATE));
     loop {
         let accepted = tokio::select! {
             biased;
@@ -130,46 +129,46 @@ async fn serve_accepted<M, B>(
         };
         match accepted {
             Ok(stream) => {
-                // One that is over already needs nothing.
-                let Ok(peer) = Peer::of(&stream) else { continue };
-                let Some(place) = places.take(peer.account()) else {
-                    tell_of_no_place(&without_place, &peer);
+                // This fails only if the connection has already ended.
+                let Ok(peer) = ConnectedPeer::from_stream(&stream) else { continue };
+                let Some(permit) = limiter.try_acquire(peer.group()) else {
+                    log_refused_connection(&refusals, &peer);
                     continue;
                 };
                 let (service, stop) = (make(&peer), stop.clone());
-                let hang_ups = Arc::clone(&hang_ups);
+                let foreign_peers = Arc::clone(&foreign_peers);
                 connections.spawn(async move {
                     let end = serve_stream(stream, service, stop).await;
-                    drop(place);
+                    drop(permit);
                     if let ConnectionEnd::Foreign(protocol) = end
-                        && let Some(left_out) = hang_ups.next_line()
+                        && let Some(left_out) = foreign_peers.allow_line()
                     {
                         let peer = peer.address();
                         tracing::warn!(%peer, %protocol, left_out, "hung up on a peer that speaks another protocol");
                     }
                 });
             }
-            // For want of descriptors, mostly.
+            // Mostly for lack of file descriptors.
             Err(error) => {
-                if let Some(left_out) = accept_errors.next_line() {
+                if let Some(left_out) = accept_errors.allow_line() {
                     tracing::warn!(%error, left_out, "cannot accept a connection");
                 }
                 sleep(ACCEPT_PAUSE).await;
             }
         }
     }
-    // Nobody else is let in while these end.
+    // Stop listening before waiting for the connections.
     drop(accept);
     let all = async { while connections.join_next().await.is_some() {} };
-    // What has not ended by then is dropped.
+    // Connections that have not ended by then are aborted.
     let _ = timeout(STOP_WAIT, all).await;
 }
 
-/// Writes to the log, if that may be, that `peer` was closed because its share of the places is used up.
-pub fn tell_of_no_place(limit: &LogLimit, peer: &Peer) {
-    if let Some(left_out) = limit.next_line() {
+/// Logs, if `limit` allows a line, that a connection of `peer` was closed because its group has reached its limit.
+pub fn log_refused_connection(limit: &LogLimit, peer: &ConnectedPeer) {
+    if let Some(left_out) = limit.allow_line() {
         let (from, user) = (peer.address(), peer.user());
-        tracing::warn!(%from, ?user, left_out, "closed a connection: others of its kind have all places that they may");
+        tracing::warn!(%from, ?user, left_out, "closed a connection: its user or address has reached its connection limit");
     }
 }
 
@@ -182,29 +181,29 @@ where
     M: Machine,
     B: BackendFor<M>,
 {
-    // A request and its reply are one packet each; waiting for more would only be slow. A peer that
-    // vanished without a word is found out sooner or later.
+    // A request and its reply are one packet each, so waiting to fill packets would only delay them. Keepalive finds peers
+    // that vanished without closing the connection.
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
-    let Service { machine, backend, arrived, rest, memory } = service;
+    let Service { machine, backend, on_delivered, write_pause, memory } = service;
     let (has_hung_up, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
-    // That the peer has hung up is seen behind all that it sent: who closes one side still wants answers.
+    // No early hang-up signal: a peer that closes only its sending side still wants the answers to all that it sent.
     let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: true };
-    let (outgoing, outlet) = outgoing_within(memory.clone());
+    let (sender, receiver) = outgoing_within(memory.clone());
     let is_written = {
         let (from_peer, to_peer) = stream.split();
         let mut reading = pin!(read(from_peer, input, &has_hung_up));
-        let mut writing = pin!(write(to_peer, outlet, rest, &written, || {
+        let mut writing = pin!(write(to_peer, receiver, write_pause, &written, || {
             if !has_hung_up.load(Ordering::Relaxed) {
-                arrived();
+                on_delivered();
             }
         }));
-        let serving = serve_within(&memory, machine, backend, incoming, outgoing, stop.cancelled());
+        let serving = serve_within(&memory, machine, backend, incoming, sender, stop.cancelled());
         let mut serving = pin!(serving);
         let (mut is_read, mut is_written) = (false, None);
         let end = loop {
-            // In this order, so that one waking is enough for a request and its reply.
+            // In this order, so that one wake-up is enough to read a request and write its reply.
             tokio::select! {
                 biased;
                 () = &mut reading, if !is_read => is_read = true,
@@ -213,12 +212,12 @@ where
             }
         };
         if let ConnectionEnd::Foreign(_) | ConnectionEnd::Unread = end {
-            // Dropped with all that it still sends, or has not taken.
+            // Drop the connection with its unread input and unwritten output.
             return end;
         }
         while is_written.is_none() {
             let before = written.load(Ordering::Relaxed);
-            match timeout(PARTING_WAIT, &mut writing).await {
+            match timeout(FINAL_WRITE_WAIT, &mut writing).await {
                 Ok(done) => is_written = Some(done),
                 Err(_) if written.load(Ordering::Relaxed) > before => {}
                 Err(_) => is_written = Some(false),
@@ -227,12 +226,12 @@ where
         is_written == Some(true)
     };
     if is_written {
-        part(stream, &has_hung_up, &arrived, &stop).await;
+        close_gracefully(stream, &has_hung_up, &on_delivered, &stop).await;
     }
     ConnectionEnd::Closed
 }
 
-/// Passes on what arrives until the peer hangs up.
+/// Forwards input to the connection until the peer hangs up.
 async fn read(mut from: ReadHalf<'_>, to: mpsc::Sender<Vec<u8>>, has_hung_up: &AtomicBool) {
     let mut buffer = vec![0; INPUT_PIECE_BYTES];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
@@ -244,20 +243,20 @@ async fn read(mut from: ReadHalf<'_>, to: mpsc::Sender<Vec<u8>>, has_hung_up: &A
     has_hung_up.store(true, Ordering::Relaxed);
 }
 
-/// Writes what is to be sent, and calls `on_empty` whenever all of it is gone. Tells whether it came to the
-/// end.
+/// Writes queued frames until the driver is gone, and calls `on_empty` whenever the queue is empty. Returns false if the
+/// peer is gone first.
 async fn write(
     mut to: WriteHalf<'_>,
-    mut outlet: Outlet,
-    rest: Duration,
+    mut receiver: OutgoingReceiver,
+    write_pause: Duration,
     written: &AtomicU64,
     on_empty: impl Fn(),
 ) -> bool {
-    while let Some(mut bytes) = outlet.next().await {
-        let mut is_all = false;
+    while let Some(mut bytes) = receiver.next().await {
+        let mut is_empty = false;
         while bytes.len() < WRITE_BYTES {
-            let Some(frame) = outlet.try_next() else {
-                is_all = true;
+            let Some(frame) = receiver.try_next() else {
+                is_empty = true;
                 break;
             };
             bytes.extend_from_slice(&frame);
@@ -267,16 +266,16 @@ async fn write(
             return false;
         }
         drop(bytes);
-        outlet.written(size);
-        // A peer that is gone has said so by now, if it is on this machine.
+        receiver.written(size);
+        // If the peer is on this machine and gone, its reset has arrived by now.
         if !matches!(to.as_ref().take_error(), Ok(None)) {
             return false;
         }
-        if is_all {
+        if is_empty {
             on_empty();
         }
-        if !rest.is_zero() {
-            sleep(rest).await;
+        if !write_pause.is_zero() {
+            sleep(write_pause).await;
         }
     }
     true
@@ -291,17 +290,17 @@ async fn write_all(to: &mut WriteHalf<'_>, mut bytes: &[u8], written: &AtomicU64
     Ok(())
 }
 
-/// Says goodbye such that the last words arrive: a connection that is closed while something unread is in it
-/// takes them back. Once the server ends, it is not waited for peers that say nothing.
-async fn part(
+/// Closes the connection so that the last frames reach the peer: closing a socket with unread input would reset the
+/// connection and discard them. Once `stop` is cancelled, this does not wait for a peer that sends nothing.
+async fn close_gracefully(
     mut stream: TcpStream,
     has_hung_up: &AtomicBool,
-    arrived: &(dyn Fn() + Send + Sync),
+    on_delivered: &(dyn Fn() + Send + Sync),
     stop: &CancellationToken,
 ) {
     if has_hung_up.load(Ordering::Relaxed) {
-        if !objects(&stream).await {
-            arrived();
+        if !was_reset(&stream).await {
+            on_delivered();
         }
         let _ = stream.shutdown().await;
         return;
@@ -310,31 +309,31 @@ async fn part(
         return;
     }
     let mut buffer = vec![0; INPUT_PIECE_BYTES];
-    let drop_the_rest = async {
-        let mut dropped = 0;
-        while dropped < PARTING_BYTES {
+    let discard_input = async {
+        let mut discarded = 0;
+        while discarded < FINAL_READ_BYTES {
             let read = tokio::select! {
                 biased;
                 read = stream.read(&mut buffer) => read,
                 () = stop.cancelled() => return,
             };
             match read {
-                Ok(count @ 1..) => dropped += count,
+                Ok(count @ 1..) => discarded += count,
                 Ok(_) | Err(_) => return,
             }
         }
     };
-    let _ = timeout(PARTING_WAIT, drop_the_rest).await;
+    let _ = timeout(FINAL_WRITE_WAIT, discard_input).await;
 }
 
-/// Whether a peer that has hung up says that it takes nothing any more. One that only has no more to say looks
-/// just the same until something is sent to it.
-async fn objects(stream: &TcpStream) -> bool {
+/// Whether a peer that has hung up reset the connection when its last reply was sent. A peer that closed both directions
+/// looks like one that closed only its sending side until something is sent to it.
+async fn was_reset(stream: &TcpStream) -> bool {
     match stream.peer_addr() {
-        // It would have done so while we wrote.
+        // The reset of a peer on this machine would have made the write fail.
         Ok(peer) if peer.ip().is_loopback() => false,
         Ok(_) => {
-            sleep(OBJECTION_WAIT).await;
+            sleep(RESET_WAIT).await;
             !matches!(stream.take_error(), Ok(None))
         }
         Err(_) => true,
@@ -350,15 +349,15 @@ mod tests {
 
     use super::*;
 
-    /// Answers the first line with so many bytes, and closes.
-    struct Talker {
-        bytes: usize,
-        longest: usize,
-        has_spoken: bool,
-        wants: Vec<Output<()>>,
+    /// Answers the first line with a frame of `reply_bytes` bytes, and closes.
+    struct OneReply {
+        reply_bytes: usize,
+        max_line_bytes: usize,
+        has_replied: bool,
+        outputs: Vec<Output<()>>,
     }
 
-    impl Machine for Talker {
+    impl Machine for OneReply {
         type Request = ();
         type Reply = ();
         type Event = ();
@@ -366,27 +365,27 @@ mod tests {
 
         fn handle(&mut self, _now: Instant, input: InputOf<'_, Self>) {
             if matches!(input, Input::Frame(_) | Input::Oversize { .. }) {
-                self.has_spoken = true;
-                self.wants = vec![Output::Close, Output::Send(vec![b'x'; self.bytes])];
+                self.has_replied = true;
+                self.outputs = vec![Output::Close, Output::Send(vec![b'x'; self.reply_bytes])];
             }
         }
 
         fn poll(&mut self) -> Option<Output<()>> {
-            self.wants.pop()
+            self.outputs.pop()
         }
 
         fn wants_frame(&self) -> bool {
-            !self.has_spoken
+            !self.has_replied
         }
 
         fn max_line_bytes(&self) -> usize {
-            self.longest
+            self.max_line_bytes
         }
     }
 
-    struct Nothing;
+    struct EmptyBackend;
 
-    impl Backend for Nothing {
+    impl Backend for EmptyBackend {
         type Request = ();
         type Reply = ();
         type Event = ();
@@ -405,38 +404,38 @@ mod tests {
         async fn closed(self) {}
     }
 
-    fn service(bytes: usize) -> Service<Talker, Nothing> {
-        let machine = Talker { bytes, longest: 1024, has_spoken: false, wants: Vec::new() };
-        let (arrived, memory) = (Box::new(|| {}), FrameMemory::default());
-        Service { machine, backend: Nothing, arrived, rest: Duration::ZERO, memory }
+    fn service(reply_bytes: usize) -> Service<OneReply, EmptyBackend> {
+        let machine = OneReply { reply_bytes, max_line_bytes: 1024, has_replied: false, outputs: Vec::new() };
+        let (on_delivered, memory) = (Box::new(|| {}), FrameMemory::default());
+        Service { machine, backend: EmptyBackend, on_delivered, write_pause: Duration::ZERO, memory }
     }
 
-    /// A connection that `bytes` are said to, served by a task until `stop`, and the other end of it.
+    /// A task that serves a connection until `stop` with one reply of `reply_bytes`, and the client's end.
     async fn served(
-        bytes: usize,
+        reply_bytes: usize,
         stop: &CancellationToken,
     ) -> (tokio::task::JoinHandle<ConnectionEnd>, TcpStream) {
         let listener = Listeners::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        (tokio::spawn(serve_stream(stream, service(bytes), stop.clone())), client)
+        (tokio::spawn(serve_stream(stream, service(reply_bytes), stop.clone())), client)
     }
 
     #[tokio::test]
-    async fn last_words_arrive_although_the_peer_still_speaks() {
+    async fn the_last_reply_arrives_although_the_peer_still_sends() {
         let (task, mut client) = served(100, &CancellationToken::new()).await;
         let sent = tokio::spawn(async move {
-            client.write_all(&vec![b'y'; PARTING_BYTES / 2]).await.unwrap();
-            let mut heard = Vec::new();
-            client.read_to_end(&mut heard).await.unwrap();
-            heard
+            client.write_all(&vec![b'y'; FINAL_READ_BYTES / 2]).await.unwrap();
+            let mut received = Vec::new();
+            client.read_to_end(&mut received).await.unwrap();
+            received
         });
         assert_eq!(sent.await.unwrap().len(), 101);
         task.await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_peer_that_does_not_stop_speaking_is_cut_off() {
+    async fn a_peer_that_does_not_stop_sending_is_disconnected() {
         let (task, mut client) = served(100, &CancellationToken::new()).await;
         let endless = tokio::spawn(async move { while client.write_all(&[b'y'; 65536]).await.is_ok() {} });
         task.await.unwrap();
@@ -444,46 +443,46 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_system_that_refuses_connections_is_not_asked_without_pause() {
+    async fn failed_accepts_are_retried_after_a_pause() {
         let (stop, begun) = (CancellationToken::new(), tokio::time::Instant::now());
-        let mut refused = 0;
+        let mut failures = 0;
         let accept = async || {
-            assert_eq!(begun.elapsed(), refused * ACCEPT_PAUSE);
-            refused += 1;
-            if refused == 5 {
+            assert_eq!(begun.elapsed(), failures * ACCEPT_PAUSE);
+            failures += 1;
+            if failures == 5 {
                 stop.cancel();
             }
             Err(io::Error::from(io::ErrorKind::Other))
         };
         serve_accepted(accept, |_| service(0), stop.clone()).await;
-        assert_eq!(refused, 5);
+        assert_eq!(failures, 5);
     }
 
     #[tokio::test]
-    async fn a_server_that_ends_does_not_wait_for_peers_that_say_nothing() {
+    async fn a_stopping_server_does_not_wait_for_idle_peers() {
         let stop = CancellationToken::new();
         let (task, mut client) = served(100, &stop).await;
         stop.cancel();
         tokio::time::pause();
         let begun = tokio::time::Instant::now();
         task.await.unwrap();
-        assert!(begun.elapsed() < PARTING_WAIT);
-        let mut heard = Vec::new();
-        client.read_to_end(&mut heard).await.unwrap();
-        assert!(heard.is_empty(), "{heard:?}");
+        assert!(begun.elapsed() < FINAL_WRITE_WAIT);
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.unwrap();
+        assert!(received.is_empty(), "{received:?}");
     }
 
-    /// Panics over what it hears.
-    struct Fragile;
+    /// Panics on every input.
+    struct PanickingMachine;
 
-    impl Machine for Fragile {
+    impl Machine for PanickingMachine {
         type Request = ();
         type Reply = ();
         type Event = ();
         type Error = SessionRefusal;
 
         fn handle(&mut self, _now: Instant, _input: InputOf<'_, Self>) {
-            panic!("a machine that breaks");
+            panic!("this machine panics on every input");
         }
 
         fn poll(&mut self) -> Option<Output<()>> {
@@ -500,37 +499,36 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_over_one_connection_ends_it_alone() {
+    async fn a_panic_ends_only_its_own_connection() {
         let listener = Listeners::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
-        let make = |_: &Peer| {
-            let Service { backend, arrived, rest, memory, .. } = service(0);
-            Service { machine: Fragile, backend, arrived, rest, memory }
+        let make = |_: &ConnectedPeer| {
+            let Service { backend, on_delivered, write_pause, memory, .. } = service(0);
+            Service { machine: PanickingMachine, backend, on_delivered, write_pause, memory }
         };
         let server = tokio::spawn(serve_tcp(listener, make, CancellationToken::new()));
-        let quiet = TcpStream::connect(address).await.unwrap();
+        let idle = TcpStream::connect(address).await.unwrap();
         for _ in 0..2 * MAX_CONNECTIONS {
             let mut client = TcpStream::connect(address).await.unwrap();
             client.write_all(b"go\n").await.unwrap();
-            // It is closed, in one way or the other.
+            // The server closes or resets the connection.
             let _ = client.read(&mut [0]).await;
         }
         assert!(!server.is_finished());
-        let mut nothing = [0];
-        let heard = quiet.try_read(&mut nothing).map_err(|error| error.kind());
-        assert_eq!(heard, Err(io::ErrorKind::WouldBlock), "the other is still there");
+        let read = idle.try_read(&mut [0]).map_err(|error| error.kind());
+        assert_eq!(read, Err(io::ErrorKind::WouldBlock), "the idle connection is still open");
     }
 
     #[tokio::test]
-    async fn half_lines_that_stall_are_closed_while_others_wait() {
+    async fn connections_with_stalled_lines_are_closed_while_others_wait_for_memory() {
         let memory = FrameMemory::new(crate::MIN_FRAME_MEMORY);
         let listener = Listeners::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = memory.clone();
-        let make = move |_: &Peer| {
-            let Service { mut machine, backend, arrived, rest, .. } = service(2);
-            machine.longest = 4 << 20;
-            Service { machine, backend, arrived, rest, memory: shared.clone() }
+        let make = move |_: &ConnectedPeer| {
+            let Service { mut machine, backend, on_delivered, write_pause, .. } = service(2);
+            machine.max_line_bytes = 4 << 20;
+            Service { machine, backend, on_delivered, write_pause, memory: shared.clone() }
         };
         tokio::spawn(serve_tcp(listener, make, CancellationToken::new()));
         let mut stalled = JoinSet::new();
@@ -538,7 +536,7 @@ mod tests {
             let mut client = TcpStream::connect(address).await.unwrap();
             stalled.spawn(async move {
                 let _ = client.write_all(&vec![b'x'; 1 << 20]).await;
-                // Its end is the end of the connection; nothing was answered.
+                // The server closes the connection without a reply.
                 client.read(&mut [0]).await.unwrap_or(0)
             });
         }
@@ -547,43 +545,43 @@ mod tests {
         }
         let mut small = TcpStream::connect(address).await.unwrap();
         small.write_all(b"go\n").await.unwrap();
-        let mut heard = Vec::new();
-        small.read_to_end(&mut heard).await.unwrap();
-        assert_eq!(heard, b"xx\n", "short lines always go on");
+        let mut received = Vec::new();
+        small.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, b"xx\n", "short lines need no memory from the budget");
         tokio::time::pause();
         for _ in 0..2 {
             assert_eq!(stalled.join_next().await.unwrap().unwrap(), 0);
         }
-        let rest = timeout(100 * crate::FRAME_WAIT, stalled.join_next()).await;
-        assert!(rest.is_err(), "the last is in nobody's way: {rest:?}");
+        let last = timeout(100 * crate::FRAME_WAIT, stalled.join_next()).await;
+        assert!(last.is_err(), "no connection waits for the last one's memory: {last:?}");
     }
 
     #[tokio::test]
-    async fn connections_have_little_time_when_the_server_ends() {
+    async fn a_stopping_server_aborts_connections_after_a_time_limit() {
         let listener = Listeners::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let server = tokio::spawn(serve_tcp(listener, |_| service(64 << 20), stop.clone()));
-        let mut deaf = TcpStream::connect(address).await.unwrap();
-        deaf.write_all(b"go\n").await.unwrap();
-        deaf.readable().await.unwrap();
-        // From here on whoever waits for nothing but time does not wait.
+        let mut not_reading = TcpStream::connect(address).await.unwrap();
+        not_reading.write_all(b"go\n").await.unwrap();
+        not_reading.readable().await.unwrap();
+        // From here on, sleeps end at once when no task can make progress.
         tokio::time::pause();
         let begun = tokio::time::Instant::now();
         stop.cancel();
         server.await.unwrap();
         assert_eq!(begun.elapsed().as_secs(), STOP_WAIT.as_secs());
-        assert!(TcpStream::connect(address).await.is_err(), "nobody is let in any more");
+        assert!(TcpStream::connect(address).await.is_err(), "the listener is closed");
     }
 
     #[tokio::test]
-    async fn a_peer_that_does_not_read_is_not_waited_for_in_the_end() {
+    async fn a_stopped_connection_does_not_wait_for_a_peer_that_does_not_read() {
         let stop = CancellationToken::new();
         let (task, mut client) = served(64 << 20, &stop).await;
         client.write_all(b"go\n").await.unwrap();
         client.readable().await.unwrap();
         stop.cancel();
-        // From here on whoever waits for nothing but time does not wait.
+        // From here on, sleeps end at once when no task can make progress.
         tokio::time::pause();
         task.await.unwrap();
     }

@@ -1,8 +1,8 @@
-//! One connection over WebSocket: hands messages, answers and events to the machine, and does what the
-//! machine wants.
+//! The driver of a WebSocket connection: it passes messages, backend answers and events to the machine, and carries out the
+//! machine's outputs.
 //!
-//! There is one task for each connection and nothing waits in it: a frame is made when the one before it is
-//! on its way. A peer that does not read is given up after a while; what it missed is in the log.
+//! Each connection has one task and no output queue: the task asks the machine for the next frame after it has written the
+//! one before. A peer that does not read is disconnected after a timeout; it can get the missed events from the log later.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -20,63 +20,64 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 use tokio_tungstenite::tungstenite::{Bytes, Error, Message, Utf8Bytes};
 
-use crate::Metered;
+use crate::MeteredStream;
 use crate::frame_memory::{FREE_FRAME_BYTES, FrameAccount};
-use crate::long_work::without_holding_up_others;
+use crate::large_frames::block_in_place_if_large;
 
-/// How many events are written one after another before the peer is listened to again.
-const EVENTS_AT_A_TIME: usize = 64;
+/// How many updates of the backend are handled in a row before the task reads from the peer again.
+const UPDATES_AT_A_TIME: usize = 64;
 
-/// A socket is taken out only to be made anew.
-const THERE: &str = "the socket is there";
+/// The socket is taken out of its field only in [`Connection::rebuild_socket`], which puts one back.
+const SOCKET_IS_PRESENT: &str = "the socket is in its field outside of rebuild_socket";
 
-/// How long a peer that was told goodbye may take to say it too.
-const PARTING_WAIT: Duration = Duration::from_secs(1);
+/// How long a peer may take to answer a close frame.
+const CLOSE_REPLY_WAIT: Duration = Duration::from_secs(1);
 
-/// How much of what a peer still sends is read at once, and thrown away.
-const REST_BYTES: usize = 4096;
+/// The buffer size for input that is read and discarded.
+const DISCARD_BYTES: usize = 4096;
 
-/// How many frames of a peer are taken that were under way when another took its place, and how many bytes in all.
+/// How many frames, and how many bytes in all, are taken from a replaced connection that had sent them before it could know
+/// of its replacement.
 const LAST_FRAMES: usize = 16;
 const LAST_BYTES: usize = 64 << 20;
 
-/// How long what a peer asked for may take after it has gone.
+/// How long the requests of a peer may take to complete after the peer is gone.
 pub const LINGER_WAIT: Duration = Duration::from_secs(75);
 
-/// The close code of a connection whose session has a newer one.
-pub const REPLACED: u16 = 4001;
+/// The close code for a connection whose session has a newer connection.
+pub const REPLACED_CLOSE_CODE: u16 = 4001;
 
 /// A WebSocket whose handshake is done.
 ///
-/// It is tungstenite's own and not axum's: axum 0.8 holds on to an older release of it, which would bring
-/// second versions of half a dozen crates, and it boxes the stream, which costs memory for each connection.
-pub type Socket = WebSocketStream<Metered>;
+/// The type is tungstenite's and not axum's: axum 0.8 depends on an older tungstenite, which would add second versions of
+/// half a dozen crates, and it boxes the stream, which costs memory for each connection.
+pub type Socket = WebSocketStream<MeteredStream>;
 
-/// How a connection is kept alive, and when it is given up.
+/// How a connection is kept alive, and when it is closed as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keepalive {
-    /// How long after the last one a ping is sent.
+    /// The time between two pings to the peer.
     pub ping_interval: Duration,
-    /// How long a peer may be silent.
+    /// How long a peer may send neither a message nor a pong.
     pub read_timeout: Duration,
     /// How long a frame may take to be written.
     pub write_timeout: Duration,
 }
 
-/// Why the server ends a connection.
+/// Why the server closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
     /// The session has a newer connection: close code 4001, reason `replaced`.
     Replaced,
-    /// The server ends: close code 1001.
+    /// The server is stopping: close code 1001.
     GoingAway,
 }
 
-/// Serves one connection until the peer leaves, the machine closes it or `stop` is ready. What the peer asked
-/// for before that is still carried out.
+/// Serves one connection until the peer leaves, the machine closes it or `stop` completes. Requests that the peer made
+/// before are still carried out.
 ///
-/// Not an `async fn`, which would keep room for its arguments and for what it makes of them, and the goodbye
-/// is boxed: most connections are idle, and there may be thousands.
+/// Not an `async fn`, whose future would hold the arguments twice, and the closing future is boxed: most connections are
+/// idle and there may be thousands, so each future must be small.
 pub fn serve_socket<M, B>(
     machine: M,
     backend: B,
@@ -94,48 +95,48 @@ where
         backend,
         socket: Some(socket),
         keepalive: *keepalive,
-        silent_since: now,
-        pinged: now,
+        last_heard: now,
+        last_ping: now,
         wake_at: None,
         is_writing: false,
-        is_swollen: false,
+        has_large_buffers: false,
     });
     async move {
         let end = connection.serve(stop).await;
-        Box::pin(connection.part(end)).await;
+        Box::pin(connection.close(end)).await;
     }
 }
 
 struct Connection<M, B> {
     machine: M,
     backend: B,
-    /// Always there, but while it is made anew.
+    /// None only while [`rebuild_socket`](Self::rebuild_socket) replaces it.
     socket: Option<Socket>,
     keepalive: Keepalive,
-    /// When the peer was heard of last.
-    silent_since: Instant,
-    /// When the last ping was sent.
-    pinged: Instant,
+    /// When the last message or pong of the peer came.
+    last_heard: Instant,
+    last_ping: Instant,
+    /// The deadline that the machine has asked for.
     wake_at: Option<Instant>,
-    /// Whether a frame is being written. If nobody waits for that any more, it may be lost, and none may follow it.
+    /// Whether a frame is being written. A write that was cancelled may have left half a frame, so nothing may follow it.
     is_writing: bool,
-    /// Whether the buffers of the socket have grown for a large message.
-    is_swollen: bool,
+    /// Whether the socket's buffers have grown for a large message.
+    has_large_buffers: bool,
 }
 
 /// Why a connection ends.
 enum End {
-    /// There is nobody to say goodbye to.
+    /// The peer is gone, so no close frame is sent.
     Gone,
-    /// The peer is told this.
-    Told(CloseCode, &'static str),
+    /// The peer gets a close frame with this code and reason.
+    Close(CloseCode, &'static str),
 }
 
 impl From<CloseReason> for End {
-    fn from(farewell: CloseReason) -> Self {
-        match farewell {
-            CloseReason::Replaced => Self::Told(CloseCode::from(REPLACED), "replaced"),
-            CloseReason::GoingAway => Self::Told(CloseCode::Away, "the server is ending"),
+    fn from(reason: CloseReason) -> Self {
+        match reason {
+            CloseReason::Replaced => Self::Close(CloseCode::from(REPLACED_CLOSE_CODE), "replaced"),
+            CloseReason::GoingAway => Self::Close(CloseCode::Away, "the server is ending"),
         }
     }
 }
@@ -146,87 +147,87 @@ where
     B: BackendFor<M>,
 {
     async fn serve(&mut self, stop: impl Future<Output = CloseReason>) -> End {
-        // Also while something is being written: a peer that does not read is not waited for. What was written
-        // in part goes out before the goodbye, and nothing comes after it.
+        // `stop` also interrupts a write, so that a peer that does not read cannot delay it. The buffered part of that
+        // frame is written before the close frame, and nothing else.
         tokio::select! {
             biased;
-            farewell = stop => {
-                if farewell == CloseReason::GoingAway && !self.is_writing {
-                    // Whoever does not read is told no more.
-                    let _ = timeout(PARTING_WAIT, self.tell_the_rest()).await;
+            reason = stop => {
+                if reason == CloseReason::GoingAway && !self.is_writing {
+                    // The time limit is for a peer that does not read.
+                    let _ = timeout(CLOSE_REPLY_WAIT, self.send_remaining_updates()).await;
                 }
-                farewell.into()
+                reason.into()
             }
-            Err(end) = self.serve_until_it_ends() => end,
+            Err(end) = self.serve_until_end() => end,
         }
     }
 
-    /// Tells what has happened so far.
-    async fn tell_the_rest(&mut self) -> Result<(), End> {
+    /// Sends the updates that the backend still has when the server is stopping.
+    async fn send_remaining_updates(&mut self) -> Result<(), End> {
         self.backend.begin_close();
-        while let Some(news) = self.backend.next().await {
-            self.hand_over(news);
-            self.do_what_it_wants().await?;
+        while let Some(update) = self.backend.next().await {
+            self.pass_to_machine(update);
+            self.carry_out().await?;
         }
         Ok(())
     }
 
-    async fn serve_until_it_ends(&mut self) -> Result<Infallible, End> {
-        self.do_what_it_wants().await?;
+    async fn serve_until_end(&mut self) -> Result<Infallible, End> {
+        self.carry_out().await?;
         loop {
             self.flush().await?;
             let may_receive = self.machine.wants_frame();
-            if !self.is_swollen && !self.machine.is_at_work() {
-                self.account().let_go();
+            if !self.has_large_buffers && !self.machine.has_work_in_progress() {
+                self.account().release_held();
             }
-            if may_receive && self.is_swollen && !self.machine.is_at_work() {
-                // What has arrived comes first: it must not be in the buffers when they are given back.
+            if may_receive && self.has_large_buffers && !self.machine.has_work_in_progress() {
+                // Handle what has arrived first: it must not be in the buffers when they are freed.
                 if let Some(message) = self.socket().next().now_or_never() {
                     self.on_message(message).await?;
                     continue;
                 }
-                self.give_back_buffers().await;
+                self.rebuild_socket().await;
             }
-            let alarm = self.alarm();
+            let timer = self.next_timer();
             tokio::select! {
                 message = next(&mut self.socket), if may_receive => self.on_message(message).await?,
-                Some(news) = self.backend.next() => self.on_news(news).await?,
-                () = sleep_until(alarm) => self.on_alarm(may_receive).await?,
+                Some(update) = self.backend.next() => self.on_update(update).await?,
+                () = sleep_until(timer) => self.on_timer(may_receive).await?,
             }
             if !may_receive {
-                self.account().stop_clock();
+                self.account().clear_deadline();
             }
             if !may_receive || self.account().is_waiting() {
-                // It may have said something that nobody has listened to.
-                self.silent_since = Instant::now();
+                // The driver did not read, so the peer's silence does not count.
+                self.last_heard = Instant::now();
             }
         }
     }
 
-    /// The next moment at which something is to be done.
-    fn alarm(&self) -> Instant {
-        let ping = self.pinged + self.keepalive.ping_interval;
-        let silence = self.silent_since + self.keepalive.read_timeout;
-        self.wake_at.into_iter().fold(ping.min(silence), Instant::min)
+    /// When the next ping, read timeout or machine deadline is due.
+    fn next_timer(&self) -> Instant {
+        let ping = self.last_ping + self.keepalive.ping_interval;
+        let read_timeout = self.last_heard + self.keepalive.read_timeout;
+        self.wake_at.into_iter().fold(ping.min(read_timeout), Instant::min)
     }
 
-    async fn on_alarm(&mut self, may_receive: bool) -> Result<(), End> {
+    async fn on_timer(&mut self, may_receive: bool) -> Result<(), End> {
         let now = Instant::now();
-        if may_receive && now >= self.silent_since + self.keepalive.read_timeout {
-            // It may have spoken while a long frame was being written to it.
+        if may_receive && now >= self.last_heard + self.keepalive.read_timeout {
+            // The peer may have sent something while a long frame was being written to it.
             return match self.socket().next().now_or_never() {
                 Some(message) => self.on_message(message).await,
                 None if self.account().is_waiting() => Ok(()),
                 None => Err(End::Gone),
             };
         }
-        if now >= self.pinged + self.keepalive.ping_interval {
-            self.pinged = now;
+        if now >= self.last_ping + self.keepalive.ping_interval {
+            self.last_ping = now;
             self.write(Message::Ping(Bytes::new())).await?;
         }
         if self.wake_at.take_if(|moment| now >= *moment).is_some() {
             self.machine.handle(now.into_std(), Input::Deadline);
-            self.do_what_it_wants().await?;
+            self.carry_out().await?;
         }
         Ok(())
     }
@@ -237,29 +238,29 @@ where
             Some(Ok(Message::Text(text))) => self.on_frame(text.as_str().as_bytes()).await,
             Some(Ok(Message::Binary(bytes))) => self.on_frame(&bytes).await,
             Some(Ok(Message::Pong(_))) => {
-                self.silent_since = Instant::now();
+                self.last_heard = Instant::now();
                 Ok(())
             }
-            // Answered by the protocol itself; it says that the peer's wire works, not that the peer listens.
+            // Tungstenite answers pings and closes itself. A ping does not count as a sign that the peer reads.
             Some(Ok(Message::Ping(_) | Message::Close(_) | Message::Frame(_))) => Ok(()),
-            Some(Err(Error::Capacity(_))) => Err(End::Told(CloseCode::Size, "the message is too large")),
-            Some(Err(Error::Utf8(_))) => Err(End::Told(CloseCode::Invalid, "the text is not UTF-8")),
-            Some(Err(Error::Protocol(_))) => Err(End::Told(CloseCode::Protocol, "the protocol is broken")),
+            Some(Err(Error::Capacity(_))) => Err(End::Close(CloseCode::Size, "the message is too large")),
+            Some(Err(Error::Utf8(_))) => Err(End::Close(CloseCode::Invalid, "the text is not UTF-8")),
+            Some(Err(Error::Protocol(_))) => Err(End::Close(CloseCode::Protocol, "the protocol is broken")),
             Some(Err(Error::Io(error))) if error.kind() == ErrorKind::TimedOut => {
-                Err(End::Told(CloseCode::Again, "the message took too long, and others wait for its memory"))
+                Err(End::Close(CloseCode::Again, "the message took too long, and others wait for its memory"))
             }
             Some(Err(_)) | None => Err(End::Gone),
         }
     }
 
-    /// Counts what a message takes from now on.
+    /// Counts a complete message as held, and no longer counts a control frame.
     fn count(&mut self, message: &Option<Result<Message, Error>>) {
         match message {
             Some(Ok(Message::Ping(payload) | Message::Pong(payload))) => {
-                self.socket().get_mut().leave_out_control(payload.len());
+                self.socket().get_mut().uncount_control(payload.len());
             }
             Some(Ok(Message::Text(_) | Message::Binary(_) | Message::Frame(_) | Message::Close(_))) => {
-                self.account().keep_arrived();
+                self.account().hold_arrived();
             }
             Some(Err(_)) | None => {}
         }
@@ -267,63 +268,65 @@ where
 
     async fn on_frame(&mut self, frame: &[u8]) -> Result<(), End> {
         let now = Instant::now();
-        self.silent_since = now;
-        without_holding_up_others(frame.len(), || self.machine.handle(now.into_std(), Input::Frame(frame)));
-        self.do_what_it_wants().await?;
-        self.is_swollen |= self.account().is_large();
+        self.last_heard = now;
+        block_in_place_if_large(frame.len(), || self.machine.handle(now.into_std(), Input::Frame(frame)));
+        self.carry_out().await?;
+        self.has_large_buffers |= self.account().is_large();
         Ok(())
     }
 
     fn socket(&mut self) -> &mut Socket {
-        self.socket.as_mut().expect(THERE)
+        self.socket.as_mut().expect(SOCKET_IS_PRESENT)
     }
 
     fn account(&mut self) -> &mut FrameAccount {
         self.socket().get_mut().account()
     }
 
-    /// Makes the socket anew, since its buffers keep the size of the largest message for as long as they are there. Only
-    /// between messages: all that was read is here, and all that was to be written is gone.
-    async fn give_back_buffers(&mut self) {
+    /// Frees the socket's buffers, which keep the size of the largest message, by building a new socket on the same stream.
+    /// Does nothing in the middle of a message. The caller has read all complete messages and flushed all output.
+    async fn rebuild_socket(&mut self) {
         if !self.socket().get_ref().is_between_messages() {
             return;
         }
         let config = *self.socket().get_config();
-        let stream = self.socket.take().expect(THERE).into_inner();
+        let stream = self.socket.take().expect(SOCKET_IS_PRESENT).into_inner();
         self.socket = Some(WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await);
-        self.is_swollen = false;
-        self.account().let_go();
+        self.has_large_buffers = false;
+        self.account().release_held();
     }
 
-    async fn on_news(&mut self, news: UpdateOf<B>) -> Result<(), End> {
-        self.hand_over(news);
-        self.do_what_it_wants().await?;
-        for _ in 1..EVENTS_AT_A_TIME {
-            let Some(Some(news)) = self.backend.next().now_or_never() else { break };
-            self.hand_over(news);
-            self.do_what_it_wants().await?;
+    async fn on_update(&mut self, update: UpdateOf<B>) -> Result<(), End> {
+        self.pass_to_machine(update);
+        self.carry_out().await?;
+        for _ in 1..UPDATES_AT_A_TIME {
+            let Some(Some(update)) = self.backend.next().now_or_never() else { break };
+            self.pass_to_machine(update);
+            self.carry_out().await?;
         }
         Ok(())
     }
 
-    fn hand_over(&mut self, news: UpdateOf<B>) {
+    fn pass_to_machine(&mut self, update: UpdateOf<B>) {
         let now = Instant::now().into_std();
-        match news {
+        match update {
             Update::Answer(ticket, answer) => self.machine.handle(now, Input::Answer(ticket, answer)),
             Update::Event(event) => self.machine.handle(now, Input::Event(&event)),
         }
     }
 
-    async fn do_what_it_wants(&mut self) -> Result<(), End> {
+    /// Carries out the machine's outputs.
+    async fn carry_out(&mut self) -> Result<(), End> {
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Send(frame) => {
-                    let text = Utf8Bytes::try_from(Bytes::from(frame)).expect("a machine writes JSON");
+                    let text =
+                        Utf8Bytes::try_from(Bytes::from(frame)).expect("machines write JSON, which is UTF-8");
                     self.write(Message::Text(text)).await?;
                 }
                 Output::Request(ticket, request) => self.submit(ticket, request),
                 Output::WakeAt(moment) => self.wake_at = Some(moment.into()),
-                Output::Close => return Err(End::Told(CloseCode::Normal, "")),
+                Output::Close => return Err(End::Close(CloseCode::Normal, "")),
             }
         }
         Ok(())
@@ -335,11 +338,11 @@ where
         }
     }
 
-    /// Puts a frame on its way; it may wait for others to go with it.
+    /// Writes a frame to the socket's buffer, which [`flush`](Self::flush) sends.
     async fn write(&mut self, message: Message) -> Result<(), End> {
         if message.len() > FREE_FRAME_BYTES {
-            self.account().keep(message.len());
-            self.is_swollen = true;
+            self.account().hold(message.len());
+            self.has_large_buffers = true;
         }
         self.is_writing = true;
         let wait = self.keepalive.write_timeout;
@@ -359,81 +362,82 @@ where
         }
     }
 
-    /// Says goodbye, and carries out what the peer asked for before.
-    async fn part(self: Box<Self>, end: End) {
+    /// Closes the WebSocket, and completes the requests that the peer made before.
+    async fn close(self: Box<Self>, end: End) {
         let Self { machine, backend, socket, keepalive, .. } = *self;
-        let (socket, mut last) = (socket.expect(THERE), LastWords::default());
-        // Held until all is done.
+        let (socket, mut last) = (socket.expect(SOCKET_IS_PRESENT), LastFrames::default());
+        // The memory stays counted until the requests are done.
         let _account = match end {
             End::Gone => socket.into_inner().into_account(),
-            End::Told(code, reason) => {
-                // The session goes on: what was said before the peer could know of it counts.
-                last.are_heard = code == CloseCode::from(REPLACED);
-                let goodbye = CloseFrame { code, reason: reason.into() };
-                say_goodbye(socket, goodbye, &keepalive, &mut last).await
+            End::Close(code, reason) => {
+                // The session goes on, so the frames count that the peer sent before it could know of its replacement.
+                last.are_accepted = code == CloseCode::from(REPLACED_CLOSE_CODE);
+                let close = CloseFrame { code, reason: reason.into() };
+                close_socket(socket, close, &keepalive, &mut last).await
             }
         };
-        linger(machine, backend, last.frames).await;
+        finish_requests(machine, backend, last.frames).await;
     }
 }
 
-/// What comes next from a socket.
+/// Waits for the next message. It borrows only the socket field, so that the caller can poll the backend meanwhile.
 async fn next(socket: &mut Option<Socket>) -> Option<Result<Message, Error>> {
-    socket.as_mut().expect(THERE).next().await
+    socket.as_mut().expect(SOCKET_IS_PRESENT).next().await
 }
 
-/// What a peer said that nobody had listened to when it was told goodbye.
+/// The frames of a peer that were not read yet when the connection was closed.
 #[derive(Default)]
-struct LastWords {
-    are_heard: bool,
+struct LastFrames {
+    are_accepted: bool,
     frames: VecDeque<Bytes>,
     bytes: usize,
 }
 
-impl LastWords {
-    fn take(&mut self, message: Message) {
+impl LastFrames {
+    fn push(&mut self, message: Message) {
         let frame = match message {
             Message::Text(text) => Bytes::from(text),
             Message::Binary(bytes) => bytes,
             Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => return,
         };
-        self.are_heard &= self.frames.len() < LAST_FRAMES && self.bytes + frame.len() <= LAST_BYTES;
-        if self.are_heard {
+        self.are_accepted &= self.frames.len() < LAST_FRAMES && self.bytes + frame.len() <= LAST_BYTES;
+        if self.are_accepted {
             self.bytes += frame.len();
             self.frames.push_back(frame);
         }
     }
 }
 
-async fn say_goodbye(
+async fn close_socket(
     mut socket: Socket,
-    goodbye: CloseFrame,
+    close: CloseFrame,
     keepalive: &Keepalive,
-    last: &mut LastWords,
+    last: &mut LastFrames,
 ) -> FrameAccount {
-    let parting = async {
-        if socket.send(Message::Close(Some(goodbye))).await.is_ok() {
-            // Until the peer has said it too: a socket that is closed with something unread takes it back.
+    let closing = async {
+        if socket.send(Message::Close(Some(close))).await.is_ok() {
+            // Read until the peer closes too: dropping a socket with unread input would reset the connection, and the peer
+            // could lose the close frame.
             while let Some(Ok(message)) = socket.next().await {
-                let is_goodbye = message.is_close();
-                last.take(message);
-                socket.get_mut().account().keep_arrived();
-                if is_goodbye {
-                    // Who has said it waits for us to close.
+                let is_close = message.is_close();
+                last.push(message);
+                socket.get_mut().account().hold_arrived();
+                if is_close {
+                    // A client that has answered the close waits for the server to close the stream.
                     return;
                 }
             }
-            // What breaks the protocol has no end that could be found.
-            let mut rest = [0; REST_BYTES];
-            while socket.get_mut().stream().read(&mut rest).await.is_ok_and(|count| count > 0) {}
+            // After a protocol error no frame boundary can be found, so the rest is discarded as bytes.
+            let mut discarded = [0; DISCARD_BYTES];
+            while socket.get_mut().stream().read(&mut discarded).await.is_ok_and(|count| count > 0) {}
         }
     };
-    let _ = timeout(PARTING_WAIT.min(keepalive.write_timeout), parting).await;
+    let _ = timeout(CLOSE_REPLY_WAIT.min(keepalive.write_timeout), closing).await;
     socket.into_inner().into_account()
 }
 
-/// What a peer asked for is done although it does not hear of it.
-async fn linger<M, B>(mut machine: M, mut backend: B, mut last: VecDeque<Bytes>)
+/// Completes the requests of a peer that is gone, and handles its last frames. Frames for the peer are dropped.
+async fn finish_requests<M, B>(mut machine: M, mut backend: B, mut last: VecDeque<Bytes>)
 where
     M: Machine,
     B: BackendFor<M>,
@@ -442,7 +446,7 @@ where
     loop {
         let now = Instant::now().into_std();
         loop {
-            // What it wanted before the peer had gone is here too.
+            // This includes outputs from before the peer was gone.
             while let Some(output) = machine.poll() {
                 if let Output::Request(ticket, request) = output
                     && let Some((ticket, answer)) = backend.submit(ticket, request)
@@ -452,16 +456,16 @@ where
             }
             match last.pop_front_if(|_| machine.wants_frame()) {
                 Some(frame) => {
-                    without_holding_up_others(frame.len(), || machine.handle(now, Input::Frame(&frame)));
+                    block_in_place_if_large(frame.len(), || machine.handle(now, Input::Frame(&frame)));
                 }
                 None => break,
             }
         }
-        if !machine.is_at_work() && last.is_empty() {
+        if !machine.has_work_in_progress() && last.is_empty() {
             break;
         }
-        let Ok(Some(news)) = timeout_at(deadline, backend.next()).await else { break };
-        if let Update::Answer(ticket, answer) = news {
+        let Ok(Some(update)) = timeout_at(deadline, backend.next()).await else { break };
+        if let Update::Answer(ticket, answer) = update {
             machine.handle(now, Input::Answer(ticket, answer));
         }
     }

@@ -1,19 +1,12 @@
 //! `parlor serve`: the doors on the network.
 
 mod address;
-mod archive;
-mod choices;
+mod catalog;
 mod claim;
-mod history;
 mod journal;
 mod logging;
-mod measured;
-mod readiness;
 mod supex;
-mod supr;
-mod terminals;
 mod upstream;
-mod usage;
 mod web;
 
 use std::io::{IsTerminal, Write, stderr};
@@ -26,7 +19,7 @@ use std::thread::available_parallelism;
 use anyhow::bail;
 use clap::Args;
 use parlor_transport::{AllowLocal, FrameMemory};
-use parlor_web::INVITATION_LIFE;
+use parlor_web::ONE_TIME_LINK_LIFE;
 use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
@@ -84,7 +77,7 @@ async fn serve_doors(
     console: Console,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let asked_to_end = parlor_transport::asked_to_end()?;
+    let termination_signal = parlor_transport::termination_signal()?;
     // Keys may come while it runs.
     let home = Home::open(environment)?.with_all_providers();
     let redaction = home.redaction().clone();
@@ -113,10 +106,10 @@ async fn serve_doors(
     // One for all doors: what one of them holds, the others do not get.
     let limit = config.max_frame_memory.and_then(|bytes| usize::try_from(bytes).ok());
     let memory = FrameMemory::new(limit.unwrap_or(usize::MAX));
-    let tokens = token::store(home.path(), &config.supr.with(&environment.supr)?)?;
+    let tokens = token::open_store(home.path(), &config.supr.with(&environment.supr)?)?;
     let tokens = Arc::new(tokens.with_learning(home.redaction().learner()));
     let web = match web {
-        Some(plan) => Some(web::open(plan, &home, environment, &tokens, &memory, console.output).await?),
+        Some(plan) => Some(web::open(plan, &home, environment, &tokens, &memory, console.stdout_is_terminal).await?),
         None => None,
     };
     let supex = match supex.is_empty() {
@@ -124,7 +117,7 @@ async fn serve_doors(
         false => Some(supex::open(&supex, &home, environment, &tokens, memory).await?),
     };
     let addresses = Addresses {
-        http: web.as_ref().map(web::Door::address),
+        http: web.as_ref().map(web::WebDoor::address),
         supex: supex.as_ref().and_then(supex::Doors::bridge_address),
         supex_repl: supex.as_ref().and_then(supex::Doors::repl_address),
     };
@@ -135,7 +128,7 @@ async fn serve_doors(
         supex_repl = addresses.supex_repl.map(tracing::field::display),
         "serving"
     );
-    if console.output {
+    if console.stdout_is_terminal {
         say_hello(out, &addresses, web.as_ref(), config)?;
     }
     parlor_process::give_back_startup_code();
@@ -154,7 +147,7 @@ async fn serve_doors(
         tokio::join!(web, supex);
     };
     let ending = async {
-        asked_to_end.await;
+        termination_signal.await;
         stop.cancel();
     };
     tokio::join!(serving, ending);
@@ -166,7 +159,7 @@ async fn serve_doors(
 fn say_hello(
     out: &mut dyn Write,
     addresses: &Addresses,
-    web: Option<&web::Door>,
+    web: Option<&web::WebDoor>,
     config: &Config,
 ) -> anyhow::Result<()> {
     writeln!(out, "parlor is serving; Ctrl-C ends it.")?;
@@ -175,9 +168,9 @@ fn say_hello(
         writeln!(out, "  Open in a browser  http://{address}/")?;
         writeln!(out, "  Socket             ws://{address}/supr/ws")?;
     }
-    if let (Some(address), Some(code)) = (http, web.and_then(web::Door::code)) {
+    if let (Some(address), Some(code)) = (http, web.and_then(web::WebDoor::code)) {
         writeln!(out, "  One-time link      http://{address}/#code={code}")?;
-        let minutes = INVITATION_LIFE.as_secs() / 60;
+        let minutes = ONE_TIME_LINK_LIFE.as_secs() / 60;
         writeln!(out, "                     lets any browser in, once, for {minutes} minutes")?;
     }
     if let Some(web) = web {

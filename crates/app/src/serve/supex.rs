@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use chrono::{DateTime, Local};
-use parlor_doors::supex::{BridgeMachine, ReplMachine, Token, redacted};
+use parlor_doors::supex::{BridgeMachine, ReplMachine, Token, redact_token};
 use parlor_log::{SystemClock, TimeOrderedIds};
 use parlor_ruby::{
     AllowedRoots, EvaluateAt, RubyBackend, RubyBackendConfig, RubyConnection, RubySettings, ToolRunner,
     Upstream,
 };
 use parlor_tools::{Policy, ShellTool, ToolContext, Toolbox, ToolboxRunner};
-use parlor_transport::{AllowLocal, FrameMemory, Listeners, Peer, Service, Traced, serve_tcp};
+use parlor_transport::{AllowLocal, FrameMemory, Listeners, ConnectedPeer, Service, TracedMachine, serve_tcp};
 use parlor_vocab::{IdSource, Timestamp};
 use parlor_web::TokenStore;
 use tokio_util::sync::CancellationToken;
@@ -118,7 +118,7 @@ struct Access {
 
 impl Access {
     /// What `peer` must show.
-    fn token_for(&self, peer: &Peer) -> Option<Arc<Token>> {
+    fn token_for(&self, peer: &ConnectedPeer) -> Option<Arc<Token>> {
         if let Some(own) = &self.own {
             return Some(Arc::clone(own));
         }
@@ -144,10 +144,10 @@ pub(super) async fn open(
     let tokens = Arc::clone(tokens);
     let access = Access {
         own: plan.token.as_deref().and_then(Token::new).map(Arc::new),
-        of_server: Arc::new(Token::of_server(move |given| tokens.now().token.is(given))),
+        of_server: Arc::new(Token::for_server(move |given| tokens.now().token.is(given))),
         allow_local: home.config().allow_local,
     };
-    let show = plan.is_verbose.then_some(redacted as fn(&[u8]) -> String);
+    let show = plan.is_verbose.then_some(redact_token as fn(&[u8]) -> String);
     Ok(Doors { bridge, repl, backend, access, rest: plan.rest, show, memory })
 }
 
@@ -208,7 +208,7 @@ fn backend_config(
         upstream,
         tools,
         clock: Arc::new(SystemClock),
-        spell: local_time,
+        format_time: local_time,
     })
 }
 
@@ -265,22 +265,22 @@ impl Doors {
         let instance: Arc<str> = TimeOrderedIds::new(Arc::new(SystemClock)).next().to_string().into();
         let bridge = async {
             let Some((listeners, _)) = bridge else { return };
-            let make = |peer: &Peer| {
+            let make = |peer: &ConnectedPeer| {
                 let machine =
                     BridgeMachine::new(access.token_for(peer), Arc::clone(&instance), Instant::now());
-                service(Traced::new(machine, "supex", show), backend.connect(), rest, &memory)
+                service(TracedMachine::new(machine, "supex", show), backend.connect(), rest, &memory)
             };
             serve_tcp(listeners, make, stop.clone()).await;
         };
         let repl = async {
             let Some((listeners, _)) = repl else { return };
-            let make = |peer: &Peer| {
+            let make = |peer: &ConnectedPeer| {
                 let machine = ReplMachine::new(access.token_for(peer));
                 let machine = match peer.user().is_owner() {
                     true => machine,
-                    false => machine.of_stranger(Instant::now()),
+                    false => machine.with_hello_deadline(Instant::now()),
                 };
-                service(Traced::new(machine, "supex-repl", show), backend.connect(), rest, &memory)
+                service(TracedMachine::new(machine, "supex-repl", show), backend.connect(), rest, &memory)
             };
             serve_tcp(listeners, make, stop.clone()).await;
         };
@@ -299,8 +299,8 @@ fn service<M>(
     memory: &FrameMemory,
 ) -> Service<M, RubyConnection> {
     let receipt = connection.receipt();
-    let arrived = Box::new(move || receipt.confirm());
-    Service { machine, backend: connection, arrived, rest, memory: memory.clone() }
+    let on_delivered = Box::new(move || receipt.confirm());
+    Service { machine, backend: connection, on_delivered, write_pause: rest, memory: memory.clone() }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! `parlor supex`: a supex bridge from the command line, parlor's own or another.
+//! `parlor supex`: a command-line client of a Supex bridge, parlor's own or another one.
 
-mod reach;
-mod say;
+mod connection;
+mod output;
 
 use std::io::{Read, Write, stdin};
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use parlor_client::supex::{Answer, Driver, DriverError, MAX_REQUEST_BYTES};
+use parlor_client::supex::{SupexAnswer, Driver, DriverError, MAX_REQUEST_BYTES};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -17,23 +17,23 @@ use serde_json::value::RawValue;
 use crate::console::Console;
 use crate::environment::Environment;
 
-use self::reach::ServerAddress;
+use self::connection::ConnectionOptions;
 
-/// How much of standard input is taken. A request has room for less.
-const PIPED_BYTES: u64 = MAX_REQUEST_BYTES as u64;
+/// How many bytes are read from standard input. A request cannot be longer.
+const MAX_STDIN_BYTES: u64 = MAX_REQUEST_BYTES as u64;
 
-/// What to do, and with which bridge.
+/// The arguments of `parlor supex`.
 #[derive(Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
-    task: Task,
+    command: SupexCommand,
     #[command(flatten)]
-    reach: ServerAddress,
+    connection: ConnectionOptions,
 }
 
 #[derive(Subcommand)]
-enum Task {
-    /// Say whether a bridge answers, what it is, and how long it takes
+enum SupexCommand {
+    /// Check whether a bridge answers, and print its version and latency
     #[command(after_help = STATUS_EXAMPLES)]
     Status {
         /// Print one line of JSON
@@ -42,19 +42,19 @@ enum Task {
     },
     /// Run Ruby code and print the value of its last expression
     ///
-    /// Exits with 1 if the code fails; what went wrong, where, and what helps is then on stderr.
+    /// Exits with 1 if the code fails, and prints the error with its file, line and a hint on stderr.
     #[command(after_help = EVAL_EXAMPLES)]
     Eval {
         /// The code; - or nothing reads it from standard input
         #[arg(value_name = "CODE", allow_hyphen_values = true)]
         code: Option<String>,
-        /// Print the whole result as the bridge wrote it
+        /// Print the whole result of the bridge as JSON
         #[arg(long)]
         json: bool,
     },
     /// Call a tool and print its result as JSON
     ///
-    /// Exits with 1 if the tool fails, also if it says so in its result.
+    /// Exits with 1 if the tool fails, or if its result reports a failure.
     #[command(after_help = CALL_EXAMPLES)]
     Call {
         /// The tool's name
@@ -86,72 +86,73 @@ Examples:
   parlor supex call eval_ruby_file '{\"file_path\":\"/home/me/model.rb\"}'
   parlor supex call list_entities '{\"entity_type\":\"faces\"}' | jq '.entities | length'";
 
-/// Does it.
+/// Runs `parlor supex`.
 pub(crate) fn run(
     environment: &Environment,
     options: &Options,
     console: Console,
     out: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
-    let mut settings = options.reach.settings(environment)?;
-    if let Task::Status { .. } = options.task {
-        // Whether it answers is asked about this moment.
+    let mut settings = options.connection.settings(environment)?;
+    if let SupexCommand::Status { .. } = options.command {
+        // The status is that of this moment, so a failure is not retried.
         settings.retries = 0;
     }
     let driver = Driver::new(settings);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match &options.task {
-        Task::Status { json } => match runtime.block_on(look(&driver)) {
+    match &options.command {
+        SupexCommand::Status { json } => match runtime.block_on(fetch_status(&driver)) {
             Ok(status) => status.print(out, *json)?,
-            Err(error) => return say::failed(&error, console),
+            Err(error) => return output::print_error(&error, console),
         },
-        Task::Eval { code, json } => {
+        SupexCommand::Eval { code, json } => {
             let code = text_or_stdin(code.as_deref(), console, "code")?;
             let arguments = json!({"code": code});
             let answer = match runtime.block_on(driver.call("eval_ruby", &arguments)) {
                 Ok(answer) => answer,
-                Err(error) => return say::failed(&error, console),
+                Err(error) => return output::print_error(&error, console),
             };
             if !*json && answer.failure().is_none() {
-                say::value(out, &value(&answer)?, console)?;
+                output::print_value(out, &evaluated_value(&answer)?, console)?;
             } else {
-                return print(out, "eval_ruby", &answer, console);
+                return print_result(out, "eval_ruby", &answer, console);
             }
         }
-        Task::Call { tool, arguments } => {
+        SupexCommand::Call { tool, arguments } => {
             let arguments = match arguments.as_deref() {
-                Some(text) => object(text_or_stdin(Some(text), console, "the arguments")?)?,
-                None => object("{}".to_owned())?,
+                Some(text) => json_object(text_or_stdin(Some(text), console, "the arguments")?)?,
+                None => json_object("{}".to_owned())?,
             };
             match runtime.block_on(driver.call(tool, &arguments)) {
-                Ok(answer) => return print(out, tool, &answer, console),
-                Err(error) => return say::failed(&error, console),
+                Ok(answer) => return print_result(out, tool, &answer, console),
+                Err(error) => return output::print_error(&error, console),
             }
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a result; one that reports a failure is one.
-fn print(out: &mut dyn Write, tool: &str, answer: &Answer, console: Console) -> anyhow::Result<ExitCode> {
+/// Prints a result. A result that reports a failure makes the command fail.
+fn print_result(out: &mut dyn Write, tool: &str, answer: &SupexAnswer, console: Console) -> anyhow::Result<ExitCode> {
     writeln!(out, "{answer}")?;
     match answer.failure() {
-        Some(message) => say::failed(&DriverError::Failed { tool: tool.to_owned(), message }, console),
+        Some(message) => output::print_error(&DriverError::Failed { tool: tool.to_owned(), message }, console),
         None => Ok(ExitCode::SUCCESS),
     }
 }
 
-fn value(answer: &Answer) -> anyhow::Result<String> {
+/// The value of the last expression, from the result of `eval_ruby`.
+fn evaluated_value(answer: &SupexAnswer) -> anyhow::Result<String> {
     #[derive(serde::Deserialize)]
     struct Evaluation {
         result: String,
     }
     let evaluation: Evaluation =
-        answer.decode().with_context(|| format!("the bridge gave a result without a value: {answer}"))?;
+        answer.decode().with_context(|| format!("the bridge sent a result without a value: {answer}"))?;
     Ok(evaluation.result)
 }
 
-/// What a bridge is found to be.
+/// What `parlor supex status` prints.
 #[derive(Serialize)]
 struct Status {
     address: String,
@@ -162,11 +163,11 @@ struct Status {
     latency_ms: f64,
 }
 
-async fn look(driver: &Driver) -> Result<Status, DriverError> {
+async fn fetch_status(driver: &Driver) -> Result<Status, DriverError> {
     let server = driver.server().await?;
-    let asked = Instant::now();
+    let sent_at = Instant::now();
     let pong = driver.ping().await?;
-    let latency_ms = asked.elapsed().as_secs_f64() * 1000.0;
+    let latency_ms = sent_at.elapsed().as_secs_f64() * 1000.0;
     Ok(Status {
         address: driver.address().to_owned(),
         server: server.name,
@@ -183,18 +184,19 @@ impl Status {
             writeln!(out, "{}", serde_json::to_string(self)?)?;
             return Ok(());
         }
-        let repeats = if self.attach { "attached to the call that runs" } else { "run again" };
+        let repeats = if self.attach { "wait for the running call" } else { "run the call again" };
         writeln!(out, "address   {}", self.address)?;
-        writeln!(out, "server    {}", say::clean(&self.server))?;
-        writeln!(out, "version   {}", say::clean(self.version.as_deref().unwrap_or("unknown")))?;
-        writeln!(out, "SketchUp  {}", say::clean(self.sketchup_version.as_deref().unwrap_or("none")))?;
+        writeln!(out, "server    {}", output::sanitized(&self.server))?;
+        writeln!(out, "version   {}", output::sanitized(self.version.as_deref().unwrap_or("unknown")))?;
+        writeln!(out, "SketchUp  {}", output::sanitized(self.sketchup_version.as_deref().unwrap_or("none")))?;
         writeln!(out, "repeats   {repeats}")?;
         writeln!(out, "latency   {:.2} ms", self.latency_ms)?;
         Ok(())
     }
 }
 
-fn object(text: String) -> anyhow::Result<Box<RawValue>> {
+/// Checks that `text` is a JSON object.
+fn json_object(text: String) -> anyhow::Result<Box<RawValue>> {
     let hint = "the arguments of a tool are a JSON object, such as '{\"code\":\"1 + 1\"}'";
     let raw = RawValue::from_string(text).context(hint)?;
     if !raw.get().starts_with('{') {
@@ -206,19 +208,19 @@ fn object(text: String) -> anyhow::Result<Box<RawValue>> {
 fn text_or_stdin(text: Option<&str>, console: Console, what: &str) -> anyhow::Result<String> {
     match text {
         Some(text) if text != "-" => Ok(text.to_owned()),
-        None if console.input => bail!("no code is given; write it after the command, or pipe it in"),
-        Some(_) | None => piped(what),
+        None if console.stdin_is_terminal => bail!("no code is given; write it after the command, or pipe it in on standard input"),
+        Some(_) | None => read_stdin(what),
     }
 }
 
-fn piped(what: &str) -> anyhow::Result<String> {
+fn read_stdin(what: &str) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
-    let read = stdin().lock().take(PIPED_BYTES + 1).read_to_end(&mut bytes);
+    let read = stdin().lock().take(MAX_STDIN_BYTES + 1).read_to_end(&mut bytes);
     read.with_context(|| format!("cannot read {what} from standard input"))?;
-    if bytes.len() as u64 > PIPED_BYTES {
-        bail!("{what} on standard input is longer than {PIPED_BYTES} bytes; use a file and eval_ruby_file");
+    if bytes.len() as u64 > MAX_STDIN_BYTES {
+        bail!("{what} on standard input is longer than {MAX_STDIN_BYTES} bytes; use a file and eval_ruby_file");
     }
-    String::from_utf8(bytes).with_context(|| format!("{what} on standard input is no text in UTF-8"))
+    String::from_utf8(bytes).with_context(|| format!("{what} on standard input is not valid UTF-8"))
 }
 
 #[cfg(test)]
@@ -226,10 +228,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_objects() {
-        assert_eq!(object(" {\"a\":1} ".to_owned()).unwrap().get(), "{\"a\":1}");
+    fn arguments_must_be_a_json_object() {
+        assert_eq!(json_object(" {\"a\":1} ".to_owned()).unwrap().get(), "{\"a\":1}");
         for text in ["", "[]", "1", "{", "null"] {
-            let error = format!("{:#}", object(text.to_owned()).unwrap_err());
+            let error = format!("{:#}", json_object(text.to_owned()).unwrap_err());
             assert!(error.contains("are a JSON object, such as"), "{text}: {error}");
         }
     }

@@ -8,9 +8,9 @@ use serde_json::value::RawValue;
 
 /// The result of a call: a JSON object, exactly as the server wrote it.
 #[derive(Clone, Debug)]
-pub struct Answer(Box<RawValue>);
+pub struct SupexAnswer(Box<RawValue>);
 
-impl Answer {
+impl SupexAnswer {
     pub(super) fn new(object: Box<RawValue>) -> Self {
         Self(object)
     }
@@ -35,7 +35,7 @@ impl Answer {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for SupexAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.json())
     }
@@ -51,7 +51,7 @@ struct Outcome {
 /// What a server says of itself in its answer to `hello`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Server {
+pub struct SupexServerInfo {
     /// Its name.
     pub name: String,
     /// Its version.
@@ -64,7 +64,7 @@ pub struct Server {
     pub instance: Option<String>,
 }
 
-impl Server {
+impl SupexServerInfo {
     /// Whether this is the server that `before` was, and still knows the calls it was given then.
     pub(super) fn continues(&self, before: &Self) -> bool {
         self.attach && before.attach && self.instance == before.instance
@@ -104,8 +104,8 @@ pub struct ReplOutput {
 mod tests {
     use super::*;
 
-    fn answer(text: &str) -> Answer {
-        Answer::new(RawValue::from_string(text.to_owned()).unwrap())
+    fn answer(text: &str) -> SupexAnswer {
+        SupexAnswer::new(RawValue::from_string(text.to_owned()).unwrap())
     }
 
     #[test]
@@ -124,10 +124,10 @@ mod tests {
 
     #[test]
     fn only_a_server_that_remembers_continues() {
-        let server = |attach, instance: Option<&str>| Server {
+        let server = |attach, instance: Option<&str>| SupexServerInfo {
             attach,
             instance: instance.map(str::to_owned),
-            ..Server::default()
+            ..SupexServerInfo::default()
         };
         assert!(server(true, None).continues(&server(true, None)));
         assert!(server(true, Some("a")).continues(&server(true, Some("a"))));

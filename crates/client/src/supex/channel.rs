@@ -11,10 +11,10 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep};
 
 use super::connection::{Connection, Outcome};
-use super::dial::{Dial, Idle};
+use super::dial::{Dial, IdleState};
 use super::error::Failure;
 use super::wire::{self, Id, Reported};
-use super::{Answer, CallFate, DriverError, MAX_REQUEST_BYTES, Server, Settings};
+use super::{SupexAnswer, CallFate, DriverError, MAX_REQUEST_BYTES, SupexServerInfo, SupexSettings};
 
 /// How many calls of one client may be under way or wait for their turn; the next one is refused.
 pub const MAX_WAITING_CALLS: usize = 256;
@@ -44,7 +44,7 @@ pub(super) enum Repeat {
 pub(super) struct Channel {
     dial: Box<dyn Dial>,
     address: Arc<str>,
-    settings: Settings,
+    settings: SupexSettings,
     hello: Vec<u8>,
     slots: Semaphore,
     /// Those who wait for it get it in the order in which they came.
@@ -62,13 +62,13 @@ struct State {
 /// A call that was sent whole, and whose answer did not come.
 struct Loss {
     error: DriverError,
-    server: Server,
+    server: SupexServerInfo,
     at: Instant,
 }
 
 impl Channel {
     /// `hello` is the line to begin each connection with.
-    pub(super) fn new(dial: Box<dyn Dial>, address: String, settings: Settings, hello: Vec<u8>) -> Self {
+    pub(super) fn new(dial: Box<dyn Dial>, address: String, settings: SupexSettings, hello: Vec<u8>) -> Self {
         let (slots, state) = (Semaphore::new(MAX_WAITING_CALLS), Mutex::default());
         Self { dial, address: address.into(), settings, hello, slots, state }
     }
@@ -78,7 +78,7 @@ impl Channel {
     }
 
     /// What the server says of itself and its whole answer to `hello`; connects if need be.
-    pub(super) async fn welcome(&self) -> Result<(Server, Answer), DriverError> {
+    pub(super) async fn welcome(&self) -> Result<(SupexServerInfo, SupexAnswer), DriverError> {
         let _slot = self.slots.try_acquire().map_err(|_| DriverError::Busy)?;
         let mut state = self.state.lock().await;
         let mut tries = Tries::new(&self.settings, Repeat::Harmless);
@@ -100,7 +100,7 @@ impl Channel {
         method: &str,
         params: &impl Serialize,
         repeat: Repeat,
-    ) -> Result<Answer, DriverError> {
+    ) -> Result<SupexAnswer, DriverError> {
         let _slot = self.slots.try_acquire().map_err(|_| DriverError::Busy)?;
         let id = Id::next();
         let line = wire::request(id, method, params);
@@ -132,7 +132,7 @@ impl Channel {
                 Ok(()) if !risky => return Ok(connection),
                 Ok(()) => {}
                 Err(found) => {
-                    let once = found == Idle::Closed && connection.answered == 1;
+                    let once = found == IdleState::Closed && connection.answered == 1;
                     state.one_answer_each |= once && !connection.server.attach;
                 }
             }
@@ -143,12 +143,12 @@ impl Channel {
 
 impl State {
     /// Keeps the connection for the next call, and makes of the outcome what the caller gets.
-    fn judge(&mut self, connection: Connection, outcome: Outcome) -> Result<Answer, Failure> {
+    fn judge(&mut self, connection: Connection, outcome: Outcome) -> Result<SupexAnswer, Failure> {
         self.one_answer_each &= connection.answered < 2;
         let attach = connection.server.attach;
         self.connection = Some(connection);
         match outcome {
-            Ok(result) => Ok(Answer::new(result)),
+            Ok(result) => Ok(SupexAnswer::new(result)),
             Err(Reported { code, message, data, names_request }) => {
                 let error = DriverError::Remote { code, message, data };
                 // What we write can be read, so the server has looked before all of it was there.
@@ -173,12 +173,12 @@ struct Tries {
 }
 
 impl Tries {
-    fn new(settings: &Settings, repeat: Repeat) -> Self {
+    fn new(settings: &SupexSettings, repeat: Repeat) -> Self {
         Self { repeat, left: settings.retries.min(MAX_RETRIES), pause: RETRY_PAUSE, loss: None }
     }
 
     /// Whether the call may be sent to `server`, after what happened before.
-    fn may_send(&self, server: &Server) -> Result<(), Failure> {
+    fn may_send(&self, server: &SupexServerInfo) -> Result<(), Failure> {
         match &self.loss {
             Some(loss) if !loss.can_be_attached(server) => Err(Failure::Final(loss.error.clone())),
             Some(_) | None => Ok(()),
@@ -229,7 +229,7 @@ impl Tries {
 }
 
 impl Loss {
-    fn can_be_attached(&self, server: &Server) -> bool {
+    fn can_be_attached(&self, server: &SupexServerInfo) -> bool {
         server.continues(&self.server) && self.at.elapsed() <= ATTACH_WINDOW
     }
 }

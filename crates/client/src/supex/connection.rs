@@ -12,11 +12,11 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 
-use super::dial::{Dial, Idle, Link};
+use super::dial::{Dial, IdleState, DialStream};
 use super::error::Failure;
 use super::settings::CONNECT_LIMIT;
 use super::wire::{self, Id, Reported};
-use super::{Answer, CallFate, DriverError, PendingCall, Server, Settings};
+use super::{SupexAnswer, CallFate, DriverError, TimeoutPhase, SupexServerInfo, SupexSettings};
 
 /// How long an answer may take from its first byte to its last, however steadily it comes.
 pub const MAX_ANSWER_TIME: Duration = Duration::from_secs(300);
@@ -28,15 +28,15 @@ const READ_BYTES: usize = 16 * 1024;
 pub(super) type Outcome = Result<Box<RawValue>, Reported>;
 
 pub(super) struct Connection {
-    link: Box<dyn Link>,
+    link: Box<dyn DialStream>,
     address: Arc<str>,
     patience: Duration,
     max_response: usize,
     buffer: Box<[u8]>,
     /// What the server says of itself.
-    pub(super) server: Server,
+    pub(super) server: SupexServerInfo,
     /// Its whole answer to `hello`.
-    pub(super) welcome: Answer,
+    pub(super) welcome: SupexAnswer,
     /// When it was last used.
     used: Instant,
     /// How many calls were answered on it.
@@ -50,7 +50,7 @@ impl Connection {
     pub(super) async fn open(
         dial: &dyn Dial,
         address: &Arc<str>,
-        settings: &Settings,
+        settings: &SupexSettings,
         hello: &[u8],
     ) -> Result<Self, Failure> {
         let mut connection = Self {
@@ -59,15 +59,15 @@ impl Connection {
             patience: settings.timeout,
             max_response: settings.max_response,
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
-            server: Server::default(),
-            welcome: Answer::new(RawValue::NULL.to_owned()),
+            server: SupexServerInfo::default(),
+            welcome: SupexAnswer::new(RawValue::NULL.to_owned()),
             used: Instant::now(),
             answered: 0,
             in_step: true,
         };
         match connection.exchange(hello, Id::Hello).await {
             Ok(Ok(welcome)) => {
-                connection.greeted(Answer::new(welcome))?;
+                connection.greeted(SupexAnswer::new(welcome))?;
                 Ok(connection)
             }
             Ok(Err(refusal)) => Err(Failure::Final(connection.refused(refusal))),
@@ -80,9 +80,9 @@ impl Connection {
     }
 
     /// Whether a call may be made on it. Otherwise it is to be dropped; the peer's doing is told.
-    pub(super) fn look(&mut self, idle_timeout: Duration) -> Result<(), Idle> {
+    pub(super) fn look(&mut self, idle_timeout: Duration) -> Result<(), IdleState> {
         let found = self.link.idle();
-        let good = found == Idle::Quiet && self.in_step && self.used.elapsed() <= idle_timeout;
+        let good = found == IdleState::Quiet && self.in_step && self.used.elapsed() <= idle_timeout;
         if good { Ok(()) } else { Err(found) }
     }
 
@@ -105,7 +105,7 @@ impl Connection {
                 }
                 Ok(Ok(_)) => self.closed(None),
                 Ok(Err(error)) => self.closed(Some(error)),
-                Err(_) => self.silent(PendingCall::ToSend, self.patience),
+                Err(_) => self.silent(TimeoutPhase::ToSend, self.patience),
             };
             // Some servers take an object whose newline is missing for a whole request.
             let whole = sent + 1 >= line.len();
@@ -114,7 +114,7 @@ impl Connection {
         match timeout(self.patience, self.link.flush()).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(self.lost(self.closed(Some(error)))),
-            Err(_) => Err(self.lost(self.silent(PendingCall::ToSend, self.patience))),
+            Err(_) => Err(self.lost(self.silent(TimeoutPhase::ToSend, self.patience))),
         }
     }
 
@@ -130,7 +130,7 @@ impl Connection {
                 Ok(Err(error)) => return Err(self.lost(self.closed(Some(error)))),
                 Err(_) => {
                     let limit = if limit < self.patience { MAX_ANSWER_TIME } else { self.patience };
-                    return Err(self.lost(self.silent(PendingCall::ForAnswer, limit)));
+                    return Err(self.lost(self.silent(TimeoutPhase::ForAnswer, limit)));
                 }
             };
             if count == 0 {
@@ -160,11 +160,11 @@ impl Connection {
         }
     }
 
-    fn greeted(&mut self, welcome: Answer) -> Result<(), Failure> {
+    fn greeted(&mut self, welcome: SupexAnswer) -> Result<(), Failure> {
         #[derive(Deserialize)]
         struct Welcome {
             #[serde(default)]
-            server: Server,
+            server: SupexServerInfo,
         }
         if let Some(reason) = welcome.failure() {
             return Err(self.broke(&format!("it does not welcome us: {reason}")));
@@ -193,7 +193,7 @@ impl Connection {
         DriverError::Closed { address, fate: CallFate::Unknown, source }
     }
 
-    fn silent(&self, waiting: PendingCall, limit: Duration) -> DriverError {
+    fn silent(&self, waiting: TimeoutPhase, limit: Duration) -> DriverError {
         DriverError::Timeout { address: self.address.to_string(), waiting, limit, fate: CallFate::Unknown }
     }
 
@@ -202,13 +202,13 @@ impl Connection {
     }
 }
 
-async fn connect(dial: &dyn Dial, address: &Arc<str>, limit: Duration) -> Result<Box<dyn Link>, Failure> {
+async fn connect(dial: &dyn Dial, address: &Arc<str>, limit: Duration) -> Result<Box<dyn DialStream>, Failure> {
     let address = address.to_string();
     let error = match timeout(limit, dial.dial()).await {
         Ok(Ok(link)) => return Ok(link),
         Ok(Err(error)) => DriverError::Connect { address, source: Arc::new(error) },
         Err(_) => {
-            DriverError::Timeout { address, waiting: PendingCall::ToConnect, limit, fate: CallFate::NotRun }
+            DriverError::Timeout { address, waiting: TimeoutPhase::ToConnect, limit, fate: CallFate::NotRun }
         }
     };
     Err(Failure::BeforeSending(error))

@@ -15,33 +15,33 @@ use tokio::net::TcpStream;
 pub const MAX_ADDRESSES: usize = 4;
 
 /// A connection that is being made.
-pub type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Link>>> + Send + 'a>>;
+pub type DialFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn DialStream>>> + Send + 'a>>;
 
 /// A way to a server, which can be gone more than once: a connection is opened when it is needed.
 pub trait Dial: Send + Sync {
     /// Opens a connection. How long it may take is decided by whoever calls.
-    fn dial(&self) -> Dialing<'_>;
+    fn dial(&self) -> DialFuture<'_>;
 }
 
 /// A connection: bytes in both directions, and a look at what came while nobody listened.
-pub trait Link: AsyncRead + AsyncWrite + Send + Unpin {
+pub trait DialStream: AsyncRead + AsyncWrite + Send + Unpin {
     /// What the peer did since the last answer. A byte may be lost in finding out, because a
     /// connection on which the peer spoke unasked is not used again.
-    fn idle(&mut self) -> Idle {
+    fn idle(&mut self) -> IdleState {
         let mut byte = [0];
         let mut found = ReadBuf::new(&mut byte);
         match Pin::new(self).poll_read(&mut Context::from_waker(Waker::noop()), &mut found) {
-            Poll::Pending => Idle::Quiet,
-            Poll::Ready(Ok(())) if found.filled().is_empty() => Idle::Closed,
-            Poll::Ready(Ok(())) => Idle::Spoke,
-            Poll::Ready(Err(_)) => Idle::Closed,
+            Poll::Pending => IdleState::Quiet,
+            Poll::Ready(Ok(())) if found.filled().is_empty() => IdleState::Closed,
+            Poll::Ready(Ok(())) => IdleState::Spoke,
+            Poll::Ready(Err(_)) => IdleState::Closed,
         }
     }
 }
 
 /// What a peer did while nothing was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Idle {
+pub enum IdleState {
     /// Nothing, as it should.
     Quiet,
     /// It closed the connection.
@@ -50,20 +50,20 @@ pub enum Idle {
     Spoke,
 }
 
-impl Link for TcpStream {
+impl DialStream for TcpStream {
     // Asks the kernel: the runtime may not have looked since the peer has closed.
-    fn idle(&mut self) -> Idle {
+    fn idle(&mut self) -> IdleState {
         match rustix::net::recv(&*self, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-            Ok((0, _)) => Idle::Closed,
-            Ok(_) => Idle::Spoke,
-            Err(Errno::AGAIN | Errno::INTR) => Idle::Quiet,
-            Err(_) => Idle::Closed,
+            Ok((0, _)) => IdleState::Closed,
+            Ok(_) => IdleState::Spoke,
+            Err(Errno::AGAIN | Errno::INTR) => IdleState::Quiet,
+            Err(_) => IdleState::Closed,
         }
     }
 }
 
 /// Both ends in one process, as tests have it.
-impl Link for DuplexStream {}
+impl DialStream for DuplexStream {}
 
 /// The usual way.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ pub(super) struct Tcp {
 }
 
 impl Dial for Tcp {
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> DialFuture<'_> {
         Box::pin(async {
             let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
             for address in self.addresses().await? {
@@ -81,7 +81,7 @@ impl Dial for Tcp {
                     Ok(stream) => {
                         // A request is one write; waiting for more to send would only delay it.
                         stream.set_nodelay(true)?;
-                        return Ok(Box::new(stream) as Box<dyn Link>);
+                        return Ok(Box::new(stream) as Box<dyn DialStream>);
                     }
                     Err(error) => last = error,
                 }

@@ -12,7 +12,7 @@ use super::channel::{Channel, Repeat};
 use super::dial::{Dial, Tcp};
 use super::settings::Identity;
 use super::wire::{self, Id};
-use super::{Answer, DriverError, FileEvaluation, Pong, Server, Settings};
+use super::{SupexAnswer, DriverError, FileEvaluation, Pong, SupexServerInfo, SupexSettings};
 
 /// The tools that only read, so that calling one twice does no harm. A call of any other is sent again
 /// only if it cannot run twice.
@@ -35,10 +35,10 @@ pub const READING_TOOLS: [&str; 8] = [
 /// Needs a tokio runtime with I/O and time enabled.
 ///
 /// ```no_run
-/// use parlor_client::supex::{Driver, DriverError, Settings};
+/// use parlor_client::supex::{Driver, DriverError, SupexSettings};
 ///
 /// # async fn example() -> Result<(), DriverError> {
-/// let driver = Driver::new(Settings::bridge());
+/// let driver = Driver::new(SupexSettings::bridge());
 /// assert_eq!(driver.eval("1 + 1").await?, "2");
 /// match driver.eval("raise 'no'").await {
 ///     Err(DriverError::Remote { message, .. }) => assert_eq!(message, "Ruby evaluation error: no"),
@@ -53,14 +53,14 @@ pub struct Driver {
 
 impl Driver {
     /// A driver of the bridge at the address of the settings. Nothing is opened yet.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: SupexSettings) -> Self {
         let tcp = Tcp { host: settings.host.clone(), port: settings.port };
         Self::over(tcp.to_string(), Box::new(tcp), settings)
     }
 
     /// A driver of a bridge that is reached in another way, such as a tunnel. `address` is what errors
     /// call it; that of the settings is not used.
-    pub fn over(address: impl Into<String>, dial: Box<dyn Dial>, settings: Settings) -> Self {
+    pub fn over(address: impl Into<String>, dial: Box<dyn Dial>, settings: SupexSettings) -> Self {
         let hello = hello(&settings, &[FEATURE_ATTACH]);
         Self { channel: Channel::new(dial, address.into(), settings, hello) }
     }
@@ -71,7 +71,7 @@ impl Driver {
     }
 
     /// What the bridge says of itself. Connects, if there is no connection that is any good.
-    pub async fn server(&self) -> Result<Server, DriverError> {
+    pub async fn server(&self) -> Result<SupexServerInfo, DriverError> {
         self.channel.welcome().await.map(|(server, _)| server)
     }
 
@@ -99,8 +99,8 @@ impl Driver {
 
     /// Calls any tool. `arguments` is to be a JSON object.
     ///
-    /// Some tools report failures in the result, which is an `Ok` here: see [`Answer::failure`].
-    pub async fn call(&self, tool: &str, arguments: &impl Serialize) -> Result<Answer, DriverError> {
+    /// Some tools report failures in the result, which is an `Ok` here: see [`SupexAnswer::failure`].
+    pub async fn call(&self, tool: &str, arguments: &impl Serialize) -> Result<SupexAnswer, DriverError> {
         #[derive(Serialize)]
         struct Call<'a> {
             name: &'a str,
@@ -133,7 +133,7 @@ impl fmt::Debug for Driver {
 /// What a client says first on each connection, as a line.
 ///
 /// `features` is what it asks for beyond the protocol. Servers that do not know it take no notice.
-pub(super) fn hello(settings: &Settings, features: &[&str]) -> Vec<u8> {
+pub(super) fn hello(settings: &SupexSettings, features: &[&str]) -> Vec<u8> {
     let Identity { name, version, agent, pid } = settings.identity.clone();
     let params = HelloParams {
         name,
@@ -150,7 +150,7 @@ pub(super) fn hello(settings: &Settings, features: &[&str]) -> Vec<u8> {
 pub(super) fn decode<T: DeserializeOwned>(
     address: &str,
     what: &str,
-    answer: &Answer,
+    answer: &SupexAnswer,
 ) -> Result<T, DriverError> {
     answer.decode().map_err(|flaw| DriverError::protocol(address, &format!("result of `{what}`: {flaw}")))
 }

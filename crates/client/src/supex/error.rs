@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{MAX_REQUEST_BYTES, MAX_WAITING_CALLS, Server};
+use super::{MAX_REQUEST_BYTES, MAX_WAITING_CALLS, SupexServerInfo};
 
 /// Whether a call that failed may have had an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum CallFate {
 
 /// What was waited for when the time was up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PendingCall {
+pub enum TimeoutPhase {
     /// For the connection.
     ToConnect,
     /// For the server to take the request.
@@ -56,7 +56,7 @@ pub enum DriverError {
         /// Who was silent.
         address: String,
         /// What was waited for.
-        waiting: PendingCall,
+        waiting: TimeoutPhase,
         /// For how long.
         limit: Duration,
         /// Whether the call may have run.
@@ -158,7 +158,7 @@ pub(super) enum Failure {
     /// Nothing of the call was sent: no connection, or it broke too early. Another attempt is safe.
     BeforeSending(DriverError),
     /// All of the call was sent, and then the connection was lost or silent.
-    AfterSending(DriverError, Box<Server>),
+    AfterSending(DriverError, Box<SupexServerInfo>),
     /// The server could not read what was sent, and has not run it.
     Unread(DriverError),
     /// Another attempt would end in the same way.
@@ -172,11 +172,11 @@ fn advice(fate: CallFate) -> &'static str {
     }
 }
 
-fn silence(waiting: PendingCall, limit: Duration) -> impl fmt::Display {
+fn silence(waiting: TimeoutPhase, limit: Duration) -> impl fmt::Display {
     let what = match waiting {
-        PendingCall::ToConnect => "could not be connected to",
-        PendingCall::ToSend => "did not take the request",
-        PendingCall::ForAnswer => "did not answer",
+        TimeoutPhase::ToConnect => "could not be connected to",
+        TimeoutPhase::ToSend => "did not take the request",
+        TimeoutPhase::ForAnswer => "did not answer",
     };
     format!("{what} within {} s", limit.as_secs_f64())
 }

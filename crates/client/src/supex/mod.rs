@@ -18,8 +18,8 @@
 //! **Nothing grows without limit and nothing hangs.** Requests, answers, waits and the number of
 //! callers that wait are bounded. Every future may be dropped: its connection is then not used again.
 //!
-//! Left out on purpose: the environment (a caller fills in [`Settings`]), and results of tools that
-//! need SketchUp as types ([`Answer::decode`] takes the caller's own).
+//! Left out on purpose: the environment (a caller fills in [`SupexSettings`]), and results of tools that
+//! need SketchUp as types ([`SupexAnswer::decode`] takes the caller's own).
 
 mod answer;
 mod channel;
@@ -31,15 +31,15 @@ mod repl;
 mod settings;
 mod wire;
 
-pub use answer::{Answer, FileEvaluation, Pong, ReplOutput, Server};
+pub use answer::{SupexAnswer, FileEvaluation, Pong, ReplOutput, SupexServerInfo};
 pub use channel::{ATTACH_WINDOW, MAX_RETRIES, MAX_RETRY_PAUSE, MAX_WAITING_CALLS, RETRY_PAUSE};
 pub use connection::MAX_ANSWER_TIME;
-pub use dial::{Dial, Dialing, Idle, Link, MAX_ADDRESSES};
+pub use dial::{Dial, DialFuture, IdleState, DialStream, MAX_ADDRESSES};
 pub use driver::{Driver, READING_TOOLS};
-pub use error::{CallFate, DriverError, PendingCall};
+pub use error::{CallFate, DriverError, TimeoutPhase};
 pub use parlor_doors::supex::MAX_REQUEST_BYTES;
 pub use repl::ReplClient;
 pub use settings::{
     BRIDGE_PORT, CONNECT_LIMIT, IDLE_TIMEOUT, Identity, MAX_RESPONSE_BYTES, REPL_PORT, REPL_TIMEOUT, RETRIES,
-    Settings, TIMEOUT, Token,
+    SupexSettings, TIMEOUT, SupexToken,
 };

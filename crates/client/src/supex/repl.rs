@@ -9,7 +9,7 @@ use serde_json::json;
 use super::channel::{Channel, Repeat};
 use super::dial::{Dial, Tcp};
 use super::driver::{decode, hello};
-use super::{DriverError, Pong, ReplOutput, Settings};
+use super::{DriverError, Pong, ReplOutput, SupexSettings};
 
 /// A client of a console. One connection, as with [`Driver`](super::Driver).
 ///
@@ -17,10 +17,10 @@ use super::{DriverError, Pong, ReplOutput, Settings};
 /// received all of it.
 ///
 /// ```no_run
-/// use parlor_client::supex::{DriverError, ReplClient, Settings};
+/// use parlor_client::supex::{DriverError, ReplClient, SupexSettings};
 ///
 /// # async fn example() -> Result<(), DriverError> {
-/// let console = ReplClient::new(Settings::repl());
+/// let console = ReplClient::new(SupexSettings::repl());
 /// assert_eq!(console.eval("puts 'hi'; 1 + 1").await?.output, "hi\n=> 2\n");
 /// # Ok(())
 /// # }
@@ -31,13 +31,13 @@ pub struct ReplClient {
 
 impl ReplClient {
     /// A client of the console at the address of the settings. Nothing is opened yet.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: SupexSettings) -> Self {
         let tcp = Tcp { host: settings.host.clone(), port: settings.port };
         Self::over(tcp.to_string(), Box::new(tcp), settings)
     }
 
     /// A client of a console that is reached in another way. `address` is what errors call it.
-    pub fn over(address: impl Into<String>, dial: Box<dyn Dial>, settings: Settings) -> Self {
+    pub fn over(address: impl Into<String>, dial: Box<dyn Dial>, settings: SupexSettings) -> Self {
         let hello = hello(&settings, &[]);
         Self { channel: Channel::new(dial, address.into(), settings, hello) }
     }

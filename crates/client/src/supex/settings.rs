@@ -24,7 +24,7 @@ pub const MAX_RESPONSE_BYTES: usize = parlor_doors::supex::MAX_REPLY_BYTES;
 
 /// How to reach a server and what to expect of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct SupexSettings {
     /// A name or an address. `localhost` is `127.0.0.1`, where these servers are.
     pub host: String,
     /// The port.
@@ -42,10 +42,10 @@ pub struct Settings {
     /// Who calls.
     pub identity: Identity,
     /// What proves it, if the server wants proof.
-    pub token: Option<Token>,
+    pub token: Option<SupexToken>,
 }
 
-impl Settings {
+impl SupexSettings {
     /// A bridge on this machine, at its usual port.
     pub fn bridge() -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Default for Identity {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-impl Token {
+impl SupexToken {
     /// The token as the server knows it.
     pub fn new(token: impl Into<String>) -> Self {
         Self(token.into())
@@ -109,7 +109,7 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for SupexToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
     }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_token_is_not_shown() {
-        let settings = Settings { token: Some(Token::new("s3cret")), ..Settings::bridge() };
+        let settings = SupexSettings { token: Some(SupexToken::new("s3cret")), ..SupexSettings::bridge() };
         let shown = format!("{settings:?}");
         assert!(shown.contains("Token(…)") && !shown.contains("s3cret"), "{shown}");
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 
-use super::{Activity, Error, MAX_UNSETTLED, MAX_UNSETTLED_BYTES, Typed};
+use super::{Activity, SuprError, MAX_UNSETTLED, MAX_UNSETTLED_BYTES, Typed};
 
 /// Messages on their way, in the order in which they were sent.
 #[derive(Debug, Default)]
@@ -16,19 +16,19 @@ pub(super) struct Backlog {
 
 impl Backlog {
     /// The key of the next message; `of` keeps it apart from those of others.
-    pub(super) fn key(&mut self, of: &str) -> Result<String, Error> {
+    pub(super) fn key(&mut self, of: &str) -> Result<String, SuprError> {
         if self.unsettled.len() >= MAX_UNSETTLED {
-            return Err(Error::Backlog { limit: MAX_UNSETTLED });
+            return Err(SuprError::Backlog { limit: MAX_UNSETTLED });
         }
         self.sent += 1;
         Ok(format!("{of}-{}", self.sent))
     }
 
     /// A message under `key` goes on its way.
-    pub(super) fn push(&mut self, key: String, frame: String) -> Result<(), Error> {
+    pub(super) fn push(&mut self, key: String, frame: String) -> Result<(), SuprError> {
         let bytes = self.unsettled.iter().map(|(_, frame)| frame.len()).sum::<usize>() + frame.len();
         if bytes > MAX_UNSETTLED_BYTES && !self.unsettled.is_empty() {
-            return Err(Error::Backlog { limit: self.unsettled.len() });
+            return Err(SuprError::Backlog { limit: self.unsettled.len() });
         }
         self.unsettled.push_back((key, frame));
         Ok(())

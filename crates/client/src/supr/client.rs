@@ -3,21 +3,21 @@
 use std::collections::VecDeque;
 
 use futures_util::{SinkExt, StreamExt};
-use parlor_doors::supr::protocol::ServerFrame;
+use parlor_doors::supr::wire::ServerFrame;
 use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_tungstenite::tungstenite::Message as WsMessage;
 
 use super::backlog::Backlog;
 use super::dial::{Socket, dial, pause};
-use super::{Activity, Error, Settings, Typed};
+use super::{Activity, SuprError, SuprSettings, Typed};
 
 /// The close code of a connection whose session has a newer one.
 const REPLACED: u16 = 4001;
 
 /// Something to say, and to whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Message {
+pub struct SuprMessage {
     /// What is said.
     pub content: String,
     /// The agent that is to answer, if not the default.
@@ -28,7 +28,7 @@ pub struct Message {
     pub reasoning: Option<String>,
 }
 
-impl From<&str> for Message {
+impl From<&str> for SuprMessage {
     fn from(content: &str) -> Self {
         Self { content: content.to_owned(), ..Self::default() }
     }
@@ -36,7 +36,7 @@ impl From<&str> for Message {
 
 /// A file that is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct SuprFile {
     /// What it is called.
     pub name: String,
     /// Its media type.
@@ -59,8 +59,8 @@ pub enum SuprEvent {
 }
 
 /// A session.
-pub struct Client {
-    settings: Settings,
+pub struct SuprClient {
+    settings: SuprSettings,
     session: String,
     socket: Option<Socket>,
     /// The last event that was told.
@@ -70,9 +70,9 @@ pub struct Client {
     heard: VecDeque<SuprEvent>,
 }
 
-impl Client {
+impl SuprClient {
     /// Opens the first connection, once.
-    pub async fn connect(settings: Settings) -> Result<Self, Error> {
+    pub async fn connect(settings: SuprSettings) -> Result<Self, SuprError> {
         let session = settings.session.clone().unwrap_or_else(new_session);
         let socket = dial(&settings, &session, settings.after.as_deref()).await?;
         let last = settings.after.clone();
@@ -85,24 +85,24 @@ impl Client {
         &self.session
     }
 
-    /// The last event that was told; [`Settings::after`] takes it to go on later.
+    /// The last event that was told; [`SuprSettings::after`] takes it to go on later.
     pub fn last_event(&self) -> Option<&str> {
         self.last.as_deref()
     }
 
     /// Says something. It will become a run, once, even if the connection is lost meanwhile.
-    pub async fn send(&mut self, message: impl Into<Message>) -> Result<(), Error> {
-        let Message { content, agent, model, reasoning } = message.into();
+    pub async fn send(&mut self, message: impl Into<SuprMessage>) -> Result<(), SuprError> {
+        let SuprMessage { content, agent, model, reasoning } = message.into();
         let mut payload = object([("content", Some(content)), ("agent_id", agent), ("model", model)]);
         payload.extend(object([("reasoning", reasoning)]));
         self.send_once("message.send", payload).await
     }
 
     /// Sends files; `caption` is said about all of them if there are several.
-    pub async fn send_files(&mut self, files: Vec<File>, caption: Option<String>) -> Result<(), Error> {
+    pub async fn send_files(&mut self, files: Vec<SuprFile>, caption: Option<String>) -> Result<(), SuprError> {
         let attachments: Vec<Value> = files
             .into_iter()
-            .map(|File { name, content_type, caption, base64 }| {
+            .map(|SuprFile { name, content_type, caption, base64 }| {
                 Value::Object(object([
                     ("data", Some(base64)),
                     ("filename", Some(name)),
@@ -118,7 +118,7 @@ impl Client {
 
     /// Stops the active run, or only if it is `run`. What becomes of it is told as events; that there was
     /// none, as a typed `error`.
-    pub async fn stop(&mut self, run: Option<&str>, reason: Option<&str>) -> Result<(), Error> {
+    pub async fn stop(&mut self, run: Option<&str>, reason: Option<&str>) -> Result<(), SuprError> {
         let payload = object([("run_id", run.map(str::to_owned)), ("reason", reason.map(str::to_owned))]);
         let frame = json!({"type": "run.stop", "payload": payload}).to_string();
         self.put(frame).await;
@@ -126,13 +126,13 @@ impl Client {
     }
 
     /// Asks for a sign of life; a typed `pong` with this id follows.
-    pub async fn ping(&mut self, id: &str) -> Result<(), Error> {
+    pub async fn ping(&mut self, id: &str) -> Result<(), SuprError> {
         self.put(json!({"type": "ping", "id": id}).to_string()).await;
         Ok(())
     }
 
     /// Waits for what the server says next. Connects again if need be. Cancel safe.
-    pub async fn next(&mut self) -> Result<SuprEvent, Error> {
+    pub async fn next(&mut self) -> Result<SuprEvent, SuprError> {
         loop {
             if let Some(heard) = self.heard.pop_front() {
                 match &heard {
@@ -157,7 +157,7 @@ impl Client {
         }
     }
 
-    async fn send_once(&mut self, kind: &str, mut payload: Map<String, Value>) -> Result<(), Error> {
+    async fn send_once(&mut self, kind: &str, mut payload: Map<String, Value>) -> Result<(), SuprError> {
         let key = self.backlog.key(&self.session)?;
         payload.insert("key".to_owned(), Value::String(key.clone()));
         let frame = json!({"type": kind, "payload": payload}).to_string();
@@ -166,7 +166,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a frame, if there is a connection. That it is lost is found out by [`next`](Client::next).
+    /// Sends a frame, if there is a connection. That it is lost is found out by [`next`](SuprClient::next).
     async fn put(&mut self, frame: String) {
         if let Some(socket) = &mut self.socket {
             let sent = timeout(self.settings.silence, socket.send(WsMessage::text(frame))).await;
@@ -177,12 +177,12 @@ impl Client {
     }
 
     /// Takes in one thing that the server says, on a new connection if need be.
-    async fn listen(&mut self) -> Result<(), Error> {
+    async fn listen(&mut self) -> Result<(), SuprError> {
         let Some(socket) = &mut self.socket else { return self.reconnect().await };
         match timeout(self.settings.silence, socket.next()).await {
             Ok(Some(Ok(WsMessage::Text(text)))) => self.on_frame(text.as_str()),
             Ok(Some(Ok(WsMessage::Close(Some(goodbye))))) if u16::from(goodbye.code) == REPLACED => {
-                return Err(Error::Replaced);
+                return Err(SuprError::Replaced);
             }
             Ok(Some(Ok(WsMessage::Ping(_) | WsMessage::Pong(_)))) => {}
             Ok(Some(Ok(WsMessage::Close(_) | WsMessage::Binary(_) | WsMessage::Frame(_))))
@@ -201,13 +201,13 @@ impl Client {
         });
     }
 
-    async fn reconnect(&mut self) -> Result<(), Error> {
+    async fn reconnect(&mut self) -> Result<(), SuprError> {
         let mut failures = 0;
         let socket = loop {
             sleep(pause(failures)).await;
             match dial(&self.settings, &self.session, self.last.as_deref()).await {
                 Ok(socket) => break socket,
-                Err(Error::Unreachable(_)) if failures < self.settings.retries => failures += 1,
+                Err(SuprError::Unreachable(_)) if failures < self.settings.retries => failures += 1,
                 Err(error) => return Err(error),
             }
         };

@@ -11,22 +11,22 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, http::Response};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use super::{CONNECT_LIMIT, Error, MAX_FRAME_BYTES, Settings};
+use super::{CONNECT_LIMIT, SuprError, MAX_FRAME_BYTES, SuprSettings};
 
 /// An open connection.
 pub(super) type Socket = WebSocketStream<TcpStream>;
 
 /// Opens a connection to `session`, for what came after `after`.
-pub(super) async fn dial(settings: &Settings, session: &str, after: Option<&str>) -> Result<Socket, Error> {
+pub(super) async fn dial(settings: &SuprSettings, session: &str, after: Option<&str>) -> Result<Socket, SuprError> {
     let request = request(settings, session, after)?;
     match timeout(CONNECT_LIMIT, connect(request)).await {
         Ok(done) => done,
-        Err(_) => Err(Error::Unreachable(format!("no answer within {CONNECT_LIMIT:?}"))),
+        Err(_) => Err(SuprError::Unreachable(format!("no answer within {CONNECT_LIMIT:?}"))),
     }
 }
 
-async fn connect(request: Request) -> Result<Socket, Error> {
-    let unreachable = |error: std::io::Error| Error::Unreachable(error.to_string());
+async fn connect(request: Request) -> Result<Socket, SuprError> {
+    let unreachable = |error: std::io::Error| SuprError::Unreachable(error.to_string());
     let uri = request.uri();
     let host = uri.host().unwrap_or("127.0.0.1").trim_start_matches('[').trim_end_matches(']').to_owned();
     let port = uri.port_u16().unwrap_or(80);
@@ -38,24 +38,24 @@ async fn connect(request: Request) -> Result<Socket, Error> {
     match client_async_with_config(request, stream, Some(config)).await {
         Ok((socket, _)) => Ok(socket),
         Err(WsError::Http(response)) => Err(refusal(&response)),
-        Err(error) => Err(Error::Unreachable(error.to_string())),
+        Err(error) => Err(SuprError::Unreachable(error.to_string())),
     }
 }
 
-fn refusal(response: &Response<Option<Vec<u8>>>) -> Error {
+fn refusal(response: &Response<Option<Vec<u8>>>) -> SuprError {
     let status = response.status();
     let body = response.body().as_deref().unwrap_or_default();
     let text = String::from_utf8_lossy(body).trim().to_owned();
     // A server that ends or is full may have room soon.
     if status.is_server_error() {
-        Error::Unreachable(format!("{status} {text}"))
+        SuprError::Unreachable(format!("{status} {text}"))
     } else {
-        Error::Refused { status: status.as_u16(), text }
+        SuprError::Refused { status: status.as_u16(), text }
     }
 }
 
-fn request(settings: &Settings, session: &str, after: Option<&str>) -> Result<Request, Error> {
-    let flaw = |reason: String| Error::Address { url: settings.url.clone(), reason };
+fn request(settings: &SuprSettings, session: &str, after: Option<&str>) -> Result<Request, SuprError> {
+    let flaw = |reason: String| SuprError::Address { url: settings.url.clone(), reason };
     if !settings.url.starts_with("ws://") {
         return Err(flaw("it begins with ws://; for wss:// put a proxy before it".to_owned()));
     }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_session_of_any_name_stands_in_the_address() {
-        let settings = Settings::new("ws://127.0.0.1:1/supr/ws", "t");
+        let settings = SuprSettings::new("ws://127.0.0.1:1/supr/ws", "t");
         let request = request(&settings, " \u{e4}&x=1", Some("evt_1")).unwrap();
         assert_eq!(
             request.uri().to_string(),
@@ -115,10 +115,10 @@ mod tests {
     fn an_address_that_is_none_says_why() {
         for url in ["http://x/", "wss://x/", "ws://"] {
             assert!(
-                matches!(request(&Settings::new(url, "t"), "s", None), Err(Error::Address { .. })),
+                matches!(request(&SuprSettings::new(url, "t"), "s", None), Err(SuprError::Address { .. })),
                 "{url}"
             );
         }
-        assert!(request(&Settings::new("ws://x/", "a\nb"), "s", None).is_err());
+        assert!(request(&SuprSettings::new("ws://x/", "a\nb"), "s", None).is_err());
     }
 }

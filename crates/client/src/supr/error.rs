@@ -2,7 +2,7 @@
 
 /// Why a client cannot go on.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum SuprError {
     /// The address is none.
     #[error("{url:?} is no address of a WebSocket: {reason}")]
     Address {

@@ -1,24 +1,24 @@
 //! A client of the supr dialect: one session over WebSocket, across any number of connections.
 //!
 //! ```no_run
-//! use parlor_client::supr::{Client, Heard, Settings};
+//! use parlor_client::supr::{SuprClient, SuprEvent, SuprSettings};
 //!
-//! # async fn talk() -> Result<(), parlor_client::supr::Error> {
-//! let mut client = Client::connect(Settings::new("ws://127.0.0.1:18790/supr/ws", "the token")).await?;
+//! # async fn talk() -> Result<(), parlor_client::supr::SuprError> {
+//! let mut client = SuprClient::connect(SuprSettings::new("ws://127.0.0.1:18790/supr/ws", "the token")).await?;
 //! client.send("what is in this folder?").await?;
 //! loop {
 //!     match client.next().await? {
-//!         Heard::Activity(event) if event.event_type == "message.completed" => {
+//!         SuprEvent::Activity(event) if event.event_type == "message.completed" => {
 //!             println!("{}", event.data["text"]);
 //!         }
-//!         Heard::Activity(event) if event.event_type == "run.completed" => return Ok(()),
+//!         SuprEvent::Activity(event) if event.event_type == "run.completed" => return Ok(()),
 //!         _ => {}
 //!     }
 //! }
 //! # }
 //! ```
 //!
-//! A connection that is lost is opened again, with what the server said meanwhile: [`Client::next`] gives each
+//! A connection that is lost is opened again, with what the server said meanwhile: [`SuprClient::next`] gives each
 //! event once and in order. What was sent and may not have arrived is sent again, under a key by which a
 //! server like parlor knows it: it is carried out once.
 
@@ -30,10 +30,10 @@ mod settings;
 
 use std::time::Duration;
 
-pub use client::{Client, File, Message, SuprEvent};
+pub use client::{SuprClient, SuprFile, SuprMessage, SuprEvent};
 pub use error::Error;
-pub use parlor_doors::supr::protocol::{Activity, Typed};
-pub use settings::Settings;
+pub use parlor_doors::supr::wire::{Activity, Typed};
+pub use settings::SuprSettings;
 
 /// How long opening a connection may take.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(15);

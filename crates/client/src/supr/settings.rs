@@ -7,7 +7,7 @@ use super::SILENCE;
 
 /// How to reach a session.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Settings {
+pub struct SuprSettings {
     /// The address of the socket, such as `ws://127.0.0.1:18790/supr/ws`, without a query.
     pub url: String,
     /// What clients must know. Never shown.
@@ -24,7 +24,7 @@ pub struct Settings {
     pub retries: u32,
 }
 
-impl Settings {
+impl SuprSettings {
     /// A new session at this address.
     pub fn new(url: impl Into<String>, token: impl Into<String>) -> Self {
         Self {
@@ -47,9 +47,9 @@ impl Settings {
 }
 
 /// The token is a secret.
-impl fmt::Debug for Settings {
+impl fmt::Debug for SuprSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("SuprSettings")
             .field("url", &self.url)
             .field("session", &self.session)
             .field("after", &self.after)

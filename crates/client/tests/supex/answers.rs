@@ -1,6 +1,6 @@
 //! Answers that are odd: accepted where nothing can be misunderstood, refused otherwise.
 
-use parlor_client::supex::{Driver, DriverError, Settings};
+use parlor_client::supex::{Driver, DriverError, SupexSettings};
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 
@@ -128,7 +128,7 @@ async fn a_whole_object_needs_no_newline_if_the_connection_ends() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_of_the_limit_is_taken_and_a_longer_one_is_not() {
     const LIMIT: usize = 4096;
-    let (mut fake, driver) = Fake::driven_with(Settings { max_response: LIMIT, ..settings() });
+    let (mut fake, driver) = Fake::driven_with(SupexSettings { max_response: LIMIT, ..settings() });
     let filled = |call: &Value, length: usize| {
         let bare = reply(call, value("")).to_string().len() + 1;
         format!("{}\n", reply(call, value(&"x".repeat(length - bare))))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parlor_client::supex::{
-    CallFate, DriverError, MAX_REQUEST_BYTES, MAX_WAITING_CALLS, Pong, Settings, Token,
+    CallFate, DriverError, MAX_REQUEST_BYTES, MAX_WAITING_CALLS, Pong, SupexSettings, SupexToken,
 };
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ async fn hello_comes_first_and_five_calls_need_one_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_is_sent_and_a_wrong_one_is_told_apart() {
-    let with_token = Settings { token: Some(Token::new("s3cret")), ..settings() };
+    let with_token = SupexSettings { token: Some(SupexToken::new("s3cret")), ..settings() };
     let (mut fake, driver) = Fake::driven_with(with_token);
     let server = async {
         let mut peer = fake.arrival().await;

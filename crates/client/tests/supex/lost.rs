@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use parlor_client::supex::{
-    ATTACH_WINDOW, CallFate, DriverError, MAX_RETRIES, MAX_RETRY_PAUSE, RETRY_PAUSE, Settings,
+    ATTACH_WINDOW, CallFate, DriverError, MAX_RETRIES, MAX_RETRY_PAUSE, RETRY_PAUSE, SupexSettings,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -127,7 +127,7 @@ async fn what_only_reads_is_asked_again_everywhere() {
 #[tokio::test(start_paused = true)]
 async fn there_are_as_many_attempts_as_the_settings_say_and_never_more_than_the_limit() {
     for (retries, attempts) in [(0, 1), (2, 3), (u32::MAX, MAX_RETRIES + 1)] {
-        let (mut fake, driver) = Fake::driven_with(Settings { retries, ..settings() });
+        let (mut fake, driver) = Fake::driven_with(SupexSettings { retries, ..settings() });
         let server = async {
             for _ in 0..attempts {
                 fake.welcome(&attaching()).await.hear().await;
@@ -185,7 +185,7 @@ async fn a_server_that_is_gone_has_forgotten_the_call() {
 #[tokio::test(start_paused = true)]
 async fn a_call_is_attached_within_the_window_only() {
     for (delay, again) in [(ATTACH_WINDOW, true), (ATTACH_WINDOW + Duration::from_millis(1), false)] {
-        let (mut fake, driver) = Fake::driven_with(Settings { timeout: ATTACH_WINDOW * 2, ..settings() });
+        let (mut fake, driver) = Fake::driven_with(SupexSettings { timeout: ATTACH_WINDOW * 2, ..settings() });
         let server = async {
             fake.welcome(&attaching()).await.hear().await;
             let mut peer = fake.arrival().await;
@@ -290,7 +290,7 @@ async fn a_server_that_cannot_be_reached_is_tried_again_after_a_pause() {
     assert_eq!(error.fate(), CallFate::NotRun);
     assert_eq!(error.to_string(), "cannot connect to fake:1: connection refused");
 
-    let (fake, driver) = Fake::driven_with(Settings { retries: MAX_RETRIES, ..settings() });
+    let (fake, driver) = Fake::driven_with(SupexSettings { retries: MAX_RETRIES, ..settings() });
     fake.refuse(usize::MAX);
     let began = Instant::now();
     driver.eval("1").await.unwrap_err();

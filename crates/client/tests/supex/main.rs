@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parlor_client::supex::{Dial, Dialing, Driver, Identity, Link, Settings};
+use parlor_client::supex::{Dial, DialFuture, Driver, Identity, DialStream, SupexSettings};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
@@ -56,7 +56,7 @@ struct Way {
 }
 
 impl Dial for Way {
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> DialFuture<'_> {
         Box::pin(async {
             let refused =
                 self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
@@ -65,7 +65,7 @@ impl Dial for Way {
             }
             let (ours, theirs) = tokio::io::duplex(self.pipe_bytes);
             self.arriving.send(theirs).await.map_err(|_| io::ErrorKind::ConnectionRefused)?;
-            Ok(Box::new(ours) as Box<dyn Link>)
+            Ok(Box::new(ours) as Box<dyn DialStream>)
         })
     }
 }
@@ -84,7 +84,7 @@ impl Fake {
         Self::driven_with(settings())
     }
 
-    fn driven_with(settings: Settings) -> (Self, Driver) {
+    fn driven_with(settings: SupexSettings) -> (Self, Driver) {
         let (fake, way) = Self::new(PIPE_BYTES);
         (fake, Driver::over("fake:1", way, settings))
     }
@@ -174,7 +174,7 @@ fn attaching() -> Value {
     json!({"name": "supex-runtime", "version": "0.2.0", "attach": true})
 }
 
-fn settings() -> Settings {
+fn settings() -> SupexSettings {
     let identity = Identity { name: "test".into(), version: "1".into(), agent: "tester".into(), pid: 42 };
-    Settings { identity, ..Settings::bridge() }
+    SupexSettings { identity, ..SupexSettings::bridge() }
 }

@@ -1,6 +1,6 @@
 //! How bytes are cut on their way makes no difference, in either direction.
 
-use parlor_client::supex::{Driver, Settings};
+use parlor_client::supex::{Driver, SupexSettings};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -62,7 +62,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(watched(async {
             let (mut fake, way) = Fake::new(cuts.pipe);
-            let driver = Driver::over("fake:1", way, Settings { retries: 0, ..settings() });
+            let driver = Driver::over("fake:1", way, SupexSettings { retries: 0, ..settings() });
             let server = async {
                 let mut peer = Cutting {
                     stream: fake.arriving.recv().await.unwrap(),

@@ -1,6 +1,6 @@
 //! Consoles.
 
-use parlor_client::supex::{CallFate, DriverError, REPL_TIMEOUT, ReplClient, Settings};
+use parlor_client::supex::{CallFate, DriverError, REPL_TIMEOUT, ReplClient, SupexSettings};
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep};
@@ -9,7 +9,7 @@ use crate::{Fake, PIPE_BYTES, Peer, reply, settings, stillness, watched};
 
 fn console() -> (Fake, ReplClient) {
     let (fake, way) = Fake::new(PIPE_BYTES);
-    let settings = Settings { identity: settings().identity, ..Settings::repl() };
+    let settings = SupexSettings { identity: settings().identity, ..SupexSettings::repl() };
     (fake, ReplClient::over("fake:2", way, settings))
 }
 
@@ -50,7 +50,7 @@ async fn code_in_a_console_may_take_long_and_is_never_sent_twice() {
         let call = peer.hear().await;
         sleep(REPL_TIMEOUT / 2).await;
         peer.say(&reply(&call, json!({"output": "=> 1\n", "success": true}))).await;
-        // Idle for a week: no reason to begin another session.
+        // IdleState for a week: no reason to begin another session.
         peer.hear().await;
     };
     let calls = async {

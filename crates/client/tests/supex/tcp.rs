@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parlor_client::supex::{CallFate, Driver, DriverError, Idle, Link, Settings};
+use parlor_client::supex::{CallFate, Driver, DriverError, IdleState, DialStream, SupexSettings};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -17,7 +17,7 @@ async fn soon<T>(test: impl Future<Output = T>) -> T {
 async fn listening(host: &str) -> (TcpListener, Driver) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let settings = Settings { host: host.to_owned(), port, timeout: Duration::from_secs(60), ..settings() };
+    let settings = SupexSettings { host: host.to_owned(), port, timeout: Duration::from_secs(60), ..settings() };
     (listener, Driver::new(settings))
 }
 
@@ -57,20 +57,20 @@ async fn a_look_at_a_socket_tells_what_the_peer_did() {
         (ours.unwrap(), Peer::new(theirs.unwrap().0))
     };
     let (mut ours, mut theirs) = pair().await;
-    assert_eq!(ours.idle(), Idle::Quiet);
+    assert_eq!(ours.idle(), IdleState::Quiet);
     theirs.say_bytes(b"x").await;
     soon(ours.readable()).await.unwrap();
-    assert_eq!(ours.idle(), Idle::Spoke);
+    assert_eq!(ours.idle(), IdleState::Spoke);
 
     let (mut ours, theirs) = pair().await;
     drop(theirs);
     soon(ours.readable()).await.unwrap();
-    assert_eq!(ours.idle(), Idle::Closed);
+    assert_eq!(ours.idle(), IdleState::Closed);
 
     let (mut ours, theirs) = pair().await;
     reset(theirs);
     soon(ours.readable()).await.unwrap();
-    assert_eq!(ours.idle(), Idle::Closed);
+    assert_eq!(ours.idle(), IdleState::Closed);
 }
 
 /// Ends a connection with a reset.
@@ -108,7 +108,7 @@ async fn where_nobody_listens_there_is_no_connection() {
     let (listener, _) = listening("127.0.0.1").await;
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let driver = Driver::new(Settings { port: address.port(), retries: 0, ..Settings::bridge() });
+    let driver = Driver::new(SupexSettings { port: address.port(), retries: 0, ..SupexSettings::bridge() });
     let error = driver.call("ping", &json!({})).await.unwrap_err();
     assert!(
         error.to_string().starts_with(&format!("cannot connect to localhost:{}: ", address.port())),

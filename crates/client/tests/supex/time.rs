@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use parlor_client::supex::{
-    CONNECT_LIMIT, CallFate, Dial, Dialing, Driver, DriverError, IDLE_TIMEOUT, MAX_ANSWER_TIME, PendingCall,
-    Settings, TIMEOUT,
+    CONNECT_LIMIT, CallFate, Dial, DialFuture, Driver, DriverError, IDLE_TIMEOUT, MAX_ANSWER_TIME, TimeoutPhase,
+    SupexSettings, TIMEOUT,
 };
 use tokio::time::{Instant, sleep};
 
@@ -25,7 +25,7 @@ async fn a_silent_server_is_given_up_after_the_time_out() {
         matches!(
             error,
             DriverError::Timeout {
-                waiting: PendingCall::ForAnswer,
+                waiting: TimeoutPhase::ForAnswer,
                 limit: TIMEOUT,
                 fate: CallFate::Unknown,
                 ..
@@ -114,7 +114,7 @@ async fn an_idle_connection_is_used_up_to_the_idle_time_out_and_then_replaced() 
 struct Endless;
 
 impl Dial for Endless {
-    fn dial(&self) -> Dialing<'_> {
+    fn dial(&self) -> DialFuture<'_> {
         Box::pin(std::future::pending())
     }
 }
@@ -124,14 +124,14 @@ async fn connecting_has_a_limit_of_its_own() {
     for (patience, limit) in
         [(Duration::from_secs(2), Duration::from_secs(2)), (Duration::MAX, CONNECT_LIMIT)]
     {
-        let settings = Settings { timeout: patience, retries: 0, ..settings() };
+        let settings = SupexSettings { timeout: patience, retries: 0, ..settings() };
         let driver = Driver::over("fake:1", Box::new(Endless), settings);
         let began = Instant::now();
         let error = watched(driver.eval("1")).await.unwrap_err();
         let right = |error: &DriverError| {
             matches!(
                 error,
-                DriverError::Timeout { waiting: PendingCall::ToConnect, fate: CallFate::NotRun, .. }
+                DriverError::Timeout { waiting: TimeoutPhase::ToConnect, fate: CallFate::NotRun, .. }
             )
         };
         assert!(right(&error), "{error:?}");
@@ -142,7 +142,7 @@ async fn connecting_has_a_limit_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_read_has_not_run_the_call() {
     let (mut fake, way) = Fake::new(256);
-    let driver = Driver::over("fake:1", way, Settings { retries: 0, ..settings() });
+    let driver = Driver::over("fake:1", way, SupexSettings { retries: 0, ..settings() });
     let server = async {
         let mut peer = fake.welcome(&plain()).await;
         sleep(TIMEOUT * 2).await;
@@ -155,7 +155,7 @@ async fn a_server_that_does_not_read_has_not_run_the_call() {
     let (result, ()) = watched(async { tokio::join!(driver.eval(&code), server) }).await;
     let error = result.unwrap_err();
     let right = |error: &DriverError| {
-        matches!(error, DriverError::Timeout { waiting: PendingCall::ToSend, fate: CallFate::NotRun, .. })
+        matches!(error, DriverError::Timeout { waiting: TimeoutPhase::ToSend, fate: CallFate::NotRun, .. })
     };
     assert!(right(&error), "{error:?}");
 }

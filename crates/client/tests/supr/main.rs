@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use parlor_client::supr::{
-    Client, Error, File, MAX_UNSETTLED, MAX_UNSETTLED_BYTES, Message, Settings, SuprEvent,
+    SuprClient, SuprError, SuprFile, MAX_UNSETTLED, MAX_UNSETTLED_BYTES, SuprMessage, SuprSettings, SuprEvent,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,10 +28,10 @@ struct Connection {
 }
 
 impl Server {
-    async fn start() -> (Self, Settings) {
+    async fn start() -> (Self, SuprSettings) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("ws://{}/supr/ws", listener.local_addr().unwrap());
-        (Self(listener), Settings::new(url, "secret").with_session("s 1"))
+        (Self(listener), SuprSettings::new(url, "secret").with_session("s 1"))
     }
 
     async fn accept(&self) -> Connection {
@@ -65,7 +65,7 @@ fn event(number: u64, kind: &str, data: Value) -> Value {
            "parent_run_id": null, "idempotency_key": format!("run_1_{number}"), "replay": false, "data": data})
 }
 
-async fn activity(client: &mut Client) -> String {
+async fn activity(client: &mut SuprClient) -> String {
     loop {
         if let SuprEvent::Activity(event) = client.next().await.unwrap() {
             return event.event_id;
@@ -77,8 +77,8 @@ async fn activity(client: &mut Client) -> String {
 async fn a_session_is_named_and_the_token_is_no_part_of_the_address() {
     let (server, settings) = Server::start().await;
     assert!(!format!("{settings:?}").contains("secret"));
-    let settings = Settings { after: Some("evt_9".to_owned()), streams: true, ..settings };
-    let (client, mut connection) = tokio::join!(Client::connect(settings), server.accept());
+    let settings = SuprSettings { after: Some("evt_9".to_owned()), streams: true, ..settings };
+    let (client, mut connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
     assert_eq!(connection.asked, "/supr/ws?session_id=s%201&after=evt_9&stream=1");
     assert_eq!(connection.token, "Bearer secret");
@@ -94,15 +94,15 @@ async fn a_session_is_named_and_the_token_is_no_part_of_the_address() {
 #[tokio::test]
 async fn messages_files_stops_and_pings_are_spelled_as_the_protocol_has_them() {
     let (server, settings) = Server::start().await;
-    let (client, mut connection) = tokio::join!(Client::connect(settings), server.accept());
+    let (client, mut connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
     let reasoning = Some("high".to_owned());
-    client.send(Message { content: "hi".to_owned(), reasoning, ..Message::default() }).await.unwrap();
+    client.send(SuprMessage { content: "hi".to_owned(), reasoning, ..SuprMessage::default() }).await.unwrap();
     assert_eq!(
         connection.hear().await,
         json!({"type": "message.send", "payload": {"content": "hi", "reasoning": "high", "key": "s 1-1"}})
     );
-    let file = File {
+    let file = SuprFile {
         name: "a.txt".to_owned(),
         content_type: "text/plain".to_owned(),
         caption: None,
@@ -123,7 +123,7 @@ async fn messages_files_stops_and_pings_are_spelled_as_the_protocol_has_them() {
 #[tokio::test]
 async fn a_lost_connection_goes_on_after_the_last_event_and_sends_again_what_may_be_lost() {
     let (server, settings) = Server::start().await;
-    let (client, mut connection) = tokio::join!(Client::connect(settings), server.accept());
+    let (client, mut connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
     for text in ["one", "two", "three"] {
         client.send(text).await.unwrap();
@@ -151,10 +151,10 @@ async fn a_lost_connection_goes_on_after_the_last_event_and_sends_again_what_may
 #[tokio::test]
 async fn who_was_replaced_does_not_come_back() {
     let (server, settings) = Server::start().await;
-    let (client, mut connection) = tokio::join!(Client::connect(settings), server.accept());
+    let (client, mut connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let goodbye = CloseFrame { code: 4001.into(), reason: "replaced".into() };
     connection.socket.close(Some(goodbye)).await.unwrap();
-    assert!(matches!(client.unwrap().next().await, Err(Error::Replaced)));
+    assert!(matches!(client.unwrap().next().await, Err(SuprError::Replaced)));
 }
 
 #[tokio::test]
@@ -167,9 +167,9 @@ async fn a_wrong_token_is_said_at_once_and_a_full_server_is_tried_again() {
         stream.write_all(response.as_bytes()).await.unwrap();
     };
     let refused = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 13\r\n\r\nunauthorized\n";
-    let (client, ()) = tokio::join!(Client::connect(settings.clone()), answer(refused));
-    assert!(matches!(client, Err(Error::Refused { status: 401, .. })));
-    let (client, connection) = tokio::join!(Client::connect(settings), server.accept());
+    let (client, ()) = tokio::join!(SuprClient::connect(settings.clone()), answer(refused));
+    assert!(matches!(client, Err(SuprError::Refused { status: 401, .. })));
+    let (client, connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     drop(connection);
     let full = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
     let server_goes_on = async {
@@ -184,17 +184,17 @@ async fn a_wrong_token_is_said_at_once_and_a_full_server_is_tried_again() {
 #[tokio::test]
 async fn a_server_that_is_gone_for_good_is_given_up() {
     let (server, settings) = Server::start().await;
-    let settings = Settings { retries: 1, ..settings };
-    let (client, connection) = tokio::join!(Client::connect(settings), server.accept());
+    let settings = SuprSettings { retries: 1, ..settings };
+    let (client, connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     drop((server, connection));
-    assert!(matches!(client.unwrap().next().await, Err(Error::Unreachable(_))));
+    assert!(matches!(client.unwrap().next().await, Err(SuprError::Unreachable(_))));
 }
 
 #[tokio::test]
 async fn a_server_that_says_nothing_is_left() {
     let (server, settings) = Server::start().await;
-    let settings = Settings { silence: Duration::from_millis(50), ..settings };
-    let (client, _silent) = tokio::join!(Client::connect(settings), server.accept());
+    let settings = SuprSettings { silence: Duration::from_millis(50), ..settings };
+    let (client, _silent) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
     let (heard, _connection) = tokio::join!(client.next(), server.accept());
     assert_eq!(heard.unwrap(), SuprEvent::Reconnected);
@@ -203,18 +203,18 @@ async fn a_server_that_says_nothing_is_left() {
 #[tokio::test]
 async fn what_is_on_its_way_is_bounded() {
     let (server, settings) = Server::start().await;
-    let (client, _connection) = tokio::join!(Client::connect(settings), server.accept());
+    let (client, _connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
     for _ in 0..MAX_UNSETTLED {
         client.send("more").await.unwrap();
     }
-    assert!(matches!(client.send("one more").await, Err(Error::Backlog { limit: MAX_UNSETTLED })));
+    assert!(matches!(client.send("one more").await, Err(SuprError::Backlog { limit: MAX_UNSETTLED })));
 }
 
 #[tokio::test]
 async fn what_is_refused_is_not_sent_again() {
     let (server, settings) = Server::start().await;
-    let (client, mut connection) = tokio::join!(Client::connect(settings), server.accept());
+    let (client, mut connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
     for text in ["", "to nobody", "lost"] {
         client.send(text).await.unwrap();
@@ -231,11 +231,11 @@ async fn what_is_refused_is_not_sent_again() {
 #[tokio::test]
 async fn what_is_on_its_way_is_bounded_in_bytes() {
     let (server, settings) = Server::start().await;
-    let (client, connection) = tokio::join!(Client::connect(settings), server.accept());
+    let (client, connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     // Nobody is there to read it.
     drop(connection);
     let mut client = client.unwrap();
     let huge = "x".repeat(MAX_UNSETTLED_BYTES);
     client.send(huge.as_str()).await.unwrap();
-    assert!(matches!(client.send("one more").await, Err(Error::Backlog { limit: 1 })));
+    assert!(matches!(client.send("one more").await, Err(SuprError::Backlog { limit: 1 })));
 }

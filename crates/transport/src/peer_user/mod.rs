@@ -1,16 +1,17 @@
-//! Which user holds the other end of a TCP connection, as far as the kernel can tell.
+//! Finds out which user owns the socket at the other end of a TCP connection.
 //!
-//! Anybody on a machine can connect to its loopback addresses, so "from this machine" says little. The kernel knows
-//! which user opened the socket at the other end: [`sock_diag`] asks for that one socket, [`proc_net`] reads the whole
-//! table where netlink is refused. Whatever is in doubt is [`PeerUser::Unknown`], and whoever is unknown needs a token.
+//! Any user of a machine can connect to its loopback addresses, so "from this machine" says little. The kernel knows which
+//! user opened the peer's socket: [`sock_diag`] asks the kernel for that one socket, and where netlink is refused,
+//! [`proc_net`] reads the whole socket table. In doubt the result is [`PeerUser::Unknown`], and an unknown peer needs a
+//! token.
 //!
-//! Three traps are handled here. A socket that its process has closed is reported with user 0, which is not root
-//! ([`Entry::is_held`]). Between the peer's last byte and our question its port may have passed to somebody else, so our
-//! own end is looked at afterwards: while it lives, nobody else can be connected to it. And inside of a user namespace
-//! the numbers of users mean something else ([`namespace`], [`holder`]).
+//! Three traps are handled here. The kernel reports a socket that its process has closed with user 0, which is not root
+//! ([`SocketEntry::is_owned`]). Between the peer's last byte and our lookup, the peer's port may have passed to another
+//! process, so our own end is looked up afterwards: while it is alive, no other socket can be connected to it. And inside a
+//! user namespace, user ids have another meaning ([`namespace`], [`open_files`]).
 
-mod holder;
 mod namespace;
+mod open_files;
 mod proc_net;
 mod sock_diag;
 
@@ -21,44 +22,44 @@ use std::os::fd::AsFd;
 use rustix::process::geteuid;
 use tokio::net::TcpStream;
 
-pub use self::holder::LOOKED_AT_FILES;
+pub use self::open_files::MAX_INSPECTED_FILES;
 pub use self::proc_net::PROC_NET_BYTES;
 
-use self::holder::is_held_here;
 use self::namespace::Namespace;
+use self::open_files::is_open_in_visible_process;
 
-/// Who holds the other end of a connection.
+/// The user who owns the socket at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerUser {
     /// The user that this process runs as.
     Ours,
-    /// Root of this machine, who can do everything anyway.
+    /// Root of this machine, who can do anything anyway.
     Root,
-    /// The user of this number.
+    /// Another user, with this user id.
     Other(u32),
-    /// Nobody can say, for this reason.
+    /// The user cannot be found out, for this reason.
     Unknown(&'static str),
 }
 
 impl PeerUser {
-    /// Whether the other end may do what this process may do.
+    /// Whether the peer may do everything that this process may do.
     pub fn is_owner(self) -> bool {
         matches!(self, Self::Ours | Self::Root)
     }
 }
 
-/// Who may do everything without a token.
+/// The setting `allow_local`: which peers need no token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllowLocal {
-    /// Connections of the user that the server runs as, and of root.
+    /// Connections of the user that the server runs as, and of root, need no token.
     #[default]
     User,
-    /// Nobody: everybody needs it.
+    /// Every connection needs the token.
     Token,
 }
 
 impl AllowLocal {
-    /// Whether `peer` needs no token.
+    /// Whether the peer needs no token. Calls `peer` only if the answer depends on it.
     pub fn admits(self, peer: impl FnOnce() -> PeerUser) -> bool {
         match self {
             Self::User => peer().is_owner(),
@@ -67,130 +68,134 @@ impl AllowLocal {
     }
 }
 
-/// One accepted connection, as it was when it was accepted.
+/// The addresses and the socket of a connection, as of the time when it was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedConnection {
     local: SocketAddr,
     peer: SocketAddr,
-    /// The number of our own end, which no other socket has while it is open.
+    /// The inode of our own socket. No other socket has it while ours is open.
     inode: u64,
 }
 
-impl Accepted {
-    /// What is known of an accepted `stream`. Fails if it is over already.
+impl AcceptedConnection {
+    /// Reads the addresses and the inode of an accepted `stream`. Fails if the connection has already ended.
     pub fn new(stream: &TcpStream) -> io::Result<Self> {
         let inode = rustix::fs::fstat(stream.as_fd())?.st_ino;
         Ok(Self { local: canonical(stream.local_addr()?), peer: canonical(stream.peer_addr()?), inode })
     }
 
-    /// The address of the other end.
+    /// The peer's address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Our own address.
+    /// The address on this machine that the peer connected to.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Who holds the other end now. Takes some microseconds; where netlink is refused, as long as it takes to read
-    /// [`PROC_NET_BYTES`] at most.
+    /// The user who owns the peer's socket now. Takes a few microseconds; where netlink is refused, up to the time to read
+    /// [`PROC_NET_BYTES`].
     pub fn peer_user(&self) -> PeerUser {
         if !self.peer.ip().is_loopback() {
             return PeerUser::Unknown("the connection does not come from a loopback address");
         }
-        self.user_here()
+        self.look_up_user()
     }
 
-    /// Who holds the other end, by whichever address of this machine it has come. None if it is on another machine.
-    pub fn user_of_this_machine(&self) -> Option<PeerUser> {
+    /// The user who owns the peer's socket, whichever address of this machine the peer came from. None if the peer is on
+    /// another machine.
+    pub fn local_user(&self) -> Option<PeerUser> {
         let (local, peer) = (self.local.ip(), self.peer.ip());
-        let is_near = peer.is_loopback() || local.is_loopback() || peer == local;
-        // A machine may have several addresses: then the socket itself tells that it is here.
-        (is_near || find(self.peer, self.local).is_some()).then(|| self.user_here())
+        let is_on_this_machine = peer.is_loopback() || local.is_loopback() || peer == local;
+        // The machine may have several addresses. Then the peer is on it if the kernel knows the peer's socket.
+        (is_on_this_machine || find(self.peer, self.local).is_some()).then(|| self.look_up_user())
     }
 
-    fn user_here(&self) -> PeerUser {
-        decide(self, find, is_held_here, Namespace::now(), geteuid().as_raw())
+    fn look_up_user(&self) -> PeerUser {
+        decide(self, find, is_open_in_visible_process, Namespace::current(), geteuid().as_raw())
     }
 }
 
-/// Who accepts connections to `address`, a loopback address: for a client that is about to show a secret. Unknown if
-/// nobody does, or several users do.
+/// The user who listens at `address`, a loopback address. For a client that is about to send a secret there. Unknown if
+/// no user or several users listen.
 pub fn listening_user(address: SocketAddr) -> PeerUser {
     let address = canonical(address);
     if !address.ip().is_loopback() {
         return PeerUser::Unknown("it is not a loopback address");
     }
-    let (namespace, own_uid) = (Namespace::now(), geteuid().as_raw());
+    let (namespace, own_uid) = (Namespace::current(), geteuid().as_raw());
     let users = proc_net::listeners(address).unwrap_or_default().into_iter().map(|entry| match entry.inode {
         0 => PeerUser::Unknown("no process holds the socket"),
-        _ => namespace.judge(entry.uid, own_uid),
+        _ => namespace.user_of(entry.uid, own_uid),
     });
-    let agreed =
+    let common =
         users.reduce(|one, other| if one == other { one } else { PeerUser::Unknown("several users listen") });
-    agreed.unwrap_or(PeerUser::Unknown("nobody listens"))
+    common.unwrap_or(PeerUser::Unknown("nobody listens"))
 }
 
 /// A socket, as the kernel describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct SocketEntry {
+    /// The TCP state; see the constants below.
     state: u8,
     uid: u32,
-    /// 0 if no process holds it.
+    /// 0 if no process has the socket open.
     inode: u64,
 }
 
 const ESTABLISHED: u8 = 1;
-/// It has sent its last byte, and still reads.
+/// The socket has sent its last byte and still reads.
 const FIN_WAIT1: u8 = 4;
 const FIN_WAIT2: u8 = 5;
-/// It has read the last byte, and still writes.
+/// The socket has read the last byte and still writes.
 const CLOSE_WAIT: u8 = 8;
-/// It accepts connections.
+/// The socket accepts connections.
 const LISTEN: u8 = 10;
 
-impl Entry {
-    /// Whether a process holds it, and it is connected. What no process holds has no user: the kernel says 0.
-    fn is_held(&self) -> bool {
+impl SocketEntry {
+    /// Whether the socket is connected and a process has it open. For a socket that no process has open, the kernel reports
+    /// user 0, which means nothing.
+    fn is_owned(&self) -> bool {
         self.inode != 0 && matches!(self.state, ESTABLISHED | FIN_WAIT1 | FIN_WAIT2 | CLOSE_WAIT)
     }
 }
 
 /// The one socket that is bound to `local` and connected to `peer`. None if there is none, or more than one.
-fn find(local: SocketAddr, peer: SocketAddr) -> Option<Entry> {
+fn find(local: SocketAddr, peer: SocketAddr) -> Option<SocketEntry> {
     match sock_diag::find(local, peer) {
         Ok(entry) => Some(entry),
-        // It is refused, it lacks the module, or the socket is bound to a device and is only in the table.
+        // Netlink is refused, the kernel lacks the module, or the socket is bound to a device and is only in the table.
         Err(_) => proc_net::find(local, peer).ok().flatten(),
     }
 }
 
 fn decide(
-    of: &Accepted,
-    find: impl Fn(SocketAddr, SocketAddr) -> Option<Entry>,
-    is_held_here: impl Fn(u64) -> bool,
+    connection: &AcceptedConnection,
+    find: impl Fn(SocketAddr, SocketAddr) -> Option<SocketEntry>,
+    is_open_in_visible_process: impl Fn(u64) -> bool,
     namespace: Namespace,
     own_uid: u32,
 ) -> PeerUser {
-    let Some(theirs) = find(of.peer, of.local) else {
+    let Some(theirs) = find(connection.peer, connection.local) else {
         return PeerUser::Unknown("its socket is not on this machine, or behind a forwarded port");
     };
-    if !theirs.is_held() {
+    if !theirs.is_owned() {
         return PeerUser::Unknown("its socket has been closed");
     }
-    let user = namespace.judge(theirs.uid, own_uid);
-    if user == PeerUser::Ours && namespace != Namespace::Initial && !is_held_here(theirs.inode) {
+    let user = namespace.user_of(theirs.uid, own_uid);
+    if user == PeerUser::Ours && namespace != Namespace::Initial && !is_open_in_visible_process(theirs.inode)
+    {
         return PeerUser::Unknown("its process is outside of this container: it may forward a port");
     }
-    // Only now: while our own end is alive, the socket that was found is the one that it is connected to.
-    match find(of.local, of.peer) {
-        Some(ours) if ours.is_held() && ours.inode == of.inode => user,
+    // Our own end is looked up last: if it is still alive now, the socket found before is the one it is connected to.
+    match find(connection.local, connection.peer) {
+        Some(ours) if ours.is_owned() && ours.inode == connection.inode => user,
         Some(_) | None => PeerUser::Unknown("the connection is over"),
     }
 }
 
-/// An IPv4 address stays one when a socket of IPv6 has it.
+/// Converts an IPv4-mapped IPv6 address to IPv4.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -203,9 +208,9 @@ mod tests {
 
     use super::*;
 
-    const SELF: u32 = 1000;
+    const OWN_UID: u32 = 1000;
 
-    /// Both ends of a connection to a listener at `listen` by the address `to`.
+    /// Both ends of a connection to the address `to` of a listener at `listen`.
     async fn connected(listen: IpAddr, to: IpAddr) -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind((listen, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -214,13 +219,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn both_ways_of_asking_find_the_same_socket_of_each_family() {
+    async fn netlink_and_the_table_find_the_same_socket_of_each_family() {
         let v4 = IpAddr::from(Ipv4Addr::LOCALHOST);
         let mapped = IpAddr::from(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
         let (v6, all) = (IpAddr::from(Ipv6Addr::LOCALHOST), IpAddr::from(Ipv6Addr::UNSPECIFIED));
         for (listen, to) in [(v4, v4), (v4, mapped), (v6, v6), (all, v4), (all, mapped)] {
             let (stream, client) = connected(listen, to).await;
-            let accepted = Accepted::new(&stream).unwrap();
+            let accepted = AcceptedConnection::new(&stream).unwrap();
             assert_eq!(accepted.peer_user(), PeerUser::Ours, "{listen}");
             let by_table = proc_net::find(accepted.peer, accepted.local).unwrap().unwrap();
             assert_eq!(by_table.uid, geteuid().as_raw());
@@ -233,19 +238,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_that_was_closed_belongs_to_nobody() {
+    async fn a_closed_socket_has_no_known_user() {
         let here = IpAddr::from(Ipv4Addr::LOCALHOST);
         let (stream, client) = connected(here, here).await;
-        let accepted = Accepted::new(&stream).unwrap();
+        let accepted = AcceptedConnection::new(&stream).unwrap();
         drop(client);
         assert!(matches!(accepted.peer_user(), PeerUser::Unknown(_)), "{:?}", accepted.peer_user());
-        // In the table it is user 0.
+        // The table reports user 0 for it.
         let in_table = proc_net::find(accepted.peer, accepted.local).unwrap();
-        assert!(in_table.is_none_or(|entry| entry.inode == 0 && !entry.is_held()), "{in_table:?}");
+        assert!(in_table.is_none_or(|entry| entry.inode == 0 && !entry.is_owned()), "{in_table:?}");
     }
 
     #[tokio::test]
-    async fn who_listens_is_known_until_nobody_does() {
+    async fn the_listening_user_is_known_until_the_listener_closes() {
         for ip in
             [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::LOCALHOST.into()]
         {
@@ -260,84 +265,89 @@ mod tests {
         assert!(matches!(listening_user("192.0.2.1:80".parse().unwrap()), PeerUser::Unknown(_)));
     }
 
-    fn accepted() -> Accepted {
-        Accepted { local: "127.0.0.1:80".parse().unwrap(), peer: "127.0.0.1:4000".parse().unwrap(), inode: 7 }
+    fn accepted() -> AcceptedConnection {
+        AcceptedConnection {
+            local: "127.0.0.1:80".parse().unwrap(),
+            peer: "127.0.0.1:4000".parse().unwrap(),
+            inode: 7,
+        }
     }
 
-    /// What is decided if the kernel says this of the other end and of ours.
-    fn decided(theirs: Option<Entry>, ours: Option<Entry>) -> PeerUser {
-        let of = accepted();
-        let find = |local: SocketAddr, _| if local == of.peer { theirs } else { ours };
-        let is_held_here = |_| unreachable!("outside of containers the user says enough");
-        decide(&of, find, is_held_here, Namespace::Initial, SELF)
+    /// The decision if the kernel reports these two entries for the peer's socket and ours.
+    fn decided(theirs: Option<SocketEntry>, ours: Option<SocketEntry>) -> PeerUser {
+        let connection = accepted();
+        let find = |local: SocketAddr, _| if local == connection.peer { theirs } else { ours };
+        let is_visible = |_| unreachable!("outside of containers the user id is enough");
+        decide(&connection, find, is_visible, Namespace::Initial, OWN_UID)
     }
 
-    fn entry(state: u8, uid: u32, inode: u64) -> Option<Entry> {
-        Some(Entry { state, uid, inode })
+    fn entry(state: u8, uid: u32, inode: u64) -> Option<SocketEntry> {
+        Some(SocketEntry { state, uid, inode })
     }
 
     #[test]
-    fn only_who_holds_a_connected_socket_is_known() {
-        let ours = entry(ESTABLISHED, SELF, 7);
+    fn only_the_owner_of_a_connected_socket_is_known() {
+        let ours = entry(ESTABLISHED, OWN_UID, 7);
         for state in [ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT] {
-            assert_eq!(decided(entry(state, SELF, 9), ours), PeerUser::Ours);
+            assert_eq!(decided(entry(state, OWN_UID, 9), ours), PeerUser::Ours);
             assert_eq!(decided(entry(state, 0, 9), ours), PeerUser::Root);
             assert_eq!(decided(entry(state, 1001, 9), ours), PeerUser::Other(1001));
-            // An orphan.
+            // A socket that no process has open.
             assert!(matches!(decided(entry(state, 0, 0), ours), PeerUser::Unknown(_)));
         }
         // SYN_SENT, SYN_RECV, TIME_WAIT, CLOSE, LAST_ACK, LISTEN, CLOSING, NEW_SYN_RECV.
         for state in [2, 3, 6, 7, 9, 10, 11, 12] {
-            assert!(matches!(decided(entry(state, SELF, 9), ours), PeerUser::Unknown(_)), "{state}");
+            assert!(matches!(decided(entry(state, OWN_UID, 9), ours), PeerUser::Unknown(_)), "{state}");
         }
         assert!(matches!(decided(None, ours), PeerUser::Unknown(_)));
     }
 
     #[test]
-    fn a_port_that_has_passed_to_somebody_else_is_not_believed() {
-        let theirs = entry(ESTABLISHED, SELF, 9);
-        // Our end is gone, or the one with its address is that of another connection.
-        for ours in [None, entry(ESTABLISHED, SELF, 8), entry(7, SELF, 7), entry(ESTABLISHED, 0, 0)] {
+    fn a_port_that_has_passed_to_another_connection_is_not_trusted() {
+        let theirs = entry(ESTABLISHED, OWN_UID, 9);
+        // Our end is gone, or the socket with its addresses belongs to another connection.
+        for ours in [None, entry(ESTABLISHED, OWN_UID, 8), entry(7, OWN_UID, 7), entry(ESTABLISHED, 0, 0)] {
             assert!(matches!(decided(theirs, ours), PeerUser::Unknown(_)), "{ours:?}");
         }
-        assert_eq!(decided(theirs, entry(CLOSE_WAIT, SELF, 7)), PeerUser::Ours);
+        assert_eq!(decided(theirs, entry(CLOSE_WAIT, OWN_UID, 7)), PeerUser::Ours);
     }
 
     #[test]
-    fn in_a_container_only_a_process_inside_of_it_is_known() {
-        let (of, inside) = (accepted(), Namespace::Nested { overflow: 65_534 });
+    fn in_a_container_only_the_user_of_a_process_inside_is_known() {
+        let (connection, inside) = (accepted(), Namespace::Nested { overflow: 65_534 });
         let find = |local: SocketAddr, _| {
-            if local == of.peer { entry(ESTABLISHED, 0, 9) } else { entry(ESTABLISHED, 0, 7) }
+            if local == connection.peer { entry(ESTABLISHED, 0, 9) } else { entry(ESTABLISHED, 0, 7) }
         };
-        assert_eq!(decide(&of, find, |inode| inode == 9, inside, 0), PeerUser::Ours);
-        assert!(matches!(decide(&of, find, |_| false, inside, 0), PeerUser::Unknown(_)));
+        assert_eq!(decide(&connection, find, |inode| inode == 9, inside, 0), PeerUser::Ours);
+        assert!(matches!(decide(&connection, find, |_| false, inside, 0), PeerUser::Unknown(_)));
     }
 
     #[test]
-    fn only_loopback_is_asked_about() {
-        let far = Accepted { peer: "192.0.2.1:9".parse().unwrap(), ..accepted() };
-        assert!(matches!(far.peer_user(), PeerUser::Unknown(_)));
+    fn the_user_of_an_address_other_than_loopback_is_unknown() {
+        let remote = AcceptedConnection { peer: "192.0.2.1:9".parse().unwrap(), ..accepted() };
+        assert!(matches!(remote.peer_user(), PeerUser::Unknown(_)));
     }
 
     #[test]
-    fn whoever_is_on_another_machine_is_no_user_of_this_one() {
-        let at = |local: &str, peer: &str| {
-            let of = Accepted { local: local.parse().unwrap(), peer: peer.parse().unwrap(), inode: 7 };
-            of.user_of_this_machine()
+    fn a_peer_on_another_machine_is_no_local_user() {
+        let local_user = |local: &str, peer: &str| {
+            let of =
+                AcceptedConnection { local: local.parse().unwrap(), peer: peer.parse().unwrap(), inode: 7 };
+            of.local_user()
         };
-        assert_eq!(at("192.0.2.2:80", "192.0.2.1:9"), None);
+        assert_eq!(local_user("192.0.2.2:80", "192.0.2.1:9"), None);
         for (local, peer) in
             [("192.0.2.2:80", "192.0.2.2:9"), ("127.0.0.1:80", "192.0.2.1:9"), ("192.0.2.2:80", "[::1]:9")]
         {
-            assert!(matches!(at(local, peer), Some(PeerUser::Unknown(_))), "{local} {peer}");
+            assert!(matches!(local_user(local, peer), Some(PeerUser::Unknown(_))), "{local} {peer}");
         }
     }
 
     #[test]
-    fn nobody_is_looked_for_where_the_settings_ask_everybody_for_the_token() {
+    fn no_user_is_looked_up_where_every_peer_needs_the_token() {
         assert!(AllowLocal::User.admits(|| PeerUser::Ours) && AllowLocal::User.admits(|| PeerUser::Root));
         assert!(!AllowLocal::User.admits(|| PeerUser::Other(5)));
         assert!(!AllowLocal::User.admits(|| PeerUser::Unknown("")));
-        assert!(!AllowLocal::Token.admits(|| unreachable!("it does not matter who it is")));
+        assert!(!AllowLocal::Token.admits(|| unreachable!("the user does not matter")));
     }
 }

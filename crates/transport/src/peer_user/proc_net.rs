@@ -1,19 +1,19 @@
-//! One socket by its addresses, from the table of all of them: for where netlink is refused.
+//! Finds a socket by its addresses in `/proc/self/net/tcp` and `tcp6`, for systems where netlink is refused.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::{Entry, LISTEN, canonical};
+use super::{LISTEN, SocketEntry, canonical};
 
-/// How much of a table is read. A line has some 150 bytes: there is room for a hundred thousand sockets.
+/// How many bytes of a table are read. A line has some 150 bytes, so this is enough for a hundred thousand sockets.
 pub const PROC_NET_BYTES: u64 = 16 << 20;
 
-/// The tables of this network namespace. A socket of IPv6 with an IPv4 address is in the second one.
+/// The tables of this network namespace. An IPv6 socket with an IPv4 address is in the second one.
 const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
 
 /// The one socket that is bound to `local` and connected to `peer`. None if there is none, or more than one.
-pub(super) fn find(local: SocketAddr, peer: SocketAddr) -> io::Result<Option<Entry>> {
+pub(super) fn find(local: SocketAddr, peer: SocketAddr) -> io::Result<Option<SocketEntry>> {
     let mut found = Vec::new();
     for table in TABLES {
         match File::open(table) {
@@ -23,7 +23,7 @@ pub(super) fn find(local: SocketAddr, peer: SocketAddr) -> io::Result<Option<Ent
             Err(error) => return Err(error),
         }
     }
-    // Sockets that are bound to devices can share their addresses; then nobody knows which one it is.
+    // Sockets that are bound to devices can have the same addresses, and then the right one cannot be told.
     Ok(match found.as_slice() {
         [one] => Some(*one),
         [] | [_, _, ..] => None,
@@ -31,13 +31,13 @@ pub(super) fn find(local: SocketAddr, peer: SocketAddr) -> io::Result<Option<Ent
 }
 
 /// All sockets that accept connections to `address`.
-pub(super) fn listeners(address: SocketAddr) -> io::Result<Vec<Entry>> {
+pub(super) fn listeners(address: SocketAddr) -> io::Result<Vec<SocketEntry>> {
     let mut found = Vec::new();
     for table in TABLES {
         match File::open(table) {
-            Ok(table) => each(table, |[local, _], entry| {
-                let is_there = local.ip() == address.ip() || local.ip().is_unspecified();
-                if entry.state == LISTEN && local.port() == address.port() && is_there {
+            Ok(table) => for_each_socket(table, |[local, _], entry| {
+                let has_ip = local.ip() == address.ip() || local.ip().is_unspecified();
+                if entry.state == LISTEN && local.port() == address.port() && has_ip {
                     found.push(entry);
                 }
             })?,
@@ -48,16 +48,22 @@ pub(super) fn listeners(address: SocketAddr) -> io::Result<Vec<Entry>> {
     Ok(found)
 }
 
-fn search(table: impl Read, local: SocketAddr, peer: SocketAddr, found: &mut Vec<Entry>) -> io::Result<()> {
-    each(table, |ends, entry| {
+fn search(
+    table: impl Read,
+    local: SocketAddr,
+    peer: SocketAddr,
+    found: &mut Vec<SocketEntry>,
+) -> io::Result<()> {
+    for_each_socket(table, |ends, entry| {
         if ends == [local, peer] {
             found.push(entry);
         }
     })
 }
 
-/// Calls `take` with both ends of each socket of a table.
-fn each(table: impl Read, mut take: impl FnMut([SocketAddr; 2], Entry)) -> io::Result<()> {
+/// Calls `visit` with the local and the peer address of each socket of a table. Fails if the table is longer than
+/// [`PROC_NET_BYTES`].
+fn for_each_socket(table: impl Read, mut visit: impl FnMut([SocketAddr; 2], SocketEntry)) -> io::Result<()> {
     let mut table = BufReader::new(table.take(PROC_NET_BYTES));
     let mut line = String::new();
     let mut read = 0;
@@ -71,24 +77,25 @@ fn each(table: impl Read, mut take: impl FnMut([SocketAddr; 2], Entry)) -> io::R
             count => read += count as u64,
         }
         if let Some((ends, entry)) = parse(&line) {
-            take(ends, entry);
+            visit(ends, entry);
         }
     }
 }
 
-/// `0: 0100007F:1F90 0100007F:9C40 01 00000000:00000000 00:00000000 00000000  1000  0 12345 …`
-fn parse(line: &str) -> Option<([SocketAddr; 2], Entry)> {
+/// Parses a line such as
+/// `0: 0100007F:1F90 0100007F:9C40 01 00000000:00000000 00:00000000 00000000  1000  0 12345 …`.
+fn parse(line: &str) -> Option<([SocketAddr; 2], SocketEntry)> {
     let mut columns = line.split_ascii_whitespace().skip(1);
-    let ends = [address(columns.next()?)?, address(columns.next()?)?];
+    let ends = [parse_address(columns.next()?)?, parse_address(columns.next()?)?];
     let state = u8::from_str_radix(columns.next()?, 16).ok()?;
-    // Behind the queues, the timer and the retransmissions.
+    // Skip the queues, the timer and the retransmissions.
     let uid = columns.nth(3)?.parse().ok()?;
     let inode = columns.nth(1)?.parse().ok()?;
-    Some((ends, Entry { state, uid, inode }))
+    Some((ends, SocketEntry { state, uid, inode }))
 }
 
-/// An address is written in words of 32 bits, each as a number of this machine.
-fn address(text: &str) -> Option<SocketAddr> {
+/// Parses an address, which the kernel writes as 32-bit words in the byte order of the machine.
+fn parse_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
     let word = |index: usize| {
@@ -99,8 +106,8 @@ fn address(text: &str) -> Option<SocketAddr> {
         8 => IpAddr::from(Ipv4Addr::from(word(0)?)),
         32 => {
             let mut octets = [0; 16];
-            for (index, place) in octets.chunks_exact_mut(4).enumerate() {
-                place.copy_from_slice(&word(index)?);
+            for (index, chunk) in octets.chunks_exact_mut(4).enumerate() {
+                chunk.copy_from_slice(&word(index)?);
             }
             Ipv6Addr::from(octets).into()
         }
@@ -113,9 +120,10 @@ fn address(text: &str) -> Option<SocketAddr> {
 mod tests {
     use super::*;
 
-    const REST: &str = "00000000:00000000 00:00000000 00000000";
+    /// The columns for queues, timer and retransmissions.
+    const OTHER_COLUMNS: &str = "00000000:00000000 00:00000000 00000000";
 
-    fn searched(table: &str) -> Vec<Entry> {
+    fn searched(table: &str) -> Vec<SocketEntry> {
         let [local, peer] = ["127.0.0.1:8080", "127.0.0.1:40000"].map(|end| end.parse().unwrap());
         let mut found = Vec::new();
         search(table.as_bytes(), local, peer, &mut found).unwrap();
@@ -124,13 +132,14 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn a_line_is_found_by_both_of_its_ends_in_either_table() {
-        let v4 =
-            format!("   1: 0100007F:1F90 0100007F:9C40 01 {REST}  1000        0 12345 1 0 20 4 30 10 -1\n");
+    fn a_line_is_found_by_both_of_its_addresses_in_either_table() {
+        let v4 = format!(
+            "   1: 0100007F:1F90 0100007F:9C40 01 {OTHER_COLUMNS}  1000        0 12345 1 0 20 4 30 10 -1\n"
+        );
         let mapped = "0000000000000000FFFF00000100007F";
-        let v6 = format!("   1: {mapped}:1F90 {mapped}:9C40 05 {REST}  1001        0 99 1\n");
-        assert_eq!(searched(&v4), [Entry { state: 1, uid: 1000, inode: 12345 }]);
-        assert_eq!(searched(&v6), [Entry { state: 5, uid: 1001, inode: 99 }]);
+        let v6 = format!("   1: {mapped}:1F90 {mapped}:9C40 05 {OTHER_COLUMNS}  1001        0 99 1\n");
+        assert_eq!(searched(&v4), [SocketEntry { state: 1, uid: 1000, inode: 12345 }]);
+        assert_eq!(searched(&v6), [SocketEntry { state: 5, uid: 1001, inode: 99 }]);
         assert_eq!(searched(&format!("{v4}{v6}")).len(), 2);
         let other = v4.replace("9C40", "9C41");
         let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n";
@@ -138,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_too_long_says_nothing() {
+    fn a_table_that_is_too_long_is_an_error() {
         let [local, peer] = ["127.0.0.1:1", "127.0.0.1:2"].map(|end| end.parse().unwrap());
         let line = format!("{:149}\n", "");
         let lines = |bytes: u64| line.repeat(bytes as usize / line.len() + 1);

@@ -1,6 +1,6 @@
-//! One socket by its addresses, asked of the kernel through netlink (`sock_diag(7)`).
+//! Asks the kernel for one socket by its addresses, through netlink (`sock_diag(7)`).
 //!
-//! The kernel answers within the call that sends the question, so nothing here waits.
+//! The kernel answers within the call that sends the request, so nothing here waits.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,7 +10,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recvfrom, sendto, socket_with,
 };
 
-use super::{Entry, canonical};
+use super::{SocketEntry, canonical};
 
 /// The kernel's own address.
 const KERNEL: SocketAddrNetlink = SocketAddrNetlink::new(0, 0);
@@ -18,15 +18,15 @@ const KERNEL: SocketAddrNetlink = SocketAddrNetlink::new(0, 0);
 /// `struct nlmsghdr`.
 const HEADER_BYTES: usize = 16;
 /// `struct inet_diag_req_v2` with a header.
-const QUESTION_BYTES: usize = HEADER_BYTES + 56;
-/// More than `struct inet_diag_msg` with a header; the attributes behind it are not asked for.
+const REQUEST_BYTES: usize = HEADER_BYTES + 56;
+/// More than `struct inet_diag_msg` with a header; the attributes after it are not requested.
 const ANSWER_BYTES: usize = 1024;
 
-/// `SOCK_DIAG_BY_FAMILY`, the type of the question and of the answer.
+/// `SOCK_DIAG_BY_FAMILY`, the type of the request and of the answer.
 const BY_FAMILY: u16 = 20;
-/// `NLM_F_REQUEST`, without which it is no question. Without `NLM_F_DUMP` it is about one socket.
-const REQUEST: u16 = 1;
-/// The number that comes back with the answer.
+/// `NLM_F_REQUEST`, which every request has. Without `NLM_F_DUMP` the request is for one socket.
+const REQUEST_FLAG: u16 = 1;
+/// The sequence number, which the answer repeats.
 const SEQUENCE: u32 = 1;
 
 const AF_INET: u8 = 2;
@@ -34,41 +34,41 @@ const AF_INET6: u8 = 10;
 const IPPROTO_TCP: u8 = 6;
 
 /// The socket that is bound to `local` and connected to `peer`.
-pub(super) fn find(local: SocketAddr, peer: SocketAddr) -> io::Result<Entry> {
+pub(super) fn find(local: SocketAddr, peer: SocketAddr) -> io::Result<SocketEntry> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(SOCK_DIAG))?;
-    sendto(&socket, &question(local, peer), SendFlags::empty(), &KERNEL)?;
+    sendto(&socket, &request(local, peer), SendFlags::empty(), &KERNEL)?;
     let mut buffer = [0; ANSWER_BYTES];
     let (_, count, from) = recvfrom(&socket, &mut buffer, RecvFlags::empty())?;
     if from.map(SocketAddrNetlink::try_from) != Some(Ok(KERNEL)) {
-        return Err(wrong("somebody else has answered"));
+        return Err(not_found("the answer does not come from the kernel"));
     }
     let answer = buffer.get(..count).unwrap_or_default();
-    read(answer, local, peer).ok_or_else(|| wrong("the kernel has no such socket"))
+    parse(answer, local, peer).ok_or_else(|| not_found("the kernel has no such socket"))
 }
 
-fn wrong(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, what)
+fn not_found(reason: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, reason)
 }
 
-fn question(local: SocketAddr, peer: SocketAddr) -> [u8; QUESTION_BYTES] {
-    let mut bytes = Vec::with_capacity(QUESTION_BYTES);
-    bytes.extend((QUESTION_BYTES as u32).to_ne_bytes());
+fn request(local: SocketAddr, peer: SocketAddr) -> [u8; REQUEST_BYTES] {
+    let mut bytes = Vec::with_capacity(REQUEST_BYTES);
+    bytes.extend((REQUEST_BYTES as u32).to_ne_bytes());
     bytes.extend(BY_FAMILY.to_ne_bytes());
-    bytes.extend(REQUEST.to_ne_bytes());
+    bytes.extend(REQUEST_FLAG.to_ne_bytes());
     bytes.extend(SEQUENCE.to_ne_bytes());
-    // The number of our socket: the kernel knows it.
+    // The port id of our socket, which the kernel fills in.
     bytes.extend(0_u32.to_ne_bytes());
     let family = if local.is_ipv4() && peer.is_ipv4() { AF_INET } else { AF_INET6 };
     // No attributes, and a byte of padding.
     bytes.extend([family, IPPROTO_TCP, 0, 0]);
-    // Any state: a single socket is not filtered.
+    // All states: the kernel ignores this filter for a single socket.
     bytes.extend(u32::MAX.to_ne_bytes());
     bytes.extend(local.port().to_be_bytes());
     bytes.extend(peer.port().to_be_bytes());
     bytes.extend(octets(local.ip(), family));
     bytes.extend(octets(peer.ip(), family));
-    // Any interface; and no cookie, which is all ones.
+    // Any interface, and all ones for "no cookie".
     bytes.extend(0_u32.to_ne_bytes());
     bytes.extend([0xff; 8]);
     bytes.try_into().expect("the fields add up to the size of the message")
@@ -86,14 +86,15 @@ fn octets(ip: IpAddr, family: u8) -> [u8; 16] {
     }
 }
 
-/// What an answer says, if it is about this very socket. The kernel gives a listener where it has nothing better.
-fn read(answer: &[u8], local: SocketAddr, peer: SocketAddr) -> Option<Entry> {
+/// Parses an answer. None if it is not about the socket with exactly these addresses: without an exact match the kernel
+/// returns a listener.
+fn parse(answer: &[u8], local: SocketAddr, peer: SocketAddr) -> Option<SocketEntry> {
     let mut fields = Fields(answer);
     let _length = fields.number()?;
     let kind = u16::from_ne_bytes(fields.take()?);
     let _flags: [u8; 2] = fields.take()?;
     let sequence = fields.number()?;
-    let _number = fields.number()?;
+    let _port_id = fields.number()?;
     if kind != BY_FAMILY || sequence != SEQUENCE {
         return None;
     }
@@ -102,7 +103,7 @@ fn read(answer: &[u8], local: SocketAddr, peer: SocketAddr) -> Option<Entry> {
     let ips = [ip(family, fields.take()?)?, ip(family, fields.take()?)?];
     let [_interface, _cookie, _rest_of_it, _expires, _received, _sent, uid, inode] = fields.numbers()?;
     let [found, connected] = [0, 1].map(|end| canonical(SocketAddr::new(ips[end], ports[end])));
-    (found == local && connected == peer).then_some(Entry { state, uid, inode: inode.into() })
+    (found == local && connected == peer).then_some(SocketEntry { state, uid, inode: inode.into() })
 }
 
 fn ip(family: u8, octets: [u8; 16]) -> Option<IpAddr> {
@@ -114,7 +115,7 @@ fn ip(family: u8, octets: [u8; 16]) -> Option<IpAddr> {
     }
 }
 
-/// What is left of a message.
+/// The fields of a message that were not read yet.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -155,16 +156,16 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_about_this_socket_counts() {
+    fn only_an_answer_about_the_requested_socket_is_accepted() {
         let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets();
         let [local, peer] = ["127.0.0.1:4000", "127.0.0.1:80"].map(|end| end.parse::<SocketAddr>().unwrap());
         let right = answer(BY_FAMILY, [4000, 80], [mapped, mapped]);
-        assert_eq!(read(&right, local, peer), Some(Entry { state: 1, uid: 1000, inode: 55 }));
-        // A listener is connected to nobody, an error is of another kind, and what is cut off says nothing.
-        assert_eq!(read(&answer(BY_FAMILY, [4000, 0], [mapped, [0; 16]]), local, peer), None);
-        assert_eq!(read(&answer(2, [4000, 80], [mapped, mapped]), local, peer), None);
+        assert_eq!(parse(&right, local, peer), Some(SocketEntry { state: 1, uid: 1000, inode: 55 }));
+        // A listener has no peer, an error has another message type, and a truncated answer is incomplete.
+        assert_eq!(parse(&answer(BY_FAMILY, [4000, 0], [mapped, [0; 16]]), local, peer), None);
+        assert_eq!(parse(&answer(2, [4000, 80], [mapped, mapped]), local, peer), None);
         for length in 0..right.len() {
-            assert_eq!(read(&right[..length], local, peer), None, "{length}");
+            assert_eq!(parse(&right[..length], local, peer), None, "{length}");
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Processes of one parlor process that others of the same user may watch, over a Unix socket in the state folder.
+//! Process sharing: other parlor processes of the same user can watch the processes of an exec door on stdio, over a Unix
+//! socket in the state folder.
 //!
-//! [`server`](self) shares the processes of an exec connection; `client.rs` lists and watches what others share. Watching
-//! never slows a process down, and whoever watches another process's child can neither type nor end it.
+//! `server.rs` shares the processes of an exec connection; `client.rs` lists and watches the processes that others share.
+//! Watching never slows a process down, and a viewer in another parlor process can neither type nor end the process.
 
 mod client;
 mod server;
@@ -14,73 +15,73 @@ pub use client::{
 };
 pub use server::{MAX_VIEWER_REQUEST_BYTES, MAX_VIEWERS, SharedProcesses, VIEWER_WAIT, exit_code};
 
-/// The most columns and rows of a terminal.
+/// The most columns and the most rows of a terminal.
 pub const MAX_TERMINAL_SIDE: u16 = 1000;
 
-/// A process in a list.
+/// A process as the list of processes shows it, to viewers over the socket and to the page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessInfo {
-    /// Its id.
+    /// Unique among all parlor processes of the user: the pid of the sharing process, a dash, and a counter.
     pub id: String,
-    /// What it is called where it was started.
+    /// The process id that the client of the door has chosen.
     pub name: String,
-    /// The door that it came through.
+    /// The door through which the process was started.
     pub door: String,
-    /// Its number in the system.
+    /// The operating system's process id.
     pub pid: u32,
-    /// The program with its arguments.
+    /// The program and its arguments.
     pub command: Vec<String>,
-    /// Whether it is on a terminal.
+    /// Whether the process has a terminal.
     pub tty: bool,
-    /// Whether it runs.
+    /// False once the process has exited.
     pub running: bool,
-    /// What it ended with, if it has and there is a number for it.
+    /// The exit code of a process that has exited; see [`exit_code`].
     pub exit_code: Option<i32>,
-    /// When it was started, by RFC 3339.
+    /// When the process was started, as RFC 3339.
     pub started: String,
-    /// How wide its terminal is.
+    /// The columns of its terminal.
     pub cols: u16,
-    /// How high its terminal is.
+    /// The rows of its terminal.
     pub rows: u16,
-    /// Whether this server started it: what is another's can be looked at and nothing else.
+    /// Whether this server started the process. A process of another parlor process can only be watched.
     pub here: bool,
 }
 
 /// A terminal's size in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalSize {
-    /// Characters in a line.
+    /// Columns, from 1 to [`MAX_TERMINAL_SIDE`].
     pub cols: u16,
-    /// Lines.
+    /// Rows, from 1 to [`MAX_TERMINAL_SIDE`].
     pub rows: u16,
 }
 
 impl TerminalSize {
-    /// Within what a terminal can be.
+    /// A size whose sides are clamped to 1 and [`MAX_TERMINAL_SIDE`].
     pub fn bounded(cols: u64, rows: u64) -> Self {
         let side = |side: u64| u16::try_from(side).unwrap_or(u16::MAX).clamp(1, MAX_TERMINAL_SIDE);
         Self { cols: side(cols), rows: side(rows) }
     }
 }
 
-/// What is seen of a process.
+/// What a viewer sees of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ViewerEvent {
-    /// Something that it wrote.
+    /// Bytes that the process wrote.
     Output(Vec<u8>),
-    /// It is over.
+    /// The process has exited, with this code if it has one; see [`exit_code`].
     Exited(Option<i32>),
 }
 
-/// One who looks at a process.
+/// A view on one running process.
 #[async_trait]
 pub trait ProcessViewer: Send {
-    /// Waits for the next thing to see; none when there will be nothing more. Cancel safe.
+    /// Waits for the next event. None after the exit, or if the connection to the process is lost. Cancel safe.
     async fn next(&mut self) -> Option<ViewerEvent>;
 
-    /// Types, and says whether that was taken.
+    /// Writes to the terminal of the process. Returns whether the bytes were accepted.
     fn write(&mut self, bytes: Vec<u8>) -> bool;
 
-    /// Gives the terminal another size.
+    /// Changes the size of the terminal.
     fn resize(&mut self, size: TerminalSize);
 }

@@ -1,7 +1,8 @@
-//! Lets others of the same user look at the processes of a door on stdio, through a Unix socket in the state folder.
+//! The server of process sharing: it lets other parlor processes of the same user watch the processes of a door on stdio,
+//! through a Unix socket in the state folder.
 //!
-//! It costs nothing before the first process and little while nobody looks: output is not copied, those who look on read
-//! what is retained of it anyway. They can look and do nothing else. Whatever fails here, the door goes on without it.
+//! Sharing costs nothing before the first process starts, and little without viewers: viewers read the output that the
+//! backend retains anyway, so no output is copied. Viewers can only watch. If sharing fails, the door works without it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::DirBuilder;
@@ -23,70 +24,71 @@ use tokio::time::timeout;
 
 use super::ProcessInfo;
 
-/// How many may look on at a time. More are turned away.
+/// How many viewers a server has at a time. Further connections are closed.
 pub const MAX_VIEWERS: usize = 8;
 
-/// How long one who looks on may take to say at what, and to take what is shown.
+/// How long a viewer may take to send its request, and to read each line.
 pub const VIEWER_WAIT: Duration = Duration::from_secs(10);
 
-/// The longest question of one who looks on.
+/// The longest request of a viewer.
 pub const MAX_VIEWER_REQUEST_BYTES: u64 = 4096;
 
-/// Where the sockets are, in the state folder.
-pub(crate) const FOLDER: &str = "run";
+/// The folder of the sockets, in the state folder.
+pub(crate) const SOCKET_FOLDER: &str = "run";
 
-/// Processes of one caller that others can look at.
+/// The process backend of one connection, whose processes viewers can watch.
 pub struct SharedProcesses {
     processes: Processes,
-    table: Arc<Table>,
+    table: Arc<ProcessTable>,
     /// Starts that are not answered yet.
     starting: HashMap<Ticket, Start>,
-    /// The state folder, until it was tried.
+    /// The state folder, until the first process starts and the socket is opened there.
     home: Option<PathBuf>,
     socket: Option<SocketFile>,
     clock: Arc<dyn Clock>,
 }
 
-/// What is shown of a start: not its environment, which may hold secrets.
+/// The part of a start that viewers may see. It leaves out the environment, which may hold secrets.
 struct Start {
     process: ProcessId,
     command: Vec<String>,
     tty: bool,
 }
 
-struct Table {
-    shown: Mutex<Shown>,
-    /// Counts what happens, for those who look on.
-    moved: watch::Sender<u64>,
+/// The running processes, shared with the tasks that serve viewers.
+struct ProcessTable {
+    state: Mutex<TableState>,
+    /// Counts process events, to wake the viewers' tasks.
+    event_count: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct Shown {
-    by_number: BTreeMap<u64, Arc<Line>>,
+struct TableState {
+    by_number: BTreeMap<u64, Arc<SharedProcess>>,
     by_name: HashMap<ProcessId, u64>,
-    last: u64,
+    last_number: u64,
 }
 
-struct Line {
-    line: ProcessInfo,
+struct SharedProcess {
+    info: ProcessInfo,
     retained: Retained,
-    ending: OnceLock<ProcessExit>,
+    exit: OnceLock<ProcessExit>,
 }
 
-/// Removed with the door.
+/// The path of the server's socket. Dropping it removes the file.
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Whoever finds one that nobody listens at removes it.
+        // A file that is left behind is removed by the next client that lists processes.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl SharedProcesses {
-    /// Processes that are shown in the state folder `home`, if that is there.
+    /// Makes a backend whose processes are shared in the state folder `home`, if there is such a folder.
     pub fn new(home: Option<PathBuf>, clock: Arc<dyn Clock>) -> Self {
-        let table = Arc::new(Table { shown: Mutex::default(), moved: watch::channel(0).0 });
+        let table = Arc::new(ProcessTable { state: Mutex::default(), event_count: watch::channel(0).0 });
         let starting = HashMap::new();
         Self { processes: Processes::default(), table, starting, home, socket: None, clock }
     }
@@ -97,7 +99,7 @@ impl SharedProcesses {
             return;
         }
         if let Some(home) = self.home.take() {
-            self.socket = open(&home, &self.table);
+            self.socket = open_socket(&home, &self.table);
         }
         if self.socket.is_some()
             && let Some((pid, retained)) = self.processes.look_at(&start.process)
@@ -110,8 +112,8 @@ impl SharedProcesses {
         if let ProcessEvent::ProcessExited { process, ending } = event {
             self.table.remove(process, *ending);
         }
-        if self.table.moved.receiver_count() > 0 {
-            self.table.moved.send_modify(|count| *count += 1);
+        if self.table.event_count.receiver_count() > 0 {
+            self.table.event_count.send_modify(|count| *count += 1);
         }
     }
 }
@@ -159,17 +161,17 @@ impl Backend for SharedProcesses {
     }
 }
 
-impl Table {
-    fn shown(&self) -> MutexGuard<'_, Shown> {
-        // A panic cannot leave it half changed that would matter: it is only looked at.
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+impl ProcessTable {
+    fn state(&self) -> MutexGuard<'_, TableState> {
+        // The table is only for display, so a state that a panic left half changed does no harm.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, start: Start, pid: u32, retained: Retained, clock: &dyn Clock) {
-        let mut shown = self.shown();
-        shown.last += 1;
-        let number = shown.last;
-        let line = ProcessInfo {
+        let mut state = self.state();
+        state.last_number += 1;
+        let number = state.last_number;
+        let info = ProcessInfo {
             id: format!("{}-{number}", std::process::id()),
             name: start.process.to_string(),
             door: "exec".to_owned(),
@@ -183,93 +185,95 @@ impl Table {
             command: start.command,
             here: false,
         };
-        shown.by_name.insert(start.process, number);
-        shown.by_number.insert(number, Arc::new(Line { line, retained, ending: OnceLock::new() }));
+        state.by_name.insert(start.process, number);
+        state.by_number.insert(number, Arc::new(SharedProcess { info, retained, exit: OnceLock::new() }));
     }
 
-    fn remove(&self, process: &ProcessId, ending: ProcessExit) {
-        let mut shown = self.shown();
-        if let Some(line) = shown.by_name.remove(process).and_then(|number| shown.by_number.remove(&number)) {
-            let _ = line.ending.set(ending);
+    fn remove(&self, name: &ProcessId, exit: ProcessExit) {
+        let mut state = self.state();
+        let number = state.by_name.remove(name);
+        if let Some(process) = number.and_then(|number| state.by_number.remove(&number)) {
+            let _ = process.exit.set(exit);
         }
     }
 }
 
-/// Opens the socket and lets others look. None if that cannot be done, which is no reason to do nothing else.
-fn open(home: &Path, table: &Arc<Table>) -> Option<SocketFile> {
-    // A state folder that nobody has made is nobody's to look into.
+/// Opens the socket and starts to serve viewers. None if that fails; then the processes are not shared.
+fn open_socket(home: &Path, table: &Arc<ProcessTable>) -> Option<SocketFile> {
+    // Without a state folder there is no page that could list the processes.
     if !home.is_dir() {
         return None;
     }
-    let folder = home.join(FOLDER);
+    let folder = home.join(SOCKET_FOLDER);
     DirBuilder::new().recursive(true).mode(0o700).create(&folder).ok()?;
     let path = folder.join(format!("{}.sock", std::process::id()));
-    // One of this number that is dead has left it.
+    // An earlier process with the same pid may have left its socket.
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).ok()?;
     let socket = SocketFile(path);
     std::fs::set_permissions(&socket.0, std::fs::Permissions::from_mode(0o600)).ok()?;
-    tokio::spawn(receive(listener, Arc::clone(table)));
+    tokio::spawn(accept_viewers(listener, Arc::clone(table)));
     Some(socket)
 }
 
-async fn receive(listener: UnixListener, table: Arc<Table>) {
-    let places = Arc::new(Semaphore::new(MAX_VIEWERS));
+async fn accept_viewers(listener: UnixListener, table: Arc<ProcessTable>) {
+    let permits = Arc::new(Semaphore::new(MAX_VIEWERS));
     while let Ok((stream, _)) = listener.accept().await {
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else { continue };
         let table = Arc::clone(&table);
         tokio::spawn(async move {
-            // How it ends is the other's affair.
-            let _ = answer(stream, &table).await;
-            drop(place);
+            // An error ends this viewer's connection and concerns nothing else.
+            let _ = serve_viewer(stream, &table).await;
+            drop(permit);
         });
     }
 }
 
-/// One question: `list`, or the number of a process.
-async fn answer(stream: UnixStream, table: &Table) -> std::io::Result<()> {
+/// Answers the one request of a viewer: `list`, or the number of a process to watch.
+async fn serve_viewer(stream: UnixStream, table: &ProcessTable) -> std::io::Result<()> {
     let (reader, mut writer) = stream.into_split();
-    let mut question = String::new();
+    let mut request = String::new();
     let mut reader = BufReader::new(reader.take(MAX_VIEWER_REQUEST_BYTES));
-    timeout(VIEWER_WAIT, reader.read_line(&mut question)).await??;
-    let question = question.trim();
-    if question == "list" {
-        let lines: Vec<ProcessInfo> =
-            table.shown().by_number.values().map(|line| line.line.clone()).collect();
-        return say(&mut writer, &json!(lines)).await;
+    timeout(VIEWER_WAIT, reader.read_line(&mut request)).await??;
+    let request = request.trim();
+    if request == "list" {
+        let list: Vec<ProcessInfo> =
+            table.state().by_number.values().map(|process| process.info.clone()).collect();
+        return write_line(&mut writer, &json!(list)).await;
     }
-    let found = question.parse().ok().and_then(|number: u64| table.shown().by_number.get(&number).cloned());
-    let Some(line) = found else { return say(&mut writer, &Value::Null).await };
-    let mut moved = table.moved.subscribe();
-    say(&mut writer, &json!({"watching": line.line.id})).await?;
-    let mut seen = line.retained.from_the_start();
+    let found = request.parse().ok().and_then(|number: u64| table.state().by_number.get(&number).cloned());
+    let Some(process) = found else { return write_line(&mut writer, &Value::Null).await };
+    let mut events = table.event_count.subscribe();
+    write_line(&mut writer, &json!({"watching": process.info.id})).await?;
+    let mut position = process.retained.from_the_start();
     loop {
-        moved.mark_unchanged();
-        // Looked at first: what was written before the end is shown before it.
-        let ending = line.ending.get().copied();
-        let bytes = line.retained.since(&mut seen);
+        events.mark_unchanged();
+        // The exit is read before the output, so that all output is sent before the exit.
+        let exit = process.exit.get().copied();
+        let bytes = process.retained.since(&mut position);
         if !bytes.is_empty() {
             let text = base64_simd::STANDARD.encode_to_string(bytes);
-            say(&mut writer, &json!({"output": text})).await?;
+            write_line(&mut writer, &json!({"output": text})).await?;
         }
-        if let Some(ending) = ending {
-            return say(&mut writer, &json!({"exited": exit_code(ending)})).await;
+        if let Some(exit) = exit {
+            return write_line(&mut writer, &json!({"exited": exit_code(exit)})).await;
         }
         tokio::select! {
-            changed = moved.changed() => changed.map_err(std::io::Error::other)?,
-            // It says nothing more, so it has left.
+            changed = events.changed() => changed.map_err(std::io::Error::other)?,
+            // A viewer sends nothing after its request, so the read ends when the viewer disconnects.
             _ = reader.read_u8() => return Ok(()),
         }
     }
 }
 
-async fn say(writer: &mut (impl AsyncWriteExt + Unpin), value: &Value) -> std::io::Result<()> {
+async fn write_line(writer: &mut (impl AsyncWriteExt + Unpin), value: &Value) -> std::io::Result<()> {
     timeout(VIEWER_WAIT, writer.write_all(format!("{value}\n").as_bytes())).await?
 }
 
-/// As shells count: signals from 128 on. What was ended on purpose has no number.
-pub fn exit_code(ending: ProcessExit) -> Option<i32> {
-    match ending {
+/// The exit code as shells report it: 128 plus the signal's number for a process that a signal ended. None for a process
+/// that a client terminated, and if the exit status is unknown.
+pub fn exit_code(exit: ProcessExit) -> Option<i32> {
+    match exit {
         ProcessExit::Code(code) => Some(code.into()),
         ProcessExit::Signal(signal) => Some(128 + signal),
         ProcessExit::Terminated | ProcessExit::Unknown => None,
@@ -285,15 +289,15 @@ mod tests {
 
     use super::*;
 
-    struct Noon;
+    struct FixedClock;
 
-    impl Clock for Noon {
+    impl Clock for FixedClock {
         fn now(&self) -> Timestamp {
             Timestamp(0)
         }
     }
 
-    /// Starts a shell that waits to be ended.
+    /// Starts a shell that runs until it is ended.
     fn start(shared: &mut SharedProcesses, name: &str) -> Result<ProcessReply, ProcessRefusal> {
         let start = StartProcess {
             process: ProcessId::parse(name).unwrap(),
@@ -303,63 +307,63 @@ mod tests {
             folder: "/".into(),
             env: Vec::new(),
             stdio: StdioKind::Pipes,
-            retain: 1024,
+            retain_bytes: 1024,
         };
         shared.submit(Ticket(1), ProcessRequest::StartProcess(start)).unwrap().1
     }
 
     #[tokio::test]
-    async fn where_nothing_can_be_offered_the_door_goes_on() {
+    async fn processes_start_where_no_socket_can_be_opened() {
         let home = tempfile::tempdir().unwrap();
-        std::fs::write(home.path().join(FOLDER), "no folder").unwrap();
+        std::fs::write(home.path().join(SOCKET_FOLDER), "no folder").unwrap();
         for home in [None, Some(home.path().join("missing")), Some(home.path().to_owned())] {
-            let mut shared = SharedProcesses::new(home, Arc::new(Noon));
+            let mut shared = SharedProcesses::new(home, Arc::new(FixedClock));
             assert_eq!(start(&mut shared, "p"), Ok(ProcessReply::ProcessStarted));
-            assert!(shared.socket.is_none() && shared.table.shown().by_number.is_empty());
+            assert!(shared.socket.is_none() && shared.table.state().by_number.is_empty());
             shared.closed().await;
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_who_neither_asks_nor_takes_is_not_waited_for() {
-        let table = Table { shown: Mutex::default(), moved: watch::channel(0).0 };
-        let (near, _silent) = UnixStream::pair().unwrap();
+    async fn a_viewer_that_neither_sends_nor_reads_is_disconnected() {
+        let table = ProcessTable { state: Mutex::default(), event_count: watch::channel(0).0 };
+        let (stream, _silent) = UnixStream::pair().unwrap();
         let begun = Instant::now();
-        let answered = timeout(2 * VIEWER_WAIT, answer(near, &table)).await;
-        assert_eq!(answered.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
+        let served = timeout(2 * VIEWER_WAIT, serve_viewer(stream, &table)).await;
+        assert_eq!(served.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
         assert!(begun.elapsed() >= VIEWER_WAIT);
-        let (mut near, _deaf) = tokio::io::duplex(16);
-        let said = timeout(2 * VIEWER_WAIT, say(&mut near, &json!("x".repeat(17)))).await;
-        assert_eq!(said.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
+        let (mut stream, _not_reading) = tokio::io::duplex(16);
+        let written = timeout(2 * VIEWER_WAIT, write_line(&mut stream, &json!("x".repeat(17)))).await;
+        assert_eq!(written.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
     }
 
     #[tokio::test]
-    async fn so_many_look_on_and_the_next_is_turned_away() {
+    async fn a_viewer_over_the_limit_is_disconnected() {
         let home = tempfile::tempdir().unwrap();
-        let mut shared = SharedProcesses::new(Some(home.path().to_owned()), Arc::new(Noon));
+        let mut shared = SharedProcesses::new(Some(home.path().to_owned()), Arc::new(FixedClock));
         start(&mut shared, "p").unwrap();
         let path = shared.socket.as_ref().unwrap().0.clone();
-        let look = async || {
+        let watch = async || {
             let mut stream = BufReader::new(UnixStream::connect(&path).await.unwrap());
-            // One that is turned away may be so before it has asked.
+            // The server may close the connection before the request is written.
             let _ = stream.write_all(b"1\n").await;
             let mut line = String::new();
             let _ = stream.read_line(&mut line).await;
             (stream, line)
         };
-        let mut looking = Vec::new();
+        let mut viewers = Vec::new();
         for _ in 0..MAX_VIEWERS {
-            let (stream, line) = look().await;
+            let (stream, line) = watch().await;
             assert!(line.contains("watching"), "{line}");
-            looking.push(stream);
+            viewers.push(stream);
         }
-        assert_eq!(look().await.1, "");
-        let endless = "x".repeat(usize::try_from(MAX_VIEWER_REQUEST_BYTES).unwrap() + 1);
-        drop(looking);
-        // A place is free again once it was noticed that its taker has left.
+        assert_eq!(watch().await.1, "");
+        let too_long = "x".repeat(usize::try_from(MAX_VIEWER_REQUEST_BYTES).unwrap() + 1);
+        drop(viewers);
+        // Retry until the server has noticed that a viewer is gone.
         loop {
             let mut stream = BufReader::new(UnixStream::connect(&path).await.unwrap());
-            let _ = stream.write_all(endless.as_bytes()).await;
+            let _ = stream.write_all(too_long.as_bytes()).await;
             let mut line = String::new();
             let _ = stream.read_line(&mut line).await;
             if line == "null\n" {

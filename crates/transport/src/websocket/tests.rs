@@ -1,4 +1,4 @@
-//! The driver with a machine of a few lines, an backend that echoes, and a real socket.
+//! Tests of the WebSocket driver with a small machine, an echoing backend and a real socket.
 
 use std::collections::VecDeque;
 
@@ -12,11 +12,11 @@ use tokio::task::JoinSet;
 use super::*;
 use crate::frame_memory::{FRAME_WAIT, FrameMemory, MIN_FRAME_MEMORY};
 
-/// Sends back what it hears, and asks what begins with a question mark.
+/// Echoes every frame, and also submits frames that begin with a question mark to the backend.
 #[derive(Default)]
 struct Echo {
-    outbox: VecDeque<Output<Vec<u8>>>,
-    asked: u64,
+    outputs: VecDeque<Output<Vec<u8>>>,
+    submitted: u64,
     answered: u64,
 }
 
@@ -29,33 +29,33 @@ impl Machine for Echo {
     fn handle(&mut self, _now: std::time::Instant, input: InputOf<'_, Self>) {
         match input {
             Input::Frame(frame) => {
-                self.outbox.push_back(Output::Send(frame.to_vec()));
+                self.outputs.push_back(Output::Send(frame.to_vec()));
                 if frame.starts_with(b"?") {
-                    // One frame waits to be written, and the next cannot wait too: it stands before the question.
-                    self.outbox.push_back(Output::Send(frame.to_vec()));
-                    self.asked += 1;
-                    self.outbox.push_back(Output::Request(Ticket(self.asked), frame.to_vec()));
+                    // The socket buffers one large frame, so the write of this second one blocks before the request.
+                    self.outputs.push_back(Output::Send(frame.to_vec()));
+                    self.submitted += 1;
+                    self.outputs.push_back(Output::Request(Ticket(self.submitted), frame.to_vec()));
                 }
             }
             Input::Answer(_, answer) => {
                 self.answered += 1;
-                self.outbox.extend(answer.ok().map(Output::Send));
+                self.outputs.extend(answer.ok().map(Output::Send));
             }
-            Input::Event(event) => self.outbox.push_back(Output::Send(event.clone())),
+            Input::Event(event) => self.outputs.push_back(Output::Send(event.clone())),
             Input::Oversize { .. } | Input::Deadline => {}
         }
     }
 
     fn poll(&mut self) -> Option<Output<Vec<u8>>> {
-        self.outbox.pop_front()
+        self.outputs.pop_front()
     }
 
     fn wants_frame(&self) -> bool {
         true
     }
 
-    fn is_at_work(&self) -> bool {
-        self.asked > self.answered
+    fn has_work_in_progress(&self) -> bool {
+        self.submitted > self.answered
     }
 
     fn max_line_bytes(&self) -> usize {
@@ -63,22 +63,22 @@ impl Machine for Echo {
     }
 }
 
-/// Answers what it is asked, and tells what the test tells.
-struct Desk {
+/// Answers each request with the request itself, and emits the events that the test sends.
+struct EchoBackend {
     answers: VecDeque<(Ticket, Vec<u8>)>,
-    asked: mpsc::Sender<Vec<u8>>,
+    requests: mpsc::Sender<Vec<u8>>,
     events: mpsc::Receiver<Vec<u8>>,
 }
 
-impl Backend for Desk {
+impl Backend for EchoBackend {
     type Request = Vec<u8>;
     type Reply = Vec<u8>;
     type Event = Vec<u8>;
     type Error = SessionRefusal;
 
-    fn submit(&mut self, ticket: Ticket, ask: Vec<u8>) -> Option<Answer<Vec<u8>, SessionRefusal>> {
-        self.asked.try_send(ask.clone()).expect("the test listens");
-        self.answers.push_back((ticket, ask));
+    fn submit(&mut self, ticket: Ticket, request: Vec<u8>) -> Option<Answer<Vec<u8>, SessionRefusal>> {
+        self.requests.try_send(request.clone()).expect("the test holds the receiver");
+        self.answers.push_back((ticket, request));
         None
     }
 
@@ -97,146 +97,153 @@ impl Backend for Desk {
     async fn closed(self) {}
 }
 
-/// A connection that is served, seen from the other side.
+/// A connection that a task serves, with the client's end of it.
 struct Served {
     client: WebSocketStream<TcpStream>,
-    asked: mpsc::Receiver<Vec<u8>>,
-    /// Kept, since an backend that is gone tells nothing.
+    requests: mpsc::Receiver<Vec<u8>>,
+    /// Keeps the event channel open.
     _events: mpsc::Sender<Vec<u8>>,
     stop: Option<oneshot::Sender<CloseReason>>,
     task: tokio::task::JoinHandle<()>,
 }
 
-/// Far longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Far longer than anything in these tests takes.
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-const PATIENT: Keepalive = Keepalive {
+const LONG_TIMEOUTS: Keepalive = Keepalive {
     ping_interval: Duration::from_secs(3600),
     read_timeout: Duration::from_secs(3600),
     write_timeout: Duration::from_secs(3600),
 };
 
-/// A connection to which something is to be told from the start.
-async fn served(keepalive: Keepalive, first: &[Vec<u8>]) -> Served {
-    served_within(&FrameMemory::default(), keepalive, first).await
+/// A served connection whose backend emits `first_events` from the start.
+async fn served(keepalive: Keepalive, first_events: &[Vec<u8>]) -> Served {
+    served_within(&FrameMemory::default(), keepalive, first_events).await
 }
 
-/// One that shares memory with others.
-async fn served_within(memory: &FrameMemory, keepalive: Keepalive, first: &[Vec<u8>]) -> Served {
+/// Like [`served`], with memory that several connections share.
+async fn served_within(memory: &FrameMemory, keepalive: Keepalive, first_events: &[Vec<u8>]) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
     let client = WebSocketStream::from_raw_socket(client.unwrap(), Role::Client, None).await;
-    let stream = Metered::new(accepted.unwrap().0, memory, &[]);
+    let stream = MeteredStream::new(accepted.unwrap().0, memory, &[]);
     let server = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
-    let (asks, asked) = mpsc::channel(16);
-    let (events, told) = mpsc::channel(16);
-    for event in first {
-        events.try_send(event.clone()).unwrap();
+    let (request_sender, requests) = mpsc::channel(16);
+    let (event_sender, events) = mpsc::channel(16);
+    for event in first_events {
+        event_sender.try_send(event.clone()).unwrap();
     }
     let (stop, stopped) = oneshot::channel();
-    let desk = Desk { answers: VecDeque::new(), asked: asks, events: told };
+    let backend = EchoBackend { answers: VecDeque::new(), requests: request_sender, events };
     let task = tokio::spawn(async move {
         let stop = async { stopped.await.unwrap_or(CloseReason::GoingAway) };
-        serve_socket(Echo::default(), desk, server, &keepalive, stop).await;
+        serve_socket(Echo::default(), backend, server, &keepalive, stop).await;
     });
-    Served { client, asked, _events: events, stop: Some(stop), task }
+    Served { client, requests, _events: event_sender, stop: Some(stop), task }
 }
 
-/// More than sockets hold, and a frame all the same.
+/// A frame that is larger than the kernel's socket buffers and still allowed.
 fn large() -> Vec<u8> {
     vec![b'x'; 15 << 20]
 }
 
 #[tokio::test]
-async fn a_peer_that_is_replaced_while_it_does_not_read_is_not_waited_for() {
-    let mut served = served(PATIENT, &[large()]).await;
-    // It is being written once there is something to read.
+async fn replacing_a_peer_does_not_wait_until_it_reads() {
+    let mut served = served(LONG_TIMEOUTS, &[large()]).await;
+    // Once the client can read, the server is writing the frame.
     served.client.get_ref().readable().await.unwrap();
     served.stop.take().unwrap().send(CloseReason::Replaced).unwrap();
-    // Although a frame may take an hour.
-    timeout(PATIENCE, served.task).await.unwrap().unwrap();
+    // The write timeout of an hour does not apply.
+    timeout(TEST_TIMEOUT, served.task).await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn what_a_peer_said_before_it_could_know_that_it_is_replaced_is_done() {
-    let mut served = served(PATIENT, &[large()]).await;
+async fn frames_sent_before_a_replacement_are_handled_up_to_a_limit() {
+    let mut served = served(LONG_TIMEOUTS, &[large()]).await;
     served.client.get_ref().readable().await.unwrap();
-    // Nobody listens while that is written.
-    for said in 0..=LAST_FRAMES {
-        served.client.send(Message::text(format!("?{said}"))).await.unwrap();
+    // The server does not read while it writes the large frame.
+    for number in 0..=LAST_FRAMES {
+        served.client.send(Message::text(format!("?{number}"))).await.unwrap();
     }
     served.stop.take().unwrap().send(CloseReason::Replaced).unwrap();
     while let Some(Ok(_)) = served.client.next().await {}
     served.task.await.unwrap();
-    for said in 0..LAST_FRAMES {
-        let asked = served.asked.recv().await;
-        assert_eq!(asked, Some(format!("?{said}").into_bytes()));
+    for number in 0..LAST_FRAMES {
+        let request = served.requests.recv().await;
+        assert_eq!(request, Some(format!("?{number}").into_bytes()));
     }
-    assert_eq!(served.asked.recv().await, None, "there is an end to it");
+    assert_eq!(served.requests.recv().await, None, "frames over the limit are dropped");
 }
 
 #[tokio::test]
-async fn what_was_asked_is_done_although_the_frame_before_it_could_not_be_written() {
-    let keepalive = Keepalive { write_timeout: Duration::from_millis(10), ..PATIENT };
+async fn a_request_is_submitted_although_the_frame_before_it_could_not_be_written() {
+    let keepalive = Keepalive { write_timeout: Duration::from_millis(10), ..LONG_TIMEOUTS };
     let mut served = served(keepalive, &[]).await;
-    let mut question = large();
-    question[0] = b'?';
-    let text = String::from_utf8(question.clone()).unwrap();
+    let mut frame = large();
+    frame[0] = b'?';
+    let text = String::from_utf8(frame.clone()).unwrap();
     served.client.send(Message::text(text)).await.unwrap();
-    let asked = timeout(PATIENCE, served.asked.recv()).await.unwrap();
-    assert!(asked == Some(question), "it was not asked");
+    let request = timeout(TEST_TIMEOUT, served.requests.recv()).await.unwrap();
+    assert!(request == Some(frame), "the request was not submitted");
     served.task.await.unwrap();
 }
 
 #[tokio::test]
-async fn a_peer_that_spoke_while_something_was_written_to_it_was_not_silent() {
+async fn a_message_sent_during_a_long_write_prevents_the_read_timeout() {
     let read_timeout = Duration::from_secs(1);
-    let speak = async || {
-        let mut served = served(Keepalive { read_timeout, ..PATIENT }, &[large()]).await;
+    let send_during_write = async || {
+        let mut served = served(Keepalive { read_timeout, ..LONG_TIMEOUTS }, &[large()]).await;
         served.client.get_ref().readable().await.unwrap();
         served.client.send(Message::text("here I am")).await.unwrap();
-        // When it is read, the silence has lasted too long, but for what was said.
+        // When the large frame is written, the read timeout has passed since the last message that the server read.
         tokio::time::sleep(read_timeout + read_timeout / 4).await;
-        let mut heard = Vec::new();
+        let mut lengths = Vec::new();
         while let Some(Ok(message)) = served.client.next().await {
-            heard.push(message.into_text().unwrap().len());
+            lengths.push(message.into_text().unwrap().len());
         }
-        assert_eq!(heard, [large().len(), "here I am".len()]);
+        assert_eq!(lengths, [large().len(), "here I am".len()]);
     };
-    // Whether the message or the silence is looked at first is chance.
-    tokio::join!(speak(), speak(), speak(), speak(), speak(), speak());
+    // The runtime chooses at random whether it polls the message or the timer first, so try several times.
+    tokio::join!(
+        send_during_write(),
+        send_during_write(),
+        send_during_write(),
+        send_during_write(),
+        send_during_write(),
+        send_during_write(),
+    );
 }
 
 #[tokio::test]
-async fn what_is_broken_is_told_although_more_of_it_comes() {
-    let mut served = served(PATIENT, &[]).await;
-    // A frame of a reserved kind, and far more than the server has read when it says goodbye.
+async fn a_protocol_error_is_reported_although_more_input_follows() {
+    let mut served = served(LONG_TIMEOUTS, &[]).await;
+    // A frame with a reserved opcode, and far more than the server has read when it sends the close frame.
     served.client.get_mut().write_all(b"\x83\x80\0\0\0\0").await.unwrap();
     served.client.get_mut().write_all(&large()).await.unwrap();
-    let Some(Ok(Message::Close(Some(goodbye)))) = served.client.next().await else { panic!("no goodbye") };
-    assert_eq!(goodbye.code, CloseCode::Protocol);
+    let Some(Ok(Message::Close(Some(close)))) = served.client.next().await else { panic!("no close frame") };
+    assert_eq!(close.code, CloseCode::Protocol);
 }
 
-/// The head of a message of so many bytes, from a client whose mask changes nothing.
-fn head(bytes: u64) -> Vec<u8> {
+/// The header of a client's message with a payload of `bytes` bytes. Its mask is zero, so the payload stays as it is.
+fn header(bytes: u64) -> Vec<u8> {
     [&[0x81, 0xff][..], &bytes.to_be_bytes(), &[0; 4]].concat()
 }
 
 #[tokio::test]
-async fn a_large_message_takes_memory_until_it_is_answered_and_gives_it_back() {
+async fn a_large_message_holds_memory_until_it_is_answered() {
     let memory = FrameMemory::default();
-    let mut served = served_within(&memory, PATIENT, &[]).await;
+    let mut served = served_within(&memory, LONG_TIMEOUTS, &[]).await;
     for round in 0..3 {
         let text = format!("?{}", "x".repeat(3 << 20));
         served.client.send(Message::text(text.clone())).await.unwrap();
-        assert_eq!(served.asked.recv().await.unwrap().len(), text.len());
-        // It is echoed twice, and answered.
+        assert_eq!(served.requests.recv().await.unwrap().len(), text.len());
+        // Two echoes and the answer.
         for _ in 0..3 {
             let Some(Ok(echo)) = served.client.next().await else { panic!("no echo") };
             assert_eq!(echo.len(), text.len(), "{round}");
         }
-        // The next answer comes after all of it was given back.
+        // The server releases the memory before it handles the next message.
         served.client.send(Message::text("small")).await.unwrap();
         assert_eq!(served.client.next().await.unwrap().unwrap().len(), 5);
         assert_eq!(memory.used(), 0, "{round}");
@@ -244,11 +251,11 @@ async fn a_large_message_takes_memory_until_it_is_answered_and_gives_it_back() {
 }
 
 #[tokio::test]
-async fn messages_cut_anywhere_survive_that_buffers_are_given_back() {
-    let mut served = served(PATIENT, &[]).await;
+async fn a_message_split_anywhere_survives_the_rebuilding_of_the_socket() {
+    let mut served = served(LONG_TIMEOUTS, &[]).await;
     let large = "y".repeat(200 << 10);
-    // A whole large message, and the beginning of the next, at once; the rest later.
-    let mut bytes = [&head(large.len() as u64)[..], large.as_bytes()].concat();
+    // One write has a complete large message and the beginning of the next; the rest follows later.
+    let mut bytes = [&header(large.len() as u64)[..], large.as_bytes()].concat();
     let next = [&[0x81, 0x85, 0, 0, 0, 0][..], b"after"].concat();
     for cut in 0..next.len() {
         bytes.extend(&next[..cut]);
@@ -261,15 +268,15 @@ async fn messages_cut_anywhere_survive_that_buffers_are_given_back() {
 }
 
 #[tokio::test]
-async fn halves_that_stall_are_closed_while_others_wait_and_small_messages_go_on() {
+async fn connections_with_stalled_messages_are_closed_while_others_wait_for_memory() {
     let memory = FrameMemory::new(MIN_FRAME_MEMORY);
     let mut stalled = JoinSet::new();
     for _ in 0..4 {
-        let served = served_within(&memory, PATIENT, &[]).await;
+        let served = served_within(&memory, LONG_TIMEOUTS, &[]).await;
         stalled.spawn(async move {
             let mut served = served;
-            let half = [head(2 << 20), vec![b'x'; 1 << 20]].concat();
-            // Not all of it is read before there is memory for it.
+            let half = [header(2 << 20), vec![b'x'; 1 << 20]].concat();
+            // The server reads all of it only when there is memory.
             let _ = served.client.get_mut().write_all(&half).await;
             while let Some(Ok(message)) = served.client.next().await {
                 if let Message::Close(Some(close)) = message {
@@ -282,17 +289,17 @@ async fn halves_that_stall_are_closed_while_others_wait_and_small_messages_go_on
     while memory.used() < MIN_FRAME_MEMORY {
         tokio::task::yield_now().await;
     }
-    let mut small = served_within(&memory, PATIENT, &[]).await;
+    let mut small = served_within(&memory, LONG_TIMEOUTS, &[]).await;
     small.client.send(Message::text("small")).await.unwrap();
     assert_eq!(small.client.next().await.unwrap().unwrap().into_data(), "small");
     assert!(memory.used() <= MIN_FRAME_MEMORY + (2 << 20), "{}", memory.used());
-    // From here on whoever waits for nothing but time does not wait.
+    // From here on, sleeps end at once when no task can make progress.
     tokio::time::pause();
     let begun = Instant::now();
     for _ in 0..3 {
         assert_eq!(stalled.join_next().await.unwrap().unwrap(), 1013);
     }
-    assert!(begun.elapsed() >= 2 * FRAME_WAIT, "each has its time once there is memory for it");
-    let rest = timeout(100 * FRAME_WAIT, stalled.join_next()).await;
-    assert!(rest.is_err(), "the last is in nobody's way: {rest:?}");
+    assert!(begun.elapsed() >= 2 * FRAME_WAIT, "each has its own time limit once there is memory for it");
+    let last = timeout(100 * FRAME_WAIT, stalled.join_next()).await;
+    assert!(last.is_err(), "no connection waits for the last one's memory: {last:?}");
 }

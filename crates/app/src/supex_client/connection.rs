@@ -1,4 +1,5 @@
-//! Which bridge, and with how much patience: flags first, then variables, then what `parlor serve` left.
+//! The address, token and timeouts for the connection to a bridge: from flags, then environment variables, then the
+//! `serve.json` of a running `parlor serve`.
 
 use std::fs::metadata;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use parlor_client::supex::{Identity, Settings, Token};
+use parlor_client::supex::{Identity, SupexSettings, SupexToken};
 use parlor_transport::{PeerUser, listening_user};
 use serde::Deserialize;
 
@@ -18,34 +19,34 @@ use crate::ownership;
 use crate::settings::Config;
 use crate::token;
 
-/// The longest time that can be asked for.
+/// The longest timeout that can be set.
 const MAX_SECONDS: f64 = 24.0 * 60.0 * 60.0;
 
-/// The most bytes of an answer that can be asked for.
+/// The largest response limit that can be set.
 const MAX_ANSWER_BYTES: usize = 1 << 30;
 
-/// How much of `serve.json` is read; it is one short line.
+/// At most this much of `serve.json` is read; it is one short line.
 const MAX_SERVE_BYTES: u64 = 64 * 1024;
 
-/// Flags that all tasks have.
+/// The flags that all subcommands share.
 #[derive(Args, Default)]
-pub(super) struct ServerAddress {
-    /// The bridge's host [env: SUPEX_HOST] [default: where `parlor serve` is, else localhost]
+pub(super) struct ConnectionOptions {
+    /// The bridge's host [env: SUPEX_HOST] [default: that of a running `parlor serve`, else localhost]
     #[arg(long, value_name = "HOST", global = true)]
     host: Option<String>,
-    /// The bridge's port [env: SUPEX_PORT] [default: where `parlor serve` is, else 9876]
+    /// The bridge's port [env: SUPEX_PORT] [default: that of a running `parlor serve`, else 9876]
     #[arg(long, value_name = "PORT", global = true)]
     port: Option<u16>,
-    /// How many seconds of silence to bear [env: SUPEX_TIMEOUT] [default: 15]
+    /// Give up after this many seconds without an answer [env: SUPEX_TIMEOUT] [default: 15]
     #[arg(long, value_name = "SECONDS", global = true)]
     timeout: Option<String>,
 }
 
-impl ServerAddress {
-    /// All that a driver needs to know.
-    pub(super) fn settings(&self, environment: &Environment) -> anyhow::Result<Settings> {
+impl ConnectionOptions {
+    /// Combines flags and environment variables into the settings of a driver.
+    pub(super) fn settings(&self, environment: &Environment) -> anyhow::Result<SupexSettings> {
         let variables = &environment.supex;
-        let usual = Settings::bridge();
+        let defaults = SupexSettings::bridge();
         let (host, port) = self.address(variables, || environment.state_folder().ok())?;
         if self.host.is_none() && variables.host.is_none() {
             check_listener(&host, port, environment)?;
@@ -53,20 +54,20 @@ impl ServerAddress {
         let token = variables.token.clone().or_else(|| token_for(&host, port, environment));
         let timeout = match &self.timeout {
             Some(text) => seconds("--timeout", text)?,
-            None => of(&variables.timeout, "SUPEX_TIMEOUT", seconds)?.unwrap_or(usual.timeout),
+            None => parse_variable(&variables.timeout, "SUPEX_TIMEOUT", seconds)?.unwrap_or(defaults.timeout),
         };
-        let idle = of(&variables.idle_timeout, "SUPEX_IDLE_TIMEOUT", seconds)?;
+        let idle = parse_variable(&variables.idle_timeout, "SUPEX_IDLE_TIMEOUT", seconds)?;
         let agent = variables.agent.clone().unwrap_or_else(|| "user".to_owned());
-        Ok(Settings {
+        Ok(SupexSettings {
             host,
             port,
             timeout,
-            retries: of(&variables.retries, "SUPEX_RETRIES", number)?.unwrap_or(usual.retries),
-            idle_timeout: idle.unwrap_or(usual.idle_timeout),
-            max_response: of(&variables.max_response, "SUPEX_MAX_RESPONSE", size)?
-                .unwrap_or(usual.max_response),
+            retries: parse_variable(&variables.retries, "SUPEX_RETRIES", number)?.unwrap_or(defaults.retries),
+            idle_timeout: idle.unwrap_or(defaults.idle_timeout),
+            max_response: parse_variable(&variables.max_response, "SUPEX_MAX_RESPONSE", size)?
+                .unwrap_or(defaults.max_response),
             identity: Identity { name: "parlor".to_owned(), agent, ..Identity::default() },
-            token: token.map(Token::new),
+            token: token.map(SupexToken::new),
         })
     }
 
@@ -78,53 +79,53 @@ impl ServerAddress {
         let host = self.host.clone().or_else(|| variables.host.clone());
         let port = match self.port {
             Some(port) => Some(port),
-            None => of(&variables.port, "SUPEX_PORT", number)?,
+            None => parse_variable(&variables.port, "SUPEX_PORT", number)?,
         };
-        let usual = Settings::bridge();
+        let defaults = SupexSettings::bridge();
         match (host, port) {
-            (None, None) => Ok(match home().map(|home| served(&home)).transpose()?.flatten() {
+            (None, None) => Ok(match home().map(|home| served_address(&home)).transpose()?.flatten() {
                 Some(address) => (address.ip().to_string(), address.port()),
-                None => (usual.host, usual.port),
+                None => (defaults.host, defaults.port),
             }),
-            (host, port) => Ok((host.unwrap_or(usual.host), port.unwrap_or(usual.port))),
+            (host, port) => Ok((host.unwrap_or(defaults.host), port.unwrap_or(defaults.port))),
         }
     }
 }
 
-/// Refuses to send anything to another user, who may have taken the port of a server that is gone. Whoever names the host
-/// has chosen it.
+/// Fails if a process of another user listens at the address: it may have taken the port of a server that ended. Not
+/// called if the user named the host, because that is a deliberate choice.
 fn check_listener(host: &str, port: u16, environment: &Environment) -> anyhow::Result<()> {
-    // So the driver takes it, too.
+    // The driver resolves localhost in the same way.
     let host = if host == "localhost" { "127.0.0.1" } else { host };
     let Ok(ip) = host.parse() else { return Ok(()) };
     let address = SocketAddr::new(ip, port);
     let PeerUser::Other(user) = listening_user(address) else { return Ok(()) };
-    // Root may use the state folder of another user, and that user's server with it.
-    let is_of_folder = |home: PathBuf| metadata(home).is_ok_and(|found| found.uid() == user);
-    if environment.state_folder().is_ok_and(is_of_folder) {
+    // Root may use the state folder of another user, and with it that user's server.
+    let owns_state_folder = |home: PathBuf| metadata(home).is_ok_and(|found| found.uid() == user);
+    if environment.state_folder().is_ok_and(owns_state_folder) {
         return Ok(());
     }
     bail!(
-        "user {user} listens at {address}, not you, so nothing was sent there; start parlor serve again, or name that \
-         bridge with --host {host} --port {port} if you mean it"
+        "a process of user {user}, not yours, listens at {address}, so nothing was sent there; start parlor serve \
+         again, or add --host {host} --port {port} to use that bridge anyway"
     )
 }
 
-/// The token of the user's own server, if that is who listens there. Nobody else gets to see it, whoever has taken the
-/// port of a server that is gone.
+/// The token of the user's own server, if that server listens at the address. Another user, who may have taken the port
+/// of a server that ended, must not get the token.
 fn token_for(host: &str, port: u16, environment: &Environment) -> Option<String> {
     let home = environment.state_folder().ok()?;
     let address = SocketAddr::new(host.parse().ok()?, port);
-    if served(&home).ok()? != Some(address) || !listening_user(address).is_owner() {
+    if served_address(&home).ok()? != Some(address) || !listening_user(address).is_owner() {
         return None;
     }
-    // The door may have a token of its own, which goes before. What cannot be read is missed where it is needed.
+    // The token of the Supex door overrides the general one. If neither can be read, the bridge reports that one is missing.
     let own = Config::load(&home).ok()?.supex.token;
-    own.or_else(|| token::of_home(&home, environment).ok().flatten())
+    own.or_else(|| token::existing(&home, environment).ok().flatten())
 }
 
-/// Where the server of the state folder has its bridge.
-fn served(home: &Path) -> anyhow::Result<Option<SocketAddr>> {
+/// The address of the bridge of the server that runs on this state folder, from its `serve.json`.
+fn served_address(home: &Path) -> anyhow::Result<Option<SocketAddr>> {
     ownership::check(home)?;
     #[derive(Deserialize)]
     struct Served {
@@ -136,13 +137,13 @@ fn served(home: &Path) -> anyhow::Result<Option<SocketAddr>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => Err(error),
     };
-    let hint = || format!("cannot read {}; name the bridge with --host and --port", path.display());
+    let hint = || format!("cannot read {}; choose the bridge with --host and --port", path.display());
     let Served { supex } = serde_json::from_str(&text.with_context(hint)?).with_context(hint)?;
-    Ok(supex.map(|address| SocketAddr::new(near(address.ip()), address.port())))
+    Ok(supex.map(|address| SocketAddr::new(connectable(address.ip()), address.port())))
 }
 
-/// A server that listens everywhere is found here.
-fn near(ip: IpAddr) -> IpAddr {
+/// The address to connect to: the loopback address for a server that listens on all addresses.
+fn connectable(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -150,7 +151,8 @@ fn near(ip: IpAddr) -> IpAddr {
     }
 }
 
-fn of<T>(
+/// Parses an environment variable if it is set.
+fn parse_variable<T>(
     variable: &Option<String>,
     name: &str,
     read: impl FnOnce(&str, &str) -> anyhow::Result<T>,
@@ -168,7 +170,7 @@ fn seconds(name: &str, text: &str) -> anyhow::Result<Duration> {
 
 fn number<T: FromStr>(name: &str, text: &str) -> anyhow::Result<T> {
     let Ok(number) = text.trim().parse() else {
-        bail!("{name} is {text:?}, which is not a number that it can be");
+        bail!("{name} is {text:?}, which is not a valid number for it");
     };
     Ok(number)
 }
@@ -186,7 +188,7 @@ mod tests {
     use super::*;
 
     fn address(
-        reach: &ServerAddress,
+        options: &ConnectionOptions,
         variables: &SupexVariables,
         served: Option<&str>,
     ) -> anyhow::Result<String> {
@@ -194,13 +196,13 @@ mod tests {
         if let Some(text) = served {
             std::fs::write(home.path().join("serve.json"), text).unwrap();
         }
-        let (host, port) = reach.address(variables, || Some(home.path().to_owned()))?;
+        let (host, port) = options.address(variables, || Some(home.path().to_owned()))?;
         Ok(format!("{host} {port}"))
     }
 
     #[test]
-    fn flags_come_before_variables_and_both_before_what_is_served() {
-        let (none, unset) = (ServerAddress::default(), SupexVariables::default());
+    fn flags_override_variables_and_both_override_serve_json() {
+        let (none, unset) = (ConnectionOptions::default(), SupexVariables::default());
         let served = Some(r#"{"pid":1,"supex":"127.0.0.1:7","supex_repl":"127.0.0.1:8"}"#);
         assert_eq!(address(&none, &unset, None).unwrap(), "localhost 9876");
         assert_eq!(address(&none, &unset, served).unwrap(), "127.0.0.1 7");
@@ -209,13 +211,13 @@ mod tests {
         assert_eq!(address(&none, &unset, Some(r#"{"supex":"[::]:7"}"#)).unwrap(), "::1 7");
         let port = SupexVariables { port: Some("5".into()), ..SupexVariables::default() };
         assert_eq!(address(&none, &port, served).unwrap(), "localhost 5");
-        let flags = ServerAddress { host: Some("h".into()), port: Some(3), timeout: None };
+        let flags = ConnectionOptions { host: Some("h".into()), port: Some(3), timeout: None };
         assert_eq!(address(&flags, &port, served).unwrap(), "h 3");
-        let host = ServerAddress { host: Some("h".into()), ..ServerAddress::default() };
+        let host = ConnectionOptions { host: Some("h".into()), ..ConnectionOptions::default() };
         assert_eq!(address(&host, &port, served).unwrap(), "h 5");
         assert_eq!(address(&host, &unset, served).unwrap(), "h 9876");
         let broken = format!("{:#}", address(&none, &unset, Some("{")).unwrap_err());
-        assert!(broken.contains("serve.json; name the bridge with --host and --port"), "{broken}");
+        assert!(broken.contains("serve.json; choose the bridge with --host and --port"), "{broken}");
         let wrong = SupexVariables { port: Some("x".into()), ..SupexVariables::default() };
         assert!(address(&none, &wrong, None).unwrap_err().to_string().contains("SUPEX_PORT is \"x\""));
     }

@@ -1,4 +1,4 @@
-//! The stream under a WebSocket: reads no more than there is memory for, and knows where messages begin.
+//! The TCP stream under a WebSocket: it reads no more than its share of [`FrameMemory`], and tracks where messages begin.
 
 use std::io;
 use std::pin::Pin;
@@ -9,51 +9,51 @@ use tokio::net::TcpStream;
 
 use crate::frame_memory::{FrameAccount, FrameMemory};
 
-/// The payload of a frame has its length here, or how many bytes the length has.
+/// The bits of a frame's second byte that hold the payload length, or say how many length bytes follow.
 const LENGTH_BITS: u8 = 0x7f;
 const MASK_BIT: u8 = 0x80;
 const FINAL_BIT: u8 = 0x80;
-/// Of control frames, which may stand between the parts of a message.
+/// Set in the opcode of control frames, which may come between the fragments of a message.
 const CONTROL_BIT: u8 = 0x08;
-/// What a control frame of a client has beside its payload.
+/// The size of a client's control frame without its payload: two bytes and the mask.
 const CONTROL_HEAD_BYTES: usize = 6;
-/// The longest head of a frame.
+/// The size of the longest frame header.
 const HEAD_BYTES: usize = 14;
 
-/// A connection whose bytes are counted.
+/// A TCP stream whose incoming bytes are counted against a [`FrameMemory`].
 #[derive(Debug)]
-pub struct Metered {
+pub struct MeteredStream {
     stream: TcpStream,
     account: FrameAccount,
-    place: Place,
+    position: FramePosition,
 }
 
-impl Metered {
-    /// Counts what is read within `memory`. `early` is what was read from it before.
+impl MeteredStream {
+    /// Counts what is read from `stream` against `memory`. `early` holds the bytes that were read from it before.
     pub fn new(stream: TcpStream, memory: &FrameMemory, early: &[u8]) -> Self {
-        let mut place = Place::default();
-        place.pass(early);
-        Self { stream, account: memory.account(), place }
+        let mut position = FramePosition::default();
+        position.advance(early);
+        Self { stream, account: memory.account(), position }
     }
 
-    /// The memory that frames of this stream take.
+    /// The memory that this stream's frames hold.
     pub fn account(&mut self) -> &mut FrameAccount {
         &mut self.account
     }
 
-    /// A control frame with a payload of so many bytes came between the parts of a message, and is gone.
-    pub(crate) fn leave_out_control(&mut self, payload: usize) {
-        self.account.leave_out(CONTROL_HEAD_BYTES + payload);
+    /// Stops counting a control frame that was handled, so that it does not count toward the message around it.
+    pub(crate) fn uncount_control(&mut self, payload: usize) {
+        self.account.subtract_arriving(CONTROL_HEAD_BYTES + payload);
     }
 
-    /// The stream alone, for whoever throws away what it reads.
+    /// The stream without the counting, for a caller that discards what it reads.
     pub(crate) fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
     }
 
-    /// Whether all that was read are whole messages.
+    /// Whether everything that was read consists of complete messages.
     pub(crate) fn is_between_messages(&self) -> bool {
-        self.place.is_between_messages()
+        self.position.is_between_messages()
     }
 
     pub(crate) fn into_account(self) -> FrameAccount {
@@ -61,8 +61,9 @@ impl Metered {
     }
 }
 
-impl AsyncRead for Metered {
-    /// Fails with [`io::ErrorKind::TimedOut`] if a large frame does not arrive while others wait for memory.
+impl AsyncRead for MeteredStream {
+    /// Fails with [`io::ErrorKind::TimedOut`] if a large frame takes too long to arrive while other connections wait for
+    /// memory.
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -76,12 +77,12 @@ impl AsyncRead for Metered {
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         let read = buffer.filled().get(before..).unwrap_or_default();
         self.account.add_arriving(read.len());
-        self.place.pass(read);
+        self.position.advance(read);
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Metered {
+impl AsyncWrite for MeteredStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -95,45 +96,45 @@ impl AsyncWrite for Metered {
     }
 }
 
-/// Where in the frames of a client a stream is.
+/// The position of a stream within the client's WebSocket frames.
 #[derive(Debug, Default)]
-struct Place {
+struct FramePosition {
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
-    /// How much of the payload is still to come, once the head is there.
-    rest: u64,
-    /// Whether a message was begun that is not complete.
+    /// How many payload bytes of the current frame are still to come.
+    payload_left: u64,
+    /// Whether a fragmented message has begun and its final fragment has not.
     is_in_message: bool,
 }
 
-impl Place {
+impl FramePosition {
     fn is_between_messages(&self) -> bool {
-        self.head_bytes == 0 && self.rest == 0 && !self.is_in_message
+        self.head_bytes == 0 && self.payload_left == 0 && !self.is_in_message
     }
 
-    fn pass(&mut self, mut bytes: &[u8]) {
+    fn advance(&mut self, mut bytes: &[u8]) {
         while let Some((first, others)) = bytes.split_first() {
-            if self.rest > 0 {
-                let passed = bytes.len().min(usize::try_from(self.rest).unwrap_or(usize::MAX));
-                self.rest -= passed as u64;
-                bytes = bytes.get(passed..).unwrap_or_default();
+            if self.payload_left > 0 {
+                let skipped = bytes.len().min(usize::try_from(self.payload_left).unwrap_or(usize::MAX));
+                self.payload_left -= skipped as u64;
+                bytes = bytes.get(skipped..).unwrap_or_default();
                 continue;
             }
             self.head[self.head_bytes] = *first;
             self.head_bytes += 1;
             bytes = others;
-            if let Some(length) = self.length() {
+            if let Some(length) = self.payload_length() {
                 let [kind, ..] = self.head;
                 if kind & CONTROL_BIT == 0 {
                     self.is_in_message = kind & FINAL_BIT == 0;
                 }
-                (self.rest, self.head_bytes) = (length, 0);
+                (self.payload_left, self.head_bytes) = (length, 0);
             }
         }
     }
 
-    /// The length of the payload, if the head is complete.
-    fn length(&self) -> Option<u64> {
+    /// The length of the payload, if the header is complete.
+    fn payload_length(&self) -> Option<u64> {
         let [_, second, long @ ..] = self.head;
         let [a, b, c, d, e, f, g, h, ..] = long;
         let (length, extra) = match second & LENGTH_BITS {
@@ -150,7 +151,7 @@ impl Place {
 mod tests {
     use super::*;
 
-    /// A frame of a client.
+    /// A masked frame as clients send it.
     fn frame(kind: u8, length: usize) -> Vec<u8> {
         let mut frame = vec![kind];
         match length {
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn only_after_whole_messages_it_is_between_them() {
+    fn a_stream_is_between_messages_only_after_complete_ones() {
         let frames = [
             (frame(0x81, 5), true),
             (frame(0x82, 0), true),
@@ -182,27 +183,27 @@ mod tests {
             (frame(0x8a, 2), true),
         ];
         for piece in [1, 7, 2048] {
-            let mut place = Place::default();
+            let mut position = FramePosition::default();
             for (bytes, is_whole) in &frames {
                 let (last, others) = bytes.split_last().unwrap();
                 for piece in others.chunks(piece) {
-                    place.pass(piece);
-                    assert!(!place.is_between_messages());
+                    position.advance(piece);
+                    assert!(!position.is_between_messages());
                 }
-                place.pass(&[*last]);
-                assert_eq!(place.is_between_messages(), *is_whole);
+                position.advance(&[*last]);
+                assert_eq!(position.is_between_messages(), *is_whole);
             }
         }
     }
 
     #[test]
-    fn several_frames_may_come_at_once() {
-        let mut place = Place::default();
+    fn several_frames_may_arrive_in_one_read() {
+        let mut position = FramePosition::default();
         let mut bytes = [frame(0x81, 5), frame(0x81, 300), frame(0x81, 1)].concat();
         let last = bytes.pop().unwrap();
-        place.pass(&bytes);
-        assert!(!place.is_between_messages());
-        place.pass(&[last]);
-        assert!(place.is_between_messages());
+        position.advance(&bytes);
+        assert!(!position.is_between_messages());
+        position.advance(&[last]);
+        assert!(position.is_between_messages());
     }
 }

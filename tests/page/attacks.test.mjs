@@ -1,4 +1,4 @@
-// What a page of another site can do to the doors beside the page: nothing.
+// A page of another site cannot run code through the TCP doors of the server.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -7,17 +7,17 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, test } from "node:test";
 import { NETWORK } from "./browser.mjs";
-import { PATIENCE } from "./server.mjs";
-import { setUp } from "./stage.mjs";
+import { TIMEOUT_MS } from "./server.mjs";
+import { setUp } from "./setup.mjs";
 
 const { server, browser } = await setUp({ hasSupex: true });
 
-/** A page of another origin. A text/plain form sends NAME=VALUE, so what counts is on lines of its own. */
+/** Serves a page of another origin. A text/plain form sends NAME=VALUE, so the payload has its own lines. */
 const evil = createServer((_, response) => response.setHeader("content-type", "text/html").end("<!doctype html><title>evil</title>"));
 await new Promise((resolve) => evil.listen(0, "127.0.0.1", resolve));
 after(() => evil.close());
 
-/** The lines by which a real client has `code` evaluated, by the console and by the bridge. */
+/** The requests with which a real client evaluates `code`, through the console and through the bridge. */
 const payload = (code) =>
   [
     { jsonrpc: "2.0", id: 1, method: "hello", params: { name: "n", version: "1", agent: "a", pid: 1 } },
@@ -27,8 +27,8 @@ const payload = (code) =>
     .map((line) => JSON.stringify(line))
     .join("\n");
 
-/** What Ruby says to `code`, asked by a real client. */
-function evaluated(code) {
+/** Evaluates `code` as a real client; returns the output. */
+function evaluate(code) {
   const [host, port] = server.repl.split(":");
   const socket = createConnection(Number(port), host);
   const lines = createInterface({ input: socket })[Symbol.asyncIterator]();
@@ -40,14 +40,14 @@ function evaluated(code) {
     .finally(() => socket.destroy());
 }
 
-/** Ways in which a page reaches an address. Each resolves when the browser has given up on it. */
-const WAYS = {
+/** The ways in which a page can send data to an address. Each resolves when the browser has given up. */
+const ATTACKS = {
   form: (address, body) => {
     const frame = Object.assign(document.createElement("iframe"), { name: "target" });
     const form = Object.assign(document.createElement("form"), { method: "POST", enctype: "text/plain", action: address, target: "target" });
     form.append(Object.assign(document.createElement("textarea"), { name: "\n", value: `\n${body}\n` }));
     document.body.append(frame, form);
-    // The empty frame has loaded by now; the next time is that of the answer, or of the browser's word that there is none.
+    // The empty frame has loaded by now; the next load event belongs to the response, or to the browser's error page.
     const done = new Promise((resolve) => (frame.onload = resolve));
     form.submit();
     return done;
@@ -71,7 +71,7 @@ const WAYS = {
     await done;
     peer.close();
   },
-  // Over TCP, STUN comes in frames (RFC 4571) that begin with two bytes of their length.
+  // Over TCP, STUN messages are framed: each starts with its length in two bytes (RFC 4571).
   ice: async (address, body) => {
     const [host, port] = address.replace(/^http:\/\/|\/$/g, "").split(":");
     const peer = new RTCPeerConnection();
@@ -84,47 +84,47 @@ const WAYS = {
       `a=candidate:1 1 tcp 2105458943 ${host} ${port} typ host tcptype passive`, "",
     ];
     await peer.setRemoteDescription({ type: "answer", sdp: description.join("\r\n") });
-    // Until the browser has asked there, or has seen that nobody answers.
-    for (let asked = 0; asked === 0 && !["failed", "closed"].includes(peer.iceConnectionState); ) {
+    // Waits until the browser has sent a request, or has given up.
+    for (let requests = 0; requests === 0 && !["failed", "closed"].includes(peer.iceConnectionState); ) {
       await new Promise((resolve) => requestAnimationFrame(resolve));
-      for (const pair of (await peer.getStats()).values()) asked += pair.type === "candidate-pair" ? pair.requestsSent : 0;
+      for (const pair of (await peer.getStats()).values()) requests += pair.type === "candidate-pair" ? pair.requestsSent : 0;
     }
-    // Not closed: the browser would hold the connection for as long as the page is open.
+    // Kept open: the browser holds the connection as long as the page is open.
     (window.peers ??= []).push(peer);
   },
 };
 
-for (const [way, send] of Object.entries(WAYS)) {
+for (const [name, send] of Object.entries(ATTACKS)) {
   for (const door of ["supex", "repl"]) {
-    test(`a page of another site runs no code at the ${door} port by ${way}`, { timeout: PATIENCE }, async () => {
-      const marker = join(server.folder, `${way}-${door}`);
-      const at = await browser.visit({ address: `http://127.0.0.1:${evil.address().port}` }, { allow: NETWORK, isToured: false });
-      await at.begin();
+    test(`a page of another site cannot run code at the ${door} port by ${name}`, { timeout: TIMEOUT_MS }, async () => {
+      const marker = join(server.folder, `${name}-${door}`);
+      const tab = await browser.newPage({ address: `http://127.0.0.1:${evil.address().port}` }, { allow: NETWORK, isTourDone: false });
+      await tab.open();
       const code = `File.write(${JSON.stringify(marker)}, "in")`;
-      await at.page.evaluate(`(${send})(${JSON.stringify(`http://${server[door]}/`)}, ${JSON.stringify(payload(code))}).then(() => undefined)`);
-      assert.equal(await evaluated(`File.exist?(${JSON.stringify(marker)})`), "=> false\n");
-      await at.end();
+      await tab.page.evaluate(`(${send})(${JSON.stringify(`http://${server[door]}/`)}, ${JSON.stringify(payload(code))}).then(() => undefined)`);
+      assert.equal(await evaluate(`File.exist?(${JSON.stringify(marker)})`), "=> false\n");
+      await tab.close();
     });
   }
 }
 
-/** How many connections a port of this machine has, seen from its own side. */
-const connections = (port) => {
+/** How many established connections a local port has. */
+const countConnections = (port) => {
   const ESTABLISHED = "01";
-  const here = `:${port.toString(16).toUpperCase().padStart(4, "0")}`;
+  const portSuffix = `:${port.toString(16).toUpperCase().padStart(4, "0")}`;
   const rows = readFileSync("/proc/net/tcp", "utf8").trim().split("\n").slice(1);
-  return rows.map((row) => row.trim().split(/\s+/)).filter(([, local, , state]) => local.endsWith(here) && state === ESTABLISHED).length;
+  return rows.map((row) => row.trim().split(/\s+/)).filter(([, local, , state]) => local.endsWith(portSuffix) && state === ESTABLISHED).length;
 };
 
-test("a page of another site takes no place at the console by ice", { timeout: PATIENCE }, async () => {
-  const at = await browser.visit({ address: `http://127.0.0.1:${evil.address().port}` }, { allow: NETWORK, isToured: false });
-  await at.begin();
-  const peers = Array.from({ length: 8 }, () => `(${WAYS.ice})(${JSON.stringify(`http://${server.repl}/`)}, ${JSON.stringify(payload("1"))})`);
-  await at.page.evaluate(`Promise.all([${peers}]).then(() => undefined)`);
+test("a page of another site cannot occupy connections of the console by ice", { timeout: TIMEOUT_MS }, async () => {
+  const tab = await browser.newPage({ address: `http://127.0.0.1:${evil.address().port}` }, { allow: NETWORK, isTourDone: false });
+  await tab.open();
+  const peers = Array.from({ length: 8 }, () => `(${ATTACKS.ice})(${JSON.stringify(`http://${server.repl}/`)}, ${JSON.stringify(payload("1"))})`);
+  await tab.page.evaluate(`Promise.all([${peers}]).then(() => undefined)`);
   const port = Number(server.repl.split(":")[1]);
-  while (connections(port) > 0) await new Promise((resolve) => setTimeout(resolve, 20));
-  // It was the console that hung up: the browser has not given up yet.
-  assert.deepEqual(await at.page.evaluate("peers.map((peer) => peer.iceConnectionState)"), peers.map(() => "checking"));
-  assert.equal(await evaluated("1"), "=> 1\n");
-  await at.end();
+  while (countConnections(port) > 0) await new Promise((resolve) => setTimeout(resolve, 20));
+  // The console closed the connections: the browser is still trying.
+  assert.deepEqual(await tab.page.evaluate("peers.map((peer) => peer.iceConnectionState)"), peers.map(() => "checking"));
+  assert.equal(await evaluate("1"), "=> 1\n");
+  await tab.close();
 });

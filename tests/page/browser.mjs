@@ -1,17 +1,17 @@
-// A browser whose console must stay silent, and the questions that tests ask of a page.
+// A browser whose pages must not log errors, and the helpers with which tests use a page.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { chromium } from "playwright-core";
-import { PATIENCE } from "./server.mjs";
+import { TIMEOUT_MS } from "./server.mjs";
 
 const executablePath = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
-/** What a browser says by itself when a server is away or refuses; allowed only where a test makes that happen. */
+/** What the browser itself logs when a server is unreachable or refuses; allowed only in tests that cause it. */
 export const NETWORK = /^(Failed to load resource:|WebSocket connection to )/;
 
-/** A browser for one file of tests. */
+/** A browser for one test file. */
 export class Browser {
   static async launch() {
     const browser = new Browser();
@@ -23,77 +23,77 @@ export class Browser {
     return this.inner.close();
   }
 
-  /** A page of a new visitor. `allow` is what its console may say. One without a clock looks at nothing unless it is told to. */
-  async visit(server, { path = "/", allow = null, isToured = true, hasClock = true, ...options } = {}) {
+  /** A page with new cookies and storage; `open` loads it. `allow` matches the console errors that are expected. Without polling,
+   *  the page refreshes its lists only after events. */
+  async newPage(server, { path = "/", allow = null, isTourDone = true, hasPolling = true, ...options } = {}) {
     const context = await this.inner.newContext({ viewport: { width: 1024, height: 768 }, reducedMotion: "reduce", ...options });
     await context.grantPermissions(["clipboard-read", "clipboard-write"]).catch(() => undefined);
-    if (isToured) await context.addInitScript(() => localStorage.setItem("parlor.toured", "1"));
-    if (!hasClock) await context.addInitScript(() => (window.setInterval = () => 0));
-    return new Visit(await this.open(context, server, path), context, server, allow, this);
-  }
-
-  async open(context, server, path) {
-    const page = await context.newPage();
-    page.setDefaultTimeout(PATIENCE);
-    return { page, address: server.address + path };
+    if (isTourDone) await context.addInitScript(() => localStorage.setItem("parlor.toured", "1"));
+    if (!hasPolling) await context.addInitScript(() => (window.setInterval = () => 0));
+    return Tab.create(context, server, path, allow);
   }
 }
 
-/** One page that is open. */
-export class Visit {
-  constructor({ page, address }, context, server, allow, browser) {
-    Object.assign(this, { page, address, context, server, allow, browser });
-    this.complaints = [];
+/** One tab with the page. */
+export class Tab {
+  constructor(page, context, server, path, allow) {
+    Object.assign(this, { page, context, server, path, allow });
+    this.consoleErrors = [];
+    page.setDefaultTimeout(TIMEOUT_MS);
     page.on("console", (message) => {
-      if (["error", "warning"].includes(message.type()) && !allow?.test(message.text())) this.complaints.push(message.text());
+      if (["error", "warning"].includes(message.type()) && !allow?.test(message.text())) this.consoleErrors.push(message.text());
     });
-    page.on("pageerror", (error) => this.complaints.push(String(error)));
+    page.on("pageerror", (error) => this.consoleErrors.push(String(error)));
   }
 
-  async begin() {
-    await this.page.goto(this.address);
+  static async create(context, server, path, allow) {
+    return new Tab(await context.newPage(), context, server, path, allow);
+  }
+
+  async open() {
+    await this.page.goto(this.server.address + this.path);
     return this;
   }
 
-  /** Another page of the same visitor. */
-  async another(path) {
-    const visit = new Visit(await this.browser.open(this.context, this.server, path), this.context, this.server, this.allow, this.browser);
-    return visit.begin();
+  /** Opens another tab of the same browser profile. */
+  async openTab(path) {
+    return (await Tab.create(this.context, this.server, path, this.allow)).open();
   }
 
-  get field() {
+  get messageField() {
     return this.page.getByRole("textbox", { name: "Message" });
   }
 
-  async say(text) {
-    await this.field.fill(text);
-    await this.field.press("Enter");
+  /** Types a message and presses Enter. */
+  async send(text) {
+    await this.messageField.fill(text);
+    await this.messageField.press("Enter");
   }
 
-  /** The turn of what was asked, as it stands on the screen. */
+  /** The last turn with this message. */
   turn(text) {
     return this.page.locator("article").filter({ has: this.page.getByText(text, { exact: true }) }).last();
   }
 
-  /** Waits until a turn has come to an end. */
-  async ended(text, status = "completed") {
+  /** Waits until a turn has a status; returns the turn. */
+  async waitForTurn(text, status = "completed") {
     await this.page.locator(`article[data-status="${status}"]`).filter({ has: this.page.getByText(text, { exact: true }) }).last().waitFor();
     return this.turn(text);
   }
 
-  /** Begins a terminal, and waits until its shell listens: what is typed before that is seen twice, from the terminal and from the shell. */
-  async newTerminal() {
+  /** Opens a terminal and waits for the prompt of its shell: the terminal and the shell would both echo what is typed before. */
+  async openTerminal() {
     await this.page.getByRole("button", { name: "New terminal" }).click();
     await this.page.locator(".xterm-helper-textarea:focus").waitFor();
     await this.page.locator(".xterm-rows").getByText(/[$#]\s*$/).first().waitFor();
   }
 
-  connection(state) {
+  waitForConnection(state) {
     return this.page.locator(`[data-connection="${state}"]`).waitFor();
   }
 
-  /** How far down the screen something is, once it stays there. */
-  settled(locator) {
+  /** The vertical position of an element, once it has stopped moving. */
+  stableTop(locator) {
     return locator.evaluate(async (element) => {
       for (let [before, now] = [NaN, element.getBoundingClientRect().y]; ; [before, now] = [now, element.getBoundingClientRect().y]) {
         if (before === now) return now;
@@ -102,17 +102,17 @@ export class Visit {
     });
   }
 
-  /** What can be seen must be usable by everybody. */
-  async isAccessible(what) {
+  /** Fails if axe finds an accessibility problem on the screen. */
+  async checkAccessibility(screen) {
     await this.page.evaluate(axe);
     const { violations } = await this.page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
-    const flaws = violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.target.join(" ")}: ${node.failureSummary}`));
-    assert.deepEqual(flaws, [], `${what} is not for everybody`);
+    const problems = violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.target.join(" ")}: ${node.failureSummary}`));
+    assert.deepEqual(problems, [], `accessibility problems: ${screen}`);
   }
 
-  /** Ends the visit; by then the console must have said nothing. */
-  async end() {
+  /** Closes the tab and its profile; fails if the page logged an error. */
+  async close() {
     await this.context.close();
-    assert.deepEqual(this.complaints, [], "the console complained");
+    assert.deepEqual(this.consoleErrors, [], "the page logged errors");
   }
 }

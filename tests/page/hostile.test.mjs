@@ -1,8 +1,8 @@
-// What hostile texts can do to whoever reads them here: nothing.
+// Hostile texts run no script and insert no element into the page.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { HOSTILE } from "./server.mjs";
-import { setUp } from "./stage.mjs";
+import { HOSTILE_NAME } from "./server.mjs";
+import { setUp } from "./setup.mjs";
 
 const TEXTS = [
   `<script>window.broken='script'</script>`,
@@ -16,60 +16,60 @@ const TEXTS = [
   `{{constructor.constructor("window.broken='template'")()}} \${window.broken='literal'}`,
 ];
 
-const { server, visit } = await setUp();
+const { server, openPage } = await setUp();
 
-async function isUnharmed(at) {
-  assert.equal(await at.page.evaluate(() => window.broken), undefined);
-  const strangers = await at.page.evaluate(() => {
+async function checkUnharmed(tab) {
+  assert.equal(await tab.page.evaluate(() => window.broken), undefined);
+  const foreignElements = await tab.page.evaluate(() => {
     const links = [...document.querySelectorAll("a[href]")].filter(({ href }) => !/^(https?|mailto):/.test(href));
     const handlers = [...document.querySelectorAll("*")].filter((element) => [...element.attributes].some(({ name }) => name.startsWith("on")));
     const elements = [...document.querySelectorAll("script:not([src]), iframe, form[action], img[src=x], article style")];
     return [...links, ...handlers, ...elements].map((element) => element.outerHTML);
   });
-  assert.deepEqual(strangers, []);
+  assert.deepEqual(foreignElements, []);
 }
 
-test("messages, answers, reasoning, subagents and titles are texts", async () => {
-  const session = `hostile ${HOSTILE}`;
-  await server.fill(session, TEXTS.map((text) => `echo ${text}`), "evil");
-  const at = await visit({ path: `/#/chat/${encodeURIComponent(session)}` });
-  await at.page.locator("article").last().waitFor();
-  const scroller = at.page.getByRole("region", { name: "Conversation" });
-  // From the end upwards, so that each turn was on the screen and unfolded.
+test("messages, answers, reasoning, subagents and titles are shown as text", async () => {
+  const session = `hostile ${HOSTILE_NAME}`;
+  await server.sendAll(session, TEXTS.map((text) => `echo ${text}`), "evil");
+  const tab = await openPage({ path: `/#/chat/${encodeURIComponent(session)}` });
+  await tab.page.locator("article").last().waitFor();
+  const scroller = tab.page.getByRole("region", { name: "Conversation" });
+  // Scrolls from the end upwards, so that every turn is drawn and unfolded once.
   for (;;) {
-    await at.page.evaluate(() => document.querySelectorAll(".timeline > button[aria-expanded=false]").forEach((fold) => fold.click()));
-    await isUnharmed(at);
+    await tab.page.evaluate(() => document.querySelectorAll(".timeline > button[aria-expanded=false]").forEach((button) => button.click()));
+    await checkUnharmed(tab);
     const top = await scroller.evaluate((element) => {
       element.scrollTop -= 1500;
       return element.scrollTop;
     });
     if (top === 0) break;
   }
-  await at.page.locator("article .who", { hasText: HOSTILE }).first().waitFor();
-  await at.page.goto(`${server.address}/#/house`);
-  await at.page.getByRole("list", { name: "Sessions" }).getByText("<script>").waitFor();
-  await isUnharmed(at);
-  await at.end();
+  await tab.page.locator("article .byline", { hasText: HOSTILE_NAME }).first().waitFor();
+  await tab.page.goto(`${server.address}/#/sessions`);
+  await tab.page.getByRole("list", { name: "Sessions" }).getByText("<script>").waitFor();
+  await checkUnharmed(tab);
+  await tab.close();
 });
 
-test("what tools put out, and names of files and agents, are texts", async () => {
-  const at = await visit();
-  await at.page.getByLabel("Agent").selectOption("evil");
-  await at.page.getByLabel("Agent").selectOption("local");
-  const order = `!printf '%s' '<img src=x onerror="window.broken=1">'`;
-  await at.say(order);
-  const turn = await at.ended(order);
+test("tool output and the names of files and agents are shown as text", async () => {
+  const tab = await openPage();
+  await tab.page.getByLabel("Agent").selectOption("evil");
+  await tab.page.getByLabel("Agent").selectOption("local");
+  const command = `!printf '%s' '<img src=x onerror="window.broken=1">'`;
+  await tab.send(command);
+  const turn = await tab.waitForTurn(command);
   await turn.getByRole("button", { expanded: false }).click();
   await turn.locator("pre.output").getByText("<img src=x").waitFor();
-  const chooser = at.page.waitForEvent("filechooser");
-  await at.page.getByRole("button", { name: "Add files" }).click();
+  const chooser = tab.page.waitForEvent("filechooser");
+  await tab.page.getByRole("button", { name: "Add files" }).click();
   await (await chooser).setFiles([
     { name: `<img src=x onerror=window.broken='file'>.html`, mimeType: "text/html", buffer: Buffer.from("<script>window.broken='html'</script>") },
     { name: `"onload="window.broken='picture'.svg`, mimeType: "image/svg+xml", buffer: Buffer.from(`<svg xmlns="http://www.w3.org/2000/svg" onload="window.broken='svg'"/>`) },
   ]);
-  await isUnharmed(at);
-  await at.say("two files");
-  await at.ended("two files");
-  await isUnharmed(at);
-  await at.end();
+  await checkUnharmed(tab);
+  await tab.send("two files");
+  await tab.waitForTurn("two files");
+  await checkUnharmed(tab);
+  await tab.close();
 });

@@ -1,20 +1,20 @@
-// Every screen of the page, and how to get there: `looks.test.mjs` looks whether each is for everybody.
-// As a program it makes a picture of each: PARLOR_BINARY=… node screens.mjs FOLDER [a name …]
+// Every screen of the page, and how to open it. `accessibility.test.mjs` checks each of them.
+// As a program it takes a screenshot of each: PARLOR_BINARY=… node screens.mjs FOLDER [SCREEN …]
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Browser, NETWORK } from "./browser.mjs";
 import { Server } from "./server.mjs";
 
-/** A telephone, a small and a large screen. */
+/** The viewports of a phone, a small and a large screen. */
 export const SIZES = [[390, 844], [1024, 768], [1920, 1080]];
 
-/** What comes from another machine. */
-export const AFAR = { extraHTTPHeaders: { "X-Forwarded-For": "203.0.113.9" } };
+/** Makes the server treat requests as coming from another machine. */
+export const REMOTE = { extraHTTPHeaders: { "X-Forwarded-For": "203.0.113.9" } };
 
 const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
 
-/** What agents write when they write much, and what they should not write. */
+/** An answer with every kind of markdown, and one with markdown at its limits. */
 const LONG_ANSWER = `# A report
 
 It has **words**, \`names\`, a [link](https://example.com/a/rather/long/address) and ${"a sentence that goes on ".repeat(6)}.
@@ -40,211 +40,211 @@ fn main() { println!("a line that is far too long for a small screen, so that it
 - [ ] not done`;
 const ODD_ANSWER = "###### Deep\n\n# High\n\n#\n\n[](https://example.com) [ ](https://example.com/a) ![](https://example.com/b.png) [![](https://example.com/c.png)](https://example.com/d) ![]()\n\n| | b |\n|---|---|\n| | 2 |\n\n```\n```\n\n1. \n\n---";
 
-/** What puts out columns, and a line that is longer than a screen. */
-const OUTPUT = "!ls -la /; seq -s ' ' 400";
+/** A command that prints columns, and a line longer than a screen. */
+const WIDE_OUTPUT = "!ls -la /; seq -s ' ' 400";
 
-/** What was said before the screens are looked at. */
-export async function furnish(server) {
-  await server.fill("looks", ["deploy web", "break", "deploy api"], "demo");
-  await server.fill("long answer", [`echo ${LONG_ANSWER}`], "demo");
-  await server.fill("odd", [`echo ${ODD_ANSWER}`], "demo");
-  await server.fill("other", ["/say How are you?", "!uname -s", OUTPUT]);
+/** Creates the sessions that the screens show. */
+export async function createSessions(server) {
+  await server.sendAll("demo", ["deploy web", "break", "deploy api"], "demo");
+  await server.sendAll("long answer", [`echo ${LONG_ANSWER}`], "demo");
+  await server.sendAll("odd", [`echo ${ODD_ANSWER}`], "demo");
+  await server.sendAll("other", ["/say How are you?", "!uname -s", WIDE_OUTPUT]);
 }
 
-/** How to get to a screen: `how` says what kind of visit it takes, `line` what the page says of its line first. */
+/** How to open each screen: `options` of `Browser.newPage`, the `connection` state to wait for first, and the steps in `go`. */
 export const screens = {
-  welcome: { go: (at) => at.page.getByText("Good to see you.").waitFor() },
-  tour: { how: { isToured: false }, go: (at) => at.page.getByRole("region", { name: "Tour" }).waitFor() },
-  toured: {
-    how: { isToured: false },
-    async go(at) {
-      for (const step of ["Run it", "Show the work", "Go on"]) await at.page.getByRole("button", { name: step }).click();
+  welcome: { go: (tab) => tab.page.getByText("Start a conversation").waitFor() },
+  tour: { options: { isTourDone: false }, go: (tab) => tab.page.getByRole("region", { name: "Tour" }).waitFor() },
+  "tour end": {
+    options: { isTourDone: false },
+    async go(tab) {
+      for (const step of ["Run it", "Show the steps", "Continue"]) await tab.page.getByRole("button", { name: step }).click();
     },
   },
-  door: { how: { allow: NETWORK, ...AFAR }, line: "", go: (at) => at.page.getByLabel("Token").waitFor() },
+  token: { options: { allow: NETWORK, ...REMOTE }, connection: "", go: (tab) => tab.page.getByLabel("Token").waitFor() },
   chat: {
-    path: "/#/chat/looks",
-    async go(at) {
-      const turn = await at.ended("deploy api");
+    path: "/#/chat/demo",
+    async go(tab) {
+      const turn = await tab.waitForTurn("deploy api");
       await turn.locator(".hljs-keyword").first().waitFor();
     },
   },
   timeline: {
-    path: "/#/chat/looks",
-    async go(at) {
-      const turn = await at.ended("deploy api");
+    path: "/#/chat/demo",
+    async go(tab) {
+      const turn = await tab.waitForTurn("deploy api");
       await turn.getByRole("button", { name: /^Worked/ }).click();
-      await turn.getByRole("img", { name: /Where the time went/ }).waitFor();
+      await turn.getByRole("img", { name: /Duration of each step/ }).waitFor();
     },
   },
-  long: { path: "/#/chat/long%20answer", go: (at) => at.page.locator("article .hljs-keyword").first().waitFor() },
-  odd: { path: "/#/chat/odd", go: (at) => at.page.locator("article .code").first().waitFor() },
-  output: { path: "/#/chat/other", go: (at) => at.ended(OUTPUT) },
+  "long answer": { path: "/#/chat/long%20answer", go: (tab) => tab.page.locator("article .hljs-keyword").first().waitFor() },
+  "odd answer": { path: "/#/chat/odd", go: (tab) => tab.page.locator("article .code").first().waitFor() },
+  output: { path: "/#/chat/other", go: (tab) => tab.waitForTurn(WIDE_OUTPUT) },
   failed: {
-    async go(at) {
-      await at.say("/fail The disk of this machine is full.");
-      await at.ended("/fail The disk of this machine is full.", "failed");
+    async go(tab) {
+      await tab.send("/fail The disk of this machine is full.");
+      await tab.waitForTurn("/fail The disk of this machine is full.", "failed");
     },
   },
   queue: {
-    async go(at) {
-      await at.say("/wait 60");
-      await at.page.locator('article[data-status="running"]').waitFor();
-      await at.say("/say This waits until the first has come to its end.");
-      await at.page.locator('article[data-status="queued"]').waitFor();
-      await at.field.fill("and one more");
+    async go(tab) {
+      await tab.send("/wait 60");
+      await tab.page.locator('article[data-status="running"]').waitFor();
+      await tab.send("/say This waits until the first has come to its end.");
+      await tab.page.locator('article[data-status="queued"]').waitFor();
+      await tab.messageField.fill("and one more");
     },
   },
   stopped: {
-    async go(at) {
-      await at.say("/wait 60");
-      await at.page.locator('article[data-status="running"] .answer').waitFor();
-      await at.page.keyboard.press("Escape");
-      await at.ended("/wait 60", "stopped");
+    async go(tab) {
+      await tab.send("/wait 60");
+      await tab.page.locator('article[data-status="running"] .answer').waitFor();
+      await tab.page.keyboard.press("Escape");
+      await tab.waitForTurn("/wait 60", "stopped");
     },
   },
   files: {
-    async go(at) {
+    async go(tab) {
       const files = [
         { name: "a picture.png", mimeType: "image/png", buffer: Buffer.from(PNG, "base64") },
         { name: "a-file-with-a-name-that-is-rather-long-and-has-no-spaces-in-it.txt", mimeType: "text/plain", buffer: Buffer.from("words") },
       ];
-      await at.page.locator("input[type=file]").setInputFiles(files);
-      await at.say("two files");
-      await (await at.ended("two files")).getByRole("img").waitFor();
-      await at.page.locator("input[type=file]").setInputFiles(files);
-      await at.page.getByRole("list", { name: "Files to send" }).waitFor();
+      await tab.page.locator("input[type=file]").setInputFiles(files);
+      await tab.send("two files");
+      await (await tab.waitForTurn("two files")).getByRole("img").waitFor();
+      await tab.page.locator("input[type=file]").setInputFiles(files);
+      await tab.page.getByRole("list", { name: "Files to send" }).waitFor();
     },
   },
-  elsewhere: {
+  replaced: {
     path: "/#/chat/other",
-    async go(at) {
-      await at.ended("!uname -s");
-      await (await at.another("/#/chat/other")).connection("open");
-      await at.connection("elsewhere");
+    async go(tab) {
+      await tab.waitForTurn("!uname -s");
+      await (await tab.openTab("/#/chat/other")).waitForConnection("open");
+      await tab.waitForConnection("replaced");
     },
   },
-  away: {
-    path: "/#/house",
-    how: { allow: NETWORK },
-    async go(at) {
-      await at.page.route("**/api/supr/token", (route) => route.abort());
-      await at.page.goto(`${at.server.address}/#/chat/looks`);
-      await at.connection("waiting");
-      await at.say("/say This is sent when the server is back.");
+  unreachable: {
+    path: "/#/sessions",
+    options: { allow: NETWORK },
+    async go(tab) {
+      await tab.page.route("**/api/supr/token", (route) => route.abort());
+      await tab.page.goto(`${tab.server.address}/#/chat/demo`);
+      await tab.waitForConnection("reconnecting");
+      await tab.send("/say This is sent when the server is back.");
     },
   },
-  barred: {
-    path: "/#/house",
-    how: { allow: NETWORK },
-    async go(at) {
-      await at.page.route("**/api/supr/token", (route) => route.fulfill({ status: 429 }));
-      await at.page.goto(`${at.server.address}/#/chat/looks`);
-      await at.connection("barred");
+  refused: {
+    path: "/#/sessions",
+    options: { allow: NETWORK },
+    async go(tab) {
+      await tab.page.route("**/api/supr/token", (route) => route.fulfill({ status: 429 }));
+      await tab.page.goto(`${tab.server.address}/#/chat/demo`);
+      await tab.waitForConnection("refused");
     },
   },
-  misnamed: { path: `/#/chat/${"a".repeat(300)}`, how: { allow: NETWORK }, line: "misnamed", go: (at) => at.page.getByText("There is no such conversation.").waitFor() },
-  house: { path: "/#/house", go: (at) => at.page.getByRole("link", { name: "deploy web" }).last().waitFor() },
+  "invalid session": { path: `/#/chat/${"a".repeat(300)}`, options: { allow: NETWORK }, connection: "invalid-session", go: (tab) => tab.page.getByText("There is no such conversation.").waitFor() },
+  sessions: { path: "/#/sessions", go: (tab) => tab.page.getByRole("link", { name: "deploy web" }).last().waitFor() },
   renaming: {
-    path: "/#/house",
-    async go(at) {
-      await at.page.getByRole("button", { name: "Rename deploy web" }).click();
-      await at.page.getByRole("textbox", { name: "Title" }).waitFor();
+    path: "/#/sessions",
+    async go(tab) {
+      await tab.page.getByRole("button", { name: "Rename deploy web" }).click();
+      await tab.page.getByRole("textbox", { name: "Title" }).waitFor();
     },
   },
   deletion: {
-    path: "/#/house",
-    async go(at) {
-      await at.page.getByRole("button", { name: "Delete deploy web" }).click();
-      await at.page.getByRole("dialog").waitFor();
+    path: "/#/sessions",
+    async go(tab) {
+      await tab.page.getByRole("button", { name: "Delete deploy web" }).click();
+      await tab.page.getByRole("dialog").waitFor();
     },
   },
-  unfound: {
-    path: "/#/house",
-    async go(at) {
-      await at.page.getByRole("searchbox").fill("nothing is called so");
-      await at.page.getByText("Nothing is called that.").waitFor();
+  "no match": {
+    path: "/#/sessions",
+    async go(tab) {
+      await tab.page.getByRole("searchbox").fill("no session has this name");
+      await tab.page.getByText("No session matches the search.").waitFor();
     },
   },
-  usage: { path: "/#/usage", go: (at) => at.page.getByRole("img", { name: /per day/ }).waitFor() },
-  unused: {
+  usage: { path: "/#/usage", go: (tab) => tab.page.getByRole("img", { name: /per day/ }).waitFor() },
+  "no tokens": {
     path: "/#/usage",
-    async go(at) {
-      await at.page.route("**/api/usage?*", async (route) => {
+    async go(tab) {
+      await tab.page.route("**/api/usage?*", async (route) => {
         const response = await route.fetch();
         const usage = await response.json();
         for (const day of usage.days) Object.assign(day, { input_tokens: 0, output_tokens: 0 });
         await route.fulfill({ response, json: usage });
       });
-      await at.page.getByRole("button", { name: "7 days" }).click();
-      await at.page.getByText("No tokens were used").waitFor();
+      await tab.page.getByRole("button", { name: "7 days" }).click();
+      await tab.page.getByText("No tokens were used").waitFor();
     },
   },
-  terminals: { path: "/#/terminals", go: (at) => at.page.getByText(/Nothing runs here|Choose a process/).waitFor() },
+  terminals: { path: "/#/terminals", go: (tab) => tab.page.getByText(/No processes are running|Choose a process/).waitFor() },
   terminal: {
     path: "/#/terminals",
-    async go(at) {
-      await at.newTerminal();
-      await at.page.keyboard.type("echo here\n");
-      await at.page.locator(".xterm-rows").getByText(/^here/).waitFor();
+    async go(tab) {
+      await tab.openTerminal();
+      await tab.page.keyboard.type("echo here\n");
+      await tab.page.locator(".xterm-rows").getByText(/^here/).waitFor();
     },
   },
   shortcuts: {
-    async go(at) {
-      await at.page.getByRole("button", { name: "Keyboard shortcuts" }).click();
-      await at.page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
+    async go(tab) {
+      await tab.page.getByRole("button", { name: "Keyboard shortcuts" }).click();
+      await tab.page.getByRole("dialog", { name: "Keyboard shortcuts" }).waitFor();
     },
   },
-  model: {
-    async go(at) {
-      await at.page.getByRole("button", { name: "Add a model" }).click();
-      await at.page.getByRole("dialog").locator(".hljs-attr").first().waitFor();
+  "add model": {
+    async go(tab) {
+      await tab.page.getByRole("button", { name: "Add a model" }).click();
+      await tab.page.getByRole("dialog").locator(".hljs-attr").first().waitFor();
     },
   },
   menu: {
     sizes: SIZES.slice(0, 1),
-    how: { viewport: { width: 390, height: 844 } },
-    async go(at) {
-      await at.page.getByRole("button", { name: "Menu" }).click();
-      await at.page.getByRole("dialog", { name: "Menu" }).getByRole("link", { name: "House" }).waitFor();
+    options: { viewport: { width: 390, height: 844 } },
+    async go(tab) {
+      await tab.page.getByRole("button", { name: "Menu" }).click();
+      await tab.page.getByRole("dialog", { name: "Menu" }).getByRole("link", { name: "Sessions" }).waitFor();
     },
   },
 };
 
-/** Goes to a screen. */
-export async function goTo(name, browser, server) {
-  const { path = "/", how, line = "open", go } = screens[name];
-  const at = await (await browser.visit(server, { path, ...how })).begin();
-  if (line) await at.connection(line);
-  await go(at);
-  return at;
+/** Opens a screen in a new page. */
+export async function openScreen(name, browser, server) {
+  const { path = "/", options, connection = "open", go } = screens[name];
+  const tab = await (await browser.newPage(server, { path, ...options })).open();
+  if (connection) await tab.waitForConnection(connection);
+  await go(tab);
+  return tab;
 }
 
-/** A screen in each of its sizes, light and dark. */
-export async function inEachLook(at, name, deed) {
+/** Runs a task for each viewport of a screen, in light and in dark colours. */
+export async function inEachLayout(tab, name, task) {
   for (const [width, height] of screens[name].sizes ?? SIZES) {
-    await at.page.setViewportSize({ width, height });
+    await tab.page.setViewportSize({ width, height });
     for (const colorScheme of ["light", "dark"]) {
-      await at.page.emulateMedia({ colorScheme });
-      // A page that is not in front may take a moment to notice its new size.
-      await at.page.waitForFunction((width) => innerWidth === width, width, { polling: 100 });
-      await deed(width, colorScheme);
+      await tab.page.emulateMedia({ colorScheme });
+      // A page in the background may need a moment to notice its new size.
+      await tab.page.waitForFunction((width) => innerWidth === width, width, { polling: 100 });
+      await task(width, colorScheme);
     }
   }
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const [folder, ...names] = process.argv.slice(2);
-  if (!folder) throw new Error("say into which folder: node screens.mjs FOLDER [a name …]");
+  if (!folder) throw new Error("usage: node screens.mjs FOLDER [SCREEN …]");
   mkdirSync(folder, { recursive: true });
   const server = await Server.start();
   const browser = await Browser.launch();
   try {
-    await furnish(server);
+    await createSessions(server);
     for (const name of names.length ? names : Object.keys(screens)) {
-      const at = await goTo(name, browser, server);
-      await inEachLook(at, name, (width, colours) => at.page.screenshot({ path: join(folder, `${name}-${width}-${colours}.png`) }));
-      await at.end();
+      const tab = await openScreen(name, browser, server);
+      await inEachLayout(tab, name, (width, colours) => tab.page.screenshot({ path: join(folder, `${name.replace(" ", "-")}-${width}-${colours}.png`) }));
+      await tab.close();
     }
   } finally {
     await browser.close();

@@ -1,19 +1,19 @@
-// A real server with a home of its own, for one file of tests.
-import { spawn } from "node:child_process";
+// A real server with its own home folder, for one test file.
+import { spawn as spawnProcess } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { WebSocket } from "ws";
 
-/** How long anything may take before a test gives up on it. */
-export const PATIENCE = 60_000;
+/** The time limit of every wait in the tests. */
+export const TIMEOUT_MS = 60_000;
 
 const binary = process.env.PARLOR_BINARY;
-if (!binary) throw new Error("PARLOR_BINARY must name the program: run scripts/page.sh target/debug/parlor");
+if (!binary) throw new Error("PARLOR_BINARY must name the parlor program: run scripts/page.sh target/debug/parlor");
 
-/** What a name could do to a page that trusts it. */
-export const HOSTILE = `<img src=x onerror="window.broken='name'">`;
+/** A name that runs a script if the page inserts it as HTML. */
+export const HOSTILE_NAME = `<img src=x onerror="window.broken='name'">`;
 
 const settings = `
 [agents.demo]
@@ -22,7 +22,7 @@ kind = "script"
 file = "demo.toml"
 
 [agents.evil]
-name = ${JSON.stringify(HOSTILE)}
+name = ${JSON.stringify(HOSTILE_NAME)}
 kind = "script"
 file = "demo.toml"
 `;
@@ -51,21 +51,21 @@ steps = [ { think = "$1" }, { say = "$1" }, { subagent = "$1", task = "$1", step
 steps = [ { say = "No script for that." } ]
 `;
 
-/** A server that can be killed and started again under the same address. */
+/** A server that can be killed and restarted on the same address. */
 export class Server {
   #child = null;
   #pid = 0;
-  #log = "";
+  #output = "";
 
-  /** On a terminal a server also prints the one-time link; `more` goes into its settings, `variables` into its environment. */
-  constructor({ isOnTerminal = false, hasSupex = false, more = "", variables = {} } = {}) {
-    Object.assign(this, { isOnTerminal, hasSupex, variables });
-    // What is written there is gone after the test anyway, so it need not reach a disk.
+  /** On a terminal the server also prints the one-time link. */
+  constructor({ isOnTerminal = false, hasSupex = false, extraSettings = "", extraEnvironment = {} } = {}) {
+    Object.assign(this, { isOnTerminal, hasSupex, extraEnvironment });
+    // In memory, because the files are deleted after the test anyway.
     this.folder = mkdtempSync(join(existsSync("/dev/shm") ? "/dev/shm" : tmpdir(), "parlor-page-"));
-    // Beside what agents work on: their tools read nothing in it.
+    // Separate from the folder in which agents work: their tools must not read the home.
     this.home = join(this.folder, "state");
     mkdirSync(this.home, { mode: 0o700 });
-    writeFileSync(join(this.home, "parlor.toml"), settings + more);
+    writeFileSync(join(this.home, "parlor.toml"), settings + extraSettings);
     writeFileSync(join(this.home, "demo.toml"), script);
     this.listen = "127.0.0.1:0";
   }
@@ -80,30 +80,30 @@ export class Server {
     return `http://${this.listen}`;
   }
 
-  /** What the server has said so far. */
-  get said() {
-    return this.#log;
+  /** All output of the server so far. */
+  get output() {
+    return this.#output;
   }
 
   environment() {
-    return { PATH: process.env.PATH, HOME: this.folder, PARLOR_HOME: this.home, PARLOR_LOG: "off", SHELL: "/bin/sh", LANG: "C.UTF-8", ...this.variables };
+    return { PATH: process.env.PATH, HOME: this.folder, PARLOR_HOME: this.home, PARLOR_LOG: "off", SHELL: "/bin/sh", LANG: "C.UTF-8", ...this.extraEnvironment };
   }
 
   async start() {
-    const place = join(this.home, "serve.json");
-    rmSync(place, { force: true });
+    const serveFile = join(this.home, "serve.json");
+    rmSync(serveFile, { force: true });
     const command = [binary, "serve", "--listen", this.listen, ...(this.hasSupex ? ["--supex", "127.0.0.1:0", "--supex-repl", "127.0.0.1:0"] : ["--no-supex"])];
     const [program, ...args] = this.isOnTerminal ? ["script", "-qfc", command.join(" "), "/dev/null"] : command;
-    this.#child = spawn(program, args, { cwd: this.folder, env: this.environment(), stdio: ["ignore", "pipe", "pipe"] });
-    for (const stream of [this.#child.stdout, this.#child.stderr]) stream.on("data", (text) => (this.#log += text));
-    await until("the server", () => {
-      if (this.#child.exitCode !== null) throw new Error(`the server ended: ${this.#log}`);
-      return existsSync(place) && readFileSync(place, "utf8").endsWith("}\n");
+    this.#child = spawnProcess(program, args, { cwd: this.folder, env: this.environment(), stdio: ["ignore", "pipe", "pipe"] });
+    for (const stream of [this.#child.stdout, this.#child.stderr]) stream.on("data", (text) => (this.#output += text));
+    await waitUntil("the server is ready", () => {
+      if (this.#child.exitCode !== null) throw new Error(`the server exited: ${this.#output}`);
+      return existsSync(serveFile) && readFileSync(serveFile, "utf8").endsWith("}\n");
     });
-    ({ http: this.listen, pid: this.#pid, supex: this.supex, supex_repl: this.repl } = JSON.parse(readFileSync(place, "utf8")));
+    ({ http: this.listen, pid: this.#pid, supex: this.supex, supex_repl: this.repl } = JSON.parse(readFileSync(serveFile, "utf8")));
   }
 
-  /** Ends the server at once, without a chance to tidy up. */
+  /** Kills the server with SIGKILL. */
   async kill() {
     const child = this.#child;
     const ended = new Promise((resolve) => child.once("exit", resolve));
@@ -116,14 +116,14 @@ export class Server {
     rmSync(this.folder, { recursive: true, force: true });
   }
 
-  /** Starts another command of the program in the same home. */
-  begin(...args) {
-    return spawn(binary, args, { cwd: this.folder, env: this.environment(), stdio: ["pipe", "pipe", "ignore"] });
+  /** Starts a subcommand of parlor with the same home. */
+  spawn(...args) {
+    return spawnProcess(binary, args, { cwd: this.folder, env: this.environment(), stdio: ["pipe", "pipe", "ignore"] });
   }
 
-  /** Runs another command to its end, and tells what it printed. */
+  /** Runs a subcommand to its end; returns its trimmed output. */
   async run(...args) {
-    const child = this.begin(...args);
+    const child = this.spawn(...args);
     child.stdin.end();
     let out = "";
     child.stdout.on("data", (text) => (out += text));
@@ -135,28 +135,28 @@ export class Server {
     return (await (await fetch(`${this.address}/api/supr/token`)).json()).token;
   }
 
-  /** Says things to a session without a page, one after another, and waits until all are answered. */
-  async fill(session, messages, agent) {
+  /** Sends messages to a session without a page, and waits until all are answered. */
+  async sendAll(session, messages, agent) {
     const socket = new WebSocket(`ws://${this.listen}/supr/ws?session_id=${encodeURIComponent(session)}`, [`token.${await this.token()}`]);
     await new Promise((resolve, reject) => socket.once("open", resolve).once("error", reject));
     const texts = messages[Symbol.iterator]();
     await new Promise((resolve, reject) => {
-      let open = 0;
+      let unanswered = 0;
       const next = () => {
         const { value, done } = texts.next();
         if (!done) {
-          open += 1;
+          unanswered += 1;
           socket.send(JSON.stringify({ type: "message.send", payload: { content: value, ...(agent && { agent_id: agent }) } }));
-        } else if (open === 0) resolve();
+        } else if (unanswered === 0) resolve();
       };
       socket.on("message", (data) => {
         const frame = JSON.parse(data);
         if (frame.parent_run_id || !["run.completed", "run.failed"].includes(frame.event_type)) return;
-        open -= 1;
+        unanswered -= 1;
         next();
       });
       socket.on("close", (code, reason) => reject(new Error(`the socket was closed: ${code} ${reason}`)));
-      // Sixteen may wait; so many keep the session busy.
+      // The server queues at most 16 messages of a session; 12 keep it busy.
       for (let index = 0; index < 12; index++) next();
     });
     socket.removeAllListeners("close");
@@ -164,13 +164,13 @@ export class Server {
   }
 }
 
-/** Waits for something that must become true. */
-export async function until(what, holds) {
-  const end = Date.now() + PATIENCE;
+/** Polls `check` until it returns a truthy value, and returns that value. `what` names the condition in the error. */
+export async function waitUntil(what, check) {
+  const end = Date.now() + TIMEOUT_MS;
   for (;;) {
-    const value = await holds();
+    const value = await check();
     if (value) return value;
-    if (Date.now() > end) throw new Error(`waited in vain for ${what}`);
+    if (Date.now() > end) throw new Error(`timeout while waiting for: ${what}`);
     await pause(20);
   }
 }

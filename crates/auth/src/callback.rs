@@ -1,9 +1,9 @@
-//! The callback: a small server on this machine that a browser brings the code to.
+//! The callback server: a browser delivers the authorization code of one login to it.
 //!
-//! It listens on loopback only, for one login, and is gone when that has its answer. Whatever is not the callback gets a
-//! short refusal and changes nothing; a callback with a wrong state ends the login, as loaf's clients expect.
+//! It listens on loopback addresses only and stops when the login has its result. Other requests get a short refusal and
+//! change nothing. A callback with a wrong `state` fails the login, as the clients of the loaf door expect.
 
-mod screen;
+mod request_check;
 
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -28,39 +28,40 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use url::form_urlencoded;
 
-use crate::error::clean;
+use crate::error::sanitize;
 use crate::provider::Redirect;
 use crate::{CANCEL_PATH, LoginError, Redactor, Secret};
 
-/// How long a browser may take for its request and for reading the answer.
+/// How long a connection may take in all, from the request to the end of the response.
 pub const CALLBACK_READ_WAIT: Duration = Duration::from_secs(10);
 
-/// How much a browser may send: the request line and the headers.
+/// The largest request: request line and headers, in bytes.
 pub const CALLBACK_HEADER_BYTES: usize = 16 << 10;
 
-/// How many connections are served at a time. Beyond that, the oldest makes room for the next.
+/// How many connections are served at a time. When all are in use, a new connection evicts the oldest one.
 pub const MAX_CALLBACK_CONNECTIONS: usize = 16;
 
-/// How many of them are of those who may not bring the code. More are closed at once, so that the browser gets in.
+/// How many connections of peers that [`AdmitsPeer`] rejects are served at a time. More are closed at once, so that they
+/// cannot keep the browser out.
 pub const MAX_CALLBACK_REFUSED: usize = 4;
 
-/// How long a connection is served before it makes room: a browser sends its request at once.
+/// How old a connection must be before a new one may evict it. A browser sends its request much sooner.
 pub const CALLBACK_EVICT_AFTER: Duration = Duration::from_millis(250);
 
-/// How often another port is tried, if the one that is free for `127.0.0.1` is taken for `::1`.
+/// How many ports are tried until one is free on both `127.0.0.1` and `::1`.
 pub const CALLBACK_PORT_TRIES: usize = 16;
 
-/// How long to wait after a connection that could not be accepted.
+/// How long to wait after `accept` failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Tells whether who is at the other end of a connection may bring the code: this user. The state alone does not say so,
-/// since it stands in the address that a browser is started with, which everybody on the machine can read.
+/// Decides whether the peer of a connection may deliver the code: only processes of this user may. Knowing the `state` is
+/// not enough, because it is part of the URL on the browser's command line, which all users of the machine can read.
 pub type AdmitsPeer = Arc<dyn Fn(&TcpStream) -> bool + Send + Sync>;
 
-/// A listener that waits for the browser.
+/// The listener of one login.
 pub(crate) struct Callback {
     listener: TcpListener,
-    /// The same port of `::1`, which browsers may take `localhost` for: nobody else is to listen there.
+    /// The same port on `::1`. Browsers may resolve `localhost` to it, so no other program may listen there.
     listener_v6: Option<TcpListener>,
     path: String,
     host: String,
@@ -68,18 +69,18 @@ pub(crate) struct Callback {
     read_wait: Duration,
 }
 
-/// What decides whether a request is the awaited one.
-struct Expected {
+/// The expected callback, and the result once it has arrived.
+struct ExpectedCallback {
     path: String,
     port: u16,
     state: Secret,
     redactor: Redactor,
-    /// What ends the login, once a request has said it. Kept here and not by its connection, which may be cut off.
-    verdict: Mutex<Option<Result<Secret, LoginError>>>,
+    /// The result of the login. Stored here, because the connection that delivers it may break.
+    result: Mutex<Option<Result<Secret, LoginError>>>,
 }
 
 impl Callback {
-    /// Listens where `redirect` says, or on a free port if that one is taken.
+    /// Listens on the port of `redirect`, or on any free port if that one is in use.
     pub(crate) async fn listen(redirect: &Redirect) -> Result<Self, LoginError> {
         let failed =
             |error| LoginError::Local(format!("cannot listen for the browser on 127.0.0.1: {error}"));
@@ -94,12 +95,12 @@ impl Callback {
             let listener_v6 = match redirect.host.as_str() {
                 "localhost" => match TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await {
                     Ok(listener) => Some(listener),
-                    // Somebody else would receive the code.
+                    // Another program would receive the code.
                     Err(error) if is_taken(&error) => {
                         wanted = 0;
                         continue;
                     }
-                    // A machine without IPv6.
+                    // The machine has no IPv6.
                     Err(_) => None,
                 },
                 _ => None,
@@ -118,43 +119,43 @@ impl Callback {
         )))
     }
 
-    /// Where the browser is to come.
-    pub(crate) fn address(&self) -> String {
+    /// The redirect URL for the browser.
+    pub(crate) fn redirect_url(&self) -> String {
         format!("http://{}:{}{}", self.host, self.port, self.path)
     }
 
-    /// Waits for the code, or for whatever ends the login, from those that `admits` lets in.
-    pub(crate) async fn code(
+    /// Waits for the code, or for an error that ends the login. Only peers that `admits` accepts can deliver either.
+    pub(crate) async fn wait_for_code(
         self,
         state: &Secret,
         redactor: &Redactor,
         admits: &AdmitsPeer,
     ) -> Result<Secret, LoginError> {
-        let expected = Arc::new(Expected {
+        let expected = Arc::new(ExpectedCallback {
             path: self.path.clone(),
             port: self.port,
             state: state.clone(),
             redactor: redactor.clone(),
-            verdict: Mutex::new(None),
+            result: Mutex::new(None),
         });
         let mut connections = JoinSet::new();
-        let stranger_places = Arc::new(Semaphore::new(MAX_CALLBACK_REFUSED));
-        // Those that are served, the oldest first, with the time from which on each has to make room.
+        let refused_slots = Arc::new(Semaphore::new(MAX_CALLBACK_REFUSED));
+        // The open connections, oldest first, each with the time from which on it may be evicted.
         let mut served: VecDeque<(Instant, AbortHandle)> = VecDeque::new();
         loop {
             let is_full = connections.len() >= MAX_CALLBACK_CONNECTIONS;
-            let oldest = served.front().map_or_else(Instant::now, |(until, _)| *until);
+            let evictable_at = served.front().map_or_else(Instant::now, |(at, _)| *at);
             tokio::select! {
                 biased;
                 Some(_) = connections.join_next() => {
-                    if let Some(verdict) = expected.verdict().take() {
-                        return verdict;
+                    if let Some(result) = expected.result().take() {
+                        return result;
                     }
                     served.retain(|(_, connection)| !connection.is_finished());
                 }
                 accepted = self.accept(), if !is_full => {
                     let Ok((stream, _)) = accepted else {
-                        // A connection that was given up, or too many open files: no reason to end.
+                        // An aborted connection, or too many open files. Both are temporary.
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                         continue;
                     };
@@ -162,15 +163,15 @@ impl Callback {
                     let connection = if admits(&stream) {
                         connections.spawn(serve(stream, wait, move |request| expected.answer(request)))
                     } else {
-                        let Ok(place) = Arc::clone(&stranger_places).try_acquire_owned() else { continue };
+                        let Ok(slot) = Arc::clone(&refused_slots).try_acquire_owned() else { continue };
                         connections.spawn(async move {
-                            serve(stream, wait, |_| page(StatusCode::FORBIDDEN, NOT_YOURS)).await;
-                            drop(place);
+                            serve(stream, wait, |_| page(StatusCode::FORBIDDEN, PEER_REFUSED)).await;
+                            drop(slot);
                         })
                     };
                     served.push_back((Instant::now() + CALLBACK_EVICT_AFTER, connection));
                 }
-                () = sleep_until(oldest), if is_full => {
+                () = sleep_until(evictable_at), if is_full => {
                     if let Some((_, connection)) = served.pop_front() {
                         connection.abort();
                     }
@@ -194,7 +195,7 @@ fn is_taken(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrInUse
 }
 
-/// Serves one request.
+/// Serves one request on a connection.
 async fn serve(
     stream: TcpStream,
     wait: Duration,
@@ -208,69 +209,69 @@ async fn serve(
         .keep_alive(false)
         .max_buf_size(CALLBACK_HEADER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
-    // Who is slow, says too much or leaves is not answered; what it said before that counts.
+    // A connection that is slow, too large or broken gets no response. A result that it delivered before stays.
     let _ = tokio::time::timeout(wait, connection).await;
 }
 
-impl Expected {
-    fn verdict(&self) -> MutexGuard<'_, Option<Result<Secret, LoginError>>> {
-        self.verdict.lock().unwrap_or_else(PoisonError::into_inner)
+impl ExpectedCallback {
+    fn result(&self) -> MutexGuard<'_, Option<Result<Secret, LoginError>>> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         if request.method() != Method::GET {
             return page(StatusCode::METHOD_NOT_ALLOWED, "Only GET is answered.");
         }
-        if let Some((status, text)) = screen::refusal(request, self.port) {
+        if let Some((status, text)) = request_check::refusal(request, self.port) {
             return page(status, text);
         }
         let query = Query::parse(request.uri().query().unwrap_or_default());
-        let (verdict, page) = match request.uri().path() {
-            CANCEL_PATH if self.is_ours(&query) => (
+        let (result, page) = match request.uri().path() {
+            CANCEL_PATH if self.has_our_state(&query) => (
                 Err(LoginError::Cancelled),
                 page(StatusCode::OK, "The login was cancelled. You can close this page."),
             ),
-            // Anybody can ask for this path. Unlike a callback, it ends nothing without the state.
+            // Unlike a callback, a cancel request with a wrong state does not end the login.
             CANCEL_PATH => return page(StatusCode::BAD_REQUEST, "State mismatch. Nothing was cancelled."),
-            path if path == self.path => self.judge(&query),
+            path if path == self.path => self.read_callback(&query),
             _ => return page(StatusCode::NOT_FOUND, "Not found."),
         };
-        self.verdict().get_or_insert(verdict);
+        self.result().get_or_insert(result);
         page
     }
 
-    fn is_ours(&self, query: &Query) -> bool {
+    fn has_our_state(&self, query: &Query) -> bool {
         query.text("state").is_some_and(|state| self.state.matches(state))
     }
 
-    fn judge(&self, query: &Query) -> (Result<Secret, LoginError>, Response<Full<Bytes>>) {
-        let bad = |error: LoginError, text: &str| (Err(error), page(StatusCode::BAD_REQUEST, text));
-        if !self.is_ours(query) {
-            return bad(
+    fn read_callback(&self, query: &Query) -> (Result<Secret, LoginError>, Response<Full<Bytes>>) {
+        let failed = |error: LoginError, text: &str| (Err(error), page(StatusCode::BAD_REQUEST, text));
+        if !self.has_our_state(query) {
+            return failed(
                 LoginError::StateMismatch,
                 "State mismatch. This belongs to another login; begin again.",
             );
         }
         if let Some(code) = query.text("error") {
-            let description = query.text("error_description").map(|text| clean(&self.redactor, text));
-            let error = LoginError::Denied { code: clean(&self.redactor, code), description };
-            return bad(error, "The provider refused. You can close this page.");
+            let description = query.text("error_description").map(|text| sanitize(&self.redactor, text));
+            let error = LoginError::Denied { code: sanitize(&self.redactor, code), description };
+            return failed(error, "The provider refused. You can close this page.");
         }
         match query.text("code") {
             Some(code) => {
                 let text = "The provider agreed. You can close this page and go back to parlor.";
                 (Ok(Secret::new(code)), page(StatusCode::OK, text))
             }
-            None => bad(LoginError::NoCode, "The code is missing; begin again."),
+            None => failed(LoginError::NoCode, "The code is missing; begin again."),
         }
     }
 }
 
-/// What those are told who may not bring the code.
-const NOT_YOURS: &str = "This login is of another user of this machine, or it cannot be known whose browser this is. Open it in a \
+/// The page for peers that may not deliver the code.
+const PEER_REFUSED: &str = "This login is of another user of this machine, or it cannot be known whose browser this is. Open it in a \
      browser of the user who logs in, on the same machine and outside of containers; or log in with a code (--device).";
 
-/// What stands after the `?`.
+/// The decoded query string.
 struct Query(HashMap<String, String>);
 
 impl Query {
@@ -278,13 +279,14 @@ impl Query {
         Self(form_urlencoded::parse(query.as_bytes()).into_owned().collect())
     }
 
-    /// A value that is there and not empty.
+    /// The value of a parameter, if it is not empty.
     fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str).filter(|text| !text.is_empty())
     }
 }
 
-/// Headers of every page. Its address holds the code: nothing keeps it, passes it on, frames it or runs in it.
+/// The headers of every page. Its URL contains the code, so the page must not be cached, framed, scripted or sent as
+/// referrer.
 const PAGE_HEADERS: [(HeaderName, &str); 8] = [
     (CONTENT_TYPE, "text/plain; charset=utf-8"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),

@@ -1,159 +1,160 @@
-//! Why a login or a token cannot be had. All texts are without secrets and without control characters.
+//! The errors of logins and of access tokens. Their texts contain no secrets and no control characters.
 
 use std::time::Duration;
 
+use parlor_vocab::truncate_chars;
+
 use crate::{LoginFlow, Redactor};
 
-/// How much of what a provider says is passed on.
+/// How many characters of a provider's error text are kept.
 pub const MAX_REASON_CHARS: usize = 300;
 
-/// Why a login came to nothing. Nothing was stored, and what was stored before is still there.
+/// Why a login failed. A failed login stores nothing and keeps the previous login.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LoginError {
     /// No provider of this name is configured.
-    #[error("no login is configured for {name:?}{}; [auth.NAME] in parlor.toml describes one", known_in_words(.known))]
+    #[error("no login is configured for {name:?}{}; [auth.NAME] in parlor.toml describes one", known_providers(.known))]
     UnknownProvider {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The names of the configured providers.
         known: Vec<String>,
     },
-    /// The provider is not configured for this way.
-    #[error("{provider} has no {} in parlor.toml, which this way to log in needs", setting_of(*.way))]
+    /// The provider is not configured for this flow.
+    #[error("{provider} has no {} in parlor.toml, which this way to log in needs", needed_setting(*.flow))]
     FlowNotConfigured {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
-        /// Which way was asked for.
-        way: LoginFlow,
+        /// The requested flow.
+        flow: LoginFlow,
     },
-    /// As many logins are under way as may be.
+    /// The maximum number of logins is pending.
     #[error("{limit} logins are under way, which is the limit; wait for one to end")]
     TooMany {
-        /// How many may be.
+        /// The maximum.
         limit: usize,
     },
-    /// What came back belongs to another login: somebody may have tried to slip in their own.
+    /// The callback had another `state`. An attacker may have tried to substitute a login of their own.
     #[error("what the browser brought back belongs to another login; begin again")]
     StateMismatch,
-    /// The user or the provider said no.
+    /// The user or the provider refused.
     #[error("the provider refused: {}", .description.as_ref().unwrap_or(.code))]
     Denied {
-        /// The error code of OAuth.
+        /// The OAuth error code.
         code: String,
-        /// What the provider says about it.
+        /// The provider's description of the error.
         description: Option<String>,
     },
-    /// The browser came back without a code.
+    /// The callback had neither a code nor an error.
     #[error("the browser came back without a code; begin again")]
     NoCode,
-    /// Somebody cancelled it.
+    /// The user or a client cancelled the login.
     #[error("the login was cancelled")]
     Cancelled,
-    /// It took too long.
+    /// The login took longer than this.
     #[error("the login was not completed within {} seconds; begin again", .0.as_secs())]
     TimedOut(Duration),
-    /// The code was not entered in time.
+    /// The user did not enter the device code before it expired.
     #[error("the code was not entered in time; begin again")]
     CodeExpired,
-    /// The provider does not know device codes.
+    /// The provider does not support device codes.
     #[error("the provider offers no device code; log in with a browser")]
     DeviceUnsupported,
-    /// The provider gave no device code.
-    #[error("no device code was given{}: {reason}", status_in_words(.status))]
+    /// The request for a device code failed.
+    #[error("no device code was given{}: {reason}", status_suffix(.status))]
     DeviceRequest {
         /// The HTTP status, if there was an answer.
         status: Option<u16>,
-        /// What the provider says.
+        /// The sanitized text of the provider, or the network error.
         reason: String,
     },
-    /// The provider does not say whether the code was entered.
-    #[error("asking for the device code failed{}: {reason}", status_in_words(.status))]
+    /// Polling for the tokens of a device code failed.
+    #[error("asking for the device code failed{}: {reason}", status_suffix(.status))]
     DevicePoll {
         /// The HTTP status, if there was an answer.
         status: Option<u16>,
-        /// What the provider says.
+        /// The sanitized text of the provider, or the network error.
         reason: String,
     },
-    /// The provider gave no tokens for the code.
-    #[error("the provider gave no token{}: {reason}", status_in_words(.status))]
+    /// The exchange of the code for tokens failed.
+    #[error("the provider gave no token{}: {reason}", status_suffix(.status))]
     Exchange {
         /// The HTTP status, if there was an answer.
         status: Option<u16>,
-        /// What the provider says.
+        /// The sanitized text of the provider, or the network error.
         reason: String,
     },
-    /// This machine refused something that the login needs.
+    /// Something on this machine failed, such as the store or the listener. The text is complete.
     #[error("{0}")]
     Local(String),
 }
 
-/// Why there is no token.
+/// Why no access token is available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
     /// No provider of this name is configured.
-    #[error("no login is configured for {name:?}{}; [auth.NAME] in parlor.toml describes one", known_in_words(.known))]
+    #[error("no login is configured for {name:?}{}; [auth.NAME] in parlor.toml describes one", known_providers(.known))]
     UnknownProvider {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The names of the configured providers.
         known: Vec<String>,
     },
-    /// Nobody logged in.
+    /// No login is stored for the provider.
     #[error("not logged in to {provider}; run: parlor login {provider}")]
     LoggedOut {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
     },
-    /// The provider does not renew the login any more.
+    /// The login has ended: the provider refused to renew it, or it cannot be renewed.
     #[error("the login to {provider} has ended: {reason}; run: parlor login {provider}")]
     Ended {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
-        /// Why.
+        /// The provider's reason, or ours.
         reason: String,
     },
-    /// The provider could not be asked. Later it may be.
-    #[error("the login to {provider} cannot be renewed now{}: {reason}; try again", status_in_words(.status))]
+    /// The renewal failed for a reason that may be temporary.
+    #[error("the login to {provider} cannot be renewed now{}: {reason}; try again", status_suffix(.status))]
     Unavailable {
-        /// The provider.
+        /// The name of the provider.
         provider: String,
         /// The HTTP status, if there was an answer.
         status: Option<u16>,
-        /// What went wrong.
+        /// The sanitized text of the provider, or the network error.
         reason: String,
     },
-    /// This machine refused something that is needed.
+    /// Something on this machine failed, such as the store. The text is complete.
     #[error("{0}")]
     Local(String),
 }
 
-/// What a stranger says, fit to be shown.
-pub(crate) fn clean(redactor: &Redactor, text: &str) -> String {
+/// Makes text of a provider safe to display: without secrets and control characters, and at most [`MAX_REASON_CHARS`]
+/// long.
+pub(crate) fn sanitize(redactor: &Redactor, text: &str) -> String {
     let visible: String = redactor
         .redact(text)
         .chars()
-        .map(|letter| if letter.is_control() || is_unseen(letter) { ' ' } else { letter })
+        .map(|c| if c.is_control() || is_format_character(c) { ' ' } else { c })
         .collect();
-    let mut letters = visible.trim().chars();
-    let cut: String = letters.by_ref().take(MAX_REASON_CHARS).collect();
-    if letters.next().is_some() { cut + "…" } else { cut }
+    truncate_chars(visible.trim(), MAX_REASON_CHARS).into_owned()
 }
 
-/// Marks that reorder or hide the text around them.
-fn is_unseen(letter: char) -> bool {
-    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+/// Whether a character is invisible and may reorder or hide the text around it.
+fn is_format_character(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-fn known_in_words(known: &[String]) -> String {
+fn known_providers(known: &[String]) -> String {
     if known.is_empty() { String::new() } else { format!("; there are: {}", known.join(", ")) }
 }
 
-fn status_in_words(status: &Option<u16>) -> String {
+fn status_suffix(status: &Option<u16>) -> String {
     status.map_or_else(String::new, |status| format!(" (status {status})"))
 }
 
-fn setting_of(way: LoginFlow) -> &'static str {
-    match way {
+fn needed_setting(flow: LoginFlow) -> &'static str {
+    match flow {
         LoginFlow::Browser => "authorize_url",
         LoginFlow::Device => "device_url",
     }
@@ -165,20 +166,20 @@ mod tests {
     use crate::Secret;
 
     #[test]
-    fn what_strangers_say_is_cut_cleaned_and_without_secrets() {
+    fn provider_texts_are_truncated_and_contain_no_secrets() {
         let redactor = Redactor::new();
         redactor.learn(&Secret::new("s3cret-token"));
-        assert_eq!(clean(&redactor, " no \x1b[31m s3cret-token\n\u{202e}x "), "no  [31m [secret]  x");
-        let long = clean(&redactor, &"é".repeat(MAX_REASON_CHARS + 1));
+        assert_eq!(sanitize(&redactor, " no \x1b[31m s3cret-token\n\u{202e}x "), "no  [31m [secret]  x");
+        let long = sanitize(&redactor, &"é".repeat(MAX_REASON_CHARS + 1));
         assert_eq!(long, format!("{}…", "é".repeat(MAX_REASON_CHARS)));
-        assert_eq!(clean(&redactor, &"é".repeat(MAX_REASON_CHARS)).chars().count(), MAX_REASON_CHARS);
+        assert_eq!(sanitize(&redactor, &"é".repeat(MAX_REASON_CHARS)).chars().count(), MAX_REASON_CHARS);
     }
 
     #[test]
-    fn errors_say_what_to_do() {
+    fn errors_name_the_fix() {
         let ended = AccessError::Ended { provider: "x".to_owned(), reason: "gone".to_owned() };
         assert_eq!(ended.to_string(), "the login to x has ended: gone; run: parlor login x");
-        let missing = LoginError::FlowNotConfigured { provider: "x".to_owned(), way: LoginFlow::Device };
+        let missing = LoginError::FlowNotConfigured { provider: "x".to_owned(), flow: LoginFlow::Device };
         assert!(missing.to_string().contains("device_url"));
         let unknown = LoginError::UnknownProvider { name: "y".to_owned(), known: vec!["x".to_owned()] };
         assert!(unknown.to_string().contains("there are: x;"), "{unknown}");

@@ -1,18 +1,18 @@
-//! Logins by OAuth 2, and the secrets that come of them.
+//! OAuth 2 logins, the storage of secrets, and their redaction.
 //!
-//! [`LoginManager`] knows the providers that are configured, logs in to them ([`PendingLogin`]: a browser and a
-//! callback on this machine, or a device code), keeps the tokens in a [`SecretStore`] and renews
-//! them. [`Redactor`] takes live secrets out of any text. `docs/auth.md` is the page for users.
+//! [`LoginManager`] logs in to the configured providers ([`PendingLogin`]: with a browser and a callback on this machine,
+//! or with a device code), stores the tokens in a [`SecretStore`] and renews them. [`Redactor`] removes the known secrets
+//! from any text. `docs/auth.md` is the page for users.
 //!
-//! Deliberately absent: any provider (each endpoint and client id is somebody's configuration), the
-//! opening of browsers, the reading of settings and variables, and what a token is used for.
+//! Deliberately absent: built-in providers (endpoints and client ids come from the configuration), opening a browser,
+//! reading settings and environment variables, and the use of the tokens.
 
 mod account;
 mod callback;
 mod error;
 mod flow;
 mod http;
-mod logins;
+mod login_manager;
 mod logout;
 mod provider;
 mod record;
@@ -37,7 +37,7 @@ pub use flow::{
     PendingLogin,
 };
 pub use http::{CONNECT_WAIT, HTTP_WAIT, RESPONSE_BYTES};
-pub use logins::{LoginDeps, LoginManager, LoginOutcome, LoginState, LoginStatus, LogoutOutcome};
+pub use login_manager::{LoginDeps, LoginManager, LoginOutcome, LoginState, LoginStatus, LogoutOutcome};
 pub use provider::{
     CANCEL_PATH, DEFAULT_LOGIN_WAIT, DEFAULT_REDIRECT_PATH, DeviceEndpoints, DeviceExchange, LoginProvider,
     MAX_NAME_CHARS, ProviderConfigError, ProviderDraft,

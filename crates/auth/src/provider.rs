@@ -1,4 +1,4 @@
-//! What somebody configured about a login, checked.
+//! The checked configuration of a login provider.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,26 +9,26 @@ use url::{Host, Url};
 use crate::Secret;
 use crate::store::is_name;
 
-/// How many letters the name of a provider has at most.
+/// The longest name of a provider, in characters.
 pub const MAX_NAME_CHARS: usize = 40;
 
-/// How long a login may take in all, unless it is said otherwise: 15 minutes.
+/// How long a login may take, unless the configuration sets another time: 15 minutes.
 pub const DEFAULT_LOGIN_WAIT: Duration = Duration::from_secs(15 * 60);
 
-/// The path of the callback, unless it is said otherwise.
+/// The path of the callback, unless the configuration sets another one.
 pub const DEFAULT_REDIRECT_PATH: &str = "/callback";
 
-/// The path beside the callback that cancels a login.
+/// The path on the callback server that cancels a login.
 pub const CANCEL_PATH: &str = "/cancel";
 
-/// A provider that one can log in to.
+/// A provider to which users can log in. Made by [`ProviderDraft::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginProvider {
     pub(crate) name: String,
     pub(crate) client_id: String,
     pub(crate) client_secret: Option<Secret>,
-    /// Why nothing can be asked of it, if its client secret should be there and is not.
-    pub(crate) lacks: Option<String>,
+    /// How to set the client secret, if it is configured and missing. Requests fail with this text.
+    pub(crate) missing_secret: Option<String>,
     pub(crate) authorize_url: Option<Url>,
     pub(crate) token_url: Url,
     pub(crate) revoke_url: Option<Url>,
@@ -41,119 +41,119 @@ pub struct LoginProvider {
 }
 
 impl LoginProvider {
-    /// What it is called.
+    /// The name from `[auth.NAME]` of the settings.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether one can log in with a browser on this machine.
+    /// Whether the browser flow is configured.
     pub fn has_browser(&self) -> bool {
         self.authorize_url.is_some()
     }
 
-    /// Whether one can log in with a code, on any device.
+    /// Whether the device flow is configured.
     pub fn has_device(&self) -> bool {
         self.device.is_some()
     }
 
-    /// The same, with the secret by which the provider knows this client.
+    /// Sets the client secret.
     pub fn with_client_secret(mut self, secret: Secret) -> Self {
         self.client_secret = Some(secret);
         self
     }
 
-    /// The same, without the secret that it needs. Whoever wants something of it is told `what` to do.
-    pub fn without_client_secret(mut self, what: impl Into<String>) -> Self {
-        self.lacks = Some(what.into());
+    /// Marks the client secret as missing. Requests to the provider fail with the text `fix`.
+    pub fn without_client_secret(mut self, fix: impl Into<String>) -> Self {
+        self.missing_secret = Some(fix.into());
         self
     }
 }
 
-/// How one logs in with a code.
+/// The endpoints of the device flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceEndpoints {
-    /// Where a code is asked for.
+    /// Issues device codes.
     pub(crate) url: Url,
-    /// Where it is asked whether the code was entered.
+    /// Is polled until the user has entered the code.
     pub(crate) poll_url: Url,
-    /// How it goes on from there.
+    /// What the poll returns.
     pub(crate) exchange: DeviceExchange,
 }
 
-/// What a provider answers once the code was entered.
+/// What the poll of a device flow returns after the user has entered the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceExchange {
-    /// The tokens: RFC 8628.
+    /// The tokens (RFC 8628).
     Tokens,
-    /// An authorization code and its verifier, which are exchanged for the tokens; requests are JSON.
+    /// An authorization code and its verifier, which are exchanged for tokens. Requests are JSON.
     Code {
-        /// Where people enter the code, since the provider does not say.
+        /// The page for entering the code; the provider does not send it.
         verification_url: Url,
-        /// The redirect address that the exchange must name.
+        /// The `redirect_uri` of the exchange.
         redirect_url: Url,
     },
 }
 
-/// Where a browser is sent when the user has agreed.
+/// The redirect target of the browser flow: our callback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) host: String,
-    /// `None` is any free port.
+    /// `None` means any free port.
     pub(crate) port: Option<u16>,
     pub(crate) path: String,
 }
 
-/// A provider as it is written down. Empty texts and lists are as good as none.
+/// The unchecked configuration of a provider. Empty texts and lists mean that the value is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderDraft {
-    /// By what the provider knows this client.
+    /// The OAuth client id.
     pub client_id: String,
-    /// Where a browser is sent to.
+    /// The authorize endpoint, for the browser flow.
     pub authorize_url: String,
-    /// Where codes and refresh tokens are exchanged.
+    /// The token endpoint.
     pub token_url: String,
-    /// Where tokens are revoked.
+    /// The revocation endpoint (RFC 7009).
     pub revoke_url: String,
-    /// Where a device code is asked for.
+    /// The endpoint that issues device codes.
     pub device_url: String,
-    /// Whether entering the code yields an authorization code and not the tokens.
+    /// Whether the poll returns an authorization code instead of tokens.
     pub device_yields_code: bool,
-    /// Where it is asked whether the code was entered; the token URL if it is empty.
+    /// The endpoint for polling; the token endpoint if it is empty.
     pub device_token_url: String,
-    /// Where people enter the code, if it yields an authorization code.
+    /// The page for entering the code. Needed with `device_yields_code`.
     pub device_verification_url: String,
-    /// The redirect address of the exchange, if it yields an authorization code.
+    /// The `redirect_uri` of the exchange. Needed with `device_yields_code`.
     pub device_redirect_url: String,
-    /// What is asked for.
+    /// The OAuth scopes.
     pub scopes: Vec<String>,
-    /// `127.0.0.1` or `localhost`, as the provider knows the callback; the former if it is empty.
+    /// The host of the callback as registered at the provider: `127.0.0.1` (the default) or `localhost`.
     pub redirect_host: String,
-    /// The port of the callback; any free one if it is 0 or taken.
+    /// The port of the callback; any free port if it is 0 or in use.
     pub redirect_port: u16,
     /// The path of the callback; [`DEFAULT_REDIRECT_PATH`] if it is empty.
     pub redirect_path: String,
-    /// Added to the address that a browser is sent to.
+    /// Additional query parameters for the authorize endpoint.
     pub authorize_params: Vec<(String, String)>,
-    /// Where in the ID token the account is named; `sub` if it is empty.
+    /// The path of the ID token's claim with the account id; `sub` if it is empty.
     pub account_claim: Vec<String>,
-    /// How long a login may take in all; [`DEFAULT_LOGIN_WAIT`] if there is none.
+    /// How long a login may take; [`DEFAULT_LOGIN_WAIT`] by default.
     pub login_wait: Option<Duration>,
 }
 
 /// What is wrong with a [`ProviderDraft`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderConfigError {
-    /// Which member, if it is one of them.
+    /// The invalid member; `None` if the name of the provider is invalid.
     pub member: Option<&'static str>,
-    /// What is wrong with it, and what would be right.
-    pub what: String,
+    /// What is wrong, and which values are valid.
+    pub problem: String,
 }
 
 impl fmt::Display for ProviderConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.member {
-            Some(member) => write!(f, "{member} {}", self.what),
-            None => f.write_str(&self.what),
+            Some(member) => write!(f, "{member} {}", self.problem),
+            None => f.write_str(&self.problem),
         }
     }
 }
@@ -161,36 +161,35 @@ impl fmt::Display for ProviderConfigError {
 impl std::error::Error for ProviderConfigError {}
 
 impl ProviderDraft {
-    /// The provider of that name.
+    /// Checks the configuration and gives the provider this name.
     pub fn check(self, name: &str) -> Result<LoginProvider, ProviderConfigError> {
         if !is_name(name) {
-            let what =
-                format!("has a name that is none: use up to {MAX_NAME_CHARS} letters, digits, - and _");
-            return Err(ProviderConfigError { member: None, what });
+            let problem = format!("has an invalid name: use up to {MAX_NAME_CHARS} letters, digits, - and _");
+            return Err(ProviderConfigError { member: None, problem });
         }
         let path = Some(self.redirect_path.as_str()).filter(|path| !path.is_empty());
         let path = path.unwrap_or(DEFAULT_REDIRECT_PATH).to_owned();
         if !path.starts_with('/') || path == CANCEL_PATH || path.contains(['?', '#', ' ']) {
-            return Err(flaw("redirect_path", "must be a path such as \"/callback\""));
+            return Err(invalid("redirect_path", "must be a path such as \"/callback\""));
         }
         let host = if self.redirect_host.is_empty() { "127.0.0.1" } else { &self.redirect_host };
         if !["127.0.0.1", "localhost"].contains(&host) {
-            return Err(flaw("redirect_host", "must be \"127.0.0.1\" or \"localhost\""));
+            return Err(invalid("redirect_host", "must be \"127.0.0.1\" or \"localhost\""));
         }
         let token_url =
-            endpoint("token_url", &self.token_url)?.ok_or_else(|| flaw("token_url", "is needed"))?;
+            endpoint("token_url", &self.token_url)?.ok_or_else(|| invalid("token_url", "is needed"))?;
         let device = self.device(&token_url)?;
         let authorize_url = endpoint("authorize_url", &self.authorize_url)?;
         if authorize_url.is_none() && device.is_none() {
-            return Err(flaw("authorize_url", "is needed, or device_url, or both"));
+            return Err(invalid("authorize_url", "is needed, or device_url, or both"));
         }
         if self.client_id.is_empty() {
-            return Err(flaw("client_id", "is needed: the provider gives one to those who register"));
+            return Err(invalid("client_id", "is needed: the provider gives one to those who register"));
         }
         Ok(LoginProvider {
             name: name.to_owned(),
             client_secret: None,
-            lacks: None,
+            missing_secret: None,
             authorize_url,
             token_url,
             revoke_url: endpoint("revoke_url", &self.revoke_url)?,
@@ -212,7 +211,7 @@ impl ProviderDraft {
         let poll_url = endpoint("device_token_url", &self.device_token_url)?;
         let verification_url = endpoint("device_verification_url", &self.device_verification_url)?;
         let redirect_url = endpoint("device_redirect_url", &self.device_redirect_url)?;
-        let needed = |member| move || flaw(member, "is needed for this device_flow");
+        let needed = |member| move || invalid(member, "is needed for this device_flow");
         let Some(url) = endpoint("device_url", &self.device_url)? else { return Ok(None) };
         let exchange = if self.device_yields_code {
             if poll_url.is_none() {
@@ -229,23 +228,23 @@ impl ProviderDraft {
     }
 }
 
-/// An address that secrets may be sent to, if there is one.
+/// Parses a URL to which secrets are sent: https, or http on this machine. `None` if `text` is empty.
 fn endpoint(member: &'static str, text: &str) -> Result<Option<Url>, ProviderConfigError> {
     if text.is_empty() {
         return Ok(None);
     }
-    let url = Url::parse(text).map_err(|error| flaw(member, &format!("is no address: {error}")))?;
+    let url = Url::parse(text).map_err(|error| invalid(member, &format!("is no address: {error}")))?;
     let is_safe = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(&url));
     if !is_safe {
-        return Err(flaw(member, "must begin with https://; http:// is for this machine only"));
+        return Err(invalid(member, "must begin with https://; http:// is for this machine only"));
     }
     if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
-        return Err(flaw(member, "must not hold a user, a password or a #"));
+        return Err(invalid(member, "must not hold a user, a password or a #"));
     }
     Ok(Some(url))
 }
 
-/// Whether an address is on this machine.
+/// Whether a URL points to this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -255,8 +254,8 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-fn flaw(member: &'static str, what: &str) -> ProviderConfigError {
-    ProviderConfigError { member: Some(member), what: what.to_owned() }
+fn invalid(member: &'static str, problem: &str) -> ProviderConfigError {
+    ProviderConfigError { member: Some(member), problem: problem.to_owned() }
 }
 
 #[cfg(test)]
@@ -272,14 +271,14 @@ mod tests {
         }
     }
 
-    fn refused(change: impl FnOnce(&mut ProviderDraft)) -> String {
+    fn error(change: impl FnOnce(&mut ProviderDraft)) -> String {
         let mut draft = draft();
         change(&mut draft);
         draft.check("x").unwrap_err().to_string()
     }
 
     #[test]
-    fn the_least_that_is_needed_is_enough() {
+    fn a_minimal_configuration_has_defaults() {
         let provider = draft().check("x").unwrap();
         assert_eq!(
             (provider.redirect.host.as_str(), provider.redirect.path.as_str()),
@@ -290,23 +289,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
-        assert!(refused(|draft| draft.client_id.clear()).starts_with("client_id is needed"));
-        assert!(refused(|draft| draft.token_url.clear()).starts_with("token_url is needed"));
+    fn a_missing_member_is_named() {
+        assert!(error(|draft| draft.client_id.clear()).starts_with("client_id is needed"));
+        assert!(error(|draft| draft.token_url.clear()).starts_with("token_url is needed"));
         assert!(
-            refused(|draft| draft.authorize_url.clear())
-                .starts_with("authorize_url is needed, or device_url")
+            error(|draft| draft.authorize_url.clear()).starts_with("authorize_url is needed, or device_url")
         );
-        let variant = |draft: &mut ProviderDraft| {
+        let yields_code = |draft: &mut ProviderDraft| {
             draft.device_url = "https://example.org/device".to_owned();
             draft.device_yields_code = true;
         };
-        assert!(refused(variant).starts_with("device_token_url is needed"));
-        assert!(draft().check("../x").unwrap_err().to_string().starts_with("has a name that is none"));
+        assert!(error(yields_code).starts_with("device_token_url is needed"));
+        assert!(draft().check("../x").unwrap_err().to_string().starts_with("has an invalid name"));
     }
 
     #[test]
-    fn secrets_go_nowhere_in_the_clear() {
+    fn endpoints_need_https_except_on_loopback() {
         for bad in [
             "http://example.org/token",
             "ftp://127.0.0.1/",
@@ -314,8 +312,8 @@ mod tests {
             "nonsense",
             "https://a/#b",
         ] {
-            let said = refused(|draft| draft.token_url = bad.to_owned());
-            assert!(said.starts_with("token_url "), "{bad}: {said}");
+            let text = error(|draft| draft.token_url = bad.to_owned());
+            assert!(text.starts_with("token_url "), "{bad}: {text}");
         }
         for good in ["http://127.0.0.1:1/token", "http://localhost/token", "http://[::1]/token"] {
             let draft = ProviderDraft { token_url: good.to_owned(), ..draft() };
@@ -324,18 +322,18 @@ mod tests {
     }
 
     #[test]
-    fn the_callback_is_on_this_machine_and_has_a_path() {
-        assert!(refused(|draft| draft.redirect_host = "0.0.0.0".to_owned()).starts_with("redirect_host"));
+    fn the_callback_needs_a_loopback_host_and_a_path() {
+        assert!(error(|draft| draft.redirect_host = "0.0.0.0".to_owned()).starts_with("redirect_host"));
         for bad in ["callback", "/cancel", "/a?b", "/a b"] {
             assert!(
-                refused(|draft| draft.redirect_path = bad.to_owned()).starts_with("redirect_path"),
+                error(|draft| draft.redirect_path = bad.to_owned()).starts_with("redirect_path"),
                 "{bad}"
             );
         }
     }
 
     #[test]
-    fn a_standard_device_login_polls_at_the_token_url() {
+    fn the_device_flow_polls_the_token_url_by_default() {
         let draft = ProviderDraft { device_url: "https://example.org/device".to_owned(), ..draft() };
         let provider = draft.check("x").unwrap();
         assert_eq!(provider.device.as_ref().unwrap().poll_url, provider.token_url);

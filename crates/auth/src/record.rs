@@ -1,4 +1,4 @@
-//! A login as it is kept: JSON, of which `docs/auth.md` tells the members.
+//! The stored form of a login: JSON, whose members `docs/auth.md` describes.
 
 use parlor_vocab::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -6,23 +6,23 @@ use zeroize::Zeroizing;
 
 use crate::{Account, Secret};
 
-/// The form that is written. Another one is not understood.
+/// The version of the stored form. Other versions are not read.
 const VERSION: u32 = 1;
 
-/// A login.
+/// A stored login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Login {
-    /// What opens the provider's doors; nothing once the login has ended.
+    /// The access token; `None` once the login has ended.
     pub(crate) access: Option<Secret>,
-    /// What it is renewed with.
+    /// The refresh token, if the provider sent one.
     pub(crate) refresh: Option<Secret>,
-    /// From when on it opens nothing.
+    /// When the access token expires, if it does.
     pub(crate) expires_at: Option<Timestamp>,
-    /// When it was given.
+    /// When the provider issued the access token.
     pub(crate) obtained_at: Timestamp,
-    /// Whose it is.
+    /// The account, if the provider sent an ID token.
     pub(crate) account: Option<Account>,
-    /// Why it has ended, if it has.
+    /// The reason for which the login has ended, if it has.
     pub(crate) ended: Option<String>,
 }
 
@@ -43,7 +43,7 @@ struct Stored {
 }
 
 impl Login {
-    /// The text that is kept.
+    /// Serializes the login.
     pub(crate) fn to_text(&self) -> Secret {
         let text = |secret: &Option<Secret>| {
             secret.as_ref().map(|secret| Zeroizing::new(secret.expose().to_owned()))
@@ -57,10 +57,10 @@ impl Login {
             account: self.account.clone(),
             ended: self.ended.clone(),
         };
-        Secret::new(serde_json::to_string(&stored).expect("texts and numbers are JSON"))
+        Secret::new(serde_json::to_string(&stored).expect("strings and numbers are valid JSON"))
     }
 
-    /// From the text that was kept. `None` if it is something else.
+    /// Parses a stored login. `None` if the text is not one.
     pub(crate) fn parse(text: &Secret) -> Option<Self> {
         let stored: Stored = serde_json::from_str(text.expose()).ok()?;
         (stored.version == VERSION).then(|| Self {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_what_is_read() {
+    fn a_login_survives_serialization() {
         let full = Login {
             access: Some(Secret::new("a")),
             refresh: Some(Secret::new("r")),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn another_form_is_not_understood() {
+    fn other_versions_and_texts_are_refused() {
         for bad in ["", "{}", r#"{"version":2,"obtained_at":1}"#, r#"{"version":1}"#] {
             assert_eq!(Login::parse(&Secret::new(bad)), None, "{bad}");
         }

@@ -1,108 +1,109 @@
-//! Takes live secrets out of text that is going to be seen: logs, errors, events, output.
+//! Removes the known secrets from text that people or programs may see: logs, errors, events, output.
 //!
-//! A secret is found as it is, in hexadecimal digits, percent-encoded, escaped as in JSON, also in JSON within JSON, and
-//! inside of base64, whatever stands before it there, also where that is broken into lines. Control characters, escape
-//! sequences and letters without a shape may stand within: screens do not show them. Whoever writes in pieces
-//! asks how much of the end may be the beginning of a secret ([`Redactor::redact_prefix`]) and keeps that back. Not found: any
-//! other disguise.
+//! A secret is recognized as plain text, in hexadecimal, percent-encoded, with JSON escapes (also in JSON within JSON), and
+//! within base64 at any offset, also if the base64 is broken into lines. Control characters, escape sequences and invisible
+//! characters between its letters are ignored, because screens do not show them. For text that arrives in pieces,
+//! [`Redactor::redact_prefix`] tells how much of the end may be the beginning of a secret. Other encodings are not
+//! recognized.
 
 mod escape;
 mod index;
+mod invisible;
 mod pattern;
-mod unseen;
 
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use self::index::Index;
-pub use self::unseen::MAX_INVISIBLE_BYTES;
-use self::unseen::{Screen, may_hold_unseen, seen};
+pub use self::invisible::MAX_INVISIBLE_BYTES;
+use self::invisible::{Display, may_contain_invisible, visible_text};
 use crate::record::Login;
 use crate::{Secret, SecretStore};
 
-/// What stands in the place of a secret.
+/// The text that replaces a secret.
 pub const REDACTED: &str = "[secret]";
 
-/// Secrets that are shorter are not looked for: ordinary text would be full of them.
+/// Shorter secrets are not searched for, because ordinary text would contain them by coincidence.
 pub const MIN_REDACTED_BYTES: usize = 8;
 
-/// How many secrets of one group are known at a time. The one that was learned longest ago is forgotten first.
+/// How many secrets one group holds. When a group is full, the secret that was learned longest ago is dropped.
 pub const MAX_REDACTED: usize = 256;
 
-/// How many forms of a secret are looked for at most: as it is, in two cases of hexadecimal digits, and in base64 of two
-/// alphabets at three places, of itself and of its form in web forms.
+/// The maximum number of forms of a secret: plain, lower and upper case hexadecimal, and base64 of the plain and of the
+/// percent-encoded text, each in two alphabets at three offsets.
 pub const MAX_FORMS: usize = 15;
 
-/// The secrets that are alive. Cheap to clone; all clones know the same.
+/// The known secrets. Cheap to clone; clones share the secrets.
 ///
-/// Secrets are learned in groups, each of which forgets its own. They are looked for together: what may be the beginning
-/// of one must not divide another.
+/// Secrets belong to groups, and each group has its own limit. All groups are searched at once, so that
+/// [`redact_prefix`](Self::redact_prefix) never cuts through a secret of any group.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    known: Arc<RwLock<Known>>,
-    /// What this one learns belongs to this group.
+    known: Arc<RwLock<KnownSecrets>>,
+    /// The group of the secrets that this clone learns.
     group: u64,
 }
 
 #[derive(Default)]
-struct Known {
-    /// The one that was learned last is at the end.
-    secrets: Vec<Learned>,
+struct KnownSecrets {
+    /// In the order in which they were learned.
+    secrets: Vec<KnownSecret>,
     index: Index,
     last_number: u64,
     last_group: u64,
 }
 
-struct Learned {
+struct KnownSecret {
     number: u64,
     group: u64,
     secret: Secret,
 }
 
 impl Redactor {
-    /// One that knows nothing yet.
+    /// A redactor without secrets.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One that knows the same, and learns into a new group: whatever it learns makes none of the other groups forget.
+    /// A redactor that shares the known secrets and learns into a new group, so that its secrets never displace those of
+    /// other groups.
     pub fn new_group(&self) -> Self {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.last_group += 1;
         Self { known: Arc::clone(&self.known), group: known.last_group }
     }
 
-    /// From now on, `secret` is taken out. To learn one again keeps it from being forgotten.
+    /// Adds `secret` to the known ones. Learning a known secret again makes it the newest of its group.
     pub fn learn(&self, secret: &Secret) {
         if secret.expose().len() < MIN_REDACTED_BYTES {
             return;
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let known = &mut *known;
-        let is_ours = |learned: &Learned| learned.group == self.group;
-        let is_it = |learned: &Learned| is_ours(learned) && learned.secret == *secret;
-        if let Some(place) = known.secrets.iter().position(is_it) {
-            let again = known.secrets.remove(place);
+        let is_ours = |known: &KnownSecret| known.group == self.group;
+        let is_same = |known: &KnownSecret| is_ours(known) && known.secret == *secret;
+        if let Some(position) = known.secrets.iter().position(is_same) {
+            let again = known.secrets.remove(position);
             known.secrets.push(again);
             return;
         }
-        if known.secrets.iter().filter(|learned| is_ours(learned)).count() == MAX_REDACTED
+        if known.secrets.iter().filter(|secret| is_ours(secret)).count() == MAX_REDACTED
             && let Some(oldest) = known.secrets.iter().position(is_ours)
         {
-            let forgotten = known.secrets.remove(oldest);
-            known.index.remove(forgotten.number);
+            let dropped = known.secrets.remove(oldest);
+            known.index.remove(dropped.number);
         }
         known.last_number += 1;
         let (number, group) = (known.last_number, self.group);
-        known.secrets.push(Learned { number, group, secret: secret.clone() });
+        known.secrets.push(KnownSecret { number, group, secret: secret.clone() });
         known.index.add(number, pattern::forms(secret.expose()));
     }
 
-    /// From now on, all that is kept in the files of `store` is taken out. Blocking.
+    /// Learns all secrets that are stored in the files of `store`. Blocking.
     pub fn learn_all(&self, store: &SecretStore) {
         for name in store.names_in_files().unwrap_or_default() {
-            // What cannot be read is told to whoever needs it.
+            // Unreadable secrets are skipped here. `read` reports them to the code that needs them.
             let Ok(Some(secret)) = store.read(&name) else { continue };
             match name.provider() {
                 None => self.learn(&secret),
@@ -115,50 +116,51 @@ impl Redactor {
         }
     }
 
-    /// `text` without the secrets. If a screen would show one although it is not in the text as it is, what is left is
-    /// what that screen shows.
+    /// `text` with all secrets replaced. If a secret becomes visible only after a display drops invisible characters, the
+    /// result is the visible text of that display.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut shown = without(text, &known.index.scan(text.as_bytes()).secrets);
-        if !known.secrets.is_empty() && may_hold_unseen(shown.as_bytes()) {
-            for screen in [Screen::Terminal, Screen::Page] {
-                let seen = seen(&shown, screen);
-                let is_other = seen.len() < shown.len();
-                if is_other
-                    && let Cow::Owned(clean) = without(&seen, &known.index.scan(seen.as_bytes()).secrets)
+        if !known.secrets.is_empty() && may_contain_invisible(shown.as_bytes()) {
+            for display in [Display::Terminal, Display::Page] {
+                let visible = visible_text(&shown, display);
+                let differs = visible.len() < shown.len();
+                if differs
+                    && let Cow::Owned(redacted) =
+                        without(&visible, &known.index.scan(visible.as_bytes()).secrets)
                 {
-                    shown = Cow::Owned(clean);
+                    shown = Cow::Owned(redacted);
                 }
             }
         }
         shown
     }
 
-    /// Whether a secret is in `bytes`, which need not be a text. Nothing is unpacked for that.
+    /// Whether `bytes` contain a secret. They need not be text; compressed content is not unpacked.
     pub fn contains_secret(&self, bytes: &[u8]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         !known.index.scan(bytes).secrets.is_empty()
     }
 
-    /// The part of `text` that is decided, without the secrets, and how many bytes are not in it because they may be the
-    /// beginning of one, if more text follows. The end of that part is within no secret.
+    /// Redacts the part of `text` that cannot change any more, and counts the bytes after that part: they may be the
+    /// beginning of a secret, depending on the text that follows. The part never ends within a secret.
     pub fn redact_prefix<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut scan = known.index.scan(text.as_bytes());
-        let decided = scan.decided(text.len());
+        let decided = scan.decided_length(text.len());
         scan.secrets.retain(|secret| secret.start < decided);
         (without(text.split_at(decided).0, &scan.secrets), text.len() - decided)
     }
 }
 
-/// `text` without these parts.
+/// `text` with these ranges replaced by [`REDACTED`].
 fn without<'t>(text: &'t str, secrets: &[Range<usize>]) -> Cow<'t, str> {
     if secrets.is_empty() {
         return Cow::Borrowed(text);
     }
     let (mut shown, mut from) = (String::with_capacity(text.len()), 0);
     for secret in secrets {
-        // Forms begin and end between letters.
+        // Forms begin and end at character boundaries.
         shown.push_str(text.get(from..secret.start).unwrap_or_default());
         shown.push_str(REDACTED);
         from = secret.end;

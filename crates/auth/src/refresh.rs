@@ -1,28 +1,28 @@
-//! Tokens for use, renewed before they expire: one renewal at a time, whichever process needs it.
+//! Access tokens: renews them before they expire, one renewal at a time across all processes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_vocab::Timestamp;
 
-use crate::logins::{Inner, name_of};
+use crate::login_manager::{Inner, secret_name};
 use crate::record::Login;
 use crate::time::later;
-use crate::tokens::{NotRenewed, renew};
+use crate::tokens::{RenewalError, renew};
 use crate::{AccessError, LoginManager, LoginProvider, Secret, SecretStoreError};
 
-/// How long before it expires a token is renewed. Of one that lives shorter than twice as long, half
-/// its life.
+/// How long before its expiry a token is renewed. A token that is valid for less than twice this time is renewed after
+/// half of its lifetime.
 pub const REFRESH_MARGIN: Duration = Duration::from_secs(120);
 
 impl LoginManager {
-    /// A token that works, renewed if it is about to expire.
-    pub async fn access(&self, provider: &str) -> Result<Secret, AccessError> {
+    /// A valid access token. Renews it if it is about to expire.
+    pub async fn access_token(&self, provider: &str) -> Result<Secret, AccessError> {
         self.token(provider, None).await
     }
 
-    /// A token in the place of one that the provider did not accept, although it should not have
-    /// expired yet. If somebody else has renewed it meanwhile, it is that one.
+    /// Another access token, after the provider refused the token `refused` before its expiry. Renews it, unless another
+    /// task or process has done so already.
     pub async fn replacement_token(&self, provider: &str, refused: &Secret) -> Result<Secret, AccessError> {
         self.token(provider, Some(refused.clone())).await
     }
@@ -30,82 +30,82 @@ impl LoginManager {
     async fn token(&self, name: &str, refused: Option<Secret>) -> Result<Secret, AccessError> {
         let unknown = || AccessError::UnknownProvider { name: name.to_owned(), known: self.0.known() };
         let provider = self.0.provider(name).ok_or_else(unknown)?;
-        if let Need::Nothing(token) = self.0.look(&provider, refused.as_ref()).await?.1 {
+        if let Action::Use(token) = self.0.next_action(&provider, refused.as_ref()).await?.1 {
             return Ok(token);
         }
-        // A provider may give a refresh token for the one it takes: if whoever asks goes away in
-        // between, the new one must still be kept.
+        // A renewal may invalidate the old refresh token. It runs in a task of its own, so that the new one is stored even
+        // if the caller is dropped.
         let inner = Arc::clone(&self.0);
-        let renewal = tokio::spawn(async move { inner.renew_alone(&provider, refused.as_ref()).await });
+        let renewal = tokio::spawn(async move { inner.renew_exclusively(&provider, refused.as_ref()).await });
         renewal.await.unwrap_or_else(|error| Err(AccessError::Local(error.to_string())))
     }
 }
 
-/// What has to be done before a login can be used.
-enum Need {
-    /// Nothing: here it is.
-    Nothing(Secret),
-    /// It is to be renewed with this. What is there may still do, if that fails.
-    Renewal { with: Secret, otherwise: Option<Secret> },
-    /// It is over: there is nothing to renew it with.
-    Login,
+/// What to do with a stored login.
+enum Action {
+    /// Use this access token.
+    Use(Secret),
+    /// Renew the login. If that fails, `fallback` is still valid for a while.
+    Renew { refresh_token: Secret, fallback: Option<Secret> },
+    /// End the login: the token is invalid and there is no refresh token.
+    End,
 }
 
 impl Inner {
-    async fn look(
+    async fn next_action(
         &self,
         provider: &LoginProvider,
         refused: Option<&Secret>,
-    ) -> Result<(Login, Need), AccessError> {
+    ) -> Result<(Login, Action), AccessError> {
         let name = || provider.name.clone();
-        let login = self.read(&name_of(&provider.name)).await.map_err(local)?;
+        let login = self.read(&secret_name(&provider.name)).await.map_err(local)?;
         let login = login.ok_or_else(|| AccessError::LoggedOut { provider: name() })?;
         if let Some(reason) = &login.ended {
             return Err(AccessError::Ended { provider: name(), reason: reason.clone() });
         }
         let token = login.access.clone().ok_or_else(|| AccessError::LoggedOut { provider: name() })?;
-        let need = need(&login, token, refused, self.time.now());
-        Ok((login, need))
+        let action = action(&login, token, refused, self.time.now());
+        Ok((login, action))
     }
 
-    /// Renews, unless somebody else did so while we waited.
-    async fn renew_alone(
+    /// Renews the login, unless another task or process did so while this one waited for the locks.
+    async fn renew_exclusively(
         &self,
         provider: &LoginProvider,
         refused: Option<&Secret>,
     ) -> Result<Secret, AccessError> {
-        let secret_name = name_of(&provider.name);
-        let gate = self.gates.get(&provider.name).expect("each provider has a gate");
-        let _turn = gate.lock().await;
-        let _lock = self.lock(&secret_name).await.map_err(local)?;
-        let (login, need) = self.look(provider, refused).await?;
-        let (with, otherwise) = match need {
-            Need::Nothing(token) => return Ok(token),
-            Need::Renewal { with, otherwise } => (with, otherwise),
-            Need::Login => {
+        let secret_name = secret_name(&provider.name);
+        let task_lock = self.renewal_locks.get(&provider.name).expect("each provider has a lock");
+        let _task_lock = task_lock.lock().await;
+        let _file_lock = self.lock(&secret_name).await.map_err(local)?;
+        let (login, action) = self.next_action(provider, refused).await?;
+        let (refresh_token, fallback) = match action {
+            Action::Use(token) => return Ok(token),
+            Action::Renew { refresh_token, fallback } => (refresh_token, fallback),
+            Action::End => {
                 let reason = "it has expired and the provider gave nothing to renew it with".to_owned();
                 return self.end(provider, login, reason).await;
             }
         };
-        if let Some(what) = &provider.lacks {
-            return otherwise.ok_or_else(|| AccessError::Local(what.clone()));
+        if let Some(fix) = &provider.missing_secret {
+            return fallback.ok_or_else(|| AccessError::Local(fix.clone()));
         }
-        match renew(&self.http, provider, &self.redactor, &with).await {
+        match renew(&self.http, provider, &self.redactor, &refresh_token).await {
             Ok(granted) => {
                 let token = granted.access.clone();
                 let login = granted.into_login(self.time.now(), Some(login));
                 self.write(&secret_name, &login).await.map_err(local)?;
                 Ok(token)
             }
-            Err(NotRenewed::Ended(reason)) => self.end(provider, login, reason).await,
-            Err(NotRenewed::Unavailable { status, reason }) => {
+            Err(RenewalError::Ended(reason)) => self.end(provider, login, reason).await,
+            Err(RenewalError::Unavailable { status, reason }) => {
                 let provider = provider.name.clone();
-                otherwise.ok_or(AccessError::Unavailable { provider, status, reason })
+                fallback.ok_or(AccessError::Unavailable { provider, status, reason })
             }
         }
     }
 
-    /// Remembers that a login is over, and forgets its tokens.
+    /// Marks a login as ended and deletes its tokens.
     async fn end(
         &self,
         provider: &LoginProvider,
@@ -114,21 +114,21 @@ impl Inner {
     ) -> Result<Secret, AccessError> {
         let ended =
             Login { access: None, refresh: None, expires_at: None, ended: Some(reason.clone()), ..login };
-        self.write(&name_of(&provider.name), &ended).await.map_err(local)?;
+        self.write(&secret_name(&provider.name), &ended).await.map_err(local)?;
         Err(AccessError::Ended { provider: provider.name.clone(), reason })
     }
 }
 
-fn need(login: &Login, token: Secret, refused: Option<&Secret>, now: Timestamp) -> Need {
+fn action(login: &Login, token: Secret, refused: Option<&Secret>, now: Timestamp) -> Action {
     let is_refused = refused == Some(&token);
     let is_expired = login.expires_at.is_some_and(|at| at <= now);
     let is_due = login.expires_at.is_some_and(|at| at <= later(now, margin(login, at)));
     let usable = Some(token).filter(|_| !is_refused && !is_expired);
     match (usable, &login.refresh) {
-        (Some(token), _) if !is_due => Need::Nothing(token),
-        (otherwise, Some(with)) => Need::Renewal { with: with.clone(), otherwise },
-        (Some(token), None) => Need::Nothing(token),
-        (None, None) => Need::Login,
+        (Some(token), _) if !is_due => Action::Use(token),
+        (fallback, Some(refresh)) => Action::Renew { refresh_token: refresh.clone(), fallback },
+        (Some(token), None) => Action::Use(token),
+        (None, None) => Action::End,
     }
 }
 
@@ -145,7 +145,7 @@ fn local(error: SecretStoreError) -> AccessError {
 mod tests {
     use super::*;
 
-    fn needed(lifetime: Option<i64>, refresh: bool, now: i64, refused: Option<&str>) -> &'static str {
+    fn action_name(lifetime: Option<i64>, refresh: bool, now: i64, refused: Option<&str>) -> &'static str {
         let token = Secret::new("a");
         let login = Login {
             access: Some(token.clone()),
@@ -155,39 +155,39 @@ mod tests {
             account: None,
             ended: None,
         };
-        match need(&login, token, refused.map(Secret::new).as_ref(), Timestamp(now * 1000)) {
-            Need::Nothing(_) => "nothing",
-            Need::Renewal { otherwise: Some(_), .. } => "renewal while it works",
-            Need::Renewal { otherwise: None, .. } => "renewal",
-            Need::Login => "login",
+        match action(&login, token, refused.map(Secret::new).as_ref(), Timestamp(now * 1000)) {
+            Action::Use(_) => "use",
+            Action::Renew { fallback: Some(_), .. } => "renew with fallback",
+            Action::Renew { fallback: None, .. } => "renew",
+            Action::End => "end",
         }
     }
 
     #[test]
-    fn a_token_is_renewed_in_time() {
+    fn a_token_is_renewed_before_it_expires() {
         let margin = i64::try_from(REFRESH_MARGIN.as_secs()).unwrap();
-        assert_eq!(needed(Some(3600), true, 3600 - margin - 1, None), "nothing");
-        assert_eq!(needed(Some(3600), true, 3600 - margin, None), "renewal while it works");
-        assert_eq!(needed(Some(3600), true, 3600, None), "renewal");
-        assert_eq!(needed(None, true, 1 << 40, None), "nothing");
+        assert_eq!(action_name(Some(3600), true, 3600 - margin - 1, None), "use");
+        assert_eq!(action_name(Some(3600), true, 3600 - margin, None), "renew with fallback");
+        assert_eq!(action_name(Some(3600), true, 3600, None), "renew");
+        assert_eq!(action_name(None, true, 1 << 40, None), "use");
     }
 
     #[test]
-    fn one_that_lives_shortly_is_used_for_half_its_life() {
-        assert_eq!(needed(Some(60), true, 29, None), "nothing");
-        assert_eq!(needed(Some(60), true, 30, None), "renewal while it works");
+    fn a_short_lived_token_is_renewed_after_half_its_lifetime() {
+        assert_eq!(action_name(Some(60), true, 29, None), "use");
+        assert_eq!(action_name(Some(60), true, 30, None), "renew with fallback");
     }
 
     #[test]
-    fn what_cannot_be_renewed_is_used_up() {
-        assert_eq!(needed(Some(3600), false, 3599, None), "nothing");
-        assert_eq!(needed(Some(3600), false, 3600, None), "login");
+    fn a_token_without_refresh_token_is_used_until_it_expires() {
+        assert_eq!(action_name(Some(3600), false, 3599, None), "use");
+        assert_eq!(action_name(Some(3600), false, 3600, None), "end");
     }
 
     #[test]
-    fn a_refused_token_is_renewed_and_another_ones_refusal_does_not_count() {
-        assert_eq!(needed(Some(3600), true, 0, Some("a")), "renewal");
-        assert_eq!(needed(Some(3600), true, 0, Some("older")), "nothing");
-        assert_eq!(needed(None, false, 0, Some("a")), "login");
+    fn a_refused_token_is_renewed_unless_it_was_replaced_already() {
+        assert_eq!(action_name(Some(3600), true, 0, Some("a")), "renew");
+        assert_eq!(action_name(Some(3600), true, 0, Some("older")), "use");
+        assert_eq!(action_name(None, false, 0, Some("a")), "end");
     }
 }

@@ -1,4 +1,4 @@
-//! Text that must not be seen.
+//! [`Secret`]: text that must not be displayed or logged.
 
 use std::fmt;
 
@@ -7,24 +7,23 @@ use zeroize::Zeroizing;
 
 /// A token, a key or a password.
 ///
-/// It cannot be printed or serialized by accident, is compared in a time that tells nothing of its
-/// content, and its memory is overwritten when it is dropped. Copies that other libraries make while
-/// they send it are theirs, and are not.
+/// It cannot be printed or serialized by accident, comparisons take constant time, and its memory is overwritten on drop.
+/// Copies that other libraries make while they send it are not overwritten.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// Takes `text` into custody.
+    /// Wraps `text`.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
     }
 
-    /// The text itself, for the one place that needs it.
+    /// The secret text. Call this only where the text is sent, stored or compared.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether `other` is the same text, in a time that depends on its length alone.
+    /// Whether `other` is the same text. The time depends only on the lengths.
     pub fn matches(&self, other: &str) -> bool {
         constant_time_eq(self.0.as_bytes(), other.as_bytes())
     }
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_compared_as_a_whole() {
+    fn only_the_same_text_matches() {
         let secret = Secret::new("s3cret");
         assert!(secret.matches("s3cret") && secret == secret.clone());
         for other in ["", "s3cre", "s3creT", "s3cret "] {

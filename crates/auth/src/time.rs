@@ -1,4 +1,4 @@
-//! Waiting, and the time of day, so that tests own both.
+//! The clock and the timer of logins, which tests replace.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,29 +6,29 @@ use std::time::Duration;
 
 use parlor_vocab::{Clock, Timestamp};
 
-/// A wait that is under way.
-pub(crate) type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// A boxed sleep.
+pub(crate) type SleepFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What waits between two polls.
-pub(crate) trait Pause: Send + Sync {
-    /// Waits for so long.
-    fn pause(&self, for_this_long: Duration) -> Waiting;
+/// Sleeps between two polls.
+pub(crate) trait Sleep: Send + Sync {
+    /// Completes after `duration`.
+    fn sleep(&self, duration: Duration) -> SleepFuture;
 }
 
-/// The runtime's timer.
-pub(crate) struct Timer;
+/// The timer of the tokio runtime.
+pub(crate) struct TokioTimer;
 
-impl Pause for Timer {
-    fn pause(&self, for_this_long: Duration) -> Waiting {
-        Box::pin(tokio::time::sleep(for_this_long))
+impl Sleep for TokioTimer {
+    fn sleep(&self, duration: Duration) -> SleepFuture {
+        Box::pin(tokio::time::sleep(duration))
     }
 }
 
-/// The clock and the timer that a login goes by.
+/// The clock and the timer of a login.
 #[derive(Clone)]
 pub(crate) struct Time {
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) timer: Arc<dyn Pause>,
+    pub(crate) timer: Arc<dyn Sleep>,
 }
 
 impl Time {
@@ -36,12 +36,12 @@ impl Time {
         self.clock.now()
     }
 
-    pub(crate) async fn pause(&self, for_this_long: Duration) {
-        self.timer.pause(for_this_long).await;
+    pub(crate) async fn sleep(&self, duration: Duration) {
+        self.timer.sleep(duration).await;
     }
 }
 
-/// The moment so much later.
+/// `at` plus `by`, saturating.
 pub(crate) fn later(at: Timestamp, by: Duration) -> Timestamp {
     Timestamp(at.0.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
 }

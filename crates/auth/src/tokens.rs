@@ -1,4 +1,4 @@
-//! The token endpoint: a code, or a refresh token, for tokens.
+//! Requests to the token endpoint: exchanges a code or a refresh token for tokens.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use parlor_vocab::Timestamp;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::error::clean;
-use crate::http::{Call, Http, HttpError};
+use crate::error::sanitize;
+use crate::http::{Http, HttpCall, HttpError};
 use crate::record::Login;
 use crate::time::later;
 use crate::{Account, LoginError, LoginProvider, Redactor, Secret};
 
-/// What a provider answers.
-pub(crate) type Answer = StandardTokenResponse<Extra, BasicTokenType>;
+/// The response of the token endpoint.
+pub(crate) type TokenEndpointResponse = StandardTokenResponse<ExtraFields, BasicTokenType>;
 
-/// The client that a provider knows, at its token endpoint.
+/// An `oauth2` client with only the token endpoint set.
 pub(crate) type TokenClient = Client<
     BasicErrorResponse,
-    Answer,
+    TokenEndpointResponse,
     BasicTokenIntrospectionResponse,
     StandardRevocableToken,
     BasicRevocationErrorResponse,
@@ -39,31 +39,31 @@ pub(crate) type TokenClient = Client<
     EndpointSet,
 >;
 
-/// What comes beside the tokens of OAuth.
+/// The members of a response beside the OAuth tokens.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Extra {
+pub(crate) struct ExtraFields {
     id_token: Option<Zeroizing<String>>,
 }
 
-impl ExtraTokenFields for Extra {}
+impl ExtraTokenFields for ExtraFields {}
 
-impl fmt::Debug for Extra {
+impl fmt::Debug for ExtraFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Extra(…)")
+        f.write_str("ExtraFields(…)")
     }
 }
 
-/// What was given.
-pub(crate) struct Granted {
+/// The tokens that a provider granted.
+pub(crate) struct GrantedTokens {
     pub(crate) access: Secret,
     pub(crate) refresh: Option<Secret>,
     lifetime: Option<Duration>,
     account: Option<Account>,
 }
 
-impl Granted {
-    /// From an answer. From now on its secrets are known.
-    pub(crate) fn new(answer: &Answer, provider: &LoginProvider, redactor: &Redactor) -> Self {
+impl GrantedTokens {
+    /// Reads a response. The redactor learns its secrets.
+    pub(crate) fn new(answer: &TokenEndpointResponse, provider: &LoginProvider, redactor: &Redactor) -> Self {
         let access = Secret::new(answer.access_token().secret());
         let refresh = answer.refresh_token().map(|token| Secret::new(token.secret()));
         let id_token = answer.extra_fields().id_token.as_ref();
@@ -72,13 +72,13 @@ impl Granted {
             redactor.learn(secret);
         }
         let account =
-            id_token.and_then(|token| Account::of_id_token(token.expose(), &provider.account_claim));
+            id_token.and_then(|token| Account::from_id_token(token.expose(), &provider.account_claim));
         Self { access, refresh, lifetime: answer.expires_in(), account }
     }
 
-    /// The login that it makes, given at that time. What is not given anew is kept from `before`.
-    pub(crate) fn into_login(self, at: Timestamp, before: Option<Login>) -> Login {
-        let (refresh, account) = before.map(|login| (login.refresh, login.account)).unwrap_or_default();
+    /// The login with these tokens, obtained `at` this time. Missing fields are taken from the `previous` login.
+    pub(crate) fn into_login(self, at: Timestamp, previous: Option<Login>) -> Login {
+        let (refresh, account) = previous.map(|login| (login.refresh, login.account)).unwrap_or_default();
         Login {
             access: Some(self.access),
             refresh: self.refresh.or(refresh),
@@ -90,7 +90,7 @@ impl Granted {
     }
 }
 
-/// Who we are to the provider.
+/// A client for the token endpoint of `provider`.
 pub(crate) fn client(provider: &LoginProvider) -> TokenClient {
     let client = Client::new(ClientId::new(provider.client_id.clone()));
     let client = match &provider.client_secret {
@@ -100,7 +100,7 @@ pub(crate) fn client(provider: &LoginProvider) -> TokenClient {
     client.set_token_uri(TokenUrl::from_url(provider.token_url.clone()))
 }
 
-/// Exchanges the code that a login ends with.
+/// Exchanges an authorization code for tokens.
 pub(crate) async fn exchange(
     http: &Http,
     provider: &LoginProvider,
@@ -108,57 +108,57 @@ pub(crate) async fn exchange(
     code: &Secret,
     verifier: &Secret,
     redirect: RedirectUrl,
-) -> Result<Granted, LoginError> {
+) -> Result<GrantedTokens, LoginError> {
     redactor.learn(code);
     redactor.learn(verifier);
-    let (call, client) = (Call::new(http), client(provider).set_redirect_uri(redirect));
+    let (call, client) = (HttpCall::new(http), client(provider).set_redirect_uri(redirect));
     let answer = client
         .exchange_code(AuthorizationCode::new(code.expose().to_owned()))
         .set_pkce_verifier(PkceCodeVerifier::new(verifier.expose().to_owned()))
         .request_async(&call)
         .await;
     match answer {
-        Ok(answer) => Ok(Granted::new(&answer, provider, redactor)),
+        Ok(answer) => Ok(GrantedTokens::new(&answer, provider, redactor)),
         Err(error) => Err(LoginError::Exchange { status: call.status(), reason: reason(&error, redactor) }),
     }
 }
 
 /// Why a login was not renewed.
-pub(crate) enum NotRenewed {
-    /// The provider says that it is over.
+pub(crate) enum RenewalError {
+    /// The provider refuses to renew this login (`invalid_grant`).
     Ended(String),
-    /// It may work another time.
+    /// A later attempt may succeed.
     Unavailable {
-        /// The HTTP status, if there was an answer.
+        /// The HTTP status, if there was a response.
         status: Option<u16>,
-        /// What went wrong.
+        /// The sanitized error text.
         reason: String,
     },
 }
 
-/// Exchanges a refresh token.
+/// Exchanges a refresh token for new tokens.
 pub(crate) async fn renew(
     http: &Http,
     provider: &LoginProvider,
     redactor: &Redactor,
     refresh: &Secret,
-) -> Result<Granted, NotRenewed> {
+) -> Result<GrantedTokens, RenewalError> {
     redactor.learn(refresh);
-    let (call, client) = (Call::new(http), client(provider));
+    let (call, client) = (HttpCall::new(http), client(provider));
     let token = RefreshToken::new(refresh.expose().to_owned());
     let error = match client.exchange_refresh_token(&token).request_async(&call).await {
-        Ok(answer) => return Ok(Granted::new(&answer, provider, redactor)),
+        Ok(answer) => return Ok(GrantedTokens::new(&answer, provider, redactor)),
         Err(error) => error,
     };
     let reason = reason(&error, redactor);
-    let is_over = |answer: &BasicErrorResponse| *answer.error() == BasicErrorResponseType::InvalidGrant;
-    if matches!(&error, RequestTokenError::ServerResponse(answer) if is_over(answer)) {
-        return Err(NotRenewed::Ended(reason));
+    let is_ended = |answer: &BasicErrorResponse| *answer.error() == BasicErrorResponseType::InvalidGrant;
+    if matches!(&error, RequestTokenError::ServerResponse(answer) if is_ended(answer)) {
+        return Err(RenewalError::Ended(reason));
     }
-    Err(NotRenewed::Unavailable { status: call.status(), reason })
+    Err(RenewalError::Unavailable { status: call.status(), reason })
 }
 
-/// What went wrong, in words. Nothing of an answer is repeated but what it says about the error.
+/// The error text. Of a response, only the error members are used, because the others may contain secrets.
 pub(crate) fn reason<T>(
     error: &RequestTokenError<HttpError, StandardErrorResponse<T>>,
     redactor: &Redactor,
@@ -169,10 +169,10 @@ where
     match error {
         RequestTokenError::ServerResponse(answer) => {
             let code = answer.error().to_string();
-            clean(redactor, answer.error_description().unwrap_or(&code))
+            sanitize(redactor, answer.error_description().unwrap_or(&code))
         }
-        RequestTokenError::Request(error) => clean(redactor, &error.to_string()),
+        RequestTokenError::Request(error) => sanitize(redactor, &error.to_string()),
         RequestTokenError::Parse(..) => "its answer is not what OAuth asks for".to_owned(),
-        RequestTokenError::Other(what) => clean(redactor, what),
+        RequestTokenError::Other(what) => sanitize(redactor, what),
     }
 }

@@ -1,34 +1,34 @@
-//! `[auth.NAME]`: where one can log in to.
+//! `[auth.NAME]`: the providers that one can log in to.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parlor_auth::{LoginProvider, ProviderDraft};
 
-use super::Flaw;
+use super::SettingsError;
 use super::read::Value;
 use crate::environment::looks_like_a_secret;
 
-/// The value of `device_flow` that is not the standard.
-const YIELDS_CODE: &str = "authorization_code";
+/// The value of `device_flow` for providers that do not follow RFC 8628.
+const AUTHORIZATION_CODE_FLOW: &str = "authorization_code";
 
-/// The table in the table.
+/// The table inside `[auth.NAME]` with further query parameters.
 const PARAMS: &str = "authorize_params";
 
-/// One login.
+/// The settings of one login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoginConfig {
     /// The provider, without its client secret.
     pub(crate) provider: LoginProvider,
-    /// The variable that holds the client secret.
+    /// The environment variable that holds the client secret.
     pub(crate) client_secret_env: Option<String>,
-    /// What is written down.
+    /// The settings as the file has them, for `parlor settings`.
     draft: ProviderDraft,
 }
 
-/// Logins of which not everything is read yet.
+/// The settings of logins while the file is being read.
 #[derive(Default)]
-pub(super) struct Drafts(BTreeMap<String, LoginDraft>);
+pub(super) struct LoginDrafts(BTreeMap<String, LoginDraft>);
 
 struct LoginDraft {
     line: usize,
@@ -36,8 +36,8 @@ struct LoginDraft {
     draft: ProviderDraft,
 }
 
-impl Drafts {
-    /// Takes a setting of `[auth.NAME]`, or of its `authorize_params`.
+impl LoginDrafts {
+    /// Sets a setting of `[auth.NAME]`, or of its `authorize_params`.
     pub(super) fn set(&mut self, name: &str, member: &[&str], value: Value, line: usize) {
         let login = self.0.entry(name.to_owned());
         let login = login.or_insert_with(|| LoginDraft {
@@ -53,7 +53,9 @@ impl Drafts {
             (["token_url"], Value::Text(text)) => draft.token_url = text,
             (["revoke_url"], Value::Text(text)) => draft.revoke_url = text,
             (["device_url"], Value::Text(text)) => draft.device_url = text,
-            (["device_flow"], Value::Text(flow)) => draft.device_yields_code = flow == YIELDS_CODE,
+            (["device_flow"], Value::Text(flow)) => {
+                draft.device_yields_code = flow == AUTHORIZATION_CODE_FLOW
+            }
             (["device_token_url"], Value::Text(text)) => draft.device_token_url = text,
             (["device_verification_url"], Value::Text(text)) => draft.device_verification_url = text,
             (["device_redirect_url"], Value::Text(text)) => draft.device_redirect_url = text,
@@ -68,37 +70,37 @@ impl Drafts {
             (["login_timeout"], Value::Seconds(seconds)) => {
                 draft.login_wait = Some(Duration::from_secs(seconds));
             }
-            (member, _) => unreachable!("{member:?} is in the table of settings and nobody takes it"),
+            (member, _) => unreachable!("no code handles the setting {member:?}"),
         }
     }
 
-    pub(super) fn finish(self) -> Result<BTreeMap<String, LoginConfig>, Flaw> {
+    /// Checks each login as a whole.
+    pub(super) fn finish(self) -> Result<BTreeMap<String, LoginConfig>, SettingsError> {
         let finished = self.0.into_iter().map(|(name, login)| Ok((name.clone(), login.finish(&name)?)));
         finished.collect()
     }
 }
 
 impl LoginDraft {
-    fn finish(self, name: &str) -> Result<LoginConfig, Flaw> {
-        let flaw = |what: String| Flaw { line: Some(self.line), what };
+    fn finish(self, name: &str) -> Result<LoginConfig, SettingsError> {
+        let error = |message: String| SettingsError::at(self.line, message);
         let client_secret_env = self.client_secret_env.filter(|variable| !variable.is_empty());
         if let Some(variable) = client_secret_env.as_ref().filter(|variable| !looks_like_a_secret(variable)) {
-            let what = format!(
+            return Err(error(format!(
                 "auth.{name}.client_secret_env is {variable:?}, which commands of agents would see; \
                  give the variable a name with SECRET in it"
-            );
-            return Err(flaw(what));
+            )));
         }
-        let provider = self.draft.clone().check(name).map_err(|wrong| match wrong.member {
-            Some(member) => flaw(format!("auth.{name}.{member} {}", wrong.what)),
-            None => flaw(format!("auth.{name} {}", wrong.what)),
+        let provider = self.draft.clone().check(name).map_err(|invalid| match invalid.member {
+            Some(member) => error(format!("auth.{name}.{member} {}", invalid.problem)),
+            None => error(format!("auth.{name} {}", invalid.problem)),
         })?;
         Ok(LoginConfig { provider, client_secret_env, draft: self.draft })
     }
 }
 
 impl LoginConfig {
-    /// What a setting is set to, as TOML, with the rest of its name. What is not set is left out.
+    /// The values of a setting as TOML, each with its name below `auth.NAME`. Empty if the setting is not set.
     pub(super) fn value(&self, member: &str) -> Vec<(String, String)> {
         let draft = &self.draft;
         let one = |value: String| vec![(member.to_owned(), value)];
@@ -111,7 +113,7 @@ impl LoginConfig {
             "token_url" => text(&draft.token_url),
             "revoke_url" => text(&draft.revoke_url),
             "device_url" => text(&draft.device_url),
-            "device_flow" if draft.device_yields_code => text(YIELDS_CODE),
+            "device_flow" if draft.device_yields_code => text(AUTHORIZATION_CODE_FLOW),
             "device_token_url" => text(&draft.device_token_url),
             "device_verification_url" => text(&draft.device_verification_url),
             "device_redirect_url" => text(&draft.device_redirect_url),
@@ -122,9 +124,9 @@ impl LoginConfig {
             "account_claim" => list(&draft.account_claim),
             "login_timeout" => draft.login_wait.map_or_else(Vec::new, |wait| one(wait.as_secs().to_string())),
             "authorize_params.*" => {
-                let named =
+                let with_name =
                     |(name, value): &(String, String)| (format!("{PARAMS}.{name:?}"), format!("{value:?}"));
-                draft.authorize_params.iter().map(named).collect()
+                draft.authorize_params.iter().map(with_name).collect()
             }
             _ => Vec::new(),
         }
@@ -157,11 +159,11 @@ authorize_params = { "a.b" = "c d" }
 "#;
 
     fn parse(text: &str) -> Result<Config, String> {
-        Config::parse(std::path::Path::new("/"), text).map_err(|flaw| flaw.to_string())
+        Config::parse(std::path::Path::new("/"), text).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn everything_that_can_be_set_is_taken_and_shown() {
+    fn every_setting_is_read_and_printed() {
         let config = parse(FULL).unwrap();
         let login = &config.auth["x"];
         assert_eq!(login.client_secret_env.as_deref(), Some("X_CLIENT_SECRET"));
@@ -179,17 +181,17 @@ authorize_params = { "a.b" = "c d" }
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
-        let flaw = |text: &str| parse(text).unwrap_err();
+    fn errors_name_the_line() {
+        let error = |text: &str| parse(text).unwrap_err();
         assert_eq!(
-            flaw("[auth.x]\nclient_id = \"us\"\ntoken_url = \"http://example.org\""),
+            error("[auth.x]\nclient_id = \"us\"\ntoken_url = \"http://example.org\""),
             "line 2: auth.x.token_url must begin with https://; http:// is for this machine only"
         );
-        assert!(flaw("[auth.x]\nclient_id = \"us\"").contains("auth.x.token_url is needed"));
-        assert!(flaw("[auth.\"a b\"]\nclient_id = \"us\"").contains("auth.a b has a name that is none"));
+        assert!(error("[auth.x]\nclient_id = \"us\"").contains("auth.x.token_url is needed"));
+        assert!(error("[auth.\"a b\"]\nclient_id = \"us\"").contains("auth.a b has an invalid name"));
         let variable = FULL.replace("X_CLIENT_SECRET", "X_CLIENT");
-        assert!(flaw(&variable).contains("give the variable a name with SECRET in it"));
-        assert!(flaw("auth.x.redirect_port = 65536").contains("up to 65535"));
-        assert!(flaw("auth.x.device_flow = \"other\"").contains("\"rfc8628\" or \"authorization_code\""));
+        assert!(error(&variable).contains("give the variable a name with SECRET in it"));
+        assert!(error("auth.x.redirect_port = 65536").contains("up to 65535"));
+        assert!(error("auth.x.device_flow = \"other\"").contains("\"rfc8628\" or \"authorization_code\""));
     }
 }

@@ -13,39 +13,40 @@ fn redirect(port: Option<u16>) -> Redirect {
     Redirect { host: "127.0.0.1".to_owned(), port, path: "/back".to_owned() }
 }
 
-/// Lets everybody in.
-fn everybody() -> AdmitsPeer {
+/// Admits all peers.
+fn admit_all() -> AdmitsPeer {
     Arc::new(|_| true)
 }
 
-/// A callback that waits, with its port.
-async fn waiting(read_wait: Duration) -> (u16, JoinHandle<Result<Secret, LoginError>>) {
+/// Starts a callback server; returns its port and the task that waits for the code.
+async fn start_callback(read_wait: Duration) -> (u16, JoinHandle<Result<Secret, LoginError>>) {
     let mut callback = Callback::listen(&redirect(None)).await.unwrap();
     callback.read_wait = read_wait;
     let port = callback.port;
-    let code = async move { callback.code(&Secret::new(STATE), &Redactor::new(), &everybody()).await };
+    let code =
+        async move { callback.wait_for_code(&Secret::new(STATE), &Redactor::new(), &admit_all()).await };
     (port, tokio::spawn(code))
 }
 
-/// What is answered to these bytes.
-async fn answer(port: u16, request: &[u8]) -> String {
+/// Sends `request` and returns the whole response.
+async fn send(port: u16, request: &[u8]) -> String {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
     let _ = stream.write_all(request).await;
-    let mut answer = Vec::new();
-    match stream.read_to_end(&mut answer).await {
+    let mut response = Vec::new();
+    match stream.read_to_end(&mut response).await {
         Ok(_) => {}
         Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
     }
-    String::from_utf8(answer).unwrap()
+    String::from_utf8(response).unwrap()
 }
 
 async fn get(port: u16, target: &str) -> String {
-    answer(port, format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n").as_bytes()).await
+    send(port, format!("GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n").as_bytes()).await
 }
 
 #[tokio::test]
-async fn the_code_is_taken_once_and_the_page_is_kept_by_nobody() {
-    let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+async fn the_code_is_accepted_once_and_the_page_is_not_cached() {
+    let (port, code) = start_callback(CALLBACK_READ_WAIT).await;
     let page = get(port, "/back?code=a%2Bb&state=the-right-state&iss=x").await;
     assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.contains("close this page"), "{page}");
     assert!(
@@ -58,21 +59,21 @@ async fn the_code_is_taken_once_and_the_page_is_kept_by_nobody() {
 }
 
 #[tokio::test]
-async fn what_is_not_the_callback_changes_nothing() {
-    let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+async fn other_requests_change_nothing() {
+    let (port, code) = start_callback(CALLBACK_READ_WAIT).await;
     assert!(get(port, "/favicon.ico").await.starts_with("HTTP/1.1 404 "));
     assert!(get(port, "/back/?code=x&state=the-right-state").await.starts_with("HTTP/1.1 404 "));
     let post = format!(
         "POST /back?code=x&state={STATE} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\ncontent-length: 0\r\n\r\n"
     );
-    assert!(answer(port, post.as_bytes()).await.starts_with("HTTP/1.1 405 "));
-    assert!(answer(port, b"nonsense\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
+    assert!(send(port, post.as_bytes()).await.starts_with("HTTP/1.1 405 "));
+    assert!(send(port, b"nonsense\r\n\r\n").await.starts_with("HTTP/1.1 400 "));
     get(port, "/back?code=c&state=the-right-state").await;
     assert_eq!(code.await.unwrap(), Ok(Secret::new("c")));
 }
 
 #[tokio::test]
-async fn refusals_are_answered_and_reported() {
+async fn failed_callbacks_get_a_page_and_end_the_login() {
     let denied =
         LoginError::Denied { code: "access_denied".to_owned(), description: Some("not you".to_owned()) };
     let unexplained = LoginError::Denied { code: "server_error".to_owned(), description: None };
@@ -86,7 +87,7 @@ async fn refusals_are_answered_and_reported() {
         ("/back?code=&state=the-right-state", 400, LoginError::NoCode),
         ("/cancel?state=the-right-state", 200, LoginError::Cancelled),
     ] {
-        let (port, code) = waiting(CALLBACK_READ_WAIT).await;
+        let (port, code) = start_callback(CALLBACK_READ_WAIT).await;
         let page = get(port, target).await;
         assert!(page.starts_with(&format!("HTTP/1.1 {status} ")), "{target}: {page}");
         assert_eq!(code.await.unwrap(), Err(expected), "{target}");
@@ -94,21 +95,21 @@ async fn refusals_are_answered_and_reported() {
 }
 
 #[tokio::test]
-async fn who_says_too_much_is_cut_off_and_the_login_goes_on() {
-    let (port, code) = waiting(CALLBACK_READ_WAIT).await;
-    // It would be the awaited one, if it were shorter.
+async fn a_request_that_is_too_large_does_not_end_the_login() {
+    let (port, code) = start_callback(CALLBACK_READ_WAIT).await;
+    // The request would be valid if it were shorter.
     let much = "x".repeat(2 * CALLBACK_HEADER_BYTES);
     let long =
         format!("GET /back?code={much}&state=the-right-state HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
-    let said = answer(port, long.as_bytes()).await;
-    assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
+    let response = send(port, long.as_bytes()).await;
+    assert!(response.is_empty() || response.starts_with("HTTP/1.1 4"), "{response}");
     get(port, "/back?code=c&state=the-right-state").await;
     assert_eq!(code.await.unwrap(), Ok(Secret::new("c")));
 }
 
 #[tokio::test]
-async fn who_is_slow_makes_room_for_others() {
-    let (port, code) = waiting(Duration::from_millis(50)).await;
+async fn slow_connections_do_not_keep_the_browser_out() {
+    let (port, code) = start_callback(Duration::from_millis(50)).await;
     let mut slow = Vec::new();
     for _ in 0..2 * MAX_CALLBACK_CONNECTIONS {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
@@ -121,13 +122,13 @@ async fn who_is_slow_makes_room_for_others() {
 }
 
 #[tokio::test]
-async fn a_taken_port_is_exchanged_for_a_free_one() {
+async fn a_port_in_use_is_replaced_by_a_free_one() {
     let first = Callback::listen(&redirect(None)).await.unwrap();
     let second = Callback::listen(&redirect(Some(first.port))).await.unwrap();
     assert_ne!(first.port, second.port);
     let port = second.port;
     drop(second);
-    // Free again, so it is the one that is asked for.
+    // The port is free again, so the requested one is used.
     let third = Callback::listen(&redirect(Some(port))).await.unwrap();
-    assert_eq!(third.address(), format!("http://127.0.0.1:{port}/back"));
+    assert_eq!(third.redirect_url(), format!("http://127.0.0.1:{port}/back"));
 }

@@ -1,26 +1,29 @@
-//! The browser flow: RFC 6749 with PKCE (RFC 7636) and a callback on this machine (RFC 8252).
+//! The browser flow: OAuth 2 (RFC 6749) with PKCE (RFC 7636) and a loopback callback (RFC 8252).
 
 use oauth2::{AuthUrl, CsrfToken, PkceCodeChallenge, RedirectUrl, Scope};
 
 use super::{FlowContext, LoginFlow, LoginProgress};
 use crate::callback::Callback;
-use crate::tokens::{Granted, client, exchange};
+use crate::tokens::{GrantedTokens, client, exchange};
 use crate::{LoginError, Secret};
 
-/// How many random bytes are in the state.
+/// Random bytes in the `state` parameter.
 const STATE_BYTES: u32 = 32;
 
-/// How many random bytes are in the verifier.
+/// Random bytes in the PKCE verifier.
 const VERIFIER_BYTES: u32 = 64;
 
-/// Sends a browser to the provider, waits for it, and exchanges the code that it brings.
-pub(super) async fn tokens(stage: &FlowContext, extra: &[(String, String)]) -> Result<Granted, LoginError> {
-    let provider = &stage.provider;
+/// Publishes the URL for the browser, waits for the callback, and exchanges its code for tokens.
+pub(super) async fn tokens(
+    context: &FlowContext,
+    extra: &[(String, String)],
+) -> Result<GrantedTokens, LoginError> {
+    let provider = &context.provider;
     let missing =
-        || LoginError::FlowNotConfigured { provider: provider.name.clone(), way: LoginFlow::Browser };
+        || LoginError::FlowNotConfigured { provider: provider.name.clone(), flow: LoginFlow::Browser };
     let authorize_url = provider.authorize_url.clone().ok_or_else(missing)?;
     let callback = Callback::listen(&provider.redirect).await?;
-    let redirect = RedirectUrl::new(callback.address())
+    let redirect = RedirectUrl::new(callback.redirect_url())
         .map_err(|error| LoginError::Local(format!("the callback has no address: {error}")))?;
     let (challenge, verifier) = PkceCodeChallenge::new_random_sha256_len(VERIFIER_BYTES);
     let verifier = Secret::new(verifier.secret());
@@ -34,7 +37,8 @@ pub(super) async fn tokens(stage: &FlowContext, extra: &[(String, String)]) -> R
         request = request.add_extra_param(name.as_str(), value.as_str());
     }
     let (url, state) = request.url();
-    stage.tell(LoginProgress::Url { way: LoginFlow::Browser, url: url.into() });
-    let code = callback.code(&Secret::new(state.secret()), &stage.redactor, &stage.admits_peer).await?;
-    exchange(&stage.http, provider, &stage.redactor, &code, &verifier, redirect).await
+    context.send(LoginProgress::Url { flow: LoginFlow::Browser, url: url.into() });
+    let code =
+        callback.wait_for_code(&Secret::new(state.secret()), &context.redactor, &context.admits_peer).await?;
+    exchange(&context.http, provider, &context.redactor, &code, &verifier, redirect).await
 }

@@ -1,4 +1,4 @@
-//! The device flow: RFC 8628.
+//! The device flow (RFC 8628).
 
 use std::time::Duration;
 
@@ -9,34 +9,37 @@ use oauth2::{
 };
 
 use super::{DeviceCode, FlowContext, LoginFlow, LoginProgress};
-use crate::error::clean;
-use crate::http::Call;
+use crate::error::sanitize;
+use crate::http::HttpCall;
 use crate::provider::DeviceEndpoints;
-use crate::tokens::{Granted, client, reason};
+use crate::tokens::{GrantedTokens, client, reason};
 use crate::{LoginError, Secret};
 
-/// How long lies between two questions, unless the provider says otherwise.
+/// The polling interval, unless the provider sets another one.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The longest time between two questions, whatever the provider says.
+/// The longest polling interval, whatever the provider asks for.
 pub const MAX_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The shortest time between two questions, whatever the provider says.
+/// The shortest polling interval, whatever the provider asks for.
 pub(super) const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How much longer it lies from when the provider asks for patience.
+/// How much the polling interval grows when the provider answers `slow_down` or is overloaded.
 pub const SLOW_DOWN_STEP: Duration = Duration::from_secs(5);
 
-/// How long a code can be entered, if the provider does not say: 15 minutes.
+/// How long a device code is valid, unless the provider says so: 15 minutes.
 pub const DEFAULT_LIFETIME: Duration = Duration::from_secs(15 * 60);
 
-/// Asks for a code, shows it, and asks for the tokens until it was entered.
-pub(super) async fn tokens(stage: &FlowContext, device: &DeviceEndpoints) -> Result<Granted, LoginError> {
-    let (provider, redactor) = (&stage.provider, &stage.redactor);
-    let code = code(stage, device).await?;
+/// Requests a device code, publishes it, and polls for tokens until the user has entered it.
+pub(super) async fn tokens(
+    context: &FlowContext,
+    device: &DeviceEndpoints,
+) -> Result<GrantedTokens, LoginError> {
+    let (provider, redactor) = (&context.provider, &context.redactor);
+    let code = request_code(context, device).await?;
     redactor.learn(&Secret::new(code.device_code().secret()));
-    stage.tell(LoginProgress::Url { way: LoginFlow::Device, url: code.verification_uri().to_string() });
-    stage.tell(LoginProgress::DeviceCode(DeviceCode {
+    context.send(LoginProgress::Url { flow: LoginFlow::Device, url: code.verification_uri().to_string() });
+    context.send(LoginProgress::DeviceCode(DeviceCode {
         verification_url: code.verification_uri().to_string(),
         complete_url: code.verification_uri_complete().map(|url| url.secret().clone()),
         user_code: code.user_code().secret().clone(),
@@ -44,16 +47,16 @@ pub(super) async fn tokens(stage: &FlowContext, device: &DeviceEndpoints) -> Res
         expires_in_seconds: code.expires_in().as_secs(),
     }));
     let client = client(provider).set_token_uri(TokenUrl::from_url(device.poll_url.clone()));
-    let call = Call::patient(&stage.http);
-    let now = stage.time.clone();
+    let call = HttpCall::retrying(&context.http);
+    let now = context.time.clone();
     let answer = client
         .exchange_device_access_token(&code)
         .set_time_fn(move || DateTime::from_timestamp_millis(now.now().0).unwrap_or_default())
         .set_max_backoff_interval(MAX_INTERVAL)
-        .request_async(&call, |wait| stage.time.pause(wait.clamp(MIN_INTERVAL, MAX_INTERVAL)), None)
+        .request_async(&call, |wait| context.time.sleep(wait.clamp(MIN_INTERVAL, MAX_INTERVAL)), None)
         .await;
     let error = match answer {
-        Ok(answer) => return Ok(Granted::new(&answer, provider, redactor)),
+        Ok(answer) => return Ok(GrantedTokens::new(&answer, provider, redactor)),
         Err(error) => error,
     };
     let reason = reason(&error, redactor);
@@ -62,7 +65,7 @@ pub(super) async fn tokens(stage: &FlowContext, device: &DeviceEndpoints) -> Res
             DeviceCodeErrorResponseType::ExpiredToken => return Err(LoginError::CodeExpired),
             DeviceCodeErrorResponseType::AccessDenied => {
                 let code = "access_denied".to_owned();
-                let description = answer.error_description().map(|text| clean(redactor, text));
+                let description = answer.error_description().map(|text| sanitize(redactor, text));
                 return Err(LoginError::Denied { code, description });
             }
             DeviceCodeErrorResponseType::AuthorizationPending
@@ -73,11 +76,11 @@ pub(super) async fn tokens(stage: &FlowContext, device: &DeviceEndpoints) -> Res
     Err(LoginError::DevicePoll { status: call.status(), reason })
 }
 
-async fn code(
-    stage: &FlowContext,
+async fn request_code(
+    context: &FlowContext,
     device: &DeviceEndpoints,
 ) -> Result<StandardDeviceAuthorizationResponse, LoginError> {
-    let (provider, call) = (&stage.provider, Call::new(&stage.http));
+    let (provider, call) = (&context.provider, HttpCall::new(&context.http));
     let client =
         client(provider).set_device_authorization_url(DeviceAuthorizationUrl::from_url(device.url.clone()));
     let answer = client
@@ -87,6 +90,6 @@ async fn code(
         .await;
     answer.map_err(|error| match call.status() {
         Some(404) => LoginError::DeviceUnsupported,
-        status => LoginError::DeviceRequest { status, reason: reason(&error, &stage.redactor) },
+        status => LoginError::DeviceRequest { status, reason: reason(&error, &context.redactor) },
     })
 }

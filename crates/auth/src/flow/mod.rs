@@ -1,8 +1,8 @@
-//! A login that is under way: what it has to tell comes as values, one after another.
+//! A pending login, which reports its progress as a stream of values.
 
 mod browser;
 pub(crate) mod device;
-mod variant;
+mod device_code_exchange;
 
 use std::sync::Arc;
 
@@ -12,83 +12,83 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::http::Http;
 use crate::provider::DeviceExchange;
 use crate::time::Time;
-use crate::tokens::Granted;
+use crate::tokens::GrantedTokens;
 use crate::{AdmitsPeer, LoginError, LoginOutcome, LoginProvider, Redactor};
 
-/// How many logins may be under way at a time. Each may hold a port.
+/// How many logins may be pending at a time. Each may occupy a port.
 pub const MAX_FLOWS: usize = 16;
 
-/// How much progress is held for whoever does not look. No login has more to tell.
+/// The capacity of the progress queue. No login reports more than this.
 pub const PROGRESS_QUEUE: usize = 8;
 
-/// How to log in.
+/// An OAuth flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginFlow {
-    /// A browser on this machine, which comes back to a callback.
+    /// A browser on this machine, which delivers the code to a callback.
     Browser,
-    /// A code that is entered on any device.
+    /// A code that the user enters in a browser on any device.
     Device,
 }
 
-/// How the user wants to log in.
+/// Which flow to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoginPreference {
-    /// This way and no other.
+    /// This flow, even if only the other one is configured.
     Only(LoginFlow),
-    /// With a browser if the provider is configured for it, else with a code.
+    /// The browser flow if it is configured, else the device flow.
     #[default]
     Browser,
-    /// With a code if the provider offers it, else with a browser: for a machine without a screen.
+    /// The device flow if the provider supports it, else the browser flow. For machines without a display.
     Device,
 }
 
-/// What a login is asked for.
+/// The options of a login.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoginRequest {
-    /// How.
-    pub way: LoginPreference,
-    /// Added to the address that a browser is sent to, after those that are configured.
+    /// Which flow to use.
+    pub preference: LoginPreference,
+    /// Query parameters for the authorize URL, after the configured ones.
     pub authorize_params: Vec<(String, String)>,
 }
 
-/// What a login has to tell. [`LoginProgress::Started`] is the first, and one of the last three the last.
+/// The progress of a login. `Started` comes first; `Completed`, `Failed` or `Cancelled` comes last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginProgress {
-    /// It has begun.
+    /// The login has started.
     Started,
-    /// The user is to open this address.
+    /// The user must open this URL.
     Url {
-        /// In which way the login goes on. With [`LoginFlow::DeviceEndpoints`] the code comes next.
-        way: LoginFlow,
-        /// The address.
+        /// The flow of the login. With [`LoginFlow::Device`], the code comes next.
+        flow: LoginFlow,
+        /// The authorize URL or the page for entering the code.
         url: String,
     },
-    /// The user is to enter this code.
+    /// The user must enter this code.
     DeviceCode(DeviceCode),
-    /// It is done, and kept.
+    /// The login succeeded, and its tokens are stored.
     Completed(LoginOutcome),
-    /// It came to nothing.
+    /// The login failed.
     Failed(LoginError),
-    /// Somebody cancelled it.
+    /// The login was cancelled.
     Cancelled,
 }
 
-/// A code to be entered.
+/// A device code that the user must enter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceCode {
-    /// Where.
+    /// The page for entering the code.
     pub verification_url: String,
-    /// The same with the code in it, if the provider has that.
+    /// The same page with the code filled in, if the provider offers that.
     pub complete_url: Option<String>,
-    /// The code.
+    /// The code, as the user types it.
     pub user_code: String,
-    /// How many seconds lie between two questions whether it was entered.
+    /// The polling interval in seconds.
     pub interval_seconds: u64,
-    /// How many seconds it can be entered for.
+    /// How many seconds the code is valid.
     pub expires_in_seconds: u64,
 }
 
-/// A login that is under way. Dropping it cancels the login.
+/// A login that has not ended yet. Dropping it cancels the login.
 #[derive(Debug)]
 pub struct PendingLogin {
     progress: mpsc::Receiver<LoginProgress>,
@@ -97,23 +97,23 @@ pub struct PendingLogin {
 }
 
 impl PendingLogin {
-    /// Waits for what there is to tell next. `None` after the last. Cancel safe.
+    /// Waits for the next progress. `None` after the last one. Cancel safe.
     pub async fn next(&mut self) -> Option<LoginProgress> {
         self.progress.recv().await
     }
 
-    /// Cancels the login, unless it is done already.
+    /// Cancels the login, unless it has ended.
     pub fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    /// What cancels the login from elsewhere.
+    /// A token that cancels the login, for other tasks.
     pub fn cancel_token(&self) -> CancellationToken {
         self.cancel.clone()
     }
 }
 
-/// What a login needs while it is under way.
+/// The dependencies of a pending login.
 pub(crate) struct FlowContext {
     pub(crate) provider: Arc<LoginProvider>,
     pub(crate) http: Arc<Http>,
@@ -124,15 +124,15 @@ pub(crate) struct FlowContext {
 }
 
 impl FlowContext {
-    /// Tells. There is always room, and nobody need listen.
-    fn tell(&self, progress: LoginProgress) {
+    /// Reports progress. The queue always has room, and a dropped receiver is ignored.
+    fn send(&self, progress: LoginProgress) {
         let _ = self.progress.try_send(progress);
     }
 
-    /// Gets tokens in the way that is wanted.
-    async fn tokens(&self, request: &LoginRequest) -> Result<(LoginFlow, Granted), LoginError> {
+    /// Obtains tokens with the flow that `request` asks for.
+    async fn obtain_tokens(&self, request: &LoginRequest) -> Result<(LoginFlow, GrantedTokens), LoginError> {
         let provider = &self.provider;
-        match request.way {
+        match request.preference {
             LoginPreference::Only(LoginFlow::Browser) => self.browser(&request.authorize_params).await,
             LoginPreference::Browser if provider.has_browser() => {
                 self.browser(&request.authorize_params).await
@@ -150,61 +150,63 @@ impl FlowContext {
         }
     }
 
-    async fn device(&self) -> Result<(LoginFlow, Granted), LoginError> {
-        let missing =
-            || LoginError::FlowNotConfigured { provider: self.provider.name.clone(), way: LoginFlow::Device };
+    async fn device(&self) -> Result<(LoginFlow, GrantedTokens), LoginError> {
+        let missing = || LoginError::FlowNotConfigured {
+            provider: self.provider.name.clone(),
+            flow: LoginFlow::Device,
+        };
         let device = self.provider.device.as_ref().ok_or_else(missing)?;
         let granted = match &device.exchange {
             DeviceExchange::Tokens => device::tokens(self, device).await,
             DeviceExchange::Code { verification_url, redirect_url } => {
-                variant::tokens(self, device, verification_url, redirect_url).await
+                device_code_exchange::tokens(self, device, verification_url, redirect_url).await
             }
         };
         Ok((LoginFlow::Device, granted?))
     }
 
-    async fn browser(&self, extra: &[(String, String)]) -> Result<(LoginFlow, Granted), LoginError> {
+    async fn browser(&self, extra: &[(String, String)]) -> Result<(LoginFlow, GrantedTokens), LoginError> {
         Ok((LoginFlow::Browser, browser::tokens(self, extra).await?))
     }
 }
 
-/// Begins a login in a task of its own, which `keep`s what was granted.
-pub(crate) fn begin<K, F>(
+/// Starts a login in a task of its own. The task passes the granted tokens to `store`.
+pub(crate) fn start<K, F>(
     deps: (Arc<LoginProvider>, Arc<Http>, Redactor, Time, AdmitsPeer),
     request: LoginRequest,
-    place: OwnedSemaphorePermit,
-    keep: K,
+    permit: OwnedSemaphorePermit,
+    store: K,
 ) -> PendingLogin
 where
-    K: FnOnce(LoginFlow, Granted) -> F + Send + 'static,
+    K: FnOnce(LoginFlow, GrantedTokens) -> F + Send + 'static,
     F: Future<Output = Result<LoginOutcome, LoginError>> + Send + 'static,
 {
     let (sender, progress) = mpsc::channel(PROGRESS_QUEUE);
     let cancel = CancellationToken::new();
     let cancelled = cancel.clone();
     let (provider, http, redactor, time, admits_peer) = deps;
-    let stage = FlowContext { provider, http, redactor, time, admits_peer, progress: sender };
+    let context = FlowContext { provider, http, redactor, time, admits_peer, progress: sender };
     tokio::spawn(async move {
-        stage.tell(LoginProgress::Started);
-        let wait = stage.provider.login_wait;
+        context.send(LoginProgress::Started);
+        let wait = context.provider.login_wait;
         let granted = tokio::select! {
-            // What is granted already is kept, whoever cancels.
+            // Tokens that are granted already are stored, even if the login is cancelled at the same time.
             biased;
-            granted = tokio::time::timeout(wait, stage.tokens(&request)) => {
+            granted = tokio::time::timeout(wait, context.obtain_tokens(&request)) => {
                 granted.unwrap_or(Err(LoginError::TimedOut(wait)))
             }
             () = cancelled.cancelled() => Err(LoginError::Cancelled),
         };
         let done = match granted {
-            Ok((way, granted)) => keep(way, granted).await,
+            Ok((flow, granted)) => store(flow, granted).await,
             Err(error) => Err(error),
         };
-        stage.tell(match done {
+        context.send(match done {
             Ok(login) => LoginProgress::Completed(login),
             Err(LoginError::Cancelled) => LoginProgress::Cancelled,
             Err(error) => LoginProgress::Failed(error),
         });
-        drop(place);
+        drop(permit);
     });
     PendingLogin { progress, _cancel_when_dropped: cancel.clone().drop_guard(), cancel }
 }

@@ -1,44 +1,45 @@
-//! All forms of all secrets, arranged so that most places of a text are passed by at the cost of one look.
+//! An index of all forms of all secrets, which rejects most positions of a text with one lookup.
 //!
-//! A form is found by its first four bytes, as long as a text writes them as they are; a filter tells of nearly all
-//! other bytes that they are not the beginning of any. Only near escapes, line ends and the end of the text are forms
-//! compared one by one, and then only those that begin with the right byte. An automaton for many words at a time
-//! would be as fast, but it knows neither escapes nor how far the text's end has got into a form.
+//! A form is found by its first four bytes, if the text contains them unescaped. A bit filter rejects nearly all positions
+//! at which no form starts. Only near escapes, line breaks and the end of the text are forms compared one by one, and then
+//! only the forms with the right first byte. An Aho-Corasick automaton would be as fast, but it supports neither escapes
+//! nor the question whether the text ends within a form.
 
 use std::ops::Range;
 
 use memchr::memchr3;
 
-use super::escape::{characters, is_special};
+use super::escape::{decode, is_special};
+use super::invisible::may_contain_invisible;
 use super::pattern::{Match, Pattern};
-use super::unseen::may_hold_unseen;
 
-/// How many bytes a form is found by.
+/// How many first bytes of a form are its key.
 const KEY_BYTES: usize = 4;
 
-/// How many bits the filter has: enough that few of them are set by all the forms there can be.
+/// The size of the filter in bits. Large enough that all possible forms set only few of them.
 const FILTER_BITS: usize = 1 << 16;
 
-/// The forms of secrets, each with the number of its secret.
+/// The index.
 pub(super) struct Index {
+    /// Each form with the number of its secret.
     forms: Vec<(u64, Pattern)>,
-    /// The first bytes of the forms, in order, with their places in `forms`.
+    /// The keys of the forms, sorted, with the index of the form in `forms`.
     keys: Vec<(u32, usize)>,
-    /// A bit for each key; keys may share one.
+    /// One bit for each key. Keys may share a bit.
     filter: Vec<u64>,
-    /// The second bytes and the places of those that begin with a byte.
-    by_first: [Vec<(u8, usize)>; 256],
-    /// Whether anything can begin with a byte.
-    begins: [bool; 256],
+    /// For each first byte, the second bytes and indexes of the forms that start with it.
+    by_first_byte: [Vec<(u8, usize)>; 256],
+    /// For each byte, whether a form, escaped or not, can start with it.
+    can_start: [bool; 256],
 }
 
-/// What is in a text.
+/// The secrets in a text.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// The secrets that are all there, in order and apart from each other.
+    /// The complete secrets, in order, without overlaps.
     pub(super) secrets: Vec<Range<usize>>,
-    /// Where the first secret begins that the end of the text may have cut off.
-    pub(super) open: Option<usize>,
+    /// The start of the first secret that may continue after the end of the text.
+    pub(super) incomplete_at: Option<usize>,
 }
 
 impl Default for Index {
@@ -47,8 +48,8 @@ impl Default for Index {
             forms: Vec::new(),
             keys: Vec::new(),
             filter: vec![0; FILTER_BITS / 64],
-            by_first: std::array::from_fn(|_| Vec::new()),
-            begins: [false; 256],
+            by_first_byte: std::array::from_fn(|_| Vec::new()),
+            can_start: [false; 256],
         }
     }
 }
@@ -56,34 +57,34 @@ impl Default for Index {
 impl Index {
     pub(super) fn add(&mut self, secret: u64, forms: Vec<Pattern>) {
         self.forms.extend(forms.into_iter().map(|form| (secret, form)));
-        self.arrange();
+        self.rebuild();
     }
 
     pub(super) fn remove(&mut self, secret: u64) {
         self.forms.retain(|(of, _)| *of != secret);
-        self.arrange();
+        self.rebuild();
     }
 
-    fn arrange(&mut self) {
+    fn rebuild(&mut self) {
         let forms = std::mem::take(&mut self.forms);
         let mut index = Self::default();
-        for (place, (_, form)) in forms.iter().enumerate() {
+        for (number, (_, form)) in forms.iter().enumerate() {
             let Some(lead) = form.bytes().first_chunk::<KEY_BYTES>() else { continue };
-            index.by_first[usize::from(lead[0])].push((lead[1], place));
-            // Forms of the web write `+` for a space.
-            let in_web_forms = lead.map(|byte| if byte == b' ' { b'+' } else { byte });
-            for lead in [*lead, in_web_forms] {
+            index.by_first_byte[usize::from(lead[0])].push((lead[1], number));
+            // URL-encoded text has `+` for a space.
+            let url_encoded = lead.map(|byte| if byte == b' ' { b'+' } else { byte });
+            for lead in [*lead, url_encoded] {
                 let key = u32::from_be_bytes(lead);
-                index.keys.push((key, place));
+                index.keys.push((key, number));
                 let bit = bit(key);
                 index.filter[bit / 64] |= 1 << (bit % 64);
-                index.begins[usize::from(lead[0])] = true;
+                index.can_start[usize::from(lead[0])] = true;
             }
         }
         index.keys.sort_unstable();
         index.keys.dedup();
         for escape in [b'\\', b'%'] {
-            index.begins[usize::from(escape)] = !forms.is_empty();
+            index.can_start[usize::from(escape)] = !forms.is_empty();
         }
         *self = Self { forms, ..index };
     }
@@ -94,94 +95,94 @@ impl Index {
         if self.forms.is_empty() {
             return scan;
         }
-        let mut place = 0;
-        let is_plain = !may_hold_unseen(text);
-        while place < text.len() {
+        let mut position = 0;
+        let is_plain = !may_contain_invisible(text);
+        while position < text.len() {
             let special = match is_plain {
-                true => memchr3(b'\\', b'%', b'\n', &text[place..]),
-                false => text[place..].iter().position(|byte| is_special(*byte)),
+                true => memchr3(b'\\', b'%', b'\n', &text[position..]),
+                false => text[position..].iter().position(|byte| is_special(*byte)),
             };
-            let special = special.map_or(text.len(), |special| place + special);
-            for (at, lead) in (place..).zip(text[place..special].windows(KEY_BYTES)) {
+            let special = special.map_or(text.len(), |special| position + special);
+            for (at, lead) in (position..).zip(text[position..special].windows(KEY_BYTES)) {
                 let key = u32::from_be_bytes([lead[0], lead[1], lead[2], lead[3]]);
-                if self.has(key) {
-                    scan.add(at, self.plain(text, at, key));
+                if self.may_have(key) {
+                    scan.add(at, self.match_key(text, at, key));
                 }
             }
-            // The last places before it are too near to it, or to the end of the text, to have a key. There is one more
-            // than a key has, because of the first half of `\r\n`.
-            let near = special.saturating_sub(KEY_BYTES).max(place);
-            place = (special + 1).min(text.len());
-            for at in near..place {
-                if self.begins[usize::from(text[at])] {
-                    scan.add(at, self.escaped(text, at));
+            // The last positions before `special` have no complete key. There is one more of them than a key has bytes,
+            // because of the first half of `\r\n`.
+            let near = special.saturating_sub(KEY_BYTES).max(position);
+            position = (special + 1).min(text.len());
+            for at in near..position {
+                if self.can_start[usize::from(text[at])] {
+                    scan.add(at, self.match_escaped(text, at));
                 }
             }
         }
         scan
     }
 
-    /// Whether the key may be that of a form.
-    fn has(&self, key: u32) -> bool {
+    /// Whether a form may have this key.
+    fn may_have(&self, key: u32) -> bool {
         let bit = bit(key);
         self.filter[bit / 64] & (1 << (bit % 64)) != 0
     }
 
-    /// What begins at a place of which the first bytes are what they look like.
-    fn plain(&self, text: &[u8], place: usize, key: u32) -> Match {
+    /// Matches the forms with this key at a position whose first bytes are unescaped.
+    fn match_key(&self, text: &[u8], position: usize, key: u32) -> Match {
         let mut found = Match::default();
         let first = self.keys.partition_point(|(known, _)| *known < key);
         let known = self.keys[first..].iter().take_while(|(known, _)| *known == key);
-        known.for_each(|(_, form)| found.add(self.forms[*form].1.at(text, place)));
+        known.for_each(|(_, form)| found.add(self.forms[*form].1.match_at(text, position)));
         found
     }
 
-    /// What begins at any other place.
-    fn escaped(&self, text: &[u8], place: usize) -> Match {
+    /// Matches the forms at a position near an escape or the end of the text.
+    fn match_escaped(&self, text: &[u8], position: usize) -> Match {
         let mut found = Match::default();
-        let byte = text[place];
+        let byte = text[position];
         if !matches!(byte, b'\\' | b'%' | b'+') {
-            // What is no escape is the second byte itself.
-            let second = text.get(place + 1).filter(|second| !is_special(**second) && **second != b'+');
-            let forms = self.by_first[usize::from(byte)].iter();
+            // If the second byte is not special, it must equal the second byte of the form.
+            let second = text.get(position + 1).filter(|second| !is_special(**second) && **second != b'+');
+            let forms = self.by_first_byte[usize::from(byte)].iter();
             let forms = forms.filter(|(known, _)| second.is_none_or(|second| second == known));
-            forms.for_each(|(_, form)| found.add(self.forms[*form].1.at(text, place)));
+            forms.for_each(|(_, form)| found.add(self.forms[*form].1.match_at(text, position)));
             return found;
         }
         let mut add = |first: u8| {
-            let forms = self.by_first[usize::from(first)].iter();
-            forms.for_each(|(_, form)| found.add(self.forms[*form].1.at(text, place)));
+            let forms = self.by_first_byte[usize::from(first)].iter();
+            forms.for_each(|(_, form)| found.add(self.forms[*form].1.match_at(text, position)));
         };
-        let ways = characters(&text[place..]);
-        ways.found().iter().filter_map(|way| way.bytes().first()).for_each(|first| add(*first));
-        found.is_open |= ways.is_open;
+        let decodings = decode(&text[position..]);
+        decodings.list().iter().filter_map(|one| one.bytes().first()).for_each(|first| add(*first));
+        found.is_incomplete |= decodings.is_incomplete;
         found
     }
 }
 
 impl Scan {
-    fn add(&mut self, place: usize, found: Match) {
-        if let Some(end) = found.whole {
+    fn add(&mut self, position: usize, found: Match) {
+        if let Some(end) = found.end {
             match self.secrets.last_mut() {
-                // What two secrets share is taken out once, with all of both.
-                Some(last) if place < last.end => last.end = last.end.max(end),
-                _ => self.secrets.push(place..end),
+                // Overlapping secrets become one range.
+                Some(last) if position < last.end => last.end = last.end.max(end),
+                _ => self.secrets.push(position..end),
             }
         }
-        if found.is_open && self.open.is_none() {
-            self.open = Some(place);
+        if found.is_incomplete && self.incomplete_at.is_none() {
+            self.incomplete_at = Some(position);
         }
     }
 
-    /// Where to stop, if more text follows: whatever stands before this is decided.
-    pub(super) fn decided(&self, length: usize) -> usize {
-        let open = self.open.unwrap_or(length);
-        self.secrets.iter().find(|secret| secret.contains(&open)).map_or(open, |secret| secret.start)
+    /// The end of the part of the text that further text cannot change.
+    pub(super) fn decided_length(&self, length: usize) -> usize {
+        let end = self.incomplete_at.unwrap_or(length);
+        self.secrets.iter().find(|secret| secret.contains(&end)).map_or(end, |secret| secret.start)
     }
 }
 
-/// The key's bit in the filter.
+/// The number of the key's bit in the filter.
 fn bit(key: u32) -> usize {
-    // The multiplier is that of Fibonacci hashing; the upper half of the product is the best mixed.
+    // Fibonacci hashing: the upper half of the product is mixed best.
     (key.wrapping_mul(0x9E37_79B1) >> 16) as usize
 }

@@ -1,24 +1,24 @@
-//! A form of a secret that is looked for, and how it is compared with a place of a text.
+//! One form of a secret, and its comparison with a position of a text.
 
 use base64_simd::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use url::form_urlencoded;
 use zeroize::Zeroizing;
 
-use super::escape::{Ways, characters, gap, is_special};
-use super::unseen::{MAX_INVISIBLE_BYTES, Screen, Unseen, may_be_unseen, unseen};
+use super::escape::{Decodings, decode, is_special, line_gap};
+use super::invisible::{Display, InvisiblePrefix, MAX_INVISIBLE_BYTES, invisible_prefix, may_be_invisible};
 
-/// How many letters at least a form in base64 has: a shorter one stands in text by chance.
+/// The shortest base64 form. Text contains shorter ones by coincidence.
 const MIN_BASE64_CHARS: usize = 10;
 
-/// How often a comparison may turn back to read an escape in another way.
-const DETOURS: usize = 256;
+/// How many alternative decodings one comparison may try.
+const MAX_BACKTRACKS: usize = 256;
 
-/// How a form may be written.
+/// How the text may write a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// A text: each character may be escaped.
+    /// Plain text, in which each character may be escaped.
     Text,
-    /// Letters and digits without any space, which is why programs break them into lines.
+    /// Hexadecimal or base64 without spaces, which programs may break into lines.
     Word,
 }
 
@@ -28,23 +28,23 @@ pub(super) struct Pattern {
     bytes: Zeroizing<Vec<u8>>,
 }
 
-/// What was found at a place.
+/// The result of a comparison at one position.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Match {
-    /// Where the form ends that begins here, if one is all there: the longest.
-    pub(super) whole: Option<usize>,
-    /// Whether the text ends within a form that begins here.
-    pub(super) is_open: bool,
+    /// The end of the longest form that starts here and is complete.
+    pub(super) end: Option<usize>,
+    /// Whether the text ends within a form that starts here.
+    pub(super) is_incomplete: bool,
 }
 
 impl Match {
     pub(super) fn add(&mut self, other: Self) {
-        self.whole = self.whole.max(other.whole);
-        self.is_open |= other.is_open;
+        self.end = self.end.max(other.end);
+        self.is_incomplete |= other.is_incomplete;
     }
 }
 
-/// What a secret looks like in texts: at most [`super::MAX_FORMS`] forms.
+/// All forms of a secret, at most [`super::MAX_FORMS`].
 pub(super) fn forms(secret: &str) -> Vec<Pattern> {
     let hex = |digits: &[u8; 16]| {
         let digit = |half: u8| digits[usize::from(half)];
@@ -53,12 +53,12 @@ pub(super) fn forms(secret: &str) -> Vec<Pattern> {
         )
     };
     let mut words = vec![hex(b"0123456789abcdef"), hex(b"0123456789ABCDEF")];
-    // HTTP's basic authentication percent-encodes before it encodes.
-    let encoded: Zeroizing<String> =
+    // OAuth percent-encodes the secret before it is base64-encoded for HTTP basic authentication.
+    let percent_encoded: Zeroizing<String> =
         Zeroizing::new(form_urlencoded::byte_serialize(secret.as_bytes()).collect());
     for before in 0..3 {
-        for text in [secret, encoded.as_str()] {
-            words.extend(in_base64(text, before).into_iter().flatten());
+        for text in [secret, percent_encoded.as_str()] {
+            words.extend(base64_forms(text, before).into_iter().flatten());
         }
     }
     words.sort_by(|one, other| one.as_slice().cmp(other));
@@ -67,16 +67,15 @@ pub(super) fn forms(secret: &str) -> Vec<Pattern> {
     std::iter::once(text).chain(words.into_iter().map(|bytes| Pattern { kind: Kind::Word, bytes })).collect()
 }
 
-/// The letters of base64, in both alphabets, that depend on `text` alone, if so many bytes stand
-/// before it (counted modulo 3).
-fn in_base64(text: &str, before: usize) -> [Option<Zeroizing<Vec<u8>>>; 2] {
+/// The base64 digits, in both alphabets, that depend only on `text`, if `before` bytes (modulo 3) precede it.
+fn base64_forms(text: &str, before: usize) -> [Option<Zeroizing<Vec<u8>>>; 2] {
     let mut bytes = Zeroizing::new(vec![0; before]);
     bytes.extend_from_slice(text.as_bytes());
-    // The first letters hold bits of what stands before, the last one bits of what follows.
-    let (first, whole) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
+    // The first digits contain bits of the preceding bytes, the last digit contains bits of the following ones.
+    let (first, end) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
     [STANDARD_NO_PAD, URL_SAFE_NO_PAD].map(|alphabet| {
         let encoded = Zeroizing::new(alphabet.encode_to_string(bytes.as_slice()));
-        let own = encoded.as_bytes().get(first..whole)?;
+        let own = encoded.as_bytes().get(first..end)?;
         (own.len() >= MIN_BASE64_CHARS).then(|| Zeroizing::new(own.to_vec()))
     })
 }
@@ -86,106 +85,108 @@ impl Pattern {
         &self.bytes
     }
 
-    /// Whether it begins at `place`, however it is escaped.
-    pub(super) fn at(&self, text: &[u8], place: usize) -> Match {
+    /// Matches this form at `position`, with or without escapes.
+    pub(super) fn match_at(&self, text: &[u8], position: usize) -> Match {
         let mut found = Match::default();
-        let mut detours = DETOURS;
-        self.compare(text, place, 0, &mut detours, &mut found);
+        let mut backtracks = MAX_BACKTRACKS;
+        self.compare(text, position, 0, &mut backtracks, &mut found);
         found
     }
 
-    /// Compares what is left of both.
+    /// Compares the text from `position` on with the form's bytes from `matched` on.
     fn compare(
         &self,
         text: &[u8],
-        mut place: usize,
-        mut done: usize,
-        detours: &mut usize,
+        mut position: usize,
+        mut matched: usize,
+        backtracks: &mut usize,
         found: &mut Match,
     ) {
         loop {
-            let Some(expected) = self.bytes.get(done) else {
-                found.whole = found.whole.max(Some(place));
+            let Some(expected) = self.bytes.get(matched) else {
+                found.end = found.end.max(Some(position));
                 return;
             };
-            let Some(byte) = text.get(place) else {
-                found.is_open = true;
+            let Some(byte) = text.get(position) else {
+                found.is_incomplete = true;
                 return;
             };
             if byte == expected && !is_special(*byte) {
-                place += 1;
-                done += 1;
+                position += 1;
+                matched += 1;
                 continue;
             }
-            // Nearly always it ends here.
+            // The usual case: no match.
             if byte != expected && !is_special(*byte) && *byte != b'+' {
                 return;
             }
-            let ways = self.ways(&text[place..], done);
-            found.is_open |= ways.is_open;
-            let rest = &self.bytes[done..];
-            let mut fitting = ways.found().iter().filter(|way| rest.starts_with(way.bytes()));
-            let Some(mut way) = fitting.next() else { return };
-            for next in fitting {
-                if *detours == 0 {
+            let decodings = self.decodings(&text[position..], matched);
+            found.is_incomplete |= decodings.is_incomplete;
+            let rest = &self.bytes[matched..];
+            let mut matching = decodings.list().iter().filter(|decoding| rest.starts_with(decoding.bytes()));
+            let Some(mut decoding) = matching.next() else { return };
+            for next in matching {
+                if *backtracks == 0 {
                     return;
                 }
-                *detours -= 1;
-                self.compare(text, place + way.taken(), done + way.bytes().len(), detours, found);
-                way = next;
+                *backtracks -= 1;
+                let (end, bytes) = (position + decoding.text_length(), matched + decoding.bytes().len());
+                self.compare(text, end, bytes, backtracks, found);
+                decoding = next;
             }
-            place += way.taken();
-            done += way.bytes().len();
+            position += decoding.text_length();
+            matched += decoding.bytes().len();
         }
     }
 
-    fn ways(&self, text: &[u8], done: usize) -> Ways {
-        let mut ways = self.written(text, done);
-        if done > 0 && may_be_unseen(text[0]) {
-            self.add_unseen(text, done, &mut ways);
+    fn decodings(&self, text: &[u8], matched: usize) -> Decodings {
+        let mut decodings = self.visible_decodings(text, matched);
+        if matched > 0 && may_be_invisible(text[0]) {
+            self.add_invisible(text, matched, &mut decodings);
         }
-        ways
+        decodings
     }
 
-    /// Adds the ways past what no screen shows.
-    fn add_unseen(&self, text: &[u8], done: usize, ways: &mut Ways) {
-        let mut look = |screen| match unseen(text, screen, MAX_INVISIBLE_BYTES) {
-            Unseen::Bytes(length) => Some(length).filter(|length| *length > 0),
-            Unseen::Open => {
-                ways.is_open = true;
+    /// Adds decodings that skip invisible characters.
+    fn add_invisible(&self, text: &[u8], matched: usize, decodings: &mut Decodings) {
+        let mut skip = |display| match invisible_prefix(text, display, MAX_INVISIBLE_BYTES) {
+            InvisiblePrefix::Bytes(length) => Some(length).filter(|length| *length > 0),
+            InvisiblePrefix::Incomplete => {
+                decodings.is_incomplete = true;
                 None
             }
-            Unseen::TooLong => None,
+            InvisiblePrefix::TooLong => None,
         };
-        let (page, terminal) = (look(Screen::Page), look(Screen::Terminal));
-        // What follows an escape is hardly ever the next letter: a way for each would use up the detours.
-        let is_next = |length: &usize| text.get(*length) == self.bytes.get(done);
+        let (page, terminal) = (skip(Display::Page), skip(Display::Terminal));
+        // The character after an escape is hardly ever the next one of the secret. Adding it every time would use up the
+        // backtracks.
+        let is_next = |length: &usize| text.get(*length) == self.bytes.get(matched);
         let page = page.filter(|length| terminal != Some(*length) && is_next(length));
-        page.into_iter().chain(terminal).for_each(|length| ways.add(length, b""));
+        page.into_iter().chain(terminal).for_each(|length| decodings.add(length, b""));
     }
 
-    /// The ways in which the text is written.
-    fn written(&self, text: &[u8], done: usize) -> Ways {
+    /// The decodings of the start of `text`, without skipping invisible characters.
+    fn visible_decodings(&self, text: &[u8], matched: usize) -> Decodings {
         match (self.kind, text[0]) {
-            (Kind::Text, b'\\' | b'%' | b'+') => characters(text),
-            (Kind::Text, byte) if byte == self.bytes[done] => characters(text),
+            (Kind::Text, b'\\' | b'%' | b'+') => decode(text),
+            (Kind::Text, byte) if byte == self.bytes[matched] => decode(text),
             (Kind::Word, b'\\' | b'%' | b'\n' | b'\r') => {
-                let lines = if done > 0 { gap(text) } else { Ways::default() };
-                // Of a word's letters, these alone are ever escaped.
-                let may_be_escaped = matches!(self.bytes[done], b'+' | b'/');
-                match lines.found() {
-                    [] if may_be_escaped => characters(text).opened(lines.is_open),
-                    _ => lines,
+                let gap = if matched > 0 { line_gap(text) } else { Decodings::default() };
+                // Of the digits of a word, only these may be escaped.
+                let may_be_escaped = matches!(self.bytes[matched], b'+' | b'/');
+                match gap.list() {
+                    [] if may_be_escaped => decode(text).or_incomplete(gap.is_incomplete),
+                    _ => gap,
                 }
             }
-            _ => Ways::default(),
+            _ => Decodings::default(),
         }
     }
 }
 
-impl Ways {
-    fn opened(mut self, is_open: bool) -> Self {
-        self.is_open |= is_open;
+impl Decodings {
+    fn or_incomplete(mut self, is_incomplete: bool) -> Self {
+        self.is_incomplete |= is_incomplete;
         self
     }
 }

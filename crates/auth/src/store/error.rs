@@ -1,19 +1,19 @@
-//! Why a secret could not be kept or found.
+//! The errors of the secret store.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::{LOCK_WAIT, SECRET_BYTES};
 
-/// Why a secret could not be kept or found. Never says anything of its content.
+/// Why a secret could not be stored or read. The text never contains the secret.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretStoreError {
-    /// Somebody other than the user could read or change it.
+    /// The permissions allow other users to read or change it.
     #[error("{path:?} can be read or changed by others; look whether it was, then: chmod {mode} {path:?}")]
     Exposed {
         /// The file or folder.
         path: PathBuf,
-        /// What its mode should be.
+        /// The mode that it should have.
         mode: &'static str,
     },
     /// It belongs to another user.
@@ -22,54 +22,54 @@ pub enum SecretStoreError {
         /// The file or folder.
         path: PathBuf,
     },
-    /// A link, a folder or something else stands where a secret should.
+    /// It is not a regular file or folder but a link or something else.
     #[error("{path:?} is not a plain {wanted}; move it away and log in again")]
     NotPlain {
-        /// What is in the way.
+        /// The path of the file that is in the way.
         path: PathBuf,
-        /// What should be there.
+        /// "file" or "folder".
         wanted: &'static str,
     },
-    /// More than a secret can have.
+    /// The secret is longer than [`SECRET_BYTES`].
     #[error("a secret has at most {SECRET_BYTES} bytes")]
     TooLarge,
-    /// It is not what was written.
+    /// The stored text is not a login.
     #[error("what is kept for {name} cannot be understood; log in again with: parlor login {name}")]
     Corrupt {
-        /// The provider.
+        /// The name of the provider.
         name: String,
     },
-    /// Another process had the secret to itself for too long.
+    /// Another process held the lock of the secret for longer than [`LOCK_WAIT`].
     #[error("{path:?} was held by another process for {} seconds; try again", LOCK_WAIT.as_secs())]
     Busy {
-        /// The lock.
+        /// Where the secret is stored.
         path: PathBuf,
     },
-    /// The system's keyring refused.
+    /// The keyring has the secret and failed.
     #[error(
         "{name} is in the system's keyring, which cannot be used: {reason}; unlock it and try again; a login or \
          key that is given anew is kept in a file then"
     )]
     Keyring {
-        /// What is to be had.
+        /// The name of the secret.
         name: String,
-        /// What it said.
+        /// The error of the keyring.
         reason: String,
     },
-    /// The operating system failed.
+    /// A system call failed.
     #[error("cannot {attempt} {path:?}: {source}")]
     Io {
-        /// What was attempted.
+        /// What the store tried to do, as a verb.
         attempt: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
 }
 
 impl SecretStoreError {
-    /// For `map_err`: the system refused to `attempt`.
+    /// For `map_err`: an [`Io`](Self::Io) error of this `attempt`.
     pub(super) fn io<E: Into<io::Error>>(
         attempt: &'static str,
         path: impl Into<PathBuf>,

@@ -1,7 +1,7 @@
-//! One file for each secret, mode 0600, in a folder of mode 0700.
+//! Stores each secret in a file of mode 0600, in a folder of mode 0700.
 //!
-//! A file is complete or not there: it is written under another name, synced and renamed. Links are
-//! never followed, and what others can read or change is not used but complained about.
+//! Writes are atomic: a temporary file is written, synced and renamed. Links are never followed. Files and folders that
+//! other users can read or change are refused with an error.
 
 use std::fs::{DirBuilder, File};
 use std::io::{Read, Write};
@@ -16,22 +16,22 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
-use super::lock::Lock;
+use super::lock::SecretLock;
 use super::{SecretName, SecretStoreError};
 use crate::Secret;
 
-/// The largest secret.
+/// The largest secret, in bytes.
 pub const SECRET_BYTES: usize = 64 << 10;
 
-/// Whoever is not the user may do nothing at all.
-const OTHERS: Mode = Mode::from_bits_truncate(0o077);
+/// The permission bits of group and others, all of which must be unset.
+const GROUP_AND_OTHERS: Mode = Mode::from_bits_truncate(0o077);
 
 const PREFIX: &str = ".";
 const LOCK_SUFFIX: &str = ".lock";
 const TEMP_SUFFIX: &str = ".tmp";
-const MARK_SUFFIX: &str = ".keyring";
+const MARKER_SUFFIX: &str = ".keyring";
 
-/// The folder of secrets, which need not exist.
+/// The folder of secrets, which may not exist yet.
 #[derive(Debug)]
 pub(super) struct Files {
     home: PathBuf,
@@ -48,7 +48,7 @@ impl Files {
     }
 
     pub(super) fn read(&self, name: &SecretName) -> Result<Option<Secret>, SecretStoreError> {
-        let Some(folder) = self.existing()? else { return Ok(None) };
+        let Some(folder) = self.open_folder()? else { return Ok(None) };
         let path = self.path_of(name);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = match openat(&folder, name.as_str(), flags, Mode::empty()) {
@@ -70,15 +70,15 @@ impl Files {
     }
 
     pub(super) fn write(&self, name: &SecretName, secret: &Secret) -> Result<(), SecretStoreError> {
-        let folder = self.made()?;
+        let folder = self.create_folder()?;
         let failed = |attempt| SecretStoreError::io::<std::io::Error>(attempt, self.path_of(name));
-        let (file, temp) = self.create(&folder, name)?;
+        let (file, temp) = self.create_temporary(&folder, name)?;
         let written = (&file)
             .write_all(secret.expose().as_bytes())
             .and_then(|()| file.sync_all())
             .and_then(|()| Ok(renameat(&folder, &temp, &folder, name.as_str())?));
         if let Err(error) = written {
-            // If this fails too, what is left is as private as the secret itself.
+            // If this fails too, the remaining file is as private as the secret file.
             let _ = unlinkat(&folder, &temp, AtFlags::empty());
             return Err(failed("write")(error));
         }
@@ -86,7 +86,7 @@ impl Files {
     }
 
     pub(super) fn remove(&self, name: &SecretName) -> Result<bool, SecretStoreError> {
-        let Some(folder) = self.existing()? else { return Ok(false) };
+        let Some(folder) = self.open_folder()? else { return Ok(false) };
         let failed = |errno: Errno| SecretStoreError::io("delete", self.path_of(name))(errno);
         match unlinkat(&folder, name.as_str(), AtFlags::empty()) {
             Ok(()) => fsync(&folder).map(|()| true).map_err(failed),
@@ -99,36 +99,36 @@ impl Files {
         self.list(SecretName::parse)
     }
 
-    /// Notes that the keyring has the secret of that name.
+    /// Creates the marker file: the keyring has the secret with this name.
     pub(super) fn mark(&self, name: &SecretName) -> Result<(), SecretStoreError> {
-        let folder = self.made()?;
+        let folder = self.create_folder()?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let marked =
-            openat(&folder, mark_of(name), flags, Mode::RUSR | Mode::WUSR).and_then(|_| fsync(&folder));
+            openat(&folder, marker_of(name), flags, Mode::RUSR | Mode::WUSR).and_then(|_| fsync(&folder));
         marked.map_err(SecretStoreError::io("make a file in", &self.path))
     }
 
-    /// Notes that the keyring has it no more.
+    /// Removes the marker file.
     pub(super) fn unmark(&self, name: &SecretName) -> Result<(), SecretStoreError> {
-        let Some(folder) = self.existing()? else { return Ok(()) };
-        match unlinkat(&folder, mark_of(name), AtFlags::empty()) {
+        let Some(folder) = self.open_folder()? else { return Ok(()) };
+        match unlinkat(&folder, marker_of(name), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(SecretStoreError::io("delete a file in", &self.path)(errno)),
         }
     }
 
-    /// Whether the keyring has it.
+    /// Whether the marker file exists, that is, whether the keyring has the secret.
     pub(super) fn is_marked(&self, name: &SecretName) -> bool {
-        self.path.join(mark_of(name)).exists()
+        self.path.join(marker_of(name)).exists()
     }
 
-    /// The names of those that the keyring has.
+    /// The names of the secrets that have a marker file.
     pub(super) fn marked(&self) -> Result<Vec<SecretName>, SecretStoreError> {
-        self.list(|file| SecretName::parse(file.strip_prefix(PREFIX)?.strip_suffix(MARK_SUFFIX)?))
+        self.list(|file| SecretName::parse(file.strip_prefix(PREFIX)?.strip_suffix(MARKER_SUFFIX)?))
     }
 
     fn list(&self, name: impl Fn(&str) -> Option<SecretName>) -> Result<Vec<SecretName>, SecretStoreError> {
-        let Some(folder) = self.existing()? else { return Ok(Vec::new()) };
+        let Some(folder) = self.open_folder()? else { return Ok(Vec::new()) };
         let failed = |errno: Errno| SecretStoreError::io("list", &self.path)(errno);
         let mut names = Vec::new();
         for entry in Dir::read_from(&folder).map_err(failed)? {
@@ -139,19 +139,19 @@ impl Files {
         Ok(names)
     }
 
-    pub(super) fn try_lock(&self, name: &SecretName) -> Result<Option<Lock>, SecretStoreError> {
-        let folder = self.made()?;
+    pub(super) fn try_lock(&self, name: &SecretName) -> Result<Option<SecretLock>, SecretStoreError> {
+        let folder = self.create_folder()?;
         let lock = format!("{PREFIX}{}{LOCK_SUFFIX}", name.as_str());
         let path = self.path.join(&lock);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&folder, lock, flags, Mode::RUSR | Mode::WUSR)
             .map_err(SecretStoreError::io("open", &path))
             .map(File::from)?;
-        Lock::try_on(file, &path)
+        SecretLock::try_lock(file, &path)
     }
 
-    /// The open folder, if it was made.
-    fn existing(&self) -> Result<Option<File>, SecretStoreError> {
+    /// Opens the folder and checks its permissions. `None` if it does not exist.
+    fn open_folder(&self) -> Result<Option<File>, SecretStoreError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = match open(&self.path, flags, Mode::empty()) {
             Ok(fd) => File::from(fd),
@@ -165,20 +165,20 @@ impl Files {
         Ok(Some(folder))
     }
 
-    /// The open folder, made now if need be.
-    fn made(&self) -> Result<File, SecretStoreError> {
-        if let Some(folder) = self.existing()? {
+    /// Opens the folder, and creates it if necessary.
+    fn create_folder(&self) -> Result<File, SecretStoreError> {
+        if let Some(folder) = self.open_folder()? {
             return Ok(folder);
         }
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
         made.map_err(SecretStoreError::io("make folder", &self.path))?;
         let synced = File::open(&self.home).and_then(|home| home.sync_all());
         synced.map_err(SecretStoreError::io("sync", &self.home))?;
-        self.existing()?.ok_or_else(|| SecretStoreError::io("open", &self.path)(Errno::NOENT))
+        self.open_folder()?.ok_or_else(|| SecretStoreError::io("open", &self.path)(Errno::NOENT))
     }
 
-    /// An empty file with a name that nobody has.
-    fn create(&self, folder: &File, name: &SecretName) -> Result<(File, String), SecretStoreError> {
+    /// Creates an empty temporary file with an unused name.
+    fn create_temporary(&self, folder: &File, name: &SecretName) -> Result<(File, String), SecretStoreError> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
@@ -186,14 +186,14 @@ impl Files {
             let temp = format!("{PREFIX}{}-{}-{number}{TEMP_SUFFIX}", name.as_str(), std::process::id());
             match openat(folder, &temp, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(fd) => return Ok((File::from(fd), temp)),
-                // Left behind by a process that had our number.
+                // A crashed process with the same pid left the file behind.
                 Err(Errno::EXIST | Errno::INTR) => {}
                 Err(errno) => return Err(SecretStoreError::io("make a file in", &self.path)(errno)),
             }
         }
     }
 
-    /// Refuses what is not the user's alone.
+    /// Refuses a file that is not of the wanted type or that other users can access.
     fn check(&self, path: &std::path::Path, file: &File, wanted: FileType) -> Result<(), SecretStoreError> {
         let path = path.to_owned();
         let stat: Stat = fstat(file).map_err(SecretStoreError::io("look at", &path))?;
@@ -207,16 +207,16 @@ impl Files {
         if stat.st_uid != geteuid().as_raw() {
             return Err(SecretStoreError::Foreign { path });
         }
-        if Mode::from_raw_mode(stat.st_mode).intersects(OTHERS) {
+        if Mode::from_raw_mode(stat.st_mode).intersects(GROUP_AND_OTHERS) {
             return Err(SecretStoreError::Exposed { path, mode: if is_folder { "700" } else { "600" } });
         }
         Ok(())
     }
 }
 
-/// What stands in the folder for a secret that the keyring has.
-fn mark_of(name: &SecretName) -> String {
-    format!("{PREFIX}{}{MARK_SUFFIX}", name.as_str())
+/// The name of the marker file of a secret in the keyring.
+fn marker_of(name: &SecretName) -> String {
+    format!("{PREFIX}{}{MARKER_SUFFIX}", name.as_str())
 }
 
 #[cfg(test)]
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_kept_privately_and_replaced_as_a_whole() {
+    fn secrets_are_private_and_replaced_atomically() {
         let home = tempfile::tempdir().unwrap();
         let files = files(&home.path().join("not-yet"));
         assert_eq!(files.read(&name()).unwrap(), None);
@@ -249,7 +249,7 @@ mod tests {
             assert_eq!(files.read(&name()).unwrap(), Some(Secret::new(text)));
         }
         assert_eq!((mode(&files.path), mode(&files.path_of(&name()))), (0o700, 0o600));
-        assert_eq!(std::fs::read_dir(&files.path).unwrap().count(), 1, "nothing is left behind");
+        assert_eq!(std::fs::read_dir(&files.path).unwrap().count(), 1, "no temporary file remains");
         assert_eq!(files.names().unwrap(), [name()]);
         assert!(files.remove(&name()).unwrap());
         assert!(!files.remove(&name()).unwrap());
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_read_is_refused() {
+    fn files_that_other_users_can_access_are_refused() {
         let home = tempfile::tempdir().unwrap();
         let files = files(home.path());
         files.write(&name(), &Secret::new("s3cret")).unwrap();
@@ -279,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn links_are_not_followed() {
+    fn links_are_refused() {
         let home = tempfile::tempdir().unwrap();
         let files = files(home.path());
         let elsewhere = home.path().join("elsewhere");
         std::fs::write(&elsewhere, "theirs").unwrap();
         std::fs::set_permissions(&elsewhere, PermissionsExt::from_mode(0o600)).unwrap();
-        files.made().unwrap();
+        files.create_folder().unwrap();
         symlink(&elsewhere, files.path_of(&name())).unwrap();
         assert!(matches!(files.read(&name()), Err(SecretStoreError::NotPlain { wanted: "file", .. })));
         files.write(&name(), &Secret::new("mine")).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_or_no_file_is_refused() {
+    fn large_files_and_folders_are_refused() {
         let home = tempfile::tempdir().unwrap();
         let files = files(home.path());
         files.write(&name(), &Secret::new("x".repeat(SECRET_BYTES))).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_one_at_a_time_and_for_one_name() {
+    fn a_lock_is_exclusive_for_one_name() {
         let home = tempfile::tempdir().unwrap();
         let files = files(home.path());
         let held = files.try_lock(&name()).unwrap().expect("free");
@@ -319,6 +319,6 @@ mod tests {
         assert!(files.try_lock(&SecretName::login("y").unwrap()).unwrap().is_some());
         drop(held);
         assert!(files.try_lock(&name()).unwrap().is_some());
-        assert!(files.names().unwrap().is_empty(), "a lock is no secret");
+        assert!(files.names().unwrap().is_empty(), "lock files are not listed");
     }
 }

@@ -1,7 +1,7 @@
-//! What is asked of a keyring, and how long it may take to answer.
+//! Access to the system's keyring, with time limits.
 //!
-//! Nothing is asked before a secret is to be kept there, or known to be there. Each question has a thread
-//! of its own, because a bus that does not answer cannot be left otherwise.
+//! The keyring is used only to store a secret, or for a secret that is known to be there. Each request runs on a thread of
+//! its own, because a request to a bus that does not answer cannot be cancelled.
 
 use std::fmt;
 use std::path::Path;
@@ -13,109 +13,111 @@ use std::time::{Duration, Instant};
 use super::SecretName;
 use crate::Secret;
 
-/// How long the keyring may take for one secret, unless it asks for a password.
+/// How long one request may take, unless the keyring prompts for a password.
 pub const KEYRING_WAIT: Duration = Duration::from_secs(5);
 
-/// How long it may take if it is locked and asks for a password.
+/// How long a password prompt may take.
 pub const UNLOCK_WAIT: Duration = Duration::from_secs(30);
 
-/// How long a keyring that did not answer is left alone.
+/// For how long no request is sent after the keyring did not answer.
 pub const KEYRING_RETRY_WAIT: Duration = Duration::from_secs(60);
 
-/// What a thread says of its question: that a password is asked for, and the answer.
-const NEWS: usize = 2;
+/// The capacity of a request's channel: the password prompt and the answer.
+const REQUEST_EVENTS: usize = 2;
 
-/// One secret, as the keyring knows it.
+/// The key of a secret in the keyring.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) name: String,
-    /// The state folder: each has its own.
+    /// The state folder. Each one has its own secrets.
     pub(super) home: String,
 }
 
-/// A keyring. May block for ever; calls `asks` before it asks for a password. What fails says why.
-pub(super) trait Service: fmt::Debug + Send + Sync {
-    fn read(&self, entry: &Entry, asks: &dyn Fn()) -> Result<Option<Secret>, String>;
-    fn write(&self, entry: &Entry, secret: &Secret, asks: &dyn Fn()) -> Result<(), String>;
-    /// Says whether there was one.
-    fn remove(&self, entry: &Entry, asks: &dyn Fn()) -> Result<bool, String>;
+/// A keyring implementation. Its calls may block forever. They call `before_prompt` before they prompt for a password, and
+/// fail with a text for people.
+pub(super) trait KeyringBackend: fmt::Debug + Send + Sync {
+    fn read(&self, entry: &Entry, before_prompt: &dyn Fn()) -> Result<Option<Secret>, String>;
+    fn write(&self, entry: &Entry, secret: &Secret, before_prompt: &dyn Fn()) -> Result<(), String>;
+    /// Returns whether the secret existed.
+    fn remove(&self, entry: &Entry, before_prompt: &dyn Fn()) -> Result<bool, String>;
 }
 
-/// The keyring, for one state folder.
+/// The keyring of one state folder.
 #[derive(Debug)]
 pub(super) struct Keyring {
     home: String,
-    /// Or why there is none.
-    service: Result<Arc<dyn Service>, String>,
+    /// `Err` with the reason if no keyring is available.
+    backend: Result<Arc<dyn KeyringBackend>, String>,
     wait: Duration,
-    /// When it did not answer.
-    silent: Mutex<Option<Instant>>,
+    /// When the last request timed out, if it did.
+    timed_out_at: Mutex<Option<Instant>>,
 }
 
-enum KeyringNews<T> {
-    Asks,
+/// What the thread of a request reports.
+enum RequestEvent<T> {
+    Prompting,
     Answer(Result<T, String>),
 }
 
 impl Keyring {
-    pub(super) fn new(home: &Path, service: Result<Arc<dyn Service>, String>) -> Self {
+    pub(super) fn new(home: &Path, backend: Result<Arc<dyn KeyringBackend>, String>) -> Self {
         let home = home.display().to_string();
-        Self { home, service, wait: KEYRING_WAIT, silent: Mutex::default() }
+        Self { home, backend, wait: KEYRING_WAIT, timed_out_at: Mutex::default() }
     }
 
-    /// Whether there seems to be one. Asks nobody.
-    pub(super) fn is_there(&self) -> bool {
-        self.service.is_ok()
+    /// Whether a keyring seems to be available. Sends no request.
+    pub(super) fn is_available(&self) -> bool {
+        self.backend.is_ok()
     }
 
     pub(super) fn read(&self, name: &SecretName) -> Result<Option<Secret>, String> {
         let entry = self.entry(name);
-        self.ask(move |service, asks| service.read(&entry, asks))
+        self.request(move |backend, before_prompt| backend.read(&entry, before_prompt))
     }
 
     pub(super) fn write(&self, name: &SecretName, secret: &Secret) -> Result<(), String> {
         let (entry, secret) = (self.entry(name), secret.clone());
-        self.ask(move |service, asks| service.write(&entry, &secret, asks))
+        self.request(move |backend, before_prompt| backend.write(&entry, &secret, before_prompt))
     }
 
     pub(super) fn remove(&self, name: &SecretName) -> Result<bool, String> {
         let entry = self.entry(name);
-        self.ask(move |service, asks| service.remove(&entry, asks))
+        self.request(move |backend, before_prompt| backend.remove(&entry, before_prompt))
     }
 
     fn entry(&self, name: &SecretName) -> Entry {
         Entry { name: name.as_str().to_owned(), home: self.home.clone() }
     }
 
-    fn ask<T: Send + 'static>(
+    fn request<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&dyn Service, &dyn Fn()) -> Result<T, String> + Send + 'static,
+        work: impl FnOnce(&dyn KeyringBackend, &dyn Fn()) -> Result<T, String> + Send + 'static,
     ) -> Result<T, String> {
-        let service = Arc::clone(self.service.as_ref().map_err(Clone::clone)?);
-        let mut silent = self.silent.lock().unwrap_or_else(PoisonError::into_inner);
-        let none = || format!("it did not answer within {} seconds", self.wait.as_secs());
-        if silent.is_some_and(|since| since.elapsed() < KEYRING_RETRY_WAIT) {
-            return Err(none());
+        let backend = Arc::clone(self.backend.as_ref().map_err(Clone::clone)?);
+        let mut timed_out_at = self.timed_out_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let timed_out = || format!("it did not answer within {} seconds", self.wait.as_secs());
+        if timed_out_at.is_some_and(|at| at.elapsed() < KEYRING_RETRY_WAIT) {
+            return Err(timed_out());
         }
-        let (news, heard) = sync_channel(NEWS);
-        let work = move || {
-            let asks = || drop(news.send(KeyringNews::Asks));
-            let answer = question(service.as_ref(), &asks);
-            // Nobody listens any more if it took too long.
-            let _ = news.send(KeyringNews::Answer(answer));
+        let (sender, events) = sync_channel(REQUEST_EVENTS);
+        let run = move || {
+            let before_prompt = || drop(sender.send(RequestEvent::Prompting));
+            let answer = work(backend.as_ref(), &before_prompt);
+            // After a timeout the receiver is dropped.
+            let _ = sender.send(RequestEvent::Answer(answer));
         };
-        thread::Builder::new().name("keyring".to_owned()).spawn(work).map_err(|error| error.to_string())?;
+        thread::Builder::new().name("keyring".to_owned()).spawn(run).map_err(|error| error.to_string())?;
         let mut wait = self.wait;
         loop {
-            match heard.recv_timeout(wait) {
-                Ok(KeyringNews::Asks) => wait = UNLOCK_WAIT + self.wait,
-                Ok(KeyringNews::Answer(answer)) => {
-                    *silent = None;
+            match events.recv_timeout(wait) {
+                Ok(RequestEvent::Prompting) => wait = UNLOCK_WAIT + self.wait,
+                Ok(RequestEvent::Answer(answer)) => {
+                    *timed_out_at = None;
                     return answer;
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    *silent = Some(Instant::now());
-                    return Err(none());
+                    *timed_out_at = Some(Instant::now());
+                    return Err(timed_out());
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err("its library failed".to_owned()),
             }
@@ -130,64 +132,64 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A keyring of a test.
+    /// A keyring in memory.
     #[derive(Debug, Default)]
-    pub(in super::super) struct Fake {
+    pub(in super::super) struct FakeKeyring {
         pub(in super::super) secrets: Mutex<BTreeMap<String, Secret>>,
-        /// What it says in the place of an answer.
-        pub(in super::super) refuses: Mutex<Option<String>>,
+        /// The error with which all requests fail.
+        pub(in super::super) error: Mutex<Option<String>>,
     }
 
-    impl Fake {
-        fn answer(&self) -> Result<std::sync::MutexGuard<'_, BTreeMap<String, Secret>>, String> {
-            self.refuses.lock().unwrap().clone().map_or(Ok(()), Err)?;
+    impl FakeKeyring {
+        fn open(&self) -> Result<std::sync::MutexGuard<'_, BTreeMap<String, Secret>>, String> {
+            self.error.lock().unwrap().clone().map_or(Ok(()), Err)?;
             Ok(self.secrets.lock().unwrap())
         }
     }
 
-    impl Service for Fake {
-        fn read(&self, entry: &Entry, _asks: &dyn Fn()) -> Result<Option<Secret>, String> {
-            Ok(self.answer()?.get(&entry.name).cloned())
+    impl KeyringBackend for FakeKeyring {
+        fn read(&self, entry: &Entry, _before_prompt: &dyn Fn()) -> Result<Option<Secret>, String> {
+            Ok(self.open()?.get(&entry.name).cloned())
         }
 
-        fn write(&self, entry: &Entry, secret: &Secret, asks: &dyn Fn()) -> Result<(), String> {
-            asks();
-            self.answer()?.insert(entry.name.clone(), secret.clone());
+        fn write(&self, entry: &Entry, secret: &Secret, before_prompt: &dyn Fn()) -> Result<(), String> {
+            before_prompt();
+            self.open()?.insert(entry.name.clone(), secret.clone());
             Ok(())
         }
 
-        fn remove(&self, entry: &Entry, _asks: &dyn Fn()) -> Result<bool, String> {
-            Ok(self.answer()?.remove(&entry.name).is_some())
+        fn remove(&self, entry: &Entry, _before_prompt: &dyn Fn()) -> Result<bool, String> {
+            Ok(self.open()?.remove(&entry.name).is_some())
         }
     }
 
-    /// A keyring that answers when the test has seen that it does not.
+    /// A keyring that answers only when the test reaches the barrier.
     #[derive(Debug)]
-    struct Silent(Barrier);
+    struct SilentKeyring(Barrier);
 
-    impl Service for Silent {
-        fn read(&self, _entry: &Entry, _asks: &dyn Fn()) -> Result<Option<Secret>, String> {
+    impl KeyringBackend for SilentKeyring {
+        fn read(&self, _entry: &Entry, _before_prompt: &dyn Fn()) -> Result<Option<Secret>, String> {
             self.0.wait();
             Ok(None)
         }
 
-        fn write(&self, _entry: &Entry, _secret: &Secret, _asks: &dyn Fn()) -> Result<(), String> {
-            unreachable!("it is only read")
+        fn write(&self, _entry: &Entry, _secret: &Secret, _before_prompt: &dyn Fn()) -> Result<(), String> {
+            unreachable!("the test only reads")
         }
 
-        fn remove(&self, _entry: &Entry, _asks: &dyn Fn()) -> Result<bool, String> {
-            unreachable!("it is only read")
+        fn remove(&self, _entry: &Entry, _before_prompt: &dyn Fn()) -> Result<bool, String> {
+            unreachable!("the test only reads")
         }
     }
 
     #[test]
-    fn one_that_does_not_answer_is_left_and_then_left_alone() {
-        let silent = Arc::new(Silent(Barrier::new(2)));
+    fn a_keyring_that_does_not_answer_gets_no_further_requests() {
+        let silent = Arc::new(SilentKeyring(Barrier::new(2)));
         let mut keyring = Keyring::new(Path::new("/home"), Ok(Arc::clone(&silent) as _));
         keyring.wait = Duration::from_millis(20);
         let name = SecretName::key("x").unwrap();
         for _ in 0..3 {
-            // The second and third question never get to it: the barrier has room for one.
+            // The second and third requests are not sent. The barrier would let only one pass.
             let error = keyring.read(&name).unwrap_err();
             assert!(error.contains("did not answer"), "{error}");
         }
@@ -195,9 +197,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn where_there_is_none_it_is_said_why() {
+    fn a_missing_keyring_fails_with_the_reason() {
         let keyring = Keyring::new(Path::new("/home"), Err("there is no session bus".to_owned()));
-        assert!(!keyring.is_there());
+        assert!(!keyring.is_available());
         assert_eq!(keyring.read(&SecretName::key("x").unwrap()).unwrap_err(), "there is no session bus");
     }
 }

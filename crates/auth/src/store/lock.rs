@@ -1,4 +1,4 @@
-//! One at a time, among all processes of the user.
+//! A file lock on a secret, across all processes of the user.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,22 +9,23 @@ use rustix::io::Errno;
 
 use super::SecretStoreError;
 
-/// How long somebody waits for a login that another one is changing. Longer than a request to the
-/// provider can take, which is what the other one does.
+/// How long to wait for the lock of a login. Longer than a request to the provider can take, during which another process
+/// holds the lock.
 pub const LOCK_WAIT: Duration = Duration::from_secs(45);
 
-/// How long to wait before trying again.
+/// How long to wait between two attempts to lock.
 pub(crate) const LOCK_STEP: Duration = Duration::from_millis(20);
 
-/// Holds a name until it is dropped. The system lets it go if the process dies.
+/// An exclusive lock. Dropping it unlocks; the kernel unlocks if the process dies.
 #[derive(Debug)]
-pub(crate) struct Lock {
-    /// The lock belongs to the open file.
+pub(crate) struct SecretLock {
+    /// Closing the file releases the lock.
     _file: File,
 }
 
-impl Lock {
-    pub(super) fn try_on(file: File, path: &Path) -> Result<Option<Self>, SecretStoreError> {
+impl SecretLock {
+    /// Locks `file`. `None` if another process or task holds the lock.
+    pub(super) fn try_lock(file: File, path: &Path) -> Result<Option<Self>, SecretStoreError> {
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Some(Self { _file: file })),

@@ -1,13 +1,13 @@
-//! Whole logins against a small provider that says what a test wants it to say. `tests/auth` has the
-//! same against one that others wrote.
+//! Complete logins against a fake provider whose replies the test scripts. `tests/auth` runs logins against an independent
+//! OAuth server.
 
 mod bounds;
 mod browser;
 mod device;
+mod device_code_exchange;
 mod logout;
 mod page;
 mod refresh;
-mod variant;
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -24,54 +24,54 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::http::Http;
-use crate::time::{Pause, Time, Waiting};
+use crate::time::{Sleep, SleepFuture, Time};
 use crate::{
     LoginDeps, LoginError, LoginManager, LoginPreference, LoginProgress, LoginRequest, PendingLogin,
     ProviderDraft, Redactor, SecretStore,
 };
 
-/// A request that arrived.
+/// A request that the fake provider received.
 #[derive(Clone, Debug)]
-struct SessionUpdate {
+struct ReceivedRequest {
     path: String,
     authorization: Option<String>,
     body: String,
 }
 
-impl SessionUpdate {
-    /// A member of the form that was sent.
+impl ReceivedRequest {
+    /// A member of the URL-encoded body.
     fn form(&self, name: &str) -> Option<String> {
         let mut pairs = url::form_urlencoded::parse(self.body.as_bytes());
         pairs.find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
     }
 }
 
-/// What is answered.
-enum Say {
+/// A reply of the fake provider.
+enum Reply {
     Json(u16, Value),
     Text(u16, String),
-    /// To another place.
+    /// A redirect to this URL.
     Redirect(String),
-    /// Never.
-    Nothing,
+    /// No reply: the request hangs.
+    Never,
 }
 
-/// What a request is answered with; how many came before is told.
-type Script = Arc<dyn Fn(&SessionUpdate, usize) -> Say + Send + Sync>;
+/// Chooses the reply to a request. The number counts the requests before it.
+type Script = Arc<dyn Fn(&ReceivedRequest, usize) -> Reply + Send + Sync>;
 
-/// A provider on this machine.
-struct Peer {
+/// An OAuth provider on this machine.
+struct FakeProvider {
     address: String,
-    seen: Arc<Mutex<Vec<SessionUpdate>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
-impl Peer {
-    /// One that answers as `script` says.
-    async fn new(script: impl Fn(&SessionUpdate, usize) -> Say + Send + Sync + 'static) -> Self {
+impl FakeProvider {
+    /// A provider that replies as `script` says.
+    async fn new(script: impl Fn(&ReceivedRequest, usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (script, record): (Script, _) = (Arc::new(script), Arc::clone(&seen));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (script, record): (Script, _) = (Arc::new(script), Arc::clone(&requests));
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
@@ -83,14 +83,15 @@ impl Peer {
                 });
             }
         });
-        Self { address, seen }
+        Self { address, requests }
     }
 
-    fn seen(&self) -> Vec<SessionUpdate> {
-        self.seen.lock().unwrap().clone()
+    /// The requests that arrived so far.
+    fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 
-    /// A provider with all endpoints here.
+    /// A configuration with all endpoints on this provider.
     fn draft(&self) -> ProviderDraft {
         let at = |path: &str| format!("{}{path}", self.address);
         ProviderDraft {
@@ -108,31 +109,31 @@ impl Peer {
 async fn answer(
     request: Request<Incoming>,
     script: Script,
-    record: Arc<Mutex<Vec<SessionUpdate>>>,
+    record: Arc<Mutex<Vec<ReceivedRequest>>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let (head, body) = request.into_parts();
     let authorization = head.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
     let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
-    let seen = SessionUpdate { path: head.uri.path().to_owned(), authorization, body };
+    let request = ReceivedRequest { path: head.uri.path().to_owned(), authorization, body };
     let before = {
         let mut record = record.lock().unwrap();
-        record.push(seen.clone());
+        record.push(request.clone());
         record.len() - 1
     };
-    let (status, kind, text, location) = match script(&seen, before) {
-        Say::Json(status, value) => (status, "application/json", value.to_string(), None),
-        Say::Text(status, text) => (status, "text/plain", text, None),
-        Say::Redirect(to) => (307, "text/plain", String::new(), Some(to)),
-        Say::Nothing => std::future::pending().await,
+    let (status, kind, text, location) = match script(&request, before) {
+        Reply::Json(status, value) => (status, "application/json", value.to_string(), None),
+        Reply::Text(status, text) => (status, "text/plain", text, None),
+        Reply::Redirect(to) => (307, "text/plain", String::new(), Some(to)),
+        Reply::Never => std::future::pending().await,
     };
     let response = Response::builder().status(status).header("content-type", kind);
     let response = location.into_iter().fold(response, |response, to| response.header("location", to));
     Ok(response.body(Full::new(Bytes::from(text))).unwrap())
 }
 
-/// Tokens that end with `number`, as a provider gives them.
-fn granted(number: u32) -> Say {
-    Say::Json(
+/// A token response whose tokens end with `number`.
+fn granted(number: u32) -> Reply {
+    Reply::Json(
         200,
         json!({
             "access_token": format!("access-token-{number}"),
@@ -143,105 +144,105 @@ fn granted(number: u32) -> Say {
     )
 }
 
-fn refused(status: u16, code: &str) -> Say {
-    Say::Json(status, json!({"error": code, "error_description": format!("because of {code}")}))
+fn refused(status: u16, code: &str) -> Reply {
+    Reply::Json(status, json!({"error": code, "error_description": format!("because of {code}")}))
 }
 
-/// Time that passes only where somebody waits for it, or where a test says so.
+/// A clock that advances only when a login sleeps or the test says so.
 #[derive(Default)]
-struct Invented {
+struct FakeTime {
     now: Mutex<i64>,
-    pauses: Mutex<Vec<u64>>,
+    sleeps: Mutex<Vec<u64>>,
 }
 
-impl Invented {
-    fn pass(&self, time: Duration) {
+impl FakeTime {
+    fn advance(&self, time: Duration) {
         *self.now.lock().unwrap() += i64::try_from(time.as_millis()).unwrap();
     }
 
-    /// How many seconds were waited for, wait by wait.
-    fn pauses(&self) -> Vec<u64> {
-        self.pauses.lock().unwrap().clone()
+    /// The length of each sleep so far, in seconds.
+    fn sleeps(&self) -> Vec<u64> {
+        self.sleeps.lock().unwrap().clone()
     }
 }
 
-impl Clock for Invented {
+impl Clock for FakeTime {
     fn now(&self) -> Timestamp {
         Timestamp(*self.now.lock().unwrap())
     }
 }
 
-/// The same time, for whoever waits.
-struct Passing(Arc<Invented>);
+/// A timer that advances the [`FakeTime`] instead of sleeping.
+struct FakeTimer(Arc<FakeTime>);
 
-impl Pause for Passing {
-    fn pause(&self, for_this_long: Duration) -> Waiting {
-        self.0.pass(for_this_long);
-        self.0.pauses.lock().unwrap().push(for_this_long.as_secs());
+impl Sleep for FakeTimer {
+    fn sleep(&self, duration: Duration) -> SleepFuture {
+        self.0.advance(duration);
+        self.0.sleeps.lock().unwrap().push(duration.as_secs());
         Box::pin(tokio::task::yield_now())
     }
 }
 
-/// Logins with a state folder of their own.
-struct House {
+/// A login manager with a state folder of its own.
+struct Fixture {
     logins: LoginManager,
-    time: Arc<Invented>,
+    time: Arc<FakeTime>,
     redactor: Redactor,
     folder: tempfile::TempDir,
 }
 
-impl House {
+impl Fixture {
     fn new(draft: ProviderDraft) -> Self {
         Self::with(draft, Http::new(), tempfile::tempdir().unwrap())
     }
 
     fn with(draft: ProviderDraft, http: Http, folder: tempfile::TempDir) -> Self {
-        let (time, redactor) = (Arc::new(Invented::default()), Redactor::new());
+        let (time, redactor) = (Arc::new(FakeTime::default()), Redactor::new());
         let logins = Self::open(draft, http, folder.path(), &time, &redactor);
         Self { logins, time, redactor, folder }
     }
 
-    /// The logins of a state folder, as another process would open them.
+    /// A login manager for an existing state folder, like that of another process.
     fn open(
         draft: ProviderDraft,
         http: Http,
         folder: &std::path::Path,
-        time: &Arc<Invented>,
+        time: &Arc<FakeTime>,
         redactor: &Redactor,
     ) -> LoginManager {
-        let means = LoginDeps {
+        let deps = LoginDeps {
             providers: vec![draft.check("x").unwrap()],
             store: SecretStore::open(folder).unwrap(),
             clock: Arc::clone(time) as _,
             redactor: redactor.clone(),
             admits_peer: Arc::new(|_| true),
         };
-        let timer = Arc::new(Passing(Arc::clone(time)));
-        LoginManager::with(means, |time| Time { timer, ..time }, http)
+        let timer = Arc::new(FakeTimer(Arc::clone(time)));
+        LoginManager::with(deps, |time| Time { timer, ..time }, http)
     }
 
-    fn start(&self, way: LoginPreference) -> PendingLogin {
-        self.logins.start("x", LoginRequest { way, ..LoginRequest::default() }).unwrap()
+    fn start(&self, preference: LoginPreference) -> PendingLogin {
+        self.logins.start("x", LoginRequest { preference, ..LoginRequest::default() }).unwrap()
     }
 
-    /// Logs in, and says all that there was to tell.
-    async fn log_in(&self, way: LoginPreference) -> Vec<LoginProgress> {
-        all(self.start(way)).await
+    /// Logs in and returns all progress.
+    async fn log_in(&self, preference: LoginPreference) -> Vec<LoginProgress> {
+        all_progress(self.start(preference)).await
     }
 }
 
-async fn all(mut flow: PendingLogin) -> Vec<LoginProgress> {
-    let mut told = Vec::new();
+async fn all_progress(mut flow: PendingLogin) -> Vec<LoginProgress> {
+    let mut all = Vec::new();
     while let Some(progress) = flow.next().await {
-        told.push(progress);
+        all.push(progress);
     }
-    told
+    all
 }
 
-/// Why a login failed.
-fn failure(told: &[LoginProgress]) -> LoginError {
-    match told.last() {
+/// The error of a failed login.
+fn failure(progress: &[LoginProgress]) -> LoginError {
+    match progress.last() {
         Some(LoginProgress::Failed(error)) => error.clone(),
-        other => panic!("it did not fail: {other:?}"),
+        other => panic!("the login did not fail: {other:?}"),
     }
 }

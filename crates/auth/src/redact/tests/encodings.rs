@@ -1,28 +1,28 @@
-//! Every encoding that a secret is looked for in, for any secret, with any text around it, cut anywhere.
+//! Property tests: any secret in any supported encoding, with any text around it, cut anywhere.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use url::form_urlencoded;
 
 use super::*;
 
-/// How a text can be disguised so that whoever reads it can undo that.
+/// The supported encodings of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Disguise {
+enum Encoding {
     Plain,
     HexLower,
     HexUpper,
-    /// As `xxd -p` prints it.
+    /// In lines, as `xxd -p` prints it.
     HexWrapped,
-    /// Every byte.
+    /// Every byte is percent-encoded.
     PercentAll,
     PercentAllLower,
-    /// As `encodeURIComponent` does.
+    /// Like `encodeURIComponent` in JavaScript.
     Component,
     ComponentLower,
-    /// As forms do.
+    /// `application/x-www-form-urlencoded`.
     Form,
     FormLower,
-    /// Some characters of it, in both cases.
+    /// Some characters are percent-encoded, with upper and lower case digits.
     PercentSome,
     PercentTwice,
     Json,
@@ -33,22 +33,22 @@ enum Disguise {
     JsonSlashesTwice,
     /// Every character as `\uXXXX`.
     JsonUnicode,
-    /// All but ASCII as `\uxxxx`, as Python writes it, within another text of JSON.
+    /// All characters but ASCII as `\uxxxx`, as Python writes JSON, in a JSON string within JSON.
     JsonAsciiTwice,
     Base64,
     Base64Url,
     Base64Wrapped64,
     Base64Wrapped76,
-    /// As the content of a text of JSON, where line ends are escaped.
+    /// In a JSON string, where line breaks are escaped.
     Base64WrappedInJson,
-    /// As a file tool shows it.
+    /// With line numbers, as a file tool shows it.
     Base64Numbered,
     Base64InForm,
 }
 
-use Disguise::*;
+use Encoding::*;
 
-const ALL: [Disguise; 26] = [
+const ALL: [Encoding; 26] = [
     Plain,
     HexLower,
     HexUpper,
@@ -77,7 +77,7 @@ const ALL: [Disguise; 26] = [
     Base64InForm,
 ];
 
-/// What `encodeURIComponent` leaves as it is.
+/// The characters that `encodeURIComponent` encodes.
 const COMPONENT: &percent_encoding::AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -89,9 +89,9 @@ const COMPONENT: &percent_encoding::AsciiSet = &NON_ALPHANUMERIC
     .remove(b'(')
     .remove(b')');
 
-impl Disguise {
-    /// `text`, which may be a secret with something before and after it.
-    fn of(self, text: &str) -> String {
+impl Encoding {
+    /// Encodes `text`.
+    fn encode(self, text: &str) -> String {
         let percent = |byte: &u8| format!("%{byte:02X}");
         let all = || text.as_bytes().iter().map(percent).collect::<String>();
         let component = || utf8_percent_encode(text, COMPONENT).to_string();
@@ -110,12 +110,12 @@ impl Disguise {
             Form => form(text),
             FormLower => lower_digits(&form(text)),
             PercentSome => {
-                let some = |(place, letter): (usize, char)| match (letter.is_ascii(), place % 3) {
-                    (true, 0) => format!("%{:02x}", u32::from(letter)),
-                    (true, 1) => format!("%{:02X}", u32::from(letter)),
-                    // A percent sign by itself would be one of an escape.
-                    (true, _) if letter == '%' => "%25".to_owned(),
-                    _ => letter.to_string(),
+                let some = |(index, c): (usize, char)| match (c.is_ascii(), index % 3) {
+                    (true, 0) => format!("%{:02x}", u32::from(c)),
+                    (true, 1) => format!("%{:02X}", u32::from(c)),
+                    // A plain percent sign would look like an escape.
+                    (true, _) if c == '%' => "%25".to_owned(),
+                    _ => c.to_string(),
                 };
                 text.chars().enumerate().map(some).collect()
             }
@@ -127,10 +127,10 @@ impl Disguise {
             JsonSlashesTwice => json(&json(text).replace('/', "\\/")).replace('/', "\\/"),
             JsonUnicode => text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect(),
             JsonAsciiTwice => {
-                let ascii = |letter: char| match letter.is_ascii() {
-                    true => letter.to_string(),
+                let ascii = |c: char| match c.is_ascii() {
+                    true => c.to_string(),
                     false => {
-                        letter.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+                        c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
                     }
                 };
                 json(&json(text).chars().map(ascii).collect::<String>())
@@ -153,9 +153,9 @@ impl Disguise {
     }
 }
 
-impl Disguise {
-    /// Whether what stands around the secret changes how its ends look.
-    fn is_shared(self) -> bool {
+impl Encoding {
+    /// Whether the encoding of the secret's ends depends on the text around it.
+    fn depends_on_context(self) -> bool {
         matches!(
             self,
             HexWrapped
@@ -185,37 +185,37 @@ fn wrapped(text: &str, columns: usize, end: &str) -> String {
 /// `%2F` becomes `%2f`.
 fn lower_digits(text: &str) -> String {
     let mut left = 0;
-    let lower = |letter: char| {
-        left = if letter == '%' { 3 } else { usize::saturating_sub(left, 1) };
-        if left > 0 { letter.to_ascii_lowercase() } else { letter }
+    let lower = |c: char| {
+        left = if c == '%' { 3 } else { usize::saturating_sub(left, 1) };
+        if left > 0 { c.to_ascii_lowercase() } else { c }
     };
     text.chars().map(lower).collect()
 }
 
-/// The characters of `disguise` that say nothing of what stands around the secret, or none.
-fn own(disguise: Disguise, secret: &str, before: &str, after: &str) -> String {
-    let whole = disguise.of(&format!("{before}{secret}{after}"));
-    let (start, end) = (disguise.of(before), disguise.of(after));
-    let own = whole.strip_prefix(&start).and_then(|rest| rest.strip_suffix(&end));
-    own.unwrap_or_default().to_owned()
+/// The part of the encoded text that depends only on the secret; empty if it cannot be separated.
+fn own_part(encoding: Encoding, secret: &str, before: &str, after: &str) -> String {
+    let whole = encoding.encode(&format!("{before}{secret}{after}"));
+    let (start, end) = (encoding.encode(before), encoding.encode(after));
+    let own_part = whole.strip_prefix(&start).and_then(|rest| rest.strip_suffix(&end));
+    own_part.unwrap_or_default().to_owned()
 }
 
-/// What is shown of a text that comes in pieces of such sizes, as whoever writes in pieces does it.
-fn in_pieces(redactor: &Redactor, text: &str, cuts: &[usize]) -> String {
-    let (mut rest, mut held, mut seen) = (text, String::new(), String::new());
+/// Redacts a text that arrives in pieces of these sizes.
+fn redact_in_pieces(redactor: &Redactor, text: &str, cuts: &[usize]) -> String {
+    let (mut rest, mut held, mut shown_so_far) = (text, String::new(), String::new());
     for cut in cuts.iter().copied().chain([text.len()]) {
         let (piece, later) = rest.split_at(rest.floor_char_boundary(cut));
         rest = later;
         held.push_str(piece);
         let (shown, kept) = redactor.redact_prefix(&held);
-        seen.push_str(&shown);
+        shown_so_far.push_str(&shown);
         held = held.split_at(held.len() - kept).1.to_owned();
     }
-    seen.push_str(&redactor.redact(&held));
-    seen
+    shown_so_far.push_str(&redactor.redact(&held));
+    shown_so_far
 }
 
-/// Secrets as there are: keys, tokens, passwords of any characters.
+/// Typical secrets: keys, tokens, and passwords of any characters.
 fn secrets() -> impl Strategy<Value = String> {
     prop_oneof![
         "sk-[a-zA-Z0-9_-]{20,48}",
@@ -231,70 +231,70 @@ fn secrets() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Base64 shares a character with its neighbours; the others are gone to the last byte.
+    /// Base64 shares a character with the text around it. All other encodings are removed completely.
     #[test]
-    fn no_disguise_hides_a_secret(
+    fn a_secret_is_found_in_every_encoding(
         secret in secrets(), before in "[a-z\u{e4} ]{0,9}", after in "[a-z\u{e4} ]{0,9}",
     ) {
-        let redactor = knowing(&secret);
-        for disguise in ALL {
-            let text = disguise.of(&format!("{before}{secret}{after}"));
+        let redactor = redactor_with(&secret);
+        for encoding in ALL {
+            let text = encoding.encode(&format!("{before}{secret}{after}"));
             let shown = redactor.redact(&text);
-            prop_assert!(shown.contains(REDACTED), "{disguise:?}: {text}");
-            let own = own(disguise, &secret, &before, &after);
-            prop_assert!(own.is_empty() || !shown.contains(&own), "{disguise:?}: {text} is {shown}");
-            if !disguise.is_shared() {
-                let expected = format!("{}{REDACTED}{}", disguise.of(&before), disguise.of(&after));
-                // A secret that ends with a backslash may leave some of those that escape it.
+            prop_assert!(shown.contains(REDACTED), "{encoding:?}: {text}");
+            let own_part = own_part(encoding, &secret, &before, &after);
+            prop_assert!(own_part.is_empty() || !shown.contains(&own_part), "{encoding:?}: {text} is {shown}");
+            if !encoding.depends_on_context() {
+                let expected = format!("{}{REDACTED}{}", encoding.encode(&before), encoding.encode(&after));
+                // If the secret ends with a backslash, some of its escaping backslashes may remain.
                 let plain = |text: &str| match secret.ends_with('\\') {
                     true => text.replace('\\', ""),
                     false => text.to_owned(),
                 };
-                prop_assert_eq!(plain(&shown), plain(&expected), "{:?}", disguise);
+                prop_assert_eq!(plain(&shown), plain(&expected), "{:?}", encoding);
             }
         }
     }
 
     #[test]
-    fn no_cut_lets_a_disguise_through(
+    fn redaction_does_not_depend_on_the_cuts(
         secret in secrets(), which in proptest::sample::select(&ALL[..]), before in "[ -~]{0,9}", after in "[ -~]{0,9}",
         cuts in proptest::collection::vec(1_usize..30, 0..40),
     ) {
-        let redactor = knowing(&secret);
-        let text = which.of(&format!("{before}{secret}{after}"));
-        prop_assert_eq!(in_pieces(&redactor, &text, &cuts), redactor.redact(&text));
+        let redactor = redactor_with(&secret);
+        let text = which.encode(&format!("{before}{secret}{after}"));
+        prop_assert_eq!(redact_in_pieces(&redactor, &text, &cuts), redactor.redact(&text));
     }
 
-    /// What was cut off within a secret shows nothing of it, if what may be its beginning is left out.
+    /// Text that was cut within a secret shows nothing of it, if the possible beginning of a secret is left out.
     #[test]
     fn a_text_that_ends_within_a_secret_shows_nothing_of_it(
         secret in secrets(), which in proptest::sample::select(&ALL[..]), before in "[a-z ]{0,9}", share in 0.0..1.0,
     ) {
-        prop_assume!(!which.is_shared());
-        let (start, whole) = (which.of(&before), which.of(&format!("{before}{secret}")));
+        prop_assume!(!which.depends_on_context());
+        let (start, whole) = (which.encode(&before), which.encode(&format!("{before}{secret}")));
         let cut = start.len() + ((whole.len() - start.len()) as f64 * share) as usize;
         let text = whole.split_at(whole.floor_char_boundary(cut)).0;
-        let (shown, _) = knowing(&secret).redact_prefix(text);
+        let (shown, _) = redactor_with(&secret).redact_prefix(text);
         prop_assert!(start.starts_with(shown.as_ref()), "{:?}: {} of {} shows {}", which, text, whole, shown);
     }
 
-    /// A line of base64 is not the beginning of a secret, nor is a number or a name.
+    /// Ordinary text, also in base64, is not mistaken for a secret.
     #[test]
-    fn text_without_secrets_stays_as_it_is(
+    fn text_without_secrets_is_not_changed(
         secret in secrets(), text in "[ -~\n\u{e4}]{0,200}", which in proptest::sample::select(&ALL[..]),
     ) {
-        let redactor = knowing(&secret);
-        let text = which.of(&text);
+        let redactor = redactor_with(&secret);
+        let text = which.encode(&text);
         prop_assume!(!text.contains(&secret));
         let shown = redactor.redact(&text);
         prop_assert_eq!(&shown, &text);
     }
 
-    /// What two secrets share is taken out with both.
+    /// Overlapping secrets are replaced together.
     #[test]
-    fn secrets_that_overlap_are_both_gone(start in "[a-z0-9]{8,20}", shared in "[a-z0-9]{4,12}", end in "[a-z0-9]{8,20}") {
+    fn overlapping_secrets_are_both_removed(start in "[a-z0-9]{8,20}", shared in "[a-z0-9]{4,12}", end in "[a-z0-9]{8,20}") {
         let (one, other) = (format!("{start}{shared}"), format!("{shared}{end}"));
-        let redactor = knowing(&one);
+        let redactor = redactor_with(&one);
         redactor.learn(&Secret::new(other.as_str()));
         let text = format!("({start}{shared}{end})");
         prop_assert_eq!(redactor.redact(&text), format!("({REDACTED})"));

@@ -1,4 +1,4 @@
-//! All logins of one state folder.
+//! [`LoginManager`]: all logins of one state folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,160 +7,164 @@ use parlor_vocab::{Clock, Timestamp};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::Instant;
 
-use crate::flow::{PendingLogin, begin};
+use crate::flow::{self, PendingLogin};
 use crate::http::Http;
 use crate::record::Login;
-use crate::store::{LOCK_STEP, Lock};
-use crate::time::{Time, Timer};
-use crate::tokens::Granted;
+use crate::store::{LOCK_STEP, SecretLock};
+use crate::time::{Time, TokioTimer};
+use crate::tokens::GrantedTokens;
 use crate::{
     Account, AdmitsPeer, LOCK_WAIT, LoginError, LoginFlow, LoginProvider, LoginRequest, MAX_FLOWS, Redactor,
     SecretName, SecretStore, SecretStoreError,
 };
 
-/// What logins are made of.
+/// The dependencies of a [`LoginManager`].
 pub struct LoginDeps {
-    /// Where one can log in to.
+    /// The configured providers.
     pub providers: Vec<LoginProvider>,
-    /// Where logins are kept.
+    /// Stores the tokens.
     pub store: SecretStore,
-    /// What tells when a token expires.
+    /// The clock that decides whether a token has expired.
     pub clock: Arc<dyn Clock>,
-    /// Who is told of each secret.
+    /// Learns every secret that a login brings.
     pub redactor: Redactor,
-    /// Who may bring the code to the callback of a login.
+    /// Decides who may deliver the code to the callback of a login.
     pub admits_peer: AdmitsPeer,
 }
 
-/// All logins of one state folder. Cheap to clone; several processes may use one folder.
+/// Starts, renews and ends logins. Cheap to clone; several processes may use one state folder.
 ///
-/// Needs a tokio runtime with timers and the network.
+/// Needs a tokio runtime with timers and I/O.
 #[derive(Clone)]
 pub struct LoginManager(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     providers: BTreeMap<String, Arc<LoginProvider>>,
-    /// One at a time renews, in this process; among processes a lock on a file does the same.
-    pub(crate) gates: BTreeMap<String, Mutex<()>>,
+    /// One lock per provider, so that one task of this process renews at a time. A file lock excludes other processes.
+    pub(crate) renewal_locks: BTreeMap<String, Mutex<()>>,
     store: SecretStore,
     pub(crate) redactor: Redactor,
     pub(crate) http: Arc<Http>,
     pub(crate) time: Time,
     admits_peer: AdmitsPeer,
-    flows: Arc<Semaphore>,
+    pending_logins: Arc<Semaphore>,
 }
 
-/// A login that was made.
+/// A completed login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginOutcome {
-    /// To which provider.
+    /// The name of the provider.
     pub provider: String,
-    /// How.
-    pub way: LoginFlow,
-    /// Whose it is, as far as the provider tells.
+    /// The flow that was used.
+    pub flow: LoginFlow,
+    /// The account, if the provider sent an ID token.
     pub account: Option<Account>,
 }
 
-/// A login that was forgotten.
+/// The result of a logout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogoutOutcome {
-    /// Whether there was one.
+    /// Whether a login was stored.
     pub existed: bool,
-    /// Whether the provider was told, and why not if it was to be.
+    /// Whether the provider revoked the token; `Err` with the reason if it should have and did not.
     pub revoked: Result<bool, String>,
 }
 
-/// How it stands with a login.
+/// The status of the login to one provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginStatus {
-    /// The provider.
+    /// The name of the provider.
     pub provider: String,
-    /// Whether it is configured; one that is not can only be logged out of.
+    /// Whether the provider is configured. If not, the only possible action is to log out.
     pub configured: bool,
-    /// How it stands.
+    /// Whether the login can be used.
     pub state: LoginState,
-    /// Whose it is, as far as the provider tells.
+    /// The account, if the provider sent an ID token.
     pub account: Option<Account>,
-    /// When the present token expires.
+    /// When the access token expires, if it does.
     pub expires_at: Option<Timestamp>,
-    /// Whether it is renewed by itself.
+    /// Whether a refresh token is stored, with which parlor renews the login.
     pub renewable: bool,
-    /// Where it is kept, or would be.
-    pub place: String,
+    /// Where the tokens are stored, or would be: a path, or the keyring. For people.
+    pub location: String,
 }
 
-/// How it stands with a login.
+/// Whether a login can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginState {
-    /// Nobody logged in.
+    /// No login is stored.
     LoggedOut,
-    /// It can be used.
+    /// The login can be used, after a renewal if necessary.
     LoggedIn,
-    /// It has expired, and cannot be renewed.
+    /// The token has expired and cannot be renewed.
     Expired,
-    /// The provider does not renew it any more, and says why.
+    /// The login has ended, with the reason.
     Ended(String),
-    /// It cannot be read, and why.
+    /// The stored login cannot be read, with the reason.
     Unreadable(String),
 }
 
 impl LoginManager {
-    /// The logins that `means` allow. Looks at nothing yet.
-    pub fn new(means: LoginDeps) -> Self {
-        Self::with(means, |time| time, Http::new())
+    /// A manager with these dependencies. Reads nothing yet.
+    pub fn new(deps: LoginDeps) -> Self {
+        Self::with(deps, |time| time, Http::new())
     }
 
-    /// The same, with the waiting and the way to providers that a test brings.
-    pub(crate) fn with(means: LoginDeps, time: impl FnOnce(Time) -> Time, http: Http) -> Self {
-        for secret in means.providers.iter().filter_map(|provider| provider.client_secret.as_ref()) {
-            means.redactor.learn(secret);
+    /// Like [`new`](Self::new), with the timer and the HTTP client of a test.
+    pub(crate) fn with(deps: LoginDeps, time: impl FnOnce(Time) -> Time, http: Http) -> Self {
+        for secret in deps.providers.iter().filter_map(|provider| provider.client_secret.as_ref()) {
+            deps.redactor.learn(secret);
         }
         Self(Arc::new(Inner {
-            gates: means.providers.iter().map(|provider| (provider.name.clone(), Mutex::new(()))).collect(),
-            providers: means.providers.into_iter().map(|it| (it.name.clone(), Arc::new(it))).collect(),
-            store: means.store,
-            redactor: means.redactor,
+            renewal_locks: deps
+                .providers
+                .iter()
+                .map(|provider| (provider.name.clone(), Mutex::new(())))
+                .collect(),
+            providers: deps.providers.into_iter().map(|it| (it.name.clone(), Arc::new(it))).collect(),
+            store: deps.store,
+            redactor: deps.redactor,
             http: Arc::new(http),
-            time: time(Time { clock: means.clock, timer: Arc::new(Timer) }),
-            admits_peer: means.admits_peer,
-            flows: Arc::new(Semaphore::new(MAX_FLOWS)),
+            time: time(Time { clock: deps.clock, timer: Arc::new(TokioTimer) }),
+            admits_peer: deps.admits_peer,
+            pending_logins: Arc::new(Semaphore::new(MAX_FLOWS)),
         }))
     }
 
-    /// The providers that are configured, by name.
+    /// The configured providers, sorted by name.
     pub fn providers(&self) -> impl Iterator<Item = &LoginProvider> {
         self.0.providers.values().map(Arc::as_ref)
     }
 
-    /// Begins a login. What was logged in before stays until it is completed.
+    /// Starts a login. The previous login stays until the new one is completed.
     pub fn start(&self, provider: &str, request: LoginRequest) -> Result<PendingLogin, LoginError> {
         let inner = &self.0;
         let unknown = || LoginError::UnknownProvider { name: provider.to_owned(), known: inner.known() };
         let provider = Arc::clone(inner.providers.get(provider).ok_or_else(unknown)?);
-        if let Some(what) = &provider.lacks {
-            return Err(LoginError::Local(what.clone()));
+        if let Some(fix) = &provider.missing_secret {
+            return Err(LoginError::Local(fix.clone()));
         }
-        let place = Arc::clone(&inner.flows).try_acquire_owned();
-        let place = place.map_err(|_| LoginError::TooMany { limit: MAX_FLOWS })?;
+        let permit = Arc::clone(&inner.pending_logins).try_acquire_owned();
+        let permit = permit.map_err(|_| LoginError::TooMany { limit: MAX_FLOWS })?;
         let (http, admits_peer) = (Arc::clone(&inner.http), Arc::clone(&inner.admits_peer));
-        let means = (Arc::clone(&provider), http, inner.redactor.clone(), inner.time.clone(), admits_peer);
+        let deps = (Arc::clone(&provider), http, inner.redactor.clone(), inner.time.clone(), admits_peer);
         let inner = Arc::clone(inner);
-        Ok(begin(means, request, place, move |way, granted| async move {
-            inner.keep(&provider, way, granted).await
+        Ok(flow::start(deps, request, permit, move |flow, granted| async move {
+            inner.store_granted(&provider, flow, granted).await
         }))
     }
 
-    /// How it stands with the login to a provider that is configured.
+    /// The status of the login to a configured provider; `None` if the provider is not configured.
     pub async fn status(&self, provider: &str) -> Option<LoginStatus> {
         let provider = self.0.provider(provider)?;
         Some(self.0.status(provider.name.clone()).await)
     }
 
-    /// How it stands with each login: those that are configured, and others that are kept in files.
+    /// The status of each configured provider, and of other providers with a stored login.
     pub async fn statuses(&self) -> Result<Vec<LoginStatus>, SecretStoreError> {
-        let kept = self.0.on_disk(SecretStore::names).await?;
-        let kept = kept.iter().filter_map(|name| name.provider()).map(str::to_owned);
-        let names: BTreeSet<String> = self.0.known().into_iter().chain(kept).collect();
+        let stored = self.0.with_store(SecretStore::names).await?;
+        let stored = stored.iter().filter_map(|name| name.provider()).map(str::to_owned);
+        let names: BTreeSet<String> = self.0.known().into_iter().chain(stored).collect();
         let mut statuses = Vec::with_capacity(names.len());
         for name in names {
             statuses.push(self.0.status(name).await);
@@ -178,35 +182,37 @@ impl Inner {
         self.providers.get(name).cloned()
     }
 
-    /// Does something that may block.
-    pub(crate) async fn on_disk<T: Send + 'static>(
+    /// Runs `work` on a blocking thread.
+    pub(crate) async fn with_store<T: Send + 'static>(
         &self,
         work: impl FnOnce(&SecretStore) -> Result<T, SecretStoreError> + Send + 'static,
     ) -> Result<T, SecretStoreError> {
         let store = self.store.clone();
         let done = tokio::task::spawn_blocking(move || work(&store)).await;
-        done.expect("the store does not panic, and is not cancelled while the runtime lives")
+        done.expect("the store does not panic, and the runtime does not cancel blocking tasks")
     }
 
-    /// Has a login to itself, among all processes.
-    pub(crate) async fn lock(&self, name: &SecretName) -> Result<Lock, SecretStoreError> {
+    /// Locks a login against other processes and tasks. Fails after [`LOCK_WAIT`].
+    pub(crate) async fn lock(&self, name: &SecretName) -> Result<SecretLock, SecretStoreError> {
         let begun = Instant::now();
         loop {
-            let wanted = name.clone();
-            if let Some(lock) = self.on_disk(move |store| store.try_lock(&wanted)).await? {
+            let owned_name = name.clone();
+            if let Some(lock) = self.with_store(move |store| store.try_lock(&owned_name)).await? {
                 return Ok(lock);
             }
             if begun.elapsed() >= LOCK_WAIT {
-                return Err(SecretStoreError::Busy { path: self.store.place(name).into() });
+                return Err(SecretStoreError::Busy { path: self.store.location(name).into() });
             }
             tokio::time::sleep(LOCK_STEP).await;
         }
     }
 
-    /// The login that is kept. From now on its secrets are known.
+    /// Reads the stored login. The redactor learns its secrets.
     pub(crate) async fn read(&self, name: &SecretName) -> Result<Option<Login>, SecretStoreError> {
-        let wanted = name.clone();
-        let Some(text) = self.on_disk(move |store| store.read(&wanted)).await? else { return Ok(None) };
+        let owned_name = name.clone();
+        let Some(text) = self.with_store(move |store| store.read(&owned_name)).await? else {
+            return Ok(None);
+        };
         let provider = || name.provider().unwrap_or(name.as_str()).to_owned();
         let login = Login::parse(&text).ok_or_else(|| SecretStoreError::Corrupt { name: provider() })?;
         for secret in [&login.access, &login.refresh].into_iter().flatten() {
@@ -215,28 +221,28 @@ impl Inner {
         Ok(Some(login))
     }
 
-    /// Keeps a login.
+    /// Stores a login.
     pub(crate) async fn write(&self, name: &SecretName, login: &Login) -> Result<(), SecretStoreError> {
         let (name, text) = (name.clone(), login.to_text());
-        self.on_disk(move |store| store.write(&name, &text)).await
+        self.with_store(move |store| store.write(&name, &text)).await
     }
 
-    async fn keep(
+    async fn store_granted(
         &self,
         provider: &LoginProvider,
-        way: LoginFlow,
-        granted: Granted,
+        flow: LoginFlow,
+        granted: GrantedTokens,
     ) -> Result<LoginOutcome, LoginError> {
         let local = |error: SecretStoreError| LoginError::Local(error.to_string());
         let login = granted.into_login(self.time.now(), None);
-        let name = name_of(&provider.name);
+        let name = secret_name(&provider.name);
         let _lock = self.lock(&name).await.map_err(local)?;
         self.write(&name, &login).await.map_err(local)?;
-        Ok(LoginOutcome { provider: provider.name.clone(), way, account: login.account })
+        Ok(LoginOutcome { provider: provider.name.clone(), flow, account: login.account })
     }
 
     async fn status(&self, provider: String) -> LoginStatus {
-        let name = name_of(&provider);
+        let name = secret_name(&provider);
         let (login, state) = match self.read(&name).await {
             Ok(None) => (None, LoginState::LoggedOut),
             Ok(Some(login)) => {
@@ -252,7 +258,7 @@ impl Inner {
             expires_at: login.as_ref().and_then(|login| login.expires_at),
             renewable: login.as_ref().is_some_and(|login| login.refresh.is_some()),
             account: login.and_then(|login| login.account),
-            place: self.store.place(&name),
+            location: self.store.location(&name),
         }
     }
 
@@ -267,7 +273,7 @@ impl Inner {
     }
 }
 
-/// What a provider's login is called in the store.
-pub(crate) fn name_of(provider: &str) -> SecretName {
-    SecretName::login(provider).expect("the names of providers are checked when they are configured")
+/// The name of a provider's login in the store.
+pub(crate) fn secret_name(provider: &str) -> SecretName {
+    SecretName::login(provider).expect("the configuration check allows only valid provider names")
 }

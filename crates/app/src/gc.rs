@@ -1,47 +1,48 @@
-//! `parlor gc`: deletes old sessions and what nothing refers to any more, and gives the space back.
+//! `parlor gc`: deletes old sessions and unreferenced files, and shrinks the database.
 //!
-//! Which sessions go is decided by the engine's retention; this says by what limits, and what went.
+//! The engine's retention decides which sessions to delete. This module passes it the limits and prints what was deleted.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::Args;
 use parlor_engine::Sessions;
-use parlor_engine::retention::{Collected, Deleted, RECENT, Reason, Retention};
+use parlor_engine::retention::{CollectionReport, DeletedSession, DeletionReason, RECENTLY_USED, Retention};
 use serde::Serialize;
 
 use crate::console::Console;
 use crate::json;
-use crate::sessions::STILL_THERE;
-use crate::sessions::pick::short;
+use crate::sessions::NOT_YET_ERASED;
+use crate::sessions::pick::short_id;
 use crate::settings::table::{MAX_DAYS, NEVER, UNLIMITED};
 use crate::settings::{Config, size};
-use crate::text::cut;
+use crate::text::truncate;
 use crate::time::minute;
 
-/// How many columns of a title are shown.
+/// Titles are truncated to this many columns.
 const TITLE_COLUMNS: usize = 40;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What to keep.
+/// The flags of `parlor gc`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Say what would be deleted, and delete nothing
+    /// Print what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
-    /// Delete sessions that were not used for so many days, or "never" [default: retention.days, 90]
+    /// Delete sessions that were not used for this many days, or "never" [default: retention.days, 90]
     #[arg(long, value_name = "DAYS", value_parser = days)]
     older_than: Option<Limit>,
-    /// Keep so much in all, such as 2GiB, or "unlimited" [default: retention.max_size, 10GiB]
+    /// Delete sessions until the rest takes at most this space, such as 2GiB, or "unlimited" [default:
+    /// retention.max_size, 10GiB]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     keep_bytes: Option<Limit>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
-/// A limit that was asked for; `None` is no limit.
+/// A limit from the command line; `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit(Option<u64>);
 
@@ -51,14 +52,14 @@ fn days(text: &str) -> Result<Limit, String> {
     }
     let days = text.parse().ok().filter(|days| (1..=MAX_DAYS).contains(days));
     days.map(|days| Limit(Some(days)))
-        .ok_or_else(|| format!("write a whole number from 1 to {MAX_DAYS}, or {NEVER}"))
+        .ok_or_else(|| format!("expected a whole number from 1 to {MAX_DAYS}, or {NEVER}"))
 }
 
 fn bytes(text: &str) -> Result<Limit, String> {
     if text == UNLIMITED { Ok(Limit(None)) } else { size::parse(text).map(Some).map(Limit) }
 }
 
-/// Collects, and says what went.
+/// Deletes what exceeds the limits, and prints what was deleted.
 pub(crate) async fn gc(
     sessions: &Sessions,
     config: &Config,
@@ -68,26 +69,26 @@ pub(crate) async fn gc(
 ) -> anyhow::Result<()> {
     let retention = retention(config, options);
     let mut written = Ok(());
-    let tell = |deleted: &Deleted| {
+    let report = |deleted: &DeletedSession| {
         if written.is_ok() {
             written = if options.json {
-                json::write_line(out, &line(deleted))
+                json::write_line(out, &deleted_line(deleted))
             } else {
                 print(deleted, console, out)
             };
         }
     };
-    let collected = sessions.collect(retention, options.dry_run, tell).await?;
+    let collected = sessions.collect(retention, options.dry_run, report).await?;
     written?;
     if options.json {
-        json::write_line(out, &summary(&collected, options.dry_run))?;
+        json::write_line(out, &summary_line(&collected, options.dry_run))?;
     } else {
-        conclude(&collected, retention, options.dry_run, out)?;
+        print_summary(&collected, retention, options.dry_run, out)?;
     }
     Ok(())
 }
 
-/// What was asked for, else what is configured.
+/// The limits from the command line; where there is none, those of the settings.
 fn retention(config: &Config, options: &Options) -> Retention {
     let days = options.older_than.map_or(config.retention.days, |limit| limit.0);
     let max_bytes = options.keep_bytes.map_or(config.retention.max_size, |limit| limit.0);
@@ -95,28 +96,28 @@ fn retention(config: &Config, options: &Options) -> Retention {
     Retention { max_age, max_bytes }
 }
 
-fn print(deleted: &Deleted, console: Console, out: &mut dyn Write) -> io::Result<()> {
-    let id = if console.output { short(&deleted.id) } else { deleted.id.to_string() };
+fn print(deleted: &DeletedSession, console: Console, out: &mut dyn Write) -> io::Result<()> {
+    let id = if console.stdout_is_terminal { short_id(&deleted.id) } else { deleted.id.to_string() };
     let (used, size) = (minute(deleted.updated), size::show(deleted.bytes));
-    let title = cut(deleted.title.as_deref().unwrap_or("-"), TITLE_COLUMNS);
-    writeln!(out, "{id}  {used}  {size:>10}  {}  {title}", why(deleted.reason))
+    let title = truncate(deleted.title.as_deref().unwrap_or("-"), TITLE_COLUMNS);
+    writeln!(out, "{id}  {used}  {size:>10}  {}  {title}", reason_label(deleted.reason))
 }
 
-fn why(reason: Reason) -> &'static str {
+fn reason_label(reason: DeletionReason) -> &'static str {
     match reason {
-        Reason::Age => "old  ",
-        Reason::Size => "space",
+        DeletionReason::Age => "old  ",
+        DeletionReason::Size => "space",
     }
 }
 
-fn conclude(
-    collected: &Collected,
+fn print_summary(
+    collected: &CollectionReport,
     retention: Retention,
     dry_run: bool,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let Collected {
-        looked_at,
+    let CollectionReport {
+        checked,
         in_use,
         deleted,
         deleted_bytes,
@@ -126,38 +127,34 @@ fn conclude(
         is_erased,
     } = *collected;
     let verb = if dry_run { "would be deleted" } else { "deleted" };
-    let age = retention.max_age.map_or("of any age".to_owned(), |age| {
-        format!("used in the last {} days", age.as_secs() / DAY.as_secs())
+    let age = retention.max_age.map_or("no age limit".to_owned(), |age| {
+        format!("{} days since the last use", age.as_secs() / DAY.as_secs())
     });
-    let room = retention
+    let total = retention
         .max_bytes
-        .map_or("of any size".to_owned(), |bytes| format!("up to {} in all", size::show(bytes)));
-    writeln!(out, "{deleted} of {looked_at} sessions {verb} ({}).", size::show(deleted_bytes))?;
+        .map_or("no size limit".to_owned(), |bytes| format!("{} in total", size::show(bytes)));
+    writeln!(out, "{deleted} of {checked} sessions {verb} ({}).", size::show(deleted_bytes))?;
     writeln!(
         out,
-        "Kept is what was {age}, {room}, and in any case what was used within {} hours.",
-        RECENT.as_secs() / 3600
+        "Limits: {age}, {total}. Sessions that were used within the last {} hours are always kept.",
+        RECENTLY_USED.as_secs() / 3600
     )?;
     if in_use > 0 {
-        writeln!(out, "{in_use} would have gone, but are in use.")?;
+        writeln!(out, "{in_use} more exceed the limits, but are in use.")?;
     }
     if media_files > 0 {
-        writeln!(
-            out,
-            "{media_files} stored files that nothing refers to {verb} ({}).",
-            size::show(media_bytes)
-        )?;
+        writeln!(out, "{media_files} unreferenced stored files {verb} ({}).", size::show(media_bytes))?;
     }
     if dry_run {
         writeln!(out, "Nothing was changed: this was a dry run.")
     } else {
         writeln!(out, "The database is {} smaller.", size::show(reclaimed_bytes))?;
-        if is_erased { Ok(()) } else { writeln!(out, "{STILL_THERE}") }
+        if is_erased { Ok(()) } else { writeln!(out, "{NOT_YET_ERASED}") }
     }
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct DeletedLine<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     session: &'a str,
@@ -168,17 +165,17 @@ struct Line<'a> {
     reason: &'static str,
 }
 
-fn line(deleted: &Deleted) -> Line<'_> {
+fn deleted_line(deleted: &DeletedSession) -> DeletedLine<'_> {
     let reason = match deleted.reason {
-        Reason::Age => "age",
-        Reason::Size => "size",
+        DeletionReason::Age => "age",
+        DeletionReason::Size => "size",
     };
     let (session, title, bytes) = (deleted.id.as_str(), deleted.title.as_deref(), deleted.bytes);
-    Line { kind: "deleted", session, title, updated: deleted.updated.rfc3339(), bytes, reason }
+    DeletedLine { kind: "deleted", session, title, updated: deleted.updated.rfc3339(), bytes, reason }
 }
 
 #[derive(Serialize)]
-struct Summary {
+struct SummaryLine {
     #[serde(rename = "type")]
     kind: &'static str,
     dry_run: bool,
@@ -192,11 +189,11 @@ struct Summary {
     erased: bool,
 }
 
-fn summary(collected: &Collected, dry_run: bool) -> Summary {
-    Summary {
+fn summary_line(collected: &CollectionReport, dry_run: bool) -> SummaryLine {
+    SummaryLine {
         kind: "collected",
         dry_run,
-        sessions: collected.looked_at,
+        sessions: collected.checked,
         deleted: collected.deleted,
         deleted_bytes: collected.deleted_bytes,
         in_use: collected.in_use,
@@ -216,16 +213,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_goes_before_what_is_configured() {
+    fn the_command_line_overrides_the_settings() {
         let config = Config::default();
         let (ninety, ten) = (Some(DAY * 90), Some(10 << 30));
         assert_eq!(retention(&config, &options(None, None)), Retention { max_age: ninety, max_bytes: ten });
-        let asked = options(Some(Limit(Some(7))), Some(Limit(None)));
-        assert_eq!(retention(&config, &asked), Retention { max_age: Some(DAY * 7), max_bytes: None });
+        let from_flags = options(Some(Limit(Some(7))), Some(Limit(None)));
+        assert_eq!(retention(&config, &from_flags), Retention { max_age: Some(DAY * 7), max_bytes: None });
     }
 
     #[test]
-    fn limits_are_read_as_the_settings_read_them() {
+    fn limits_have_the_same_syntax_as_the_settings() {
         assert_eq!((days("never"), days("30")), (Ok(Limit(None)), Ok(Limit(Some(30)))));
         assert!(days("0").is_err() && days("36501").is_err() && days("x").is_err());
         assert_eq!((bytes("unlimited"), bytes("1KiB")), (Ok(Limit(None)), Ok(Limit(Some(1024)))));

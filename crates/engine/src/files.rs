@@ -1,4 +1,4 @@
-//! Reads files of this machine that a client named: whole, bounded, and without waiting for a pipe's writer.
+//! Reads whole files that a client named, up to a size limit, without blocking on a pipe that nobody writes to.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,30 +8,30 @@ use parlor_vocab::{FileError, NamedFile};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
-/// What a symbolic link as the last part of a path means.
+/// What [`read_files`] does when the last part of a path is a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Links {
-    /// The file that it leads to is read.
+pub enum SymlinkPolicy {
+    /// Read the file that the link points to.
     Follow,
-    /// It is refused: somebody else may have put it there.
+    /// Fail: somebody else may have created the link.
     Refuse,
 }
 
-/// Reads each of `paths`, none larger than `max_bytes`. The results are in the order of the paths.
+/// Reads each of `paths`. A file larger than `max_bytes` fails. The results are in the order of `paths`.
 pub async fn read_files(
     paths: Vec<PathBuf>,
     max_bytes: u64,
-    links: Links,
+    symlinks: SymlinkPolicy,
 ) -> Vec<Result<NamedFile, FileError>> {
     let count = paths.len();
-    let read = move || paths.iter().map(|path| read_file(path, max_bytes, links)).collect();
+    let read = move || paths.iter().map(|path| read_file(path, max_bytes, symlinks)).collect();
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|_| vec![Err(FileError::Unreadable); count])
 }
 
-fn read_file(path: &Path, max_bytes: u64, links: Links) -> Result<NamedFile, FileError> {
-    // Without NONBLOCK, opening a pipe would wait for somebody to write to it.
+fn read_file(path: &Path, max_bytes: u64, symlinks: SymlinkPolicy) -> Result<NamedFile, FileError> {
+    // Without NONBLOCK, opening a pipe blocks until somebody opens its other end.
     let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    if links == Links::Refuse {
+    if symlinks == SymlinkPolicy::Refuse {
         flags |= OFlags::NOFOLLOW;
     }
     let file = File::from(open(path, flags, Mode::empty()).map_err(|errno| open_error(path, errno))?);
@@ -44,7 +44,7 @@ fn read_file(path: &Path, max_bytes: u64, links: Links) -> Result<NamedFile, Fil
     }
     let mut bytes = Vec::new();
     file.take(max_bytes + 1).read_to_end(&mut bytes).map_err(|_| FileError::Unreadable)?;
-    // It may have grown while it was read.
+    // The file may have grown since its size was checked.
     if bytes.len() as u64 > max_bytes {
         return Err(FileError::TooLarge { bytes: bytes.len() as u64 });
     }
@@ -52,7 +52,7 @@ fn read_file(path: &Path, max_bytes: u64, links: Links) -> Result<NamedFile, Fil
     Ok(NamedFile { name, bytes })
 }
 
-/// Opening fails alike for a file that may not be read and for one that cannot even be looked at.
+/// `open` gives the same error for an unreadable file and for an inaccessible folder; this tells them apart.
 fn open_error(path: &Path, errno: Errno) -> FileError {
     match errno {
         Errno::NOENT | Errno::NOTDIR => FileError::Missing,
@@ -86,17 +86,17 @@ mod tests {
             0,
         )
         .unwrap();
-        let read = |name: &str, max_bytes| read_file(&path(name), max_bytes, Links::Refuse);
+        let read = |name: &str, max_bytes| read_file(&path(name), max_bytes, SymlinkPolicy::Refuse);
         let plain = NamedFile { name: "plain".to_owned(), bytes: b"hello".to_vec() };
         assert_eq!(read("plain", 5), Ok(plain));
         assert_eq!(read("plain", 4), Err(FileError::TooLarge { bytes: 5 }));
         assert_eq!(read("empty", 5).unwrap().bytes, b"");
         assert_eq!(read("link", 5), Err(FileError::Unreadable));
-        assert_eq!(read_file(&path("link"), 5, Links::Follow).unwrap().bytes, b"hello");
+        assert_eq!(read_file(&path("link"), 5, SymlinkPolicy::Follow).unwrap().bytes, b"hello");
         assert_eq!(read("missing", 5), Err(FileError::Missing));
         assert_eq!(read("plain/below", 5), Err(FileError::Missing));
         assert_eq!(read("pipe", 5), Err(FileError::NotRegular));
         assert_eq!(read("", 5), Err(FileError::NotRegular));
-        assert_eq!(read_file(Path::new("/dev/null"), 5, Links::Follow), Err(FileError::NotRegular));
+        assert_eq!(read_file(Path::new("/dev/null"), 5, SymlinkPolicy::Follow), Err(FileError::NotRegular));
     }
 }

@@ -19,7 +19,7 @@ pub use sessions::client::{MAX_REQUESTS, MAX_WATCHED, OnDisconnect, SessionClien
 pub use sessions::live::{LIVE_INPUT_BYTES, LIVE_TOOL_BYTES, RECENT_BYTES, RECENT_EVENTS, TOOL_TAIL_BYTES};
 pub use sessions::watcher::{TEXT_INTERVAL, Watcher};
 pub use sessions::{
-    Agents, Fetch, CACHED_HISTORY_BYTES, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, SessionDeps, SessionOwner,
+    Agents, CACHED_HISTORY_BYTES, Fetch, MAX_ACTIVE_RUNS, MAX_OPEN_SESSIONS, SessionDeps, SessionOwner,
     Sessions,
 };
 pub use visible::{is_blank, is_visible, visible};

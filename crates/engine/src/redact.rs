@@ -1,6 +1,7 @@
 //! Removes secrets from what agents, tools and providers write, before it is recorded or shown.
 //!
-//! The program that creates the registry provides the [`Redact`] that knows the secrets. Input of users is not changed.
+//! The program that creates the registry provides the [`Redact`] that knows the secrets. Input of users is not
+//! changed.
 
 use parlor_tools::{Redact, clean};
 use parlor_vocab::{Failure, MessageEvent, RunEnding, RunEvent, StepEvent, SubagentEvent, ToolEvent};

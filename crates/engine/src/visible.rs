@@ -1,26 +1,26 @@
-//! Texts that are shown among others, such as names: without what cannot be seen or turns the direction of writing around.
+//! Removes invisible characters, and characters that reverse the writing direction, from texts such as titles.
 
-/// The letters of `text` that can be seen, and what joins them.
+/// `text` without invisible characters. Keeps joiners, which some scripts and emoji need.
 pub fn visible(text: &str) -> String {
-    text.chars().filter(|letter| is_visible(*letter)).collect()
+    text.chars().filter(|character| is_visible(*character)).collect()
 }
 
-/// Whether a letter can be seen or joins others: emoji and some scripts are written with joiners.
-pub fn is_visible(letter: char) -> bool {
-    matches!(letter, '\u{200c}' | '\u{200d}') || !is_hidden(letter)
+/// Whether a character is visible or is a joiner.
+pub fn is_visible(character: char) -> bool {
+    matches!(character, '\u{200c}' | '\u{200d}') || !is_hidden(character)
 }
 
-/// Whether nothing of `text` would be seen.
+/// Whether `text` has no visible character.
 pub fn is_blank(text: &str) -> bool {
-    // Selectors and joiners only change their neighbours, and the empty pattern of Braille looks like a space.
-    let is_nothing = |letter: char| matches!(letter, '\u{fe00}'..='\u{fe0f}' | '\u{2800}');
-    text.chars().all(|letter| letter.is_whitespace() || is_hidden(letter) || is_nothing(letter))
+    // Variation selectors only change their neighbours, and the empty Braille pattern looks like a space.
+    let looks_empty = |character: char| matches!(character, '\u{fe00}'..='\u{fe0f}' | '\u{2800}');
+    text.chars().all(|character| character.is_whitespace() || is_hidden(character) || looks_empty(character))
 }
 
-/// Whether a letter is a control, cannot be seen, or reorders others.
-pub(crate) fn is_hidden(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
+/// Whether a character is a control character, is invisible, or reorders others.
+pub(crate) fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}'
             | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
             | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hides_or_turns_around_is_dropped() {
+    fn invisible_and_reordering_characters_are_dropped() {
         assert_eq!(visible("pay\u{202e}gpj\u{2066}.\u{200b}ex\u{ad}e\u{7}\u{85}"), "paygpj.exe");
         for seen in ["größe", "👩\u{200d}👧", "می\u{200c}خواهم", "❤\u{fe0f}", "日本 語"] {
             assert_eq!(visible(seen), seen);

@@ -1,12 +1,9 @@
-//! Eight busy sessions in a process that is killed, again and again: nothing that was acknowledged is
-//! missing afterwards, nothing has a gap, and no run is left open.
+//! Kills a process with eight busy sessions, again and again. Afterwards no acknowledged run is missing, no log has a
+//! gap, and no run is open.
 //!
-//! The process is this test program once more, told by its environment to be the child.
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these tests start processes and are told what to do by their environment"
-)]
+//! The test starts its own program again as the child; an environment variable tells the child what to do.
+#![expect(clippy::unwrap_used, reason = "a panic fails the test and shows the line")]
+#![expect(clippy::disallowed_methods, reason = "these tests start processes and read environment variables")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -25,11 +22,11 @@ use parlor_vocab::{
     SessionRefusal, SessionReply, UserInput, WhenBusy,
 };
 
-/// Where the child finds the state folder.
+/// The environment variable with the child's state folder.
 const HOME: &str = "PARLOR_ENGINE_TEST_HOME";
 
-/// How long a dead process may seem to hold something.
-const LAST_BREATH: Duration = Duration::from_secs(5);
+/// How long the lock of a dead process may still seem to be held.
+const LOCK_RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many sessions are busy at the same time.
 const SESSIONS: usize = 8;
@@ -53,13 +50,12 @@ fn open(home: &Path) -> (Arc<SqliteLog>, Sessions) {
     (log, Sessions::new(deps))
 }
 
-/// The child: keeps its sessions busy until it is killed, and says on standard error what it was
-/// told to be accepted.
+/// The child: keeps its sessions busy until it is killed, and prints each accepted run to standard error.
 #[test]
-#[ignore = "started by the other test"]
+#[ignore = "started by the other test as a child process"]
 fn child() {
-    let home = std::env::var_os(HOME).expect("the parent says where");
-    // One thread, as the program has: children get a signal when the thread that started them ends.
+    let home = std::env::var_os(HOME).expect("the parent sets the folder");
+    // One thread, like the program: child processes get a signal when the thread that started them ends.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let sessions: &'static Sessions = Box::leak(Box::new(open(Path::new(&home)).1));
@@ -92,11 +88,11 @@ async fn keep_busy(sessions: &Sessions, number: usize) {
         let mut watcher = sessions.watch(&id, head).await;
         let input = UserInput { text: text.to_owned(), ..UserInput::default() };
         let send = SessionCommand::Send { input, when_busy: WhenBusy::Enqueue };
-        let reply = sessions.ask(&id, send).await.unwrap();
+        let reply = sessions.execute(&id, send).await.unwrap();
         let (SessionReply::Started(run) | SessionReply::Queued { run, .. }) = reply else {
             panic!("{reply:?}")
         };
-        // One write for each line: a kill cuts between lines, or the last line short.
+        // One write for each line, so that a kill can cut only the last line short.
         let _ = std::io::stderr().write_all(format!("s{number} {run}\n").as_bytes());
         while !is_end_of(&watcher.next().await.unwrap(), &run) {}
     }
@@ -107,12 +103,12 @@ fn is_end_of(seen: &SessionUpdate, of: &RunId) -> bool {
     matches!(&entry.event, SessionEvent::Run { run, event: RunEvent::Ended { .. }, .. } if run == of)
 }
 
-struct Victim {
+struct ChildProcess {
     child: Child,
     output: BufReader<ChildStderr>,
 }
 
-impl Victim {
+impl ChildProcess {
     fn start(home: &Path) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "child", "--nocapture"])
@@ -132,7 +128,7 @@ impl Victim {
         line
     }
 
-    /// SIGKILL, and what it had still said.
+    /// Kills the child with SIGKILL, and returns the rest of its output.
     fn kill(mut self) -> String {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -142,10 +138,10 @@ impl Victim {
     }
 }
 
-/// A session after the death of its process. A child that was about to execute its program when that
-/// happened has a copy of the lock until it does.
+/// Opens a session after its process was killed. A process that it had just forked holds a copy of the lock until it
+/// executes its program, so this tries again for a while.
 async fn view(sessions: &Sessions, number: usize) -> Result<Session, SessionRefusal> {
-    let deadline = tokio::time::Instant::now() + LAST_BREATH;
+    let deadline = tokio::time::Instant::now() + LOCK_RELEASE_TIMEOUT;
     loop {
         match sessions.view(&session(number)).await {
             Err(SessionRefusal::SessionHeld { .. }) if tokio::time::Instant::now() < deadline => {
@@ -162,19 +158,19 @@ async fn eight_busy_sessions_survive_sigkill() {
     let home = tempfile::tempdir().unwrap();
     let mut acknowledged: BTreeMap<usize, BTreeSet<RunId>> = BTreeMap::new();
     for round in 0..rounds {
-        let mut victim = Victim::start(home.path());
-        // A different moment each time, measured in its own progress.
-        let mut said: String = (0..1 + round * 13 % 60).map(|_| victim.line()).collect();
-        said.push_str(&victim.kill());
-        let complete = said.rsplit_once('\n').map_or("", |(complete, _)| complete);
+        let mut child_process = ChildProcess::start(home.path());
+        // Kill at a different moment each time, measured in printed lines.
+        let mut printed: String = (0..1 + round * 13 % 60).map(|_| child_process.line()).collect();
+        printed.push_str(&child_process.kill());
+        let complete = printed.rsplit_once('\n').map_or("", |(complete, _)| complete);
         for line in complete.lines() {
-            let (name, run) = line.split_once(' ').unwrap_or_else(|| panic!("the child says: {line}"));
+            let (name, run) = line.split_once(' ').unwrap_or_else(|| panic!("the child printed: {line}"));
             let number = name.strip_prefix('s').and_then(|number| number.parse().ok()).unwrap();
             acknowledged.entry(number).or_default().insert(RunId::parse(run).unwrap());
         }
         let (log, sessions) = open(home.path());
         for number in 0..SESSIONS {
-            // Ends what was cut off; what waited goes on, and ends below.
+            // Opening records the interrupted run as failed and starts queued inputs, which `close` stops below.
             match view(&sessions, number).await {
                 Ok(_) => {}
                 Err(SessionRefusal::UnknownSession(_)) => assert!(!acknowledged.contains_key(&number)),
@@ -190,7 +186,7 @@ async fn eight_busy_sessions_survive_sigkill() {
         let verdict: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
         assert_eq!(verdict, "ok");
     }
-    assert_eq!(acknowledged.len(), SESSIONS, "every session had its turn");
+    assert_eq!(acknowledged.len(), SESSIONS, "every session had an accepted run");
 }
 
 async fn read_all(log: &dyn EventLog, of: &SessionId) -> Vec<Entry> {
@@ -205,9 +201,9 @@ async fn read_all(log: &dyn EventLog, of: &SessionId) -> Vec<Entry> {
     }
 }
 
-/// What must hold of a session's log when nothing is running.
+/// Checks what must hold for a session's log when no run is active.
 fn check(entries: &[Entry], acknowledged: &BTreeSet<RunId>) {
-    assert!(entries.iter().zip(1..).all(|(entry, place)| entry.seq == Seq(place)), "no gap in the log");
+    assert!(entries.iter().zip(1..).all(|(entry, position)| entry.seq == Seq(position)), "no gap in the log");
     let (mut last, mut ended, mut waiting) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
     for entry in entries {
         match &entry.event {
@@ -223,7 +219,7 @@ fn check(entries: &[Entry], acknowledged: &BTreeSet<RunId>) {
             }
             SessionEvent::Created(_)
             | SessionEvent::Renamed { .. }
-            | SessionEvent::Chosen(_)
+            | SessionEvent::AgentChosen(_)
             | SessionEvent::Unqueued { .. }
             | SessionEvent::Cleared
             | SessionEvent::Compacted { .. }

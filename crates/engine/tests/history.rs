@@ -1,4 +1,4 @@
-//! Conversations that are longer than what an open session keeps at hand.
+//! Tests with histories that are larger than an open session keeps in memory.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,36 +12,37 @@ use parlor_vocab::{
     SessionReply, SessionUpdate, UserInput, WhenBusy,
 };
 
-/// Remembers what it could look back on. Says a long text, and forgets what came before if it is told to.
+/// An agent that records the history of each turn and answers with a long text. On the input `forget` it first
+/// replaces the history with a summary.
 #[derive(Default)]
-struct Witness {
-    looked_back: Mutex<Vec<Vec<String>>>,
+struct RecordingAgent {
+    histories: Mutex<Vec<Vec<String>>>,
 }
 
 #[async_trait]
-impl Agent for Witness {
+impl Agent for RecordingAgent {
     fn name(&self) -> &str {
-        "Witness"
+        "Recording agent"
     }
 
-    async fn answer(&self, turn: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
-        self.looked_back.lock().expect("nobody panicked").push(told(&turn.history));
+    async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError> {
+        self.histories.lock().expect("no test thread panicked").push(first_words(&turn.history));
         if turn.input.text == "forget"
             && let Some(message) = &turn.message
         {
-            stage.replace_history_before(message, "summary").await?;
+            context.replace_history_before(message, "summary").await?;
         }
-        stage.write_text(&long(&turn.input.text)).await
+        context.write_text(&long(&turn.input.text)).await
     }
 }
 
-/// A text of which two are too much.
+/// A text so long that two of them exceed the cache.
 fn long(text: &str) -> String {
     format!("{text} {}", "x".repeat(CACHED_HISTORY_BYTES / 2))
 }
 
-/// The first word of each message.
-fn told(items: &[HistoryItem]) -> Vec<String> {
+/// The first word of each message, and `-` for other items.
+fn first_words(items: &[HistoryItem]) -> Vec<String> {
     let word = |item: &HistoryItem| match item {
         HistoryItem::Message(message) => message.text.split(' ').next().unwrap_or_default().to_owned(),
         HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => "-".to_owned(),
@@ -49,20 +50,20 @@ fn told(items: &[HistoryItem]) -> Vec<String> {
     items.iter().map(word).collect()
 }
 
-struct Play {
+struct TestSession {
     sessions: Sessions,
     session: SessionId,
-    witness: Arc<Witness>,
+    agent: Arc<RecordingAgent>,
     _folder: tempfile::TempDir,
 }
 
-impl Play {
-    async fn begin() -> Self {
+impl TestSession {
+    async fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let (witness, clock) = (Arc::new(Witness::default()), Arc::new(SystemClock));
+        let (agent, clock) = (Arc::new(RecordingAgent::default()), Arc::new(SystemClock));
         let sessions = Sessions::new(SessionDeps {
             log: Arc::new(MemoryLog::new(Arc::clone(&clock) as _)),
-            agents: Agents::new(AgentId::parse("witness").expect("short"), Arc::clone(&witness) as _),
+            agents: Agents::new(AgentId::parse("recording").expect("short"), Arc::clone(&agent) as _),
             tools: Toolbox::new(),
             media: MediaStore::open(folder.path()).expect("a store"),
             env: Arc::new([]),
@@ -78,12 +79,12 @@ impl Play {
             forked_from: None,
         };
         let session = sessions.create(None, new_session).await.expect("memory has room");
-        Self { sessions, session, witness, _folder: folder }
+        Self { sessions, session, agent, _folder: folder }
     }
 
-    /// Says something, and gives what the agent could look back on.
-    async fn say(&self, text: &str) -> Vec<String> {
-        let head = self.sessions.record(&self.session).await.expect("it is there").head;
+    /// Sends an input, and returns the history that the agent got.
+    async fn send(&self, text: &str) -> Vec<String> {
+        let head = self.sessions.record(&self.session).await.expect("the session exists").head;
         let mut watcher = self.sessions.watch(&self.session, head).await;
         let input = UserInput { text: text.to_owned(), ..UserInput::default() };
         let send = SessionCommand::Send { input, when_busy: WhenBusy::Refuse };
@@ -93,60 +94,60 @@ impl Play {
                 continue;
             };
             if matches!(entry.event, SessionEvent::Run { event: RunEvent::Ended { .. }, .. }) {
-                let mut looked_back = self.witness.looked_back.lock().expect("nobody panicked");
-                return looked_back.pop().expect("it was asked");
+                let mut histories = self.agent.histories.lock().expect("no test thread panicked");
+                return histories.pop().expect("the agent had a turn");
             }
         }
     }
 
-    /// What is told of the session, which is what its log tells.
-    async fn look(&self) -> Vec<String> {
-        let now = self.sessions.view(&self.session).await.expect("it is there");
-        assert_eq!(now, self.sessions.read(&self.session).await.expect("it is there"));
-        told(now.history())
+    /// The history of the open session, which must equal the one in the log.
+    async fn history(&self) -> Vec<String> {
+        let now = self.sessions.view(&self.session).await.expect("the session exists");
+        assert_eq!(now, self.sessions.read(&self.session).await.expect("the session exists"));
+        first_words(now.history())
     }
 }
 
 #[tokio::test]
-async fn an_agent_looks_back_on_all_of_it_however_long_it_is() {
-    let play = Play::begin().await;
+async fn an_agent_gets_the_whole_history_however_long_it_is() {
+    let test = TestSession::start().await;
     let mut all = Vec::new();
     for text in ["a", "b", "c", "d"] {
-        assert_eq!(play.say(text).await, all);
+        assert_eq!(test.send(text).await, all);
         all.extend([text.to_owned(), text.to_owned()]);
-        assert_eq!(play.look().await, all);
+        assert_eq!(test.history().await, all);
     }
-    play.sessions.release(&play.session).await.unwrap();
-    assert_eq!(play.say("e").await, all, "also when it was opened again");
+    test.sessions.release(&test.session).await.unwrap();
+    assert_eq!(test.send("e").await, all, "also after the session was closed and opened again");
 }
 
 #[tokio::test]
-async fn what_is_forgotten_on_the_way_stays_forgotten() {
-    let play = Play::begin().await;
+async fn a_history_that_a_run_replaced_stays_replaced() {
+    let test = TestSession::start().await;
     for text in ["a", "b", "c"] {
-        play.say(text).await;
+        test.send(text).await;
     }
-    assert_eq!(play.say("forget").await.len(), 6);
-    assert_eq!(play.look().await, ["summary", "forget", "forget"]);
-    assert_eq!(play.say("d").await, ["summary", "forget", "forget"]);
-    assert_eq!(play.say("forget").await.len(), 5);
-    assert_eq!(play.say("e").await, ["summary", "forget", "forget"]);
-    play.say("f").await;
-    let cleared = play.sessions.execute(&play.session, SessionCommand::ClearHistory).await;
+    assert_eq!(test.send("forget").await.len(), 6);
+    assert_eq!(test.history().await, ["summary", "forget", "forget"]);
+    assert_eq!(test.send("d").await, ["summary", "forget", "forget"]);
+    assert_eq!(test.send("forget").await.len(), 5);
+    assert_eq!(test.send("e").await, ["summary", "forget", "forget"]);
+    test.send("f").await;
+    let cleared = test.sessions.execute(&test.session, SessionCommand::ClearHistory).await;
     assert_eq!(cleared, Ok(SessionReply::Done));
-    assert!(play.say("g").await.is_empty());
+    assert!(test.send("g").await.is_empty());
 }
 
 #[tokio::test]
-async fn a_summary_is_of_all_of_it() {
-    let play = Play::begin().await;
+async fn a_summary_covers_the_whole_history() {
+    let test = TestSession::start().await;
     for text in ["a", "b", "c"] {
-        play.say(text).await;
+        test.send(text).await;
     }
-    let reply = play.sessions.execute(&play.session, SessionCommand::Compact { keep: 3 }).await.unwrap();
+    let reply = test.sessions.execute(&test.session, SessionCommand::Compact { keep: 3 }).await.unwrap();
     let SessionReply::Compacted(summary) = reply else { panic!("{reply:?}") };
     assert!(summary.text.contains("User: a") && !summary.text.contains("User: c"), "{}", summary.text);
-    let (look, first) = (play.look().await, summary.text.split(' ').next().unwrap());
-    assert_eq!(look, [first, "b", "c", "c"]);
-    assert_eq!(play.say("d").await, look);
+    let (history, first) = (test.history().await, summary.text.split(' ').next().unwrap());
+    assert_eq!(history, [first, "b", "c", "c"]);
+    assert_eq!(test.send("d").await, history);
 }

@@ -1,4 +1,4 @@
-//! What a front end needs beside sessions.
+//! [`Accounts`]: what a front end needs besides sessions.
 
 use async_trait::async_trait;
 use parlor_vocab::{
@@ -7,54 +7,54 @@ use parlor_vocab::{
 };
 use tokio::sync::mpsc;
 
-/// How many steps of a login wait to be told. No login has more.
+/// How many login steps may wait to be sent to the client. No login has more steps.
 const STEPS: usize = 8;
 
-/// Keeps keys, logins and preferences, and knows which models and skills there are.
+/// Stores keys, logins and preferences, and lists models and skills.
 ///
-/// Dropping a returned future cancels its work. Errors are sentences for people.
+/// Dropping a returned future cancels its work. Error strings are sentences for users.
 #[async_trait]
 pub trait Accounts: Send + Sync {
-    /// The models there are, the one that answers by default first.
+    /// All models, the default first.
     async fn models(&self) -> Vec<ModelOption>;
 
-    /// Through whom a model of a router can be reached.
+    /// The providers through which a router such as OpenRouter reaches `model`.
     async fn routes(&self, model: &str) -> Result<Vec<String>, String>;
 
-    /// The skills there are.
+    /// All skills of the user and of the working folder.
     async fn skills(&self) -> SkillList;
 
     /// Stores the preferences; returns when they are durable.
     async fn save_preferences(&self, preferences: Preferences) -> Result<(), String>;
 
-    /// The logins and keys there are.
+    /// All logins and keys, without secrets.
     async fn credentials(&self) -> Credentials;
 
-    /// Stores a key, or deletes it. Returns how many models can be had with it, as far as that is known.
+    /// Stores a key, or deletes it if `key` is `None`. Returns how many known models the key gives access to.
     async fn set_key(&self, service: &str, key: Option<SecretText>) -> Result<usize, String>;
 
-    /// Logs in, and reports each step. An earlier login stays until this one is completed.
+    /// Logs in, and reports each step to `progress`. An earlier login stays valid until this one is completed.
     async fn log_in(
         &self,
         options: LoginOptions,
         progress: LoginProgressSender,
     ) -> Result<CompletedLogin, LoginFailure>;
 
-    /// Deletes a login, and says whether there was one.
+    /// Deletes a login. Returns whether there was one.
     async fn log_out(&self, provider: &str) -> Result<bool, String>;
 
     /// Deletes the preferences, all keys and all logins.
     async fn forget_all(&self) -> Result<(), String>;
 }
 
-/// Which login is wanted.
+/// The parameters of a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginOptions {
-    /// Where.
+    /// The id of the provider to log in to.
     pub provider: String,
-    /// How.
+    /// Whether to use a browser or a device code.
     pub method: LoginMethod,
-    /// What the provider is told of who asks, if anything.
+    /// The client's name, which is passed to the provider, if any.
     pub originator: Option<String>,
 }
 
@@ -68,9 +68,9 @@ impl LoginProgressSender {
         (Self(sender), steps)
     }
 
-    /// Reports a step.
+    /// Sends a step to the client. Does nothing if the connection is closed.
     pub async fn send(&self, step: LoginStep) {
-        // The receiver is gone only if the connection is.
+        // The receiver is dropped only when the connection closes.
         let _ = self.0.send(step).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Saved chats: the sessions of the log in which somebody has spoken, whichever door they came through.
+//! Saved chats: the sessions with at least one message, whichever door they came through.
 
 use parlor_engine::Sessions;
 use parlor_engine::session::Session;
@@ -8,75 +8,75 @@ use parlor_vocab::{
     SessionRefusal, SessionUpdate,
 };
 
-/// How many there are, and those of a page.
+/// The number of all chats, and the summaries of one page of them.
 pub(super) async fn list(
     sessions: &Sessions,
     skip: usize,
     limit: usize,
 ) -> Result<(usize, Vec<ChatSummary>), SessionRefusal> {
-    let (mut total, mut wanted) = (0, Vec::new());
-    walk(sessions, |record| {
-        if total >= skip && wanted.len() < limit {
-            wanted.push(record);
+    let (mut total, mut page) = (0, Vec::new());
+    for_each_chat(sessions, |record| {
+        if total >= skip && page.len() < limit {
+            page.push(record);
         }
         total += 1;
         true
     })
     .await?;
-    let mut chats = Vec::with_capacity(wanted.len());
-    for record in wanted {
+    let mut chats = Vec::with_capacity(page.len());
+    for record in page {
         let choice = first_choice(sessions, &record.id).await;
-        chats.push(line(record, choice));
+        chats.push(summary(record, choice));
     }
     Ok((total, chats))
 }
 
-/// The chat that is meant, if there is one.
+/// The chat with the given id, with the only id that begins with it, or the last chat.
 pub(super) async fn find(
     sessions: &Sessions,
-    wanted: &ChatSelector,
+    selector: &ChatSelector,
 ) -> Result<Option<SavedChat>, SessionRefusal> {
-    let (mut exact, mut beginning) = (None, Vec::new());
-    let prefix = match wanted {
+    let (mut exact, mut with_prefix) = (None, Vec::new());
+    let prefix = match selector {
         ChatSelector::Last => String::new(),
         ChatSelector::Id(id) => id.to_lowercase(),
     };
-    walk(sessions, |record| {
+    for_each_chat(sessions, |record| {
         let id = record.id.as_str().to_lowercase();
-        let is_last = *wanted == ChatSelector::Last;
+        let is_last = *selector == ChatSelector::Last;
         if is_last || id == prefix {
             exact = Some(record);
             return false;
         }
-        if id.starts_with(&prefix) && beginning.len() < 2 {
-            beginning.push(record);
+        if id.starts_with(&prefix) && with_prefix.len() < 2 {
+            with_prefix.push(record);
         }
         true
     })
     .await?;
-    let only = if beginning.len() == 1 { beginning.pop() } else { None };
+    let only = if with_prefix.len() == 1 { with_prefix.pop() } else { None };
     let Some(record) = exact.or(only) else { return Ok(None) };
     let session = match sessions.read(&record.id).await {
         Ok(session) => session,
-        // Deleted in between.
+        // The chat was deleted meanwhile.
         Err(SessionRefusal::UnknownSession(_)) => return Ok(None),
         Err(refusal) => return Err(refusal),
     };
     let overview = overview(record.id.clone(), &session);
-    Ok(Some(SavedChat { about: line(record, overview.choice.clone()), overview }))
+    Ok(Some(SavedChat { summary: summary(record, overview.choice.clone()), overview }))
 }
 
-/// Shows all chats to `look`, the last updated first, until it has seen enough.
-async fn walk(
+/// Passes all chats to `visit`, the last updated first, until it returns false.
+async fn for_each_chat(
     sessions: &Sessions,
-    mut look: impl FnMut(SessionRecord) -> bool,
+    mut visit: impl FnMut(SessionRecord) -> bool,
 ) -> Result<(), SessionRefusal> {
     let mut request = PageRequest::first(MAX_PAGE);
     loop {
         let page = sessions.list(request.clone()).await?;
         for record in page.records {
-            // One in which nobody has spoken is no chat yet.
-            if record.messages > 0 && !look(record) {
+            // A session without messages is not a chat.
+            if record.messages > 0 && !visit(record) {
                 return Ok(());
             }
         }
@@ -87,9 +87,9 @@ async fn walk(
     }
 }
 
-/// What a session was created to be answered by.
+/// The agent and model that a session was created with.
 async fn first_choice(sessions: &Sessions, id: &SessionId) -> AgentChoice {
-    let first = sessions.watch(id, Seq::START).await.look().await;
+    let first = sessions.watch(id, Seq::START).await.try_next().await;
     let Ok(Some(SessionUpdate::Entry(entry))) = first else { return AgentChoice::default() };
     if let SessionEvent::Created(new_session) = &entry.event {
         new_session.choice.clone()
@@ -98,8 +98,8 @@ async fn first_choice(sessions: &Sessions, id: &SessionId) -> AgentChoice {
     }
 }
 
-fn line(record: SessionRecord, choice: AgentChoice) -> ChatSummary {
-    // A record knows the agent that was chosen last.
+fn summary(record: SessionRecord, choice: AgentChoice) -> ChatSummary {
+    // The record has the agent that was chosen last.
     let agent = record.agent.or(choice.agent);
     ChatSummary {
         id: record.id,

@@ -1,11 +1,11 @@
-//! The backend of a connection that runs a whole front end: beside sessions it asks for saved chats, models, skills,
-//! keys and logins.
+//! The backend of a connection that serves a whole front end: besides sessions, it has requests for saved chats,
+//! models, skills, keys and logins.
 //!
-//! Requests about sessions go through a [`SessionClient`], as those of any door. All others are background requests, each
-//! in a task of its own: a login that takes minutes delays no other. [`Accounts`] keeps keys and preferences and knows
-//! the models; the program that opens the backend provides it.
+//! Requests about sessions go through a [`SessionClient`], as for any door. All others are background requests, each
+//! in a task of its own, so that a login of several minutes delays no other request. The program provides the
+//! [`Accounts`], which stores keys and preferences and lists the models.
 //!
-//! Deliberately absent: any door. The loaf door is the one that uses this crate today.
+//! Deliberately absent: any door.
 
 mod accounts;
 mod chats;
@@ -15,7 +15,9 @@ use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use parlor_engine::{SymlinkPolicy, MAX_REQUESTS, OnDisconnect, SessionClient, Sessions, catch_panic, read_files};
+use parlor_engine::{
+    MAX_REQUESTS, OnDisconnect, SessionClient, Sessions, SymlinkPolicy, catch_panic, read_files,
+};
 use parlor_vocab::{
     Answer, Backend, ClosingPart, FrontendEvent, FrontendReply, FrontendRequest, LoginFailure,
     RegistryRequest, SessionRefusal, ShutdownSignal, Ticket, Update, UpdateOf,
@@ -24,15 +26,15 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use accounts::{Accounts, LoginOptions, LoginProgressSender};
-pub use skills::find_skills;
+pub use skills::{SkillFolders, find_skills};
 
-/// How many requests about sessions may wait behind those that are being dispatched.
+/// How many requests about sessions may wait until the [`SessionClient`] has room for them.
 pub const MAX_WAITING_REQUESTS: usize = 1024;
 
 /// How many background requests of one connection may run at a time.
 pub const MAX_BACKGROUND_REQUESTS: usize = 64;
 
-/// How many updates of background requests wait for the connection. Few: a task that has more to report waits.
+/// How many updates of background requests may wait for the connection. Beyond it, their tasks wait.
 const BACKGROUND_UPDATES: usize = 8;
 
 type FrontendUpdate = UpdateOf<FrontendBackend>;
@@ -48,24 +50,24 @@ pub struct FrontendBackend {
     submitted: usize,
     /// Requests about sessions that wait for the session client to have room.
     waiting: VecDeque<(Ticket, RegistryRequest)>,
-    /// Updates that are due at once.
-    due: VecDeque<FrontendUpdate>,
+    /// Updates that [`next`](Backend::next) returns first.
+    ready: VecDeque<FrontendUpdate>,
     background_requests: usize,
-    /// None once the connection closes.
+    /// `None` once the connection closes.
     updates_sender: Option<mpsc::Sender<Box<FrontendUpdate>>>,
     updates: mpsc::Receiver<Box<FrontendUpdate>>,
-    /// Cancels the logins to each provider. Each login that is under way has a copy.
+    /// The token that cancels all logins to a provider. Each running login has a clone.
     logins: HashMap<String, Arc<CancellationToken>>,
     /// Cancelled when the connection closes.
     closing: CancellationToken,
     is_client_finished: bool,
     is_background_finished: bool,
-    /// How the program was told to end, if it was.
+    /// Resolves to the signal that ends the program.
     shutdown: Option<ShutdownFuture>,
 }
 
 impl FrontendBackend {
-    /// A backend with no request. Call within a runtime.
+    /// A backend without requests. Must be called within a tokio runtime.
     pub fn new(sessions: Arc<Sessions>, accounts: Arc<dyn Accounts>, on_disconnect: OnDisconnect) -> Self {
         let (updates_sender, updates) = mpsc::channel(BACKGROUND_UPDATES);
         Self {
@@ -74,7 +76,7 @@ impl FrontendBackend {
             accounts,
             submitted: 0,
             waiting: VecDeque::new(),
-            due: VecDeque::new(),
+            ready: VecDeque::new(),
             background_requests: 0,
             updates_sender: Some(updates_sender),
             updates,
@@ -86,7 +88,7 @@ impl FrontendBackend {
         }
     }
 
-    /// The same, and its last event is how the program was told to end, if `shutdown` is ready by then.
+    /// Makes the signal that ended the program the backend's last event, if `shutdown` has resolved by then.
     #[must_use]
     pub fn with_shutdown(self, shutdown: impl Future<Output = ShutdownSignal> + Send + 'static) -> Self {
         Self { shutdown: Some(Box::pin(shutdown)), ..self }
@@ -110,7 +112,7 @@ impl FrontendBackend {
                 if let Some((ticket, request)) = self.waiting.pop_front()
                     && let Some((ticket, answer)) = self.submit_to_client(ticket, request)
                 {
-                    self.due.push_back(Update::Answer(ticket, answer));
+                    self.ready.push_back(Update::Answer(ticket, answer));
                 }
                 Update::Answer(ticket, answer.map(FrontendReply::Registry))
             }
@@ -118,7 +120,7 @@ impl FrontendBackend {
     }
 
     fn start_in_background(&mut self, ticket: Ticket, request: FrontendRequest) -> Option<FrontendAnswer> {
-        // Cancelling makes room, so it needs none.
+        // Cancelling frees a slot, so it does not need one.
         if let FrontendRequest::CancelLogin(provider) = &request {
             let count = self.logins.remove(provider).map_or(0, |token| {
                 token.cancel();
@@ -131,10 +133,10 @@ impl FrontendBackend {
             return Some((ticket, Err(SessionRefusal::TooManyRequests { limit: MAX_BACKGROUND_REQUESTS })));
         };
         let (sessions, accounts) = (Arc::clone(&self.sessions), Arc::clone(&self.accounts));
-        let performing: Pin<Box<dyn Future<Output = FrontendReply> + Send>> = match request {
+        let job: Pin<Box<dyn Future<Output = FrontendReply> + Send>> = match request {
             FrontendRequest::Login { provider, method, originator } => {
                 self.logins.retain(|_, token| Arc::strong_count(token) > 1);
-                // A second login to the same provider is cancelled along with the first.
+                // Logins to the same provider share a token, so they are cancelled together.
                 let token = Arc::clone(self.logins.entry(provider.clone()).or_default());
                 let (options, updates) = (LoginOptions { provider, method, originator }, updates.clone());
                 let closing = self.closing.clone();
@@ -147,12 +149,12 @@ impl FrontendBackend {
                     }
                 })
             }
-            other => Box::pin(async move { perform(&sessions, &*accounts, other).await }),
+            other => Box::pin(async move { run_request(&sessions, &*accounts, other).await }),
         };
         self.background_requests += 1;
         tokio::spawn(async move {
-            let reply = catch_panic(performing).await.map_err(|_| SessionRefusal::Internal);
-            // A connection that has gone needs no answer.
+            let reply = catch_panic(job).await.map_err(|_| SessionRefusal::Internal);
+            // A closed connection needs no answer.
             let _ = updates.send(Box::new(Update::Answer(ticket, reply))).await;
         });
         None
@@ -181,7 +183,7 @@ impl Backend for FrontendBackend {
 
     async fn next(&mut self) -> Option<FrontendUpdate> {
         loop {
-            if let Some(update) = self.due.pop_front() {
+            if let Some(update) = self.ready.pop_front() {
                 return Some(update);
             }
             tokio::select! {
@@ -200,7 +202,8 @@ impl Backend for FrontendBackend {
             }
         }
         let shutdown = self.shutdown.take()?;
-        // Whoever caught the signal first, it is known here by now. Tokio's budget for this task must not hide it.
+        // The signal has resolved by now if there was one. Unconstrained, because tokio's budget for this task could
+        // make the future seem pending.
         let signal = tokio::task::unconstrained(async {
             tokio::select! {
                 biased;
@@ -211,14 +214,15 @@ impl Backend for FrontendBackend {
         signal.await.map(|signal| Update::Event(FrontendEvent::Ending(signal)))
     }
 
-    /// Logins are cancelled, all other requests are still answered, and watched sessions are reported to their end.
+    /// Cancels logins. All other requests are still answered, and watches deliver all events that happened before the
+    /// close.
     fn begin_close(&mut self) {
         self.closing.cancel();
         self.updates_sender = None;
         self.client.begin_close();
         for (ticket, _) in std::mem::take(&mut self.waiting) {
             let refusal = SessionRefusal::Closing { part: ClosingPart::Connection };
-            self.due.push_back(Update::Answer(ticket, Err(refusal)));
+            self.ready.push_back(Update::Answer(ticket, Err(refusal)));
         }
     }
 
@@ -228,7 +232,7 @@ impl Backend for FrontendBackend {
     }
 }
 
-/// Logs in, and reports each step.
+/// Logs in, and sends each step to the connection.
 async fn log_in(
     accounts: &dyn Accounts,
     options: LoginOptions,
@@ -252,14 +256,19 @@ async fn log_in(
     }
 }
 
-async fn perform(sessions: &Sessions, accounts: &dyn Accounts, request: FrontendRequest) -> FrontendReply {
+/// Runs a background request that is not a login.
+async fn run_request(
+    sessions: &Sessions,
+    accounts: &dyn Accounts,
+    request: FrontendRequest,
+) -> FrontendReply {
     let done = |done: Result<(), String>| done.map_or_else(FrontendReply::Failed, |()| FrontendReply::Done);
     match request {
         FrontendRequest::ListChats { skip, limit } => match chats::list(sessions, skip, limit).await {
             Ok((total, chats)) => FrontendReply::Chats { total, chats },
             Err(refusal) => FrontendReply::Failed(refusal.to_string()),
         },
-        FrontendRequest::ReadChat(wanted) => match chats::find(sessions, &wanted).await {
+        FrontendRequest::ReadChat(selector) => match chats::find(sessions, &selector).await {
             Ok(found) => FrontendReply::Chat(found.map(Box::new)),
             Err(refusal) => FrontendReply::Failed(refusal.to_string()),
         },
@@ -273,11 +282,11 @@ async fn perform(sessions: &Sessions, accounts: &dyn Accounts, request: Frontend
         FrontendRequest::ListCredentials => FrontendReply::Credentials(accounts.credentials().await),
         FrontendRequest::SetKey { service, key } => match accounts.set_key(&service, key).await {
             Ok(models) => FrontendReply::KeySet { models },
-            Err(why) => FrontendReply::Failed(why),
+            Err(message) => FrontendReply::Failed(message),
         },
         FrontendRequest::Logout(provider) => match accounts.log_out(&provider).await {
             Ok(existed) => FrontendReply::LoggedOut(existed, accounts.credentials().await),
-            Err(why) => FrontendReply::Failed(why),
+            Err(message) => FrontendReply::Failed(message),
         },
         FrontendRequest::ForgetAll => done(accounts.forget_all().await),
         FrontendRequest::Registry(_) | FrontendRequest::Login { .. } | FrontendRequest::CancelLogin(_) => {

@@ -1,5 +1,5 @@
-//! The frontend: errands beside the questions to the sessions, each within its limit.
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+//! Tests of [`FrontendBackend`]: background requests next to requests about sessions, and their limits.
+#![expect(clippy::unwrap_used, reason = "a panic fails the test and shows the line")]
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use parlor_vocab::{
     UpdateOf,
 };
 
-/// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits for an expected update before it fails.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A clerk with whom a login never ends by itself.
-struct Patient;
+/// Accounts whose logins never end by themselves.
+struct TestAccounts;
 
 #[async_trait]
-impl Accounts for Patient {
+impl Accounts for TestAccounts {
     async fn models(&self) -> Vec<ModelOption> {
         Vec::new()
     }
@@ -78,54 +78,54 @@ fn sessions() -> Arc<Sessions> {
 }
 
 fn frontend() -> FrontendBackend {
-    FrontendBackend::new(sessions(), Arc::new(Patient), OnDisconnect::Stop)
+    FrontendBackend::new(sessions(), Arc::new(TestAccounts), OnDisconnect::Stop)
 }
 
 async fn next(frontend: &mut FrontendBackend) -> Option<UpdateOf<FrontendBackend>> {
-    tokio::time::timeout(PATIENCE, frontend.next()).await.expect("a word")
+    tokio::time::timeout(TIMEOUT, frontend.next()).await.expect("an update")
 }
 
 fn log_in() -> FrontendRequest {
     FrontendRequest::Login { provider: "p".to_owned(), method: LoginMethod::Auto, originator: None }
 }
 
-fn look() -> FrontendRequest {
-    FrontendRequest::Registry(RegistryRequest::Look(SessionId::parse("none").unwrap()))
+fn get_overview() -> FrontendRequest {
+    FrontendRequest::Registry(RegistryRequest::GetOverview(SessionId::parse("none").unwrap()))
 }
 
 #[tokio::test]
-async fn questions_beyond_those_that_the_house_takes_wait_and_are_answered() {
+async fn session_requests_beyond_the_clients_limit_wait_and_are_answered() {
     let mut frontend = frontend();
     let count = u64::try_from(MAX_REQUESTS + MAX_WAITING_REQUESTS).unwrap();
-    for question in 0..count {
-        assert!(frontend.submit(Ticket(question), look()).is_none());
+    for ticket in 0..count {
+        assert!(frontend.submit(Ticket(ticket), get_overview()).is_none());
     }
     let limit = MAX_WAITING_REQUESTS;
     assert_eq!(
-        frontend.submit(Ticket(count), look()),
+        frontend.submit(Ticket(count), get_overview()),
         Some((Ticket(count), Err(SessionRefusal::TooManyRequests { limit })))
     );
     let mut answered = HashSet::new();
     while answered.len() < count as usize {
-        let Some(Update::Answer(question, answer)) = next(&mut frontend).await else { panic!("an answer") };
-        assert!(matches!(answer, Err(SessionRefusal::UnknownSession(_))) && answered.insert(question));
+        let Some(Update::Answer(ticket, answer)) = next(&mut frontend).await else { panic!("an answer") };
+        assert!(matches!(answer, Err(SessionRefusal::UnknownSession(_))) && answered.insert(ticket));
     }
 }
 
 #[tokio::test]
-async fn errands_are_so_many_and_hold_up_nobody() {
+async fn background_requests_are_limited_and_delay_no_session_request() {
     let mut frontend = frontend();
-    for question in 0..u64::try_from(MAX_BACKGROUND_REQUESTS).unwrap() {
-        assert!(frontend.submit(Ticket(question), log_in()).is_none());
+    for ticket in 0..u64::try_from(MAX_BACKGROUND_REQUESTS).unwrap() {
+        assert!(frontend.submit(Ticket(ticket), log_in()).is_none());
     }
     let refused = frontend.submit(Ticket(999), FrontendRequest::ListModels);
     assert_eq!(
         refused,
         Some((Ticket(999), Err(SessionRefusal::TooManyRequests { limit: MAX_BACKGROUND_REQUESTS })))
     );
-    assert!(frontend.submit(Ticket(1000), look()).is_none());
+    assert!(frontend.submit(Ticket(1000), get_overview()).is_none());
     loop {
-        match next(&mut frontend).await.expect("a word") {
+        match next(&mut frontend).await.expect("an update") {
             Update::Answer(Ticket(1000), _) => break,
             Update::Event(FrontendEvent::Login { .. }) => {}
             other @ (Update::Answer(..) | Update::Event(_)) => panic!("{other:?}"),
@@ -138,35 +138,38 @@ async fn errands_are_so_many_and_hold_up_nobody() {
 }
 
 #[tokio::test]
-async fn who_leaves_is_still_answered_and_hears_last_how_the_program_ends() {
+async fn a_closing_connection_is_answered_and_gets_the_shutdown_signal_last() {
     let mut frontend = frontend().with_shutdown(std::future::ready(ShutdownSignal::Terminate));
     assert!(frontend.submit(Ticket(1), log_in()).is_none());
-    assert!(frontend.submit(Ticket(2), look()).is_none());
+    assert!(frontend.submit(Ticket(2), get_overview()).is_none());
     frontend.begin_close();
-    let mut heard = Vec::new();
-    while let Some(word) = next(&mut frontend).await {
-        heard.push(word);
+    let mut updates = Vec::new();
+    while let Some(update) = next(&mut frontend).await {
+        updates.push(update);
     }
     let answered = |wanted: u64| {
-        heard.iter().any(|word| matches!(word, Update::Answer(question, _) if question.0 == wanted))
+        updates.iter().any(|update| matches!(update, Update::Answer(ticket, _) if ticket.0 == wanted))
     };
     assert!(answered(1) && answered(2));
-    assert!(matches!(heard.last(), Some(Update::Event(FrontendEvent::Ending(ShutdownSignal::Terminate)))));
-    assert!(frontend.submit(Ticket(3), FrontendRequest::ListModels).is_some(), "it is too late");
+    assert!(matches!(updates.last(), Some(Update::Event(FrontendEvent::Ending(ShutdownSignal::Terminate)))));
+    assert!(
+        frontend.submit(Ticket(3), FrontendRequest::ListModels).is_some(),
+        "a closed backend takes no requests"
+    );
 }
 
 #[tokio::test]
-async fn what_a_clerk_cannot_do_is_told_in_its_words() {
+async fn an_error_of_the_accounts_is_returned_with_its_text() {
     let mut frontend = frontend();
     let (model, provider, reasoning, route) = Default::default();
-    let kept = Preferences { model, provider, reasoning, route, setup_done: true };
-    assert!(frontend.submit(Ticket(1), FrontendRequest::SavePreferences(kept)).is_none());
+    let preferences = Preferences { model, provider, reasoning, route, setup_done: true };
+    assert!(frontend.submit(Ticket(1), FrontendRequest::SavePreferences(preferences)).is_none());
     let Some(Update::Answer(Ticket(1), answer)) = next(&mut frontend).await else { panic!("an answer") };
     assert_eq!(answer, Ok(FrontendReply::Failed("the disk is full".to_owned())));
 }
 
 #[tokio::test]
-async fn a_session_in_which_nobody_has_spoken_is_no_chat() {
+async fn a_session_without_messages_is_not_a_chat() {
     let sessions = sessions();
     let (title, system, forked_from) = (None, None, None);
     let new_session = NewSession {
@@ -178,7 +181,8 @@ async fn a_session_in_which_nobody_has_spoken_is_no_chat() {
         forked_from,
     };
     sessions.create(None, new_session).await.unwrap();
-    let mut frontend: FrontendBackend = FrontendBackend::new(sessions, Arc::new(Patient), OnDisconnect::Keep);
+    let mut frontend: FrontendBackend =
+        FrontendBackend::new(sessions, Arc::new(TestAccounts), OnDisconnect::Keep);
     assert!(frontend.submit(Ticket(1), FrontendRequest::ListChats { skip: 0, limit: 10 }).is_none());
     let Some(Update::Answer(Ticket(1), answer)) = next(&mut frontend).await else { panic!("an answer") };
     assert_eq!(answer, Ok(FrontendReply::Chats { total: 0, chats: Vec::new() }));

@@ -1,49 +1,49 @@
-//! What comes of a call.
+//! The answer to a call.
 
 use parlor_vocab::OutputStream;
 
 use crate::RubyError;
 
-/// What came of a call. There is exactly one for each.
+/// The answer to a call. Every call gets exactly one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RubyAnswer {
-    /// The value as text, or why there is none.
+    /// The value as text, or the error.
     pub outcome: Result<String, RubyError>,
-    /// What was printed since the answer before, also where the outcome is an error.
+    /// What was printed since the previous answer, also if the outcome is an error.
     pub output: PrintedOutput,
-    /// How the worker that earlier calls ran in was lost, if that has not been told yet: what they
-    /// defined is gone.
-    pub lost_before: Option<String>,
+    /// Why the previous worker was lost since the last answer, if it was. Everything that earlier calls defined is
+    /// gone then.
+    pub restart_reason: Option<String>,
 }
 
 impl RubyAnswer {
-    /// An answer to a call that never ran.
+    /// The answer to a call that did not run.
     pub(crate) fn refusal(error: RubyError) -> Self {
-        Self { outcome: Err(error), output: PrintedOutput::default(), lost_before: None }
+        Self { outcome: Err(error), output: PrintedOutput::default(), restart_reason: None }
     }
 }
 
-/// What was printed, in order.
+/// Printed text, in the order in which it was printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrintedOutput {
-    /// The text. Neighbours are of different streams.
+    /// The text in pieces. Two neighbouring pieces are of different streams.
     pub pieces: Vec<PrintedPiece>,
-    /// How many bytes came after these and were not kept.
+    /// How many more bytes were printed after these and dropped.
     pub cut: u64,
 }
 
 /// Text that was printed to one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrintedPiece {
-    /// Which stream, standard output or error. What child processes write is of the one that Ruby
-    /// itself has written to last.
+    /// Standard output or standard error. Text of child processes counts for the stream that Ruby itself wrote to
+    /// last.
     pub stream: OutputStream,
-    /// What. Bytes that are no letters are replaced.
+    /// The text. Bytes that are not UTF-8 are replaced.
     pub text: String,
 }
 
 impl PrintedOutput {
-    /// All text as one, with a note if something was cut.
+    /// The concatenated text, with a note at its end if some was dropped.
     pub fn text(&self) -> String {
         let mut text: String = self.pieces.iter().map(|piece| piece.text.as_str()).collect();
         if self.cut > 0 {

@@ -1,57 +1,57 @@
-//! What a worker prints, cut into streams.
+//! Splits the printed output of a worker into its two streams.
 //!
-//! Both standard streams of a worker are one pipe, so text stays in order, whoever writes it. Into
-//! that pipe the worker also writes marks, sixteen secret bytes and a letter: `o` and `e` say to
-//! which stream the text that follows was printed.
+//! Both standard streams of a worker are one pipe, so that text stays in order, whichever process writes it. The
+//! worker also writes marks into that pipe: sixteen secret bytes and a letter, `o` or `e`, for the stream of the text
+//! that follows.
 
 use memchr::memmem;
 use parlor_vocab::OutputStream;
 
 use crate::{MAX_OUTPUT_BYTES, MAX_OUTPUT_PIECES, PrintedOutput, PrintedPiece};
 
-/// What a mark starts with.
+/// The bytes that a mark begins with.
 pub(crate) type Secret = [u8; 16];
 
-/// Takes the bytes of the pipe and gives out the text.
+/// Turns the bytes of the pipe into text with its streams.
 #[derive(Debug)]
 pub(crate) struct Capture {
     secret: Secret,
-    /// The start of something that may become a mark.
-    held: Vec<u8>,
+    /// The last bytes so far, if they may be the start of a mark.
+    partial_mark: Vec<u8>,
     stream: OutputStream,
     pieces: Pieces,
 }
 
 impl Capture {
     pub(crate) fn new(secret: Secret) -> Self {
-        Self { secret, held: Vec::new(), stream: OutputStream::Stdout, pieces: Pieces::default() }
+        Self { secret, partial_mark: Vec::new(), stream: OutputStream::Stdout, pieces: Pieces::default() }
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        let bytes = [std::mem::take(&mut self.held).as_slice(), bytes].concat();
+        let bytes = [std::mem::take(&mut self.partial_mark).as_slice(), bytes].concat();
         let mut rest = bytes.as_slice();
-        while let Some(place) = memmem::find(rest, &self.secret) {
-            let Some(letter) = rest.get(place + self.secret.len()).copied() else { break };
-            let (text, after) = rest.split_at(place);
+        while let Some(position) = memmem::find(rest, &self.secret) {
+            let Some(letter) = rest.get(position + self.secret.len()).copied() else { break };
+            let (text, after) = rest.split_at(position);
             self.pieces.push(self.stream, text);
             self.stream = if letter == b'e' { OutputStream::Stderr } else { OutputStream::Stdout };
             rest = after.get(self.secret.len() + 1..).unwrap_or_default();
         }
-        let (text, held) = rest.split_at(rest.len() - self.start_of_a_mark(rest));
+        let (text, held) = rest.split_at(rest.len() - self.partial_mark_len(rest));
         self.pieces.push(self.stream, text);
-        self.held = held.to_vec();
+        self.partial_mark = held.to_vec();
     }
 
-    /// What was printed since this was asked last.
+    /// Takes the text that was printed since the last call.
     pub(crate) fn take(&mut self) -> PrintedOutput {
-        // A mark is written whole, so this is none.
-        let held = std::mem::take(&mut self.held);
+        // The worker writes a mark with one write, so these bytes are text.
+        let held = std::mem::take(&mut self.partial_mark);
         self.pieces.push(self.stream, &held);
         std::mem::take(&mut self.pieces).into_output()
     }
 
     /// How many of the last bytes may be the start of a mark.
-    fn start_of_a_mark(&self, bytes: &[u8]) -> usize {
+    fn partial_mark_len(&self, bytes: &[u8]) -> usize {
         let longest = bytes.len().min(self.secret.len());
         (1..=longest)
             .rev()
@@ -60,11 +60,11 @@ impl Capture {
     }
 }
 
-/// Text, as far as it is kept.
+/// The kept text in pieces.
 #[derive(Debug, Default)]
 struct Pieces {
     bytes: Vec<u8>,
-    /// Where in `bytes` a piece starts, and of which stream it is.
+    /// The offset in `bytes` at which each piece starts, with its stream.
     starts: Vec<(usize, OutputStream)>,
     cut: u64,
 }
@@ -76,8 +76,8 @@ impl Pieces {
         if kept.is_empty() {
             return;
         }
-        let is_other = self.starts.last().is_none_or(|(_, last)| *last != stream);
-        if is_other && self.starts.len() < MAX_OUTPUT_PIECES {
+        let is_new_stream = self.starts.last().is_none_or(|(_, last)| *last != stream);
+        if is_new_stream && self.starts.len() < MAX_OUTPUT_PIECES {
             self.starts.push((self.bytes.len(), stream));
         }
         self.bytes.extend(kept);
@@ -85,9 +85,9 @@ impl Pieces {
 
     fn into_output(mut self) -> PrintedOutput {
         if self.cut > 0 {
-            let half = half_a_letter(&self.bytes);
-            self.bytes.truncate(self.bytes.len() - half);
-            self.cut += half as u64;
+            let incomplete = incomplete_char_len(&self.bytes);
+            self.bytes.truncate(self.bytes.len() - incomplete);
+            self.cut += incomplete as u64;
         }
         let ends = self.starts.iter().skip(1).map(|(start, _)| *start).chain([self.bytes.len()]);
         let pieces = self.starts.iter().zip(ends).map(|((start, stream), end)| PrintedPiece {
@@ -98,8 +98,8 @@ impl Pieces {
     }
 }
 
-/// How many bytes at the end are a letter that goes on.
-fn half_a_letter(bytes: &[u8]) -> usize {
+/// How many bytes at the end are the start of an incomplete UTF-8 character.
+fn incomplete_char_len(bytes: &[u8]) -> usize {
     bytes.utf8_chunks().last().map_or(0, |chunk| {
         let tail = chunk.invalid();
         match std::str::from_utf8(tail) {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_told_apart_however_the_bytes_are_cut() {
+    fn streams_are_separated_for_pieces_of_any_size() {
         let text = format!("one{}two{}a{}three", mark("e"), mark("o"), mark("e"));
         for piece in 1..text.len() {
             let mut capture = capture(&text, piece);
@@ -150,25 +150,29 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_mark_is_text() {
+    fn bytes_that_only_resemble_a_mark_are_text() {
         let mut capture = capture("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac aaaaaaaaaaaaa", 7);
         assert_eq!(capture.take().text(), "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac aaaaaaaaaaaaa");
     }
 
     #[test]
-    fn the_most_is_kept_and_one_byte_more_is_counted() {
+    fn output_beyond_the_limit_is_counted_but_not_kept() {
         let mut capture = capture(&"x".repeat(MAX_OUTPUT_BYTES), 4096);
         let output = capture.take();
         assert_eq!((output.text().len(), output.cut), (MAX_OUTPUT_BYTES, 0));
         capture.push("x".repeat(MAX_OUTPUT_BYTES - 1).as_bytes());
         capture.push("ü".as_bytes());
         let output = capture.take();
-        assert_eq!((output.pieces[0].text.len(), output.cut), (MAX_OUTPUT_BYTES - 1, 2), "no half letter");
+        assert_eq!(
+            (output.pieces[0].text.len(), output.cut),
+            (MAX_OUTPUT_BYTES - 1, 2),
+            "no incomplete character"
+        );
         assert!(output.text().ends_with("x\n[… 2 more bytes were printed …]\n"));
     }
 
     #[test]
-    fn beyond_the_most_pieces_text_stays_and_names_do_not() {
+    fn text_beyond_the_limit_of_pieces_joins_the_last_piece() {
         let text = format!("{}.{}!", mark("o"), mark("e")).repeat(MAX_OUTPUT_PIECES);
         let output = capture(&text, 4096).take();
         assert_eq!(output.pieces.len(), MAX_OUTPUT_PIECES);
@@ -176,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_letters_are_replaced() {
+    fn bytes_that_are_not_utf8_are_replaced() {
         let mut capture = Capture::new(SECRET);
         capture.push(b"a\xffb");
         assert_eq!(capture.take().text(), "a\u{fffd}b");
@@ -184,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_passes_in_any_pieces(text in "[ab]{0,60}", piece in 1usize..20) {
+        fn any_text_comes_out_unchanged_for_pieces_of_any_size(text in "[ab]{0,60}", piece in 1usize..20) {
             prop_assume!(!text.contains("aaaaaaaaaaaaaaab"));
             prop_assert_eq!(capture(&text, piece).take().text(), text);
         }

@@ -1,7 +1,7 @@
-//! The way to a worker that is up: requests go in, what came of them comes out.
+//! The connection to a worker: sends requests and receives replies.
 //!
-//! Two pipes and not one socket: a socket wakes its writer when what was written is read, and with
-//! that a call took twice as long.
+//! Two pipes instead of one socket, because a socket wakes its writer when the other side reads, which made a call
+//! take twice as long.
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -15,24 +15,24 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use crate::frame::{Decoder, request};
 use crate::{RubyError, RubySource, reply};
 
-/// How much is read at a time.
+/// How many bytes are read at a time.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What `__FILE__` is in a snippet.
-const NO_FILE: &[u8] = b"(eval)";
+/// The value of `__FILE__` in a snippet.
+const SNIPPET_FILE: &[u8] = b"(eval)";
 
-/// A value, or why there is none.
+/// A value as text, or the error.
 pub(crate) type Outcome = Result<String, RubyError>;
 
-/// Why a worker can answer no more.
+/// Why a worker cannot answer any more.
 #[derive(Debug)]
-pub(crate) enum Lost {
-    /// It is gone.
+pub(crate) enum WorkerLoss {
+    /// The process has exited.
     Exited,
-    /// It may be there, but does not listen.
-    HungUp,
-    /// It says what no worker says, or nothing where it should.
-    Nonsense(String),
+    /// The process may be alive, but has closed the connection.
+    Disconnected,
+    /// The worker sent an invalid reply, or did not start in time. The text tells what happened.
+    Invalid(String),
 }
 
 /// The host's ends of the pipes.
@@ -44,12 +44,12 @@ pub(crate) struct Channel {
     buffer: Vec<u8>,
     /// The number of the last request.
     number: u32,
-    /// What the pipes were sent over. The worker takes its end for the host's.
+    /// The socket over which the worker got its pipes. The worker exits when this end is closed.
     socket: Option<UnixStream>,
 }
 
 impl Channel {
-    /// Pipes, with the ends that the worker is to get: requests, then replies.
+    /// Creates the pipes. Also returns the worker's ends: requests, then replies.
     pub(crate) fn new() -> std::io::Result<(Self, [OwnedFd; 2])> {
         let (their_requests, requests) = pipe_with(PipeFlags::CLOEXEC)?;
         let (replies, their_replies) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -64,24 +64,30 @@ impl Channel {
         Ok((channel, [their_requests, their_replies]))
     }
 
-    /// Whether the worker was there to get its ends.
+    /// Whether the worker has its ends of the pipes.
     pub(crate) fn is_open(&self) -> bool {
         self.socket.is_some()
     }
 
-    /// Opens the channel to a worker that got its ends over `socket`, with some first words.
-    pub(crate) fn open(&mut self, socket: UnixStream, secret: &[u8], limits: &[u8]) -> Result<(), Lost> {
+    /// Opens the channel to a worker that got its ends over `socket`, by sending the hello request with the marks'
+    /// secret and the limits.
+    pub(crate) fn open(
+        &mut self,
+        socket: UnixStream,
+        secret: &[u8],
+        limits: &[u8],
+    ) -> Result<(), WorkerLoss> {
         self.socket = Some(socket);
         let hello = request(b'h', self.number, secret, limits);
-        // A new pipe takes this whole; where it does not, the worker has gone.
-        self.requests.try_write(&hello).map(|_| ()).map_err(|_| Lost::HungUp)
+        // A new pipe has room for all of it. If the write fails, the worker has exited.
+        self.requests.try_write(&hello).map(|_| ()).map_err(|_| WorkerLoss::Disconnected)
     }
 
-    /// The request for `source`, to be written. From now on only its reply counts.
+    /// Encodes the request for `source`. From now on, replies to earlier requests are ignored.
     pub(crate) fn request(&mut self, source: &RubySource) -> Vec<u8> {
         self.number = self.number.wrapping_add(1);
         match source {
-            RubySource::Snippet { code } => request(b's', self.number, NO_FILE, code.as_bytes()),
+            RubySource::Snippet { code } => request(b's', self.number, SNIPPET_FILE, code.as_bytes()),
             RubySource::File { path, content } => {
                 request(b'f', self.number, path.as_os_str().as_bytes(), content)
             }
@@ -91,63 +97,64 @@ impl Channel {
         }
     }
 
-    /// Writes of `unwritten` what is taken, until something comes back: what came of `source` if that
-    /// is complete. Cancel safe.
+    /// Writes `unwritten` as far as the pipe takes it, until some bytes of a reply come. Returns the outcome of
+    /// `source` if the reply is complete. Cancel safe.
     pub(crate) async fn exchange(
         &mut self,
         unwritten: &mut &[u8],
         source: &RubySource,
-    ) -> Result<Option<Outcome>, Lost> {
+    ) -> Result<Option<Outcome>, WorkerLoss> {
         loop {
             self.write(unwritten);
             tokio::select! {
                 count = self.replies.read(&mut self.buffer) => {
-                    return self.take(count.unwrap_or(0), source);
+                    return self.decode(count.unwrap_or(0), source);
                 }
                 writable = self.requests.writable(), if !unwritten.is_empty() => {
-                    writable.map_err(|_| Lost::HungUp)?;
+                    writable.map_err(|_| WorkerLoss::Disconnected)?;
                 }
             }
         }
     }
 
-    /// Writes what is taken at once.
+    /// Writes as much as the pipe takes without blocking.
     fn write(&self, unwritten: &mut &[u8]) {
         while !unwritten.is_empty() {
             match self.requests.try_write(unwritten) {
                 Ok(count) => *unwritten = unwritten.get(count..).unwrap_or_default(),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // A worker that does not read any more has said so, or will by its exit.
+                // A worker that does not read any more has replied already, or its exit will be reported.
                 Err(_) => *unwritten = &[],
             }
         }
     }
 
-    /// What a worker that is gone has still said about `source`.
-    pub(crate) fn last_words(&mut self, source: &RubySource) -> Option<Outcome> {
+    /// Reads a reply to `source` that a worker sent before it exited.
+    pub(crate) fn read_final_reply(&mut self, source: &RubySource) -> Option<Outcome> {
         loop {
-            // Past the runtime, which may not have looked at the pipe yet.
+            // Reads the pipe directly, because tokio may not have noticed yet that it is readable.
             let count = rustix::io::read(&self.replies, &mut self.buffer).ok()?;
-            if let Some(outcome) = self.take(count, source).ok()? {
+            if let Some(outcome) = self.decode(count, source).ok()? {
                 return Some(outcome);
             }
         }
     }
 
-    /// Takes so many bytes out of the buffer; none means that the worker has hung up.
-    fn take(&mut self, count: usize, source: &RubySource) -> Result<Option<Outcome>, Lost> {
+    /// Decodes `count` bytes of the buffer. Zero bytes mean that the worker has closed the pipe.
+    fn decode(&mut self, count: usize, source: &RubySource) -> Result<Option<Outcome>, WorkerLoss> {
         if count == 0 {
-            return Err(Lost::HungUp);
+            return Err(WorkerLoss::Disconnected);
         }
         self.decoder.push(self.buffer.get(..count).unwrap_or_default());
         loop {
-            let reply = self.decoder.next().map_err(|oversized| Lost::Nonsense(oversized.to_string()))?;
+            let reply =
+                self.decoder.next().map_err(|oversized| WorkerLoss::Invalid(oversized.to_string()))?;
             let Some(reply) = reply else { return Ok(None) };
-            // Code of an earlier call may have answered in the worker's place, before the worker did.
+            // Evaluated code can forge a reply. Then the worker's own reply to that earlier request is still to come.
             if reply.number == self.number {
                 let outcome = reply::read(&reply.fields, source);
-                let nonsense = || Lost::Nonsense("it sent a reply without meaning".to_owned());
-                return outcome.map(Some).ok_or_else(nonsense);
+                let invalid = || WorkerLoss::Invalid("it sent a reply without meaning".to_owned());
+                return outcome.map(Some).ok_or_else(invalid);
             }
         }
     }
@@ -158,18 +165,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_reply_of_one_who_is_gone_counts_once_it_is_in_the_pipe() {
+    async fn a_reply_that_an_exited_worker_left_in_the_pipe_counts() {
         let source = RubySource::Snippet { code: String::new() };
         let (mut channel, [_requests, replies]) = Channel::new().unwrap();
         rustix::io::write(&replies, b"\0\0\0\0\0\0\0\x02\0\0\0\x05\0\0\0\x01val").unwrap();
         rustix::io::write(&replies, b"ue7").unwrap();
         drop(replies);
-        assert_eq!(channel.last_words(&source), Some(Ok("7".to_owned())));
-        assert_eq!(channel.last_words(&source), None);
+        assert_eq!(channel.read_final_reply(&source), Some(Ok("7".to_owned())));
+        assert_eq!(channel.read_final_reply(&source), None);
     }
 
     #[tokio::test]
-    async fn the_reply_to_an_earlier_request_is_passed_over() {
+    async fn a_reply_to_an_earlier_request_is_ignored() {
         let source = RubySource::Snippet { code: String::new() };
         let (mut channel, [_requests, replies]) = Channel::new().unwrap();
         let reply = |number: u8| {
@@ -183,12 +190,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_who_hangs_up_or_talks_nonsense_is_lost() {
+    async fn a_worker_that_disconnects_or_sends_an_invalid_reply_is_lost() {
         let source = RubySource::Snippet { code: String::new() };
         let (mut channel, [requests, replies]) = Channel::new().unwrap();
         rustix::io::write(&replies, b"\0\0\0\0\0\0\0\x01\0\0\0\x02hm").unwrap();
-        assert!(matches!(channel.exchange(&mut &b"x"[..], &source).await, Err(Lost::Nonsense(_))));
+        assert!(matches!(channel.exchange(&mut &b"x"[..], &source).await, Err(WorkerLoss::Invalid(_))));
         drop((requests, replies));
-        assert!(matches!(channel.exchange(&mut &b"x"[..], &source).await, Err(Lost::HungUp)));
+        assert!(matches!(channel.exchange(&mut &b"x"[..], &source).await, Err(WorkerLoss::Disconnected)));
     }
 }

@@ -1,4 +1,4 @@
-//! Why there is no value.
+//! Errors of the Ruby host.
 
 use std::time::Duration;
 
@@ -6,59 +6,59 @@ use crate::hint;
 
 /// Why a call has no value.
 ///
-/// Not `#[non_exhaustive]`: a missing arm is how doors learn that a new case needs a code.
+/// Not `#[non_exhaustive]`, so that a door without a code for a new case does not compile.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RubyError {
-    /// The code raised an exception, of whatever kind.
+    /// The code raised an exception of any class.
     #[error("{}", .0.message)]
-    Raised(Box<Raised>),
-    /// The code, or code that it has loaded, is no Ruby.
+    Raised(Box<RubyException>),
+    /// The code, or a file that it loaded, has a syntax error.
     #[error("{}", .0.message)]
-    Syntax(Box<Raised>),
+    Syntax(Box<RubyException>),
     /// The code is longer than [`MAX_CODE_BYTES`](crate::MAX_CODE_BYTES). It did not run.
     #[error("the code has {bytes} bytes; {limit} are the most that is taken")]
     CodeTooLarge {
-        /// How long it is.
+        /// The size of the code.
         bytes: usize,
-        /// How long it may be.
+        /// The largest allowed size.
         limit: usize,
     },
     /// The code ran, and the text of its value is longer than
     /// [`MAX_VALUE_BYTES`](crate::MAX_VALUE_BYTES).
     #[error("the value has {bytes} bytes as text; {limit} are the most that is given back")]
     ValueTooLarge {
-        /// How long it is.
+        /// The size of the text.
         bytes: u64,
-        /// How long it may be.
+        /// The largest allowed size.
         limit: usize,
     },
-    /// The code took too long and was stopped, with its worker.
+    /// The code took too long. It was stopped, and its worker was ended.
     #[error("execution expired: the code took longer than {} s", .limit.as_secs_f32())]
     TimedOut {
-        /// How long it may take.
+        /// The longest allowed time.
         limit: Duration,
     },
     /// The call was cancelled.
     #[error("{}", if *.started { "execution was cancelled" } else { "execution was cancelled before it began" })]
     Cancelled {
-        /// Whether the code had begun to run. Then it was stopped, with its worker.
+        /// Whether the code had started to run. If so, its worker was ended.
         started: bool,
     },
-    /// The worker ended before it could answer. How far the code came is not known.
+    /// The worker was lost before it could answer. It is unknown how much of the code ran.
     #[error("worker exited ({reason})")]
     WorkerLost {
-        /// How it ended.
+        /// How the worker was lost.
         reason: String,
     },
-    /// There is no Ruby to run the code.
+    /// The Ruby program cannot be executed.
     #[error("Ruby is not available: cannot run {program:?}: {reason}")]
     NoRuby {
-        /// What was to be run.
+        /// The program from the settings.
         program: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// There is a program, and it did not become a worker.
+    /// The program was executed, but no worker came up.
     #[error("the Ruby worker did not start: {reason}")]
     NotStarted {
         /// What happened instead.
@@ -70,14 +70,14 @@ pub enum RubyError {
         /// How many may wait.
         limit: usize,
     },
-    /// The host was stopped.
+    /// The host was stopped, so nothing runs any more.
     #[error("the Ruby host has stopped")]
     Stopped,
 }
 
 impl RubyError {
-    /// Whether what earlier calls have defined is gone because of this.
-    pub fn lost_state(&self) -> bool {
+    /// Whether everything that earlier calls defined is lost.
+    pub fn is_state_lost(&self) -> bool {
         match self {
             Self::TimedOut { .. } | Self::WorkerLost { .. } | Self::Cancelled { started: true } => true,
             Self::Raised(_)
@@ -92,7 +92,7 @@ impl RubyError {
         }
     }
 
-    /// What the user can do about it, if there is something to say.
+    /// What the user can do about the error, if anything.
     pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Raised(raised) | Self::Syntax(raised) => raised.hint.as_deref(),
@@ -115,19 +115,19 @@ impl RubyError {
     }
 }
 
-/// An exception.
+/// A Ruby exception.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Raised {
-    /// The name of its class.
+pub struct RubyException {
+    /// The name of the exception's class.
     pub class: String,
-    /// Its message. May have several lines.
+    /// The message, which may have several lines.
     pub message: String,
-    /// The file in which it was raised, or which is no Ruby; `(eval)` for a snippet.
+    /// The file in which the exception was raised, or that has the syntax error; `(eval)` for a snippet.
     pub file: Option<String>,
     /// The line in that file.
     pub line: Option<u64>,
-    /// Its backtrace without the worker's own frames, the innermost first.
+    /// The backtrace without the worker's own frames, the innermost first.
     pub backtrace: Vec<String>,
-    /// What the user can do about it.
+    /// What the user can do about the exception.
     pub hint: Option<String>,
 }

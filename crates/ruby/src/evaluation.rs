@@ -1,4 +1,4 @@
-//! What can be asked of the host.
+//! The code that the host evaluates.
 
 use std::path::PathBuf;
 
@@ -7,40 +7,39 @@ use tokio_util::sync::CancellationToken;
 /// Code to evaluate.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
-    /// The code, and in which manner.
+    /// The code, and how to evaluate it.
     pub source: RubySource,
-    /// Ends the call. One that waits leaves the queue; one that runs costs the worker.
+    /// Cancels the call. A waiting call leaves the queue; for a running call, the worker is ended.
     pub cancel: CancellationToken,
 }
 
 impl Evaluation {
-    /// An evaluation that nobody cancels.
+    /// An evaluation with a new token, which the caller may clone to cancel it.
     pub fn new(source: RubySource) -> Self {
         Self { source, cancel: CancellationToken::new() }
     }
 }
 
-/// Code, and the manner of its evaluation.
+/// Code, and how to evaluate it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RubySource {
-    /// Code without a file. It has a scope of its own: its local variables end with it, while
-    /// instance variables, methods and constants stay in the `SupexRuntime::BridgeServer` that is
-    /// its `self`. The value is shown by `to_s`.
+    /// Code without a file. Its `self` is a `SupexRuntime::BridgeServer`, in which instance variables, methods and
+    /// constants stay. Local variables last for one snippet. The value is shown by `to_s`.
     Snippet {
         /// The code.
         code: String,
     },
-    /// A file, at the top level, in the scope that all files and consoles share. The value is shown
-    /// by `to_s`.
+    /// A file, evaluated at the top level, in the scope that all files and consoles share. The value is shown by
+    /// `to_s`.
     File {
-        /// Where the content is from, for `__FILE__`, `require_relative` and backtraces.
+        /// The path of the file, for `__FILE__`, `require_relative` and backtraces.
         path: PathBuf,
-        /// The code, as bytes: it may name its own encoding.
+        /// The code, as bytes, because it may declare its own encoding.
         content: Vec<u8>,
     },
-    /// A line from a console: as a file, but the value is shown by `inspect`.
+    /// A line from a console, evaluated like a file, but the value is shown by `inspect`.
     Console {
-        /// The name of the snippet, for `__FILE__` and backtraces.
+        /// The path of the saved line, for `__FILE__` and backtraces.
         path: PathBuf,
         /// The code.
         code: String,
@@ -48,7 +47,7 @@ pub enum RubySource {
 }
 
 impl RubySource {
-    /// How many bytes of code it is.
+    /// The size of the code in bytes.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Snippet { code } | Self::Console { code, .. } => code.len(),

@@ -1,8 +1,8 @@
-//! What passes through the pipes to and from a worker. Numbers have 32 bits, the big end first.
+//! The frames in the pipes to and from a worker. Numbers are 32 bits, big-endian.
 //!
-//! A request is a letter, its number, the sizes of a path and of code, then both. A reply is the number of
-//! its request, how many fields it has, their sizes, then the fields. No JSON: Ruby would have to load
-//! it into the namespace of evaluated code.
+//! A request is a letter for its kind, its number, the sizes of a path and of code, then both. A reply is the number
+//! of its request, the count of its fields, their sizes, then the fields. The format is not JSON, because Ruby would
+//! have to load a library for that into the namespace of evaluated code.
 
 use crate::{MAX_BACKTRACE_LINES, MAX_MESSAGE_BYTES, MAX_VALUE_BYTES};
 
@@ -10,19 +10,19 @@ use crate::{MAX_BACKTRACE_LINES, MAX_MESSAGE_BYTES, MAX_VALUE_BYTES};
 const MAX_FIELDS: usize = 5 + MAX_BACKTRACE_LINES;
 
 /// The most bytes of a reply: a value, or an exception with all texts cut and a note in each.
-const MAX_BYTES: usize = max(MAX_VALUE_BYTES + 64, MAX_FIELDS * (MAX_MESSAGE_BYTES + 128));
+const MAX_REPLY_BYTES: usize = max(MAX_VALUE_BYTES + 64, MAX_FIELDS * (MAX_MESSAGE_BYTES + 128));
 
-/// The bytes of a number.
-const NUMBER: usize = size_of::<u32>();
+/// The size of a number in bytes.
+const NUMBER_BYTES: usize = size_of::<u32>();
 
-/// A request.
+/// Encodes a request.
 pub(crate) fn request(letter: u8, number: u32, path: &[u8], code: &[u8]) -> Vec<u8> {
     let size =
         |text: &[u8]| u32::try_from(text.len()).expect("requests are limited to far less").to_be_bytes();
     [&[letter], &number.to_be_bytes()[..], &size(path)[..], &size(code)[..], path, code].concat()
 }
 
-/// A reply.
+/// A decoded reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     /// The number of the request that it answers.
@@ -30,13 +30,13 @@ pub(crate) struct Reply {
     pub(crate) fields: Vec<Vec<u8>>,
 }
 
-/// Puts replies together from bytes as they come.
+/// Decodes replies from bytes as they come.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     bytes: Vec<u8>,
 }
 
-/// What no worker of ours would send.
+/// The header of a reply that is larger than any that `worker.rb` sends.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it sent a frame of {fields} fields and {bytes} bytes")]
 pub(crate) struct Oversized {
@@ -49,17 +49,17 @@ impl Decoder {
         self.bytes.extend(bytes);
     }
 
-    /// The next reply, if all of it is there.
+    /// The next reply, if all of its bytes have come.
     pub(crate) fn next(&mut self) -> Result<Option<Reply>, Oversized> {
         let (Some(number), Some(count)) = (self.number(0), self.size(1)) else { return Ok(None) };
         if count > MAX_FIELDS {
             return Err(Oversized { fields: count, bytes: 0 });
         }
-        let Some(sizes) = (2..2 + count).map(|place| self.size(place)).collect::<Option<Vec<usize>>>() else {
+        let Some(sizes) = (2..2 + count).map(|index| self.size(index)).collect::<Option<Vec<usize>>>() else {
             return Ok(None);
         };
-        let (head, body) = (NUMBER * (2 + count), sizes.iter().sum::<usize>());
-        if body > MAX_BYTES {
+        let (head, body) = (NUMBER_BYTES * (2 + count), sizes.iter().sum::<usize>());
+        if body > MAX_REPLY_BYTES {
             return Err(Oversized { fields: count, bytes: body });
         }
         if self.bytes.len() < head + body {
@@ -75,12 +75,12 @@ impl Decoder {
         Ok(Some(Reply { number, fields: fields.collect() }))
     }
 
-    fn size(&self, place: usize) -> Option<usize> {
-        self.number(place).map(|size| size as usize)
+    fn size(&self, index: usize) -> Option<usize> {
+        self.number(index).map(|size| size as usize)
     }
 
-    fn number(&self, place: usize) -> Option<u32> {
-        let bytes = self.bytes.get(NUMBER * place..NUMBER * (place + 1))?;
+    fn number(&self, index: usize) -> Option<u32> {
+        let bytes = self.bytes.get(NUMBER_BYTES * index..NUMBER_BYTES * (index + 1))?;
         Some(u32::from_be_bytes(bytes.try_into().expect("four bytes were asked for")))
     }
 }
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// What a worker would send.
+    /// Encodes a reply as a worker does.
     fn encode(number: usize, fields: &[Vec<u8>]) -> Vec<u8> {
         let sizes = fields.iter().map(Vec::len);
         let numbers = [number, fields.len()].into_iter().chain(sizes);
@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn replies_come_out_as_they_went_in_however_they_are_cut(
+        fn replies_are_decoded_for_pieces_of_any_size(
             frames in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 0..5), 0..5),
             piece in 1usize..12,
         ) {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_worker_sends_is_refused_before_it_is_held() {
+    fn an_oversized_reply_is_refused_before_it_is_buffered() {
         let mut decoder = Decoder::default();
         decoder.push(&encode(1, &vec![Vec::new(); MAX_FIELDS]));
         assert_eq!(decoder.next().unwrap().unwrap().fields.len(), MAX_FIELDS);
@@ -137,11 +137,11 @@ mod tests {
 
         let mut decoder = Decoder::default();
         decoder.push(&[1u32.to_be_bytes(); 2].concat());
-        decoder.push(&(MAX_BYTES as u32).to_be_bytes());
+        decoder.push(&(MAX_REPLY_BYTES as u32).to_be_bytes());
         assert_eq!(decoder.next(), Ok(None));
         let mut decoder = Decoder::default();
         decoder.push(&[1u32.to_be_bytes(); 2].concat());
-        decoder.push(&(MAX_BYTES as u32 + 1).to_be_bytes());
-        assert_eq!(decoder.next(), Err(Oversized { fields: 1, bytes: MAX_BYTES + 1 }));
+        decoder.push(&(MAX_REPLY_BYTES as u32 + 1).to_be_bytes());
+        assert_eq!(decoder.next(), Err(Oversized { fields: 1, bytes: MAX_REPLY_BYTES + 1 }));
     }
 }

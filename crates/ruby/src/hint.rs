@@ -1,8 +1,8 @@
-//! What to tell people about exceptions that this place makes likely.
+//! Hints for exceptions that are likely in a worker.
 
 use crate::RubySource;
 
-/// What the loss of a worker means.
+/// The hint after the loss of a worker.
 pub(crate) const LOST_STATE: &str = "the Ruby worker was replaced: variables, methods, constants and loaded files of earlier evaluations are lost";
 
 const NO_SKETCHUP: &str = "this Ruby runs outside of SketchUp: of its API only Sketchup.version and Sketchup.active_model (nil) exist";
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_local_variables_is_explained_where_they_end() {
+    fn the_scope_of_local_variables_is_explained_for_snippets_only() {
         let message = "undefined local variable or method `x' for main:Object";
         assert_eq!(hint("NameError", message).as_deref(), Some(OWN_SCOPE));
         let console = RubySource::Console { path: "0001.rb".into(), code: String::new() };

@@ -1,13 +1,12 @@
-//! The handle to the host.
+//! [`RubyHost`], the handle that callers use.
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::lane::{Claim, Job, Lane, Work};
+use crate::worker_task::{Claim, Job, JobKind, WorkerTask};
 use crate::{Evaluation, MAX_CODE_BYTES, MAX_WAITING, RubyAnswer, RubyError, RubySettings};
 
-/// Evaluates Ruby. Clones share one worker and one queue; when the last one is dropped, the worker is
-/// ended.
+/// Evaluates Ruby code. Clones share one worker and one queue; dropping the last clone ends the worker.
 #[derive(Clone, Debug)]
 pub struct RubyHost {
     jobs: mpsc::Sender<Job>,
@@ -16,57 +15,56 @@ pub struct RubyHost {
 }
 
 impl RubyHost {
-    /// A host. Nothing runs until the first call.
+    /// Creates a host. No worker runs until the first call.
     ///
-    /// Must be called within a tokio runtime, whose threads live as long as the program: a worker ends
-    /// with the thread that started it.
+    /// Must be called within a tokio runtime whose threads live as long as the program, because a worker ends with
+    /// the thread that started it.
     pub fn new(settings: RubySettings) -> Self {
         let (jobs, waiting) = mpsc::channel(MAX_WAITING);
         let stop = CancellationToken::new();
         let stopped = CancellationToken::new();
-        let (lane, at_the_end) = (Lane::new(settings, stop.clone()), stopped.clone().drop_guard());
+        let (task, on_end) = (WorkerTask::new(settings, stop.clone()), stopped.clone().drop_guard());
         tokio::spawn(async move {
-            lane.run(waiting).await;
-            drop(at_the_end);
+            task.run(waiting).await;
+            drop(on_end);
         });
         Self { jobs, stop, stopped }
     }
 
-    /// Evaluates code, after all that was asked for before.
+    /// Evaluates code, after all earlier calls.
     ///
-    /// Dropping the future of a call that waits takes it out of the queue. One that runs goes on to
-    /// its end, and what it does stays.
+    /// Dropping the future of a waiting call removes it from the queue. A running call continues to its end.
     pub async fn evaluate(&self, evaluation: Evaluation) -> RubyAnswer {
         let Evaluation { source, cancel } = evaluation;
         if source.size() > MAX_CODE_BYTES {
             let error = RubyError::CodeTooLarge { bytes: source.size(), limit: MAX_CODE_BYTES };
             return RubyAnswer::refusal(error);
         }
-        self.ask(Work::Evaluate(source), cancel).await
+        self.submit(JobKind::Evaluate(source), cancel).await
     }
 
-    /// Sees to it that a worker is up. It waits for its turn, as evaluations do.
+    /// Starts a worker if none is up. Waits in the queue like an evaluation.
     pub async fn prepare(&self) -> Result<(), RubyError> {
-        self.ask(Work::Prepare, CancellationToken::new()).await.outcome.map(|_| ())
+        self.submit(JobKind::Prepare, CancellationToken::new()).await.outcome.map(|_| ())
     }
 
-    /// Puts a new worker in the place of the one there is: all that was defined is gone. It waits for
-    /// its turn, as evaluations do.
+    /// Replaces the worker with a new one, so everything that earlier calls defined is gone. Waits in the queue like
+    /// an evaluation.
     pub async fn replace_worker(&self) -> Result<(), RubyError> {
-        self.ask(Work::Replace, CancellationToken::new()).await.outcome.map(|_| ())
+        self.submit(JobKind::Replace, CancellationToken::new()).await.outcome.map(|_| ())
     }
 
-    /// Ends the worker, with what it runs. Calls that run or wait are answered with
-    /// [`RubyError::Stopped`], and so are all that come later. Returns when nothing is left.
+    /// Ends the worker. Calls that run, wait or come later are answered with [`RubyError::Stopped`]. Returns when the
+    /// worker has ended.
     pub async fn stop(&self) {
         self.stop.cancel();
         self.stopped.cancelled().await;
     }
 
-    async fn ask(&self, work: Work, cancel: CancellationToken) -> RubyAnswer {
+    async fn submit(&self, kind: JobKind, cancel: CancellationToken) -> RubyAnswer {
         let claim = Claim::default();
         let (answer, mut answered) = oneshot::channel();
-        let job = Job { work, cancel: cancel.clone(), claim: claim.clone(), answer };
+        let job = Job { kind, cancel: cancel.clone(), claim: claim.clone(), answer };
         match self.jobs.try_send(job) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(_)) => {
@@ -81,11 +79,11 @@ impl RubyHost {
                 if claim.take() {
                     return RubyAnswer::refusal(RubyError::Cancelled { started: false });
                 }
-                // The lane has it, and sees to the rest.
+                // The worker task has taken the job, and handles the cancellation.
                 answered.await
             }
         };
-        // The lane answers what it has taken. If it is gone, the host has stopped.
+        // The worker task answers every job that it takes. If it has ended, the host has stopped.
         answer.unwrap_or_else(|_| RubyAnswer::refusal(RubyError::Stopped))
     }
 }

@@ -1,11 +1,11 @@
-//! What a worker says came of the code, as `worker.rb` spells it.
+//! Interprets the fields of a worker's reply, as `worker.rb` writes them.
 
 use crate::hint;
-use crate::{MAX_VALUE_BYTES, Raised, RubyError, RubySource};
+use crate::{MAX_VALUE_BYTES, RubyError, RubyException, RubySource};
 
-/// What the fields of a reply to `source` mean. `None` if they mean nothing.
+/// The outcome in a reply to `source`. `None` if the reply is invalid.
 pub(crate) fn read(fields: &[Vec<u8>], source: &RubySource) -> Option<Result<String, RubyError>> {
-    // The worker replaces what is no UTF-8; this is for one that was tampered with.
+    // The worker replaces bytes that are not UTF-8, but evaluated code may have changed the worker.
     let texts: Vec<String> = fields.iter().map(|field| String::from_utf8_lossy(field).into_owned()).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     match texts.as_slice() {
@@ -20,9 +20,9 @@ pub(crate) fn read(fields: &[Vec<u8>], source: &RubySource) -> Option<Result<Str
     }
 }
 
-fn raised(texts: &[&str], source: &RubySource) -> Option<Raised> {
+fn raised(texts: &[&str], source: &RubySource) -> Option<RubyException> {
     let [class, message, file, line, backtrace @ ..] = texts else { return None };
-    Some(Raised {
+    Some(RubyException {
         class: (*class).to_owned(),
         message: (*message).to_owned(),
         file: Some(*file).filter(|file| !file.is_empty()).map(str::to_owned),
@@ -42,13 +42,13 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_read() {
+    fn valid_replies_are_read() {
         assert_eq!(read_texts(&["value", "2"]), Some(Ok("2".to_owned())));
         assert_eq!(
             read_texts(&["large", "9000000"]),
             Some(Err(RubyError::ValueTooLarge { bytes: 9_000_000, limit: MAX_VALUE_BYTES }))
         );
-        let raised = Raised {
+        let raised = RubyException {
             class: "KeyError".to_owned(),
             message: "no".to_owned(),
             file: Some("a.rb".to_owned()),
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_not_known_is_not_given() {
+    fn an_unknown_file_and_line_are_none() {
         let Some(Err(RubyError::Syntax(raised))) = read_texts(&["syntax", "SyntaxError", "x", "", "0"])
         else {
             panic!("a syntax error")
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_means_nothing() {
+    fn an_invalid_reply_has_no_outcome() {
         for texts in [&[][..], &["value"], &["value", "1", "2"], &["large", "x"], &["raised", "E"], &["hm"]] {
             assert_eq!(read_texts(texts), None, "{texts:?}");
         }

@@ -1,30 +1,30 @@
-//! How workers are started and how far they may go.
+//! Settings of the Ruby host.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::{MEMORY_LIMIT, TIME_LIMIT};
 
-/// How workers are started and how far they may go.
+/// How workers are started, and their limits.
 #[derive(Clone, Debug)]
 pub struct RubySettings {
-    /// The RubyTool program: a path if it holds a slash, else looked up in the `PATH` of `env`, where folders that are not
-    /// named in full do not count.
+    /// The Ruby program: a path if it has a slash, else a name that is searched in the `PATH` of `env`. Relative
+    /// folders in that `PATH` are ignored.
     pub program: String,
-    /// The working folder of workers. Must be absolute.
+    /// The absolute working folder of workers.
     pub folder: PathBuf,
-    /// The complete environment of workers: nothing is inherited. `SUPEX_STDLIB_PATH` names a file
-    /// to load at their start.
+    /// The complete environment of workers; they inherit nothing. `SUPEX_STDLIB_PATH` names a file that each worker
+    /// loads at its start.
     pub env: Vec<(String, String)>,
-    /// How long one evaluation may take.
+    /// The time limit of one evaluation.
     pub time_limit: Duration,
-    /// How many bytes a worker may have in memory that it can write to and shares with nobody. For
-    /// each process that it starts the same holds anew.
+    /// The limit in bytes for a worker's private writable memory (`RLIMIT_DATA`). Each process that it starts has the
+    /// same limit of its own.
     pub memory_limit: u64,
 }
 
 impl RubySettings {
-    /// `ruby` from the `PATH` of `env`, with the usual limits.
+    /// `ruby` from the `PATH` of `env`, with the default limits.
     pub fn new(folder: PathBuf, env: Vec<(String, String)>) -> Self {
         Self { program: "ruby".to_owned(), folder, env, time_limit: TIME_LIMIT, memory_limit: MEMORY_LIMIT }
     }

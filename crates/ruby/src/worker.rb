@@ -1,20 +1,20 @@
 # encoding: utf-8
 # frozen_string_literal: true
 
-# The Ruby side of the host: takes a request from a pipe, evaluates it, says what came of it in another
-# pipe, and takes the next one.
+# The Ruby side of the host: reads a request from a pipe, evaluates its code, writes the reply to another pipe, and
+# reads the next request.
 #
-# Nothing that evaluated code does to standard streams can reach these. Where that code could
-# have redefined a method this script needs on foreign objects, the original is kept below. If it
-# breaks the rest, the process ends, which the host notices and answers. All exceptions are rescued,
-# not only standard ones: whatever code raises is an answer.
+# Evaluated code cannot reach these pipes through the standard streams. It may redefine methods that this script calls
+# on foreign objects, so the originals are kept below. If it breaks anything else, the process ends, and the host
+# notices and answers the call. All exceptions are rescued, not only standard ones, because any exception is an
+# answer.
 #
 # Runs as `ruby -e`, so frames of this script start with `-e:`. Needs Ruby 3.0 or later.
 
 require "socket"
 require "io/wait"
 
-# What scripts ask to learn where they are. There is no model, and nothing else of the SketchUp API.
+# Scripts use these to detect their environment. There is no model, and nothing else of the SketchUp API.
 module Sketchup
   def self.version = "26.0.0"
   def self.active_model = nil
@@ -23,67 +23,68 @@ end
 module SupexRuntime
   VERSION = "0.2.0"
 
-  # `self` of snippets. Their methods and constants land in here.
+  # The class of `self` in snippets. Methods and constants of snippets are defined in it.
   class BridgeServer
-    # The scope of one snippet: no local variables, this class around it.
+    # The scope of one snippet: without local variables, inside of this class.
     def eval_ruby = ::Kernel.binding
   end
 end
 
 module ParlorWorker
   PID = $$
-  HOST = SupexRuntime::BridgeServer.new
-  NEW_SCOPE = SupexRuntime::BridgeServer.instance_method(:eval_ruby)
+  SNIPPET_SELF = SupexRuntime::BridgeServer.new
+  SNIPPET_BINDING = SupexRuntime::BridgeServer.instance_method(:eval_ruby)
   SupexRuntime::BridgeServer.send(:remove_method, :eval_ruby)
 
   CLASS_OF = Kernel.instance_method(:class)
   NAME_OF = Module.instance_method(:to_s)
   BACKTRACE_OF = Exception.instance_method(:backtrace)
 
-  # When what other threads throw arrives. By identity, since code may redefine `hash`.
-  AT_ONCE = {}.compare_by_identity.update(Object => :immediate).freeze
-  NOT_NOW = {}.compare_by_identity.update(Object => :never).freeze
+  # Whether exceptions that other threads raise in this one arrive. Compared by identity, because code may redefine
+  # `hash`.
+  INTERRUPTIBLE = {}.compare_by_identity.update(Object => :immediate).freeze
+  UNINTERRUPTIBLE = {}.compare_by_identity.update(Object => :never).freeze
 
   HEADER_BYTES = 13
   READ_BYTES = 64 * 1024
-  # Used again and again, since each new one of that size would bring garbage collection closer.
-  PIECE = String.new(capacity: READ_BYTES)
-  UNREAD = String.new(encoding: Encoding::BINARY)
+  # Reused for each read, because new strings of that size would cause more garbage collection.
+  READ_BUFFER = String.new(capacity: READ_BYTES)
+  RECEIVED = String.new(encoding: Encoding::BINARY)
   OWN_FRAME = "-e:"
   FRAME = /\A(?<file>.+?):(?<line>\d+)(?::|\z)/m
-  SEEN_AS_UTF8 = [Encoding::UTF_8, Encoding::ASCII_8BIT, Encoding::US_ASCII].freeze
+  ASSUMED_UTF8 = [Encoding::UTF_8, Encoding::ASCII_8BIT, Encoding::US_ASCII].freeze
 
-  # Brings three pipes, and stays open to tell when the host is gone.
-  HOST_IS_THERE = UNIXSocket.new("\0#{ARGV.shift}")
-  REQUESTS = HOST_IS_THERE.recv_io(IO, "r")
-  REPLIES = HOST_IS_THERE.recv_io(IO, "w")
-  # What is printed goes into one pipe, so that it stays in order.
-  CAPTURE = HOST_IS_THERE.recv_io(IO, "w")
+  # Delivers three pipes, and stays open: it closes when the host is gone.
+  HOST_SOCKET = UNIXSocket.new("\0#{ARGV.shift}")
+  REQUESTS = HOST_SOCKET.recv_io(IO, "r")
+  REPLIES = HOST_SOCKET.recv_io(IO, "w")
+  # Both standard streams go into one pipe, so that printed text stays in order.
+  CAPTURE = HOST_SOCKET.recv_io(IO, "w")
   [STDOUT, STDERR].each { |stream| stream.reopen(CAPTURE) }
   REPLIES.sync = true
 
-  # What is answered for code that ended the thread it ran in.
+  # The reply for code that ended the thread it ran in.
   ENDED_ITS_THREAD = ["raised", "ThreadError", "the code ended the thread that evaluated it", "", "0"].freeze
-  # What is answered where not even the exception's class can be asked for, as without memory.
+  # The reply for an exception that cannot be described, for example because there is no memory.
   UNDESCRIBED = ["raised", "Exception", "the code raised an exception that cannot be described", "", "0"].freeze
 
-  # Tells in the captured output whose text follows, when it is another stream's than before.
-  class Turn < Module
+  # Extends a stream, so that it writes a mark into the captured output when the stream changes.
+  class StreamMarker < Module
     def initialize(letter)
       super()
       define_method(:write) do |*texts|
-        ParlorWorker.turn_to(letter)
+        ParlorWorker.mark_stream(letter)
         super(*texts)
       end
     end
   end
-  OUT = Turn.new("o")
-  ERR = Turn.new("e")
+  STDOUT_MARKER = StreamMarker.new("o")
+  STDERR_MARKER = StreamMarker.new("e")
 
-  # Ruby writes warnings to standard error past its methods.
-  module Warned
+  # Marks warnings as standard error, because Ruby does not write them through the stream's methods.
+  module WarningMarker
     def warn(*, **)
-      ParlorWorker.turn_to("e")
+      ParlorWorker.mark_stream("e")
       super
     end
   end
@@ -91,36 +92,36 @@ module ParlorWorker
   class << self
     def main
       _, _, @mark, limits = receive
-      memory, @largest_value, @longest_message, @most_frames = limits.split.map(&:to_i)
+      memory, @max_value_bytes, @max_message_bytes, @max_frames = limits.split.map(&:to_i)
       limit_memory(memory)
-      @turn = "o"
-      captured(STDOUT, OUT)
-      captured(STDERR, ERR)
-      Warning.extend(Warned)
+      @current_stream = "o"
+      capture(STDOUT, STDOUT_MARKER)
+      capture(STDERR, STDERR_MARKER)
+      Warning.extend(WarningMarker)
       load_library(ENV["SUPEX_STDLIB_PATH"])
       start_serving
-      watch
+      watch_host
     end
 
-    def turn_to(letter)
-      return if @turn == letter
+    def mark_stream(letter)
+      return if @current_stream == letter
 
-      @turn = letter
+      @current_stream = letter
       CAPTURE.syswrite(@mark + letter)
     end
 
     private
 
-    # The hard limit too, so that evaluated code cannot raise it again.
+    # Sets the hard limit too, so that evaluated code cannot raise it again.
     def limit_memory(bytes)
       _, hard = Process.getrlimit(:DATA)
-      least = [bytes, hard].min
-      Process.setrlimit(:DATA, least, least)
+      limit = [bytes, hard].min
+      Process.setrlimit(:DATA, limit, limit)
     end
 
-    def captured(stream, turn)
+    def capture(stream, marker)
       stream.sync = true
-      stream.extend(turn)
+      stream.extend(marker)
     end
 
     def load_library(path)
@@ -129,14 +130,14 @@ module ParlorWorker
       warn("SUPEX_STDLIB_PATH: #{path} cannot be loaded: #{error.message}")
     end
 
-    # Not the main thread: there a `return` would silently end the process.
+    # Not in the main thread, where a `return` would silently end the process.
     def start_serving
       Thread.new { serve }.report_on_exception = false
     end
 
     def serve
-      # What other threads throw at this one waits until code of theirs is evaluated.
-      Thread.handle_interrupt(NOT_NOW) do
+      # Exceptions that other threads raise in this one wait until it evaluates code.
+      Thread.handle_interrupt(UNINTERRUPTIBLE) do
         while (request = receive)
           answer(*request)
         end
@@ -145,7 +146,7 @@ module ParlorWorker
     rescue Exception
       Process.exit!(70)
     ensure
-      # Here only when the thread was killed, by what it evaluated.
+      # Reached only when evaluated code killed this thread.
       start_serving
     end
 
@@ -153,47 +154,46 @@ module ParlorWorker
       outcome = ENDED_ITS_THREAD
       outcome = evaluate(letter, path, code)
     ensure
-      # The code may have forked, and this be the child.
+      # The code may have forked, and this may be the child process.
       Process.exit!(0) unless $$ == PID
-      # All that was printed is in the pipe before the reply is in its own.
+      # All printed text must be in its pipe before the reply is in the other.
       STDOUT.flush unless STDOUT.closed?
       reply(number, outcome)
     end
 
     def evaluate(letter, path, code)
-      revive_streams
+      reopen_streams
       code.force_encoding(Encoding::UTF_8)
       path.force_encoding(Encoding::UTF_8)
-      text = Thread.handle_interrupt(AT_ONCE) do
+      text = Thread.handle_interrupt(INTERRUPTIBLE) do
         case letter
-        when "s" then "#{NEW_SCOPE.bind_call(HOST).eval(code, path, 1)}"
+        when "s" then "#{SNIPPET_BINDING.bind_call(SNIPPET_SELF).eval(code, path, 1)}"
         when "f" then "#{TOPLEVEL_BINDING.eval(code, path, 1)}"
         when "c" then "#{TOPLEVEL_BINDING.eval(code, path, 1).inspect}"
         end
       end
       value(text)
     rescue Exception => error
-      described(error)
+      describe_safely(error)
     end
 
-    # Code that closed a stream does not take it from those who come later. Ruby leaves the
-    # descriptors of standard streams open.
-    def revive_streams
-      $stdout = captured(IO.for_fd(1, "w", autoclose: false), OUT) if IO === $stdout && $stdout.closed?
-      $stderr = captured(IO.for_fd(2, "w", autoclose: false), ERR) if IO === $stderr && $stderr.closed?
+    # Reopens streams that earlier code closed. Ruby leaves the descriptors of standard streams open.
+    def reopen_streams
+      $stdout = capture(IO.for_fd(1, "w", autoclose: false), STDOUT_MARKER) if IO === $stdout && $stdout.closed?
+      $stderr = capture(IO.for_fd(2, "w", autoclose: false), STDERR_MARKER) if IO === $stderr && $stderr.closed?
     end
 
     def value(text)
-      return ["large", text.bytesize.to_s] if text.bytesize > @largest_value
+      return ["large", text.bytesize.to_s] if text.bytesize > @max_value_bytes
 
-      # The same in every encoding that could be converted, and far the most are such.
+      # ASCII is the same in every encoding that could be converted, and most values are ASCII.
       return ["value", text] if text.ascii_only?
 
       text = utf8(text)
-      text.bytesize > @largest_value ? ["large", text.bytesize.to_s] : ["value", text]
+      text.bytesize > @max_value_bytes ? ["large", text.bytesize.to_s] : ["value", text]
     end
 
-    def described(error)
+    def describe_safely(error)
       describe(error)
     rescue Exception
       UNDESCRIBED
@@ -201,15 +201,15 @@ module ParlorWorker
 
     def describe(error)
       frames = frames_of(error)
-      message = shortened(message_of(error))
-      kind, place = SyntaxError === error ? ["syntax", message] : ["raised", frames.first]
-      found = FRAME.match(place.to_s)
-      [kind, shortened(utf8(NAME_OF.bind_call(CLASS_OF.bind_call(error)))), message,
+      message = truncate(message_of(error))
+      kind, location = SyntaxError === error ? ["syntax", message] : ["raised", frames.first]
+      found = FRAME.match(location.to_s)
+      [kind, truncate(utf8(NAME_OF.bind_call(CLASS_OF.bind_call(error)))), message,
        found ? found[:file] : "", found ? found[:line] : "0", *frames]
     end
 
     def message_of(error)
-      Thread.handle_interrupt(AT_ONCE) { utf8("#{error.message}") }
+      Thread.handle_interrupt(INTERRUPTIBLE) { utf8("#{error.message}") }
     rescue Exception
       "(its message cannot be had: asking for it raised another exception)"
     end
@@ -218,19 +218,19 @@ module ParlorWorker
       frames = BACKTRACE_OF.bind_call(error)
       frames = [] unless Array === frames
       frames = frames.reject { |frame| frame.start_with?(OWN_FRAME) }
-      frames.first(@most_frames).map { |frame| shortened(utf8(frame)) }
+      frames.first(@max_frames).map { |frame| truncate(utf8(frame)) }
     end
 
-    def shortened(text)
-      return text if text.bytesize <= @longest_message
+    def truncate(text)
+      return text if text.bytesize <= @max_message_bytes
 
-      cut = text.bytesize - @longest_message
-      "#{text.byteslice(0, @longest_message).scrub("")} [… #{cut} bytes cut here …]"
+      cut = text.bytesize - @max_message_bytes
+      "#{text.byteslice(0, @max_message_bytes).scrub("")} [… #{cut} bytes cut here …]"
     end
 
     def utf8(text)
       plain = String.new(text)
-      if SEEN_AS_UTF8.include?(plain.encoding)
+      if ASSUMED_UTF8.include?(plain.encoding)
         plain.force_encoding(Encoding::UTF_8).scrub
       else
         plain.encode(Encoding::UTF_8, invalid: :replace, undef: :replace)
@@ -239,28 +239,29 @@ module ParlorWorker
       plain.force_encoding(Encoding::UTF_8).scrub
     end
 
-    # The next request: a letter, its number, a path and code. Nil when the host has hung up.
+    # Reads the next request: a letter for its kind, its number, a path and code. Nil when the host has closed the
+    # pipe.
     def receive
-      UNREAD << REQUESTS.readpartial(READ_BYTES, PIECE) until (request = take_request)
+      RECEIVED << REQUESTS.readpartial(READ_BYTES, READ_BUFFER) until (request = take_request)
       request
     rescue EOFError
       nil
     end
 
-    # After the letter and the number come the sizes of both texts, then the texts.
+    # After the letter and the number come the sizes of path and code, then both.
     def take_request
-      return if UNREAD.bytesize < HEADER_BYTES
+      return if RECEIVED.bytesize < HEADER_BYTES
 
-      letter, number, path, code = UNREAD.unpack("aN3")
-      return if UNREAD.bytesize < HEADER_BYTES + path + code
+      letter, number, path_bytes, code_bytes = RECEIVED.unpack("aN3")
+      return if RECEIVED.bytesize < HEADER_BYTES + path_bytes + code_bytes
 
-      UNREAD.slice!(0, HEADER_BYTES)
-      [letter, number, UNREAD.slice!(0, path), UNREAD.slice!(0, code)]
+      RECEIVED.slice!(0, HEADER_BYTES)
+      [letter, number, RECEIVED.slice!(0, path_bytes), RECEIVED.slice!(0, code_bytes)]
     end
 
-    # The number of the request, that of the fields, their sizes, then the fields.
+    # Writes a reply: the number of the request, the count of fields, their sizes, then the fields.
     def reply(number, fields)
-      REPLIES.write(fields.size == 2 ? pair(number, *fields) : frame(number, fields))
+      REPLIES.write(fields.size == 2 ? two_field_frame(number, *fields) : frame(number, fields))
     end
 
     def frame(number, fields)
@@ -268,25 +269,26 @@ module ParlorWorker
       [number, fields.size, *fields.map(&:bytesize), *fields].pack(form)
     end
 
-    # The same for two fields, as most replies have: there is less to do.
-    def pair(number, kind, text)
+    # A faster version for two fields, as most replies have.
+    def two_field_frame(number, kind, text)
       [number, 2, kind.bytesize, text.bytesize, kind, text].pack("N4a*a*")
     end
 
-    # The main thread: ends everything when the host is gone, whatever is being evaluated.
-    def watch
-      HOST_IS_THERE.wait(IO::PRIORITY, nil)
-      end_all
+    # Runs in the main thread: ends everything when the host is gone, whatever is being evaluated.
+    def watch_host
+      HOST_SOCKET.wait(IO::PRIORITY, nil)
+      kill_group
     rescue SignalException => signal
-      end_all if HOST_IS_THERE.wait(IO::PRIORITY, 0)
+      kill_group if HOST_SOCKET.wait(IO::PRIORITY, 0)
       Signal.trap(signal.signo, "SYSTEM_DEFAULT")
       Process.kill(signal.signo, PID)
     ensure
       Process.exit!(1)
     end
 
-    # With all that evaluated code has started, in the group that the host has made for it.
-    def end_all
+    # Kills the worker with all processes that evaluated code has started, which are in the process group of the
+    # worker.
+    def kill_group
       Process.kill(:KILL, Process.getpgrp == PID ? 0 : PID)
     end
   end

@@ -1,8 +1,7 @@
-//! One worker: a Ruby process that runs `worker.rb`, with the way to it and what it prints.
+//! One worker: a Ruby process that runs `worker.rb`, with its pipes.
 //!
-//! It is given its pipes over an abstract socket, which has no place in the file system, and to which
-//! it connects as its first act. Programs that evaluated code starts inherit none of them but the pipe
-//! into which all is printed. Standard input is at its end.
+//! The worker first connects to an abstract socket, which has no path in the file system, and gets its pipes over it.
+//! Programs that evaluated code starts inherit only the pipe for printed text. Standard input is empty.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -12,7 +11,7 @@ use std::os::unix::net::{SocketAddr, UnixListener as StdListener};
 use std::time::Duration;
 
 use parlor_process::{
-    DEFAULT_PATH, Process, ProcessNews, ProcessNumber, ProcessReport, SpawnError, find_program, spawn,
+    ChildEvent, DEFAULT_PATH, Process, ProcessNumber, ProcessReport, SpawnError, find_program, spawn,
 };
 use parlor_vocab::{ProcessExit, ProcessId, StartProcess, StdioKind};
 use rustix::io::Errno;
@@ -23,8 +22,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::capture::Secret;
-use crate::channel::{Channel, Lost, Outcome};
-use crate::printing::Printing;
+use crate::channel::{Channel, Outcome, WorkerLoss};
+use crate::output_pipe::OutputPipe;
 use crate::{
     EXIT_WAIT, MAX_BACKTRACE_LINES, MAX_MESSAGE_BYTES, MAX_VALUE_BYTES, PrintedOutput, RubyError,
     RubySettings, RubySource, START_LIMIT,
@@ -32,85 +31,88 @@ use crate::{
 
 const SCRIPT: &str = include_str!("worker.rb");
 
-/// Ruby 3.1 would put hints and snippets of code into messages. Without a locale it would take all
-/// files for ASCII.
+/// Without the first two flags, Ruby 3.1 puts hints and code snippets into messages. Without the third and without a
+/// locale, it reads all files as ASCII.
 const FLAGS: [&str; 3] = ["--disable=did_you_mean", "--disable=error_highlight", "-EUTF-8"];
 
-/// Reports of the process that may wait to be looked at.
-const REPORTS: usize = 4;
+/// How many reports of the process may wait to be read.
+const REPORT_CAPACITY: usize = 4;
 
-/// A worker that was started.
+/// A worker process, which may still be starting.
 pub(crate) struct Worker {
     process: Process,
     reports: mpsc::Receiver<ProcessReport>,
-    /// Where it is awaited, and its ends of the pipes, until it is up.
-    awaited: Option<(UnixListener, [OwnedFd; 3])>,
+    /// The socket on which the worker is expected, and its ends of the pipes, until it has connected.
+    expected: Option<(UnixListener, [OwnedFd; 3])>,
     channel: Channel,
-    printing: Printing,
+    output: OutputPipe,
     secret: Secret,
     memory_limit: u64,
-    /// How it ended, once it has.
+    /// How the process ended; `None` while it runs.
     ending: Option<ProcessExit>,
 }
 
-/// What is left of a lost worker.
+/// What is known about a lost worker.
 pub(crate) struct DeadWorker {
-    /// How it was lost.
+    /// How the worker was lost.
     pub(crate) reason: String,
-    /// What it said last.
+    /// What the worker printed last.
     pub(crate) output: PrintedOutput,
-    /// Whether a signal killed it, which was none of ours.
+    /// Whether a signal that the host did not send killed the worker.
     pub(crate) was_killed: bool,
 }
 
 impl Worker {
-    /// Starts a worker, and does not wait until it is up.
+    /// Starts a worker without waiting until it is up.
     pub(crate) fn start(settings: &RubySettings) -> Result<Self, RubyError> {
-        let refused = |error: std::io::Error| RubyError::NotStarted { reason: error.to_string() };
-        let [secret, name] = [random().map_err(refused)?, random().map_err(refused)?];
+        let not_started = |error: std::io::Error| RubyError::NotStarted { reason: error.to_string() };
+        let [secret, name] = [random().map_err(not_started)?, random().map_err(not_started)?];
         let name = format!("parlor-ruby-{:032x}", u128::from_be_bytes(name));
-        let listener = listen(&name).map_err(refused)?;
-        let (channel, [requests, replies]) = Channel::new().map_err(refused)?;
-        let (printing, printed) = Printing::new(secret).map_err(refused)?;
-        let (sender, reports) = mpsc::channel(REPORTS);
-        let process = spawn(&program(settings, name)?, ProcessNumber(0), sender)
-            .map_err(|error| explain(error, &settings.program))?;
+        let listener = listen(&name).map_err(not_started)?;
+        let (channel, [requests, replies]) = Channel::new().map_err(not_started)?;
+        let (output, printed) = OutputPipe::new(secret).map_err(not_started)?;
+        let (sender, reports) = mpsc::channel(REPORT_CAPACITY);
+        let process = spawn(&start_process(settings, name)?, ProcessNumber(0), sender)
+            .map_err(|error| spawn_error(error, &settings.program))?;
         Ok(Self {
             process,
             reports,
-            awaited: Some((listener, [requests, replies, printed])),
+            expected: Some((listener, [requests, replies, printed])),
             channel,
-            printing,
+            output,
             secret,
             memory_limit: settings.memory_limit,
             ending: None,
         })
     }
 
-    /// Whether it was up once.
+    /// Whether the worker has connected.
     pub(crate) fn is_connected(&self) -> bool {
         self.channel.is_open()
     }
 
     /// Waits until the worker is up. Cancel safe.
-    pub(crate) async fn connect(&mut self) -> Result<(), Lost> {
-        let Some((listener, pipes)) = &self.awaited else { return Ok(()) };
+    pub(crate) async fn connect(&mut self) -> Result<(), WorkerLoss> {
+        let Some((listener, pipes)) = &self.expected else { return Ok(()) };
         let socket = loop {
             tokio::select! {
                 accepted = accept(listener) => break accepted?,
-                report = self.reports.recv() => note(report, &mut self.printing, &mut self.ending)?,
+                report = self.reports.recv() => on_report(report, &mut self.output, &mut self.ending)?,
             }
         };
         let limits =
             format!("{} {MAX_VALUE_BYTES} {MAX_MESSAGE_BYTES} {MAX_BACKTRACE_LINES}", self.memory_limit);
-        send(&socket, pipes).map_err(|_| Lost::HungUp)?;
-        // From now on only the worker has these, and its end is theirs.
-        self.awaited = None;
+        send_pipes(&socket, pipes).map_err(|_| WorkerLoss::Disconnected)?;
+        // Drops the host's copies, so that the pipes close when the worker ends.
+        self.expected = None;
         self.channel.open(socket, &self.secret, limits.as_bytes())
     }
 
-    /// Has the worker evaluate something. If this is dropped before its end, the worker must be ended.
-    pub(crate) async fn evaluate(&mut self, source: &RubySource) -> Result<(Outcome, PrintedOutput), Lost> {
+    /// Evaluates `source`. If the returned future is dropped early, the caller must end the worker.
+    pub(crate) async fn evaluate(
+        &mut self,
+        source: &RubySource,
+    ) -> Result<(Outcome, PrintedOutput), WorkerLoss> {
         let request = self.channel.request(source);
         let mut unwritten = request.as_slice();
         let outcome = loop {
@@ -120,47 +122,47 @@ impl Worker {
                         break outcome;
                     }
                 }
-                () = self.printing.take_in(), if self.printing.is_open() => {}
+                () = self.output.read_to_end(), if self.output.is_open() => {}
                 report = self.reports.recv() => {
-                    if let Err(lost) = note(report, &mut self.printing, &mut self.ending) {
-                        break self.channel.last_words(source).ok_or(lost)?;
+                    if let Err(loss) = on_report(report, &mut self.output, &mut self.ending) {
+                        break self.channel.read_final_reply(source).ok_or(loss)?;
                     }
                 }
             }
         };
-        Ok((outcome, self.printing.give_out()))
+        Ok((outcome, self.output.take_output()))
     }
 
-    /// Takes what the worker prints while it has nothing to do. Returns when it is lost. Cancel safe.
-    pub(crate) async fn idle(&mut self) -> Lost {
+    /// Reads what the worker prints between calls. Returns when the worker is lost. Cancel safe.
+    pub(crate) async fn idle(&mut self) -> WorkerLoss {
         if self.ending.is_some() {
-            return Lost::Exited;
+            return WorkerLoss::Exited;
         }
         loop {
             tokio::select! {
-                () = self.printing.take_in(), if self.printing.is_open() => {}
+                () = self.output.read_to_end(), if self.output.is_open() => {}
                 report = self.reports.recv() => {
-                    if let Err(lost) = note(report, &mut self.printing, &mut self.ending) {
-                        return lost;
+                    if let Err(loss) = on_report(report, &mut self.output, &mut self.ending) {
+                        return loss;
                     }
                 }
             }
         }
     }
 
-    /// Ends the worker with all that it has started. What it said last is given out.
+    /// Ends the worker with all processes that it started. Returns what it printed last.
     pub(crate) async fn end(mut self) -> PrintedOutput {
         self.process.terminate(Duration::ZERO);
-        self.exited().await;
-        self.printing.give_out()
+        self.wait_for_exit().await;
+        self.output.take_output()
     }
 
-    /// Buries a lost worker.
-    pub(crate) async fn bury(mut self, lost: Lost) -> DeadWorker {
-        let reason = match lost {
-            Lost::Nonsense(what) => what,
-            Lost::HungUp | Lost::Exited => {
-                self.exited().await;
+    /// Ends a lost worker and tells how it was lost.
+    pub(crate) async fn reap(mut self, loss: WorkerLoss) -> DeadWorker {
+        let reason = match loss {
+            WorkerLoss::Invalid(what) => what,
+            WorkerLoss::Disconnected | WorkerLoss::Exited => {
+                self.wait_for_exit().await;
                 self.ending.map_or_else(|| "it hung up".to_owned(), describe)
             }
         };
@@ -168,35 +170,35 @@ impl Worker {
         DeadWorker { reason, was_killed, output: self.end().await }
     }
 
-    /// Waits a while until the worker is gone.
-    async fn exited(&mut self) {
+    /// Waits up to [`EXIT_WAIT`] for the worker to exit.
+    async fn wait_for_exit(&mut self) {
         if self.ending.is_none() {
-            // Beyond that its supervisor goes on to the end all the same, and tells nobody.
+            // After that, the process supervisor still ends the worker, but nobody waits for it.
             let _ = timeout(EXIT_WAIT, self.idle()).await;
         }
     }
 }
 
-/// Waits until a worker is up, as long as it may take.
-pub(crate) async fn connect_in_time(worker: &mut Worker) -> Result<(), Lost> {
+/// Waits up to [`START_LIMIT`] until a worker is up.
+pub(crate) async fn connect_in_time(worker: &mut Worker) -> Result<(), WorkerLoss> {
     match timeout(START_LIMIT, worker.connect()).await {
         Ok(connected) => connected,
-        Err(_) => Err(Lost::Nonsense(format!("it was not up after {} s", START_LIMIT.as_secs()))),
+        Err(_) => Err(WorkerLoss::Invalid(format!("it was not up after {} s", START_LIMIT.as_secs()))),
     }
 }
 
-/// Takes note of what the process did.
-fn note(
+/// Handles a report of the process. Fails if the process has exited.
+fn on_report(
     report: Option<ProcessReport>,
-    printing: &mut Printing,
+    output: &mut OutputPipe,
     ending: &mut Option<ProcessExit>,
-) -> Result<(), Lost> {
-    match report.map_or(ProcessNews::Exited(ProcessExit::Unknown), |report| report.news) {
-        ProcessNews::Output { bytes, .. } => printing.push(&bytes),
-        ProcessNews::WriteAccepted(_) | ProcessNews::WriteLost(_) => {}
-        ProcessNews::Exited(how) => {
-            ending.get_or_insert(how);
-            return Err(Lost::Exited);
+) -> Result<(), WorkerLoss> {
+    match report.map_or(ChildEvent::Exited(ProcessExit::Unknown), |report| report.event) {
+        ChildEvent::Output { bytes, .. } => output.push(&bytes),
+        ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) => {}
+        ChildEvent::Exited(exit) => {
+            ending.get_or_insert(exit);
+            return Err(WorkerLoss::Exited);
         }
     }
     Ok(())
@@ -211,22 +213,22 @@ fn describe(ending: ProcessExit) -> String {
     }
 }
 
-fn program(settings: &RubySettings, socket: String) -> Result<StartProcess, RubyError> {
+fn start_process(settings: &RubySettings, socket: String) -> Result<StartProcess, RubyError> {
     let flags = FLAGS.into_iter().chain(["-e", SCRIPT, "--"]).map(str::to_owned);
     Ok(StartProcess {
         process: ProcessId::parse("ruby").expect("a short id"),
-        program: found(settings)?,
+        program: program_path(settings)?,
         args: flags.chain([socket]).collect(),
         arg0: Some(settings.program.clone()),
         folder: settings.folder.clone(),
         env: settings.env.clone(),
         stdio: StdioKind::Pipes,
-        retain: 0,
+        retain_bytes: 0,
     })
 }
 
 /// The path of the Ruby program.
-fn found(settings: &RubySettings) -> Result<String, RubyError> {
+fn program_path(settings: &RubySettings) -> Result<String, RubyError> {
     let program = &settings.program;
     if program.contains('/') {
         return Ok(program.clone());
@@ -237,7 +239,7 @@ fn found(settings: &RubySettings) -> Result<String, RubyError> {
     found.ok_or_else(|| RubyError::NoRuby { program: program.clone(), reason: Errno::NOENT.to_string() })
 }
 
-fn explain(error: SpawnError, program: &str) -> RubyError {
+fn spawn_error(error: SpawnError, program: &str) -> RubyError {
     match error {
         SpawnError::Program { errno, .. } => {
             RubyError::NoRuby { program: program.to_owned(), reason: errno.to_string() }
@@ -255,20 +257,21 @@ fn listen(name: &str) -> std::io::Result<UnixListener> {
     UnixListener::from_std(listener)
 }
 
-/// The worker's connection. Abstract sockets have no permissions, so others are turned away here.
-async fn accept(listener: &UnixListener) -> Result<UnixStream, Lost> {
-    let us = rustix::process::geteuid().as_raw();
+/// Accepts the worker's connection. Abstract sockets have no permissions, so this rejects connections of other users.
+async fn accept(listener: &UnixListener) -> Result<UnixStream, WorkerLoss> {
+    let own_uid = rustix::process::geteuid().as_raw();
     loop {
         let accepted = listener.accept().await;
-        let (socket, _) = accepted.map_err(|error| Lost::Nonsense(format!("it cannot connect: {error}")))?;
-        if socket.peer_cred().is_ok_and(|peer| peer.uid() == us) {
+        let (socket, _) =
+            accepted.map_err(|error| WorkerLoss::Invalid(format!("it cannot connect: {error}")))?;
+        if socket.peer_cred().is_ok_and(|peer| peer.uid() == own_uid) {
             return Ok(socket);
         }
     }
 }
 
-/// Gives the worker its pipes. Each travels with a byte of its own, which is read along with it.
-fn send(socket: &UnixStream, pipes: &[OwnedFd]) -> rustix::io::Result<()> {
+/// Sends the worker its pipes. Each is sent with one byte, which the worker reads along with it.
+fn send_pipes(socket: &UnixStream, pipes: &[OwnedFd]) -> rustix::io::Result<()> {
     for pipe in pipes {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut attached = SendAncillaryBuffer::new(&mut space);
@@ -281,7 +284,7 @@ fn send(socket: &UnixStream, pipes: &[OwnedFd]) -> rustix::io::Result<()> {
 
 fn random() -> std::io::Result<Secret> {
     let mut bytes = Secret::default();
-    // Up to 256 bytes come whole, once the machine is up.
+    // The kernel returns up to 256 bytes at once after boot.
     getrandom(&mut bytes, GetRandomFlags::empty())?;
     Ok(bytes)
 }

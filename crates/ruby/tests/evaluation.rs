@@ -1,4 +1,4 @@
-//! What persists, how values look, and what exceptions tell: the rules of `docs/ruby.md`.
+//! Tests of the rules in `docs/ruby.md`: what persists, how values are shown, and what exceptions contain.
 
 mod common;
 
@@ -32,7 +32,7 @@ async fn values_are_shown_by_to_s() {
     }
     assert_eq!(value(&host, "Sketchup.version").await, SKETCHUP_VERSION);
     assert_eq!(value(&host, "SupexRuntime::VERSION").await, SUPEX_VERSION);
-    // Where `to_s` gives no text, Ruby has one of its own.
+    // If `to_s` does not return a string, Ruby uses a default text.
     assert!(value(&host, "Class.new { def to_s = 5 }.new").await.starts_with("#<#<Class:"));
 }
 
@@ -50,7 +50,7 @@ async fn snippets_share_all_but_local_variables() {
     assert_eq!(value(&host, "self.class").await, "SupexRuntime::BridgeServer");
     assert_eq!(value(&host, "Thing").await, "SupexRuntime::BridgeServer::Thing");
     assert_eq!(value(&host, "Module.nesting").await, "[SupexRuntime::BridgeServer, SupexRuntime]");
-    // A method of the same name as the worker's own changes nothing.
+    // Methods with the names of the worker's own have no effect on the worker.
     value(&host, "def eval_ruby = raise; def binding = raise; def eval(*) = raise; def puts(*) = raise")
         .await;
     assert_eq!(value(&host, "1").await, "1");
@@ -68,14 +68,14 @@ async fn files_and_consoles_share_one_top_level() {
     assert_eq!(console(&host, "y = 'a'").await.outcome, Ok("\"a\"".to_owned()), "shown by inspect");
     assert_eq!(file(&host, path, "y + x.to_s").await.outcome, Ok("a5".to_owned()));
     assert_eq!(value(&host, "[Top, defined?(x).inspect, f]").await, "[Top, \"nil\", 6]");
-    // What a snippet defines on its class is not at the top level; globals are everywhere.
+    // Methods of snippets are not at the top level; globals are visible everywhere.
     value(&host, "$g = 7; def h = 8").await;
     assert_eq!(console(&host, "[$g, respond_to?(:h, true)]").await.outcome, Ok("[7, false]".to_owned()));
     assert_eq!(console(&host, "local_variables.sort").await.outcome, Ok("[:x, :y]".to_owned()));
 }
 
 #[tokio::test]
-async fn files_know_where_they_are() {
+async fn files_know_their_path() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("beside.rb"), "BESIDE = 1").unwrap();
     let path = folder.path().join("ä b.rb");
@@ -91,7 +91,7 @@ async fn files_know_where_they_are() {
 }
 
 #[tokio::test]
-async fn files_may_begin_with_a_mark_and_name_their_encoding() {
+async fn files_may_begin_with_a_byte_order_mark_and_declare_their_encoding() {
     let host = host();
     let path = Path::new(PATH);
     assert_eq!(file(&host, path, "\u{feff}1 + 1").await.outcome, Ok("2".to_owned()));
@@ -100,12 +100,12 @@ async fn files_may_begin_with_a_mark_and_name_their_encoding() {
 }
 
 #[tokio::test]
-async fn exceptions_tell_class_message_place_and_way() {
+async fn exceptions_have_class_message_file_line_and_backtrace() {
     let host = host();
     let error = raised(&host, "def deep = raise(ArgumentError, \"a\nb\")\n\ndeep").await;
     assert_eq!((error.class.as_str(), error.message.as_str()), ("ArgumentError", "a\nb"));
     assert_eq!((error.file.as_deref(), error.line), (Some("(eval)"), Some(1)));
-    assert_eq!(error.backtrace.len(), 2, "nothing of the worker's own: {:?}", error.backtrace);
+    assert_eq!(error.backtrace.len(), 2, "no frames of the worker: {:?}", error.backtrace);
     assert!(error.backtrace[1].starts_with("(eval):4:in"), "{:?}", error.backtrace);
     assert_eq!(error.hint, None);
 
@@ -117,11 +117,11 @@ async fn exceptions_tell_class_message_place_and_way() {
     let answer = console(&host, "puts 1; raise 'e'").await;
     let Err(RubyError::Raised(error)) = answer.outcome else { panic!("{:?}", answer.outcome) };
     assert_eq!((answer.output.text().as_str(), error.file.as_deref()), ("1\n", Some("/tmp/s1/0001.rb")));
-    assert_eq!(value(&host, "1").await, "1", "an error does not spoil the next call");
+    assert_eq!(value(&host, "1").await, "1", "an error does not affect the next call");
 }
 
 #[tokio::test]
-async fn code_that_is_no_ruby_is_a_syntax_error_of_its_file_and_line() {
+async fn a_syntax_error_has_its_file_and_line() {
     let host = host();
     let RubyError::Syntax(wrong) = error(&host, "1\ndef broken(").await else { panic!("a syntax error") };
     assert_eq!(
@@ -148,7 +148,7 @@ async fn a_return_at_the_top_is_unexpected() {
 }
 
 #[tokio::test]
-async fn exceptions_that_are_not_standard_are_answered_too_and_keep_the_state() {
+async fn non_standard_exceptions_are_answered_and_keep_the_state() {
     let host = host();
     value(&host, "$kept = Process.pid").await;
     for (code, class) in [
@@ -191,7 +191,7 @@ async fn a_value_that_cannot_be_shown_is_an_error() {
 }
 
 #[tokio::test]
-async fn printed_text_comes_along_in_order_whoever_writes_it() {
+async fn printed_text_is_in_order_whichever_process_writes_it() {
     let host = host();
     let code = "puts 'out'; warn 'err'; print 'a'; $stderr.print 'b'; STDOUT.puts 'c'; system('echo child; echo grandchild >&2'); p 1; $stderr.puts 2; 7";
     let answer = answer(&host, code).await;
@@ -210,12 +210,12 @@ async fn printed_text_comes_along_in_order_whoever_writes_it() {
             (OutputStream::Stderr, "2\n"),
         ]
     );
-    assert!(common::answer(&host, "1").await.output.is_empty(), "it is given once");
+    assert!(common::answer(&host, "1").await.output.is_empty(), "printed text is returned once");
     assert_eq!(common::answer(&host, "print 'ab'; raise 'x'").await.output.text(), "ab");
 }
 
 #[tokio::test]
-async fn standard_input_is_at_its_end() {
+async fn standard_input_is_empty() {
     let host = host();
     assert_eq!(
         value(&host, "[gets, $stdin.read, STDIN.gets, ARGV, `cat`]").await,
@@ -251,7 +251,7 @@ async fn the_library_named_in_the_environment_is_loaded_and_may_be_broken() {
     let library = folder.path().join("supex_stdlib.rb");
     let mut settings = settings();
     settings.env.push(("SUPEX_STDLIB_PATH".to_owned(), library.display().to_string()));
-    assert_eq!(value(&RubyHost::new(settings.clone()), "1").await, "1", "not there");
+    assert_eq!(value(&RubyHost::new(settings.clone()), "1").await, "1", "a missing library is ignored");
     std::fs::write(&library, "HELPER = 42").unwrap();
     assert_eq!(value(&RubyHost::new(settings.clone()), "HELPER").await, "42");
     std::fs::write(&library, "exit 1").unwrap();

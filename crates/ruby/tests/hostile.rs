@@ -1,15 +1,15 @@
-//! Code that does what it should not: every call is answered, and the next one works.
+//! Tests with hostile code: every call is answered, and the next one works.
 
 mod common;
 
 use std::path::Path;
 
-use common::{Gate, answer, error, file, hasty_host, host, raised, settings, value};
+use common::{Gate, answer, error, file, host, raised, settings, short_limit_host, value};
 use parlor_ruby::{RubyError, RubyHost, RubySettings};
 use tokio::task::JoinSet;
 
 #[tokio::test]
-async fn streams_can_be_closed_and_turned_away() {
+async fn standard_streams_can_be_closed_and_redirected() {
     let host = host();
     for code in [
         "STDOUT.close; STDERR.close; STDIN.close; 1",
@@ -30,7 +30,7 @@ async fn streams_can_be_closed_and_turned_away() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_robbed_of_its_pipes_is_lost_and_replaced() {
+async fn a_worker_whose_pipes_are_broken_is_replaced() {
     let host = host();
     for code in [
         "ObjectSpace.each_object(IO) { |io| io.close rescue nil }; 1",
@@ -42,14 +42,14 @@ async fn a_worker_that_is_robbed_of_its_pipes_is_lost_and_replaced() {
         let outcome = answer(&host, code).await.outcome;
         let is_lost = matches!(outcome, Err(RubyError::WorkerLost { .. }));
         assert!(is_lost || outcome == Ok("1".to_owned()), "{code}: {outcome:?}");
-        // If it could still answer, the next may be the one that finds it broken.
+        // If the worker could still answer, the next call may find it broken.
         let _ = answer(&host, "1").await;
         assert_eq!(value(&host, "1 + 1").await, "2", "after {code}");
     }
 }
 
 #[tokio::test]
-async fn code_that_answers_in_the_place_of_its_worker_does_so_for_itself_alone() {
+async fn a_forged_reply_affects_only_the_call_that_forged_it() {
     let host = host();
     let forged = "[1, 2, 5, 2, 'value', 'hm'].pack('N4a*a*')";
     let code = format!("ObjectSpace.each_object(IO) {{ |io| io.syswrite({forged}) rescue nil }}; 1");
@@ -75,7 +75,7 @@ async fn methods_of_all_objects_can_be_redefined() {
     assert_eq!(raised(&host, "Object.new").await.message, "to_s");
     assert_eq!(raised(&host, "raise ArgumentError, 'x'").await.class, "ArgumentError");
     assert_eq!(answer(&host, "puts 'a'; 1").await.output.text(), "a\n");
-    // Ruby itself asks this one before it evaluates anything; then every answer says so.
+    // Ruby itself calls this method before it evaluates anything, so then every call fails.
     let _ = answer(&host, "class ::Object; def respond_to?(*) = raise('mine'); end").await;
     assert_eq!(raised(&host, "1").await.message, "mine");
     host.replace_worker().await.unwrap();
@@ -83,7 +83,7 @@ async fn methods_of_all_objects_can_be_redefined() {
 }
 
 #[tokio::test]
-async fn exceptions_and_texts_can_lie() {
+async fn exceptions_and_strings_with_false_methods_are_answered() {
     let host = host();
     let liar = raised(&host, "class Liar < StandardError; def message = raise('again'); def backtrace = 5; def class = nil; end; raise Liar").await;
     assert_eq!(liar.class, "SupexRuntime::BridgeServer::Liar");
@@ -110,7 +110,7 @@ async fn exceptions_and_texts_can_lie() {
 }
 
 #[tokio::test]
-async fn children_do_not_answer_and_do_not_hold_the_channel() {
+async fn child_processes_do_not_answer_and_do_not_inherit_the_channel() {
     let host = host();
     assert_eq!(value(&host, "$parent = Process.pid; fork; Process.pid == $parent").await, "true");
     assert_eq!(value(&host, "fork; fork; raise 'x' unless Process.pid == $parent; 5").await, "5");
@@ -119,13 +119,13 @@ async fn children_do_not_answer_and_do_not_hold_the_channel() {
         answer(&host, "Process.wait(fork { puts 'from a child' })").await.output.text(),
         "from a child\n"
     );
-    // In a child's folder of descriptors: standard ones, and the folder itself.
+    // A child process has only the standard descriptors, and the one of the folder that it lists.
     assert_eq!(value(&host, "`ls /proc/self/fd`.split").await, "[\"0\", \"1\", \"2\", \"3\"]");
     assert_eq!(value(&host, "$parent == Process.pid").await, "true");
 }
 
 #[tokio::test]
-async fn whatever_ends_the_worker_is_answered_with_how() {
+async fn the_answer_tells_how_the_worker_ended() {
     let host = host();
     for (code, reason) in [
         ("exit!", "status 1"),
@@ -145,31 +145,31 @@ async fn whatever_ends_the_worker_is_answered_with_how() {
         let answer = answer(&host, &format!("puts 'begun'; {code}")).await;
         let Err(error @ RubyError::WorkerLost { .. }) = answer.outcome else { panic!("{code}: {answer:?}") };
         assert!(error.to_string().contains(reason), "{code}: {error}");
-        assert!(error.lost_state() && error.hint().expect("a hint").contains("are lost"), "{code}");
+        assert!(error.is_state_lost() && error.hint().expect("a hint").contains("are lost"), "{code}");
         assert!(answer.output.text().starts_with("begun\n"), "{code}: {:?}", answer.output);
         assert_eq!(value(&host, "$mark.inspect").await, "nil", "after {code}");
     }
 }
 
 #[tokio::test]
-async fn exit_handlers_and_traps_change_nothing() {
-    let host = hasty_host();
+async fn exit_handlers_and_traps_do_not_prevent_the_time_limit() {
+    let host = short_limit_host();
     value(&host, "at_exit { loop {} }; %w[TERM INT HUP].each { |name| trap(name) { loop {} } }").await;
     assert!(matches!(error(&host, "Process.kill(:TERM, $$); loop {}").await, RubyError::TimedOut { .. }));
     assert_eq!(value(&host, "1").await, "1");
 }
 
 #[tokio::test]
-async fn threads_may_go_on_and_throw_things() {
+async fn threads_may_continue_and_raise_exceptions_in_the_evaluating_thread() {
     let host = host();
-    // The exception waits for code to be raised in; the worker's own loop is safe from it.
+    // The exception arrives only while code is evaluated; the worker's own loop is protected.
     value(&host, "t = Thread.current; $thrower = Thread.new { t.raise('late') }; $thrower.join rescue 1; 1")
         .await;
     assert_eq!(value(&host, "1").await, "1");
     let code = "t = Thread.current; Thread.handle_interrupt(RuntimeError => :never) { Thread.new { t.raise('late') }.join; 5 }";
     assert_eq!(raised(&host, code).await.message, "late");
     assert_eq!(value(&host, "require 'timeout'; begin; Timeout.timeout(0.01) { sleep }; rescue Timeout::Error => e; e.class; end").await, "Timeout::Error");
-    // Also between two calls, when that loop waits.
+    // The same between two calls, while that loop waits for a request.
     let folder = tempfile::tempdir().unwrap();
     let gate = Gate::new(folder.path());
     let code =
@@ -179,14 +179,14 @@ async fn threads_may_go_on_and_throw_things() {
     drop(gate.entered().await);
     assert_eq!(raised(&host, "1").await.message, "late");
     assert_eq!(value(&host, "$pid == $$").await, "true");
-    // What a thread prints after the answer belongs to the next one.
+    // Text that a thread prints after an answer comes with the next answer.
     value(&host, "$go = Queue.new; $went = Queue.new; Thread.new { $go.pop; puts 'later'; $went << 1 }; 1")
         .await;
     assert_eq!(answer(&host, "$go << 1; $went.pop").await.output.text(), "later\n");
 }
 
 #[tokio::test]
-async fn endless_code_is_stopped_and_its_children_with_it() {
+async fn endless_code_is_stopped_at_the_time_limit() {
     let mut cases = JoinSet::new();
     for code in [
         "loop {}",
@@ -201,12 +201,12 @@ async fn endless_code_is_stopped_and_its_children_with_it() {
         "/^(a|a)+\\1$/ =~ 'a' * 60 + 'b'",
     ] {
         cases.spawn(async move {
-            let host = hasty_host();
+            let host = short_limit_host();
             value(&host, "$mark = 1").await;
             let error = error(&host, code).await;
             assert!(matches!(error, RubyError::TimedOut { .. }), "{code}: {error:?}");
             assert!(error.to_string().starts_with("execution expired"), "{error}");
-            assert!(error.lost_state());
+            assert!(error.is_state_lost());
             assert_eq!(value(&host, "$mark.inspect").await, "nil", "after {code}");
         });
     }
@@ -218,14 +218,18 @@ async fn endless_code_is_stopped_and_its_children_with_it() {
 #[tokio::test]
 async fn memory_is_limited() {
     let host = RubyHost::new(RubySettings { memory_limit: 128 << 20, ..settings() });
-    assert_eq!(value(&host, "('x' * 30_000_000).size").await, "30000000", "some is there");
+    assert_eq!(
+        value(&host, "('x' * 30_000_000).size").await,
+        "30000000",
+        "memory below the limit can be used"
+    );
     let outcome = answer(&host, "'x' * 200_000_000; 1").await.outcome;
     let is_raised = matches!(&outcome, Err(RubyError::Raised(raised)) if raised.class == "NoMemoryError");
     assert!(is_raised, "{outcome:?}");
     let outcome = answer(&host, "a = []; loop { a << 'y' * 1_000_000 }").await.outcome;
     assert!(matches!(&outcome, Err(RubyError::Raised(_) | RubyError::WorkerLost { .. })), "{outcome:?}");
     assert_eq!(value(&host, "1 + 1").await, "2");
-    // Both are the same, so only the system's own user could raise it again.
+    // Soft and hard limit are the same, so only root could raise them.
     assert_eq!(value(&host, "Process.getrlimit(:DATA).uniq").await, format!("[{}]", 128 << 20));
 }
 

@@ -1,10 +1,10 @@
-//! What is too much is refused or cut, with the number; and what is missing is named.
+//! Tests of the limits: what exceeds one is refused or cut, with the numbers. Errors name a missing Ruby.
 
 mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Gate, answer, error, file, host, raised, settings, snippet, value, waits};
+use common::{Gate, answer, error, file, host, is_pending, raised, settings, snippet, value};
 use parlor_ruby::{
     MAX_BACKTRACE_LINES, MAX_CODE_BYTES, MAX_MESSAGE_BYTES, MAX_OUTPUT_BYTES, MAX_VALUE_BYTES, MAX_WAITING,
     RubyError, RubyHost, RubySettings, START_LIMIT, START_TRIES,
@@ -12,7 +12,7 @@ use parlor_ruby::{
 use parlor_testkit::write_executable;
 
 #[tokio::test]
-async fn the_longest_code_runs_and_one_byte_more_does_not() {
+async fn code_of_the_limit_runs_and_one_byte_more_is_refused() {
     let host = host();
     let code = |size: usize| format!("$ran = 1{}", " ".repeat(size - 8));
     assert_eq!(value(&host, &code(MAX_CODE_BYTES)).await, "1");
@@ -25,21 +25,21 @@ async fn the_longest_code_runs_and_one_byte_more_does_not() {
 }
 
 #[tokio::test]
-async fn the_longest_value_is_given_and_one_byte_more_is_not() {
+async fn a_value_of_the_limit_is_returned_and_one_byte_more_is_not() {
     let host = host();
     assert_eq!(value(&host, &format!("'x' * {MAX_VALUE_BYTES}")).await.len(), MAX_VALUE_BYTES);
     let too_large = |bytes| RubyError::ValueTooLarge { bytes, limit: MAX_VALUE_BYTES };
     let just = MAX_VALUE_BYTES as u64 + 1;
     assert_eq!(error(&host, &format!("'x' * {just}")).await, too_large(just));
     assert_eq!(error(&host, "'x' * 12_000_000").await, too_large(12_000_000));
-    // Letters that grow when they become UTF-8 count as what they become.
+    // The size counts after conversion to UTF-8.
     let latin = format!("(\"\\xE4\" * {}).force_encoding('ISO-8859-1')", MAX_VALUE_BYTES - 1);
     assert_eq!(error(&host, &latin).await, too_large(2 * (MAX_VALUE_BYTES as u64 - 1)));
-    assert!(!too_large(1).lost_state());
+    assert!(!too_large(1).is_state_lost());
 }
 
 #[tokio::test]
-async fn more_output_than_is_kept_is_counted_and_the_code_goes_on() {
+async fn output_beyond_the_limit_is_counted_and_the_code_continues() {
     let host = host();
     let answer =
         answer(&host, &format!("print 'x' * {MAX_OUTPUT_BYTES}; print 'y' * 5; system('echo'); 7")).await;
@@ -65,7 +65,7 @@ async fn long_messages_and_backtraces_are_cut() {
 }
 
 #[tokio::test]
-async fn only_so_many_calls_wait_and_they_are_served_in_order() {
+async fn a_limited_number_of_calls_waits_and_they_run_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let (host, gate) = (host(), Gate::new(folder.path()));
     let running = tokio::spawn({
@@ -73,20 +73,19 @@ async fn only_so_many_calls_wait_and_they_are_served_in_order() {
         async move { answer(&host, &code).await }
     });
     let entered = gate.entered().await;
-    // The lane has taken the first, so all places are free. Each call is put into its place before it
-    // waits for anything.
+    // The first call runs, so the queue is empty. Each call enters the queue when it is first polled.
     let mut waiting = Vec::new();
     for number in 0..MAX_WAITING {
         let host = host.clone();
         let mut call =
             Box::pin(async move { value(&host, &format!("($order ||= []) << {number}; {number}")).await });
-        assert!(waits(&mut call).await);
+        assert!(is_pending(&mut call).await);
         waiting.push(call);
     }
     assert_eq!(error(&host, "1").await, RubyError::TooManyWaiting { limit: MAX_WAITING });
     drop(entered);
     assert_eq!(running.await.unwrap().outcome, Ok("opened".to_owned()));
-    // The last one first: asking does not change the order.
+    // Awaits the last call first: the order of awaiting does not change the order of running.
     let last = waiting.pop().unwrap();
     assert_eq!(last.await, (MAX_WAITING - 1).to_string());
     for (number, call) in waiting.into_iter().enumerate() {
@@ -96,7 +95,7 @@ async fn only_so_many_calls_wait_and_they_are_served_in_order() {
 }
 
 #[tokio::test]
-async fn a_machine_without_ruby_is_told_what_to_do() {
+async fn without_ruby_the_error_tells_what_to_do() {
     for (program, reason) in
         [("/no/such/ruby", "No such file"), ("no-such-ruby", "No such file"), ("/tmp", "denied")]
     {
@@ -114,7 +113,7 @@ async fn a_machine_without_ruby_is_told_what_to_do() {
 }
 
 #[tokio::test]
-async fn what_is_no_ruby_does_not_become_a_worker() {
+async fn a_program_that_is_not_ruby_fails_to_start() {
     for (program, reason) in [("/bin/true", "status 0"), ("/bin/false", "status 1"), ("/bin/ls", "it said: ")]
     {
         let host = RubyHost::new(RubySettings { program: program.to_owned(), ..settings() });
@@ -126,9 +125,9 @@ async fn what_is_no_ruby_does_not_become_a_worker() {
     assert!(error(&nowhere, "1").await.to_string().contains("/no/such/folder"));
 }
 
-/// Time is invented: it passes when nothing else happens.
+/// Uses tokio's paused clock, which advances when nothing else happens.
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_does_not_come_up_is_not_waited_for_for_ever() {
+async fn waiting_for_a_worker_to_start_has_a_limit() {
     let folder = tempfile::tempdir().unwrap();
     let program = script(folder.path(), "exec sleep 1000");
     let error = error(&RubyHost::new(RubySettings { program, ..settings() }), "1").await;
@@ -137,7 +136,7 @@ async fn a_worker_that_does_not_come_up_is_not_waited_for_for_ever() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_killed_before_it_is_up_is_started_a_few_times() {
+async fn a_worker_that_is_killed_before_it_is_up_is_started_again_a_few_times() {
     let folder = tempfile::tempdir().unwrap();
     let program = script(folder.path(), "echo started >> \"${0%/*}/starts\"; kill -9 $$");
     let error = error(&RubyHost::new(RubySettings { program, ..settings() }), "1").await;
@@ -153,16 +152,16 @@ fn script(folder: &Path, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn nothing_runs_before_the_first_call_and_nothing_after_the_end() {
+async fn stopping_ends_the_worker_and_refuses_later_calls() {
     let host = host();
     let pid: u32 = value(&host, "Process.pid").await.parse().unwrap();
-    assert!(is_there(pid));
+    assert!(process_exists(pid));
     host.stop().await;
-    assert!(!is_there(pid));
+    assert!(!process_exists(pid));
     assert_eq!(host.evaluate(snippet("1")).await.outcome, Err(RubyError::Stopped));
     host.stop().await;
 }
 
-fn is_there(pid: u32) -> bool {
+fn process_exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }

@@ -1,4 +1,4 @@
-//! The page of the host names all that a user can meet.
+//! Checks that `docs/ruby.md` names every limit.
 
 use std::fs;
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! Workers are killed at random under load: every call is answered once and runs at most once.
+//! Kills workers at random under load: every call is answered once and runs at most once.
 //!
-//! Alone in its file: it kills whatever child processes this program has.
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+//! Alone in its file, because it kills all child processes of this program.
+#![expect(clippy::unwrap_used, reason = "a panic fails the test and shows the line")]
 
 mod common;
 
@@ -18,17 +18,17 @@ use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_si
 use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::Notify;
 
-/// How many callers there are at once.
+/// How many tasks call the host at the same time.
 const CALLERS: usize = 8;
 
-/// What became of calls, in numbers.
+/// How many calls had which outcome.
 #[derive(Debug, Default)]
 struct Tally {
-    asked: AtomicUsize,
-    valued: AtomicUsize,
+    calls: AtomicUsize,
+    with_value: AtomicUsize,
     lost: AtomicUsize,
     not_started: AtomicUsize,
-    told: AtomicUsize,
+    reported_losses: AtomicUsize,
 }
 
 #[tokio::test]
@@ -43,21 +43,21 @@ async fn every_call_is_answered_once_however_often_the_worker_is_killed() {
             let (host, tally, over, record) = (host.clone(), tally.clone(), over.clone(), record.clone());
             let answered = answered.clone();
             tokio::spawn(async move {
-                let mut valued = Vec::new();
+                let mut with_value = Vec::new();
                 while !over.load(Ordering::Relaxed) {
                     if let Some(number) = call(&host, &tally, &record).await {
-                        valued.push(number);
+                        with_value.push(number);
                     }
                     answered.notify_waiters();
                 }
-                valued
+                with_value
             })
         })
         .collect();
 
     let mut killed = 0;
     while killed < kills {
-        // From not at all to some calls later, and then somewhere within a call.
+        // Waits for zero to five answers, then for a random moment within a call.
         for _ in 0..random(6) {
             answered.notified().await;
         }
@@ -70,35 +70,35 @@ async fn every_call_is_answered_once_however_often_the_worker_is_killed() {
         tokio::task::yield_now().await;
     }
     over.store(true, Ordering::Relaxed);
-    let mut valued = Vec::new();
+    let mut with_value = Vec::new();
     for caller in callers {
-        valued.extend(caller.await.unwrap());
+        with_value.extend(caller.await.unwrap());
     }
 
-    let (asked, lost, not_started) = (&tally.asked, &tally.lost, &tally.not_started);
-    let [asked, lost, not_started] = [asked, lost, not_started].map(|count| count.load(Ordering::Relaxed));
-    assert_eq!(valued.len() + lost + not_started, asked, "{tally:?}");
-    assert!(lost > 0, "no call was hit: {tally:?}");
+    let (calls, lost, not_started) = (&tally.calls, &tally.lost, &tally.not_started);
+    let [calls, lost, not_started] = [calls, lost, not_started].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(with_value.len() + lost + not_started, calls, "{tally:?}");
+    assert!(lost > 0, "no call lost its worker: {tally:?}");
     let mut runs: BTreeMap<usize, usize> = BTreeMap::new();
     for line in fs::read_to_string(&record).unwrap().lines() {
         *runs.entry(line.parse().unwrap()).or_default() += 1;
     }
     assert!(runs.values().all(|times| *times == 1), "no code ran twice");
-    assert!(valued.iter().all(|number| runs.contains_key(number)), "what has a value has run");
+    assert!(with_value.iter().all(|number| runs.contains_key(number)), "a call with a value has run");
     assert_eq!(value(&host, "1 + 1").await, "2");
     report(killed, &tally);
 }
 
-/// One call. Gives its number if it has a value.
+/// Makes one call. Returns its number if it has a value.
 async fn call(host: &RubyHost, tally: &Tally, record: &Path) -> Option<usize> {
-    let number = tally.asked.fetch_add(1, Ordering::Relaxed);
+    let number = tally.calls.fetch_add(1, Ordering::Relaxed);
     let code = format!("File.write('{}', \"{number}\\n\", mode: 'a'); {number} * 2", record.display());
     let answer = answer(host, &code).await;
-    tally.told.fetch_add(usize::from(answer.lost_before.is_some()), Ordering::Relaxed);
+    tally.reported_losses.fetch_add(usize::from(answer.restart_reason.is_some()), Ordering::Relaxed);
     let count = match answer.outcome {
         Ok(text) => {
             assert_eq!(text, (number * 2).to_string(), "the answer is to this call");
-            tally.valued.fetch_add(1, Ordering::Relaxed);
+            tally.with_value.fetch_add(1, Ordering::Relaxed);
             return Some(number);
         }
         Err(RubyError::WorkerLost { .. }) => &tally.lost,
@@ -109,9 +109,9 @@ async fn call(host: &RubyHost, tally: &Tally, record: &Path) -> Option<usize> {
     None
 }
 
-/// The child processes of this program, by handles that mean them and nobody else.
+/// The child processes of this program, as pidfds, which stay valid when a process id is reused.
 fn children() -> Vec<OwnedFd> {
-    let us = getpid().as_raw_nonzero().get();
+    let own_pid = getpid().as_raw_nonzero().get();
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let lists = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     let pids: Vec<i32> = lists
@@ -120,11 +120,11 @@ fn children() -> Vec<OwnedFd> {
     pids.into_iter()
         .filter_map(|pid| {
             let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-            // Whoever has that number now that the handle is open is who the handle means.
+            // The id cannot be reused while the pidfd is open, so this checks the process of the pidfd.
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
             let mut fields = stat.rsplit_once(") ")?.1.split(' ');
             let (state, parent) = (fields.next()?, fields.next()?);
-            (state != "Z" && parent.parse() == Ok(us)).then_some(handle)
+            (state != "Z" && parent.parse() == Ok(own_pid)).then_some(handle)
         })
         .collect()
 }
@@ -135,12 +135,12 @@ fn random(below: u8) -> u8 {
     byte[0] % below
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is a setting of this test and of nothing else")]
+#[expect(clippy::disallowed_methods, reason = "a setting of this test only")]
 fn is_soak() -> bool {
     std::env::var("PARLOR_SOAK").is_ok_and(|value| value == "1")
 }
 
-#[expect(clippy::print_stdout, reason = "the figures are for who asked for the long run")]
+#[expect(clippy::print_stdout, reason = "the figures are the result of a long run")]
 fn report(killed: usize, tally: &Tally) {
     println!("{killed} kills: {tally:?}");
 }

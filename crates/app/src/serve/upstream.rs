@@ -50,7 +50,7 @@ impl UpstreamClient {
 
 #[async_trait]
 impl Upstream for UpstreamClient {
-    async fn perform(&self, caller: &Caller, job: &RubyJob) -> Result<String, UpstreamError> {
+    async fn run_job(&self, caller: &Caller, job: &RubyJob) -> Result<String, UpstreamError> {
         let call = spell(job)?;
         match self.call_once(caller, &call).await {
             // It has read half of the line and done nothing, so there is no harm in another try.
@@ -74,7 +74,7 @@ struct Console {
 
 #[async_trait]
 impl Upstream for Console {
-    async fn perform(&self, _caller: &Caller, job: &RubyJob) -> Result<String, UpstreamError> {
+    async fn run_job(&self, _caller: &Caller, job: &RubyJob) -> Result<String, UpstreamError> {
         let line = spell(job)?;
         let mut kept = self.wire.lock().await;
         let mut wire = match kept.take().filter(Wire::is_quiet) {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     fn line(code: &str) -> RubyJob {
-        RubyJob::Line { session: "s1".to_owned(), number: 1, code: code.to_owned() }
+        RubyJob::ConsoleLine { session: "s1".to_owned(), number: 1, code: code.to_owned() }
     }
 
     /// Reads so many lines, and answers each but the last one.
@@ -215,7 +215,7 @@ mod tests {
     async fn a_runtime_that_does_not_greet_is_not_waited_for() {
         let (listener, there) = runtime().await;
         let call =
-            tokio::spawn(async move { there.perform(&Caller::default(), &RubyJob::ListResources).await });
+            tokio::spawn(async move { there.run_job(&Caller::default(), &RubyJob::ListResources).await });
         let mut stream = BufReader::new(listener.accept().await.unwrap().0);
         assert!(hear(&mut stream, 1).await.contains("hello"));
         // From here on whoever waits for nothing but time does not wait.
@@ -230,7 +230,7 @@ mod tests {
     async fn a_call_has_its_time_and_is_not_made_again() {
         let (listener, there) = runtime().await;
         let call =
-            tokio::spawn(async move { there.perform(&Caller::default(), &RubyJob::ListResources).await });
+            tokio::spawn(async move { there.run_job(&Caller::default(), &RubyJob::ListResources).await });
         let mut stream = BufReader::new(listener.accept().await.unwrap().0);
         assert!(hear(&mut stream, 2).await.contains("resources/list"));
         tokio::time::pause();
@@ -244,7 +244,7 @@ mod tests {
     async fn a_console_keeps_its_connection_and_makes_another_when_that_is_lost() {
         let (listener, there) = runtime().await;
         let console = there.console().unwrap();
-        let ask = async |code: &str| console.perform(&Caller::default(), &line(code)).await;
+        let ask = async |code: &str| console.run_job(&Caller::default(), &line(code)).await;
         let serve = async {
             let mut first = BufReader::new(listener.accept().await.unwrap().0);
             assert!(hear(&mut first, 3).await.contains("\"two\""));

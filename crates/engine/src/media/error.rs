@@ -1,4 +1,4 @@
-//! Why a file could not be stored or found.
+//! Errors of the media store.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,65 +7,65 @@ use parlor_vocab::MediaId;
 
 use super::LOCK_WAIT;
 
-/// Why a file could not be stored or found. Nothing was changed.
+/// Why the media store could not store or find a file. The store is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum MediaError {
-    /// It is larger than the caller allows.
+    /// The file is larger than the caller allows.
     #[error("the file is larger than the limit of {limit} bytes; send a smaller one")]
     TooLarge {
-        /// The most bytes that were allowed.
+        /// The allowed size in bytes.
         limit: u64,
     },
     /// No stored file has this id.
     #[error("no file {0} is stored; send the file again")]
     Missing(MediaId),
-    /// The stored bytes are not the ones that were stored.
+    /// The hash of the stored bytes is not the file's id.
     #[error("the stored file {path:?} was changed or damaged; send the file again, which repairs it")]
     Corrupt {
-        /// The file.
+        /// The damaged file.
         path: PathBuf,
     },
-    /// As many uploads are under way as may be.
+    /// The limit of concurrent uploads is reached.
     #[error("{limit} uploads are under way, which is the limit; wait for one to end")]
     TooManyUploads {
-        /// How many may be.
+        /// How many uploads may be under way.
         limit: usize,
     },
-    /// A write of the upload failed or was given up, and its bytes are gone.
+    /// An earlier write of this upload failed or was cancelled; its bytes are deleted.
     #[error("the upload has failed already; begin it again")]
-    Broken,
-    /// The disk, or the quota, is full.
+    UploadFailed,
+    /// The disk or the user's quota is full.
     #[error("no room left on the disk that holds {path:?}; free some and try again")]
     Full {
-        /// The file or folder.
+        /// The file or folder that needed the space.
         path: PathBuf,
     },
-    /// The place may be read only.
+    /// The file system or its permissions forbid writing.
     #[error("{path:?} cannot be written; make the folder and its files writable, or choose another folder")]
     ReadOnly {
-        /// The file or folder.
+        /// The file or folder that cannot be written.
         path: PathBuf,
     },
-    /// Another process kept the folder to itself for too long.
+    /// Another process held the folder's lock for longer than [`LOCK_WAIT`].
     #[error("the folder {path:?} was kept busy by another process for {} seconds; try again", LOCK_WAIT.as_secs())]
     Busy {
-        /// The folder.
+        /// The locked folder.
         path: PathBuf,
     },
     /// The operating system failed in another way.
     #[error("cannot {attempt} {path:?}: {source}")]
     Io {
-        /// What was attempted.
+        /// The failed operation, as a verb phrase for the error text.
         attempt: &'static str,
-        /// The file or folder.
+        /// The file or folder of the operation.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
 }
 
 impl MediaError {
-    /// For `map_err`: the system refused to `attempt`.
+    /// Makes a function for `map_err` that turns a system error of `attempt` into a [`MediaError`].
     pub(super) fn io<E: Into<io::Error>>(
         attempt: &'static str,
         path: impl Into<PathBuf>,

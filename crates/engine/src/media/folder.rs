@@ -1,7 +1,7 @@
-//! The folder of stored files: what is in it, and who may change it at this moment.
+//! The folder that holds the stored files, and the lock that guards it.
 //!
-//! A lock on the folder keeps a sweep from taking away a file between the look at its age and the
-//! removal, while somebody else is making it new. It is held for a few system calls at a time.
+//! A sweep checks a file's age and then removes it. The lock keeps other processes from renewing the file between
+//! these two steps. It is held for a few system calls at a time.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
@@ -19,33 +19,33 @@ use rustix::io::Errno;
 
 use super::MediaError;
 
-/// How long somebody waits for the folder before it is said to be busy.
+/// How long an operation waits for the folder's lock before it fails with [`MediaError::Busy`].
 pub const LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// How long to wait before trying again to get the folder.
-const LOCK_STEP: Duration = Duration::from_millis(1);
+/// The pause between two attempts to take the lock.
+const LOCK_RETRY: Duration = Duration::from_millis(1);
 
-/// How much of two files is compared at a time.
+/// How many bytes of two files are compared at a time.
 const COMPARE_BYTES: usize = 64 << 10;
 
-/// How many hexadecimal digits an id has.
+/// The length of an id: a SHA-256 hash in hexadecimal digits.
 const ID_DIGITS: usize = 64;
 
-/// Whether `text` is an id that this store gives out, and so harmless as the name of a file.
+/// Whether `text` has the form of this store's ids, and is therefore safe as a file name.
 pub(super) fn is_id(text: &str) -> bool {
     text.len() == ID_DIGITS && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Where the folder is, or will be.
+/// The path of the folder, which need not exist yet.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct FolderPath {
     home: PathBuf,
     path: PathBuf,
-    /// Whether the folder's own name is known to be on the disk.
+    /// Whether the folder's entry in `home` is known to be synced to disk.
     is_durable: AtomicBool,
 }
 
-impl Place {
+impl FolderPath {
     pub(super) fn new(home: PathBuf, path: PathBuf) -> Self {
         Self { home, path, is_durable: AtomicBool::new(false) }
     }
@@ -54,8 +54,8 @@ impl Place {
         &self.path
     }
 
-    /// The folder, if it was made.
-    pub(super) fn existing(&self) -> Result<Option<Folder>, MediaError> {
+    /// Opens the folder; `None` if it does not exist.
+    pub(super) fn open_existing(&self) -> Result<Option<Folder>, MediaError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match open(&self.path, flags, Mode::empty()) {
             Ok(fd) => Ok(Some(Folder { handle: File::from(fd), path: self.path.clone() })),
@@ -64,34 +64,34 @@ impl Place {
         }
     }
 
-    /// The folder, made now if need be.
-    pub(super) fn made(&self) -> Result<Folder, MediaError> {
+    /// Opens the folder, and creates it first if it does not exist.
+    pub(super) fn open_or_create(&self) -> Result<Folder, MediaError> {
         if self.is_durable.load(Ordering::Relaxed)
-            && let Some(folder) = self.existing()?
+            && let Some(folder) = self.open_existing()?
         {
             return Ok(folder);
         }
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
-        made.map_err(MediaError::io("make folder", &self.path))?;
-        // Also if somebody else made it: that may have been a moment ago.
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(&self.path);
+        created.map_err(MediaError::io("make folder", &self.path))?;
+        // Sync even if another process created the folder: it may not have synced it yet.
         let synced = File::open(&self.home).and_then(|home| home.sync_all());
         synced.map_err(MediaError::io("sync", &self.home))?;
         self.is_durable.store(true, Ordering::Relaxed);
         let gone = || MediaError::io("open the folder", &self.path)(Errno::NOENT);
-        self.existing()?.ok_or_else(gone)
+        self.open_existing()?.ok_or_else(gone)
     }
 }
 
-/// What one may do while one has the folder.
+/// What the holder of the folder's lock may do.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Access {
-    /// Add files and make them new, beside others who do.
+    /// Add and renew files. Several holders at a time.
     Add,
-    /// Take files away, alone.
+    /// Remove files. One holder at a time, and nobody adds meanwhile.
     Remove,
 }
 
-/// The open folder. For one operation: a lock belongs to it, not to the process.
+/// The folder, opened for one operation. The lock belongs to this handle, not to the process.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) handle: File,
@@ -99,25 +99,25 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Has the folder until the guard is dropped.
-    pub(super) fn lock(&self, access: Access, wait: Duration) -> Result<Guard<'_>, MediaError> {
+    /// Locks the folder until the returned guard is dropped. Fails after `wait`.
+    pub(super) fn lock(&self, access: Access, wait: Duration) -> Result<FolderLock<'_>, MediaError> {
         let operation = match access {
             Access::Add => FlockOperation::NonBlockingLockShared,
             Access::Remove => FlockOperation::NonBlockingLockExclusive,
         };
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             match flock(&self.handle, operation) {
-                Ok(()) => return Ok(Guard(self)),
+                Ok(()) => return Ok(FolderLock(self)),
                 Err(Errno::INTR) => {}
-                Err(Errno::WOULDBLOCK) if begun.elapsed() < wait => std::thread::sleep(LOCK_STEP),
+                Err(Errno::WOULDBLOCK) if started.elapsed() < wait => std::thread::sleep(LOCK_RETRY),
                 Err(Errno::WOULDBLOCK) => return Err(MediaError::Busy { path: self.path.clone() }),
                 Err(errno) => return Err(MediaError::io("lock", &self.path)(errno)),
             }
         }
     }
 
-    /// A stored file and its size. A link or anything else in its place is no stored file.
+    /// Opens a stored file; also returns its size. `None` if it is missing or not a regular file.
     pub(super) fn open_file(&self, id: &MediaId) -> Result<Option<(File, u64)>, MediaError> {
         let failed = |errno: Errno| MediaError::io("open", self.path.join(id.as_str()))(errno);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -131,69 +131,70 @@ impl Folder {
         Ok(is_file.then(|| (File::from(fd), u64::try_from(stat.st_size).unwrap_or(0))))
     }
 
-    /// Makes a stored file count as new, and opens it.
+    /// Sets a stored file's modification time to now, and opens it.
     pub(super) fn renew(&self, id: &MediaId) -> Result<Option<(File, u64)>, MediaError> {
         let _guard = self.lock(Access::Add, LOCK_WAIT)?;
         let found = self.open_file(id)?;
         if let Some((file, _)) = &found {
-            make_new(file).map_err(MediaError::io("renew", self.path.join(id.as_str())))?;
+            touch(file).map_err(MediaError::io("renew", self.path.join(id.as_str())))?;
         }
         Ok(found)
     }
 
-    /// Whether `content` is stored as `media` already, and durably. If so, it counts as new now. A
-    /// file of that name with other bytes in it is damaged, and does not count.
-    pub(super) fn has(&self, media: &Media, content: impl Read) -> Result<bool, MediaError> {
+    /// Whether `content` is already stored as `media`. If so, the file is renewed and synced. A file with the same
+    /// id and other bytes is damaged, and the answer is no.
+    pub(super) fn renew_if_same(&self, media: &Media, content: impl Read) -> Result<bool, MediaError> {
         let Some((file, size)) = self.renew(&media.id)? else { return Ok(false) };
         let failed = MediaError::io("compare", self.path.join(media.id.as_str()));
-        if size != media.size || !is_same(file, content).map_err(failed)? {
+        if size != media.size || !has_same_bytes(file, content).map_err(failed)? {
             return Ok(false);
         }
-        // Whoever gave it its name may not have come to this yet.
+        // The process that stored the file may not have synced the folder yet.
         self.sync()?;
         Ok(true)
     }
 
-    /// Makes the names in the folder durable.
+    /// Syncs the folder's entries to disk.
     pub(super) fn sync(&self) -> Result<(), MediaError> {
         fsync(&self.handle).map_err(MediaError::io("sync", &self.path))
     }
 }
 
-/// Somebody has the folder.
-pub(super) struct Guard<'a>(&'a Folder);
+/// The folder's lock, released on drop.
+pub(super) struct FolderLock<'a>(&'a Folder);
 
-impl Drop for Guard<'_> {
+impl Drop for FolderLock<'_> {
     fn drop(&mut self) {
-        // If it fails, the lock goes with the handle, at the end of the operation.
+        // If unlocking fails, closing the folder's handle releases the lock at the end of the operation.
         let _ = flock(&self.0.handle, FlockOperation::Unlock);
     }
 }
 
-/// Sets the time of the last change to now.
-pub(super) fn make_new(file: &File) -> rustix::io::Result<()> {
+/// Sets the modification time to now.
+pub(super) fn touch(file: &File) -> rustix::io::Result<()> {
     let at = |nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds };
     futimens(file, &Timestamps { last_access: at(UTIME_OMIT), last_modification: at(UTIME_NOW) })
 }
 
-fn is_same(mut one: impl Read, mut other: impl Read) -> io::Result<bool> {
-    let (mut ours, mut theirs) = (vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]);
+fn has_same_bytes(mut left: impl Read, mut right: impl Read) -> io::Result<bool> {
+    let (mut left_bytes, mut right_bytes) = (vec![0; COMPARE_BYTES], vec![0; COMPARE_BYTES]);
     loop {
-        let (length, other_length) = (fill(&mut one, &mut ours)?, fill(&mut other, &mut theirs)?);
-        if ours.get(..length) != theirs.get(..other_length) {
+        let (left_length, right_length) =
+            (fill(&mut left, &mut left_bytes)?, fill(&mut right, &mut right_bytes)?);
+        if left_bytes.get(..left_length) != right_bytes.get(..right_length) {
             return Ok(false);
         }
-        if length == 0 {
+        if left_length == 0 {
             return Ok(true);
         }
     }
 }
 
-/// Reads until `room` is full or there is no more, and says how much it was.
-fn fill(from: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
+/// Reads until `buffer` is full or the end is reached. Returns how many bytes were read.
+fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut length = 0;
-    while let Some(left) = room.get_mut(length..).filter(|left| !left.is_empty()) {
-        match from.read(left) {
+    while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match from.read(rest) {
             Ok(0) => break,
             Ok(read) => length += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -217,28 +218,31 @@ mod tests {
     }
 
     #[test]
-    fn whoever_removes_is_alone_and_others_are_told_after_a_while() {
+    fn removing_excludes_other_holders_and_waiting_for_the_lock_ends() {
         let home = tempfile::tempdir().unwrap();
-        let place = Place::new(home.path().to_owned(), home.path().join("media"));
-        let (one, other) = (place.made().unwrap(), place.made().unwrap());
-        let adding = one.lock(Access::Add, Duration::ZERO).unwrap();
-        drop(other.lock(Access::Add, Duration::ZERO).expect("beside each other"));
-        assert!(matches!(other.lock(Access::Remove, Duration::ZERO), Err(MediaError::Busy { .. })));
+        let path = FolderPath::new(home.path().to_owned(), home.path().join("media"));
+        let (first, second) = (path.open_or_create().unwrap(), path.open_or_create().unwrap());
+        let adding = first.lock(Access::Add, Duration::ZERO).unwrap();
+        drop(second.lock(Access::Add, Duration::ZERO).expect("two holders may add at the same time"));
+        assert!(matches!(second.lock(Access::Remove, Duration::ZERO), Err(MediaError::Busy { .. })));
         drop(adding);
-        let removing = other.lock(Access::Remove, Duration::ZERO).unwrap();
-        let error = one.lock(Access::Add, LOCK_STEP).err().expect("somebody else has it");
+        let removing = second.lock(Access::Remove, Duration::ZERO).unwrap();
+        let error = first.lock(Access::Add, LOCK_RETRY).err().expect("the other handle holds the lock");
         assert!(error.to_string().ends_with("kept busy by another process for 10 seconds; try again"));
         drop(removing);
-        drop(one.lock(Access::Add, Duration::ZERO).expect("free again"));
+        drop(first.lock(Access::Add, Duration::ZERO).expect("the lock is free again"));
     }
 
     #[test]
     fn pieces_of_any_size_are_compared() {
         let text = vec![7; 3 * COMPARE_BYTES + 1];
-        assert!(is_same(text.as_slice(), text.chunks(1000).collect::<Vec<_>>().concat().as_slice()).unwrap());
+        assert!(
+            has_same_bytes(text.as_slice(), text.chunks(1000).collect::<Vec<_>>().concat().as_slice())
+                .unwrap()
+        );
         let halves = text.as_slice().take(100).chain(text.get(100..).unwrap());
-        assert!(is_same(text.as_slice(), halves).unwrap());
-        assert!(!is_same(text.as_slice(), text.get(1..).unwrap()).unwrap());
-        assert!(is_same(io::empty(), io::empty()).unwrap());
+        assert!(has_same_bytes(text.as_slice(), halves).unwrap());
+        assert!(!has_same_bytes(text.as_slice(), text.get(1..).unwrap()).unwrap());
+        assert!(has_same_bytes(io::empty(), io::empty()).unwrap());
     }
 }

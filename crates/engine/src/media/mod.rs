@@ -1,15 +1,14 @@
-//! Files that come along with messages, stored by what is in them.
+//! Stores the files that are attached to messages, by content.
 //!
-//! [`MediaStore`] keeps each content once, in `$PARLOR_HOME/media`, under the hash of its bytes. What
-//! it says is stored is on the disk, so that an event may refer to it. `docs/media.md` is the page
-//! for those who run parlor.
+//! [`MediaStore`] keeps each content once, in `$PARLOR_HOME/media`, under the hash of its bytes. A file that it
+//! reports as stored is synced to disk, so an event may refer to it. `docs/media.md` is the page for operators.
 //!
-//! Deliberately absent: who refers to a file, how long sessions are kept, and so how much is stored
-//! in all. Whoever knows the references calls [`MediaStore::sweep`].
+//! Deliberately absent: which events refer to a file, how long sessions are kept, and therefore a limit of the total
+//! size. The caller that knows the references calls [`MediaStore::sweep`].
 
+mod content_scanner;
 mod error;
 mod folder;
-mod gauge;
 mod name;
 mod sniff;
 mod sweep;
@@ -30,54 +29,54 @@ use tokio::sync::Semaphore;
 
 pub use error::MediaError;
 pub use folder::LOCK_WAIT;
-pub use name::{MAX_NAME_CHARS, NAMELESS, clean_name};
-pub use sweep::Swept;
+pub use name::{MAX_NAME_CHARS, UNNAMED, clean_name};
+pub use sweep::SweepReport;
 pub use upload::Upload;
 
-use folder::{Folder, Place, is_id};
-use gauge::{Gauge, id_of};
-use sweep::{Rule, remove_all, sweep};
-use temp::Temp;
+use content_scanner::{ContentScanner, id_of};
+use folder::{Folder, FolderPath, is_id};
+use sweep::{SweepRule, remove_all, sweep};
+use temp::TempFile;
 
-/// The largest file that doors take, unless they are told otherwise: 25 MiB.
+/// The default limit for a file that a door accepts: 25 MiB.
 pub const MAX_MEDIA_BYTES: u64 = 25 << 20;
 
 /// How many uploads may be under way at a time. Each holds an open file and [`PIECE_BYTES`].
 pub const MAX_UPLOADS: usize = 64;
 
-/// How much of an upload is gathered in memory before it is written.
+/// How many bytes of an upload are buffered in memory before they are written.
 pub const PIECE_BYTES: usize = 256 << 10;
 
-/// How old a file must be before a sweep takes it away: one day. A file is stored before the event
-/// that refers to it, and nothing tells a sweep that the event is still to come.
+/// How old an unreferenced file must be before a sweep removes it: one day. A file is stored before the event that
+/// refers to it, and a sweep cannot know that such an event is about to come.
 pub const SWEEP_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The folder inside of the state folder.
+/// The name of the store's folder in the state folder.
 const FOLDER: &str = "media";
 
 /// The stored files of one state folder. Cheap to clone; several processes may use one folder.
 ///
-/// A future that is dropped before it is done may have its effect later.
+/// Dropping a returned future does not cancel its work: the operation may still take effect later.
 #[derive(Clone, Debug)]
 pub struct MediaStore {
-    place: Arc<Place>,
+    folder_path: Arc<FolderPath>,
     uploads: Arc<Semaphore>,
 }
 
 impl MediaStore {
-    /// The store in the state folder `home`. Makes nothing: there is no folder before the first file.
+    /// Opens the store in the state folder `home`. Creates nothing: the first stored file creates the folder.
     pub fn open(home: &Path) -> Result<Self, MediaError> {
         let home = std::path::absolute(home).map_err(MediaError::io("find", home))?;
         let folder = home.join(FOLDER);
-        let place = Place::new(home, folder);
-        place.existing()?;
-        Ok(Self { place: Arc::new(place), uploads: Arc::new(Semaphore::new(MAX_UPLOADS)) })
+        let folder_path = FolderPath::new(home, folder);
+        folder_path.open_existing()?;
+        Ok(Self { folder_path: Arc::new(folder_path), uploads: Arc::new(Semaphore::new(MAX_UPLOADS)) })
     }
 
-    /// Stores `bytes`, if they are at most `limit`, and returns when they are on the disk. Content
-    /// that is there already is not written again, and counts as new from now on.
+    /// Stores at most `limit` bytes and returns when they are synced to disk. Content that is stored already is not
+    /// written again, only renewed.
     ///
-    /// `name` is what people called it; see [`clean_name`].
+    /// `name` is the user's name for the file; see [`clean_name`].
     pub async fn put(
         &self,
         name: &str,
@@ -85,132 +84,134 @@ impl MediaStore {
         limit: u64,
     ) -> Result<Media, MediaError> {
         let name = clean_name(name);
-        self.work(move |place| put(place, name, bytes.as_ref(), limit)).await
+        self.run_blocking(move |folder| put(folder, name, bytes.as_ref(), limit)).await
     }
 
-    /// Begins to store something that comes piece by piece and is at most `limit` bytes in the end.
-    pub async fn begin(&self, limit: u64) -> Result<Upload, MediaError> {
+    /// Begins an upload of at most `limit` bytes that arrive in pieces.
+    pub async fn begin_upload(&self, limit: u64) -> Result<Upload, MediaError> {
         let permit = Arc::clone(&self.uploads).try_acquire_owned();
         let permit = permit.map_err(|_| MediaError::TooManyUploads { limit: MAX_UPLOADS })?;
-        let temp = self.work(|place| Temp::create(place.made()?)).await?;
-        Ok(Upload::new(temp, Gauge::new(limit), permit, self.place.path().to_owned()))
+        let temp = self.run_blocking(|folder| TempFile::create(folder.open_or_create()?)).await?;
+        Ok(Upload::new(temp, ContentScanner::new(limit), permit, self.folder_path.path().to_owned()))
     }
 
-    /// All bytes of a stored file, if they are at most `max`. Looks whether they are still the ones
-    /// that were stored.
+    /// Reads all bytes of a stored file of at most `max` bytes, and checks that they still match its id.
     pub async fn read(&self, id: &MediaId, max: u64) -> Result<Vec<u8>, MediaError> {
         let id = id.clone();
-        self.work(move |place| read(place, &id, max)).await
+        self.run_blocking(move |folder| read(folder, &id, max)).await
     }
 
-    /// A stored file and its size in bytes, for what is too large for [`Self::read`]. The bytes are
-    /// not looked at. The file stays readable when a sweep takes it away.
+    /// Opens a stored file that may be too large for [`Self::read`]; also returns its size in bytes. Does not check
+    /// the content. The handle stays readable when a sweep removes the file.
     pub async fn open_file(&self, id: &MediaId) -> Result<(File, u64), MediaError> {
         let id = id.clone();
-        self.work(move |place| open_file(place, &id)).await
+        self.run_blocking(move |folder| open_file(folder, &id)).await
     }
 
-    /// Makes a stored file count as new. For whoever refers to a file without storing it, such as by
-    /// an id that a client named: afterwards there is [`SWEEP_GRACE`] to record the reference.
+    /// Sets a stored file's age to zero. For a caller that refers to a file without storing it, for example by an id
+    /// that a client named: the caller then has [`SWEEP_GRACE`] to record the reference.
     pub async fn renew(&self, id: &MediaId) -> Result<(), MediaError> {
         let id = id.clone();
-        let renew = move |place: &Place| match known(place, &id)?.renew(&id)? {
+        let renew = move |folder: &FolderPath| match folder_for(folder, &id)?.renew(&id)? {
             Some(_) => Ok(()),
             None => Err(MediaError::Missing(id)),
         };
-        self.work(renew).await
+        self.run_blocking(renew).await
     }
 
-    /// Where a stored file is or would be. It is not to be changed.
+    /// The path of a stored file, whether or not it exists. Callers must not change the file.
     pub fn path_of(&self, id: &MediaId) -> Result<PathBuf, MediaError> {
         if is_id(id.as_str()) {
-            Ok(self.place.path().join(id.as_str()))
+            Ok(self.folder_path.path().join(id.as_str()))
         } else {
             Err(MediaError::Missing(id.clone()))
         }
     }
 
-    /// Takes away what is not in `referenced` and was neither stored nor renewed within `grace`
-    /// before `now`, and what dead processes left of uploads that long ago. With `dry_run` it only
-    /// says what it would take.
+    /// Removes files that are not in `referenced` and were neither stored nor renewed within `grace` before `now`,
+    /// and unfinished uploads of dead processes that are as old. With `dry_run`, only reports what it would remove.
     ///
-    /// Foreign files, folders and links are left alone. [`SWEEP_GRACE`] is the grace to give.
+    /// Leaves foreign files, folders and links alone. Callers pass [`SWEEP_GRACE`] as `grace`; tests pass less.
     pub async fn sweep(
         &self,
         referenced: BTreeSet<MediaId>,
         grace: Duration,
         now: Timestamp,
         dry_run: bool,
-    ) -> Result<Swept, MediaError> {
-        let rule = Rule { grace, now, dry_run };
-        self.work(move |place| match place.existing()? {
+    ) -> Result<SweepReport, MediaError> {
+        let rule = SweepRule { grace, now, dry_run };
+        self.run_blocking(move |folder| match folder.open_existing()? {
             Some(folder) => sweep(&folder, &referenced, rule),
-            None => Ok(Swept::default()),
+            None => Ok(SweepReport::default()),
         })
         .await
     }
 
-    /// Takes away those of `ids` that were neither stored nor renewed after `used`. For whoever knows that nothing
-    /// refers to them since what referred to them last, at that time, is deleted.
-    pub async fn remove(&self, ids: BTreeSet<MediaId>, used: Timestamp) -> Result<Swept, MediaError> {
-        let rule = Rule { grace: Duration::ZERO, now: used, dry_run: false };
-        self.work(move |place| match place.existing()? {
-            Some(folder) => remove_all(&folder, &ids, rule),
-            None => Ok(Swept::default()),
-        })
-        .await
-    }
-
-    async fn work<T: Send + 'static>(
+    /// Removes those of `ids` that were neither stored nor renewed after `last_used`. For a caller that has deleted
+    /// the last events that referred to them, of which the newest is from `last_used`.
+    pub async fn remove(
         &self,
-        work: impl FnOnce(&Place) -> Result<T, MediaError> + Send + 'static,
+        ids: BTreeSet<MediaId>,
+        last_used: Timestamp,
+    ) -> Result<SweepReport, MediaError> {
+        let rule = SweepRule { grace: Duration::ZERO, now: last_used, dry_run: false };
+        self.run_blocking(move |folder| match folder.open_existing()? {
+            Some(folder) => remove_all(&folder, &ids, rule),
+            None => Ok(SweepReport::default()),
+        })
+        .await
+    }
+
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&FolderPath) -> Result<T, MediaError> + Send + 'static,
     ) -> Result<T, MediaError> {
-        let place = Arc::clone(&self.place);
-        blocking(self.place.path(), move || work(&place)).await
+        let folder_path = Arc::clone(&self.folder_path);
+        run_blocking(self.folder_path.path(), move || work(&folder_path)).await
     }
 }
 
-/// Does `work` on a thread that may block.
-async fn blocking<T: Send + 'static>(
+/// Runs `work`, which concerns `path`, on a thread that may block.
+async fn run_blocking<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce() -> Result<T, MediaError> + Send + 'static,
 ) -> Result<T, MediaError> {
-    let broken = |error| MediaError::io("finish the work on", path)(io::Error::other(error));
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(broken(error)))
+    let panicked = |error| MediaError::io("finish the work on", path)(io::Error::other(error));
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(panicked(error)))
 }
 
-fn put(place: &Place, name: String, bytes: &[u8], limit: u64) -> Result<Media, MediaError> {
-    let mut gauge = Gauge::new(limit);
-    gauge.take(bytes)?;
-    let media = gauge.finish(name);
-    let folder = place.made()?;
-    // Before anything is written: what is there already takes no room, even on a full disk.
-    if !folder.has(&media, bytes)? {
-        let mut temp = Temp::create(folder)?;
+fn put(folder_path: &FolderPath, name: String, bytes: &[u8], limit: u64) -> Result<Media, MediaError> {
+    let mut scanner = ContentScanner::new(limit);
+    scanner.update(bytes)?;
+    let media = scanner.finish(name);
+    let folder = folder_path.open_or_create()?;
+    // Checked before anything is written: known content needs no space, even on a full disk.
+    if !folder.renew_if_same(&media, bytes)? {
+        let mut temp = TempFile::create(folder)?;
         temp.write(bytes)?;
-        temp.settle(&media.id)?;
+        temp.commit(&media.id)?;
     }
     Ok(media)
 }
 
-/// The folder, if it may hold `id`: what is no hash is not even looked for.
-fn known(place: &Place, id: &MediaId) -> Result<Folder, MediaError> {
-    let folder = if is_id(id.as_str()) { place.existing()? } else { None };
+/// Opens the folder to look for `id`. Fails early if `id` is not a hash, because it could be a path.
+fn folder_for(folder_path: &FolderPath, id: &MediaId) -> Result<Folder, MediaError> {
+    let folder = if is_id(id.as_str()) { folder_path.open_existing()? } else { None };
     folder.ok_or_else(|| MediaError::Missing(id.clone()))
 }
 
-fn open_file(place: &Place, id: &MediaId) -> Result<(File, u64), MediaError> {
-    known(place, id)?.open_file(id)?.ok_or_else(|| MediaError::Missing(id.clone()))
+fn open_file(folder_path: &FolderPath, id: &MediaId) -> Result<(File, u64), MediaError> {
+    folder_for(folder_path, id)?.open_file(id)?.ok_or_else(|| MediaError::Missing(id.clone()))
 }
 
-fn read(place: &Place, id: &MediaId, max: u64) -> Result<Vec<u8>, MediaError> {
-    let (file, size) = open_file(place, id)?;
+fn read(folder_path: &FolderPath, id: &MediaId, max: u64) -> Result<Vec<u8>, MediaError> {
+    let (file, size) = open_file(folder_path, id)?;
     if size > max {
         return Err(MediaError::TooLarge { limit: max });
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
-    let path = place.path().join(id.as_str());
-    // No more than was said, even if somebody lets the file grow meanwhile.
+    let path = folder_path.path().join(id.as_str());
+    // Reads at most `size` bytes, even if the file grows meanwhile.
     file.take(size).read_to_end(&mut bytes).map_err(MediaError::io("read", &path))?;
     if id_of(&bytes) == *id { Ok(bytes) } else { Err(MediaError::Corrupt { path }) }
 }

@@ -1,21 +1,20 @@
-//! What type a file is of, told from its bytes and never from its name.
+//! Detects the MIME type of a file from its bytes, never from its name.
 //!
-//! The list is closed. It holds what models and browsers take as a file, under the names that they
-//! know; the rest is [`OTHER`]. Web pages and SVG images are `text/plain` on purpose: what a browser
-//! is given under these types cannot run a script.
+//! The list of types is closed: those that models and browsers accept as files. Everything else is [`UNKNOWN_TYPE`].
+//! Web pages and SVG images are `text/plain` on purpose, so that a browser runs no script in them.
 //!
-//! Text is looked at as a whole, because a word can look like the mark of a format, and because a
-//! start that is text says nothing about what follows.
+//! The whole content is checked for text, because the first word of a text can look like the magic bytes of a format,
+//! and because a binary file can begin with text.
 
 use parlor_tools::image_type;
 
-/// The type of everything else.
-const OTHER: &str = "application/octet-stream";
+/// The type of a file in no known format.
+const UNKNOWN_TYPE: &str = "application/octet-stream";
 
-/// How much of the start of a file is kept to tell its type.
+/// How many bytes of the start of a file are kept to detect its type.
 const HEAD_BYTES: usize = 64;
 
-/// Tells the type of bytes that come piece by piece.
+/// Detects the type of bytes that arrive in pieces.
 #[derive(Default)]
 pub(super) struct Sniffer {
     head: Vec<u8>,
@@ -23,33 +22,33 @@ pub(super) struct Sniffer {
 }
 
 impl Sniffer {
-    pub(super) fn take(&mut self, bytes: &[u8]) {
+    pub(super) fn update(&mut self, bytes: &[u8]) {
         let missing = HEAD_BYTES - self.head.len();
         self.head.extend(bytes.iter().take(missing));
-        self.text.take(bytes);
+        self.text.update(bytes);
     }
 
     pub(super) fn finish(&self) -> &'static str {
-        // First of all, since a PDF may consist of text alone.
+        // Checked before text, because a PDF may consist of text alone.
         if self.head.starts_with(b"%PDF-") {
             "application/pdf"
         } else if self.text.is_text() {
             "text/plain"
         } else {
-            let known = [image_type, sound, film, archive];
-            known.iter().find_map(|known| known(&self.head)).unwrap_or(OTHER)
+            let known = [image_type, audio_type, video_type, archive_type];
+            known.iter().find_map(|known| known(&self.head)).unwrap_or(UNKNOWN_TYPE)
         }
     }
 }
 
-fn sound(head: &[u8]) -> Option<&'static str> {
+fn audio_type(head: &[u8]) -> Option<&'static str> {
     if head.starts_with(b"RIFF") && head.get(8..12) == Some(b"WAVE") {
         Some("audio/wav")
     } else if head.starts_with(b"fLaC") {
         Some("audio/flac")
     } else if head.starts_with(b"ID3") || is_mp3_frame(head) {
         Some("audio/mpeg")
-    } else if is_ogg_sound(head) {
+    } else if is_ogg_audio(head) {
         Some("audio/ogg")
     } else if matches!(brand(head), Some(b"M4A " | b"M4B ")) {
         Some("audio/mp4")
@@ -58,11 +57,11 @@ fn sound(head: &[u8]) -> Option<&'static str> {
     }
 }
 
-fn film(head: &[u8]) -> Option<&'static str> {
+fn video_type(head: &[u8]) -> Option<&'static str> {
     let is_webm = || {
-        // An EBML header that names its kind of document, in a field with the number 0x4282.
-        let names_it = head.windows(7).any(|field| field.starts_with(b"\x42\x82\x84webm"));
-        head.starts_with(b"\x1a\x45\xdf\xa3") && names_it
+        // An EBML header that has `webm` as its document type, in the field with the id 0x4282.
+        let is_webm_type = head.windows(7).any(|field| field.starts_with(b"\x42\x82\x84webm"));
+        head.starts_with(b"\x1a\x45\xdf\xa3") && is_webm_type
     };
     match brand(head) {
         Some(b"M4V " | b"avc1" | b"dash" | b"mmp4" | b"mp41" | b"mp42") => Some("video/mp4"),
@@ -72,19 +71,19 @@ fn film(head: &[u8]) -> Option<&'static str> {
     }
 }
 
-fn archive(head: &[u8]) -> Option<&'static str> {
-    // The second is an archive with nothing in it.
+fn archive_type(head: &[u8]) -> Option<&'static str> {
+    // The second signature is that of an empty archive.
     let is_zip = head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06");
     is_zip.then_some("application/zip")
 }
 
-/// The major brand of a file of the MP4 family. Photos and QuickTime films belong to it too.
+/// The major brand of a file of the MP4 family, which also includes HEIC photos and QuickTime videos.
 fn brand(head: &[u8]) -> Option<&[u8; 4]> {
     let is_family = head.get(4..8) == Some(b"ftyp");
     head.get(8..12).filter(|_| is_family).and_then(|brand| brand.try_into().ok())
 }
 
-/// Whether it begins with a frame of MPEG audio, layer III, whose numbers are all possible.
+/// Whether `head` begins with an MPEG audio layer III frame header with valid version, bitrate and sample rate.
 fn is_mp3_frame(head: &[u8]) -> bool {
     let Some([0xff, second, third]) = head.get(..3) else { return false };
     let is_layer_3 = second & 0b1110_0110 == 0b1110_0010;
@@ -92,45 +91,45 @@ fn is_mp3_frame(head: &[u8]) -> bool {
     is_layer_3 && is_version && third >> 4 != 0b1111 && third & 0b1100 != 0b1100
 }
 
-/// Whether it is an Ogg stream whose first packet, behind a page header of 28 bytes, begins sound.
-fn is_ogg_sound(head: &[u8]) -> bool {
-    const SOUNDS: [&[u8]; 4] = [b"OpusHead", b"\x01vorbis", b"\x7fFLAC", b"Speex   "];
+/// Whether `head` begins an Ogg stream whose first packet, after a page header of 28 bytes, is of an audio codec.
+fn is_ogg_audio(head: &[u8]) -> bool {
+    const AUDIO_CODECS: [&[u8]; 4] = [b"OpusHead", b"\x01vorbis", b"\x7fFLAC", b"Speex   "];
     let packet = head.get(28..).unwrap_or_default();
-    head.starts_with(b"OggS") && SOUNDS.iter().any(|mark| packet.starts_with(mark))
+    head.starts_with(b"OggS") && AUDIO_CODECS.iter().any(|mark| packet.starts_with(mark))
 }
 
-/// Whether all bytes so far are UTF-8 text without NUL.
+/// Checks whether all bytes so far are UTF-8 text without NUL.
 #[derive(Default)]
 struct TextCheck {
-    /// The start of a letter that is not complete.
-    rest: Vec<u8>,
-    is_broken: bool,
+    /// The first bytes of a character that is not complete.
+    partial_char: Vec<u8>,
+    is_binary: bool,
 }
 
 impl TextCheck {
-    fn take(&mut self, mut bytes: &[u8]) {
-        self.is_broken = self.is_broken || bytes.contains(&0);
-        while !self.rest.is_empty() && !self.is_broken {
-            let Some((next, behind)) = bytes.split_first() else { return };
-            self.rest.push(*next);
-            bytes = behind;
-            match std::str::from_utf8(&self.rest) {
-                Ok(_) => self.rest.clear(),
-                Err(error) => self.is_broken = error.error_len().is_some(),
+    fn update(&mut self, mut bytes: &[u8]) {
+        self.is_binary = self.is_binary || bytes.contains(&0);
+        while !self.partial_char.is_empty() && !self.is_binary {
+            let Some((next, rest)) = bytes.split_first() else { return };
+            self.partial_char.push(*next);
+            bytes = rest;
+            match std::str::from_utf8(&self.partial_char) {
+                Ok(_) => self.partial_char.clear(),
+                Err(error) => self.is_binary = error.error_len().is_some(),
             }
         }
-        if self.is_broken {
+        if self.is_binary {
             return;
         }
         if let Err(error) = std::str::from_utf8(bytes) {
-            self.is_broken = error.error_len().is_some();
-            self.rest.extend(bytes.get(error.valid_up_to()..).unwrap_or_default());
+            self.is_binary = error.error_len().is_some();
+            self.partial_char.extend(bytes.get(error.valid_up_to()..).unwrap_or_default());
         }
     }
 
-    /// That was all.
+    /// Whether the bytes up to the end of the file were text.
     fn is_text(&self) -> bool {
-        !self.is_broken && self.rest.is_empty()
+        !self.is_binary && self.partial_char.is_empty()
     }
 }
 
@@ -140,7 +139,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A start for each type.
+    /// The first bytes of a file of each type.
     pub(in crate::media) const SAMPLES: [(&str, &[u8]); 24] = [
         ("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"),
         ("image/jpeg", b"\xff\xd8\xff\xe0\0\x10JFIF"),
@@ -170,56 +169,56 @@ pub(super) mod tests {
 
     fn mime(bytes: &[u8]) -> &'static str {
         let mut sniffer = Sniffer::default();
-        sniffer.take(bytes);
+        sniffer.update(bytes);
         sniffer.finish()
     }
 
     #[test]
-    fn each_type_is_known_by_its_bytes() {
+    fn each_type_is_detected_from_its_bytes() {
         for (expected, bytes) in SAMPLES {
             assert_eq!(mime(bytes), expected, "{}", bytes.escape_ascii());
         }
     }
 
     #[test]
-    fn words_that_look_like_marks_are_text() {
+    fn words_that_look_like_magic_bytes_are_text() {
         for text in ["ID3 tags explained", "OggS", "fLaC", "GIF89a is a word", "PK\x03\x04", "BM25 ranking"] {
             assert_eq!(mime(text.as_bytes()), "text/plain", "{text}");
         }
     }
 
     #[test]
-    fn relatives_of_known_types_are_not_taken_for_them() {
-        let relatives: [(&str, &[u8]); 10] = [
+    fn similar_formats_are_not_detected_as_known_types() {
+        let similar: [(&str, &[u8]); 10] = [
             ("a HEIC photo", b"\0\0\0\x18ftypheic\0\0\0\0"),
-            ("a QuickTime film", b"\0\0\0\x14ftypqt  \0\0\x02\0"),
-            ("a Matroska film", b"\x1a\x45\xdf\xa3\xa3\x42\x86\x81\x01\x42\x82\x88matroska"),
-            ("an Ogg film", b"OggS\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x2a\x80theora"),
+            ("a QuickTime video", b"\0\0\0\x14ftypqt  \0\0\x02\0"),
+            ("a Matroska video", b"\x1a\x45\xdf\xa3\xa3\x42\x86\x81\x01\x42\x82\x88matroska"),
+            ("an Ogg video", b"OggS\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x2a\x80theora"),
             ("AAC in ADTS", b"\xff\xf1\x50\x80\0\0"),
             ("an impossible bitrate", b"\xff\xfb\xf0\x64\0\0"),
             ("an impossible sample rate", b"\xff\xfb\x9c\x64\0\0"),
             ("an impossible version", b"\xff\xeb\x90\x64\0\0"),
             ("UTF-16", b"\xff\xfea\0b\0"),
-            ("an AVI film", b"RIFF\x10\0\0\0AVI LIST"),
+            ("an AVI video", b"RIFF\x10\0\0\0AVI LIST"),
         ];
-        for (what, bytes) in relatives {
-            assert_eq!(mime(bytes), OTHER, "{what}");
+        for (what, bytes) in similar {
+            assert_eq!(mime(bytes), UNKNOWN_TYPE, "{what}");
         }
     }
 
     #[test]
-    fn text_must_be_text_to_its_end() {
+    fn a_binary_byte_at_the_end_makes_the_file_binary() {
         let mut late = vec![b'x'; 100_000];
         assert_eq!(mime(&late), "text/plain");
         late.push(0);
-        assert_eq!(mime(&late), OTHER);
-        assert_eq!(mime(b"cut inside a letter \xc3"), OTHER);
-        assert_eq!(mime(b"caf\xe9 au lait"), OTHER, "Latin-1");
+        assert_eq!(mime(&late), UNKNOWN_TYPE);
+        assert_eq!(mime(b"cut inside a character \xc3"), UNKNOWN_TYPE);
+        assert_eq!(mime(b"caf\xe9 au lait"), UNKNOWN_TYPE, "Latin-1");
     }
 
     proptest! {
         #[test]
-        fn how_bytes_are_cut_makes_no_difference(
+        fn the_sizes_of_the_pieces_make_no_difference(
             pieces in prop::collection::vec(
                 prop_oneof![
                     ".{0,5}".prop_map(String::into_bytes),
@@ -233,7 +232,7 @@ pub(super) mod tests {
             let whole = pieces.concat();
             let mut sniffer = Sniffer::default();
             for piece in whole.chunks(size) {
-                sniffer.take(piece);
+                sniffer.update(piece);
             }
             prop_assert_eq!(sniffer.finish(), mime(&whole));
             let is_text = std::str::from_utf8(&whole).is_ok_and(|text| !text.contains('\0'));

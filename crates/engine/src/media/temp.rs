@@ -1,7 +1,7 @@
-//! A file that is being written, under a name of its own until it is complete.
+//! A file that is being written, under a temporary name until it is complete.
 //!
-//! Its writer holds a lock on it, which the system lets go when the writer dies. By that a sweep
-//! tells what was left behind from what is under way, whichever process is at it.
+//! The writing process holds a lock on the file, which the system releases when the process dies. By that lock, a
+//! sweep in any process distinguishes an abandoned upload from one that is under way.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -13,13 +13,13 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, renameat,
 use rustix::io::Errno;
 
 use super::MediaError;
-use super::folder::{Access, Folder, LOCK_WAIT, make_new};
+use super::folder::{Access, Folder, LOCK_WAIT, touch};
 
 const PREFIX: &str = ".upload-";
 const SUFFIX: &str = ".tmp";
 
-/// Whether a file of this name was made here.
-pub(super) fn is_temp(name: &str) -> bool {
+/// Whether `name` is a temporary name of this store.
+pub(super) fn is_temp_name(name: &str) -> bool {
     let middle = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix(SUFFIX));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     middle
@@ -27,40 +27,40 @@ pub(super) fn is_temp(name: &str) -> bool {
         .is_some_and(|(pid, number)| is_number(pid) && is_number(number))
 }
 
-/// Whether the writer of this file is dead.
+/// Whether no process holds the lock of a temporary file, so its writer is dead.
 pub(super) fn is_abandoned(file: &File) -> bool {
     flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()
 }
 
-/// A file that is being written. Dropped before [`Temp::settle`], it goes away.
+/// A file that is being written. Dropping it before [`TempFile::commit`] deletes it.
 #[derive(Debug)]
-pub(super) struct Temp {
+pub(super) struct TempFile {
     folder: Folder,
     file: File,
-    /// Its name, until it has another.
+    /// The temporary name; `None` once the file has its final name.
     name: Option<String>,
 }
 
-impl Temp {
-    /// An empty file with a name that nobody has.
+impl TempFile {
+    /// Creates an empty file with a unique temporary name.
     pub(super) fn create(folder: Folder) -> Result<Self, MediaError> {
         let (file, name) = create_locked(&folder)?;
         Ok(Self { folder, file, name: Some(name) })
     }
 
-    /// Appends.
+    /// Appends `bytes`.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), MediaError> {
         self.file.write_all(bytes).map_err(|error| self.failed("write a file in")(error))
     }
 
-    /// Whether its content is stored already.
+    /// Whether the store already has this content. If so, the stored file is renewed.
     pub(super) fn is_stored_as(&mut self, media: &Media) -> Result<bool, MediaError> {
         self.file.rewind().map_err(|error| self.failed("read a file in")(error))?;
-        self.folder.has(media, &self.file)
+        self.folder.renew_if_same(media, &self.file)
     }
 
-    /// Gives it its lasting name. Returns when content and name are on the disk.
-    pub(super) fn settle(mut self, id: &MediaId) -> Result<(), MediaError> {
+    /// Gives the file its final name. Returns when content and name are synced to disk.
+    pub(super) fn commit(mut self, id: &MediaId) -> Result<(), MediaError> {
         self.file.sync_all().map_err(|error| self.failed("sync a file in")(error))?;
         self.rename(id)?;
         self.folder.sync()
@@ -70,8 +70,8 @@ impl Temp {
         let Some(name) = &self.name else { return Ok(()) };
         let folder = &self.folder;
         let _guard = folder.lock(Access::Add, LOCK_WAIT)?;
-        // The last piece may have come long ago.
-        let renamed = make_new(&self.file)
+        // The last write may be long ago; the file's age counts from now.
+        let renamed = touch(&self.file)
             .and_then(|()| renameat(&folder.handle, name.as_str(), &folder.handle, id.as_str()));
         renamed.map_err(|errno| self.failed("store a file in")(errno))?;
         self.name = None;
@@ -83,16 +83,16 @@ impl Temp {
     }
 }
 
-impl Drop for Temp {
+impl Drop for TempFile {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            // If it fails, a sweep takes it away.
+            // If unlinking fails, a later sweep removes the file.
             let _ = unlinkat(&self.folder.handle, name.as_str(), AtFlags::empty());
         }
     }
 }
 
-/// Creates a file and locks it before any sweep can see it.
+/// Creates a file and locks it before a sweep can see it.
 fn create_locked(folder: &Folder) -> Result<(File, String), MediaError> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -106,7 +106,7 @@ fn create_locked(folder: &Folder) -> Result<(File, String), MediaError> {
                 locked.map_err(MediaError::io("lock a file in", &folder.path))?;
                 return Ok((File::from(fd), name));
             }
-            // Left behind by a process that had our number.
+            // A dead process with the same id left a file of this name.
             Err(Errno::EXIST | Errno::INTR) => {}
             Err(errno) => return Err(MediaError::io("make a file in", &folder.path)(errno)),
         }
@@ -118,12 +118,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_our_own_names_are_ours() {
-        assert!(is_temp(".upload-12-0.tmp"));
+    fn only_names_of_this_store_are_temporary_names() {
+        assert!(is_temp_name(".upload-12-0.tmp"));
         for foreign in
             ["upload-1-2.tmp", ".upload-1.tmp", ".upload-a-1.tmp", ".upload-1-.tmp", ".upload-1-2.tmp~"]
         {
-            assert!(!is_temp(foreign), "{foreign}");
+            assert!(!is_temp_name(foreign), "{foreign}");
         }
     }
 }

@@ -1,79 +1,84 @@
-//! A file that comes piece by piece and need not fit into memory.
+//! Stores a file that arrives in pieces and need not fit into memory.
 
 use std::path::PathBuf;
 
 use parlor_vocab::Media;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::gauge::Gauge;
-use super::temp::Temp;
-use super::{MediaError, PIECE_BYTES, blocking, clean_name};
+use super::content_scanner::ContentScanner;
+use super::temp::TempFile;
+use super::{MediaError, PIECE_BYTES, clean_name, run_blocking};
 
-/// A file that is being stored. Dropped before it is finished, it leaves nothing behind.
+/// A file that is being stored. Dropping it before [`Upload::finish`] deletes what was written.
 pub struct Upload {
-    /// None once a write has failed or was given up.
-    work: Option<Work>,
+    /// `None` after a write failed or was cancelled.
+    state: Option<UploadState>,
     folder: PathBuf,
     _permit: OwnedSemaphorePermit,
 }
 
-struct Work {
-    temp: Temp,
-    gauge: Gauge,
-    /// What is not written yet: at most [`PIECE_BYTES`].
-    gathered: Vec<u8>,
+struct UploadState {
+    temp: TempFile,
+    scanner: ContentScanner,
+    /// Bytes that are not written yet: at most [`PIECE_BYTES`].
+    buffer: Vec<u8>,
 }
 
 impl Upload {
-    pub(super) fn new(temp: Temp, gauge: Gauge, permit: OwnedSemaphorePermit, folder: PathBuf) -> Self {
-        let work = Work { temp, gauge, gathered: Vec::new() };
-        Self { work: Some(work), folder, _permit: permit }
+    pub(super) fn new(
+        temp: TempFile,
+        scanner: ContentScanner,
+        permit: OwnedSemaphorePermit,
+        folder: PathBuf,
+    ) -> Self {
+        let state = UploadState { temp, scanner, buffer: Vec::new() };
+        Self { state: Some(state), folder, _permit: permit }
     }
 
-    /// Takes the next bytes. After a failure, and after a call that was given up, all others fail.
+    /// Adds the next bytes. After a failed or cancelled call, all later calls fail.
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), MediaError> {
         loop {
-            let mut work = self.work.take().ok_or(MediaError::Broken)?;
-            let room = PIECE_BYTES - work.gathered.len();
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
-            work.gauge.check(work.gathered.len() + bytes.len())?;
-            work.gathered.extend_from_slice(now);
-            bytes = later;
-            if work.gathered.len() == PIECE_BYTES {
-                let written = blocking(&self.folder, move || work.flush().map(|()| work));
-                work = written.await?;
+            let mut state = self.state.take().ok_or(MediaError::UploadFailed)?;
+            let room = PIECE_BYTES - state.buffer.len();
+            let (fitting, rest) = bytes.split_at(room.min(bytes.len()));
+            state.scanner.check(state.buffer.len() + bytes.len())?;
+            state.buffer.extend_from_slice(fitting);
+            bytes = rest;
+            if state.buffer.len() == PIECE_BYTES {
+                let written = run_blocking(&self.folder, move || state.flush().map(|()| state));
+                state = written.await?;
             }
-            self.work = Some(work);
+            self.state = Some(state);
             if bytes.is_empty() {
                 return Ok(());
             }
         }
     }
 
-    /// That was all: stores it under the hash of its bytes, and returns when it is on the disk.
+    /// Ends the upload: stores the file under the hash of its bytes, and returns when it is synced to disk.
     pub async fn finish(mut self, name: &str) -> Result<Media, MediaError> {
-        let mut work = self.work.take().ok_or(MediaError::Broken)?;
+        let mut state = self.state.take().ok_or(MediaError::UploadFailed)?;
         let name = clean_name(name);
-        blocking(&self.folder, move || {
-            work.flush()?;
-            work.store(name)
+        run_blocking(&self.folder, move || {
+            state.flush()?;
+            state.store(name)
         })
         .await
     }
 }
 
-impl Work {
+impl UploadState {
     fn flush(&mut self) -> Result<(), MediaError> {
-        self.gauge.take(&self.gathered)?;
-        self.temp.write(&self.gathered)?;
-        self.gathered.clear();
+        self.scanner.update(&self.buffer)?;
+        self.temp.write(&self.buffer)?;
+        self.buffer.clear();
         Ok(())
     }
 
     fn store(mut self, name: String) -> Result<Media, MediaError> {
-        let media = self.gauge.finish(name);
+        let media = self.scanner.finish(name);
         if !self.temp.is_stored_as(&media)? {
-            self.temp.settle(&media.id)?;
+            self.temp.commit(&media.id)?;
         }
         Ok(media)
     }

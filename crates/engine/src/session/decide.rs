@@ -1,4 +1,4 @@
-//! What a command would change.
+//! Decides what a command changes: the events to append and the effects to start afterwards.
 
 use parlor_vocab::{
     AgentChoice, AgentId, HistoryItem, IdSource, Message, MessageId, QueuedInput, Role, RunEvent, RunId,
@@ -8,46 +8,46 @@ use parlor_vocab::{
 use super::Session;
 use crate::visible::{is_blank, visible};
 
-/// How many inputs may wait in one session.
+/// How many inputs may wait in the queue of one session.
 pub const MAX_QUEUED_INPUTS: usize = 16;
 
-/// A session that nobody named is called by the first words of what is said first: so many letters.
+/// The length in characters of a title that is taken from the first input of an unnamed session.
 pub const TITLE_CHARS: usize = 60;
 
-/// What is said when nobody gives a reason for a stop.
-const DEFAULT_REASON: &str = "Stopped by user.";
+/// The reason of a stop when the client gives none.
+const DEFAULT_STOP_REASON: &str = "Stopped by user.";
 
-/// What follows from an accepted command.
+/// The consequences of an accepted command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Appended first.
+    /// Events to append to the log, before any effect starts.
     pub events: Vec<SessionEvent>,
-    /// Started only when the events are durable.
+    /// Effects to start once the events are durable.
     pub effects: Vec<Effect>,
-    /// What the asker is told.
+    /// The reply to the client.
     pub reply: SessionReply,
 }
 
-/// Something to be done in the world.
+/// Work outside of the state machine, which the session's actor carries out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Let the agent perform this run, which has started.
+    /// Start a run driver for this run, whose `Started` event is recorded.
     StartRun(RunId),
-    /// Let the driver of this run hear this.
+    /// Pass this text of the user to the driver of the run.
     Steer(RunId, String),
-    /// Make the driver of this run stop, for this reason.
+    /// Stop the driver of the run.
     Cancel(RunId, StopCause),
-    /// Let the agent summarize the history but for this many of its last messages, then report
-    /// [`Session::compacted`].
+    /// Let the agent summarize the history except its last `keep` messages. [`Session::compacted`] records the
+    /// result.
     Summarize {
-        /// How many messages stay as they are.
+        /// How many of the last messages stay as they are.
         keep: usize,
     },
 }
 
 impl Session {
-    /// What `command` would change. `agent` is the one that would answer; it is looked up by the
-    /// caller, who knows what is configured.
+    /// Decides what `command` changes, without changing anything. `agent` answers if the command starts a run; the
+    /// caller chooses it, because it knows which agents are configured.
     pub fn decide(
         &self,
         command: SessionCommand,
@@ -59,9 +59,9 @@ impl Session {
             SessionCommand::Stop { run, reason } => self.stop(run, reason),
             SessionCommand::ClearQueue => Ok(self.clear_queue()),
             SessionCommand::ClearHistory => self.clear_history(),
-            SessionCommand::Compact { keep } => self.compact_soon(keep),
+            SessionCommand::Compact { keep } => self.compact(keep),
             SessionCommand::Rename { title } => Ok(done(SessionEvent::Renamed { title: visible(&title) })),
-            SessionCommand::Choose(choice) => Ok(done(SessionEvent::Chosen(choice))),
+            SessionCommand::ChooseAgent(choice) => Ok(done(SessionEvent::AgentChosen(choice))),
         }
     }
 
@@ -85,7 +85,7 @@ impl Session {
                 let run = RunId::generate(ids.next());
                 let title = if self.title.is_none() { title_of(&input.text) } else { None };
                 let renamed = title.map(|title| SessionEvent::Renamed { title });
-                let event = self.started(run.clone(), input, agent.clone(), ids);
+                let event = self.started_event(run.clone(), input, agent.clone(), ids);
                 let events = renamed.into_iter().chain([event]).collect();
                 let effects = vec![Effect::StartRun(run.clone())];
                 Ok(Decision { events, effects, reply: SessionReply::Started(run) })
@@ -105,8 +105,8 @@ impl Session {
         }
     }
 
-    /// The event that makes `input` a run.
-    pub(super) fn started(
+    /// The event that starts a run for `input`.
+    pub(super) fn started_event(
         &self,
         run: RunId,
         input: UserInput,
@@ -129,14 +129,14 @@ impl Session {
         Ok(Decision { events, effects: vec![], reply: SessionReply::Queued { run, waiting } })
     }
 
-    fn stop(&self, asked: Option<RunId>, reason: Option<String>) -> Result<Decision, SessionRefusal> {
+    fn stop(&self, requested: Option<RunId>, reason: Option<String>) -> Result<Decision, SessionRefusal> {
         let active = self.active.clone().ok_or(SessionRefusal::NoActiveRun)?;
-        if let Some(asked) = asked.filter(|asked| *asked != active) {
+        if let Some(asked) = requested.filter(|run| *run != active) {
             return Err(SessionRefusal::WrongRun { asked, active });
         }
         let reason = reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
-        let reason = reason.unwrap_or(DEFAULT_REASON).to_owned();
-        // Recorded when it has come about: until then the run is as active as before.
+        let reason = reason.unwrap_or(DEFAULT_STOP_REASON).to_owned();
+        // No event yet: the run stays active until its driver has stopped, and the end is recorded then.
         let effects = vec![Effect::Cancel(active.clone(), StopCause::Client { reason })];
         Ok(Decision { events: vec![], effects, reply: SessionReply::Stopping(active) })
     }
@@ -155,32 +155,32 @@ impl Session {
         }
     }
 
-    fn compact_soon(&self, keep: usize) -> Result<Decision, SessionRefusal> {
+    fn compact(&self, keep: usize) -> Result<Decision, SessionRefusal> {
         if let Some(active) = &self.active {
             return Err(SessionRefusal::Busy { active: active.clone() });
         }
-        if self.passages_before(keep).is_empty() {
+        if self.items_before_last(keep).is_empty() {
             return Err(SessionRefusal::NotCompacted { reason: "there are no older messages".to_owned() });
         }
         Ok(Decision { events: vec![], effects: vec![Effect::Summarize { keep }], reply: SessionReply::Done })
     }
 
-    /// The history without its last `keep` messages and what belongs to them.
-    pub fn passages_before(&self, keep: usize) -> &[HistoryItem] {
-        let kept = self.first_kept(keep).map(|(place, _)| place);
+    /// The history items before the last `keep` messages.
+    pub fn items_before_last(&self, keep: usize) -> &[HistoryItem] {
+        let kept = self.first_kept(keep).map(|(position, _)| position);
         let history = self.history.items();
         history.get(..kept.unwrap_or(history.len())).unwrap_or_default()
     }
 
     fn first_kept(&self, keep: usize) -> Option<(usize, &MessageId)> {
-        let messages = self.history.items().iter().enumerate().filter_map(|(place, item)| match item {
-            HistoryItem::Message(message) => Some((place, &message.id)),
-            HistoryItem::ToolUse(_) | HistoryItem::BrokenOff(_) => None,
+        let messages = self.history.items().iter().enumerate().filter_map(|(position, item)| match item {
+            HistoryItem::Message(message) => Some((position, &message.id)),
+            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => None,
         });
         messages.rev().take(keep).last()
     }
 
-    /// What follows when the history but for its last `keep` messages was summarized.
+    /// Decides what follows when the agent has summarized the history except its last `keep` messages.
     pub fn compacted(&self, summary: String, keep: usize, ids: &dyn IdSource) -> Decision {
         let id = MessageId::generate(ids.next());
         let summary = Message { id, role: Role::User, text: summary, media: Vec::new() };
@@ -189,14 +189,19 @@ impl Session {
         Decision { events: vec![event], effects: vec![], reply: SessionReply::Compacted(summary) }
     }
 
-    /// What follows when a run puts `summary` in the place of what was said before the message
-    /// `kept_from`. Nothing if there is no such message, or nothing before it.
-    pub fn forgotten(&self, kept_from: &MessageId, summary: String, ids: &dyn IdSource) -> Vec<SessionEvent> {
-        let is_there = self.history.items().iter().skip(1).any(|item| match item {
+    /// The events when a run replaces the history before the message `kept_from` with `summary`. None if there is no
+    /// such message, or nothing before it.
+    pub fn compacted_before(
+        &self,
+        kept_from: &MessageId,
+        summary: String,
+        ids: &dyn IdSource,
+    ) -> Vec<SessionEvent> {
+        let exists = self.history.items().iter().skip(1).any(|item| match item {
             HistoryItem::Message(message) => message.id == *kept_from,
-            HistoryItem::ToolUse(_) | HistoryItem::BrokenOff(_) => false,
+            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => false,
         });
-        if !is_there {
+        if !exists {
             return Vec::new();
         }
         let id = MessageId::generate(ids.next());
@@ -204,12 +209,12 @@ impl Session {
         vec![SessionEvent::Compacted { summary, kept_from: Some(kept_from.clone()) }]
     }
 
-    /// The agent that is asked for, if anybody asked for one: for this input, else for the session.
-    pub fn wanted_agent<'a>(&'a self, choice: &'a AgentChoice) -> Option<&'a AgentId> {
+    /// The agent that was chosen for this input, else for the session, if any.
+    pub fn chosen_agent<'a>(&'a self, choice: &'a AgentChoice) -> Option<&'a AgentId> {
         choice.agent.as_ref().or(self.choice.agent.as_ref())
     }
 
-    /// Gives each of `events` its number in `run`.
+    /// Gives each of `events` its sequence number in `run`.
     pub(super) fn numbered(&self, run: &RunId, events: Vec<RunEvent>) -> Vec<SessionEvent> {
         let last = self.open.get(run).map_or(0, |open| open.sequence);
         let numbers = last + 1..;
@@ -218,7 +223,7 @@ impl Session {
     }
 }
 
-/// The first words of `text`, if there are any.
+/// The first line of `text` with visible characters, cut to [`TITLE_CHARS`].
 fn title_of(text: &str) -> Option<String> {
     let line = text.lines().find(|line| !is_blank(line))?.replace('\t', " ");
     let line = visible(&line);
@@ -240,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_title_is_the_first_line_that_says_something_cut_short() {
+    fn a_title_is_the_first_visible_line_cut_short() {
         assert_eq!(title_of(" \n  hello there \nmore"), Some("hello there".to_owned()));
         assert_eq!(title_of(" \n\t\u{200b}"), None);
         assert_eq!(title_of("\u{202e}\none\ttwo\u{202e}\u{7}"), Some("one two".to_owned()));

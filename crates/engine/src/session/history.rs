@@ -1,73 +1,75 @@
-//! What was said and done in a session, as far as it is at hand.
+//! The cached history of a session.
 //!
-//! A conversation may be as long as it likes, so who has a session open need not hold all of it: it can be
-//! let go and read from the log again, from [`from`](History::from) on. Nothing here reads.
+//! A conversation can be of any length, so an open session need not hold all of it in memory: the actor can drop the
+//! cache and read it from the log again, after [`from`](History::from). Nothing here reads the log.
 
 use parlor_vocab::{Failure, HistoryItem, Message, MessageId, RunEnding, Seq, ToolCallId};
 
-/// What a item takes beside its texts, in bytes: about the size of its ids and of what holds them.
+/// The approximate size in bytes of an item without its texts.
 const ITEM_BYTES: usize = 256;
 
-/// Passages, oldest first, and where the log tells them.
+/// History items, oldest first, with the log positions they come from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct History {
     items: Vec<HistoryItem>,
-    /// For each item the place after which the log has to be read to come to it.
+    /// For each item, the log position after which reading must start to rebuild it.
     origins: Vec<Seq>,
+    /// The approximate size of all items.
     bytes: usize,
     from: Seq,
+    /// Whether the items were dropped from memory and must be read from the log.
     is_dropped: bool,
-    /// Whether the oldest items were dropped, see [`keep_newest`](Self::keep_newest).
+    /// Whether [`keep_newest`](Self::keep_newest) dropped the oldest items.
     is_cut: bool,
 }
 
 impl History {
-    /// All items; none if they were let go.
+    /// All items; empty if they were dropped.
     pub(super) fn items(&self) -> &[HistoryItem] {
         &self.items
     }
 
-    /// Whether the items are here.
+    /// Whether the items are in memory.
     pub(crate) fn is_cached(&self) -> bool {
         !self.is_dropped
     }
 
-    /// The place after which the log tells all of it.
+    /// The log position after which all items can be read.
     pub(crate) fn from(&self) -> Seq {
         self.from
     }
 
-    /// The items, for whoever has read them.
-    pub(crate) fn into_passages(self) -> Vec<HistoryItem> {
+    /// The items of a history that was read from the log.
+    pub(crate) fn into_items(self) -> Vec<HistoryItem> {
         self.items
     }
 
-    /// Lets go of the items if they take more than `max_bytes`.
+    /// Drops all items from memory if they take more than `max_bytes`.
     pub(crate) fn drop_beyond(&mut self, max_bytes: usize) {
         if self.bytes > max_bytes {
             *self = Self { from: self.from, is_dropped: true, ..Self::default() };
         }
     }
 
-    /// For whoever only tells what was said: drops what tools did, then the oldest items, until the rest takes no more
-    /// than `max_bytes`.
+    /// Drops tool uses, then the oldest items, until the rest takes at most `max_bytes`. For callers that show only
+    /// messages.
     pub(crate) fn keep_newest(&mut self, max_bytes: usize) {
-        let is_said = |item: &HistoryItem| !matches!(item, HistoryItem::ToolUse(_));
-        let said: Vec<(HistoryItem, Seq)> = std::mem::take(&mut self.items)
+        let is_tool_use = |item: &HistoryItem| matches!(item, HistoryItem::ToolUse(_));
+        let kept: Vec<(HistoryItem, Seq)> = std::mem::take(&mut self.items)
             .into_iter()
             .zip(std::mem::take(&mut self.origins))
-            .filter(|(item, _)| is_said(item))
+            .filter(|(item, _)| !is_tool_use(item))
             .collect();
-        self.bytes = said.iter().map(|(item, _)| text_bytes(item)).sum();
+        self.bytes = kept.iter().map(|(item, _)| text_bytes(item)).sum();
         let mut dropped = 0;
         while self.bytes > max_bytes
-            && let Some((item, _)) = said.get(dropped)
+            && let Some((item, _)) = kept.get(dropped)
         {
             self.bytes -= text_bytes(item);
             dropped += 1;
         }
         self.is_cut |= dropped > 0;
-        (self.items, self.origins) = said.into_iter().skip(dropped).unzip();
+        (self.items, self.origins) = kept.into_iter().skip(dropped).unzip();
     }
 
     /// Whether the oldest items were dropped.
@@ -75,6 +77,7 @@ impl History {
         self.is_cut
     }
 
+    /// Adds an item. `origin` is the log position after which reading must start to rebuild it.
     pub(crate) fn push(&mut self, item: HistoryItem, origin: Seq) {
         if !self.is_dropped {
             self.bytes += text_bytes(&item);
@@ -83,34 +86,34 @@ impl History {
         }
     }
 
-    /// What came of a tool.
-    pub(super) fn give_back(&mut self, call: &ToolCallId, result: Result<String, Failure>) {
-        // The call is near the end: its run is the active one.
-        let used = self.items.iter_mut().rev().find_map(|item| match item {
-            HistoryItem::ToolUse(used) if used.call == *call => Some(used),
-            HistoryItem::ToolUse(_) | HistoryItem::Message(_) | HistoryItem::BrokenOff(_) => None,
+    /// Adds the result of a tool call to its item.
+    pub(super) fn set_tool_result(&mut self, call: &ToolCallId, result: Result<String, Failure>) {
+        // Searched from the end, because the call belongs to the active run.
+        let tool_use = self.items.iter_mut().rev().find_map(|item| match item {
+            HistoryItem::ToolUse(tool_use) if tool_use.call == *call => Some(tool_use),
+            HistoryItem::ToolUse(_) | HistoryItem::Message(_) | HistoryItem::UnfinishedRun(_) => None,
         });
-        if let Some(used) = used {
-            self.bytes += of_result(&result);
-            used.result = Some(result);
+        if let Some(tool_use) = tool_use {
+            self.bytes += result_bytes(&result);
+            tool_use.result = Some(result);
         }
     }
 
-    /// Takes out a message that nobody said. It is one of the last.
-    pub(super) fn take_out(&mut self, message: &MessageId) {
-        if let Some(place) = self.items.iter().rposition(|item| is_message(item, message)) {
-            self.bytes -= text_bytes(&self.items.remove(place));
-            self.origins.remove(place);
+    /// Removes a message, which is one of the last.
+    pub(super) fn remove_message(&mut self, message: &MessageId) {
+        if let Some(index) = self.items.iter().rposition(|item| is_message(item, message)) {
+            self.bytes -= text_bytes(&self.items.remove(index));
+            self.origins.remove(index);
         }
     }
 
-    /// All is forgotten, by the event at `seq`.
+    /// Removes all items. `seq` is the position of the event that says so.
     pub(super) fn clear(&mut self, seq: Seq) {
         *self = Self { from: seq, ..Self::default() };
     }
 
-    /// `summary` stands in the place of what was said before the message `kept_from`, or of all. The event that
-    /// says so is at `seq`.
+    /// Replaces the items before the message `kept_from` with `summary`, or all items if it is `None`. `seq` is the
+    /// position of the event that says so.
     pub(super) fn compact(&mut self, summary: &Message, kept_from: Option<&MessageId>, seq: Seq) {
         let Some(kept_from) = kept_from else {
             self.clear(Seq(seq.0 - 1));
@@ -119,13 +122,13 @@ impl History {
         if self.is_dropped {
             return;
         }
-        // If it is not there, the reading began after it: what is here is all that can be kept.
-        let kept = self.items.iter().position(|item| is_message(item, kept_from));
-        let first = kept.unwrap_or(0);
+        // If the message is missing, reading began after it, and all items here come after it.
+        let first_kept = self.items.iter().position(|item| is_message(item, kept_from));
+        let first = first_kept.unwrap_or(0);
         let (items, origins) = (self.items.split_off(first), self.origins.split_off(first));
         let from = origins.first().copied().unwrap_or(self.from);
-        // If the message is not there, others that are kept may have been dropped too.
-        let is_cut = self.is_cut && kept.is_none();
+        // If the message is missing, `keep_newest` may have dropped items that come after it.
+        let is_cut = self.is_cut && first_kept.is_none();
         *self = Self { from, is_cut, ..Self::default() };
         self.push(HistoryItem::Message(summary.clone()), from);
         for (item, origin) in items.into_iter().zip(origins) {
@@ -137,7 +140,7 @@ impl History {
 pub(super) fn message_of(item: &HistoryItem) -> Option<&Message> {
     match item {
         HistoryItem::Message(message) => Some(message),
-        HistoryItem::ToolUse(_) | HistoryItem::BrokenOff(_) => None,
+        HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => None,
     }
 }
 
@@ -148,15 +151,17 @@ fn is_message(item: &HistoryItem, id: &MessageId) -> bool {
 fn text_bytes(item: &HistoryItem) -> usize {
     let texts = match item {
         HistoryItem::Message(message) => message.text.len() + message.media.len() * ITEM_BYTES,
-        HistoryItem::ToolUse(used) => used.input.len() + used.result.as_ref().map_or(0, of_result),
-        HistoryItem::BrokenOff(RunEnding::Failed(failure)) => failure.message.len(),
-        HistoryItem::BrokenOff(RunEnding::Stopped { cause, .. }) => cause.reason().len(),
-        HistoryItem::BrokenOff(RunEnding::Completed { .. }) => 0,
+        HistoryItem::ToolUse(tool_use) => {
+            tool_use.input.len() + tool_use.result.as_ref().map_or(0, result_bytes)
+        }
+        HistoryItem::UnfinishedRun(RunEnding::Failed(failure)) => failure.message.len(),
+        HistoryItem::UnfinishedRun(RunEnding::Stopped { cause, .. }) => cause.reason().len(),
+        HistoryItem::UnfinishedRun(RunEnding::Completed { .. }) => 0,
     };
     ITEM_BYTES + texts
 }
 
-fn of_result(result: &Result<String, Failure>) -> usize {
+fn result_bytes(result: &Result<String, Failure>) -> usize {
     match result {
         Ok(output) => output.len(),
         Err(failure) => failure.message.len(),
@@ -175,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_let_go_stays_away_until_all_is_said_anew() {
+    fn a_dropped_history_stays_dropped_until_all_of_it_is_replaced() {
         let mut history = History::default();
         history.push(HistoryItem::Message(message("a", "12345")), Seq(0));
         history.drop_beyond(ITEM_BYTES + 5);
@@ -183,14 +188,14 @@ mod tests {
         history.drop_beyond(ITEM_BYTES + 4);
         assert!(!history.is_cached() && history.items().is_empty());
         history.push(HistoryItem::Message(message("b", "")), Seq(1));
-        assert!(history.items().is_empty(), "half of it would be wrong");
+        assert!(history.items().is_empty(), "an incomplete history would be wrong");
         history.compact(&message("s", "summary"), None, Seq(9));
         assert!(history.is_cached());
         assert_eq!((history.items().len(), history.from()), (1, Seq(8)));
     }
 
     #[test]
-    fn the_newest_are_kept_and_it_is_known_that_others_are_missing() {
+    fn keep_newest_reports_that_older_items_are_missing() {
         let mut history = History::default();
         for id in ["a", "b", "c"] {
             history.push(HistoryItem::Message(message(id, "123")), Seq(0));
@@ -201,7 +206,7 @@ mod tests {
         assert!(history.is_cut() && history.is_cached());
         assert_eq!((history.items().len(), history.bytes), (2, 2 * (ITEM_BYTES + 3)));
         history.compact(&message("s", ""), Some(&MessageId::parse("a").unwrap()), Seq(9));
-        assert!(history.is_cut(), "the summary is followed by what is there of the rest");
+        assert!(history.is_cut(), "items after the summary are still missing");
         history.compact(&message("s", ""), Some(&MessageId::parse("c").unwrap()), Seq(9));
         assert!(!history.is_cut());
         history.keep_newest(0);
@@ -211,12 +216,12 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_those_of_what_is_there() {
+    fn the_size_counts_exactly_the_present_items() {
         let mut history = History::default();
         for id in ["a", "b", "c"] {
             history.push(HistoryItem::Message(message(id, "123")), Seq(0));
         }
-        history.take_out(&MessageId::parse("c").unwrap());
+        history.remove_message(&MessageId::parse("c").unwrap());
         history.compact(&message("s", "12345"), Some(&MessageId::parse("b").unwrap()), Seq(9));
         assert_eq!(history.bytes, 2 * ITEM_BYTES + 8);
         assert_eq!(history.items.len(), history.origins.len());

@@ -1,5 +1,5 @@
-//! One session as a state machine: [`decide`] says what a command would change, [`Session::apply`]
-//! changes it. Both look at nothing but their arguments, so replaying the log rebuilds the state.
+//! One session as a pure state machine: [`decide`] turns a command into events and effects, and [`Session::apply`]
+//! applies an event. Neither reads a clock or a file, so replaying the log rebuilds the state.
 //!
 //! [`decide`]: Session::decide
 
@@ -14,5 +14,5 @@ mod properties;
 pub(crate) use history::History;
 
 pub use decide::{Decision, Effect, MAX_QUEUED_INPUTS, TITLE_CHARS};
-pub use report::{Finish, Outcome};
+pub use report::{FinishedRun, RunOutcome};
 pub use state::{MAX_KEYS, OpenRun, Session};

@@ -1,4 +1,4 @@
-//! Any order of commands, reports, crashes and restarts: what must hold all the same.
+//! Property tests: what must hold after any sequence of commands, reports, crashes and restarts.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +10,9 @@ use parlor_vocab::{
 };
 use proptest::prelude::*;
 
-use super::{Effect, Finish, MAX_QUEUED_INPUTS, Outcome, Session};
+use super::{Effect, FinishedRun, MAX_QUEUED_INPUTS, RunOutcome, Session};
 
+/// Generates ids by counting.
 struct Counter(std::sync::atomic::AtomicU64);
 
 impl IdSource for Counter {
@@ -20,19 +21,22 @@ impl IdSource for Counter {
     }
 }
 
-/// A session with its log, and a driver that does what it is told.
-struct World {
+/// A session with its log in memory, and simulated run drivers.
+struct Simulation {
     ids: Counter,
     agent: AgentId,
     log: Vec<Entry>,
     session: Session,
-    performing: BTreeSet<RunId>,
+    /// Runs that have a driver.
+    driven: BTreeSet<RunId>,
+    /// Runs of inputs that were accepted and not removed from the queue.
     accepted: Vec<RunId>,
-    texts: Cell<u64>,
+    /// How many inputs were sent, to make their texts unique.
+    inputs: Cell<u64>,
 }
 
 #[derive(Clone, Debug)]
-enum Act {
+enum Action {
     Send(WhenBusy, Option<u8>),
     Stop {
         named: bool,
@@ -41,26 +45,27 @@ enum Act {
     ClearHistory,
     Compact(u8),
     Step,
-    /// The active run says something, is told something, or forgets what was before one of the messages.
-    Speak,
+    /// The active run completes a message.
+    CompleteMessage,
     Steer,
-    Forget(u8),
+    /// The active run replaces the history before one of the messages with a summary.
+    CompactBefore(u8),
     Finish(u8),
     Crash,
 }
 
-impl World {
+impl Simulation {
     fn new() -> Self {
-        let mut world = Self {
+        let mut simulation = Self {
             ids: Counter(Default::default()),
             agent: AgentId::parse("local").unwrap(),
             log: Vec::new(),
             session: Session::default(),
-            performing: BTreeSet::new(),
+            driven: BTreeSet::new(),
             accepted: Vec::new(),
-            texts: Cell::new(0),
+            inputs: Cell::new(0),
         };
-        world.append(vec![SessionEvent::Created(NewSession {
+        simulation.append(vec![SessionEvent::Created(NewSession {
             title: None,
             door: "test".to_owned(),
             folder: "/".into(),
@@ -68,7 +73,7 @@ impl World {
             system: None,
             forked_from: None,
         })]);
-        world
+        simulation
     }
 
     fn append(&mut self, events: Vec<SessionEvent>) {
@@ -81,17 +86,17 @@ impl World {
         }
     }
 
-    fn perform(&mut self, effects: Vec<Effect>) {
+    fn start_effects(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::StartRun(run) => {
-                    assert_eq!(self.session.active(), Some(&run), "only the active run is performed");
-                    assert!(self.performing.insert(run), "a run is performed once");
+                    assert_eq!(self.session.active(), Some(&run), "only the active run gets a driver");
+                    assert!(self.driven.insert(run), "a run gets one driver");
                 }
-                Effect::Steer(run, _) => assert!(self.performing.contains(&run)),
+                Effect::Steer(run, _) => assert!(self.driven.contains(&run)),
                 Effect::Cancel(run, reason) => {
-                    assert!(self.performing.contains(&run));
-                    self.finish(run, Outcome::Stopped(reason));
+                    assert!(self.driven.contains(&run));
+                    self.finish(run, RunOutcome::Stopped(reason));
                 }
                 Effect::Summarize { keep } => {
                     let before = self.session.messages().count();
@@ -103,37 +108,37 @@ impl World {
         }
     }
 
-    fn finish(&mut self, run: RunId, outcome: Outcome) {
-        self.performing.remove(&run);
-        let finish = Finish {
+    fn finish(&mut self, run: RunId, outcome: RunOutcome) {
+        self.driven.remove(&run);
+        let finish = FinishedRun {
             run,
             outcome,
-            spoken: None,
-            thought: None,
-            answer: None,
+            open_message: None,
+            open_reasoning: None,
+            last_message: None,
             duration_ms: 0,
             at: Timestamp(0),
         };
         let (events, effects) = self.session.finish(finish, &self.agent, &self.ids);
         self.append(events);
-        self.perform(effects);
+        self.start_effects(effects);
     }
 
-    fn act(&mut self, act: &Act) {
-        match act {
-            Act::Send(when_busy, key) => self.send(*when_busy, key.map(|key| key.to_string())),
-            Act::Stop { named } => {
+    fn apply(&mut self, action: &Action) {
+        match action {
+            Action::Send(when_busy, key) => self.send(*when_busy, key.map(|key| key.to_string())),
+            Action::Stop { named } => {
                 let run = self.session.active().cloned().filter(|_| *named);
-                self.ask(SessionCommand::Stop { run, reason: None });
+                self.execute(SessionCommand::Stop { run, reason: None });
             }
-            Act::ClearQueue => {
-                if let Some(SessionReply::Unqueued(queued)) = self.ask(SessionCommand::ClearQueue) {
+            Action::ClearQueue => {
+                if let Some(SessionReply::Unqueued(queued)) = self.execute(SessionCommand::ClearQueue) {
                     self.accepted.retain(|run| !queued.iter().any(|queued| queued.run == *run));
                 }
             }
-            Act::ClearHistory => drop(self.ask(SessionCommand::ClearHistory)),
-            Act::Compact(keep) => drop(self.ask(SessionCommand::Compact { keep: usize::from(*keep) })),
-            Act::Step => {
+            Action::ClearHistory => drop(self.execute(SessionCommand::ClearHistory)),
+            Action::Compact(keep) => drop(self.execute(SessionCommand::Compact { keep: usize::from(*keep) })),
+            Action::Step => {
                 if let Some(run) = self.session.active().cloned() {
                     let step = StepId::parse("step").unwrap();
                     let event = RunEvent::Step(StepEvent::Started {
@@ -145,7 +150,7 @@ impl World {
                     self.append(events);
                 }
             }
-            Act::Speak => {
+            Action::CompleteMessage => {
                 if let Some(run) = self.session.active().cloned() {
                     let message = MessageId::generate(self.ids.next());
                     let (text, media) = ("word".to_owned(), Vec::new());
@@ -154,47 +159,48 @@ impl World {
                     self.append(events);
                 }
             }
-            Act::Steer => self.send(WhenBusy::Steer, None),
-            Act::Forget(which) => {
+            Action::Steer => self.send(WhenBusy::Steer, None),
+            Action::CompactBefore(which) => {
                 let messages: Vec<MessageId> =
                     self.session.messages().map(|message| message.id.clone()).collect();
                 if self.session.active().is_some()
                     && let Some(kept) = messages.get(usize::from(*which) % messages.len().max(1))
                 {
-                    let events = self.session.forgotten(kept, "summary".to_owned(), &self.ids);
+                    let events = self.session.compacted_before(kept, "summary".to_owned(), &self.ids);
                     self.append(events);
                 }
             }
-            Act::Finish(how) => {
+            Action::Finish(how) => {
                 if let Some(run) = self.session.active().cloned() {
                     let failure = Failure { code: "X".into(), message: String::new(), retryable: false };
-                    let outcome = if how % 2 == 0 { Outcome::Completed } else { Outcome::Failed(failure) };
+                    let outcome =
+                        if how % 2 == 0 { RunOutcome::Completed } else { RunOutcome::Failed(failure) };
                     self.finish(run, outcome);
                 }
             }
-            Act::Crash => {
-                self.performing.clear();
+            Action::Crash => {
+                self.driven.clear();
                 self.session = replay(&self.log);
                 let (events, effects) = self.session.recover(&self.agent, &self.ids, Timestamp(0));
                 self.append(events);
-                self.perform(effects);
+                self.start_effects(effects);
             }
         }
     }
 
-    fn ask(&mut self, command: SessionCommand) -> Option<SessionReply> {
+    fn execute(&mut self, command: SessionCommand) -> Option<SessionReply> {
         let decision = self.session.decide(command, &self.agent, &self.ids).ok()?;
         self.append(decision.events);
-        self.perform(decision.effects);
+        self.start_effects(decision.effects);
         Some(decision.reply)
     }
 
     fn send(&mut self, when_busy: WhenBusy, key: Option<String>) {
-        self.texts.set(self.texts.get() + 1);
+        self.inputs.set(self.inputs.get() + 1);
         let known = key.as_ref().and_then(|key| self.session.keys.get(key.as_str())).cloned();
-        let input = UserInput { text: format!("text {}", self.texts.get()), key, ..UserInput::default() };
+        let input = UserInput { text: format!("text {}", self.inputs.get()), key, ..UserInput::default() };
         let before = self.log.len();
-        match self.ask(SessionCommand::Send { input, when_busy }) {
+        match self.execute(SessionCommand::Send { input, when_busy }) {
             Some(SessionReply::Started(run)) if known.as_ref() == Some(&run) => {
                 assert_eq!(self.log.len(), before, "a known key starts nothing");
             }
@@ -209,10 +215,10 @@ impl World {
     fn check(&self) {
         assert_eq!(self.session, replay(&self.log), "replay rebuilds the same state");
         let from = self.session.history.from();
-        let mut recalled = Session::read_after(from);
+        let mut reloaded = Session::before_replay(from);
         let later = self.log.iter().filter(|entry| entry.seq > from);
-        later.for_each(|entry| recalled.apply(entry));
-        assert_eq!(recalled.history(), self.session.history(), "what was let go can be read again");
+        later.for_each(|entry| reloaded.apply(entry));
+        assert_eq!(reloaded.history(), self.session.history(), "a dropped history can be read again");
         let mut sequences: BTreeMap<&RunId, u64> = BTreeMap::new();
         let mut ended: BTreeSet<&RunId> = BTreeSet::new();
         for entry in &self.log {
@@ -227,18 +233,15 @@ impl World {
             }
         }
         for run in &self.accepted {
-            let waits = self.session.queue().any(|queued| queued.run == *run);
-            let runs = self.session.active() == Some(run);
-            let run_slots = usize::from(waits) + usize::from(runs) + usize::from(ended.contains(run));
-            assert_eq!(run_slots, 1, "{run} waits, runs or has ended");
+            let is_queued = self.session.queue().any(|queued| queued.run == *run);
+            let is_active = self.session.active() == Some(run);
+            let states = usize::from(is_queued) + usize::from(is_active) + usize::from(ended.contains(run));
+            assert_eq!(states, 1, "{run} is queued, active or ended");
         }
-        assert_eq!(
-            self.session.active().into_iter().collect::<BTreeSet<_>>(),
-            self.performing.iter().collect()
-        );
+        assert_eq!(self.session.active().into_iter().collect::<BTreeSet<_>>(), self.driven.iter().collect());
         assert!(
             self.session.active().is_some() || self.session.queue().len() == 0,
-            "nobody waits for nothing"
+            "no input waits while no run is active"
         );
         assert!(self.session.queue().len() <= MAX_QUEUED_INPUTS);
     }
@@ -250,63 +253,64 @@ fn replay(log: &[Entry]) -> Session {
     session
 }
 
-fn acts() -> impl Strategy<Value = Act> {
+fn action() -> impl Strategy<Value = Action> {
     let when_busy = prop_oneof![Just(WhenBusy::Refuse), Just(WhenBusy::Enqueue), Just(WhenBusy::Steer)];
     prop_oneof![
-        6 => (when_busy, prop::option::of(0..6_u8)).prop_map(|(when, key)| Act::Send(when, key)),
-        2 => any::<bool>().prop_map(|named| Act::Stop { named }),
-        1 => Just(Act::ClearQueue),
-        1 => Just(Act::ClearHistory),
-        1 => (0_u8..4).prop_map(Act::Compact),
-        2 => Just(Act::Step),
-        2 => Just(Act::Speak),
-        1 => Just(Act::Steer),
-        2 => any::<u8>().prop_map(Act::Forget),
-        3 => any::<u8>().prop_map(Act::Finish),
-        1 => Just(Act::Crash),
+        6 => (when_busy, prop::option::of(0..6_u8)).prop_map(|(when, key)| Action::Send(when, key)),
+        2 => any::<bool>().prop_map(|named| Action::Stop { named }),
+        1 => Just(Action::ClearQueue),
+        1 => Just(Action::ClearHistory),
+        1 => (0_u8..4).prop_map(Action::Compact),
+        2 => Just(Action::Step),
+        2 => Just(Action::CompleteMessage),
+        1 => Just(Action::Steer),
+        2 => any::<u8>().prop_map(Action::CompactBefore),
+        3 => any::<u8>().prop_map(Action::Finish),
+        1 => Just(Action::Crash),
     ]
 }
 
 proptest! {
     #[test]
-    fn every_accepted_input_has_one_place_and_every_run_one_end(acts in prop::collection::vec(acts(), 0..60)) {
-        let mut world = World::new();
-        for act in &acts {
-            world.act(act);
-            world.check();
+    fn every_input_has_one_state_and_every_run_ends_once(actions in prop::collection::vec(action(), 0..60)) {
+        let mut simulation = Simulation::new();
+        for action in &actions {
+            simulation.apply(action);
+            simulation.check();
         }
     }
 }
 
 #[test]
-fn refusals_name_what_is_in_the_way() {
-    let mut world = World::new();
-    let refused =
-        |world: &World, command| world.session.decide(command, &world.agent, &world.ids).unwrap_err();
+fn refusals_name_the_cause() {
+    let mut simulation = Simulation::new();
+    let refused = |simulation: &Simulation, command| {
+        simulation.session.decide(command, &simulation.agent, &simulation.ids).unwrap_err()
+    };
     let send = |when_busy| SessionCommand::Send {
         input: UserInput { text: "x".into(), ..UserInput::default() },
         when_busy,
     };
     let stop = |run| SessionCommand::Stop { run, reason: None };
-    assert_eq!(refused(&world, stop(None)), SessionRefusal::NoActiveRun);
-    assert_eq!(refused(&world, send(WhenBusy::Steer)), SessionRefusal::NoActiveRun);
+    assert_eq!(refused(&simulation, stop(None)), SessionRefusal::NoActiveRun);
+    assert_eq!(refused(&simulation, send(WhenBusy::Steer)), SessionRefusal::NoActiveRun);
 
-    world.act(&Act::Send(WhenBusy::Refuse, None));
-    let active = world.session.active().unwrap().clone();
-    assert_eq!(refused(&world, send(WhenBusy::Refuse)), SessionRefusal::Busy { active: active.clone() });
+    simulation.apply(&Action::Send(WhenBusy::Refuse, None));
+    let active = simulation.session.active().unwrap().clone();
+    assert_eq!(refused(&simulation, send(WhenBusy::Refuse)), SessionRefusal::Busy { active: active.clone() });
     assert_eq!(
-        refused(&world, SessionCommand::ClearHistory),
+        refused(&simulation, SessionCommand::ClearHistory),
         SessionRefusal::Busy { active: active.clone() }
     );
     let compact = SessionCommand::Compact { keep: 0 };
-    assert_eq!(refused(&world, compact), SessionRefusal::Busy { active: active.clone() });
+    assert_eq!(refused(&simulation, compact), SessionRefusal::Busy { active: active.clone() });
     let asked = RunId::parse("other").unwrap();
-    assert_eq!(refused(&world, stop(Some(asked.clone()))), SessionRefusal::WrongRun { asked, active });
+    assert_eq!(refused(&simulation, stop(Some(asked.clone()))), SessionRefusal::WrongRun { asked, active });
     for _ in 0..MAX_QUEUED_INPUTS {
-        world.act(&Act::Send(WhenBusy::Enqueue, None));
+        simulation.apply(&Action::Send(WhenBusy::Enqueue, None));
     }
     assert_eq!(
-        refused(&world, send(WhenBusy::Enqueue)),
+        refused(&simulation, send(WhenBusy::Enqueue)),
         SessionRefusal::QueueFull { limit: MAX_QUEUED_INPUTS }
     );
 }

@@ -1,4 +1,4 @@
-//! What follows from what a driver reports: steps on the way, and the end.
+//! Decides what a run driver's reports change: events of a run, and its end.
 
 use parlor_vocab::{
     AgentId, ErrorScope, Failure, FailureCode, IdSource, MessageEvent, MessageId, RunEnding, RunEvent, RunId,
@@ -7,47 +7,55 @@ use parlor_vocab::{
 
 use super::{Effect, OpenRun, Session};
 
-/// How a performance ended.
+/// A run driver's report of the end of its run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finish {
-    /// Which run.
+pub struct FinishedRun {
+    /// The run that ended.
     pub run: RunId,
-    /// How.
-    pub outcome: Outcome,
-    /// The message that was being spoken: its id and all of its text.
-    pub spoken: Option<(MessageId, String)>,
-    /// The thought that was being thought: its step and all of its text.
-    pub thought: Option<(StepId, String)>,
-    /// The answer: the last message that was completed before, if `spoken` is none.
-    pub answer: Option<MessageId>,
-    /// How long the run took.
+    /// How the run ended.
+    pub outcome: RunOutcome,
+    /// The message that the agent was writing, with its text so far.
+    pub open_message: Option<(MessageId, String)>,
+    /// The step in which the agent was reasoning, with the reasoning text so far.
+    pub open_reasoning: Option<(StepId, String)>,
+    /// The last completed message. It is the answer if there is no `open_message`.
+    pub last_message: Option<MessageId>,
+    /// The duration of the run in milliseconds.
     pub duration_ms: u64,
-    /// When it ended.
+    /// When the run ended.
     pub at: Timestamp,
 }
 
-impl Finish {
-    /// The end of a run that nobody performs, known at this moment.
+impl FinishedRun {
+    /// The failure at `at` of a run that has no driver.
     pub fn failed(run: RunId, failure: Failure, at: Timestamp) -> Self {
-        let outcome = Outcome::Failed(failure);
-        Self { run, outcome, spoken: None, thought: None, answer: None, duration_ms: 0, at }
+        let outcome = RunOutcome::Failed(failure);
+        Self {
+            run,
+            outcome,
+            open_message: None,
+            open_reasoning: None,
+            last_message: None,
+            duration_ms: 0,
+            at,
+        }
     }
 }
 
-/// The three ways to end.
+/// How a run ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// The agent is done.
+pub enum RunOutcome {
+    /// The agent completed its answer.
     Completed,
-    /// The agent cannot go on.
+    /// The agent failed.
     Failed(Failure),
-    /// It was stopped, for this reason.
+    /// Someone or something stopped the run.
     Stopped(StopCause),
 }
 
 impl Session {
-    /// Records what happened in a run. Nothing if the run is over or was never there: its driver
-    /// is late, and one end is enough.
+    /// Numbers the events of a run for the log. Returns none if the run has ended or never started: then its driver
+    /// reports too late.
     pub fn record(&self, run: &RunId, events: Vec<RunEvent>) -> Vec<SessionEvent> {
         let starts = matches!(events.first(), Some(RunEvent::Started { .. }));
         if !starts && !self.open.contains_key(run) {
@@ -56,37 +64,38 @@ impl Session {
         self.numbered(run, events)
     }
 
-    /// Ends a run: closes what is open, says how it ended, and starts the input that waited next.
-    /// `next_agent` answers that one.
+    /// Ends a run: closes its open steps and calls, records its ending, and starts the next queued input.
+    /// `next_agent` answers that input.
     pub fn finish(
         &self,
-        finish: Finish,
+        finish: FinishedRun,
         next_agent: &AgentId,
         ids: &dyn IdSource,
     ) -> (Vec<SessionEvent>, Vec<Effect>) {
         let Some(open) = self.open.get(&finish.run) else { return (Vec::new(), Vec::new()) };
-        let Finish { run, outcome, spoken, thought, answer, duration_ms, at } = finish;
+        let FinishedRun { run, outcome, open_message, open_reasoning, last_message, duration_ms, at } =
+            finish;
         let mut events = Vec::new();
-        if let Some((step, text)) = thought {
+        if let Some((step, text)) = open_reasoning {
             events.push(RunEvent::Step(StepEvent::Reasoned { step, text }));
         }
-        let spoken_id = spoken.as_ref().map(|(message, _)| message.clone());
-        if let Some((message, text)) = spoken {
+        let open_message_id = open_message.as_ref().map(|(message, _)| message.clone());
+        if let Some((message, text)) = open_message {
             events.push(RunEvent::Message(MessageEvent::Completed { message, text, media: Vec::new() }));
         }
         let reason = match &outcome {
-            Outcome::Completed => None,
-            Outcome::Failed(failure) => Some(failure.clone()),
-            Outcome::Stopped(cause) => Some(cancelled(cause.reason())),
+            RunOutcome::Completed => None,
+            RunOutcome::Failed(failure) => Some(failure.clone()),
+            RunOutcome::Stopped(cause) => Some(cancelled(cause.reason())),
         };
-        events.extend(closings(open, reason.as_ref(), at));
+        events.extend(closing_events(open, reason.as_ref(), at));
         let ending = match outcome {
-            Outcome::Completed => RunEnding::Completed { message: spoken_id.or(answer) },
-            Outcome::Failed(failure) => {
+            RunOutcome::Completed => RunEnding::Completed { message: open_message_id.or(last_message) },
+            RunOutcome::Failed(failure) => {
                 events.push(RunEvent::ErrorRaised { scope: ErrorScope::Run, failure: failure.clone() });
                 RunEnding::Failed(failure)
             }
-            Outcome::Stopped(cause) => {
+            RunOutcome::Stopped(cause) => {
                 let message = MessageId::generate(ids.next());
                 let (text, media) = (cause.reason().to_owned(), Vec::new());
                 events.push(RunEvent::Message(MessageEvent::Completed {
@@ -109,8 +118,8 @@ impl Session {
         (events, effects)
     }
 
-    /// What a session needs when it is opened again: a run that was alive when its process died is
-    /// ended, and what waited goes on.
+    /// Decides what to record when a session is opened: a run that was active when its process died fails, and the
+    /// next queued input starts.
     pub fn recover(
         &self,
         next_agent: &AgentId,
@@ -127,22 +136,23 @@ impl Session {
             self.start_next(next_agent, ids, &mut events, &mut effects);
             return (events, effects);
         };
-        self.finish(Finish::failed(run, failure, at), next_agent, ids)
+        self.finish(FinishedRun::failed(run, failure, at), next_agent, ids)
     }
 
-    /// Subagents end before the run that they work for.
+    /// The events that end the open runs of subagents, before the run that they work for.
     fn end_subagents(&self, run: &RunId, duration_ms: u64, at: Timestamp) -> Vec<SessionEvent> {
         let failure = cancelled("The run that it worked for is over.");
         let others = self.open.iter().filter(|(other, _)| *other != run);
         others
             .flat_map(|(other, open)| {
-                let mut events = closings(open, Some(&failure), at);
+                let mut events = closing_events(open, Some(&failure), at);
                 events.push(RunEvent::Ended { ending: RunEnding::Failed(failure.clone()), duration_ms });
                 self.numbered(other, events)
             })
             .collect()
     }
 
+    /// Adds what starts the first queued input, if there is one.
     fn start_next(
         &self,
         agent: &AgentId,
@@ -151,24 +161,24 @@ impl Session {
         effects: &mut Vec<Effect>,
     ) {
         if let Some(next) = self.queue.front() {
-            events.push(self.started(next.run.clone(), next.input.clone(), agent.clone(), ids));
+            events.push(self.started_event(next.run.clone(), next.input.clone(), agent.clone(), ids));
             effects.push(Effect::StartRun(next.run.clone()));
         }
     }
 }
 
-/// The ends of what a run has open, at a moment.
-fn closings(open: &OpenRun, reason: Option<&Failure>, at: Timestamp) -> Vec<RunEvent> {
-    let since = |begun: Timestamp| u64::try_from(at.0 - begun.0).unwrap_or(0);
-    let call_ends = open.calls.iter().map(|(call, begun)| {
+/// The events that end a run's open tool calls and steps, at the time `at`.
+fn closing_events(open: &OpenRun, reason: Option<&Failure>, at: Timestamp) -> Vec<RunEvent> {
+    let since = |started: Timestamp| u64::try_from(at.0 - started.0).unwrap_or(0);
+    let call_ends = open.calls.iter().map(|(call, started)| {
         RunEvent::Tool(ToolEvent::Failed {
             call: call.clone(),
             failure: reason.cloned().unwrap_or_else(|| cancelled("The run is over.")),
-            duration_ms: since(*begun),
+            duration_ms: since(*started),
         })
     });
-    let step_ends = open.steps.iter().map(|(step, begun)| {
-        let (step, duration_ms) = (step.clone(), since(*begun));
+    let step_ends = open.steps.iter().map(|(step, started)| {
+        let (step, duration_ms) = (step.clone(), since(*started));
         match reason.cloned() {
             None => RunEvent::Step(StepEvent::Completed { step, summary: String::new(), duration_ms }),
             Some(failure) => RunEvent::Step(StepEvent::Failed { step, failure, duration_ms }),

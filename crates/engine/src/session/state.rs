@@ -1,4 +1,4 @@
-//! What a session is after all that has happened to it.
+//! The state of a session, built by applying its events in order.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,20 +11,22 @@ use parlor_vocab::{
 
 use super::history::{History, message_of};
 
-/// How many idempotency keys a session remembers: the last ones.
+/// How many idempotency keys a session remembers. The oldest are forgotten first.
 pub const MAX_KEYS: usize = 256;
 
-/// A session. Changed only by [`apply`](Session::apply).
+/// The state of a session. Only [`apply`](Session::apply) changes it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Session {
+    /// The position of the last event.
     pub(crate) head: Seq,
     pub(crate) new_session: Option<NewSession>,
     pub(crate) title: Option<String>,
     pub(crate) choice: AgentChoice,
     pub(crate) history: History,
     pub(crate) queue: VecDeque<QueuedInput>,
-    /// The run that answers the user, if one does. Its subagents' runs are open as well.
+    /// The run that answers the user, if there is one. The runs of its subagents are in `open` too.
     pub(crate) active: Option<RunId>,
+    /// All runs that have not ended.
     pub(crate) open: BTreeMap<RunId, OpenRun>,
     /// The run that each idempotency key started.
     pub(crate) keys: HashMap<Arc<str>, RunId>,
@@ -36,80 +38,81 @@ pub struct Session {
 /// A run that has not ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpenRun {
-    /// Who answers, what, and the message that holds it.
-    pub(crate) beginning: Option<(AgentId, UserInput, MessageId)>,
-    /// The place before its first event.
+    /// The agent that answers, the input, and the message that holds the input. `None` before the `Started` event.
+    pub(crate) start: Option<(AgentId, UserInput, MessageId)>,
+    /// The log position before the run's first event.
     pub(crate) origin: Seq,
-    /// How many events it has had.
+    /// How many events the run has.
     pub(crate) sequence: u64,
-    /// Steps that have begun and not ended, and when they began.
+    /// Open steps with their start times.
     pub(crate) steps: Vec<(StepId, Timestamp)>,
-    /// Tool calls that have begun and not ended, and when they began.
+    /// Open tool calls with their start times.
     pub(crate) calls: Vec<(ToolCallId, Timestamp)>,
 }
 
 impl Session {
-    /// Where its log ends.
+    /// The position of the last event in the log.
     pub fn head(&self) -> Seq {
         self.head
     }
 
-    /// What it was created with; nothing before its first event.
+    /// What the session was created with. `None` before its first event.
     pub fn new_session(&self) -> Option<&NewSession> {
         self.new_session.as_ref()
     }
 
-    /// What people call it.
+    /// The title, if the session has one.
     pub fn title(&self) -> Option<&str> {
         self.title.as_deref()
     }
 
-    /// What answers.
+    /// The chosen agent, model and reasoning effort.
     pub fn choice(&self) -> &AgentChoice {
         &self.choice
     }
 
-    /// A session of which only the history is known, once what stands after `place` is applied.
-    pub(crate) fn read_after(place: Seq) -> Self {
-        Self { head: place, ..Self::default() }
+    /// An empty state to apply the events after `position` to. It then has a correct history; other fields may be
+    /// wrong.
+    pub(crate) fn before_replay(position: Seq) -> Self {
+        Self { head: position, ..Self::default() }
     }
 
-    /// What was said and done, oldest first. Of subagents only what came of them.
+    /// Messages, tool uses and failed runs, oldest first. Of subagents only their results.
     pub fn history(&self) -> &[HistoryItem] {
         self.history.items()
     }
 
-    /// Whether the oldest part of it is missing here, because it was too much.
+    /// Whether the oldest part of [`history`](Self::history) is missing, because it was too large.
     pub fn history_is_cut(&self) -> bool {
         self.history.is_cut()
     }
 
-    /// What was said, oldest first.
+    /// The messages of the history, oldest first.
     pub fn messages(&self) -> impl DoubleEndedIterator<Item = &Message> {
         self.history.items().iter().filter_map(message_of)
     }
 
-    /// The inputs that wait, in their order.
+    /// The queued inputs, in the order in which they will start.
     pub fn queue(&self) -> impl ExactSizeIterator<Item = &QueuedInput> {
         self.queue.iter()
     }
 
-    /// The run that is active.
+    /// The run that answers the user now, if any.
     pub fn active(&self) -> Option<&RunId> {
         self.active.as_ref()
     }
 
-    /// Who performs an open run, what it is to answer, and the message that holds that.
-    pub fn beginning_of(&self, run: &RunId) -> Option<(AgentId, UserInput, MessageId)> {
-        self.open.get(run)?.beginning.clone()
+    /// Of an open run: its agent, its input, and the message that holds the input.
+    pub fn start_of(&self, run: &RunId) -> Option<(AgentId, UserInput, MessageId)> {
+        self.open.get(run)?.start.clone()
     }
 
-    /// What all runs have consumed.
+    /// Tokens and cost of all runs.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// Takes in what has happened. Entries come in the order of the log.
+    /// Applies an event. Callers pass events in the order of the log.
     pub fn apply(&mut self, entry: &Entry) {
         self.head = entry.seq;
         match &entry.event {
@@ -119,14 +122,14 @@ impl Session {
                 self.new_session = Some(new_session.clone());
             }
             SessionEvent::Renamed { title } => self.title = Some(title.clone()),
-            SessionEvent::Chosen(choice) => {
+            SessionEvent::AgentChosen(choice) => {
                 let AgentChoice { agent, model, reasoning } = choice.clone();
                 self.choice.agent = agent.or(self.choice.agent.take());
                 self.choice.model = model.or(self.choice.model.take());
                 self.choice.reasoning = reasoning.or(self.choice.reasoning);
             }
             SessionEvent::Queued(queued) => {
-                self.remember(queued.input.key.as_deref(), &queued.run);
+                self.remember_key(queued.input.key.as_deref(), &queued.run);
                 self.queue.push_back(queued.clone());
             }
             SessionEvent::Unqueued { runs } => self.queue.retain(|queued| !runs.contains(&queued.run)),
@@ -147,20 +150,20 @@ impl Session {
         open.sequence = sequence;
         match event {
             RunEvent::Started { parent, agent, input, message, .. } => {
-                open.beginning = Some((agent.clone(), input.clone(), message.clone()));
+                open.start = Some((agent.clone(), input.clone(), message.clone()));
                 open.origin = Seq(entry.seq.0 - 1);
                 if parent.is_none() {
                     self.queue.retain(|queued| queued.run != *run);
-                    self.remember(input.key.as_deref(), run);
+                    self.remember_key(input.key.as_deref(), run);
                     self.active = Some(run.clone());
                     let (text, media) = (input.text.clone(), input.media.clone());
-                    self.say(Message { id: message.clone(), role: Role::User, text, media });
+                    self.push_message(Message { id: message.clone(), role: Role::User, text, media });
                 }
             }
             RunEvent::Steered { input, message } => {
-                self.remember(input.key.as_deref(), run);
+                self.remember_key(input.key.as_deref(), run);
                 let (id, text, media) = (message.clone(), input.text.clone(), input.media.clone());
-                self.say(Message { id, role: Role::User, text, media });
+                self.push_message(Message { id, role: Role::User, text, media });
             }
             RunEvent::Step(StepEvent::Started { step, .. }) => open.steps.push((step.clone(), at)),
             RunEvent::Step(StepEvent::Completed { step, .. })
@@ -172,7 +175,7 @@ impl Session {
             | RunEvent::Tool(ToolEvent::Failed { call, .. }) => {
                 open.calls.retain(|(open, _)| open != call);
             }
-            RunEvent::Consumed { usage, .. } => self.usage = self.usage.plus(*usage),
+            RunEvent::UsageAdded { usage, .. } => self.usage = self.usage.plus(*usage),
             RunEvent::Message(_)
             | RunEvent::Step(StepEvent::Updated { .. } | StepEvent::Reasoned { .. })
             | RunEvent::Tool(ToolEvent::Progressed { .. })
@@ -180,9 +183,9 @@ impl Session {
             | RunEvent::ErrorRaised { .. }
             | RunEvent::Ended { .. } => {}
         }
-        // What a subagent says and does is for the run that asked it.
+        // Messages and tools of a subagent are not part of the session's history.
         if self.active.as_ref() == Some(run) {
-            self.remember_passage(event);
+            self.add_to_history(event);
         }
         if matches!(event, RunEvent::Ended { .. }) {
             self.open.remove(run);
@@ -190,30 +193,30 @@ impl Session {
         }
     }
 
-    /// What of the active run is there to look back on.
-    fn remember_passage(&mut self, event: &RunEvent) {
+    /// Adds an event of the active run to the history, if it belongs there.
+    fn add_to_history(&mut self, event: &RunEvent) {
         match event {
             RunEvent::Message(MessageEvent::Completed { message, text, media }) => {
                 let (id, text, media) = (message.clone(), text.clone(), media.clone());
-                self.say(Message { id, role: Role::Assistant, text, media });
+                self.push_message(Message { id, role: Role::Assistant, text, media });
             }
             RunEvent::Tool(ToolEvent::Called { call, tool, input, .. }) => {
                 let (call, tool, input) = (call.clone(), tool.clone(), input.clone());
-                self.note(HistoryItem::ToolUse(ToolUse { call, tool, input, result: None }));
+                self.push_item(HistoryItem::ToolUse(ToolUse { call, tool, input, result: None }));
             }
             RunEvent::Tool(ToolEvent::Completed { call, output, .. }) => {
-                self.history.give_back(call, Ok(output.clone()))
+                self.history.set_tool_result(call, Ok(output.clone()))
             }
             RunEvent::Tool(ToolEvent::Failed { call, failure, .. }) => {
-                self.history.give_back(call, Err(failure.clone()))
+                self.history.set_tool_result(call, Err(failure.clone()))
             }
             RunEvent::Ended { ending, .. } => match ending {
                 RunEnding::Completed { .. } => {}
-                RunEnding::Failed(_) => self.note(HistoryItem::BrokenOff(ending.clone())),
+                RunEnding::Failed(_) => self.push_item(HistoryItem::UnfinishedRun(ending.clone())),
                 RunEnding::Stopped { message, .. } => {
-                    // The words about the stop are in the ending; nobody said them.
-                    self.history.take_out(message);
-                    self.note(HistoryItem::BrokenOff(ending.clone()));
+                    // The ending holds the text about the stop; the agent did not write it.
+                    self.history.remove_message(message);
+                    self.push_item(HistoryItem::UnfinishedRun(ending.clone()));
                 }
             },
             RunEvent::Started { .. }
@@ -223,23 +226,23 @@ impl Session {
             | RunEvent::Tool(ToolEvent::Progressed { .. })
             | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. }
-            | RunEvent::Consumed { .. } => {}
+            | RunEvent::UsageAdded { .. } => {}
         }
     }
 
-    fn say(&mut self, message: Message) {
-        self.note(HistoryItem::Message(message));
+    fn push_message(&mut self, message: Message) {
+        self.push_item(HistoryItem::Message(message));
     }
 
-    /// Adds what belongs to the active run.
-    fn note(&mut self, item: HistoryItem) {
+    /// Adds an item of the active run.
+    fn push_item(&mut self, item: HistoryItem) {
         let active = self.active.as_ref().and_then(|run| self.open.get(run));
         self.history.push(item, active.map_or(self.head, |run| run.origin));
     }
 
-    fn remember(&mut self, key: Option<&str>, run: &RunId) {
+    fn remember_key(&mut self, key: Option<&str>, run: &RunId) {
         let Some(key) = key else { return };
-        // A queued input is remembered when it is queued, and again when it starts.
+        // The key of a queued input comes twice: when the input is queued and when it starts.
         let key: Arc<str> = key.into();
         if self.keys.insert(Arc::clone(&key), run.clone()).is_none() {
             self.keys_in_order.push_back(key);

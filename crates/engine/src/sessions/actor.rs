@@ -1,4 +1,5 @@
-//! The task that alone writes a session: it decides what a message changes, appends the events, then starts the effects.
+//! The task that alone writes a session: it decides what a message changes, appends the events, then starts the
+//! effects.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use parlor_log::{Lease, LogError};
 use parlor_model::Turn;
-use parlor_tools::{RubyInterpreter, Policy, Redact, BackgroundProcesses, ToolContext};
+use parlor_tools::{BackgroundProcesses, Policy, Redact, RubyInterpreter, ToolContext};
 use parlor_vocab::{
     AgentChoice, AgentId, Entry, EventId, Failure, FailureCode, MessageId, NewEntry, RunEvent, RunId, Seq,
     SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, StopCause,
@@ -16,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::handle::{ActorMessage, OpenSession};
-use super::history_loader::{HistorySource, CACHED_HISTORY_BYTES, load_history};
+use super::history_loader::{CACHED_HISTORY_BYTES, HistorySource, load_history};
 use super::run_driver::{RunDriver, RunHandle};
 use super::text_bytes::text_bytes;
 use super::{MAX_ACTIVE_RUNS, SessionDeps, SessionShared, refusal_of};
@@ -54,6 +55,7 @@ pub(super) struct Actor {
     recording_error: Option<String>,
     /// Cancelled if this task panics, to stop the run drivers.
     panicked: CancellationToken,
+    /// Receives what is sent to `mailbox`.
     inbox: mpsc::Receiver<ActorMessage>,
     mailbox: mpsc::Sender<ActorMessage>,
     /// Effects of recorded events that are not started yet.
@@ -74,7 +76,7 @@ impl Actor {
             deps: Arc::clone(&shared.deps),
             redact: Arc::clone(&shared.redact),
             state_folder: shared.state_folder.clone(),
-            live: shared.live_texts.of(&id),
+            live: shared.live_sessions.of(&id),
             id,
             lease,
             session: Session::default(),
@@ -97,8 +99,8 @@ impl Actor {
         OpenSession::new(mailbox, id, tokio::spawn(Box::new(self).run_and_catch_panic()))
     }
 
-    /// Runs the actor to its end. After a panic it stops the session's runs and processes; the next use opens the session
-    /// from its log, which records the interrupted run as failed.
+    /// Runs the actor to its end. After a panic it stops the session's runs and processes; the next use opens the
+    /// session from its log, which records the interrupted run as failed.
     ///
     /// Boxed, because a future holds each argument twice, and there may be a thousand idle sessions.
     async fn run_and_catch_panic(self: Box<Self>) {
@@ -132,7 +134,7 @@ impl Actor {
                 }
                 ActorMessage::QueueLength(reply) => drop(reply.send(self.session.queue().len())),
                 ActorMessage::Usage(reply) => drop(reply.send(self.session.usage())),
-                ActorMessage::RunFinished(finish) => self.on_finish(*finish, closing).await,
+                ActorMessage::RunFinished(finished) => self.on_run_finished(*finished, closing).await,
                 ActorMessage::Summarized(summary) => self.on_summary(*summary).await,
                 ActorMessage::CloseIfIdle(reply) => {
                     let idle = self.check_idle();
@@ -223,7 +225,8 @@ impl Actor {
         let starts_run = decision.effects.iter().any(|effect| matches!(effect, Effect::StartRun(_)));
         if starts_run && self.run_permit.is_none() {
             let permit = Arc::clone(&self.run_slots).try_acquire_owned();
-            self.run_permit = Some(permit.map_err(|_| SessionRefusal::TooManyRuns { limit: MAX_ACTIVE_RUNS })?);
+            self.run_permit =
+                Some(permit.map_err(|_| SessionRefusal::TooManyRuns { limit: MAX_ACTIVE_RUNS })?);
         }
         let recorded = self.append(decision.events).await;
         self.release_permit_if_idle();
@@ -246,8 +249,8 @@ impl Actor {
         self.deps.agents.default.clone()
     }
 
-    /// The agent for the first queued input. It was configured when the input was accepted; if it no longer is, the default
-    /// agent answers.
+    /// The agent for the first queued input. It was configured when the input was accepted; if it no longer is, the
+    /// default agent answers.
     fn next_agent(&self) -> AgentId {
         let next = self.session.queue().next();
         next.and_then(|queued| self.agent_for(&queued.input.choice).ok())
@@ -267,14 +270,15 @@ impl Actor {
         Ok(())
     }
 
-    /// Records the end of a run. If that fails, the actor tries again until it succeeds; meanwhile it answers commands, and
-    /// the run counts as active.
-    async fn on_finish(&mut self, mut finish: FinishedRun, closing: bool) {
+    /// Records the end of a run. If that fails, the actor tries again until it succeeds; meanwhile it answers
+    /// commands, and the run counts as active.
+    async fn on_run_finished(&mut self, mut finished: FinishedRun, closing: bool) {
         // An accepted stop decides the outcome, even if the agent completed at the same moment.
-        if let Some(cause) = self.run_handles.remove(&finish.run).and_then(|handle| handle.stop_cause()) {
-            finish.outcome = RunOutcome::Stopped(cause);
+        if let Some(cause) = self.run_handles.remove(&finished.run).and_then(|handle| handle.stop_cause()) {
+            finished.outcome = RunOutcome::Stopped(cause);
         }
-        let (mut events, effects) = self.session.finish(finish.clone(), &self.next_agent(), &*self.deps.ids);
+        let (mut events, effects) =
+            self.session.finish(finished.clone(), &self.next_agent(), &*self.deps.ids);
         if closing {
             // The next queued input starts when the session is opened again.
             events.retain(|event| !starts_a_run(event));
@@ -293,7 +297,7 @@ impl Actor {
                 let mailbox = self.mailbox.clone();
                 tokio::spawn(async move {
                     tokio::time::sleep(RECORDING_RETRY).await;
-                    mailbox.send(ActorMessage::RunFinished(Box::new(finish))).await
+                    mailbox.send(ActorMessage::RunFinished(Box::new(finished))).await
                 });
             }
         }
@@ -434,9 +438,11 @@ impl Actor {
         let context = match self.tool_context(new_session.folder.clone()) {
             Ok(context) => context,
             Err(failure) => {
-                let finish = FinishedRun::failed(run, failure, self.deps.clock.now());
+                let finished = FinishedRun::failed(run, failure, self.deps.clock.now());
                 let mailbox = self.mailbox.clone();
-                drop(tokio::spawn(async move { mailbox.send(ActorMessage::RunFinished(Box::new(finish))).await }));
+                drop(tokio::spawn(async move {
+                    mailbox.send(ActorMessage::RunFinished(Box::new(finished))).await
+                }));
                 return;
             }
         };
@@ -457,7 +463,8 @@ impl Actor {
             None => policy,
         };
         let context = ToolContext::with_policy(folder, policy.with_home_of(&self.deps.env));
-        let (env, background, ruby) = (Arc::clone(&self.deps.env), self.background.clone(), self.ruby.clone());
+        let (env, background, ruby) =
+            (Arc::clone(&self.deps.env), self.background.clone(), self.ruby.clone());
         let redact = Arc::clone(&self.redact);
         Ok(ToolContext { env, background, ruby, redact, cancel: self.panicked.child_token(), ..context })
     }

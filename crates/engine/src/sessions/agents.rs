@@ -1,4 +1,4 @@
-//! The agents that can answer.
+//! The configured agents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,26 +6,26 @@ use std::sync::Arc;
 use parlor_model::Agent;
 use parlor_vocab::{AgentId, SessionRefusal};
 
-/// The agents by name, and the one that answers where nobody chose.
+/// The configured agents by id, and the default agent for sessions that chose none.
 pub struct Agents {
     pub(super) default: AgentId,
     by_id: BTreeMap<AgentId, Arc<dyn Agent>>,
 }
 
 impl Agents {
-    /// One agent, which is the default.
+    /// A set with one agent, which is the default.
     pub fn new(default: AgentId, agent: Arc<dyn Agent>) -> Self {
         Self { by_id: BTreeMap::from([(default.clone(), agent)]), default }
     }
 
-    /// Adds another.
+    /// Adds another agent, or replaces the one with this id.
     #[must_use]
     pub fn with(mut self, id: AgentId, agent: Arc<dyn Agent>) -> Self {
         self.by_id.insert(id, agent);
         self
     }
 
-    /// All of them, the default first.
+    /// The ids and display names of all agents, the default first.
     pub(super) fn list(&self) -> Vec<(AgentId, String)> {
         let mut list: Vec<_> =
             self.by_id.iter().map(|(id, agent)| (id.clone(), agent.name().to_owned())).collect();
@@ -33,6 +33,7 @@ impl Agents {
         list
     }
 
+    /// The agent `wanted`, or the default if it is `None`.
     pub(super) fn find(&self, wanted: Option<&AgentId>) -> Result<(AgentId, Arc<dyn Agent>), SessionRefusal> {
         let id = wanted.unwrap_or(&self.default);
         let agent = self.by_id.get(id).ok_or_else(|| SessionRefusal::UnknownAgent(id.clone()))?;

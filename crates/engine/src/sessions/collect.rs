@@ -1,51 +1,54 @@
-//! Taking away what nobody needs any more.
+//! Deletes old sessions and unreferenced media files.
 
 use parlor_log::{Erased, PageRequest};
 use parlor_vocab::{SessionId, SessionRefusal};
 
 use super::{Sessions, refusal_of};
 use crate::media::SWEEP_GRACE;
-use crate::retention::{Collected, Deleted, Judge, Retention};
+use crate::retention::{CollectionReport, DeletedSession, Retention, RetentionCheck};
 
-/// How many sessions are looked at together.
-const PAGE: usize = 200;
+/// How many session records are read at a time.
+const PAGE_RECORDS: usize = 200;
 
 impl Sessions {
-    /// Deletes the sessions that `retention` does not keep, then stored files that nothing refers
-    /// to, and gives the space back. With `dry_run` it only says what it would do. `tell` hears of
-    /// each session that goes.
+    /// Deletes the sessions that exceed the limits of `retention`, then media files that no event refers to, and
+    /// reclaims the space. With `dry_run`, only reports what it would do. Calls `on_deleted` for each deleted
+    /// session.
     ///
-    /// A session that is in use, here or in another process, stays.
+    /// A session that is in use, in this or in another process, stays.
     pub async fn collect(
         &self,
         retention: Retention,
         dry_run: bool,
-        mut tell: impl FnMut(&Deleted),
-    ) -> Result<Collected, SessionRefusal> {
+        mut on_deleted: impl FnMut(&DeletedSession),
+    ) -> Result<CollectionReport, SessionRefusal> {
         let deps = &self.shared.deps;
         let now = deps.clock.now();
-        let mut judge = Judge::new(retention, now);
-        let mut collected = Collected::default();
-        let mut request = PageRequest::first(PAGE);
+        let mut check = RetentionCheck::new(retention, now);
+        let mut report = CollectionReport::default();
+        let mut request = PageRequest::first(PAGE_RECORDS);
         loop {
             let page = self.list(request.clone()).await?;
             for record in page.records {
-                collected.looked_at += 1;
-                let Some(reason) = judge.judge(&record) else { continue };
-                let gone =
-                    if dry_run { self.is_free(&record.id).await } else { self.remove(&record.id).await };
-                match gone {
+                report.checked += 1;
+                let Some(reason) = check.reason_to_delete(&record) else { continue };
+                let deleted = if dry_run {
+                    self.check_deletable(&record.id).await
+                } else {
+                    self.delete_events(&record.id).await
+                };
+                match deleted {
                     Ok(()) => {
-                        collected.deleted += 1;
-                        collected.deleted_bytes += record.bytes;
+                        report.deleted += 1;
+                        report.deleted_bytes += record.bytes;
                         let (id, title, updated, bytes) =
                             (record.id, record.title, record.updated, record.bytes);
-                        tell(&Deleted { id, title, updated, bytes, reason });
+                        on_deleted(&DeletedSession { id, title, updated, bytes, reason });
                     }
-                    // Somebody else was faster.
+                    // Somebody else has just deleted it.
                     Err(SessionRefusal::UnknownSession(_)) => {}
                     Err(error @ SessionRefusal::LogUnavailable { .. }) => return Err(error),
-                    Err(_) => collected.in_use += 1,
+                    Err(_) => report.in_use += 1,
                 }
             }
             match page.next {
@@ -56,18 +59,18 @@ impl Sessions {
         let referenced = deps.log.referenced_media().await.map_err(refusal_of)?;
         let swept = deps.media.sweep(referenced, SWEEP_GRACE, now, dry_run).await;
         let swept = swept.map_err(|error| SessionRefusal::MediaUnavailable { reason: error.to_string() })?;
-        (collected.media_files, collected.media_bytes) = (swept.files, swept.bytes);
+        (report.media_files, report.media_bytes) = (swept.files, swept.bytes);
         if !dry_run {
             let reclaimed = deps.log.reclaim().await.map_err(refusal_of)?;
-            collected.reclaimed_bytes = reclaimed.bytes;
-            collected.is_erased = reclaimed.erased == Erased::Yes;
+            report.reclaimed_bytes = reclaimed.bytes;
+            report.is_erased = reclaimed.erased == Erased::Yes;
         }
-        Ok(collected)
+        Ok(report)
     }
 
-    /// Whether a session could be deleted now.
-    async fn is_free(&self, id: &SessionId) -> Result<(), SessionRefusal> {
-        if let Some(session) = self.open.get(id).await {
+    /// Fails if the session could not be deleted now.
+    async fn check_deletable(&self, id: &SessionId) -> Result<(), SessionRefusal> {
+        if let Some(session) = self.open_sessions.get(id).await {
             return match session.view().await?.active() {
                 Some(active) => Err(SessionRefusal::Busy { active: active.clone() }),
                 None => Ok(()),

@@ -1,15 +1,15 @@
-//! What all sessions have cost today. A day begins at midnight, UTC.
+//! The cost of all sessions today. A day begins at midnight UTC.
 
 use parlor_log::{EventLog, LogError};
 use parlor_vocab::Timestamp;
 
 /// A day in milliseconds.
-const DAY: i64 = 86_400_000;
+const DAY_MS: i64 = 86_400_000;
 
-/// What all sessions of all processes have cost on the day of `now`, in millionths of a dollar. Sessions that were
-/// deleted count, too.
+/// What all sessions of all processes have cost on the day of `now`, in millionths of a dollar. Deleted sessions
+/// count too.
 pub(super) async fn spent_today(log: &dyn EventLog, now: Timestamp) -> Result<u64, LogError> {
-    let today = now.0.div_euclid(DAY);
+    let today = now.0.div_euclid(DAY_MS);
     let lines = log.usage(today).await?;
     let of_today = lines.iter().filter(|line| line.day == today);
     Ok(of_today.fold(0, |sum, line| sum.saturating_add(line.usage.cost_micros)))
@@ -53,7 +53,7 @@ mod tests {
             event: SessionEvent::Run {
                 run: RunId::parse("r").unwrap(),
                 sequence: number as u64 + 1,
-                event: RunEvent::Consumed { usage: cost(*micros), model: None },
+                event: RunEvent::UsageAdded { usage: cost(*micros), model: None },
             },
         });
         let drafts: Vec<NewEntry> = std::iter::once(created).chain(events).collect();
@@ -63,13 +63,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_day_has_what_it_cost_and_a_deleted_session_is_not_forgotten() {
-        let log = log_with(&[(DAY - 1, 100), (DAY, 20), (DAY + 5, 3)]).await;
+    async fn the_cost_of_a_day_includes_deleted_sessions() {
+        let log = log_with(&[(DAY_MS - 1, 100), (DAY_MS, 20), (DAY_MS + 5, 3)]).await;
         let spent = async |at| spent_today(&log, Timestamp(at)).await.unwrap();
-        assert_eq!((spent(DAY + 10).await, spent(2 * DAY).await), (23, 0));
+        assert_eq!((spent(DAY_MS + 10).await, spent(2 * DAY_MS).await), (23, 0));
 
         let lease = log.acquire(&SessionId::parse("s").unwrap()).await.unwrap();
         log.delete(&lease).await.unwrap();
-        assert_eq!(spent(DAY + 10).await, 23);
+        assert_eq!(spent(DAY_MS + 10).await, 23);
     }
 }

@@ -1,4 +1,4 @@
-//! The handle of a session that is open here: how the sessions speaks to the session's task.
+//! The handle of a session that is open in this process: how the registry talks to the session's actor.
 
 use std::sync::Arc;
 
@@ -11,51 +11,55 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use super::actor::Actor;
-use super::history_loader::KEPT_HISTORY_BYTES;
+use super::history_loader::CACHED_HISTORY_BYTES;
 use super::{SessionShared, refusal_of};
-use crate::session::{Finish, History, Session};
+use crate::session::{FinishedRun, History, Session};
 
-/// How many events are read at a time when a session is opened. Many: a long reading is shared by two
-/// threads, and its bytes are bounded by the log.
+/// How many events are read at a time when a session is opened. Many, because the log decodes a long read on two
+/// threads and limits its bytes itself.
 const READ_EVENTS: usize = 16 * 1024;
 
-/// What the task is asked. Large parts are boxed: room for many of these is kept for each session.
+/// A message to a session's actor. Large parts are boxed, because each session's mailbox holds room for many
+/// messages.
 pub(super) enum ActorMessage {
     Command(Box<SessionCommand>, oneshot::Sender<Result<SessionReply, SessionRefusal>>),
+    /// Asks for a copy of the state.
     View(oneshot::Sender<Box<Session>>),
-    /// Why the end of a run cannot be recorded, if that is so.
-    Trouble(oneshot::Sender<Option<String>>),
-    /// From a driver; answered when it is durable.
+    /// Asks why the end of a run could not be recorded, if so.
+    RecordingError(oneshot::Sender<Option<String>>),
+    /// From a run driver: append these events. Answered when they are durable.
     Record(RunId, Vec<RunEvent>, oneshot::Sender<Result<(), LogError>>),
-    /// From a driver: a summary stands in the place of what was said before a message. Answered when it
-    /// is durable.
-    Forget(MessageId, String, oneshot::Sender<Result<(), LogError>>),
-    /// How many inputs wait.
-    Waiting(oneshot::Sender<usize>),
-    /// What the session has consumed.
+    /// From a run driver: replace the history before a message with a summary. Answered when that is durable.
+    CompactBefore(MessageId, String, oneshot::Sender<Result<(), LogError>>),
+    /// Asks how many inputs are queued.
+    QueueLength(oneshot::Sender<usize>),
+    /// Asks for tokens and cost of the session.
     Usage(oneshot::Sender<Usage>),
-    Finish(Box<Finish>),
-    /// What became of a summary.
+    /// From a run driver: its run has ended.
+    RunFinished(Box<FinishedRun>),
+    /// The summary of a compaction, or why there is none.
     Summarized(Box<Result<String, Failure>>),
-    /// End, if there is nothing to do; answered with whether it does.
-    Leave(oneshot::Sender<Result<(), SessionRefusal>>),
+    /// Close the session if it is idle. Answered with the reason if it is not.
+    CloseIfIdle(oneshot::Sender<Result<(), SessionRefusal>>),
+    /// Stop all runs and close the session.
     Close,
 }
 
-/// A session that is open here.
+/// The handle of an open session. Clones share one actor.
 #[derive(Clone)]
 pub(super) struct OpenSession {
-    inbox: mpsc::Sender<ActorMessage>,
+    mailbox: mpsc::Sender<ActorMessage>,
     id: SessionId,
     task: Arc<tokio::sync::Mutex<Option<JoinHandle<()>>>>,
 }
 
 impl OpenSession {
-    pub(super) fn new(inbox: mpsc::Sender<ActorMessage>, id: SessionId, task: JoinHandle<()>) -> Self {
+    pub(super) fn new(mailbox: mpsc::Sender<ActorMessage>, id: SessionId, task: JoinHandle<()>) -> Self {
         let task = Arc::new(tokio::sync::Mutex::new(Some(task)));
-        Self { inbox, id, task }
+        Self { mailbox, id, task }
     }
 
+    /// Creates a session that begins with `messages`, and starts its actor.
     pub(super) async fn create(
         shared: &SessionShared,
         id: SessionId,
@@ -75,85 +79,87 @@ impl OpenSession {
         }
     }
 
+    /// Reads a session from the log and starts its actor. Fails if another process holds it.
     pub(super) async fn load(shared: &SessionShared, id: SessionId) -> Result<Self, SessionRefusal> {
-        // An id that nobody has used is not worth a lease.
+        // An unknown id should not get a lease.
         shared.deps.log.session(&id).await.map_err(refusal_of)?;
         let lease = shared.deps.log.acquire(&id).await.map_err(refusal_of)?;
-        let session = read_with(shared, &id, |history| history.drop_beyond(KEPT_HISTORY_BYTES)).await?;
+        let session = read_with(shared, &id, |history| history.drop_beyond(CACHED_HISTORY_BYTES)).await?;
         let mut actor = Actor::new(shared, id, lease);
         actor.recover(session).await.map_err(refusal_of)?;
         Ok(actor.start())
     }
 
     pub(super) fn is_running(&self) -> bool {
-        !self.inbox.is_closed()
+        !self.mailbox.is_closed()
     }
 
+    /// Sends a command. The returned future waits for the reply.
     pub(super) async fn submit(
         self,
         command: SessionCommand,
     ) -> Result<impl Future<Output = Result<SessionReply, SessionRefusal>> + Send, SessionRefusal> {
         let (reply, answer) = oneshot::channel();
-        self.put(ActorMessage::Command(Box::new(command), reply)).await?;
-        Ok(async move { answer.await.map_err(|_| self.gone())? })
+        self.send(ActorMessage::Command(Box::new(command), reply)).await?;
+        Ok(async move { answer.await.map_err(|_| self.closed_refusal())? })
     }
 
     pub(super) async fn view(&self) -> Result<Session, SessionRefusal> {
         let (reply, answer) = oneshot::channel();
-        self.put(ActorMessage::View(reply)).await?;
-        answer.await.map(|session| *session).map_err(|_| self.gone())
+        self.send(ActorMessage::View(reply)).await?;
+        answer.await.map(|session| *session).map_err(|_| self.closed_refusal())
     }
 
-    pub(super) async fn trouble(&self) -> Result<Option<String>, SessionRefusal> {
+    pub(super) async fn recording_error(&self) -> Result<Option<String>, SessionRefusal> {
         let (reply, answer) = oneshot::channel();
-        self.put(ActorMessage::Trouble(reply)).await?;
-        answer.await.map_err(|_| self.gone())
+        self.send(ActorMessage::RecordingError(reply)).await?;
+        answer.await.map_err(|_| self.closed_refusal())
     }
 
-    pub(super) async fn waiting(&self) -> Result<usize, SessionRefusal> {
+    pub(super) async fn queue_length(&self) -> Result<usize, SessionRefusal> {
         let (reply, answer) = oneshot::channel();
-        self.put(ActorMessage::Waiting(reply)).await?;
-        answer.await.map_err(|_| self.gone())
+        self.send(ActorMessage::QueueLength(reply)).await?;
+        answer.await.map_err(|_| self.closed_refusal())
     }
 
-    /// Ends the task if the session has nothing to do, and waits for its end.
-    pub(super) async fn leave(self) -> Result<(), SessionRefusal> {
+    /// Closes the session if it is idle, and waits for the actor's end.
+    pub(super) async fn close_if_idle(self) -> Result<(), SessionRefusal> {
         let (reply, answer) = oneshot::channel();
-        self.put(ActorMessage::Leave(reply)).await?;
-        answer.await.map_err(|_| self.gone())??;
+        self.send(ActorMessage::CloseIfIdle(reply)).await?;
+        answer.await.map_err(|_| self.closed_refusal())??;
         self.closed().await;
         Ok(())
     }
 
-    /// Asks the task to stop its runs and end.
+    /// Tells the actor to stop its runs and end. Does not wait.
     pub(super) fn begin_close(&self) {
-        let inbox = self.inbox.clone();
-        tokio::spawn(async move { inbox.send(ActorMessage::Close).await });
+        let mailbox = self.mailbox.clone();
+        tokio::spawn(async move { mailbox.send(ActorMessage::Close).await });
     }
 
-    /// Waits for the task's end.
+    /// Waits for the actor's end.
     pub(super) async fn closed(self) {
         if let Some(task) = self.task.lock().await.take() {
-            // A task that panicked is as gone as one that ended.
+            // An actor that panicked has ended too.
             let _ = task.await;
         }
     }
 
-    async fn put(&self, ask: ActorMessage) -> Result<(), SessionRefusal> {
-        self.inbox.send(ask).await.map_err(|_| self.gone())
+    async fn send(&self, message: ActorMessage) -> Result<(), SessionRefusal> {
+        self.mailbox.send(message).await.map_err(|_| self.closed_refusal())
     }
 
-    fn gone(&self) -> SessionRefusal {
+    fn closed_refusal(&self) -> SessionRefusal {
         SessionRefusal::LogUnavailable { reason: format!("session {} was closed", self.id) }
     }
 }
 
-/// A session as its log tells it, without opening it.
+/// Reads the state of a session from the log, without opening it.
 pub(crate) async fn read(shared: &SessionShared, id: &SessionId) -> Result<Session, SessionRefusal> {
     read_with(shared, id, |_| {}).await
 }
 
-/// The same, with what was said last: of its history no more than `max_bytes`, and nothing of what tools did.
+/// Like [`read`], but with at most `max_bytes` of the newest history, and without tool uses.
 pub(crate) async fn read_newest(
     shared: &SessionShared,
     id: &SessionId,
@@ -162,7 +168,7 @@ pub(crate) async fn read_newest(
     read_with(shared, id, |history| history.keep_newest(max_bytes)).await
 }
 
-/// The same; `trim` is given the history again and again while it is read.
+/// Like [`read`]. Calls `trim` on the history after each part that was read.
 async fn read_with(
     shared: &SessionShared,
     id: &SessionId,

@@ -1,8 +1,8 @@
-//! What happens in a session right now: text that is being written, and what was just appended.
+//! The live part of a session: text that is being written, and the events that were just appended.
 //!
-//! A delta is not queued for anybody. Whoever watches remembers how much of a text it has shown and
-//! takes what has come since, so a slow watcher gets fewer, longer pieces, and what it saw, put
-//! together, is the text. What a tool puts out stands in no event: its end is kept with the event that ends it.
+//! Text deltas are not queued for watchers. Each watcher remembers how much of a text it has delivered and takes what
+//! was added since, so a slow watcher gets fewer, longer pieces that still add up to the whole text. The live output
+//! of a tool is in no event, so its last part is kept with the event that ends the call.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,189 +12,198 @@ use parlor_vocab::{Entry, RunEvent, RunId, Seq, SessionEvent, SessionId, StreamK
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, watch};
 
-/// How much of a tool's output is shown while it works. The rest is in its result.
+/// How many bytes of a tool's output are shown while it runs. The result holds the rest.
 pub const LIVE_TOOL_BYTES: usize = 1 << 20;
 
-/// How much of a call's input is shown while it is written. The rest comes with the call.
+/// How many bytes of a call's input are shown while the agent writes it. The call's event holds all of it.
 pub const LIVE_INPUT_BYTES: usize = 1 << 20;
 
-/// How many of a session's last events those who watch find here instead of reading them from the disk.
+/// How many of a session's last events are kept in memory for watchers, so that they need not read them from disk.
 pub const RECENT_EVENTS: usize = 64;
 
-/// How much text these events hold in all.
+/// The limit in bytes for the texts of these events.
 pub const RECENT_BYTES: usize = 256 << 10;
 
-/// How much of the end of a tool's output is kept with the event that ends it, for those who have not seen all of it.
-pub const TOOL_END_BYTES: usize = 64 << 10;
+/// How many of the last bytes of a tool's output are kept with the event that ends the call, for watchers that have
+/// not delivered all of it.
+pub const TOOL_TAIL_BYTES: usize = 64 << 10;
 
-/// What is written in one session right now.
+/// The live texts and the last events of one session.
 #[derive(Debug)]
-pub(crate) struct Live {
-    /// A plain mutex: held for a copy of some text, never across a wait.
-    texts: Mutex<Vec<Text>>,
+pub(crate) struct LiveSession {
+    /// A plain mutex, because it is held for a copy of some text and never across an await.
+    texts: Mutex<Vec<LiveText>>,
     recent: Mutex<Recent>,
-    /// Counts how often the session was deleted: its run_slots mean nothing then.
-    live_texts: AtomicU64,
-    /// Counts what was appended, to wake those who watch.
-    appended: watch::Sender<u64>,
-    /// Wakes those who wait for text. Whoever has just shown some need not be woken by each word. A channel like that of
-    /// events would take half a kilobyte, for each session.
-    written: Notify,
+    /// How often the session was deleted. Log positions from before a deletion are meaningless after it.
+    deletions: AtomicU64,
+    /// Counts appended events, to wake watchers.
+    appends: watch::Sender<u64>,
+    /// Wakes watchers that wait for text. A watcher that has just delivered text waits for a timer instead, so that
+    /// not every word wakes it. A watch channel, as for events, would take half a kilobyte for each session.
+    text_changed: Notify,
 }
 
 #[derive(Debug)]
-struct Text {
+struct LiveText {
     run: RunId,
-    subject: StreamKind,
+    stream: StreamKind,
     text: String,
 }
 
-impl Default for Live {
+impl Default for LiveSession {
     fn default() -> Self {
         Self {
             texts: Mutex::default(),
             recent: Mutex::default(),
-            live_texts: AtomicU64::new(0),
-            appended: watch::Sender::new(0),
-            written: Notify::new(),
+            deletions: AtomicU64::new(0),
+            appends: watch::Sender::new(0),
+            text_changed: Notify::new(),
         }
     }
 }
 
-/// An event that was appended.
+/// An event that was just appended.
 #[derive(Debug)]
-pub(crate) struct ShownText {
+pub(crate) struct RecentEvent {
     pub(crate) entry: Arc<Entry>,
-    /// How the text ends that was shown until then and does not stand in the event.
+    /// The last part of the live text that this event ended, if the event does not hold that text.
     pub(crate) tail: Option<Tail>,
     bytes: usize,
 }
 
-/// The end of a text.
+/// The last part of a text.
 #[derive(Debug)]
 pub(crate) struct Tail {
-    /// Where it begins.
+    /// The byte offset in the whole text at which this part begins.
     from: usize,
     text: String,
 }
 
 impl Tail {
-    fn of(mut text: String, most: usize) -> Self {
-        let from = (text.len().saturating_sub(most)..=text.len()).find(|place| text.is_char_boundary(*place));
+    fn of(mut text: String, max_bytes: usize) -> Self {
+        let from =
+            (text.len().saturating_sub(max_bytes)..=text.len()).find(|index| text.is_char_boundary(*index));
         let from = from.unwrap_or(text.len());
         Self { from, text: text.split_off(from) }
     }
 
-    /// What comes after so much of the whole text, if all of that is here.
+    /// The text after the first `shown` bytes of the whole text. `None` if it is empty or begins before this part.
     pub(crate) fn after(&self, shown: usize) -> Option<&str> {
         self.text.get(shown.checked_sub(self.from)?..).filter(|rest| !rest.is_empty())
     }
 }
 
-/// The last events, one after another.
+/// The last events, without gaps in their positions.
 #[derive(Debug, Default)]
 struct Recent {
-    events: VecDeque<Arc<ShownText>>,
+    events: VecDeque<Arc<RecentEvent>>,
     bytes: usize,
 }
 
 impl Recent {
-    fn push(&mut self, told: ShownText) {
-        let follows = self.events.back().is_none_or(|last| last.entry.seq.0 + 1 == told.entry.seq.0);
+    fn push(&mut self, event: RecentEvent) {
+        let follows = self.events.back().is_none_or(|last| last.entry.seq.0 + 1 == event.entry.seq.0);
         if !follows {
             *self = Self::default();
         }
-        self.bytes += told.bytes;
-        self.events.push_back(Arc::new(told));
+        self.bytes += event.bytes;
+        self.events.push_back(Arc::new(event));
         while self.events.len() > RECENT_EVENTS || self.bytes > RECENT_BYTES {
-            let Some(told) = self.events.pop_front() else { return };
-            self.bytes -= told.bytes;
+            let Some(event) = self.events.pop_front() else { return };
+            self.bytes -= event.bytes;
         }
     }
 
-    fn after(&self, place: Seq) -> Option<Arc<ShownText>> {
+    fn after(&self, position: Seq) -> Option<Arc<RecentEvent>> {
         let first = self.events.front()?;
-        let index = (place.0 + 1).checked_sub(first.entry.seq.0)?;
+        let index = (position.0 + 1).checked_sub(first.entry.seq.0)?;
         self.events.get(usize::try_from(index).ok()?).map(Arc::clone)
     }
 }
 
-impl Live {
-    pub(crate) fn open(&self, run: &RunId, subject: StreamKind) {
-        self.lock().push(Text { run: run.clone(), subject, text: String::new() });
+impl LiveSession {
+    /// Begins a live text of `run`.
+    pub(crate) fn open(&self, run: &RunId, stream: StreamKind) {
+        self.lock().push(LiveText { run: run.clone(), stream, text: String::new() });
     }
 
-    /// Adds to an open text.
-    pub(crate) fn push(&self, subject: &StreamKind, more: &str) {
+    /// Appends to an open text, up to the limit of its kind.
+    pub(crate) fn push(&self, stream: &StreamKind, more: &str) {
         if more.is_empty() {
             return;
         }
-        if let Some(text) = self.lock().iter_mut().find(|text| text.subject == *subject) {
-            let most = match subject {
-                StreamKind::Message(_) | StreamKind::Thought(_) => usize::MAX,
-                StreamKind::Tool(_) => LIVE_TOOL_BYTES,
-                StreamKind::Input { .. } => LIVE_INPUT_BYTES,
+        if let Some(text) = self.lock().iter_mut().find(|text| text.stream == *stream) {
+            let max_bytes = match stream {
+                StreamKind::Message(_) | StreamKind::Reasoning(_) => usize::MAX,
+                StreamKind::ToolOutput(_) => LIVE_TOOL_BYTES,
+                StreamKind::ToolInput { .. } => LIVE_INPUT_BYTES,
             };
-            if text.text.len() < most {
+            if text.text.len() < max_bytes {
                 text.text.push_str(more);
             }
         }
-        self.written.notify_waiters();
+        self.text_changed.notify_waiters();
     }
 
-    /// The text is complete; the event that holds it is in the log. Those of tools end with their events.
-    pub(crate) fn close(&self, subject: &StreamKind) {
-        self.lock().retain(|text| text.subject != *subject);
+    /// Ends a text whose completing event is in the log. Texts of tool calls end in [`on_append`](Self::on_append).
+    pub(crate) fn close(&self, stream: &StreamKind) {
+        self.lock().retain(|text| text.stream != *stream);
     }
 
-    /// What was added to the texts that were shown so far, of which it is known how much. The inputs of calls have no
-    /// event that begins them: whoever looks finds them.
-    pub(crate) fn news(&self, shown: &mut HashMap<StreamKind, usize>) -> Vec<(RunId, StreamKind, String)> {
-        let news = |text: &Text| {
-            if matches!(text.subject, StreamKind::Input { .. }) && !shown.contains_key(&text.subject) {
-                shown.insert(text.subject.clone(), 0);
+    /// The text that was added to each stream since `shown`, which holds how many bytes of each stream were
+    /// delivered, and updates `shown`. The inputs of calls have no event that begins them, so they are added to
+    /// `shown` here.
+    pub(crate) fn take_new_text(
+        &self,
+        shown: &mut HashMap<StreamKind, usize>,
+    ) -> Vec<(RunId, StreamKind, String)> {
+        let new_text = |text: &LiveText| {
+            if matches!(text.stream, StreamKind::ToolInput { .. }) && !shown.contains_key(&text.stream) {
+                shown.insert(text.stream.clone(), 0);
             }
-            let shown = shown.get_mut(&text.subject)?;
-            let news = text.text.get(*shown..).filter(|news| !news.is_empty())?.to_owned();
+            let shown = shown.get_mut(&text.stream)?;
+            let added = text.text.get(*shown..).filter(|added| !added.is_empty())?.to_owned();
             *shown = text.text.len();
-            Some((text.run.clone(), text.subject.clone(), news))
+            Some((text.run.clone(), text.stream.clone(), added))
         };
-        self.lock().iter().filter_map(news).collect()
+        self.lock().iter().filter_map(new_text).collect()
     }
 
-    /// Whether what was shown of an open text is how `whole` begins.
-    pub(crate) fn begins(&self, subject: &StreamKind, whole: &str) -> bool {
+    /// Whether an open text is the beginning of `whole`.
+    pub(crate) fn is_prefix_of(&self, stream: &StreamKind, whole: &str) -> bool {
         let texts = self.lock();
-        texts.iter().any(|text| text.subject == *subject && whole.starts_with(&text.text))
+        texts.iter().any(|text| text.stream == *stream && whole.starts_with(&text.text))
     }
 
-    /// An event was appended, with so many bytes of text. Kept only if somebody watches.
-    pub(crate) fn appended(&self, entry: &Arc<Entry>, bytes: usize) {
-        let tail = self.end_of_text(&entry.event);
-        if self.appended.receiver_count() == 0 {
+    /// Ends the live text that an appended event completes, and keeps the event if anybody watches. `bytes` is the
+    /// size of the event's texts.
+    pub(crate) fn on_append(&self, entry: &Arc<Entry>, bytes: usize) {
+        let tail = self.end_text(&entry.event);
+        if self.appends.receiver_count() == 0 {
             *self.recent() = Recent::default();
         } else {
             let bytes = bytes + tail.as_ref().map_or(0, |tail| tail.text.len());
-            self.recent().push(ShownText { entry: Arc::clone(entry), tail, bytes });
-            self.appended.send_modify(|count| *count += 1);
+            self.recent().push(RecentEvent { entry: Arc::clone(entry), tail, bytes });
+            self.appends.send_modify(|count| *count += 1);
         }
     }
 
-    /// Takes the text away that an event ends. All of an input stands in the event.
-    fn end_of_text(&self, event: &SessionEvent) -> Option<Tail> {
+    /// Removes the text that an event ends, and returns its last part. For the input of a call that part is empty,
+    /// because the event holds all of it; the `Some` tells that the input was written live.
+    fn end_text(&self, event: &SessionEvent) -> Option<Tail> {
         let SessionEvent::Run { run, event, .. } = event else { return None };
         let mut texts = self.lock();
-        let mut end = |is_it: &dyn Fn(&StreamKind) -> bool, most| {
-            let place = texts.iter().position(|text| is_it(&text.subject))?;
-            Some(Tail::of(texts.remove(place).text, most))
+        let mut end = |is_ended: &dyn Fn(&StreamKind) -> bool, max_bytes| {
+            let index = texts.iter().position(|text| is_ended(&text.stream))?;
+            Some(Tail::of(texts.remove(index).text, max_bytes))
         };
         match event {
             RunEvent::Tool(ToolEvent::Called { call, .. }) => {
-                end(&|subject| matches!(subject, StreamKind::Input { call: of, .. } if of == call), 0)
+                end(&|stream| matches!(stream, StreamKind::ToolInput { call: of, .. } if of == call), 0)
             }
             RunEvent::Tool(ToolEvent::Completed { call, .. })
             | RunEvent::Tool(ToolEvent::Failed { call, .. }) => {
-                end(&|subject| matches!(subject, StreamKind::Tool(of) if of == call), TOOL_END_BYTES)
+                end(&|stream| matches!(stream, StreamKind::ToolOutput(of) if of == call), TOOL_TAIL_BYTES)
             }
             RunEvent::Ended { .. } => {
                 texts.retain(|text| text.run != *run);
@@ -207,74 +216,76 @@ impl Live {
             | RunEvent::Tool(ToolEvent::Progressed { .. })
             | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. }
-            | RunEvent::Consumed { .. } => None,
+            | RunEvent::UsageAdded { .. } => None,
         }
     }
 
-    /// Whether `place` is that of the last event, as far as that is known here.
-    pub(crate) fn is_at_end(&self, place: Seq) -> bool {
-        self.recent().events.back().is_some_and(|last| last.entry.seq == place)
+    /// Whether `position` is known to be that of the session's last event.
+    pub(crate) fn is_at_end(&self, position: Seq) -> bool {
+        self.recent().events.back().is_some_and(|last| last.entry.seq == position)
     }
 
-    /// The event after `place`, if it is one of the last.
-    pub(crate) fn after(&self, place: Seq) -> Option<Arc<ShownText>> {
-        self.recent().after(place)
+    /// The event after `position`, if it is in memory.
+    pub(crate) fn after(&self, position: Seq) -> Option<Arc<RecentEvent>> {
+        self.recent().after(position)
     }
 
-    /// Others may write the session from now on, and nothing is written here: whoever waits has to ask the log.
-    pub(crate) fn forget(&self) {
+    /// Drops everything and wakes all watchers. Called when this process stops writing the session: from now on
+    /// another process may write it, and watchers must read the log.
+    pub(crate) fn reset(&self) {
         *self.recent() = Recent::default();
         self.lock().clear();
-        self.appended.send_modify(|count| *count += 1);
-        self.written.notify_waiters();
+        self.appends.send_modify(|count| *count += 1);
+        self.text_changed.notify_waiters();
     }
 
-    /// The session is gone. Another may get its name.
-    pub(crate) fn deleted(&self) {
-        self.live_texts.fetch_add(1, Ordering::Relaxed);
-        self.forget();
+    /// Called when the session was deleted. A new session may get the same id.
+    pub(crate) fn on_delete(&self) {
+        self.deletions.fetch_add(1, Ordering::Relaxed);
+        self.reset();
     }
 
     /// How often the session was deleted.
-    pub(crate) fn life(&self) -> u64 {
-        self.live_texts.load(Ordering::Relaxed)
+    pub(crate) fn deletions(&self) -> u64 {
+        self.deletions.load(Ordering::Relaxed)
     }
 
     fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes when an event was appended, or all has to be looked at anew. Enough for who is at the end.
-    pub(crate) fn appendings(&self) -> watch::Receiver<u64> {
-        self.appended.subscribe()
+    /// Changes when an event was appended, and on a reset. Sufficient for a watcher that has seen the last event.
+    pub(crate) fn subscribe_appends(&self) -> watch::Receiver<u64> {
+        self.appends.subscribe()
     }
 
-    /// Wakes when any text has changed, or all has to be looked at anew.
-    pub(crate) fn written(&self) -> Notified<'_> {
-        self.written.notified()
+    /// Wakes when a text has changed, and on a reset.
+    pub(crate) fn text_changed(&self) -> Notified<'_> {
+        self.text_changed.notified()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Text>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<LiveText>> {
         self.texts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The live texts of each session that is open or watched: whoever comes first, the other finds it.
+/// The live part of each session that is open or watched, shared by the actor and the watchers.
 #[derive(Debug, Default)]
-pub(crate) struct LiveTexts(Mutex<HashMap<SessionId, Weak<Live>>>);
+pub(crate) struct LiveSessions(Mutex<HashMap<SessionId, Weak<LiveSession>>>);
 
-impl LiveTexts {
-    pub(crate) fn of(&self, session: &SessionId) -> Arc<Live> {
-        let mut live_texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(live) = live_texts.get(session).and_then(Weak::upgrade) {
+impl LiveSessions {
+    /// The live part of a session, created if this is the first use.
+    pub(crate) fn of(&self, session: &SessionId) -> Arc<LiveSession> {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(live) = sessions.get(session).and_then(Weak::upgrade) {
             return live;
         }
-        let live = Arc::<Live>::default();
-        // Looked through only when the map would have to grow, so in the end once for each entry.
-        if live_texts.len() == live_texts.capacity() {
-            live_texts.retain(|_, live| live.strong_count() > 0);
+        let live = Arc::<LiveSession>::default();
+        // Dead entries are removed only when the map would have to grow, so the cost per insert stays constant.
+        if sessions.len() == sessions.capacity() {
+            sessions.retain(|_, live| live.strong_count() > 0);
         }
-        live_texts.insert(session.clone(), Arc::downgrade(&live));
+        sessions.insert(session.clone(), Arc::downgrade(&live));
         live
     }
 }
@@ -292,11 +303,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_events_are_found_by_the_place_before_them() {
-        let live = Live::default();
-        let _watching = live.appendings();
+    fn the_last_events_are_found_by_the_position_before_them() {
+        let live = LiveSession::default();
+        let _watching = live.subscribe_appends();
         let last = 2 * RECENT_EVENTS as u64;
-        (1..=last).for_each(|seq| live.appended(&entry(seq), 1));
+        (1..=last).for_each(|seq| live.on_append(&entry(seq), 1));
         let first = last - RECENT_EVENTS as u64 + 1;
         assert!(live.after(Seq(first - 2)).is_none() && live.after(Seq(last)).is_none());
         for seq in first..=last {
@@ -305,27 +316,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_in_bytes_and_has_no_gap() {
-        let live = Live::default();
-        let _watching = live.appendings();
-        live.appended(&entry(1), RECENT_BYTES);
+    fn kept_events_are_limited_in_bytes_and_have_no_gap() {
+        let live = LiveSession::default();
+        let _watching = live.subscribe_appends();
+        live.on_append(&entry(1), RECENT_BYTES);
         assert!(live.after(Seq(0)).is_some());
-        live.appended(&entry(2), 1);
+        live.on_append(&entry(2), 1);
         assert!(live.after(Seq(0)).is_none() && live.after(Seq(1)).is_some());
-        live.appended(&entry(3), RECENT_BYTES + 1);
+        live.on_append(&entry(3), RECENT_BYTES + 1);
         assert!(live.after(Seq(2)).is_none());
-        live.appended(&entry(4), 1);
-        // Somebody else wrote what lies between.
-        live.appended(&entry(9), 1);
+        live.on_append(&entry(4), 1);
+        // Another process wrote the events between.
+        live.on_append(&entry(9), 1);
         assert!(live.after(Seq(3)).is_none() && live.after(Seq(8)).is_some());
-        live.forget();
+        live.reset();
         assert!(live.after(Seq(8)).is_none());
     }
 
     #[test]
-    fn nothing_is_kept_if_nobody_watches() {
-        let live = Live::default();
-        live.appended(&entry(1), 1);
+    fn no_event_is_kept_if_nobody_watches() {
+        let live = LiveSession::default();
+        live.on_append(&entry(1), 1);
         assert!(live.after(Seq(0)).is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! The sessions that are open in this process.
 //!
-//! Opening, leaving and deleting a session locks that session alone: while a long one is loaded, all others are used as
-//! usual.
+//! Opening, closing and deleting a session locks only that session: while a long session loads, all others stay
+//! usable.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,47 +12,50 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::handle::OpenSession;
 
-/// How many sessions may be open at a time.
+/// How many sessions may be open at a time. Beyond it, the least recently used idle session is closed.
 pub const MAX_OPEN_SESSIONS: usize = 1024;
 
-/// How many sessions are asked to make room before a new one is refused.
-const LEAVERS_ASKED: usize = 16;
+/// How many of the least recently used sessions are tried to be closed before a new one is refused.
+const MAX_EVICTION_TRIES: usize = 16;
 
 /// All sessions that are open or being opened.
 #[derive(Default)]
 pub(super) struct OpenSessions {
     slots: Mutex<HashMap<SessionId, Arc<Slot>>>,
-    /// Counts uses of sessions, to know which one was not used for longest.
+    /// Counts uses of sessions, to find the least recently used one.
     uses: AtomicU64,
 }
 
 #[derive(Default)]
 struct Slot {
+    /// `None` while the session is not open. Locked while it is opened, closed or deleted.
     session: Arc<AsyncMutex<Option<OpenSession>>>,
+    /// The value of [`OpenSessions::uses`] at the last use.
     last_use: AtomicU64,
 }
 
 impl OpenSessions {
-    /// Locks a session, which need not be open: nobody else opens, leaves or deletes it until this is dropped.
+    /// Locks a session, which need not be open: no other task opens, closes or deletes it until the returned lock is
+    /// dropped.
     pub(super) async fn lock(&self, id: &SessionId) -> LockedSession<'_> {
         loop {
             let slot = Arc::clone(self.slots().entry(id.clone()).or_default());
             let session = Arc::clone(&slot.session).lock_owned().await;
-            // Whoever had it before may have removed it.
-            if self.has(id, &slot) {
+            // The previous holder of the lock may have removed the slot.
+            if self.is_current(id, &slot) {
                 return LockedSession { all: self, id: id.clone(), slot, session };
             }
         }
     }
 
-    /// The handle of a session that is open. Waits for one that is being opened.
+    /// The handle of a session, if it is open. Waits if the session is being opened.
     pub(super) async fn get(&self, id: &SessionId) -> Option<OpenSession> {
         let slot = self.slots().get(id).cloned()?;
         let session = slot.session.lock().await;
         session.clone().filter(OpenSession::is_running)
     }
 
-    /// Removes all sessions. One that is being opened is waited for.
+    /// Removes and returns all sessions. Waits for those that are being opened.
     pub(super) async fn take_all(&self) -> Vec<OpenSession> {
         let slots = std::mem::take(&mut *self.slots());
         let mut sessions = Vec::with_capacity(slots.len());
@@ -62,8 +65,7 @@ impl OpenSessions {
         sessions
     }
 
-    /// Makes room for the session that the caller has locked: the ones that were not used for longest are left, if they
-    /// have nothing to do.
+    /// Makes room for the session that the caller has locked, by closing the least recently used idle sessions.
     async fn make_room(&self) -> Result<(), SessionRefusal> {
         let has_room = || self.slots().len() <= MAX_OPEN_SESSIONS;
         if has_room() {
@@ -75,14 +77,14 @@ impl OpenSessions {
             .map(|(id, slot)| (slot.last_use.load(Ordering::Relaxed), id.clone(), Arc::clone(slot)))
             .collect();
         by_use.sort_unstable_by_key(|(last_use, ..)| *last_use);
-        for (_, id, slot) in by_use.into_iter().take(LEAVERS_ASKED) {
-            // One that is locked is being opened or left.
+        for (_, id, slot) in by_use.into_iter().take(MAX_EVICTION_TRIES) {
+            // A locked session is being opened or closed.
             let Ok(mut session) = Arc::clone(&slot.session).try_lock_owned() else { continue };
-            let is_left = match session.clone().filter(OpenSession::is_running) {
-                Some(running) => running.leave().await.is_ok(),
+            let is_closed = match session.clone().filter(OpenSession::is_running) {
+                Some(running) => running.close_if_idle().await.is_ok(),
                 None => true,
             };
-            if is_left {
+            if is_closed {
                 *session = None;
                 self.remove(&id, &slot);
             }
@@ -93,24 +95,25 @@ impl OpenSessions {
         Err(SessionRefusal::TooManySessions { limit: MAX_OPEN_SESSIONS })
     }
 
-    fn has(&self, id: &SessionId, slot: &Arc<Slot>) -> bool {
-        self.slots().get(id).is_some_and(|known| Arc::ptr_eq(known, slot))
+    /// Whether `slot` is still the slot of the session.
+    fn is_current(&self, id: &SessionId, slot: &Arc<Slot>) -> bool {
+        self.slots().get(id).is_some_and(|current| Arc::ptr_eq(current, slot))
     }
 
     fn remove(&self, id: &SessionId, slot: &Arc<Slot>) {
         let mut slots = self.slots();
-        if slots.get(id).is_some_and(|known| Arc::ptr_eq(known, slot)) {
+        if slots.get(id).is_some_and(|current| Arc::ptr_eq(current, slot)) {
             slots.remove(id);
         }
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Slot>>> {
-        // Each change is a single step, so a panic leaves nothing half done.
+        // Each change is a single step, so a panic leaves the map consistent.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A session that nobody else opens, leaves or deletes.
+/// The lock of a session: no other task opens, closes or deletes it.
 pub(super) struct LockedSession<'a> {
     all: &'a OpenSessions,
     id: SessionId,
@@ -119,31 +122,31 @@ pub(super) struct LockedSession<'a> {
 }
 
 impl LockedSession<'_> {
-    /// Its handle, if it is open.
+    /// The handle of the session, if it is open.
     pub(super) fn running(&self) -> Option<OpenSession> {
         self.session.clone().filter(OpenSession::is_running)
     }
 
-    /// Makes room for it, before it is opened.
+    /// Makes room for the session. Call before opening it.
     pub(super) async fn make_room(&self) -> Result<(), SessionRefusal> {
         self.all.make_room().await
     }
 
-    /// Notes that it is used.
+    /// Marks the session as the most recently used.
     pub(super) fn touch(&self) {
         self.slot.last_use.store(self.all.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
     }
 
-    /// Keeps it open.
+    /// Stores the handle of the session, which the caller has opened.
     pub(super) fn set_open(&mut self, session: OpenSession) {
         *self.session = Some(session);
         self.touch();
     }
 
-    /// Leaves it, if it is open and has nothing to do.
-    pub(super) async fn leave(&mut self) -> Result<(), SessionRefusal> {
+    /// Closes the session. Fails if it is busy, succeeds if it is not open.
+    pub(super) async fn close_if_idle(&mut self) -> Result<(), SessionRefusal> {
         if let Some(session) = self.running() {
-            session.leave().await?;
+            session.close_if_idle().await?;
         }
         *self.session = None;
         Ok(())
@@ -152,7 +155,7 @@ impl LockedSession<'_> {
 
 impl Drop for LockedSession<'_> {
     fn drop(&mut self) {
-        // Before the lock is released, so that whoever waits for it looks again.
+        // Removed before the lock is released, so that a waiting task notices and takes a new slot.
         if self.session.is_none() {
             self.all.remove(&self.id, &self.slot);
         }

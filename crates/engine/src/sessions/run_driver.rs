@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use parlor_log::LogError;
 use parlor_model::provider::ToolSpec;
-use parlor_model::{Agent, AgentContext, ToolCall, ToolCallOutput, SpentSoFar, ToolResult, Turn, TurnError};
+use parlor_model::{Agent, AgentContext, SpentSoFar, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError};
 use parlor_tools::{Redact, StreamRedactor, ToolContext, clean};
 use parlor_vocab::{
     AgentId, Failure, FailureCode, Media, MessageEvent, MessageId, RunEnding, RunEvent, RunId, StepEvent,
@@ -48,8 +48,8 @@ struct Shared {
 }
 
 impl RunHandle {
-    /// Passes text of the user to the running agent. Beyond [`MAX_STEERING`] texts the oldest is dropped; the log holds it
-    /// all the same.
+    /// Passes text of the user to the running agent. Beyond [`MAX_STEERING`] texts the oldest is dropped; the log
+    /// holds it all the same.
     pub(super) fn steer(&self, text: String) {
         let mut steering = self.shared.steering.lock().unwrap_or_else(PoisonError::into_inner);
         steering.push_back(text);
@@ -174,8 +174,11 @@ impl RunDriver {
             self.flush_reasoning();
         }
         let clean = |text: String| clean(&*self.redact, text);
-        let open_reasoning =
-            self.reasoning.take().zip(self.step.as_ref()).map(|(text, (step, _))| (step.clone(), clean(text)));
+        let open_reasoning = self
+            .reasoning
+            .take()
+            .zip(self.step.as_ref())
+            .map(|(text, (step, _))| (step.clone(), clean(text)));
         FinishedRun {
             run: self.run.clone(),
             outcome,
@@ -238,7 +241,8 @@ impl RunDriver {
         self.ensure_step_and_record(Vec::new()).await
     }
 
-    /// Like [`ensure_step`](Self::ensure_step), and records `more` together with it, because each record waits for the disk.
+    /// Like [`ensure_step`](Self::ensure_step), and records `more` together with it, because each record waits for
+    /// the disk.
     async fn ensure_step_and_record(&mut self, more: Vec<RunEvent>) -> Result<StepId, TurnError> {
         if let Some((step, _)) = &self.step {
             let step = step.clone();
@@ -263,8 +267,11 @@ impl RunDriver {
     /// Completes the open reasoning text.
     async fn end_reasoning(&mut self) -> Result<(), TurnError> {
         self.flush_reasoning();
-        let (Some(text), Some((step, _))) = (self.reasoning.clone(), self.step.clone()) else { return Ok(()) };
-        // Closed first: a watcher that has read the event takes a text that is still open for the step's next reasoning.
+        let (Some(text), Some((step, _))) = (self.reasoning.clone(), self.step.clone()) else {
+            return Ok(());
+        };
+        // Closed first: a watcher that has read the event takes a text that is still open for the step's next
+        // reasoning.
         self.live.close(&StreamKind::Reasoning(step.clone()));
         self.record(vec![RunEvent::Step(StepEvent::Reasoned { step, text })]).await?;
         self.reasoning = None;
@@ -303,8 +310,10 @@ impl AgentContext for RunDriver {
         if begins {
             let message = MessageId::generate(self.deps.ids.next());
             self.live.open(&self.run, StreamKind::Message(message.clone()));
-            self.ensure_step_and_record(vec![RunEvent::Message(MessageEvent::Started { message: message.clone() })])
-                .await?;
+            self.ensure_step_and_record(vec![RunEvent::Message(MessageEvent::Started {
+                message: message.clone(),
+            })])
+            .await?;
             self.message = Some((message, String::new()));
             self.last_text.clear();
         }
@@ -385,7 +394,8 @@ impl AgentContext for RunDriver {
         let input = UserInput { text: task, ..UserInput::default() };
         let started = RunEvent::Started {
             parent: Some(self.run.clone()),
-            agent: AgentId::parse(&name).map_err(|error| TurnError::Failed(invalid_input(&error.to_string())))?,
+            agent: AgentId::parse(&name)
+                .map_err(|error| TurnError::Failed(invalid_input(&error.to_string())))?,
             model: None,
             input: input.clone(),
             message: MessageId::generate(self.deps.ids.next()),
@@ -460,10 +470,17 @@ impl AgentContext for RunDriver {
         Ok(dropped_bytes)
     }
 
-    async fn replace_history_before(&mut self, kept_from: &MessageId, summary: &str) -> Result<(), TurnError> {
+    async fn replace_history_before(
+        &mut self,
+        kept_from: &MessageId,
+        summary: &str,
+    ) -> Result<(), TurnError> {
         let (reply, answer) = oneshot::channel();
-        let message =
-            ActorMessage::CompactBefore(kept_from.clone(), clean_excerpt(&*self.redact, summary.to_owned()), reply);
+        let message = ActorMessage::CompactBefore(
+            kept_from.clone(),
+            clean_excerpt(&*self.redact, summary.to_owned()),
+            reply,
+        );
         self.actor.send(message).await.map_err(|_| TurnError::Stopped)?;
         answer.await.map_err(|_| TurnError::Stopped)?.map_err(|error| TurnError::Failed(log_failure(&error)))
     }

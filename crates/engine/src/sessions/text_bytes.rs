@@ -1,27 +1,27 @@
-//! How much text an event holds.
+//! The size of the texts in an event.
 
 use parlor_vocab::{
     MessageEvent, NewSession, RunEnding, RunEvent, SessionEvent, StepEvent, SubagentEvent, ToolEvent,
     UserInput,
 };
 
-/// The bytes of all texts in `event` that can be long.
+/// The bytes of all texts in `event` that can be long. Ids and names are not counted.
 pub(super) fn text_bytes(event: &SessionEvent) -> usize {
     match event {
         SessionEvent::Created(NewSession { system, .. }) => system.as_ref().map_or(0, String::len),
         SessionEvent::Renamed { title } => title.len(),
-        SessionEvent::Queued(queued) => of_input(&queued.input),
+        SessionEvent::Queued(queued) => input_bytes(&queued.input),
         SessionEvent::Compacted { summary: message, .. } | SessionEvent::MessageAdded(message) => {
             message.text.len()
         }
-        SessionEvent::Chosen(_) | SessionEvent::Unqueued { .. } | SessionEvent::Cleared => 0,
-        SessionEvent::Run { event, .. } => of_run(event),
+        SessionEvent::AgentChosen(_) | SessionEvent::Unqueued { .. } | SessionEvent::Cleared => 0,
+        SessionEvent::Run { event, .. } => run_bytes(event),
     }
 }
 
-fn of_run(event: &RunEvent) -> usize {
+fn run_bytes(event: &RunEvent) -> usize {
     match event {
-        RunEvent::Started { input, .. } | RunEvent::Steered { input, .. } => of_input(input),
+        RunEvent::Started { input, .. } | RunEvent::Steered { input, .. } => input_bytes(input),
         RunEvent::Message(MessageEvent::Completed { text, .. })
         | RunEvent::Step(StepEvent::Reasoned { text, .. }) => text.len(),
         RunEvent::Step(StepEvent::Started { title: text, .. })
@@ -39,11 +39,11 @@ fn of_run(event: &RunEvent) -> usize {
         | RunEvent::Ended { ending: RunEnding::Failed(failure), .. } => failure.message.len(),
         RunEvent::Subagent(SubagentEvent::Done { result: Ok(text), .. }) => text.len(),
         RunEvent::Message(MessageEvent::Started { .. })
-        | RunEvent::Consumed { .. }
+        | RunEvent::UsageAdded { .. }
         | RunEvent::Ended { ending: RunEnding::Completed { .. } | RunEnding::Stopped { .. }, .. } => 0,
     }
 }
 
-fn of_input(input: &UserInput) -> usize {
+fn input_bytes(input: &UserInput) -> usize {
     input.text.len()
 }

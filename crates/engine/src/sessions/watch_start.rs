@@ -1,55 +1,55 @@
-//! Where somebody who watches a session begins to look.
+//! Finds the log position at which a watch of a session begins.
 
 use parlor_log::{EventLog, LogError, SessionRecord};
 use parlor_vocab::{RunEnding, RunEvent, RunId, Seq, SessionEvent, SessionId, StopCause, WatchFrom};
 
-/// How many events are looked through first for the start of a run; each time it is not among them, twice
-/// as many.
-const LOOK_BACK: u64 = 64;
+/// How many events are searched first for the start of a run. Each further attempt searches twice as many.
+const FIRST_SEARCH_EVENTS: u64 = 64;
 
 /// How many events are read at a time.
 const READ_EVENTS: usize = 1024;
 
-/// Where a watch begins.
+/// The log positions at the beginning of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WatchStart {
-    /// What comes after this is told.
+    /// The watch delivers the events after this position.
     pub(crate) from: Seq,
-    /// What stands up to here was seen before.
+    /// The client has seen the events up to this position before.
     pub(crate) seen: Seq,
-    /// What stands up to here happened before.
+    /// The last event when the watch began.
     pub(crate) head: Seq,
-    /// Whether there is something to do for whoever opens the session: a run has begun and not ended, or inputs may
-    /// wait that were behind one.
+    /// Whether the session has work for the process that opens it: a run that has not ended, or inputs that may be
+    /// queued.
     pub(crate) is_unfinished: bool,
 }
 
-/// Finds the place. A session that is not there has happened up to [`Seq::START`].
+/// Finds the positions for a watch that begins at `watch_from`. For a session that does not exist, they are
+/// [`Seq::START`].
 pub(crate) async fn find(
     log: &dyn EventLog,
     session: &SessionId,
-    place: &WatchFrom,
+    watch_from: &WatchFrom,
 ) -> Result<WatchStart, LogError> {
-    let (head, is_running, is_left) = match log.session(session).await {
-        Ok(record) => (record.head, record.running.is_some(), is_left(log, &record).await?),
+    let (head, is_running, was_shut_down) = match log.session(session).await {
+        Ok(record) => (record.head, record.running.is_some(), was_shut_down(log, &record).await?),
         Err(LogError::UnknownSession(_)) => (Seq::START, false, false),
         Err(error) => return Err(error),
     };
-    let (seen, from) = match place {
+    let (seen, from) = match watch_from {
         WatchFrom::At(seen) => (*seen, *seen),
-        WatchFrom::Now if is_running => (head, before_run(log, session, head).await?),
+        WatchFrom::Now if is_running => (head, start_of_run_at(log, session, head).await?),
         WatchFrom::Now => (head, head),
         WatchFrom::Event(event) => match log.find(session, event).await? {
-            Some(seen) => (seen, before_run(log, session, seen).await?),
+            Some(seen) => (seen, start_of_run_at(log, session, seen).await?),
             None => (Seq::START, Seq::START),
         },
     };
-    Ok(WatchStart { from, seen, head, is_unfinished: is_running || is_left })
+    Ok(WatchStart { from, seen, head, is_unfinished: is_running || was_shut_down })
 }
 
-/// Whether the last thing that happened was that the program ended in the middle of a run. What waited behind that run
-/// waits still: whoever opens the session begins it.
-pub(super) async fn is_left(log: &dyn EventLog, record: &SessionRecord) -> Result<bool, LogError> {
+/// Whether the last event of a session is the end of a run that a shutdown stopped. Inputs that were queued behind
+/// that run are still queued; the process that opens the session starts them.
+pub(super) async fn was_shut_down(log: &dyn EventLog, record: &SessionRecord) -> Result<bool, LogError> {
     if record.head == Seq::START {
         return Ok(false);
     }
@@ -59,33 +59,39 @@ pub(super) async fn is_left(log: &dyn EventLog, record: &SessionRecord) -> Resul
         if matches!(ending, RunEnding::Stopped { cause: StopCause::Shutdown, .. })))
 }
 
-/// The place before the run that is under way at `place`, or `place` itself if none is. Runs come one after
-/// another, but for those of subagents, which are a part of another.
-pub(super) async fn before_run(log: &dyn EventLog, session: &SessionId, place: Seq) -> Result<Seq, LogError> {
-    let mut count = LOOK_BACK;
+/// The position before the run that is active at `position`, or `position` itself if none is. Runs do not overlap,
+/// except that the runs of subagents are within another run.
+pub(super) async fn start_of_run_at(
+    log: &dyn EventLog,
+    session: &SessionId,
+    position: Seq,
+) -> Result<Seq, LogError> {
+    let mut count = FIRST_SEARCH_EVENTS;
     loop {
-        let low = Seq(place.0.saturating_sub(count));
-        let last = last_run(log, session, low, place).await?;
+        let low = Seq(position.0.saturating_sub(count));
+        let last = last_run(log, session, low, position).await?;
         match last {
-            Some(Last { open: Some((_, start)) }) => return Ok(Seq(start.0 - 1)),
-            Some(Last { open: None }) => return Ok(place),
-            None if low == Seq::START => return Ok(place),
+            Some(LastRun { open: Some((_, start)) }) => return Ok(Seq(start.0 - 1)),
+            Some(LastRun { open: None }) => return Ok(position),
+            None if low == Seq::START => return Ok(position),
             None => count = count.saturating_mul(2),
         }
     }
 }
 
-/// The last run that began within a part of the log: none if it has ended there too.
-struct Last {
+/// The last run that started within a part of the log.
+struct LastRun {
+    /// The run and the position of its start. `None` if the run has also ended within that part.
     open: Option<(RunId, Seq)>,
 }
 
+/// The last run that started after `low` and up to `high`, if any.
 async fn last_run(
     log: &dyn EventLog,
     session: &SessionId,
     low: Seq,
     high: Seq,
-) -> Result<Option<Last>, LogError> {
+) -> Result<Option<LastRun>, LogError> {
     let (mut last, mut read) = (None, low);
     while read < high {
         let left = usize::try_from(high.0 - read.0).unwrap_or(usize::MAX);
@@ -95,9 +101,9 @@ async fn last_run(
         for entry in entries {
             let SessionEvent::Run { run, event, .. } = entry.event else { continue };
             if matches!(event, RunEvent::Started { parent: None, .. }) {
-                last = Some(Last { open: Some((run, entry.seq)) });
+                last = Some(LastRun { open: Some((run, entry.seq)) });
             } else if matches!(event, RunEvent::Ended { .. })
-                && let Some(Last { open }) = &mut last
+                && let Some(LastRun { open }) = &mut last
             {
                 open.take_if(|(running, _)| *running == run);
             }

@@ -1,4 +1,4 @@
-//! Watching a session: what has happened from any place in its log on, then what happens.
+//! Watches a session: delivers its events from any log position on, then new events and live text as they come.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,82 +12,90 @@ use parlor_vocab::{
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::sessions::live::{Live, Tail};
+use crate::sessions::live::{LiveSession, Tail};
 
 /// How many events are read at a time.
 const READ_EVENTS: usize = 256;
 
-/// Who was shown some text is shown more of it after this long, all that has come meanwhile: as often as a screen can
-/// follow. The first words, and events with what is left of their texts, come at once.
-pub const TEXT_PACE: Duration = Duration::from_millis(25);
+/// How long a watcher waits after some live text before it delivers more, which is then all that came meanwhile. The
+/// first text, and events with the rest of their texts, come at once.
+pub const TEXT_INTERVAL: Duration = Duration::from_millis(25);
 
-/// One who watches. It holds a place in the log and nothing is kept for it.
+/// A reader of one session's updates. It remembers a log position; nothing is queued for it.
 pub struct Watcher {
     log: Arc<dyn EventLog>,
     session: SessionId,
-    place: Seq,
-    heads: watch::Receiver<Seq>,
-    live: Arc<Live>,
-    /// The session's life that is watched.
-    life: u64,
-    appendings: watch::Receiver<u64>,
-    /// When more text may be shown, if some was.
-    paced_until: Option<Instant>,
-    read: VecDeque<Entry>,
-    /// Texts that have begun, with how many of their bytes were shown.
-    open: HashMap<StreamKind, usize>,
-    /// What is to be seen next.
-    due: VecDeque<SessionUpdate>,
+    position: Seq,
+    /// Changes when any process appends to the session.
+    log_head: watch::Receiver<Seq>,
+    live: Arc<LiveSession>,
+    /// The session's count of deletions when `position` was valid.
+    deletions: u64,
+    /// Changes when this process appends to the session.
+    appends: watch::Receiver<u64>,
+    /// When the next live text may be delivered. `None` if at once.
+    next_text_at: Option<Instant>,
+    /// Events from the log that are not delivered yet.
+    read_entries: VecDeque<Entry>,
+    /// Open texts, with how many of their bytes were delivered.
+    open_streams: HashMap<StreamKind, usize>,
+    /// Updates that are delivered next.
+    pending: VecDeque<SessionUpdate>,
 }
 
 impl Watcher {
-    pub(crate) fn new(log: Arc<dyn EventLog>, session: SessionId, after: Seq, live: Arc<Live>) -> Self {
-        let heads = log.head(&session);
-        let appendings = live.appendings();
+    pub(crate) fn new(
+        log: Arc<dyn EventLog>,
+        session: SessionId,
+        after: Seq,
+        live: Arc<LiveSession>,
+    ) -> Self {
+        let log_head = log.head(&session);
+        let appends = live.subscribe_appends();
         Self {
             log,
             session,
-            place: after,
-            heads,
-            life: live.life(),
+            position: after,
+            log_head,
+            deletions: live.deletions(),
             live,
-            appendings,
-            paced_until: None,
-            read: VecDeque::new(),
-            open: HashMap::new(),
-            due: VecDeque::new(),
+            appends,
+            next_text_at: None,
+            read_entries: VecDeque::new(),
+            open_streams: HashMap::new(),
+            pending: VecDeque::new(),
         }
     }
 
-    /// Waits for the next thing to see. Cancel safe.
+    /// Waits for the next update. Cancel safe.
     pub async fn next(&mut self) -> Result<SessionUpdate, LogError> {
         let live = Arc::clone(&self.live);
         loop {
-            // Marked before looking, so that what comes in between wakes us below.
-            self.heads.mark_unchanged();
-            self.appendings.mark_unchanged();
-            let mut written = std::pin::pin!(live.written());
-            written.as_mut().enable();
-            let teller = match self.look_for_event().await? {
-                Found::Event(seen) => return Ok(seen),
-                Found::End(teller) => teller,
+            // Marked as seen before the check, so that a change after the check wakes the wait below.
+            self.log_head.mark_unchanged();
+            self.appends.mark_unchanged();
+            let mut text_changed = std::pin::pin!(live.text_changed());
+            text_changed.as_mut().enable();
+            let wake_source = match self.next_event().await? {
+                NextEvent::Event(update) => return Ok(update),
+                NextEvent::End(wake_source) => wake_source,
             };
-            self.paced_until.take_if(|moment| *moment <= Instant::now());
-            if let Some(seen) = self.paced_until.is_none().then(|| self.delta()).flatten() {
-                return Ok(seen);
+            self.next_text_at.take_if(|moment| *moment <= Instant::now());
+            if let Some(update) = self.next_text_at.is_none().then(|| self.next_delta()).flatten() {
+                return Ok(update);
             }
-            let Self { heads, appendings, paced_until, .. } = self;
-            // Two futures, and no room for a timer in them: each of ten thousand who wait for something keeps these.
+            let Self { log_head, appends, next_text_at, .. } = self;
+            // Two small futures with a boxed timer: each of ten thousand idle watchers keeps them in memory.
             let event = async {
-                match teller {
-                    WakeSource::Writer => woken(appendings).await,
-                    WakeSource::Log => woken(heads).await,
+                match wake_source {
+                    WakeSource::Actor => changed(appends).await,
+                    WakeSource::Log => changed(log_head).await,
                 }
             };
             let text = async {
-                match paced_until {
+                match next_text_at {
                     Some(moment) => Box::pin(sleep_until(*moment)).await,
-                    None => written.await,
+                    None => text_changed.await,
                 }
             };
             tokio::select! {
@@ -97,93 +105,94 @@ impl Watcher {
         }
     }
 
-    /// The next thing to see, if it is there already. Cancel safe.
-    pub async fn look(&mut self) -> Result<Option<SessionUpdate>, LogError> {
-        match self.look_for_event().await? {
-            Found::Event(seen) => Ok(Some(seen)),
-            Found::End(_) => Ok(self.delta()),
+    /// The next update, if there is one already. Cancel safe.
+    pub async fn try_next(&mut self) -> Result<Option<SessionUpdate>, LogError> {
+        match self.next_event().await? {
+            NextEvent::Event(update) => Ok(Some(update)),
+            NextEvent::End(_) => Ok(self.next_delta()),
         }
     }
 
-    /// The next thing that is to be seen at once, if it is there already. Cancel safe.
-    async fn look_for_event(&mut self) -> Result<Found, LogError> {
+    /// The next update that need not wait for [`TEXT_INTERVAL`], if there is one already. Cancel safe.
+    async fn next_event(&mut self) -> Result<NextEvent, LogError> {
         loop {
-            if let Some(seen) = self.at_hand() {
-                return Ok(Found::Event(seen));
+            if let Some(update) = self.next_buffered() {
+                return Ok(NextEvent::Event(update));
             }
-            if self.live.is_at_end(self.place) {
-                return Ok(Found::End(WakeSource::Writer));
+            if self.live.is_at_end(self.position) {
+                return Ok(NextEvent::End(WakeSource::Actor));
             }
-            self.read = self.log.read(&self.session, self.place, READ_EVENTS).await?.into();
-            match self.read.back() {
-                Some(last) => self.place = last.seq,
-                None => return Ok(Found::End(WakeSource::Log)),
+            self.read_entries = self.log.read(&self.session, self.position, READ_EVENTS).await?.into();
+            match self.read_entries.back() {
+                Some(last) => self.position = last.seq,
+                None => return Ok(NextEvent::End(WakeSource::Log)),
             }
         }
     }
 
-    /// The next thing to see, if nothing has to be read for it.
-    pub(crate) fn at_hand(&mut self) -> Option<SessionUpdate> {
+    /// The next update, if it can be delivered without reading the log.
+    pub(crate) fn next_buffered(&mut self) -> Option<SessionUpdate> {
         loop {
-            if let Some(seen) = self.due.pop_front() {
-                return Some(seen);
+            if let Some(update) = self.pending.pop_front() {
+                return Some(update);
             }
-            if self.life != self.live.life() {
-                // It was deleted, and may be there anew: from its start.
-                (self.life, self.place) = (self.live.life(), Seq::START);
-                self.read.clear();
-                self.open.clear();
+            if self.deletions != self.live.deletions() {
+                // The session was deleted. If it exists again, it is watched from its start.
+                (self.deletions, self.position) = (self.live.deletions(), Seq::START);
+                self.read_entries.clear();
+                self.open_streams.clear();
             }
-            if let Some(entry) = self.read.pop_front() {
+            if let Some(entry) = self.read_entries.pop_front() {
                 self.on_entry(Arc::new(entry), None);
             } else {
-                let told = self.live.after(self.place)?;
-                self.place = told.entry.seq;
-                self.on_entry(Arc::clone(&told.entry), told.tail.as_ref());
+                let recent = self.live.after(self.position)?;
+                self.position = recent.entry.seq;
+                self.on_entry(Arc::clone(&recent.entry), recent.tail.as_ref());
             }
         }
     }
 
-    /// An event, and the end of the text that was shown until then and does not stand in it.
+    /// Queues an event, after the rest of the live text that it completes. `tail` is the last part of a text that the
+    /// event does not hold.
     fn on_entry(&mut self, entry: Arc<Entry>, tail: Option<&Tail>) {
         if let SessionEvent::Run { run, event, .. } = &entry.event {
             match event {
                 RunEvent::Message(MessageEvent::Started { message }) => {
-                    self.open.insert(StreamKind::Message(message.clone()), 0);
+                    self.open_streams.insert(StreamKind::Message(message.clone()), 0);
                 }
                 RunEvent::Message(MessageEvent::Completed { message, text, .. }) => {
                     self.complete(run, StreamKind::Message(message.clone()), text);
                 }
                 RunEvent::Step(StepEvent::Started { step, .. }) => {
-                    self.open.insert(StreamKind::Thought(step.clone()), 0);
+                    self.open_streams.insert(StreamKind::Reasoning(step.clone()), 0);
                 }
                 RunEvent::Step(StepEvent::Reasoned { step, text }) => {
-                    let subject = StreamKind::Thought(step.clone());
-                    self.complete(run, subject.clone(), text);
-                    // The agent may think again in the same step.
-                    self.open.insert(subject, 0);
+                    let stream = StreamKind::Reasoning(step.clone());
+                    self.complete(run, stream.clone(), text);
+                    // The agent may reason again in the same step.
+                    self.open_streams.insert(stream, 0);
                 }
                 RunEvent::Step(StepEvent::Completed { step, .. })
                 | RunEvent::Step(StepEvent::Failed { step, .. }) => {
-                    self.open.remove(&StreamKind::Thought(step.clone()));
+                    self.open_streams.remove(&StreamKind::Reasoning(step.clone()));
                 }
                 RunEvent::Tool(ToolEvent::Called { call, tool, input, .. }) => {
-                    let subject = StreamKind::Input { call: call.clone(), tool: tool.clone() };
-                    // It was written, be it too fast to have been seen.
+                    let stream = StreamKind::ToolInput { call: call.clone(), tool: tool.clone() };
+                    // The input was written live, even if too fast for this watcher to deliver any of it.
                     if tail.is_some() {
-                        self.open.entry(subject.clone()).or_insert(0);
+                        self.open_streams.entry(stream.clone()).or_insert(0);
                     }
-                    self.complete(run, subject, input);
-                    self.open.insert(StreamKind::Tool(call.clone()), 0);
+                    self.complete(run, stream, input);
+                    self.open_streams.insert(StreamKind::ToolOutput(call.clone()), 0);
                 }
                 RunEvent::Tool(ToolEvent::Completed { call, .. })
                 | RunEvent::Tool(ToolEvent::Failed { call, .. }) => {
-                    let subject = StreamKind::Tool(call.clone());
-                    let shown = self.open.remove(&subject);
+                    let stream = StreamKind::ToolOutput(call.clone());
+                    let shown = self.open_streams.remove(&stream);
                     if let Some(rest) = shown.zip(tail).and_then(|(shown, tail)| tail.after(shown)) {
-                        self.due.push_back(SessionUpdate::Delta {
+                        self.pending.push_back(SessionUpdate::Delta {
                             run: run.clone(),
-                            subject,
+                            stream,
                             text: rest.to_owned(),
                         });
                     }
@@ -194,54 +203,56 @@ impl Watcher {
                 | RunEvent::Tool(ToolEvent::Progressed { .. })
                 | RunEvent::Subagent(_)
                 | RunEvent::ErrorRaised { .. }
-                | RunEvent::Consumed { .. } => {}
-                // While a run ends, no other one writes: what is left was never called.
+                | RunEvent::UsageAdded { .. } => {}
+                // When a run ends, no other run writes, so the inputs that are still open were never called.
                 RunEvent::Ended { .. } => {
-                    self.open.retain(|subject, _| !matches!(subject, StreamKind::Input { .. }))
+                    self.open_streams.retain(|stream, _| !matches!(stream, StreamKind::ToolInput { .. }))
                 }
             }
         }
-        self.due.push_back(SessionUpdate::Entry(entry));
+        self.pending.push_back(SessionUpdate::Entry(entry));
     }
 
-    /// A text is complete: what was not shown of it comes before its event.
-    fn complete(&mut self, run: &RunId, subject: StreamKind, text: &str) {
-        let Some(shown) = self.open.remove(&subject) else { return };
+    /// Queues the part of a completed text that was not delivered yet. It comes before the text's event.
+    fn complete(&mut self, run: &RunId, stream: StreamKind, text: &str) {
+        let Some(shown) = self.open_streams.remove(&stream) else { return };
         if let Some(rest) = text.get(shown..).filter(|rest| !rest.is_empty()) {
-            self.due.push_back(SessionUpdate::Delta { run: run.clone(), subject, text: rest.to_owned() });
+            self.pending.push_back(SessionUpdate::Delta { run: run.clone(), stream, text: rest.to_owned() });
         }
     }
 
-    /// The first of all that was added to texts; the rest of it is due.
-    fn delta(&mut self) -> Option<SessionUpdate> {
-        let news = self.live.news(&mut self.open);
-        self.due.extend(news.into_iter().map(|(run, subject, text)| SessionUpdate::Delta {
+    /// Queues all text that was added since, and takes the first piece.
+    fn next_delta(&mut self) -> Option<SessionUpdate> {
+        let added = self.live.take_new_text(&mut self.open_streams);
+        self.pending.extend(added.into_iter().map(|(run, stream, text)| SessionUpdate::Delta {
             run,
-            subject,
+            stream,
             text,
         }));
-        let first = self.due.pop_front()?;
-        self.paced_until = Some(Instant::now() + TEXT_PACE);
+        let first = self.pending.pop_front()?;
+        self.next_text_at = Some(Instant::now() + TEXT_INTERVAL);
         Some(first)
     }
 }
 
-/// What is found by who looks for an event.
-enum Found {
+/// The result of looking for the next event.
+enum NextEvent {
     Event(SessionUpdate),
-    /// None, and this is who tells of the next one.
+    /// There is none yet; this source will wake the watcher.
     End(WakeSource),
 }
 
+/// What wakes a watcher when there is a new event.
 enum WakeSource {
-    /// Who writes the session here, and has told of everything: there is nothing on the disk beyond it. Being woken by the log
-    /// besides would be for nothing, and there may be a thousand who watch.
-    Writer,
+    /// The actor in this process. The watcher has seen all of its events, so waking by the log too would be useless
+    /// work, and there may be a thousand watchers.
+    Actor,
+    /// The log. Another process may write the session.
     Log,
 }
 
-/// Waits for a change. An error deps that the log is gone, and nothing will ever wake us.
-async fn woken<T>(changes: &mut watch::Receiver<T>) {
+/// Waits for a change. If the sender is gone, waits forever.
+async fn changed<T>(changes: &mut watch::Receiver<T>) {
     if changes.changed().await.is_err() {
         std::future::pending().await
     }
@@ -253,13 +264,13 @@ mod tests {
     use parlor_vocab::{EventId, MessageId, StepId, Timestamp, ToolCallId};
 
     use super::*;
-    use crate::sessions::live::TOOL_END_BYTES;
+    use crate::sessions::live::TOOL_TAIL_BYTES;
 
-    fn appended(live: &Live, seq: u64, event: RunEvent) -> SessionUpdate {
+    fn appended(live: &LiveSession, seq: u64, event: RunEvent) -> SessionUpdate {
         let id = EventId::parse(&seq.to_string()).unwrap();
         let event = SessionEvent::Run { run: run(), sequence: seq, event };
         let entry = Arc::new(Entry { seq: Seq(seq), id, at: Timestamp(0), event });
-        live.appended(&entry, 1);
+        live.on_append(&entry, 1);
         SessionUpdate::Entry(entry)
     }
 
@@ -267,16 +278,16 @@ mod tests {
         RunId::parse("run").unwrap()
     }
 
-    fn watched() -> (Arc<Live>, Watcher) {
-        let live = Arc::<Live>::default();
+    fn watched_session() -> (Arc<LiveSession>, Watcher) {
+        let live = Arc::<LiveSession>::default();
         let log = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
         let session = SessionId::parse("session").unwrap();
         let watcher = Watcher::new(log, session, Seq::START, Arc::clone(&live));
         (live, watcher)
     }
 
-    fn more(subject: &StreamKind, text: &str) -> SessionUpdate {
-        SessionUpdate::Delta { run: run(), subject: subject.clone(), text: text.to_owned() }
+    fn delta(stream: &StreamKind, text: &str) -> SessionUpdate {
+        SessionUpdate::Delta { run: run(), stream: stream.clone(), text: text.to_owned() }
     }
 
     fn called(call: &ToolCallId, input: &str) -> RunEvent {
@@ -293,85 +304,85 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn words_come_at_once_then_together_and_none_after_its_event() {
-        let (live, mut watcher) = watched();
+    async fn the_first_text_comes_at_once_and_later_text_in_intervals_but_before_its_event() {
+        let (live, mut watcher) = watched_session();
         let message = MessageId::parse("message").unwrap();
-        let subject = StreamKind::Message(message.clone());
-        live.open(&run(), subject.clone());
+        let stream = StreamKind::Message(message.clone());
+        live.open(&run(), stream.clone());
 
         let started =
             appended(&live, 1, RunEvent::Message(MessageEvent::Started { message: message.clone() }));
         assert_eq!(watcher.next().await.unwrap(), started);
-        let begun = Instant::now();
-        live.push(&subject, "one ");
-        assert_eq!(watcher.next().await.unwrap(), more(&subject, "one "));
-        assert_eq!(Instant::now(), begun);
+        let start = Instant::now();
+        live.push(&stream, "one ");
+        assert_eq!(watcher.next().await.unwrap(), delta(&stream, "one "));
+        assert_eq!(Instant::now(), start);
 
-        live.push(&subject, "two ");
+        live.push(&stream, "two ");
         let meanwhile = async {
-            sleep_until(begun + TEXT_PACE / 2).await;
-            live.push(&subject, "three ");
+            sleep_until(start + TEXT_INTERVAL / 2).await;
+            live.push(&stream, "three ");
         };
-        assert_eq!(tokio::join!(watcher.next(), meanwhile).0.unwrap(), more(&subject, "two three "));
-        let paced = Instant::now();
-        assert!(paced >= begun + TEXT_PACE);
+        assert_eq!(tokio::join!(watcher.next(), meanwhile).0.unwrap(), delta(&stream, "two three "));
+        let after_interval = Instant::now();
+        assert!(after_interval >= start + TEXT_INTERVAL);
 
-        live.push(&subject, "four");
+        live.push(&stream, "four");
         let (text, media) = ("one two three four".to_owned(), Vec::new());
         let completed =
             appended(&live, 2, RunEvent::Message(MessageEvent::Completed { message, text, media }));
-        assert_eq!(watcher.next().await.unwrap(), more(&subject, "four"));
+        assert_eq!(watcher.next().await.unwrap(), delta(&stream, "four"));
         assert_eq!(watcher.next().await.unwrap(), completed);
-        assert_eq!(Instant::now(), paced);
+        assert_eq!(Instant::now(), after_interval);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_written_and_put_out_within_the_pace_is_seen_before_its_event() {
-        let (live, mut watcher) = watched();
+    async fn input_and_output_within_the_interval_come_before_their_events() {
+        let (live, mut watcher) = watched_session();
         let call = ToolCallId::parse("call").unwrap();
         let (input, output) = (
-            StreamKind::Input { call: call.clone(), tool: "shell".to_owned() },
-            StreamKind::Tool(call.clone()),
+            StreamKind::ToolInput { call: call.clone(), tool: "shell".to_owned() },
+            StreamKind::ToolOutput(call.clone()),
         );
-        watcher.paced_until = Some(Instant::now() + TEXT_PACE);
+        watcher.next_text_at = Some(Instant::now() + TEXT_INTERVAL);
         live.open(&run(), input.clone());
         live.push(&input, "{}");
         let called = appended(&live, 1, called(&call, "{}"));
         live.open(&run(), output.clone());
         live.push(&output, "all of it");
         let completed = appended(&live, 2, completed(&call));
-        for seen in [more(&input, "{}"), called, more(&output, "all of it"), completed] {
-            assert_eq!(watcher.next().await.unwrap(), seen);
+        for update in [delta(&input, "{}"), called, delta(&output, "all of it"), completed] {
+            assert_eq!(watcher.next().await.unwrap(), update);
         }
-        assert!(live.news(&mut HashMap::from([(input, 0), (output, 0)])).is_empty());
+        assert!(live.take_new_text(&mut HashMap::from([(input, 0), (output, 0)])).is_empty());
     }
 
     #[tokio::test]
-    async fn an_input_that_nobody_wrote_comes_with_its_call_alone() {
-        let (live, mut watcher) = watched();
+    async fn an_input_that_was_not_written_live_comes_only_with_its_call() {
+        let (live, mut watcher) = watched_session();
         let called = appended(&live, 1, called(&ToolCallId::parse("call").unwrap(), "{}"));
         assert_eq!(watcher.next().await.unwrap(), called);
     }
 
     #[tokio::test]
-    async fn of_a_long_output_the_end_is_kept_and_no_gap_is_shown() {
-        for (seen, rest) in [(0, None), (3, Some(TOOL_END_BYTES))] {
-            let (live, mut watcher) = watched();
+    async fn the_tail_of_a_long_output_is_delivered_only_if_it_leaves_no_gap() {
+        for (delivered, rest) in [(0, None), (3, Some(TOOL_TAIL_BYTES))] {
+            let (live, mut watcher) = watched_session();
             let call = ToolCallId::parse("call").unwrap();
-            let output = StreamKind::Tool(call.clone());
+            let output = StreamKind::ToolOutput(call.clone());
             let called = appended(&live, 1, called(&call, "{}"));
             assert_eq!(watcher.next().await.unwrap(), called);
             live.open(&run(), output.clone());
-            live.push(&output, "abc".get(..seen).unwrap());
-            if seen > 0 {
-                assert_eq!(watcher.next().await.unwrap(), more(&output, "abc"));
+            live.push(&output, "abc".get(..delivered).unwrap());
+            if delivered > 0 {
+                assert_eq!(watcher.next().await.unwrap(), delta(&output, "abc"));
             } else {
                 live.push(&output, "abc");
             }
-            live.push(&output, &"x".repeat(TOOL_END_BYTES));
+            live.push(&output, &"x".repeat(TOOL_TAIL_BYTES));
             let completed = appended(&live, 2, completed(&call));
             if let Some(rest) = rest {
-                assert_eq!(watcher.next().await.unwrap(), more(&output, &"x".repeat(rest)));
+                assert_eq!(watcher.next().await.unwrap(), delta(&output, &"x".repeat(rest)));
             }
             assert_eq!(watcher.next().await.unwrap(), completed);
         }

@@ -1,9 +1,9 @@
-//! A caller of the sessions: answers in order, what it watches, and how it leaves.
+//! Tests of [`SessionClient`]: the order of answers, watches, limits, and disconnecting.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::common::{PATIENCE, new_session, says, sessions_on};
+use crate::common::{TIMEOUT, new_session, send_command, sessions_on};
 use parlor_engine::{MAX_REQUESTS, MAX_WATCHED, MediaStore, OnDisconnect, SessionClient, Sessions};
 use parlor_log::{MemoryLog, SystemClock};
 use parlor_model::LocalAgent;
@@ -17,8 +17,8 @@ fn sessions() -> Arc<Sessions> {
     Arc::new(sessions_on(&Arc::new(MemoryLog::new(Arc::new(SystemClock)))))
 }
 
-/// A sessions that keeps files below `folder`.
-fn house_in(folder: &Path) -> Sessions {
+/// A registry that stores media in `folder`.
+fn sessions_in(folder: &Path) -> Sessions {
     let log = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
     let mut deps = crate::common::deps(&log, Arc::new(LocalAgent::default()), Arc::new(SystemClock));
     deps.media = MediaStore::open(folder).unwrap();
@@ -26,13 +26,13 @@ fn house_in(folder: &Path) -> Sessions {
 }
 
 async fn next(client: &mut SessionClient) -> Option<UpdateOf<SessionClient>> {
-    tokio::time::timeout(PATIENCE, client.next()).await.expect("a word")
+    tokio::time::timeout(TIMEOUT, client.next()).await.expect("an update")
 }
 
 async fn answer(client: &mut SessionClient) -> (u64, Result<RegistryReply, SessionRefusal>) {
     loop {
-        if let Update::Answer(question, answer) = next(client).await.unwrap() {
-            return (question.0, answer);
+        if let Update::Answer(ticket, answer) = next(client).await.unwrap() {
+            return (ticket.0, answer);
         }
     }
 }
@@ -45,52 +45,52 @@ async fn created(client: &mut SessionClient) -> SessionId {
     session
 }
 
-/// What is said to who watches a session that is not there.
-fn watching() -> RegistryReply {
+/// The reply to a watch of a session that does not exist.
+fn watching_reply() -> RegistryReply {
     RegistryReply::Watching { seen: Seq::START, head: Seq::START }
 }
 
 fn ending(event: &RegistryEvent) -> Option<&RunEnding> {
-    let SessionUpdate::Entry(entry) = &event.seen else { return None };
+    let SessionUpdate::Entry(entry) = &event.update else { return None };
     let SessionEvent::Run { event: RunEvent::Ended { ending, .. }, .. } = &entry.event else { return None };
     Some(ending)
 }
 
 #[tokio::test]
-async fn questions_are_carried_out_in_the_order_in_which_they_were_put() {
+async fn requests_are_executed_in_the_order_of_submission() {
     let mut client = SessionClient::new(sessions(), OnDisconnect::Stop);
     let session = created(&mut client).await;
     for number in 1..=5 {
         let rename = SessionCommand::Rename { title: number.to_string() };
         assert!(client.submit(Ticket(number), RegistryRequest::Session(session.clone(), rename)).is_none());
     }
-    assert!(client.submit(Ticket(6), RegistryRequest::Look(session)).is_none());
+    assert!(client.submit(Ticket(6), RegistryRequest::GetOverview(session)).is_none());
     let mut answers = Vec::new();
     while answers.len() < 6 {
         answers.push(answer(&mut client).await);
     }
-    let (_, last) = answers.iter().find(|(question, _)| *question == 6).unwrap();
+    let (_, last) = answers.iter().find(|(ticket, _)| *ticket == 6).unwrap();
     let Ok(RegistryReply::Overview(overview)) = last else { panic!("{last:?}") };
     assert_eq!(overview.title.as_deref(), Some("5"));
 }
 
 #[tokio::test]
-async fn what_is_watched_is_told_to_its_end_when_the_owner_leaves() {
+async fn a_closing_client_still_gets_the_end_of_the_run_it_watches() {
     let mut client = SessionClient::new(sessions(), OnDisconnect::Stop);
     let session = created(&mut client).await;
     client.submit(
         Ticket(1),
         RegistryRequest::Watch { session: session.clone(), after: WatchFrom::At(Seq::START) },
     );
-    client.submit(Ticket(2), RegistryRequest::Session(session, says("/wait 600", WhenBusy::Refuse)));
-    let is_answered = |word: &UpdateOf<SessionClient>| {
-        matches!(word, Update::Answer(Ticket(2), Ok(RegistryReply::Session(SessionReply::Started(_)))))
+    client.submit(Ticket(2), RegistryRequest::Session(session, send_command("/wait 600", WhenBusy::Refuse)));
+    let is_answered = |update: &UpdateOf<SessionClient>| {
+        matches!(update, Update::Answer(Ticket(2), Ok(RegistryReply::Session(SessionReply::Started(_)))))
     };
     while !is_answered(&next(&mut client).await.unwrap()) {}
     client.begin_close();
     let mut endings = Vec::new();
-    while let Some(word) = next(&mut client).await {
-        if let Update::Event(event) = word {
+    while let Some(update) = next(&mut client).await {
+        if let Update::Event(event) = update {
             endings.extend(ending(&event).cloned());
         }
     }
@@ -99,11 +99,14 @@ async fn what_is_watched_is_told_to_its_end_when_the_owner_leaves() {
 }
 
 #[tokio::test]
-async fn a_visitor_leaves_and_the_run_goes_on() {
+async fn a_run_continues_after_a_client_that_keeps_runs_disconnects() {
     let sessions = sessions();
     let mut client = SessionClient::new(Arc::clone(&sessions), OnDisconnect::Keep);
     let session = created(&mut client).await;
-    client.submit(Ticket(1), RegistryRequest::Session(session.clone(), says("/wait 600", WhenBusy::Refuse)));
+    client.submit(
+        Ticket(1),
+        RegistryRequest::Session(session.clone(), send_command("/wait 600", WhenBusy::Refuse)),
+    );
     answer(&mut client).await.1.unwrap();
     client.begin_close();
     while next(&mut client).await.is_some() {}
@@ -113,24 +116,24 @@ async fn a_visitor_leaves_and_the_run_goes_on() {
 }
 
 #[tokio::test]
-async fn beyond_the_limit_a_question_is_refused_at_once() {
+async fn requests_beyond_the_limit_are_refused_at_once() {
     let mut client = SessionClient::new(sessions(), OnDisconnect::Stop);
     let session = created(&mut client).await;
-    // Nobody takes the answers, so they all wait.
+    // The test takes no answers, so all requests stay unanswered.
     for number in 0..MAX_REQUESTS {
         assert!(
-            client.submit(Ticket(number as u64), RegistryRequest::Look(session.clone())).is_none(),
+            client.submit(Ticket(number as u64), RegistryRequest::GetOverview(session.clone())).is_none(),
             "{number}"
         );
     }
-    let refused = client.submit(Ticket(99), RegistryRequest::Look(session.clone()));
+    let refused = client.submit(Ticket(99), RegistryRequest::GetOverview(session.clone()));
     assert_eq!(refused, Some((Ticket(99), Err(SessionRefusal::TooManyRequests { limit: MAX_REQUESTS }))));
     answer(&mut client).await.1.unwrap();
-    assert!(client.submit(Ticket(100), RegistryRequest::Look(session)).is_none());
+    assert!(client.submit(Ticket(100), RegistryRequest::GetOverview(session)).is_none());
 }
 
 #[tokio::test]
-async fn beyond_the_limit_no_session_is_watched() {
+async fn watches_beyond_the_limit_are_refused() {
     let mut client = SessionClient::new(sessions(), OnDisconnect::Stop);
     let watch = |name: &str| RegistryRequest::Watch {
         session: SessionId::parse(name).unwrap(),
@@ -138,23 +141,23 @@ async fn beyond_the_limit_no_session_is_watched() {
     };
     for number in 0..MAX_WATCHED {
         client.submit(Ticket(0), watch(&number.to_string()));
-        assert_eq!(answer(&mut client).await.1, Ok(watching()));
+        assert_eq!(answer(&mut client).await.1, Ok(watching_reply()));
     }
     client.submit(Ticket(0), watch("one more"));
     assert_eq!(answer(&mut client).await.1, Err(SessionRefusal::TooManyWatched { limit: MAX_WATCHED }));
-    // A session that is watched already takes no more room.
+    // Watching a session again does not count twice.
     client.submit(Ticket(0), watch("7"));
-    assert_eq!(answer(&mut client).await.1, Ok(watching()));
+    assert_eq!(answer(&mut client).await.1, Ok(watching_reply()));
     client.submit(Ticket(0), RegistryRequest::Unwatch(SessionId::parse("7").unwrap()));
     answer(&mut client).await.1.unwrap();
     client.submit(Ticket(0), watch("one more"));
-    assert_eq!(answer(&mut client).await.1, Ok(watching()));
+    assert_eq!(answer(&mut client).await.1, Ok(watching_reply()));
 }
 
 #[tokio::test]
-async fn files_come_along_and_can_be_read_again() {
+async fn attached_files_are_stored_and_can_be_read_again() {
     let folder = tempfile::tempdir().unwrap();
-    let sessions = Arc::new(house_in(folder.path()));
+    let sessions = Arc::new(sessions_in(folder.path()));
     let mut client = SessionClient::new(sessions, OnDisconnect::Stop);
     let session = created(&mut client).await;
     let path = folder.path().join("a.txt");
@@ -168,13 +171,13 @@ async fn files_come_along_and_can_be_read_again() {
     client.submit(Ticket(2), RegistryRequest::StoreMedia(vec![file.clone()]));
     let RegistryReply::Stored(media) = answer(&mut client).await.1.unwrap() else { panic!() };
     assert_eq!((media[0].name.as_str(), media[0].size), ("a.txt", 5));
-    let mut send = says("look", WhenBusy::Refuse);
+    let mut send = send_command("look", WhenBusy::Refuse);
     if let SessionCommand::Send { input, .. } = &mut send {
         input.media.clone_from(&media);
     }
     client.submit(Ticket(3), RegistryRequest::Session(session.clone(), send));
     answer(&mut client).await.1.unwrap();
-    client.submit(Ticket(4), RegistryRequest::Look(session));
+    client.submit(Ticket(4), RegistryRequest::GetOverview(session));
     let RegistryReply::Overview(overview) = answer(&mut client).await.1.unwrap() else { panic!() };
     let Some(HistoryItem::Message(message)) = overview.history.first() else { panic!() };
     assert_eq!(message.media, media);
@@ -185,6 +188,6 @@ async fn files_come_along_and_can_be_read_again() {
     assert_eq!(
         answer(&mut client).await.1,
         Ok(RegistryReply::Contents(vec![None])),
-        "there is no room for it"
+        "the file exceeds the limit"
     );
 }

@@ -1,4 +1,4 @@
-//! A sessions with the local agent and a log in memory, and somebody who talks to it.
+//! Helpers: a registry with the local agent and a log in memory, and one session in it that is watched.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,22 @@ use parlor_vocab::{
     SessionEvent, SessionId, SessionReply, UserInput, WhenBusy,
 };
 
-/// How long a test waits for what must come.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a test waits for an expected event before it fails.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) fn sessions_on(log: &Arc<MemoryLog>) -> Sessions {
-    house_with(log, Arc::new(LocalAgent::default()))
+    sessions_with_agent(log, Arc::new(LocalAgent::default()))
 }
 
-pub(crate) fn house_with(log: &Arc<MemoryLog>, agent: Arc<dyn Agent>) -> Sessions {
-    house_of(log, agent, Arc::new(SystemClock))
+pub(crate) fn sessions_with_agent(log: &Arc<MemoryLog>, agent: Arc<dyn Agent>) -> Sessions {
+    sessions_with_clock(log, agent, Arc::new(SystemClock))
 }
 
-pub(crate) fn house_of(log: &Arc<MemoryLog>, agent: Arc<dyn Agent>, clock: Arc<dyn Clock>) -> Sessions {
+pub(crate) fn sessions_with_clock(
+    log: &Arc<MemoryLog>,
+    agent: Arc<dyn Agent>,
+    clock: Arc<dyn Clock>,
+) -> Sessions {
     Sessions::new(deps(log, agent, clock))
 }
 
@@ -52,68 +56,69 @@ pub(crate) fn new_session() -> NewSession {
     }
 }
 
-pub(crate) fn says(text: &str, when_busy: WhenBusy) -> SessionCommand {
+pub(crate) fn send_command(text: &str, when_busy: WhenBusy) -> SessionCommand {
     SessionCommand::Send { input: UserInput { text: text.to_owned(), ..UserInput::default() }, when_busy }
 }
 
-pub(crate) struct Talk {
+/// A session with a watcher.
+pub(crate) struct TestSession {
     pub(crate) sessions: Sessions,
     pub(crate) session: SessionId,
     pub(crate) watcher: Watcher,
 }
 
-impl Talk {
-    pub(crate) async fn begin() -> Self {
+impl TestSession {
+    pub(crate) async fn start() -> Self {
         let sessions = sessions_on(&Arc::new(MemoryLog::new(Arc::new(SystemClock))));
         let session = sessions.create(None, new_session()).await.unwrap();
         let watcher = sessions.watch(&session, Seq::START).await;
         Self { sessions, session, watcher }
     }
 
-    pub(crate) async fn say(&self, text: &str) -> RunId {
-        let reply = self.sessions.ask(&self.session, says(text, WhenBusy::Refuse)).await.unwrap();
+    pub(crate) async fn send(&self, text: &str) -> RunId {
+        let reply = self.sessions.execute(&self.session, send_command(text, WhenBusy::Refuse)).await.unwrap();
         let SessionReply::Started(run) = reply else { panic!("{reply:?}") };
         run
     }
 
     pub(crate) async fn next(&mut self) -> SessionUpdate {
-        tokio::time::timeout(PATIENCE, self.watcher.next()).await.expect("something to see").unwrap()
+        tokio::time::timeout(TIMEOUT, self.watcher.next()).await.expect("an update").unwrap()
     }
 
-    /// Watches until `stop` says so. Returns everything seen.
-    pub(crate) async fn until(&mut self, stop: impl Fn(&SessionUpdate) -> bool) -> Vec<SessionUpdate> {
+    /// Watches until `is_last` returns true for an update. Returns all updates.
+    pub(crate) async fn until(&mut self, is_last: impl Fn(&SessionUpdate) -> bool) -> Vec<SessionUpdate> {
         let mut all = Vec::new();
         loop {
             all.push(self.next().await);
-            if stop(all.last().unwrap()) {
+            if is_last(all.last().unwrap()) {
                 return all;
             }
         }
     }
 
-    /// Watches to the end of a run. Returns all that was seen, and how it ended.
+    /// Watches until a run ends. Returns all updates, and how the run ended.
     pub(crate) async fn end_of(&mut self, run: &RunId) -> (Vec<SessionUpdate>, RunEnding) {
-        let seen = self.until(|seen| ending(seen, run).is_some()).await;
-        let ending = ending(seen.last().unwrap(), run).unwrap();
-        (seen, ending)
+        let updates = self.until(|update| ending(update, run).is_some()).await;
+        let ending = ending(updates.last().unwrap(), run).unwrap();
+        (updates, ending)
     }
 }
 
-pub(crate) fn run_event<'a>(seen: &'a SessionUpdate, of: &RunId) -> Option<(&'a Entry, u64, &'a RunEvent)> {
-    let SessionUpdate::Entry(entry) = seen else { return None };
+pub(crate) fn run_event<'a>(update: &'a SessionUpdate, of: &RunId) -> Option<(&'a Entry, u64, &'a RunEvent)> {
+    let SessionUpdate::Entry(entry) = update else { return None };
     let SessionEvent::Run { run, sequence, event } = &entry.event else { return None };
     (run == of).then_some((&**entry, *sequence, event))
 }
 
-pub(crate) fn ending(seen: &SessionUpdate, of: &RunId) -> Option<RunEnding> {
-    let (_, _, event) = run_event(seen, of)?;
+pub(crate) fn ending(update: &SessionUpdate, of: &RunId) -> Option<RunEnding> {
+    let (_, _, event) = run_event(update, of)?;
     if let RunEvent::Ended { ending, .. } = event { Some(ending.clone()) } else { None }
 }
 
-/// All message deltas, put together.
-pub(crate) fn spoken(seen: &[SessionUpdate]) -> String {
-    let pieces = seen.iter().filter_map(|seen| match seen {
-        SessionUpdate::Delta { subject: StreamKind::Message(_), text, .. } => Some(text.as_str()),
+/// The concatenated text of all message deltas.
+pub(crate) fn message_text(updates: &[SessionUpdate]) -> String {
+    let pieces = updates.iter().filter_map(|update| match update {
+        SessionUpdate::Delta { stream: StreamKind::Message(_), text, .. } => Some(text.as_str()),
         SessionUpdate::Delta { .. } | SessionUpdate::Entry(_) => None,
     });
     pieces.collect()

@@ -1,4 +1,4 @@
-//! A log that cannot be written for a while, or takes long to read one session.
+//! Tests with a log that cannot be written for a while, or that reads one session slowly.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,16 +16,16 @@ use parlor_vocab::{
 };
 use tokio::sync::{Semaphore, watch};
 
-use crate::common::{Talk, deps, new_session, says};
+use crate::common::{TestSession, deps, new_session, send_command};
 
-/// A log in memory whose disk is full when it is told so.
+/// A log in memory that can simulate a full disk and a slow read.
 struct Disk {
     log: MemoryLog,
     is_full: AtomicBool,
-    /// The session that is read only when there is a permit.
+    /// Reads of this session wait for a permit.
     slow: Mutex<Option<SessionId>>,
-    /// How many readings of the slow session have begun.
-    readings: watch::Sender<usize>,
+    /// How many reads of the slow session have started.
+    slow_reads: watch::Sender<usize>,
     permits: Semaphore,
 }
 
@@ -35,7 +35,7 @@ impl Disk {
             log: MemoryLog::new(Arc::new(SystemClock)),
             is_full: AtomicBool::new(false),
             slow: Mutex::default(),
-            readings: watch::channel(0).0,
+            slow_reads: watch::channel(0).0,
             permits: Semaphore::new(0),
         })
     }
@@ -59,7 +59,7 @@ impl EventLog for Disk {
 
     async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
         if self.slow.lock().unwrap().as_ref() == Some(of) {
-            self.readings.send_modify(|readings| *readings += 1);
+            self.slow_reads.send_modify(|slow_reads| *slow_reads += 1);
             let _permit = self.permits.acquire().await;
         }
         self.log.read(of, after, max).await
@@ -123,30 +123,31 @@ impl EventLog for Disk {
 }
 
 #[tokio::test]
-async fn an_end_that_cannot_be_recorded_is_tried_again_and_the_session_answers_meanwhile() {
+async fn recording_the_end_of_a_run_is_retried_and_the_session_answers_meanwhile() {
     let disk = Disk::new();
     let sessions = disk.sessions();
     let session = sessions.create(None, new_session()).await.unwrap();
     let watcher = sessions.watch(&session, Seq::START).await;
-    let mut talk = Talk { sessions, session, watcher };
-    let run = talk.say("/wait 600").await;
-    talk.until(|seen| !crate::common::spoken(std::slice::from_ref(seen)).is_empty()).await;
+    let mut test = TestSession { sessions, session, watcher };
+    let run = test.send("/wait 600").await;
+    test.until(|seen| !crate::common::message_text(std::slice::from_ref(seen)).is_empty()).await;
 
     disk.is_full.store(true, Ordering::Relaxed);
-    talk.sessions.ask(&talk.session, SessionCommand::Stop { run: None, reason: None }).await.unwrap();
-    // The end cannot be recorded, so the run is active; the session says so instead of hanging.
-    let refused = talk.sessions.ask(&talk.session, says("/say x", WhenBusy::Refuse)).await;
+    test.sessions.execute(&test.session, SessionCommand::Stop { run: None, reason: None }).await.unwrap();
+    // The end cannot be recorded, so the run counts as active; the session answers so instead of hanging.
+    let refused = test.sessions.execute(&test.session, send_command("/say x", WhenBusy::Refuse)).await;
     assert_eq!(refused, Err(SessionRefusal::Busy { active: run.clone() }));
-    let refused = talk.sessions.ask(&talk.session, SessionCommand::Rename { title: "x".to_owned() }).await;
+    let refused =
+        test.sessions.execute(&test.session, SessionCommand::Rename { title: "x".to_owned() }).await;
     assert!(matches!(refused, Err(SessionRefusal::LogUnavailable { .. })), "{refused:?}");
-    assert!(talk.sessions.trouble(&talk.session).await.unwrap().is_some(), "who asks is told why");
+    assert!(test.sessions.recording_error(&test.session).await.unwrap().is_some(), "the reason is available");
 
     disk.is_full.store(false, Ordering::Relaxed);
-    let (_, ending) = talk.end_of(&run).await;
+    let (_, ending) = test.end_of(&run).await;
     assert!(matches!(ending, RunEnding::Stopped { .. }));
-    assert_eq!(talk.sessions.trouble(&talk.session).await, Ok(None));
-    let run = talk.say("/say back again").await;
-    talk.end_of(&run).await;
+    assert_eq!(test.sessions.recording_error(&test.session).await, Ok(None));
+    let run = test.send("/say back again").await;
+    test.end_of(&run).await;
 }
 
 #[tokio::test]
@@ -155,18 +156,18 @@ async fn a_session_that_takes_long_to_open_delays_no_other_and_is_opened_once() 
     let sessions = Arc::new(disk.sessions());
     let long = sessions.create(None, new_session()).await.unwrap();
     let other = sessions.create(None, new_session()).await.unwrap();
-    sessions.leave(&long).await.unwrap();
+    sessions.release(&long).await.unwrap();
     *disk.slow.lock().unwrap() = Some(long.clone());
     let rename = |title: &str| SessionCommand::Rename { title: title.to_owned() };
     let opening = ["a", "b"].map(|title| {
         let (sessions, long, rename) = (Arc::clone(&sessions), long.clone(), rename(title));
-        tokio::spawn(async move { sessions.ask(&long, rename).await })
+        tokio::spawn(async move { sessions.execute(&long, rename).await })
     });
-    disk.readings.subscribe().wait_for(|readings| *readings > 0).await.unwrap();
+    disk.slow_reads.subscribe().wait_for(|slow_reads| *slow_reads > 0).await.unwrap();
 
-    sessions.ask(&other, rename("meanwhile")).await.unwrap();
+    sessions.execute(&other, rename("meanwhile")).await.unwrap();
     sessions.create(None, new_session()).await.unwrap();
-    assert_eq!(*disk.readings.borrow(), 1, "nobody else loads it, too");
+    assert_eq!(*disk.slow_reads.borrow(), 1, "the session is loaded only once");
 
     disk.permits.add_permits(1);
     for opened in opening {

@@ -1,4 +1,4 @@
-//! The inputs of calls while they are written, and what breaks off.
+//! Tests of call inputs that are shown while the agent writes them, and of answers that break off.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use parlor_model::{Agent, AgentContext, ToolCall, Turn, TurnError};
 use parlor_vocab::{Failure, MessageEvent, RunEvent, RunId, SessionEvent, StepEvent, ToolCallId, ToolEvent};
 use tokio::sync::Semaphore;
 
-use crate::common::{Talk, house_with, new_session, run_event};
+use crate::common::{TestSession, new_session, run_event, sessions_with_agent};
 
 const SECRET: &str = "sk-12345";
 
-/// What the agent does.
+/// One action of the agent.
 #[derive(Clone)]
-enum Act {
+enum Action {
+    /// Writes a piece of a call's input: the call's name, the tool, the text.
     Write(&'static str, &'static str, String),
     Say(&'static str),
     BreakOff,
@@ -26,39 +27,40 @@ enum Act {
     Call(Vec<(&'static str, String)>),
 }
 
-struct Player {
-    acts: Vec<Act>,
+/// An agent that performs the given actions.
+struct ScriptedAgent {
+    actions: Vec<Action>,
     go_on: Arc<Semaphore>,
 }
 
 #[async_trait]
-impl Agent for Player {
+impl Agent for ScriptedAgent {
     fn name(&self) -> &str {
-        "Player"
+        "Scripted agent"
     }
 
-    async fn answer(&self, _: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
-        for act in &self.acts {
-            match act {
-                Act::Write(name, tool, text) => stage.write_call_input(name, tool, text).await?,
-                Act::Say(text) => stage.write_text(text).await?,
-                Act::BreakOff => {
-                    let unsaid = stage.end_interrupted_step().await?;
-                    stage.report_progress(&format!("{unsaid} bytes are not said")).await?;
+    async fn answer(&self, _: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError> {
+        for action in &self.actions {
+            match action {
+                Action::Write(name, tool, text) => context.write_call_input(name, tool, text).await?,
+                Action::Say(text) => context.write_text(text).await?,
+                Action::BreakOff => {
+                    let dropped_bytes = context.end_interrupted_step().await?;
+                    context.report_progress(&format!("{dropped_bytes} bytes are not said")).await?;
                 }
-                Act::Fail => {
+                Action::Fail => {
                     let (code, message) = ("BROKEN".into(), "it broke".to_owned());
                     return Err(TurnError::Failed(Failure { code, message, retryable: false }));
                 }
-                Act::Wait => self.go_on.acquire().await.unwrap().forget(),
-                Act::Call(calls) => {
+                Action::Wait => self.go_on.acquire().await.unwrap().forget(),
+                Action::Call(calls) => {
                     let call = |(name, input): &(&str, String)| ToolCall {
                         name: (*name).to_owned(),
                         tool: "nothing".to_owned(),
                         input: input.clone(),
                         refusal: None,
                     };
-                    stage.call_tools(calls.iter().map(call).collect(), None).await?;
+                    context.call_tools(calls.iter().map(call).collect(), None).await?;
                 }
             }
         }
@@ -85,19 +87,20 @@ impl Redact for OneSecret {
     }
 }
 
-async fn play(acts: Vec<Act>) -> (Talk, RunId, Arc<Semaphore>) {
+/// Starts a session whose agent performs `actions` in its first run.
+async fn start(actions: Vec<Action>) -> (TestSession, RunId, Arc<Semaphore>) {
     let go_on = Arc::new(Semaphore::new(0));
-    let player = Player { acts, go_on: Arc::clone(&go_on) };
-    let sessions = house_with(&Arc::new(MemoryLog::new(Arc::new(SystemClock))), Arc::new(player));
+    let agent = ScriptedAgent { actions, go_on: Arc::clone(&go_on) };
+    let sessions = sessions_with_agent(&Arc::new(MemoryLog::new(Arc::new(SystemClock))), Arc::new(agent));
     let sessions = sessions.with_redaction(Arc::new(OneSecret));
     let session = sessions.create(None, new_session()).await.unwrap();
     let watcher = sessions.watch(&session, parlor_vocab::Seq::START).await;
-    let talk = Talk { sessions, session, watcher };
-    let run = talk.say("go").await;
-    (talk, run, go_on)
+    let test = TestSession { sessions, session, watcher };
+    let run = test.send("go").await;
+    (test, run, go_on)
 }
 
-/// What was seen of inputs and calls, in order: `+` is a piece, `=` the call.
+/// The updates about call inputs and calls, in order: `+` is a piece of an input, `=` the call.
 fn seen_calls(seen: &[SessionUpdate]) -> Vec<(char, ToolCallId, String)> {
     let one = |seen: &SessionUpdate| match seen {
         SessionUpdate::Delta { stream: StreamKind::ToolInput { call, tool }, text, .. } => {
@@ -117,81 +120,84 @@ fn seen_calls(seen: &[SessionUpdate]) -> Vec<(char, ToolCallId, String)> {
     seen.iter().filter_map(one).collect()
 }
 
-/// Checks the order of what was seen, and that pieces are the input that they are pieces of. Gives back those calls.
+/// Checks that the pieces of each input come before its call and add up to its input. Returns the inputs of all
+/// calls, with `unwritten` before those that had no pieces.
 fn written_and_called(seen: &[SessionUpdate]) -> Vec<String> {
     let calls = seen_calls(seen);
     let mut inputs = Vec::new();
-    for (place, (sign, call, input)) in calls.iter().enumerate() {
-        let mine = |(_, other, _): &&(char, ToolCallId, String)| other == call;
+    for (index, (sign, call, input)) in calls.iter().enumerate() {
+        let same_call = |(_, other, _): &&(char, ToolCallId, String)| other == call;
         if *sign == '=' {
             let pieces: String =
-                calls[..place].iter().filter(mine).map(|(_, _, text)| text.as_str()).collect();
+                calls[..index].iter().filter(same_call).map(|(_, _, text)| text.as_str()).collect();
             assert!(pieces.is_empty() || pieces == *input, "{pieces} is not {input}");
-            assert_eq!(calls[place + 1..].iter().filter(mine).count(), 0, "after the call: {calls:?}");
+            assert_eq!(calls[index + 1..].iter().filter(same_call).count(), 0, "after the call: {calls:?}");
             inputs.push(if pieces.is_empty() { format!("unwritten {input}") } else { pieces });
         }
     }
     inputs
 }
 
-fn write(name: &'static str, text: &str) -> Act {
-    Act::Write(name, "nothing", text.to_owned())
+fn write(name: &'static str, text: &str) -> Action {
+    Action::Write(name, "nothing", text.to_owned())
 }
 
-fn call(calls: &[(&'static str, &str)]) -> Act {
-    Act::Call(calls.iter().map(|(name, input)| (*name, (*input).to_owned())).collect())
+fn call(calls: &[(&'static str, &str)]) -> Action {
+    Action::Call(calls.iter().map(|(name, input)| (*name, (*input).to_owned())).collect())
 }
 
 #[tokio::test]
-async fn an_input_is_seen_while_it_is_written_and_under_the_name_of_its_call() {
-    let acts = vec![
+async fn an_input_is_shown_while_it_is_written_with_the_id_of_its_call() {
+    let actions = vec![
         write("a", "{\"n\""),
         write("b", "{"),
-        Act::Wait,
+        Action::Wait,
         write("a", ":1}"),
         call(&[("a", "{\"n\":1}"), ("b", "{}"), ("c", "[]"), ("", "{}")]),
     ];
-    let (mut talk, run, go_on) = play(acts).await;
-    let is_piece =
-        |seen: &SessionUpdate| matches!(seen, SessionUpdate::Delta { stream: StreamKind::ToolInput { .. }, .. });
-    let mut seen = talk.until(is_piece).await;
-    seen.extend(talk.until(is_piece).await);
+    let (mut test, run, go_on) = start(actions).await;
+    let is_piece = |seen: &SessionUpdate| {
+        matches!(seen, SessionUpdate::Delta { stream: StreamKind::ToolInput { .. }, .. })
+    };
+    let mut seen = test.until(is_piece).await;
+    seen.extend(test.until(is_piece).await);
     assert_eq!(seen_calls(&seen).len(), 2, "before any call is made");
     go_on.add_permits(1);
-    seen.extend(talk.end_of(&run).await.0);
+    seen.extend(test.end_of(&run).await.0);
     assert_eq!(written_and_called(&seen), ["{\"n\":1}", "{}", "unwritten []", "unwritten {}"]);
-    // Nothing of it was recorded: who comes later sees the calls alone.
-    talk.watcher = talk.sessions.watch(&talk.session, parlor_vocab::Seq::START).await;
-    let (late, _) = talk.end_of(&run).await;
+    // The pieces are not recorded: a later watcher gets only the calls.
+    test.watcher = test.sessions.watch(&test.session, parlor_vocab::Seq::START).await;
+    let (late, _) = test.end_of(&run).await;
     assert_eq!(seen_calls(&late).len(), 4);
 }
 
 #[tokio::test]
-async fn what_breaks_off_is_never_called_and_what_follows_has_another_id() {
-    let acts = vec![
+async fn an_input_that_breaks_off_is_never_called_and_the_next_has_another_id() {
+    let actions = vec![
         write("a", "{\"n\""),
-        Act::Wait,
-        Act::BreakOff,
+        Action::Wait,
+        Action::BreakOff,
         write("a", "{}"),
-        Act::Wait,
+        Action::Wait,
         call(&[("a", "{}")]),
     ];
-    let (mut talk, run, go_on) = play(acts).await;
-    let is_piece =
-        |seen: &SessionUpdate| matches!(seen, SessionUpdate::Delta { stream: StreamKind::ToolInput { .. }, .. });
+    let (mut test, run, go_on) = start(actions).await;
+    let is_piece = |seen: &SessionUpdate| {
+        matches!(seen, SessionUpdate::Delta { stream: StreamKind::ToolInput { .. }, .. })
+    };
     let is_step = |seen: &SessionUpdate| match seen {
         SessionUpdate::Entry(entry) => {
             matches!(entry.event, SessionEvent::Run { event: RunEvent::Step(StepEvent::Started { .. }), .. })
         }
         SessionUpdate::Delta { .. } => false,
     };
-    let mut seen = talk.until(is_piece).await;
+    let mut seen = test.until(is_piece).await;
     go_on.add_permits(1);
-    let between = talk.until(is_piece).await;
+    let between = test.until(is_piece).await;
     assert!(between.iter().any(is_step), "a step begins before the next input does");
     seen.extend(between);
     go_on.add_permits(1);
-    seen.extend(talk.end_of(&run).await.0);
+    seen.extend(test.end_of(&run).await.0);
     assert_eq!(written_and_called(&seen), ["{}"]);
     let calls = seen_calls(&seen);
     assert_ne!(calls[0].1, calls[1].1);
@@ -199,11 +205,11 @@ async fn what_breaks_off_is_never_called_and_what_follows_has_another_id() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_not_what_was_written_has_another_id() {
-    let (mut talk, run, go_on) = play(vec![write("a", "{\"n\""), Act::Wait, call(&[("a", "{}")])]).await;
-    let mut seen = talk.until(|seen| matches!(seen, SessionUpdate::Delta { .. })).await;
+async fn a_call_whose_input_differs_from_the_shown_text_has_another_id() {
+    let (mut test, run, go_on) = start(vec![write("a", "{\"n\""), Action::Wait, call(&[("a", "{}")])]).await;
+    let mut seen = test.until(|seen| matches!(seen, SessionUpdate::Delta { .. })).await;
     go_on.add_permits(1);
-    seen.extend(talk.end_of(&run).await.0);
+    seen.extend(test.end_of(&run).await.0);
     assert_eq!(written_and_called(&seen), ["unwritten {}"]);
     assert_eq!(seen_calls(&seen).len(), 2);
 }
@@ -211,49 +217,51 @@ async fn a_call_that_is_not_what_was_written_has_another_id() {
 #[tokio::test]
 async fn a_long_input_is_shown_up_to_a_limit_and_whole_with_its_call() {
     let piece = "x".repeat(LIVE_INPUT_BYTES);
-    let acts = vec![write("a", &piece), write("a", &piece), Act::Wait, call(&[("a", &piece.repeat(2))])];
-    let (mut talk, run, go_on) = play(acts).await;
-    let mut seen = talk.until(|seen| matches!(seen, SessionUpdate::Delta { .. })).await;
+    let actions =
+        vec![write("a", &piece), write("a", &piece), Action::Wait, call(&[("a", &piece.repeat(2))])];
+    let (mut test, run, go_on) = start(actions).await;
+    let mut seen = test.until(|seen| matches!(seen, SessionUpdate::Delta { .. })).await;
     let shown: usize = seen_calls(&seen).iter().map(|(_, _, text)| text.len()).sum();
     assert_eq!(shown, LIVE_INPUT_BYTES);
     go_on.add_permits(1);
-    seen.extend(talk.end_of(&run).await.0);
+    seen.extend(test.end_of(&run).await.0);
     assert_eq!(written_and_called(&seen), [piece.repeat(2)]);
 }
 
 #[tokio::test]
-async fn a_secret_in_an_input_is_shown_nowhere() {
-    let acts = vec![
+async fn a_secret_in_an_input_is_never_shown() {
+    let actions = vec![
         write("a", "{\"k\":\"sk-1"),
-        Act::Wait,
+        Action::Wait,
         write("a", "2345\"}"),
-        Act::Wait,
+        Action::Wait,
         call(&[("a", "{\"k\":\"sk-12345\"}")]),
     ];
-    let (mut talk, run, go_on) = play(acts).await;
+    let (mut test, run, go_on) = start(actions).await;
     let is_piece = |seen: &SessionUpdate| matches!(seen, SessionUpdate::Delta { .. });
-    let mut seen = talk.until(is_piece).await;
+    let mut seen = test.until(is_piece).await;
     assert_eq!(seen_calls(&seen)[0].2, "{\"k\":\"");
     go_on.add_permits(1);
-    seen.extend(talk.until(is_piece).await);
+    seen.extend(test.until(is_piece).await);
     go_on.add_permits(1);
-    seen.extend(talk.end_of(&run).await.0);
+    seen.extend(test.end_of(&run).await.0);
     assert_eq!(written_and_called(&seen), ["{\"k\":\"[secret]\"}"]);
 }
 
 #[tokio::test]
-async fn what_breaks_off_in_the_middle_of_a_secret_does_not_show_its_beginning() {
-    let acts = vec![Act::Say("the key is sk-123"), Act::BreakOff, Act::Say("sk-12345 sk-"), call(&[])];
-    // What ends of itself is whole: the last of it begins no secret.
-    assert_eq!(said(acts).await, ["the key is ", "6 bytes are not said", "[secret] sk-"]);
-    assert_eq!(said(vec![Act::Say("the key is sk-123"), Act::Fail]).await, ["the key is "]);
-    assert_eq!(said(vec![Act::Say("the key is sk-123")]).await, ["the key is sk-123"]);
+async fn a_message_that_breaks_off_within_a_secret_does_not_show_its_first_part() {
+    let actions =
+        vec![Action::Say("the key is sk-123"), Action::BreakOff, Action::Say("sk-12345 sk-"), call(&[])];
+    // A message that ends regularly is complete, so its last characters are not the start of a secret.
+    assert_eq!(run_texts(actions).await, ["the key is ", "6 bytes are not said", "[secret] sk-"]);
+    assert_eq!(run_texts(vec![Action::Say("the key is sk-123"), Action::Fail]).await, ["the key is "]);
+    assert_eq!(run_texts(vec![Action::Say("the key is sk-123")]).await, ["the key is sk-123"]);
 }
 
-/// The messages and notes of a run that does this.
-async fn said(acts: Vec<Act>) -> Vec<String> {
-    let (mut talk, run, _) = play(acts).await;
-    let (seen, _) = talk.end_of(&run).await;
+/// The messages and progress headlines of a run with these actions.
+async fn run_texts(actions: Vec<Action>) -> Vec<String> {
+    let (mut test, run, _) = start(actions).await;
+    let (seen, _) = test.end_of(&run).await;
     let one = |seen: &SessionUpdate| {
         let (_, _, event) = run_event(seen, &run)?;
         if let RunEvent::Message(MessageEvent::Completed { text, .. })

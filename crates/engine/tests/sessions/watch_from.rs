@@ -1,4 +1,4 @@
-//! Where a watch begins: now, after an event, or before there is anything to watch.
+//! Tests of where a watch begins: now, after an event, or before the session exists.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use parlor_vocab::{
     SessionEvent, SessionId, SessionUpdate, Ticket, Update, WatchFrom, WhenBusy,
 };
 
-use crate::common::{PATIENCE, new_session, says, sessions_on};
+use crate::common::{TIMEOUT, new_session, send_command, sessions_on};
 
 fn sessions() -> Arc<Sessions> {
     Arc::new(sessions_on(&Arc::new(MemoryLog::new(Arc::new(SystemClock)))))
@@ -19,11 +19,11 @@ fn id() -> SessionId {
     SessionId::parse("watched").unwrap()
 }
 
-/// A client that watches, and what it was told of the beginning.
+/// A client that watches the session, with the `seen` and `head` positions of the reply.
 async fn watching(sessions: &Arc<Sessions>, after: WatchFrom) -> (SessionClient, Seq, Seq) {
     let mut client = SessionClient::new(Arc::clone(sessions), OnDisconnect::Keep);
     client.submit(Ticket(0), RegistryRequest::Watch { session: id(), after });
-    match tokio::time::timeout(PATIENCE, client.next()).await.expect("a word") {
+    match tokio::time::timeout(TIMEOUT, client.next()).await.expect("an update") {
         Some(Update::Answer(Ticket(0), Ok(RegistryReply::Watching { seen, head }))) => (client, seen, head),
         other => panic!("{other:?}"),
     }
@@ -31,9 +31,9 @@ async fn watching(sessions: &Arc<Sessions>, after: WatchFrom) -> (SessionClient,
 
 async fn entry(client: &mut SessionClient) -> Arc<Entry> {
     loop {
-        match tokio::time::timeout(PATIENCE, client.next()).await.expect("a word") {
+        match tokio::time::timeout(TIMEOUT, client.next()).await.expect("an update") {
             Some(Update::Event(event)) => {
-                if let SessionUpdate::Entry(entry) = event.seen {
+                if let SessionUpdate::Entry(entry) = event.update {
                     return entry;
                 }
             }
@@ -42,74 +42,75 @@ async fn entry(client: &mut SessionClient) -> Arc<Entry> {
     }
 }
 
-/// What is told up to the end of the run that is told first.
-async fn told(client: &mut SessionClient) -> Vec<Arc<Entry>> {
-    let mut told = vec![entry(client).await];
-    while !matches!(told.last().unwrap().event, SessionEvent::Run { event: RunEvent::Ended { .. }, .. }) {
-        told.push(entry(client).await);
+/// The next events, up to the end of a run.
+async fn entries_to_run_end(client: &mut SessionClient) -> Vec<Arc<Entry>> {
+    let mut entries = vec![entry(client).await];
+    while !matches!(entries.last().unwrap().event, SessionEvent::Run { event: RunEvent::Ended { .. }, .. }) {
+        entries.push(entry(client).await);
     }
-    told
+    entries
 }
 
-async fn run(sessions: &Arc<Sessions>, text: &str) {
+/// Creates the session, completes a first run, and starts a second with `text`.
+async fn start_second_run(sessions: &Arc<Sessions>, text: &str) {
     let session = sessions.create(Some(id()), new_session()).await.unwrap();
-    sessions.ask(&session, says("/say first", WhenBusy::Refuse)).await.unwrap();
+    sessions.execute(&session, send_command("/say first", WhenBusy::Refuse)).await.unwrap();
     let mut watcher = sessions.watch(&session, Seq::START).await;
     let is_end = |seen: &SessionUpdate| matches!(seen, SessionUpdate::Entry(entry) if matches!(entry.event, SessionEvent::Run { event: RunEvent::Ended { .. }, .. }));
     while !is_end(&watcher.next().await.unwrap()) {}
-    sessions.ask(&session, says(text, WhenBusy::Refuse)).await.unwrap();
+    sessions.execute(&session, send_command(text, WhenBusy::Refuse)).await.unwrap();
     let is_message = |seen: &SessionUpdate| matches!(seen, SessionUpdate::Entry(entry) if matches!(entry.event, SessionEvent::Run { event: RunEvent::Message(MessageEvent::Started { .. }), .. }));
     while !is_message(&watcher.next().await.unwrap()) {}
 }
 
 #[tokio::test]
-async fn who_comes_in_mid_run_is_told_of_the_run_from_its_start() {
+async fn a_watch_that_begins_during_a_run_gets_the_run_from_its_start() {
     let sessions = sessions();
-    run(&sessions, "/wait 600").await;
+    start_second_run(&sessions, "/wait 600").await;
     let (mut client, seen, head) = watching(&sessions, WatchFrom::Now).await;
     assert_eq!(seen, head);
     let first = entry(&mut client).await;
     assert!(matches!(first.event, SessionEvent::Run { sequence: 1, event: RunEvent::Started { .. }, .. }));
     assert!(first.seq < seen);
-    sessions.ask(&id(), SessionCommand::Stop { run: None, reason: None }).await.unwrap();
-    let rest = told(&mut client).await;
+    sessions.execute(&id(), SessionCommand::Stop { run: None, reason: None }).await.unwrap();
+    let rest = entries_to_run_end(&mut client).await;
     assert!(rest.iter().any(|entry| entry.seq > seen) && rest[0].seq.0 == first.seq.0 + 1);
-    // Now that it is over, there is nothing to be told.
+    // After the run has ended, a new watch gets only new events.
     let (mut client, seen, head) = watching(&sessions, WatchFrom::Now).await;
     assert_eq!(seen, head);
-    sessions.ask(&id(), says("/say more", WhenBusy::Refuse)).await.unwrap();
+    sessions.execute(&id(), send_command("/say more", WhenBusy::Refuse)).await.unwrap();
     assert_eq!(entry(&mut client).await.seq.0, head.0 + 1);
 }
 
 #[tokio::test]
-async fn who_has_seen_an_event_is_told_of_its_run_and_what_came_later() {
+async fn a_watch_after_an_event_gets_the_whole_run_of_that_event() {
     let sessions = sessions();
-    run(&sessions, "/say second").await;
+    start_second_run(&sessions, "/say second").await;
     let (mut client, ..) = watching(&sessions, WatchFrom::At(Seq::START)).await;
-    let (first, second) = (told(&mut client).await, told(&mut client).await);
+    let (first, second) = (entries_to_run_end(&mut client).await, entries_to_run_end(&mut client).await);
     let middle = &second[second.len() / 2];
     let (mut client, seen, head) = watching(&sessions, WatchFrom::Event(middle.id.clone())).await;
     assert_eq!((seen, head), (middle.seq, second.last().unwrap().seq));
-    assert_eq!(told(&mut client).await, second, "the whole run");
-    // An event that ended a run belongs to none that is under way.
+    assert_eq!(entries_to_run_end(&mut client).await, second, "the whole run");
+    // After an event that ended a run, the watch begins with the next event.
     let (mut client, seen, _) = watching(&sessions, WatchFrom::Event(first.last().unwrap().id.clone())).await;
     assert_eq!(seen, first.last().unwrap().seq);
-    assert_eq!(told(&mut client).await, second);
+    assert_eq!(entries_to_run_end(&mut client).await, second);
     let unknown = EventId::parse("evt_of_somebody_else").unwrap();
     let (mut client, seen, _) = watching(&sessions, WatchFrom::Event(unknown)).await;
     assert_eq!((seen, entry(&mut client).await.seq), (Seq::START, Seq(1)));
 }
 
 #[tokio::test]
-async fn a_session_is_waited_for_and_watched_again_when_it_is_made_anew() {
+async fn a_watch_waits_for_a_session_and_continues_when_it_is_created_again() {
     let sessions = sessions();
     let (mut client, seen, head) = watching(&sessions, WatchFrom::Now).await;
     assert_eq!((seen, head), (Seq::START, Seq::START));
     for _ in 0..2 {
         sessions.create(Some(id()), new_session()).await.unwrap();
-        let born = entry(&mut client).await;
-        assert!(matches!((born.seq, &born.event), (Seq(1), SessionEvent::Created(_))), "{born:?}");
-        sessions.leave(&id()).await.unwrap();
+        let created = entry(&mut client).await;
+        assert!(matches!((created.seq, &created.event), (Seq(1), SessionEvent::Created(_))), "{created:?}");
+        sessions.release(&id()).await.unwrap();
         sessions.delete(&id()).await.unwrap();
     }
 }

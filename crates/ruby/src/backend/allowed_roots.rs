@@ -1,6 +1,6 @@
-//! Which files may be evaluated, or given to Upstream: those below the allowed folders.
+//! Checks that a file to evaluate, or to pass to the upstream runtime, is below an allowed folder.
 //!
-//! A guard rail, not a sandbox: evaluated code can open any file.
+//! This protects against mistakes. It is not a sandbox: evaluated code can open any file.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,31 +12,31 @@ use parlor_vocab::{Failure, FailureCode, RubyReply};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// The folders that are allowed.
+/// The folders below which files may be used.
 #[derive(Clone, Debug)]
 pub struct AllowedRoots {
     roots: Vec<PathBuf>,
     is_everything: bool,
-    /// Where relative paths begin. Absolute.
+    /// The absolute folder that relative paths start from.
     folder: PathBuf,
-    /// What `~` stands for.
+    /// The user's home folder, for `~`.
     home: Option<PathBuf>,
 }
 
-/// A file that may be evaluated.
+/// A file that was checked and read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Code {
+pub(super) struct CodeFile {
     pub(super) path: PathBuf,
     pub(super) content: Vec<u8>,
 }
 
 impl AllowedRoots {
-    /// Nothing is allowed yet; relative paths begin at `folder`.
+    /// Allows nothing yet. Relative paths start from `folder`.
     pub fn new(folder: PathBuf, home: Option<PathBuf>) -> Self {
         Self { roots: Vec::new(), is_everything: false, folder, home }
     }
 
-    /// What is below `root` is allowed too. `*` allows everything.
+    /// Also allows everything below `root`. The root `*` allows all files.
     #[must_use]
     pub fn with(mut self, root: impl AsRef<Path>) -> Self {
         let root = root.as_ref();
@@ -49,19 +49,19 @@ impl AllowedRoots {
         self
     }
 
-    /// Whether `path` may be used; it need not exist. `workspace` is allowed besides. Blocks.
+    /// Fails if `path` is not allowed. The file need not exist. Also allows files below `workspace`. Blocks.
     pub(super) fn check(&self, path: &str, workspace: Option<&str>) -> Result<(), Box<RubyReply>> {
         let opened = self.policy(workspace).and_then(|policy| policy.open(&self.folder, path, OFlags::PATH));
         match opened {
             Ok(_) => Ok(()),
-            // It is in an allowed folder: that was found out first.
+            // The policy checks the folder first, so a missing file is in an allowed folder.
             Err(failure) if failure.code == FailureCode::NotFound => Ok(()),
             Err(failure) => Err(self.refused(path, failure)),
         }
     }
 
-    /// Reads a file once, after the check, through the same handle. Blocks.
-    pub(super) fn read(&self, path: &str, workspace: Option<&str>) -> Result<Code, Box<RubyReply>> {
+    /// Checks and reads a file through one handle, so that it cannot be replaced in between. Blocks.
+    pub(super) fn read(&self, path: &str, workspace: Option<&str>) -> Result<CodeFile, Box<RubyReply>> {
         let unreadable = |reason: String| {
             let path = path.to_owned();
             Box::new(RubyReply::FileUnreadable { path, reason })
@@ -78,14 +78,14 @@ impl AllowedRoots {
             Err(error) => return Err(unreadable(error.to_string())),
         }
         let mut content = Vec::new();
-        // One byte more than Ruby takes, so that it is Ruby that says it is too much.
+        // One byte more than the limit, so that the Ruby host reports code that is too large.
         let limit = MAX_CODE_BYTES as u64 + 1;
         file.take(limit).read_to_end(&mut content).map_err(|error| unreadable(error.to_string()))?;
         let given = Path::new(path);
-        Ok(Code { path: if given.is_absolute() { given.to_owned() } else { opened.path }, content })
+        Ok(CodeFile { path: if given.is_absolute() { given.to_owned() } else { opened.path }, content })
     }
 
-    /// Made anew for each use: folders come and go, and links change.
+    /// Created for each use, because folders may appear and disappear, and links may change.
     fn policy(&self, workspace: Option<&str>) -> Result<Policy, Failure> {
         let everything = [PathBuf::from("/")];
         let workspace = workspace.map(PathBuf::from).filter(|folder| folder.is_absolute());
@@ -112,7 +112,7 @@ impl AllowedRoots {
             FailureCode::ToolError | FailureCode::Unsupported if !is_link_loop() => {
                 RubyReply::FileUnreadable { path, reason: failure.message }
             }
-            // Outside of the roots, or links that lead in circles or keep changing.
+            // Outside of the roots, or links that form a loop or keep changing.
             _ => RubyReply::PathRefused { path },
         })
     }
@@ -124,8 +124,8 @@ mod tests {
 
     use super::*;
 
-    /// A folder with an allowed one in it, a file there, and links that lead out.
-    fn place() -> (tempfile::TempDir, PathBuf) {
+    /// A folder with an allowed folder in it, which has a file and links to the outside.
+    fn test_folder() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         std::fs::create_dir_all(root.join("sub")).unwrap();
@@ -144,9 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_is_read_or_named() {
-        let (_folder, root) = place();
-        let reach = AllowedRoots::new(root.clone(), None).with(&root);
+    fn files_outside_of_the_roots_are_refused() {
+        let (_folder, root) = test_folder();
+        let roots = AllowedRoots::new(root.clone(), None).with(&root);
         let root = root.to_str().unwrap();
         for path in [
             "/etc/hostname".to_owned(),
@@ -159,39 +159,39 @@ mod tests {
             format!("{root}/loop"),
             "../out.rb".to_owned(),
         ] {
-            assert_eq!(reach.read(&path, None).unwrap_err(), denied(&path), "{path}");
-            assert_eq!(reach.check(&path, None).unwrap_err(), denied(&path), "{path}");
+            assert_eq!(roots.read(&path, None).unwrap_err(), denied(&path), "{path}");
+            assert_eq!(roots.check(&path, None).unwrap_err(), denied(&path), "{path}");
         }
     }
 
     #[test]
-    fn what_is_inside_is_read_once_and_may_be_missing() {
-        let (_folder, root) = place();
-        let reach = AllowedRoots::new(root.clone(), None).with(&root);
+    fn files_inside_of_the_roots_are_read_and_may_be_missing() {
+        let (_folder, root) = test_folder();
+        let roots = AllowedRoots::new(root.clone(), None).with(&root);
         let path = format!("{}/sub/../a.rb", root.display());
-        let code = reach.read(&path, None).unwrap();
+        let code = roots.read(&path, None).unwrap();
         assert_eq!((code.path, code.content), (PathBuf::from(&path), b"1".to_vec()));
-        let relative = reach.read("a.rb", None).unwrap();
+        let relative = roots.read("a.rb", None).unwrap();
         assert!(relative.path.is_absolute());
         let missing = format!("{}/new/b.skp", root.display());
-        assert!(reach.check(&missing, None).is_ok());
-        assert_eq!(*reach.read(&missing, None).unwrap_err(), RubyReply::FileMissing { path: missing });
-        assert!(matches!(*reach.read("sub", None).unwrap_err(), RubyReply::FileUnreadable { .. }));
-        assert!(matches!(*reach.read("a\0b", None).unwrap_err(), RubyReply::PathInvalid { .. }));
+        assert!(roots.check(&missing, None).is_ok());
+        assert_eq!(*roots.read(&missing, None).unwrap_err(), RubyReply::FileMissing { path: missing });
+        assert!(matches!(*roots.read("sub", None).unwrap_err(), RubyReply::FileUnreadable { .. }));
+        assert!(matches!(*roots.read("a\0b", None).unwrap_err(), RubyReply::PathInvalid { .. }));
     }
 
     #[test]
-    fn a_root_may_be_a_link_or_missing_and_a_star_is_everything() {
-        let (folder, root) = place();
+    fn a_root_may_be_a_link_or_missing_and_a_star_allows_everything() {
+        let (folder, root) = test_folder();
         let link = folder.path().join("to_root");
         symlink(&root, &link).unwrap();
-        let reach = AllowedRoots::new(root.clone(), None).with(&link).with("/no/such/root");
-        assert!(reach.read(root.join("a.rb").to_str().unwrap(), None).is_ok());
+        let roots = AllowedRoots::new(root.clone(), None).with(&link).with("/no/such/root");
+        assert!(roots.read(root.join("a.rb").to_str().unwrap(), None).is_ok());
         let out = folder.path().join("out.rb");
         let out = out.to_str().unwrap();
-        assert_eq!(reach.check(out, None).unwrap_err(), denied(out));
-        assert!(reach.check(out, Some(folder.path().to_str().unwrap())).is_ok(), "a workspace");
-        assert!(reach.check(out, Some("relative")).is_err());
-        assert!(reach.with("*").check(out, None).is_ok());
+        assert_eq!(roots.check(out, None).unwrap_err(), denied(out));
+        assert!(roots.check(out, Some(folder.path().to_str().unwrap())).is_ok(), "a workspace");
+        assert!(roots.check(out, Some("relative")).is_err());
+        assert!(roots.with("*").check(out, None).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! The backend of one connection: one request at a time, and its answer.
+//! The Ruby backend of one connection, which has one request at a time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,12 +7,12 @@ use parlor_vocab::{Answer, Backend, RubyRefusal, RubyReply, RubyRequest, Ticket,
 use super::calls::{CallId, Entered, PendingReply};
 use super::{EvaluateAt, MAX_CALLS, RubyShared, Upstream, jobs};
 
-/// One connection to the Ruby backend. While a call waits for its answer, no other request is taken.
+/// The Ruby backend of one connection. While a call waits for its answer, other requests are refused.
 pub struct RubyConnection {
     shared: Arc<RubyShared>,
     waiting: Option<(Ticket, CallId, PendingReply)>,
     receipt: DeliveryReceipt,
-    /// The upstream runtime's console, once a console was opened here.
+    /// The upstream runtime's console, if this connection opened a console and its lines are evaluated upstream.
     console: Option<Arc<dyn Upstream>>,
     is_closing: bool,
 }
@@ -30,7 +30,7 @@ impl DeliveryReceipt {
         self.set_answered(None);
     }
 
-    /// Notes which call was answered last. A client that asks for more has received the answer before.
+    /// Sets the call that was answered last. A client that sends another request has received the previous answer.
     fn set_answered(&self, call: Option<CallId>) {
         let before =
             std::mem::replace(&mut *self.answered.lock().unwrap_or_else(PoisonError::into_inner), call);
@@ -85,9 +85,9 @@ impl Backend for RubyConnection {
                 Entered::New(call, sender, reply) => {
                     let (shared, console) = (Arc::clone(&self.shared), self.console.clone());
                     tokio::spawn(async move {
-                        let reply = jobs::perform(&shared, console.as_deref(), &caller, *job).await;
-                        shared.calls.keep(call, jobs::size(&reply));
-                        // The connection may be gone; the next one that repeats the request gets the reply.
+                        let reply = jobs::run_job(&shared, console.as_deref(), &caller, *job).await;
+                        shared.calls.keep_answer(call, jobs::reply_bytes(&reply));
+                        // If the connection is closed, a connection that repeats the request gets the reply.
                         sender.send_replace(Some(Arc::new(reply)));
                     });
                     self.waiting = Some((ticket, call, reply));
@@ -109,7 +109,7 @@ impl Backend for RubyConnection {
         let Some(reply) = reply else {
             // The job's task ended without a reply.
             self.shared.calls.abandon(call);
-            return Some(Update::Answer(ticket, Ok(Arc::new(jobs::interrupted()))));
+            return Some(Update::Answer(ticket, Ok(Arc::new(jobs::stopped_reply()))));
         };
         self.receipt.set_answered(Some(call));
         Some(Update::Answer(ticket, Ok(reply)))
@@ -119,6 +119,6 @@ impl Backend for RubyConnection {
         self.is_closing = true;
     }
 
-    /// A job goes on without the connection that asked for it: a repeat may ask for its answer.
+    /// A job continues without its connection, because a repeated request may ask for its answer.
     async fn closed(self) {}
 }

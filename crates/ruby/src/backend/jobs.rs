@@ -1,4 +1,4 @@
-//! Carries out one call.
+//! Runs the job of one call.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use parlor_vocab::{Caller, EvaluationResult, RubyFailure, RubyFailureKind, RubyJ
 use super::{EvaluateAt, RubyShared, Upstream};
 use crate::{Evaluation, RubyAnswer, RubyError, RubySource};
 
-/// Does what is wanted, in its turn. Lines of a console are evaluated in `console`, if there is one.
-pub(super) async fn perform(
+/// Runs a job when it is its turn. Console lines are evaluated in `console` if it is `Some`.
+pub(super) async fn run_job(
     shared: &Arc<RubyShared>,
     console: Option<&dyn Upstream>,
     caller: &Caller,
@@ -26,7 +26,7 @@ pub(super) async fn perform(
     for path in paths {
         let (path, workspace) = (path.clone(), caller.workspace.clone());
         if let Err(refused) =
-            blocking(shared, move |shared| shared.roots.check(&path, workspace.as_deref())).await
+            run_blocking(shared, move |shared| shared.roots.check(&path, workspace.as_deref())).await
         {
             return *refused;
         }
@@ -35,25 +35,29 @@ pub(super) async fn perform(
     let upstream = shared
         .upstream
         .as_ref()
-        .filter(|(_, evaluates)| needs_upstream || *evaluates == EvaluateAt::Upstream);
+        .filter(|(_, evaluate_at)| needs_upstream || *evaluate_at == EvaluateAt::Upstream);
     match (job, upstream) {
         (RubyJob::Tool { name, input }, _) => shared.use_tool(&name, &input).await,
         (RubyJob::ConsoleLine { session, number, code }, _) => {
-            let _turn = shared.lane.lock().await;
-            let path = shared.sessions.keep(&session, number, &code);
+            let _turn = shared.turn.lock().await;
+            let path = shared.sessions.save_snippet(&session, number, &code);
             match console {
-                Some(console) => shared.ask(console, caller, &RubyJob::ConsoleLine { session, number, code }).await,
+                Some(console) => {
+                    shared
+                        .run_upstream(console, caller, &RubyJob::ConsoleLine { session, number, code })
+                        .await
+                }
                 None => RubyReply::Evaluated(shared.evaluate(RubySource::Console { path, code }).await),
             }
         }
         (job, Some((upstream, _))) => {
-            let _turn = shared.lane.lock().await;
-            shared.ask(upstream.as_ref(), caller, &job).await
+            let _turn = shared.turn.lock().await;
+            shared.run_upstream(upstream.as_ref(), caller, &job).await
         }
         (RubyJob::Snippet { code }, None) => shared.evaluate_snippet(code).await,
         (RubyJob::File { path }, None) => shared.evaluate_file(path, caller.workspace.clone()).await,
         (RubyJob::RestartRuby, None) => {
-            let _turn = shared.lane.lock().await;
+            let _turn = shared.turn.lock().await;
             shared.console.mark("RELOAD");
             RubyReply::RubyRestarted(shared.ruby.replace_worker().await.map_err(failure))
         }
@@ -62,17 +66,17 @@ pub(super) async fn perform(
 }
 
 impl RubyShared {
-    /// Has Upstream do something. Whoever asks has the lane.
-    async fn ask(&self, upstream: &dyn Upstream, caller: &Caller, job: &RubyJob) -> RubyReply {
+    /// Has the upstream runtime run a job. The caller holds the turn.
+    async fn run_upstream(&self, upstream: &dyn Upstream, caller: &Caller, job: &RubyJob) -> RubyReply {
         tokio::select! {
             biased;
-            () = self.closing.cancelled() => interrupted(),
-            done = upstream.perform(caller, job) => RubyReply::Upstream(done),
+            () = self.closing.cancelled() => stopped_reply(),
+            result = upstream.run_job(caller, job) => RubyReply::Upstream(result),
         }
     }
 
     async fn evaluate_snippet(&self, code: String) -> RubyReply {
-        let _turn = self.lane.lock().await;
+        let _turn = self.turn.lock().await;
         self.console.mark("EVAL_RUBY START");
         let evaluated = self.evaluate(RubySource::Snippet { code }).await;
         self.console.print(&evaluated.printed, evaluated.omitted_bytes);
@@ -87,13 +91,15 @@ impl RubyShared {
     }
 
     async fn evaluate_file(self: &Arc<Self>, path: String, workspace: Option<String>) -> RubyReply {
-        let _turn = self.lane.lock().await;
-        let wanted = path.clone();
-        let code = match blocking(self, move |shared| shared.roots.read(&wanted, workspace.as_deref())).await
-        {
-            Ok(code) => code,
-            Err(refused) => return *refused,
-        };
+        let _turn = self.turn.lock().await;
+        let path_to_read = path.clone();
+        let code =
+            match run_blocking(self, move |shared| shared.roots.read(&path_to_read, workspace.as_deref()))
+                .await
+            {
+                Ok(code) => code,
+                Err(refused) => return *refused,
+            };
         self.console.mark(&format!("EVAL_RUBY_FILE START: {path}"));
         let evaluated = self.evaluate(RubySource::File { path: code.path, content: code.content }).await;
         self.console.print(&evaluated.printed, evaluated.omitted_bytes);
@@ -105,7 +111,8 @@ impl RubyShared {
     }
 
     async fn evaluate(&self, source: RubySource) -> EvaluationResult {
-        let RubyAnswer { outcome, output, restart_reason } = self.ruby.evaluate(Evaluation::new(source)).await;
+        let RubyAnswer { outcome, output, restart_reason } =
+            self.ruby.evaluate(Evaluation::new(source)).await;
         if let Some(how) = &restart_reason {
             self.console.mark(&format!("RUBY LOST: {how}"));
         }
@@ -131,8 +138,8 @@ impl RubyShared {
     }
 }
 
-/// The answer to a call that will have no other: the program ends.
-pub(super) fn interrupted() -> RubyReply {
+/// The answer to a call that cannot be completed because the program ends.
+pub(super) fn stopped_reply() -> RubyReply {
     RubyReply::Evaluated(EvaluationResult {
         outcome: Err(failure(RubyError::Stopped)),
         printed: Vec::new(),
@@ -141,24 +148,24 @@ pub(super) fn interrupted() -> RubyReply {
     })
 }
 
-/// About how many bytes an answer has.
-pub(super) fn size(reply: &RubyReply) -> usize {
-    let of_failure = |failure: &RubyFailure| {
+/// The approximate size of a reply in memory.
+pub(super) fn reply_bytes(reply: &RubyReply) -> usize {
+    let failure_bytes = |failure: &RubyFailure| {
         failure.message.len() + failure.backtrace.iter().map(String::len).sum::<usize>()
     };
-    let least = size_of::<RubyReply>();
-    least
+    let fixed_bytes = size_of::<RubyReply>();
+    fixed_bytes
         + match reply {
             RubyReply::Evaluated(evaluated) => {
                 let printed: usize = evaluated.printed.iter().map(|(_, text)| text.len()).sum();
-                printed + evaluated.outcome.as_ref().map_or_else(of_failure, String::len)
+                printed + evaluated.outcome.as_ref().map_or_else(failure_bytes, String::len)
             }
-            RubyReply::RubyRestarted(Err(failure)) => of_failure(failure),
+            RubyReply::RubyRestarted(Err(failure)) => failure_bytes(failure),
             RubyReply::Upstream(Ok(result)) => result.len(),
             RubyReply::Tool(Ok(output)) => {
                 output.text.len() + output.images.iter().map(|image| image.bytes.len()).sum::<usize>()
             }
-            // Short texts.
+            // Replies with short texts only.
             RubyReply::RubyRestarted(Ok(()))
             | RubyReply::Upstream(Err(_))
             | RubyReply::Tool(Err(_))
@@ -218,12 +225,12 @@ fn failure(error: RubyError) -> RubyFailure {
     }
 }
 
-/// Looks at files on a thread that may block.
-async fn blocking<T: Send + 'static>(
+/// Runs work on files on a thread that may block.
+async fn run_blocking<T: Send + 'static>(
     shared: &Arc<RubyShared>,
     job: impl FnOnce(&RubyShared) -> Result<T, Box<RubyReply>> + Send + 'static,
 ) -> Result<T, Box<RubyReply>> {
     let shared = Arc::clone(shared);
     let done = tokio::task::spawn_blocking(move || job(&shared)).await;
-    done.unwrap_or_else(|_| Err(Box::new(interrupted())))
+    done.unwrap_or_else(|_| Err(Box::new(stopped_reply())))
 }

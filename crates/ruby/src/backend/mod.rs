@@ -1,8 +1,9 @@
 //! The backend of the supex door: Ruby, an optional upstream runtime, and parlor's own tools, without a session.
 //!
 //! [`RubyBackend`] is shared by all connections; each has a [`RubyConnection`] (`connection.rs`). Anything that takes
-//! time is a job: jobs take turns in one lane (`jobs.rs`). A job is known by its key until its answer was delivered, so
-//! a client that repeats a request gets that answer and nothing runs twice (`calls.rs`).
+//! time is a job, and jobs that use Ruby run one after another (`jobs.rs`). The table of calls (`calls.rs`) holds a
+//! job by its key until its answer is delivered, so a client that repeats a request gets that answer and nothing runs
+//! twice.
 //!
 //! Deliberately absent: envelopes, error numbers, and the texts of any protocol.
 
@@ -33,83 +34,83 @@ use crate::RubyHost;
 pub use allowed_roots::AllowedRoots;
 pub use connection::{DeliveryReceipt, RubyConnection};
 
-/// How many calls may be known at a time: those that run or wait, and answers that are kept.
+/// How many calls the table holds: those that run or wait, and answers that are kept.
 pub const MAX_CALLS: usize = 1024;
 
-/// How long an answer is kept for a client that has not got it.
+/// How long an answer is kept for a client that has not received it.
 pub const KEEP_ANSWER: Duration = Duration::from_secs(60);
 
-/// How many bytes of such answers are kept. The oldest go first.
-pub const KEPT_BYTES: usize = 32 << 20;
+/// How many bytes of such answers are kept. The oldest are dropped first.
+pub const KEPT_ANSWER_BYTES: usize = 32 << 20;
 
-/// How many of parlor's own tools run at a time. More wait.
+/// How many calls of parlor's own tools run at a time. More calls wait.
 pub const MAX_TOOL_CALLS: usize = 16;
 
-/// How long the console log may become before it is put aside, and one begun anew.
+/// The size at which the console log is renamed to `console.log.old` and a new one begun.
 pub const CONSOLE_LOG_BYTES: u64 = 5_242_880;
 
-/// How many sessions of consoles keep their folder.
-pub const KEPT_SESSIONS: usize = 20;
+/// How many console sessions keep their folders. The oldest are deleted.
+pub const KEPT_CONSOLE_SESSIONS: usize = 20;
 
-/// How many snippets of a session are kept.
+/// How many snippets of a console session are kept. The oldest are deleted.
 pub const KEPT_SNIPPETS: u64 = 100;
 
-/// What a [`RubyBackend`] works with.
+/// What a [`RubyBackend`] needs from the program.
 pub struct RubyBackendConfig {
-    /// How Ruby is run.
+    /// How the Ruby worker is started.
     pub ruby: crate::RubySettings,
-    /// Where the console log and the snippets of consoles are kept. It is made if it is missing, and the files in it
+    /// The folder for the console log and the snippets of consoles. It is created if it is missing, and files in it
     /// may be evaluated.
     pub state: PathBuf,
-    /// Which files may be evaluated besides.
+    /// Which other files may be evaluated.
     pub roots: AllowedRoots,
-    /// The upstream runtime to work with, if there is one, and whether code is evaluated there.
+    /// The upstream runtime, if there is one, and whether code is evaluated there.
     pub upstream: Option<(Arc<dyn Upstream>, EvaluateAt)>,
-    /// Parlor's own tools, where they are on.
+    /// Parlor's own tools, if they are enabled.
     pub tools: Option<Arc<dyn ToolRunner>>,
-    /// Tells the time.
+    /// The source of timestamps.
     pub clock: Arc<dyn Clock>,
-    /// Spells a moment in the user's time zone: `2026-03-04T12:00:00.123`.
-    pub spell: fn(Timestamp) -> String,
+    /// Formats a time in the user's time zone: `2026-03-04T12:00:00.123`.
+    pub format_time: fn(Timestamp) -> String,
 }
 
 /// Where code is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvaluateAt {
-    /// In the upstream runtime, where its model is.
+    /// In the upstream runtime, which has the model.
     Upstream,
-    /// In parlor's own Ruby.
+    /// In parlor's own Ruby worker.
     Local,
 }
 
 /// A runtime elsewhere that evaluates Ruby and has tools of its own. Chosen at start-up, hence used as `dyn`.
 #[async_trait]
 pub trait Upstream: Send + Sync {
-    /// Has `job` done and returns its result, a JSON object, as the runtime wrote it.
+    /// Runs `job` and returns its result, a JSON object, as the runtime wrote it.
     ///
-    /// - Called for one job at a time.
-    /// - A job that may have been done is never sent again.
-    async fn perform(&self, caller: &Caller, job: &RubyJob) -> Result<String, UpstreamError>;
+    /// - Callers run one job at a time.
+    /// - Implementations never send a job again that may have run already.
+    async fn run_job(&self, caller: &Caller, job: &RubyJob) -> Result<String, UpstreamError>;
 
-    /// The same runtime for the lines of one console, which keeps a connection there until this is dropped. `None`
-    /// where consoles are not forwarded.
+    /// The same runtime for the lines of one console, with a connection of its own until it is dropped. `None` if
+    /// console lines are not forwarded.
     fn console(&self) -> Option<Arc<dyn Upstream>>;
 }
 
-/// Parlor's own tools. A trait, because the crate of tools depends on this one: its `ruby` tool evaluates here.
+/// Parlor's own tools. A trait, because the `tools` crate depends on this one for its `ruby` tool.
 #[async_trait]
 pub trait ToolRunner: Send + Sync {
-    /// The tools there are.
+    /// All tools.
     fn list(&self) -> Vec<ToolInfo>;
 
     /// Calls a tool with `input`, a JSON object as text. `None` if there is no tool of that name.
     async fn call(&self, name: &str, input: &str) -> Option<Result<ToolOutput, Failure>>;
 
-    /// Cancels the calls that run, and ends what they left running.
+    /// Cancels running calls, and ends the processes that calls left in the background.
     async fn close(&self);
 }
 
-/// Ruby, the upstream runtime and the tools of one server. Clones are the same one.
+/// Ruby, the upstream runtime and the tools of one server. Clones share the same state.
 #[derive(Clone)]
 pub struct RubyBackend {
     shared: Arc<RubyShared>,
@@ -118,8 +119,8 @@ pub struct RubyBackend {
 /// What all connections share.
 struct RubyShared {
     ruby: RubyHost,
-    /// Whoever holds it has Ruby and the upstream runtime to itself.
-    lane: Mutex<()>,
+    /// Held while a job uses Ruby or the upstream runtime, so that jobs run one after another.
+    turn: Mutex<()>,
     roots: AllowedRoots,
     upstream: Option<(Arc<dyn Upstream>, EvaluateAt)>,
     tools: Option<Arc<dyn ToolRunner>>,
@@ -131,14 +132,14 @@ struct RubyShared {
 }
 
 impl RubyBackend {
-    /// Opens it. Call within a runtime whose threads live as long as the program.
+    /// Opens the backend. Must be called within a tokio runtime whose threads live as long as the program.
     pub fn open(config: RubyBackendConfig) -> io::Result<Self> {
-        let RubyBackendConfig { ruby, state, roots, upstream, tools, clock, spell } = config;
-        let console = ConsoleLogFile::open(&state, Arc::clone(&clock), spell)?;
-        let sessions = ConsoleSessions::open(&state, clock, spell)?;
+        let RubyBackendConfig { ruby, state, roots, upstream, tools, clock, format_time } = config;
+        let console = ConsoleLogFile::open(&state, Arc::clone(&clock), format_time)?;
+        let sessions = ConsoleSessions::open(&state, clock, format_time)?;
         let shared = RubyShared {
             ruby: RubyHost::new(ruby),
-            lane: Mutex::new(()),
+            turn: Mutex::new(()),
             roots: roots.with(state),
             upstream,
             tools,
@@ -151,19 +152,19 @@ impl RubyBackend {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// The backend of one connection.
+    /// A backend for one connection.
     pub fn connect(&self) -> RubyConnection {
         RubyConnection::new(Arc::clone(&self.shared))
     }
 
-    /// Ends everything. Calls that run or wait are answered, and so are all that come later.
+    /// Ends the Ruby worker and the tools. Calls that run, wait or come later are answered with an error.
     pub async fn close(&self) {
         self.shared.closing.cancel();
         self.shared.ruby.stop().await;
         if let Some(tools) = &self.shared.tools {
             tools.close().await;
         }
-        self.shared.console.end();
+        self.shared.console.mark_end();
     }
 }
 

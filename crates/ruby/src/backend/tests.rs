@@ -1,4 +1,4 @@
-//! The backend with tools that are made for it, and no Ruby.
+//! Tests of the backend with test tools and without Ruby.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ impl Clock for FixedClock {
     }
 }
 
-/// A tool that counts its running calls, and lets none return before it is told to.
-struct Gate {
-    inside: watch::Sender<usize>,
-    may_go: Arc<Semaphore>,
+/// A tool that counts its running calls, and lets none return before the test allows it.
+struct GatedTool {
+    running: watch::Sender<usize>,
+    permits: Arc<Semaphore>,
 }
 
 #[async_trait]
-impl ToolRunner for Gate {
+impl ToolRunner for GatedTool {
     fn list(&self) -> Vec<ToolInfo> {
         Vec::new()
     }
@@ -35,9 +35,9 @@ impl ToolRunner for Gate {
         if name != "gate" {
             return None;
         }
-        self.inside.send_modify(|inside| *inside += 1);
-        let _ = self.may_go.acquire().await;
-        self.inside.send_modify(|inside| *inside -= 1);
+        self.running.send_modify(|running| *running += 1);
+        let _ = self.permits.acquire().await;
+        self.running.send_modify(|running| *running -= 1);
         Some(Ok(ToolOutput { text: "through".to_owned(), images: Vec::new() }))
     }
 
@@ -52,7 +52,7 @@ fn open(folder: &std::path::Path, tools: Option<Arc<dyn ToolRunner>>) -> RubyBac
         upstream: None,
         tools,
         clock: Arc::new(FixedClock),
-        spell: |_| "2026-03-14T09:15:00.000".to_owned(),
+        format_time: |_| "2026-03-14T09:15:00.000".to_owned(),
     })
     .unwrap()
 }
@@ -63,22 +63,22 @@ fn call(number: u8, tool: &str) -> RubyRequest {
 }
 
 #[tokio::test]
-async fn so_many_tools_run_at_a_time_and_the_others_wait() {
+async fn a_limited_number_of_tool_calls_runs_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
-    let (inside, mut seen) = watch::channel(0);
-    let may_go = Arc::new(Semaphore::new(0));
-    let backend = open(folder.path(), Some(Arc::new(Gate { inside, may_go: Arc::clone(&may_go) })));
+    let (running, mut seen) = watch::channel(0);
+    let permits = Arc::new(Semaphore::new(0));
+    let backend = open(folder.path(), Some(Arc::new(GatedTool { running, permits: Arc::clone(&permits) })));
     let mut connections: Vec<RubyConnection> = (0..MAX_TOOL_CALLS + 4).map(|_| backend.connect()).collect();
     for (number, connection) in (0..).zip(&mut connections) {
         assert!(connection.submit(Ticket(0), call(number, "gate")).is_none());
     }
-    seen.wait_for(|inside| *inside == MAX_TOOL_CALLS).await.unwrap();
-    // A call that could begin would do so before this task has its turn again.
+    seen.wait_for(|running| *running == MAX_TOOL_CALLS).await.unwrap();
+    // Lets other tasks run: a call that could start would start now.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
     assert_eq!(*seen.borrow(), MAX_TOOL_CALLS);
-    may_go.add_permits(1);
+    permits.add_permits(1);
     for connection in &mut connections {
         let Some(Update::Answer(_, Ok(reply))) = connection.next().await else { panic!("a reply") };
         assert!(matches!(&*reply, RubyReply::Tool(Ok(output)) if output.text == "through"));

@@ -1,14 +1,14 @@
-//! What the tests of the host share.
-#![allow(dead_code, reason = "each test file uses some of it")]
+//! Helpers for the tests of the Ruby host.
+#![allow(dead_code, reason = "each test file uses some of the helpers")]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use parlor_ruby::{Evaluation, Raised, RubyAnswer, RubyError, RubyHost, RubySettings, RubySource};
+use parlor_ruby::{Evaluation, RubyAnswer, RubyError, RubyException, RubyHost, RubySettings, RubySource};
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
 
-/// What programs need to be found.
+/// The `PATH` of workers.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 pub(crate) fn settings() -> RubySettings {
@@ -19,8 +19,8 @@ pub(crate) fn host() -> RubyHost {
     RubyHost::new(settings())
 }
 
-/// A host that does not wait long for endless code, yet long enough for other code on a busy machine.
-pub(crate) fn hasty_host() -> RubyHost {
+/// A host with a short time limit for endless code, yet long enough for other code on a busy machine.
+pub(crate) fn short_limit_host() -> RubyHost {
     RubyHost::new(RubySettings { time_limit: Duration::from_secs(2), ..settings() })
 }
 
@@ -40,7 +40,7 @@ pub(crate) async fn error(host: &RubyHost, code: &str) -> RubyError {
     answer(host, code).await.outcome.expect_err(code)
 }
 
-pub(crate) async fn raised(host: &RubyHost, code: &str) -> Raised {
+pub(crate) async fn raised(host: &RubyHost, code: &str) -> RubyException {
     let error = error(host, code).await;
     let RubyError::Raised(raised) = error else { panic!("{code}: {error:?}") };
     *raised
@@ -56,15 +56,15 @@ pub(crate) async fn console(host: &RubyHost, code: &str) -> RubyAnswer {
     host.evaluate(Evaluation::new(source)).await
 }
 
-/// Asks a future once. Says whether it waits for something.
-pub(crate) async fn waits<F: Future + Unpin>(future: &mut F) -> bool {
+/// Polls a future once. Returns whether it is pending.
+pub(crate) async fn is_pending<F: Future + Unpin>(future: &mut F) -> bool {
     std::future::poll_fn(|context| {
         std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())
     })
     .await
 }
 
-/// Code that says when it runs, and runs until it is let go.
+/// Code that signals when it runs, and runs until the test lets it end.
 pub(crate) struct Gate {
     path: PathBuf,
     listener: UnixListener,
@@ -84,7 +84,7 @@ impl Gate {
         )
     }
 
-    /// Waits until the code runs. It runs until what this returns is dropped.
+    /// Waits until the code runs. The code runs until the returned stream is dropped.
     pub(crate) async fn entered(&self) -> UnixStream {
         let (mut stream, _) = self.listener.accept().await.expect("the code connects");
         stream.read_u8().await.expect("the code has sent a byte");

@@ -1,10 +1,7 @@
-//! What is left when processes are killed while they store files.
+//! Kills processes while they store files, and checks what is left.
 //!
-//! The process is this test program once more, told by its environment to be the child.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these tests start processes and are told what to do by their environment"
-)]
+//! The test starts its own program again as the child; environment variables tell the child what to do.
+#![expect(clippy::disallowed_methods, reason = "these tests start processes and read environment variables")]
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,41 +14,41 @@ use parlor_vocab::{MediaId, Timestamp};
 use super::names;
 use crate::media::{MAX_MEDIA_BYTES, MediaStore, PIECE_BYTES};
 
-/// Where the child finds the home of its store.
+/// The environment variable with the child's state folder.
 const HOME: &str = "PARLOR_MEDIA_TEST_HOME";
 
-/// Where the child finds from which number on it makes up its content.
+/// The environment variable with the first number that the child generates content from.
 const FROM: &str = "PARLOR_MEDIA_TEST_FROM";
 
-/// How often processes are killed.
+/// How many times the test kills its children.
 const ROUNDS: usize = 8;
 
-/// The child: stores files until it is killed, and says on standard error what is stored.
+/// The child: stores files until it is killed, and prints the id of each stored file to standard error.
 #[test]
-#[ignore = "started by the other test"]
+#[ignore = "started by the other test as a child process"]
 fn child() {
-    let home = std::env::var_os(HOME).expect("the parent says where");
-    let from: u64 = std::env::var(FROM).expect("the parent says from where").parse().unwrap();
+    let home = std::env::var_os(HOME).expect("the parent sets the folder");
+    let from: u64 = std::env::var(FROM).expect("the parent sets the number").parse().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async {
         let store = MediaStore::open(Path::new(&home)).unwrap();
         for number in from.. {
             let content = number.to_le_bytes().repeat(PIECE_BYTES / 5);
-            let mut upload = store.begin(MAX_MEDIA_BYTES).await.unwrap();
+            let mut upload = store.begin_upload(MAX_MEDIA_BYTES).await.unwrap();
             upload.write(&content).await.unwrap();
-            say(upload.finish("upload").await.unwrap().id);
-            say(store.put("put", number.to_be_bytes(), MAX_MEDIA_BYTES).await.unwrap().id);
+            print_id(upload.finish("upload").await.unwrap().id);
+            print_id(store.put("put", number.to_be_bytes(), MAX_MEDIA_BYTES).await.unwrap().id);
         }
     });
 }
 
-fn say(id: MediaId) {
-    // One write for each line: a kill cuts between lines, or the last line short.
+fn print_id(id: MediaId) {
+    // One write for each line, so that a kill can cut only the last line short.
     let _ = std::io::stderr().write_all(format!("{id}\n").as_bytes());
 }
 
 fn start(home: &Path, from: usize) -> (Child, BufReader<ChildStderr>) {
-    let mut child = Command::new(std::env::current_exe().expect("we run"))
+    let mut child = Command::new(std::env::current_exe().expect("the path of this program"))
         .args(["--ignored", "--exact", "media::tests::crash::child", "--nocapture"])
         .env(HOME, home)
         .env(FROM, from.to_string())
@@ -65,44 +62,44 @@ fn start(home: &Path, from: usize) -> (Child, BufReader<ChildStderr>) {
 }
 
 #[tokio::test]
-async fn what_was_said_to_be_stored_survives_sigkill() {
+async fn files_reported_as_stored_survive_sigkill() {
     let home = tempfile::tempdir().unwrap();
     let store = MediaStore::open(home.path()).unwrap();
     let mut stored = BTreeSet::new();
     for round in 0..ROUNDS {
-        // Two that store the same, and what nobody stored before.
-        let mut victims = [1, 2].map(|_| start(home.path(), round << 32));
-        let mut said = String::new();
-        for (_, output) in &mut victims {
-            // A different moment each time, measured in its own progress.
+        // Two children store the same new content.
+        let mut children = [1, 2].map(|_| start(home.path(), round << 32));
+        let mut printed = String::new();
+        for (_, output) in &mut children {
+            // Kill at a different moment each time, measured in printed lines.
             for _ in 0..=round * 3 % 7 {
-                assert_ne!(output.read_line(&mut said).unwrap(), 0, "the child has ended: {said}");
+                assert_ne!(output.read_line(&mut printed).unwrap(), 0, "the child has ended: {printed}");
             }
         }
-        for (mut child, mut output) in victims {
+        for (mut child, mut output) in children {
             child.kill().unwrap();
             child.wait().unwrap();
-            output.read_to_string(&mut said).unwrap();
-            // A line that was cut short ends here.
-            said.push('\n');
+            output.read_to_string(&mut printed).unwrap();
+            // Ends a line that was cut short.
+            printed.push('\n');
         }
-        let ids = said.lines().filter(|line| line.len() == 64);
+        let ids = printed.lines().filter(|line| line.len() == 64);
         stored.extend(ids.map(|line| MediaId::parse(line).unwrap()));
         for id in &stored {
-            store.read(id, MAX_MEDIA_BYTES).await.expect("it was said to be stored");
+            store.read(id, MAX_MEDIA_BYTES).await.expect("the child reported it as stored");
         }
     }
     assert!(stored.len() >= ROUNDS, "{}", stored.len());
-    // Whatever is there under a hash is complete, whether or not it was said to be.
-    let whole: BTreeSet<MediaId> = names(home.path())
+    // Every file under a hash is complete, whether or not a child reported it.
+    let complete: BTreeSet<MediaId> = names(home.path())
         .iter()
         .filter(|name| !name.starts_with(".upload-"))
         .map(|name| MediaId::parse(name).unwrap())
         .collect();
-    for id in &whole {
+    for id in &complete {
         store.read(id, MAX_MEDIA_BYTES).await.expect("all or nothing");
     }
-    // The dead left uploads, and nothing keeps these from being swept.
-    store.sweep(whole.clone(), Duration::ZERO, Timestamp(i64::MAX), false).await.unwrap();
-    assert_eq!(names(home.path()).len(), whole.len());
+    // The killed children left unfinished uploads, and a sweep removes them.
+    store.sweep(complete.clone(), Duration::ZERO, Timestamp(i64::MAX), false).await.unwrap();
+    assert_eq!(names(home.path()).len(), complete.len());
 }

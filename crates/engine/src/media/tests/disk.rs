@@ -1,6 +1,6 @@
-//! A full disk and a folder that cannot be written, on a real file system.
+//! A full disk and a read-only folder, on a real file system.
 //!
-//! Mounting takes the rights of root; without them these tests say so and are skipped.
+//! Mounting needs root. Without root, these tests print a note and skip.
 #![expect(clippy::disallowed_methods, reason = "mount and umount are programs")]
 
 use std::io::Write;
@@ -46,7 +46,7 @@ fn run(command: &mut Command) -> bool {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_said_to_be_full_and_nothing_is_left_on_it() {
+async fn a_full_disk_is_reported_and_no_partial_file_stays() {
     let Some(disk) = Disk::mount("1m") else { return };
     let store = MediaStore::open(disk.path()).unwrap();
     let small = store.put("small", vec![1; 300_000], MAX_MEDIA_BYTES).await.unwrap();
@@ -55,17 +55,17 @@ async fn a_full_disk_is_said_to_be_full_and_nothing_is_left_on_it() {
     assert!(error.to_string().contains("no room left on the disk"), "{error}");
     assert_eq!(names(disk.path()), [small.id.as_str()]);
 
-    let mut upload = store.begin(MAX_MEDIA_BYTES).await.unwrap();
+    let mut upload = store.begin_upload(MAX_MEDIA_BYTES).await.unwrap();
     let error = loop {
         if let Err(error) = upload.write(&[3; 100_000]).await {
             break error;
         }
     };
     assert!(matches!(error, MediaError::Full { .. }), "{error:?}");
-    assert_eq!(names(disk.path()), [small.id.as_str()], "even while the upload is held");
+    assert_eq!(names(disk.path()), [small.id.as_str()], "even while the upload object exists");
     drop(upload);
 
-    // What is stored takes no room; what fits is stored.
+    // Content that is stored already needs no space, and new content that fits is stored.
     let _ = std::fs::write(disk.path().join("ballast"), vec![0; 2 << 20]);
     store.put("small", vec![1; 300_000], MAX_MEDIA_BYTES).await.unwrap();
     std::fs::remove_file(disk.path().join("ballast")).unwrap();
@@ -73,7 +73,7 @@ async fn a_full_disk_is_said_to_be_full_and_nothing_is_left_on_it() {
 }
 
 #[tokio::test]
-async fn a_place_that_cannot_be_written_can_still_be_read() {
+async fn a_read_only_folder_can_still_be_read() {
     let Some(disk) = Disk::mount("1m") else { return };
     let home = disk.path().join("home");
     let store = MediaStore::open(&home).unwrap();
@@ -83,7 +83,7 @@ async fn a_place_that_cannot_be_written_can_still_be_read() {
     assert!(matches!(error, MediaError::ReadOnly { .. }), "{error:?}");
     assert!(error.to_string().contains("make the folder and its files writable"), "{error}");
     let elsewhere = MediaStore::open(&disk.path().join("new")).unwrap();
-    let error = elsewhere.begin(1).await.err().expect("no folder can be made");
+    let error = elsewhere.begin_upload(1).await.err().expect("no folder can be created");
     assert!(matches!(error, MediaError::ReadOnly { .. }), "{error:?}");
     assert_eq!(store.read(&media.id, 10).await.unwrap(), b"before");
     disk.remount("rw");

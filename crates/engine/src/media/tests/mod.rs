@@ -1,4 +1,4 @@
-//! The store as its users meet it.
+//! Tests of the media store through its public methods.
 
 mod crash;
 mod disk;
@@ -15,31 +15,31 @@ use parlor_vocab::{MediaId, Timestamp};
 
 use super::MediaStore;
 
-/// An id that has the form of one and belongs to nothing.
-fn nobody() -> MediaId {
+/// A well-formed id of no stored file.
+fn unknown_id() -> MediaId {
     MediaId::parse(&"0".repeat(64)).expect("short")
 }
 
-/// What is in the folder, sorted; empty if there is none.
+/// The sorted names of the files in the store's folder; empty if there is no folder.
 fn names(home: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(home.join("media")) else { return Vec::new() };
     let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("readable").file_name();
     let mut names: Vec<String> =
-        entries.map(|entry| name(entry).into_string().expect("our names are text")).collect();
+        entries.map(|entry| name(entry).into_string().expect("names are UTF-8")).collect();
     names.sort();
     names
 }
 
-/// When a file was last changed.
-fn changed_at(path: &Path) -> Timestamp {
-    let changed = fs::metadata(path).and_then(|meta| meta.modified()).expect("it is there");
-    let since = changed.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-    Timestamp(i64::try_from(since.as_millis()).expect("a time of our days"))
+/// The modification time of a file.
+fn modified_at(path: &Path) -> Timestamp {
+    let modified = fs::metadata(path).and_then(|meta| meta.modified()).expect("the file exists");
+    let since = modified.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    Timestamp(i64::try_from(since.as_millis()).expect("fits 64 bits"))
 }
 
-/// A store in an empty place that goes away with the guard.
-fn empty() -> (tempfile::TempDir, MediaStore) {
+/// A store in an empty folder, which is deleted when the guard is dropped.
+fn empty_store() -> (tempfile::TempDir, MediaStore) {
     let home = tempfile::tempdir().expect("a folder");
-    let store = MediaStore::open(home.path()).expect("nothing is there");
+    let store = MediaStore::open(home.path()).expect("the folder is empty");
     (home, store)
 }

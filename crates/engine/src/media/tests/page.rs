@@ -1,11 +1,11 @@
-//! `docs/media.md` names every limit and every type.
+//! Checks that `docs/media.md` names every limit and every type.
 
 use crate::media::sniff::tests::SAMPLES;
 
 const PAGE: &str = include_str!("../../../../../docs/media.md");
 
 #[test]
-fn the_page_is_complete() {
+fn the_page_names_every_limit_and_type() {
     let sources = [include_str!("../mod.rs"), include_str!("../folder.rs"), include_str!("../name.rs")];
     let constants = sources.iter().flat_map(|source| source.lines());
     let constants = constants.filter_map(|line| line.strip_prefix("pub const "));

@@ -1,12 +1,12 @@
-//! What holds for any bytes.
+//! Property tests: what holds for any content.
 
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
 
-use super::{empty, names};
+use super::{empty_store, names};
 use crate::media::{MAX_MEDIA_BYTES, PIECE_BYTES};
 
-/// Bytes of any kind, at times more than one piece.
+/// Arbitrary bytes, sometimes more than one piece.
 fn content() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => prop::collection::vec(any::<u8>(), 0..300),
@@ -23,7 +23,7 @@ proptest! {
 
     #[test]
     fn any_bytes_come_back_under_their_hash(bytes in content(), size in 1..2 * PIECE_BYTES) {
-        let (home, store) = empty();
+        let (home, store) = empty_store();
         runtime().block_on(async {
             let put = store.put("name", bytes.clone(), MAX_MEDIA_BYTES).await.unwrap();
             let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -31,30 +31,30 @@ proptest! {
             assert_eq!(put.size, bytes.len() as u64);
             assert_eq!(store.read(&put.id, put.size).await.unwrap(), bytes);
             std::fs::remove_file(store.path_of(&put.id).unwrap()).unwrap();
-            let mut upload = store.begin(put.size).await.unwrap();
+            let mut upload = store.begin_upload(put.size).await.unwrap();
             for piece in bytes.chunks(size) {
                 upload.write(piece).await.unwrap();
             }
-            assert_eq!(upload.finish("name").await.unwrap(), put, "the same, however it was cut");
+            assert_eq!(upload.finish("name").await.unwrap(), put, "the same for pieces of any size");
             assert_eq!(store.read(&put.id, put.size).await.unwrap(), bytes);
         });
         prop_assert_eq!(names(home.path()).len(), 1);
     }
 
     #[test]
-    fn the_same_content_at_the_same_time_is_stored_once(bytes in content(), times in 2_usize..8) {
-        let (home, store) = empty();
+    fn concurrent_writers_of_the_same_content_store_it_once(bytes in content(), times in 2_usize..8) {
+        let (home, store) = empty_store();
         runtime().block_on(async {
             let mut tasks = tokio::task::JoinSet::new();
             for number in 0..times {
-                // As another process would: nothing is shared but the folder.
+                // Like another process: the stores share nothing but the folder.
                 let store = crate::media::MediaStore::open(home.path()).unwrap();
                 let bytes = bytes.clone();
                 tasks.spawn(async move {
                     if number % 2 == 0 {
                         return store.put("name", bytes, MAX_MEDIA_BYTES).await.unwrap();
                     }
-                    let mut upload = store.begin(MAX_MEDIA_BYTES).await.unwrap();
+                    let mut upload = store.begin_upload(MAX_MEDIA_BYTES).await.unwrap();
                     upload.write(&bytes).await.unwrap();
                     upload.finish("name").await.unwrap()
                 });

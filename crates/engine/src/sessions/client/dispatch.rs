@@ -1,4 +1,4 @@
-//! Carries out one request of a client.
+//! Executes one request of a client.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,27 +8,23 @@ use parlor_vocab::{
 };
 
 use super::super::watch_start::WatchStart;
-use crate::{Links, Sessions, Watcher, read_files};
+use crate::{Sessions, SymlinkPolicy, Watcher, read_files};
 
 pub(super) type Outcome = Result<RegistryReply, SessionRefusal>;
 
-/// What a dispatched request has come to.
+/// The result of dispatching a request.
 pub(super) enum Dispatched {
+    /// The request is done.
     Done(RegistryReply),
-    /// A task works on it; the next request may follow.
+    /// The reply comes from this future; the next request may be dispatched meanwhile.
     Deferred(Pin<Box<dyn Future<Output = Outcome> + Send>>),
-    /// Once this is answered, the session is watched.
-    Watch {
-        session: SessionId,
-        watcher: Box<Watcher>,
-        seen: Seq,
-        head: Seq,
-    },
-    /// The session is not watched any more.
+    /// The client watches the session once this request is answered.
+    Watch { session: SessionId, watcher: Box<Watcher>, seen: Seq, head: Seq },
+    /// The client stops watching the session.
     Unwatch(SessionId),
 }
 
-/// Carries out `request`, as far as the next one has to wait for it.
+/// Executes `request` as far as the next request must wait for it.
 pub(super) async fn dispatch(
     sessions: &Arc<Sessions>,
     request: RegistryRequest,
@@ -44,9 +40,10 @@ pub(super) async fn dispatch(
             let answer = sessions.submit(&id, command).await?;
             return Ok(Dispatched::Deferred(Box::pin(async { answer.await.map(RegistryReply::Session) })));
         }
-        RegistryRequest::Look(id) => RegistryReply::Overview(Box::new(overview(sessions, &id).await?)),
+        RegistryRequest::GetOverview(id) => RegistryReply::Overview(Box::new(overview(sessions, &id).await?)),
         RegistryRequest::Watch { session, after } => {
-            let WatchStart { from, seen, head, is_unfinished } = sessions.beginning(&session, &after).await?;
+            let WatchStart { from, seen, head, is_unfinished } =
+                sessions.find_watch_start(&session, &after).await?;
             if is_unfinished {
                 resume(sessions, &session);
             }
@@ -54,8 +51,8 @@ pub(super) async fn dispatch(
             return Ok(Dispatched::Watch { session, watcher, seen, head });
         }
         RegistryRequest::Unwatch(id) => return Ok(Dispatched::Unwatch(id)),
-        RegistryRequest::Leave(id) => {
-            sessions.leave(&id).await?;
+        RegistryRequest::Release(id) => {
+            sessions.release(&id).await?;
             return Ok(Dispatched::Unwatch(id));
         }
         RegistryRequest::Delete(id) => {
@@ -63,7 +60,7 @@ pub(super) async fn dispatch(
             RegistryReply::Done
         }
         RegistryRequest::ReadFiles { paths, max_bytes } => {
-            let files = read_files(paths, max_bytes, Links::Refuse).await;
+            let files = read_files(paths, max_bytes, SymlinkPolicy::Refuse).await;
             RegistryReply::Files(files.into_iter().map(|file| file.and_then(refuse_empty)).collect())
         }
         RegistryRequest::Fetch { url, max_bytes } => {
@@ -80,12 +77,12 @@ pub(super) async fn dispatch(
     Ok(Dispatched::Done(reply))
 }
 
-/// Opens a session whose log says that a run is active. If the process that ran it is gone, opening ends that run and
-/// starts the queued inputs; a watcher waits for that and may send nothing itself. A session that another process has
-/// open stays as it is.
+/// Opens, in the background, a session whose log says that a run is active. If the process that ran it is dead,
+/// opening records that run as failed and starts the next queued input. A watcher waits for that and may never send a
+/// command itself. A session that another process has open stays as it is.
 fn resume(sessions: &Arc<Sessions>, session: &SessionId) {
     let (sessions, session) = (Arc::clone(sessions), session.clone());
-    tokio::spawn(async move { sessions.trouble(&session).await });
+    tokio::spawn(async move { sessions.recording_error(&session).await });
 }
 
 fn refuse_empty(file: NamedFile) -> Result<NamedFile, FileError> {

@@ -4,8 +4,8 @@
 //! delay the next. Watched events stay in the log until the connection takes them, so a connection that does not read
 //! falls behind and costs no memory.
 //!
-//! A server may have thousands of idle connections, so an idle client has no task: each request has a task until it is
-//! answered, and [`next`](Backend::next) polls the watches.
+//! A server may have thousands of idle connections, so an idle client has no task: each request has a task until it
+//! is answered, and [`next`](Backend::next) polls the watches.
 
 mod dispatch;
 mod watches;
@@ -81,8 +81,8 @@ impl SessionClient {
         }
     }
 
-    /// Dispatches the next request, unless one is being dispatched. A command that the session's actor accepts at once, as
-    /// it does most, is dispatched here without waiting for a task to be scheduled.
+    /// Dispatches the next request, unless one is being dispatched. A command that the session's actor accepts at
+    /// once, as it does most, is dispatched here without waiting for a task to be scheduled.
     fn dispatch_next(&mut self) {
         while !self.is_dispatching
             && let Some((ticket, request)) = self.submitted.pop_front()
@@ -93,14 +93,16 @@ impl SessionClient {
             let mut dispatching = Box::pin(async move {
                 match is_refused {
                     true => Err(SessionRefusal::TooManyWatched { limit: MAX_WATCHED }),
-                    false => {
-                        catch_panic(dispatch(&sessions, request)).await.unwrap_or(Err(SessionRefusal::Internal))
-                    }
+                    false => catch_panic(dispatch(&sessions, request))
+                        .await
+                        .unwrap_or(Err(SessionRefusal::Internal)),
                 }
             });
             match dispatching.as_mut().now_or_never() {
                 Some(Ok(Dispatched::Deferred(outcome))) => {
-                    self.tasks.spawn(async move { Progress::Answered(ticket, outcome_or_internal_error(outcome).await) });
+                    self.tasks.spawn(async move {
+                        Progress::Answered(ticket, outcome_or_internal_error(outcome).await)
+                    });
                 }
                 dispatched => {
                     self.is_dispatching = true;
@@ -123,7 +125,9 @@ impl SessionClient {
                 self.is_dispatching = false;
                 let outcome = match dispatched {
                     Ok(Dispatched::Deferred(outcome)) => {
-                        self.tasks.spawn(async move { Progress::Answered(ticket, outcome_or_internal_error(outcome).await) });
+                        self.tasks.spawn(async move {
+                            Progress::Answered(ticket, outcome_or_internal_error(outcome).await)
+                        });
                         self.dispatch_next();
                         return None;
                     }

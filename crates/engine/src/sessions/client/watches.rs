@@ -1,4 +1,4 @@
-//! The sessions that a caller watches: looked at when the caller inbox for the next thing that happened.
+//! The sessions that a client watches. They are polled when the client asks for its next update.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -12,31 +12,31 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Sessions, Watcher};
 
-/// How long a watch waits before it tries again to read a log that cannot be read.
-const RETRY_READING: Duration = Duration::from_secs(1);
+/// How long a watch waits before it tries again to read a log that failed.
+const READ_RETRY: Duration = Duration::from_secs(1);
 
-/// All that one caller watches.
+/// All watches of one client.
 #[derive(Default)]
 pub(super) struct Watches {
     list: Vec<Watch>,
-    /// Who is looked at first, so that each has its turn.
-    turn: usize,
+    /// The index of the watch that is polled first. It changes with each poll, so that every watch gets its turn.
+    first: usize,
 }
 
 struct Watch {
     session: SessionId,
-    state: State,
+    state: WatchState,
 }
 
-enum State {
-    /// What is at hand can be taken.
+enum WatchState {
+    /// No read is under way; buffered updates can be taken.
     Ready(Box<WatchedSession>),
-    /// The next thing is waited for.
-    Waiting(Pin<Box<dyn Future<Output = ShownText> + Send>>),
+    /// A future waits for the next update.
+    Waiting(Pin<Box<dyn Future<Output = NextUpdate> + Send>>),
 }
 
-/// The next thing that happened; none if there will be none.
-type ShownText = Option<(Box<WatchedSession>, SessionUpdate)>;
+/// The next update, with the watch to continue with. `None` at the end of the watch.
+type NextUpdate = Option<(Box<WatchedSession>, SessionUpdate)>;
 
 impl Watches {
     pub(super) fn len(&self) -> usize {
@@ -51,38 +51,38 @@ impl Watches {
         self.list.iter().any(|watch| watch.session == *session)
     }
 
-    /// Watches a session from where `watcher` stands, in the place of an earlier watch.
+    /// Watches a session from the position of `watcher`. Replaces an earlier watch of the session.
     pub(super) fn begin(
         &mut self,
         sessions: Arc<Sessions>,
         session: SessionId,
         watcher: Box<Watcher>,
-        over: CancellationToken,
+        closed: CancellationToken,
     ) {
         self.end(&session);
-        let tell = Box::new(WatchedSession { sessions, session: session.clone(), watcher, over });
-        self.list.push(Watch { session, state: State::Ready(tell) });
+        let watched = Box::new(WatchedSession { sessions, session: session.clone(), watcher, closed });
+        self.list.push(Watch { session, state: WatchState::Ready(watched) });
     }
 
     pub(super) fn end(&mut self, session: &SessionId) {
         self.list.retain(|watch| watch.session != *session);
     }
 
-    /// Waits for the next thing that happened; none if one of the watches has come to its end. Cancel safe.
+    /// Waits for the next update of any watch. `None` if one of the watches has ended. Cancel safe.
     pub(super) async fn next(&mut self) -> Option<RegistryEvent> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<RegistryEvent>> {
         let count = self.list.len();
-        self.turn = self.turn.wrapping_add(1);
-        for index in (0..count).map(|step| self.turn.wrapping_add(step) % count) {
+        self.first = self.first.wrapping_add(1);
+        for index in (0..count).map(|step| self.first.wrapping_add(step) % count) {
             let Some(watch) = self.list.get_mut(index) else { continue };
-            match watch.poll_seen(context) {
+            match watch.poll_update(context) {
                 Poll::Pending => {}
-                Poll::Ready(Some(seen)) => {
+                Poll::Ready(Some(update)) => {
                     let session = watch.session.clone();
-                    return Poll::Ready(Some(RegistryEvent { session, seen }));
+                    return Poll::Ready(Some(RegistryEvent { session, update }));
                 }
                 Poll::Ready(None) => {
                     self.list.swap_remove(index);
@@ -95,67 +95,67 @@ impl Watches {
 }
 
 impl Watch {
-    fn poll_seen(&mut self, context: &mut Context<'_>) -> Poll<Option<SessionUpdate>> {
-        if let State::Ready(tell) = &mut self.state
-            && let Some(seen) = tell.watcher.at_hand()
+    fn poll_update(&mut self, context: &mut Context<'_>) -> Poll<Option<SessionUpdate>> {
+        if let WatchState::Ready(watched) = &mut self.state
+            && let Some(update) = watched.watcher.next_buffered()
         {
-            return Poll::Ready(Some(seen));
+            return Poll::Ready(Some(update));
         }
-        let waiting: State =
-            match std::mem::replace(&mut self.state, State::Waiting(Box::pin(async { None }))) {
-                State::Ready(tell) => State::Waiting(Box::pin(tell.next())),
-                waiting @ State::Waiting(_) => waiting,
+        let waiting: WatchState =
+            match std::mem::replace(&mut self.state, WatchState::Waiting(Box::pin(async { None }))) {
+                WatchState::Ready(watched) => WatchState::Waiting(Box::pin(watched.next())),
+                waiting @ WatchState::Waiting(_) => waiting,
             };
         self.state = waiting;
-        let State::Waiting(next) = &mut self.state else { unreachable!("it was just made") };
+        let WatchState::Waiting(next) = &mut self.state else { unreachable!("just set to waiting") };
         match next.as_mut().poll(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(None) => Poll::Ready(None),
-            Poll::Ready(Some((tell, seen))) => {
-                self.state = State::Ready(tell);
-                Poll::Ready(Some(seen))
+            Poll::Ready(Some((watched, update))) => {
+                self.state = WatchState::Ready(watched);
+                Poll::Ready(Some(update))
             }
         }
     }
 }
 
-/// What it takes to tell what happens in one session.
+/// A watcher with what it needs to survive errors and deletion of its session.
 struct WatchedSession {
     sessions: Arc<Sessions>,
     session: SessionId,
     watcher: Box<Watcher>,
-    over: CancellationToken,
+    closed: CancellationToken,
 }
 
 impl WatchedSession {
-    /// Waits for the next thing that happens; none when nothing more can.
-    async fn next(mut self: Box<Self>) -> ShownText {
+    /// Waits for the next update; `None` when there will be no more.
+    async fn next(mut self: Box<Self>) -> NextUpdate {
         loop {
-            let seen = tokio::select! {
-                seen = self.watcher.next() => seen.map(Some),
-                // Nothing more happens; what has happened is told to its end.
-                () = self.over.cancelled() => self.watcher.look().await,
+            let update = tokio::select! {
+                update = self.watcher.next() => update.map(Some),
+                // The client is closing: deliver what has happened so far, and do not wait for more.
+                () = self.closed.cancelled() => self.watcher.try_next().await,
             };
-            match seen {
-                Ok(Some(seen)) => return Some((self, seen)),
-                Err(LogError::UnknownSession(_)) if !self.over.is_cancelled() => {
+            match update {
+                Ok(Some(update)) => return Some((self, update)),
+                Err(LogError::UnknownSession(_)) if !self.closed.is_cancelled() => {
                     self.wait_until_created().await?
                 }
-                // The disk may come back.
-                Err(_) if !self.over.is_cancelled() => tokio::time::sleep(RETRY_READING).await,
+                // The error may be temporary.
+                Err(_) if !self.closed.is_cancelled() => tokio::time::sleep(READ_RETRY).await,
                 Ok(None) | Err(_) => return None,
             }
         }
     }
 
-    /// Waits for a session that is not there, or not any more, and watches it from its start. None if
-    /// nothing more can happen.
+    /// Waits until a session that does not exist is created, and watches it from its start. `None` if the client
+    /// closes meanwhile.
     async fn wait_until_created(&mut self) -> Option<()> {
         let mut head = self.sessions.head(&self.session);
         while matches!(self.sessions.record(&self.session).await, Err(SessionRefusal::UnknownSession(_))) {
             tokio::select! {
                 changed = head.changed() => changed.ok()?,
-                () = self.over.cancelled() => return None,
+                () = self.closed.cancelled() => return None,
             }
         }
         *self.watcher = self.sessions.watch(&self.session, Seq::START).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use parlor_model::Call;
+use parlor_model::ToolCall;
 use parlor_tools::{Redact, StreamRedactor, clean};
 use parlor_vocab::{RunId, StreamKind, ToolCallId, UniqueNumber};
 
@@ -74,12 +74,18 @@ impl CallInputs {
         live.push(&input.stream(), &shown);
     }
 
-    /// The id under which the input of `call` was shown. `None` if it was not shown, if the shown text is not its beginning,
-    /// or if another call took the id.
-    pub(super) fn take_id(&mut self, live: &LiveSession, call: &ToolCall, redact: &dyn Redact) -> Option<ToolCallId> {
+    /// The id under which the input of `call` was shown. `None` if it was not shown, if the shown text is not its
+    /// beginning, or if another call took the id.
+    pub(super) fn take_id(
+        &mut self,
+        live: &LiveSession,
+        call: &ToolCall,
+        redact: &dyn Redact,
+    ) -> Option<ToolCallId> {
         let (tool, whole) = (clean(redact, call.tool.clone()), clean(redact, call.input.clone()));
         let mut same = self.0.iter_mut().filter(|input| input.name == call.name && input.tool == tool);
-        let input = same.next().filter(|input| !input.is_called && live.is_prefix_of(&input.stream(), &whole))?;
+        let input =
+            same.next().filter(|input| !input.is_called && live.is_prefix_of(&input.stream(), &whole))?;
         input.is_called = true;
         Some(input.call.clone())
     }

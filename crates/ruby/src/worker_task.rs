@@ -1,6 +1,6 @@
-//! The one task that has a worker: it serves calls one after another, in the order in which they came.
+//! The task that owns the worker and runs calls on it one after another, in the order in which they came.
 //!
-//! One interpreter, one lane: what one call defines the next one sees, whoever makes it.
+//! All calls share one interpreter: what one call defines, the next one sees, whichever client makes it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,69 +10,69 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::channel::Lost;
+use crate::channel::WorkerLoss;
 use crate::worker::{DeadWorker, Worker, connect_in_time};
 use crate::{PrintedOutput, RubyAnswer, RubyError, RubySettings, RubySource, START_TRIES};
 
-/// A call that waits for its turn.
+/// A call in the queue.
 pub(crate) struct Job {
-    pub(crate) work: Work,
+    pub(crate) kind: JobKind,
     pub(crate) cancel: CancellationToken,
     pub(crate) claim: Claim,
     pub(crate) answer: oneshot::Sender<RubyAnswer>,
 }
 
-/// Decides between the lane, which takes a job, and its caller, who gives it up.
+/// Decides whether the worker task takes a job or its caller cancels it: the first to take the claim wins.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claim(Arc<AtomicBool>);
 
 impl Claim {
-    /// Whether it was the first to ask.
+    /// Takes the claim. Returns whether nobody had taken it before.
     pub(crate) fn take(&self) -> bool {
         !self.0.swap(true, Ordering::Relaxed)
     }
 }
 
-/// What can be wanted of the lane.
-pub(crate) enum Work {
+/// What a job does.
+pub(crate) enum JobKind {
     Evaluate(RubySource),
-    /// To have a worker that is up.
+    /// Start a worker if none is up.
     Prepare,
-    /// To have another worker than before, one that is up.
+    /// Replace the worker with a new one.
     Replace,
 }
 
-pub(crate) struct Lane {
+pub(crate) struct WorkerTask {
     settings: RubySettings,
     stop: CancellationToken,
     worker: Option<Worker>,
-    /// How a worker was lost between calls, until a call is told.
-    lost_before: Option<String>,
-    /// When the current evaluation must be over. Kept from call to call: a new timer would wake the
-    /// runtime each time.
+    /// Why a worker was lost between calls, until an answer has reported it.
+    restart_reason: Option<String>,
+    /// The time limit of the current evaluation. Reused for all calls, because a new timer would wake the runtime
+    /// each time.
     deadline: Pin<Box<Sleep>>,
 }
 
-/// What keeps a call from its end.
+/// Why a job was interrupted.
 enum Interrupted {
     Cancelled,
     Stopped,
 }
 
-impl Lane {
+impl WorkerTask {
     pub(crate) fn new(settings: RubySettings, stop: CancellationToken) -> Self {
         let deadline = Box::pin(sleep(settings.time_limit));
-        Self { settings, stop, worker: None, lost_before: None, deadline }
+        Self { settings, stop, worker: None, restart_reason: None, deadline }
     }
 
-    /// Serves until the host is stopped or dropped. Jobs that still wait are dropped with their
-    /// answers, which tells who waits for these.
+    /// Runs jobs until the host is stopped or dropped. Jobs that still wait are dropped with their answer channels,
+    /// which wakes their callers.
     pub(crate) async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         loop {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
-                lost = idle(&mut self.worker) => self.lose_idle(lost).await,
+                loss = wait_for_loss(&mut self.worker) => self.on_idle_loss(loss).await,
                 job = jobs.recv() => match job {
                     Some(job) => self.serve(job).await,
                     None => break,
@@ -86,42 +86,42 @@ impl Lane {
     }
 
     async fn serve(&mut self, job: Job) {
-        let Job { work, cancel, claim, answer } = job;
-        // Nobody waits for it any more, or it was given up.
+        let Job { kind, cancel, claim, answer } = job;
+        // The caller no longer waits, or has cancelled the job.
         if answer.is_closed() || !claim.take() {
             return;
         }
-        let (outcome, output) = self.perform(work, &cancel).await;
-        // Nobody to tell is fine: the code has run all the same.
-        let _ = answer.send(RubyAnswer { outcome, output, lost_before: self.lost_before.take() });
+        let (outcome, output) = self.run_job(kind, &cancel).await;
+        // The code has run even if the caller no longer waits.
+        let _ = answer.send(RubyAnswer { outcome, output, restart_reason: self.restart_reason.take() });
     }
 
-    async fn perform(
+    async fn run_job(
         &mut self,
-        work: Work,
+        kind: JobKind,
         cancel: &CancellationToken,
     ) -> (Result<String, RubyError>, PrintedOutput) {
         let nothing = PrintedOutput::default();
-        if matches!(work, Work::Replace)
+        if matches!(kind, JobKind::Replace)
             && let Some(worker) = self.worker.take()
         {
             worker.end().await;
         }
         let stop = self.stop.clone();
-        match uninterrupted(self.ready(), cancel, &stop).await {
+        match unless_interrupted(self.ensure_worker(), cancel, &stop).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return (Err(error), nothing),
             Err(Interrupted::Cancelled) => return (Err(RubyError::Cancelled { started: false }), nothing),
             Err(Interrupted::Stopped) => return (Err(RubyError::Stopped), nothing),
         }
-        match work {
-            Work::Evaluate(source) => self.evaluate(&source, cancel).await,
-            Work::Prepare | Work::Replace => (Ok(String::new()), nothing),
+        match kind {
+            JobKind::Evaluate(source) => self.evaluate(&source, cancel).await,
+            JobKind::Prepare | JobKind::Replace => (Ok(String::new()), nothing),
         }
     }
 
-    /// Sees to it that there is a worker and that it is up. Cancel safe.
-    async fn ready(&mut self) -> Result<(), RubyError> {
+    /// Starts a worker if there is none, and waits until it is up. Cancel safe.
+    async fn ensure_worker(&mut self) -> Result<(), RubyError> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -129,14 +129,15 @@ impl Lane {
                 Some(worker) => worker,
                 none => none.insert(Worker::start(&self.settings)?),
             };
-            let Err(lost) = connect_in_time(worker).await else { return Ok(()) };
+            let Err(loss) = connect_in_time(worker).await else { return Ok(()) };
             let worker = self.worker.take().expect("it was there a moment ago");
-            // It has not been given any code, so there is no harm in another try.
-            let DeadWorker { reason, output, was_killed } = worker.bury(lost).await;
+            // The worker has not got any code, so another try is safe.
+            let DeadWorker { reason, output, was_killed } = worker.reap(loss).await;
             if !was_killed || tries == START_TRIES {
-                let said = output.text();
-                let said = said.trim_end();
-                let reason = if said.is_empty() { reason } else { format!("{reason}; it said: {said}") };
+                let printed = output.text();
+                let printed = printed.trim_end();
+                let reason =
+                    if printed.is_empty() { reason } else { format!("{reason}; it said: {printed}") };
                 return Err(RubyError::NotStarted { reason });
             }
         }
@@ -157,14 +158,14 @@ impl Lane {
                 () = self.deadline.as_mut() => None,
             }
         };
-        let error = match uninterrupted(evaluation, cancel, &self.stop).await {
+        let error = match unless_interrupted(evaluation, cancel, &self.stop).await {
             Ok(Some(Ok(answered))) => {
                 self.worker = Some(worker);
                 return answered;
             }
-            Ok(Some(Err(lost))) => {
-                let DeadWorker { reason, output, .. } = worker.bury(lost).await;
-                self.warm_up();
+            Ok(Some(Err(loss))) => {
+                let DeadWorker { reason, output, .. } = worker.reap(loss).await;
+                self.start_spare();
                 return (Err(RubyError::WorkerLost { reason }), output);
             }
             Ok(None) => RubyError::TimedOut { limit },
@@ -173,36 +174,37 @@ impl Lane {
         };
         let output = worker.end().await;
         if error != RubyError::Stopped {
-            self.warm_up();
+            self.start_spare();
         }
         (Err(error), output)
     }
 
-    async fn lose_idle(&mut self, lost: Lost) {
+    async fn on_idle_loss(&mut self, loss: WorkerLoss) {
         let Some(worker) = self.worker.take() else { return };
-        // One that never came up would be started for ever; the next call tells why it does not.
+        // A worker that never came up is not started again here, or that would repeat forever. The next call reports
+        // why.
         if worker.is_connected() {
-            self.lost_before = Some(worker.bury(lost).await.reason);
-            self.warm_up();
+            self.restart_reason = Some(worker.reap(loss).await.reason);
+            self.start_spare();
         }
     }
 
-    /// Starts a worker for whoever comes next. If that fails, the next call will try and say so.
-    fn warm_up(&mut self) {
+    /// Starts a worker for the next call. An error is ignored: the next call tries again and reports it.
+    fn start_spare(&mut self) {
         self.worker = Worker::start(&self.settings).ok();
     }
 }
 
-/// Waits for the loss of a worker, if there is one.
-async fn idle(worker: &mut Option<Worker>) -> Lost {
+/// Waits until an idle worker is lost. Without a worker, waits forever.
+async fn wait_for_loss(worker: &mut Option<Worker>) -> WorkerLoss {
     match worker {
         Some(worker) => worker.idle().await,
         None => std::future::pending().await,
     }
 }
 
-/// What `future` gives, unless it is interrupted before.
-async fn uninterrupted<T>(
+/// The result of `future`, unless the job is cancelled or the host stopped before.
+async fn unless_interrupted<T>(
     future: impl Future<Output = T>,
     cancel: &CancellationToken,
     stop: &CancellationToken,

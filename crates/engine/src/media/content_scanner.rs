@@ -1,4 +1,4 @@
-//! What is found out about bytes on their way into the store: how many, of what type, which hash.
+//! Computes size, type and hash of content on its way into the store.
 
 use parlor_vocab::{Media, MediaId};
 use sha2::{Digest, Sha256};
@@ -6,48 +6,48 @@ use sha2::{Digest, Sha256};
 use super::MediaError;
 use super::sniff::Sniffer;
 
-/// Looks at bytes that come piece by piece. How they are cut makes no difference.
-pub(super) struct Gauge {
+/// Computes size, type and hash of bytes that arrive in pieces of any size.
+pub(super) struct ContentScanner {
     limit: u64,
     size: u64,
     digest: Sha256,
     sniffer: Sniffer,
 }
 
-impl Gauge {
-    /// Allows `limit` bytes.
+impl ContentScanner {
+    /// A scanner that fails beyond `limit` bytes.
     pub(super) fn new(limit: u64) -> Self {
         Self { limit, size: 0, digest: Sha256::new(), sniffer: Sniffer::default() }
     }
 
-    /// Fails if `more` bytes would be too many.
+    /// Fails if `more` bytes would exceed the limit.
     pub(super) fn check(&self, more: usize) -> Result<(), MediaError> {
         let fits = self.size.saturating_add(more as u64) <= self.limit;
         if fits { Ok(()) } else { Err(MediaError::TooLarge { limit: self.limit }) }
     }
 
-    /// Takes the next bytes, or says that there are too many.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), MediaError> {
+    /// Adds the next bytes. Fails if they exceed the limit.
+    pub(super) fn update(&mut self, bytes: &[u8]) -> Result<(), MediaError> {
         self.check(bytes.len())?;
         self.size += bytes.len() as u64;
         self.digest.update(bytes);
-        self.sniffer.take(bytes);
+        self.sniffer.update(bytes);
         Ok(())
     }
 
-    /// That was all.
+    /// Returns the result for all bytes so far, with the file name `name`.
     pub(super) fn finish(self, name: String) -> Media {
         let mime = self.sniffer.finish().to_owned();
-        Media { id: spelled(&self.digest.finalize()), name, mime, size: self.size }
+        Media { id: hex_id(&self.digest.finalize()), name, mime, size: self.size }
     }
 }
 
-/// The id of content.
+/// The id of a file with this content.
 pub(super) fn id_of(bytes: &[u8]) -> MediaId {
-    spelled(&Sha256::digest(bytes))
+    hex_id(&Sha256::digest(bytes))
 }
 
-fn spelled(hash: &[u8]) -> MediaId {
+fn hex_id(hash: &[u8]) -> MediaId {
     let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
     MediaId::parse(&digits).expect("a hash is shorter than the longest id")
 }
@@ -60,17 +60,17 @@ mod tests {
     fn an_id_is_the_sha_256_of_the_content() {
         let known = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(id_of(b"abc").as_str(), known);
-        let mut gauge = Gauge::new(3);
-        gauge.take(b"a").unwrap();
-        gauge.take(b"bc").unwrap();
-        let media = gauge.finish("n".to_owned());
+        let mut scanner = ContentScanner::new(3);
+        scanner.update(b"a").unwrap();
+        scanner.update(b"bc").unwrap();
+        let media = scanner.finish("n".to_owned());
         assert_eq!((media.id.as_str(), media.mime.as_str(), media.size), (known, "text/plain", 3));
     }
 
     #[test]
-    fn the_last_byte_that_is_allowed_is_taken_and_the_next_is_not() {
-        let mut gauge = Gauge::new(2);
-        gauge.take(b"ab").unwrap();
-        assert!(matches!(gauge.take(b"c"), Err(MediaError::TooLarge { limit: 2 })));
+    fn content_of_the_limit_fits_and_one_byte_more_fails() {
+        let mut scanner = ContentScanner::new(2);
+        scanner.update(b"ab").unwrap();
+        assert!(matches!(scanner.update(b"c"), Err(MediaError::TooLarge { limit: 2 })));
     }
 }

@@ -1,7 +1,7 @@
 //! The pipe into which a worker prints.
 //!
-//! It is the host's own and not one of the process's supervisor: when a reply has arrived, one look
-//! into the pipe tells whether there is more, without a word from the worker.
+//! The host reads it directly instead of through the process supervisor: when a reply has come, a non-blocking read
+//! tells whether there is more printed text.
 
 use std::os::fd::OwnedFd;
 
@@ -12,38 +12,38 @@ use tokio::net::unix::pipe::Receiver;
 use crate::capture::{Capture, Secret};
 use crate::{MAX_PIPE_BYTES, PrintedOutput};
 
-/// How much is read at a time: what a pipe holds by default.
+/// How many bytes are read at a time: the default capacity of a pipe.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What a worker has printed, and will print.
+/// The host's end of the pipe, and the text that was read from it.
 #[derive(Debug)]
-pub(crate) struct Printing {
-    /// None where nobody can print any more.
+pub(crate) struct OutputPipe {
+    /// `None` once all writers have closed their ends.
     pipe: Option<Receiver>,
     buffer: Vec<u8>,
     capture: Capture,
 }
 
-impl Printing {
-    /// A pipe, with the end that the worker is to get.
+impl OutputPipe {
+    /// Creates the pipe. Also returns the worker's end.
     pub(crate) fn new(secret: Secret) -> std::io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
         let pipe = Some(Receiver::from_owned_fd(ours)?);
         Ok((Self { pipe, buffer: vec![0; READ_BYTES], capture: Capture::new(secret) }, theirs))
     }
 
-    /// Whether somebody can still print.
+    /// Whether some process can still print.
     pub(crate) fn is_open(&self) -> bool {
         self.pipe.is_some()
     }
 
-    /// Takes text from elsewhere: of a worker that does not have its pipe yet.
+    /// Adds text that a worker printed before it had this pipe.
     pub(crate) fn push(&mut self, text: &[u8]) {
         self.capture.push(text);
     }
 
-    /// Waits for text and takes it. Returns when there can be none any more. Cancel safe.
-    pub(crate) async fn take_in(&mut self) {
+    /// Reads text until all writers have closed the pipe. Cancel safe.
+    pub(crate) async fn read_to_end(&mut self) {
         while let Some(pipe) = &self.pipe {
             if pipe.readable().await.is_err() {
                 self.pipe = None;
@@ -57,14 +57,14 @@ impl Printing {
         }
     }
 
-    /// All text that was printed up to now and not given out yet.
-    pub(crate) fn give_out(&mut self) -> PrintedOutput {
+    /// Takes all text that was printed up to now.
+    pub(crate) fn take_output(&mut self) -> PrintedOutput {
         let mut taken = 0;
-        // What is beyond a full pipe came after this was asked for.
+        // More than a full pipe was printed after this call began.
         while let Some(pipe) = &self.pipe
             && taken < MAX_PIPE_BYTES
         {
-            // Past the runtime, which may not have looked at the pipe yet.
+            // Reads the pipe directly, because tokio may not have noticed yet that it is readable.
             match rustix::io::read(pipe, &mut self.buffer) {
                 Ok(0) => self.pipe = None,
                 Ok(count) => {
@@ -84,30 +84,30 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn text_is_given_out_as_soon_as_it_is_in_the_pipe() {
-        let (mut printing, pipe) = Printing::new(Secret::default()).unwrap();
-        assert!(printing.give_out().is_empty());
+    async fn text_is_available_as_soon_as_it_is_in_the_pipe() {
+        let (mut output, pipe) = OutputPipe::new(Secret::default()).unwrap();
+        assert!(output.take_output().is_empty());
         rustix::io::write(&pipe, b"one").unwrap();
-        assert_eq!(printing.give_out().text(), "one");
-        printing.push(b"two ");
+        assert_eq!(output.take_output().text(), "one");
+        output.push(b"two ");
         rustix::io::write(&pipe, b"three").unwrap();
-        assert_eq!(printing.give_out().text(), "two three");
+        assert_eq!(output.take_output().text(), "two three");
     }
 
     #[tokio::test]
-    async fn a_pipe_that_nobody_holds_is_at_its_end() {
-        let (mut printing, pipe) = Printing::new(Secret::default()).unwrap();
+    async fn a_pipe_without_writers_is_at_its_end() {
+        let (mut output, pipe) = OutputPipe::new(Secret::default()).unwrap();
         rustix::io::write(&pipe, b"last").unwrap();
         drop(pipe);
-        printing.take_in().await;
-        assert_eq!(printing.give_out().text(), "last");
-        assert!(printing.give_out().is_empty());
+        output.read_to_end().await;
+        assert_eq!(output.take_output().text(), "last");
+        assert!(output.take_output().is_empty());
     }
 
     #[tokio::test]
-    async fn one_who_prints_without_end_does_not_keep_an_answer() {
-        let (mut printing, pipe) = Printing::new(Secret::default()).unwrap();
-        // Several, so that the pipe is hardly ever empty. They end when it is closed.
+    async fn endless_printing_does_not_delay_an_answer() {
+        let (mut output, pipe) = OutputPipe::new(Secret::default()).unwrap();
+        // Several threads keep the pipe full. They end when the pipe is closed.
         let printers: Vec<_> = (0..4)
             .map(|_| {
                 let pipe = pipe.try_clone().unwrap();
@@ -115,11 +115,11 @@ mod tests {
             })
             .collect();
         for _ in 0..20 {
-            let output = printing.give_out();
-            let shown: usize = output.pieces.iter().map(|piece| piece.text.len()).sum();
-            assert!(shown + output.cut as usize <= MAX_PIPE_BYTES + READ_BYTES);
+            let taken = output.take_output();
+            let shown: usize = taken.pieces.iter().map(|piece| piece.text.len()).sum();
+            assert!(shown + taken.cut as usize <= MAX_PIPE_BYTES + READ_BYTES);
         }
-        drop(printing);
+        drop(output);
         printers.into_iter().for_each(|printer| printer.join().unwrap());
     }
 }

@@ -1,4 +1,4 @@
-//! A browser with cookies and forms, and nothing else.
+//! A minimal browser for tests: cookies, redirects and forms.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, Url};
 use tokio::runtime::Runtime;
 
-/// How many redirects are followed, as browsers have a limit.
-const REDIRECTS: usize = 20;
+/// How many redirects are followed.
+const MAX_REDIRECTS: usize = 20;
 
-/// What a user does with pages.
+/// A browser with its own cookies.
 pub(crate) struct Browser {
     client: Client,
     cookies: BTreeMap<String, String>,
     runtime: Runtime,
 }
 
-/// A page, and where it was found.
+/// A loaded page; `url` is the address after all redirects.
 struct Page {
     url: Url,
     status: u16,
@@ -32,24 +32,24 @@ impl Browser {
         Self { client, cookies: BTreeMap::new(), runtime }
     }
 
-    /// Opens an address, signs in and agrees. Says what the last page says.
-    pub(crate) fn agree(&mut self, url: &str, user: &str) -> String {
+    /// Opens a login address, signs in and consents; returns the last page.
+    pub(crate) fn log_in(&mut self, url: &str, user: &str) -> String {
         let page = self.get(url);
         let page = self.submit(&page, &[("login", user), ("password", "any")]);
         self.submit(&page, &[]).text
     }
 
-    /// Opens an address, signs in and does not agree.
-    pub(crate) fn refuse(&mut self, url: &str, user: &str) -> String {
+    /// Opens a login address, signs in and denies the consent; returns the last page.
+    pub(crate) fn deny(&mut self, url: &str, user: &str) -> String {
         let page = self.get(url);
         let page = self.submit(&page, &[("login", user), ("password", "any")]);
-        let abort =
-            attribute(&page.text, "href=\"", |link| link.ends_with("/abort")).expect("a way to refuse");
+        let abort = attribute(&page.text, "href=\"", |link| link.ends_with("/abort"))
+            .expect("the page has a link to abort");
         self.get(page.url.join(&abort).unwrap().as_str()).text
     }
 
-    /// Opens an address, enters a code, confirms it, signs in and agrees.
-    pub(crate) fn enter(&mut self, url: &str, code: &str, user: &str) -> String {
+    /// Opens the device address, enters and confirms a code, signs in and consents; returns the last page.
+    pub(crate) fn log_in_with_code(&mut self, url: &str, code: &str, user: &str) -> String {
         let page = self.get(url);
         let page = self.submit(&page, &[("user_code", code)]);
         let page = self.submit(&page, &[("confirm", "yes")]);
@@ -57,14 +57,14 @@ impl Browser {
         self.submit(&page, &[]).text
     }
 
-    /// Goes to the callback that an address leads to, with this query.
-    pub(crate) fn come_back(&mut self, url: &str, query: &str) -> (u16, String) {
+    /// Opens the callback (`redirect_uri`) of a login address with this query; returns status and page.
+    pub(crate) fn open_callback(&mut self, url: &str, query: &str) -> (u16, String) {
         let page = self.get(&format!("{}?{query}", callback(url)));
         (page.status, page.text)
     }
 
-    /// Whether nobody answers at the callback.
-    pub(crate) fn cannot_come_back(&mut self, url: &str) -> bool {
+    /// Whether the port of the callback refuses connections.
+    pub(crate) fn is_callback_closed(&mut self, url: &str) -> bool {
         let request = self.client.get(callback(url)).send();
         self.runtime.block_on(request).is_err()
     }
@@ -78,7 +78,7 @@ impl Browser {
         self.open(url, None)
     }
 
-    /// Sends the form of a page, with what it holds already and these fields.
+    /// Submits the form of a page: its hidden fields, and these fields.
     fn submit(&mut self, page: &Page, fields: &[(&str, &str)]) -> Page {
         let action = attribute(&page.text, "action=\"", |_| true);
         let action = action.unwrap_or_else(|| panic!("no form on {}: {}", page.url, page.text));
@@ -90,14 +90,14 @@ impl Browser {
             .filter(|(name, _)| fields.iter().all(|(other, _)| other != name))
             .chain(fields.iter().copied())
             .collect();
-        let to = page.url.join(&action).unwrap();
-        self.open(to.as_str(), Some(&form))
+        let target = page.url.join(&action).unwrap();
+        self.open(target.as_str(), Some(&form))
     }
 
     fn open(&mut self, url: &str, form: Option<&[(&str, &str)]>) -> Page {
         let mut url = Url::parse(url).unwrap();
         let mut form = form;
-        for _ in 0..REDIRECTS {
+        for _ in 0..MAX_REDIRECTS {
             let cookies: Vec<String> =
                 self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
             let request = match form {
@@ -124,24 +124,24 @@ impl Browser {
             let text = self.runtime.block_on(response.text()).unwrap();
             return Page { url, status: status.as_u16(), text };
         }
-        panic!("{url} redirects for ever");
+        panic!("{url}: more than {MAX_REDIRECTS} redirects");
     }
 }
 
-/// The callback that an address of the provider leads to.
+/// The `redirect_uri` of a login address.
 fn callback(url: &str) -> String {
     let url = Url::parse(url).unwrap();
     let redirect = url.query_pairs().find(|(name, _)| name == "redirect_uri");
-    redirect.expect("the address says where to come back").1.into_owned()
+    redirect.expect("the address has a redirect_uri").1.into_owned()
 }
 
-/// The first value after `before` that is wanted.
-fn attribute(html: &str, before: &str, wanted: impl Fn(&str) -> bool) -> Option<String> {
-    let values = html.split(before).skip(1).filter_map(|rest| rest.split('"').next());
-    values.map(|value| value.replace("&amp;", "&")).find(|value| wanted(value))
+/// The first attribute value after `prefix` that matches.
+fn attribute(html: &str, prefix: &str, matches: impl Fn(&str) -> bool) -> Option<String> {
+    let values = html.split(prefix).skip(1).filter_map(|rest| rest.split('"').next());
+    values.map(|value| value.replace("&amp;", "&")).find(|value| matches(value))
 }
 
-/// Name and value of an input that the user does not see.
+/// Name and value of a hidden input.
 fn hidden_field(input: &str) -> Option<(String, String)> {
     let tag = input.split('>').next()?;
     let is_hidden = tag.contains("type=\"hidden\"");

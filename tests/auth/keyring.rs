@@ -1,4 +1,4 @@
-//! Secrets in the system's keyring: `gnome-keyring-daemon`, on a bus that only this test knows.
+//! Secrets in the system's keyring: `gnome-keyring-daemon` on a private session bus.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
@@ -7,19 +7,19 @@ use std::process::{Child, Command, Output, Stdio};
 
 use super::browser::Browser;
 use super::home::Home;
-use super::server::Server;
+use super::oidc_server::OidcServer;
 use super::{Login, headless};
 
 const KEY: &str = "sk-of-the-keyring-0123456789";
 
-/// A keyring that is open.
-const OPEN: &str = "printf pw | exec gnome-keyring-daemon --foreground --components=secrets --unlock";
-/// The same, locked, on a machine where nobody can be asked for its password.
+/// Starts an unlocked keyring.
+const UNLOCKED: &str = "printf pw | exec gnome-keyring-daemon --foreground --components=secrets --unlock";
+/// Starts a locked keyring, which cannot ask for its password without a screen.
 const LOCKED: &str = "exec gnome-keyring-daemon --foreground --components=secrets";
-/// One that is started and says nothing.
+/// Starts a program that never answers.
 const SILENT: &str = "exec sleep 10";
 
-/// A session bus that starts a keyring when somebody asks for it.
+/// A session bus that starts the keyring on the first request. Killed on drop.
 struct Bus {
     child: Child,
     address: String,
@@ -27,8 +27,8 @@ struct Bus {
 }
 
 impl Bus {
-    /// One for the user whose home folder is `user`; without a keyring if there is nothing to start.
-    fn start(user: &Path, keyring: Option<&str>) -> Self {
+    /// `home` is the home folder of the keyring's user; `keyring` is the command that starts it, if any.
+    fn start(home: &Path, keyring: Option<&str>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
         if let Some(keyring) = keyring {
@@ -49,7 +49,7 @@ impl Bus {
         command
             .arg(format!("--config-file={}", file("bus.conf").display()))
             .args(["--nofork", "--print-address"]);
-        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", user).env("XDG_RUNTIME_DIR", user);
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home).env("XDG_RUNTIME_DIR", home);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut address = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut address).unwrap();
@@ -75,14 +75,14 @@ impl Bus {
 
 impl Drop for Bus {
     fn drop(&mut self) {
-        // The keyring leaves with its bus.
+        // The keyring exits with its bus.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Keeps the key; gives what is printed, and what is said aside.
-fn keep_key(mut command: Command) -> (String, String) {
+/// Runs `parlor login --key` with the key on stdin; returns stdout and stderr.
+fn store_key(mut command: Command) -> (String, String) {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(KEY.as_bytes()).unwrap();
@@ -91,46 +91,45 @@ fn keep_key(mut command: Command) -> (String, String) {
     (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// All that is in the files of secrets.
-fn in_files(home: &Home) -> String {
+/// The content of all files in the store of secrets.
+fn stored_files(home: &Home) -> String {
     let files = std::fs::read_dir(home.state().join("secrets")).unwrap();
     files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect()
 }
 
 #[test]
-fn a_key_is_in_the_keyring_and_in_no_file() {
+fn a_key_is_stored_in_the_keyring_and_in_no_file() {
     let home = Home::new();
-    let bus = Bus::start(home.folder(), Some(OPEN));
-    let (said, aside) = keep_key(bus.command(&home, &["login", "openai", "--key"]));
-    assert!(said.contains("kept in the system's keyring") && aside.is_empty(), "{said}{aside}");
-    assert_eq!(in_files(&home), "");
-    assert!(bus.prints(&home, &["auth"]).contains("openai: a key is kept\n  in the system's keyring"));
+    let bus = Bus::start(home.folder(), Some(UNLOCKED));
+    let (stdout, stderr) = store_key(bus.command(&home, &["login", "openai", "--key"]));
+    assert!(said.contains("in the system's keyring") && stderr.is_empty(), "{stdout}{stderr}");
+    assert_eq!(stored_files(&home), "");
+    assert!(bus.prints(&home, &["auth"]).contains("openai: key\n  stored in the system's keyring"));
     let models = bus.prints(&home, &["models"]);
     let openai = models.lines().find(|line| line.starts_with("openai ")).unwrap();
-    assert!(!openai.contains("there is no key"), "another process reads it: {models}");
+    assert!(!openai.contains("there is no key"), "another process must read the key: {models}");
     let said = home.prints(&["models"]);
-    assert!(said.contains("there is no session bus here"), "{said}");
-    assert_eq!(bus.prints(&home, &["logout", "openai"]), "The key of openai is forgotten.\n");
+    assert!(said.contains("no D-Bus session bus is running"), "{said}");
+    assert_eq!(bus.prints(&home, &["logout", "openai"]), "Removed the key of openai.\n");
     let models = bus.prints(&home, &["models"]);
     let openai = models.lines().find(|line| line.starts_with("openai ")).unwrap();
     assert!(openai.contains("there is no key"), "{models}");
 }
 
 #[test]
-fn a_login_is_in_the_keyring_and_is_renewed_there() {
-    let (server, home) = (Server::start(), Home::new());
+fn a_login_is_stored_in_the_keyring() {
+    let (server, home) = (OidcServer::start(), Home::new());
     server.configure(&home, "public");
-    let bus = Bus::start(home.folder(), Some(OPEN));
+    let bus = Bus::start(home.folder(), Some(UNLOCKED));
     let mut command = bus.command(&home, &["login", "x", "--browser"]);
-    let mut child = headless(&mut command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let said = BufReader::new(child.stdout.take().unwrap());
-    let mut login = Login { child, said };
-    Browser::new().agree(&login.line(), "alice");
+    let child = headless(&mut command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut login = Login::of(child);
+    Browser::new().log_in(&login.line(), "alice");
     assert_eq!(login.end(), ("Logged in to x as alice@example.org.\n".to_owned(), String::new(), Some(0)));
-    assert_eq!(in_files(&home), "");
+    assert_eq!(stored_files(&home), "");
     let listed = bus.prints(&home, &["auth", "--check"]);
     assert!(
-        listed.contains("logged in as alice") && listed.contains("kept in the system's keyring"),
+        listed.contains("logged in as alice") && listed.contains("stored in the system's keyring"),
         "{listed}"
     );
     assert_eq!(bus.prints(&home, &["logout"]), "Logged out of x.\n");
@@ -138,53 +137,53 @@ fn a_login_is_in_the_keyring_and_is_renewed_there() {
 }
 
 #[test]
-fn a_setting_does_without_the_keyring() {
+fn a_setting_switches_the_keyring_off() {
     let home = Home::new();
     home.configure("parlor.toml", "[secrets]\nkeyring = false\n");
-    let bus = Bus::start(home.folder(), Some(OPEN));
-    let (said, aside) = keep_key(bus.command(&home, &["login", "openai", "--key"]));
-    assert!(said.contains("secrets/key-openai") && aside.is_empty(), "{said}{aside}");
-    assert_eq!(in_files(&home), KEY);
+    let bus = Bus::start(home.folder(), Some(UNLOCKED));
+    let (stdout, stderr) = store_key(bus.command(&home, &["login", "openai", "--key"]));
+    assert!(stdout.contains("secrets/key-openai") && stderr.is_empty(), "{stdout}{stderr}");
+    assert_eq!(stored_files(&home), KEY);
 }
 
 #[test]
-fn where_no_keyring_answers_there_is_a_file_and_a_word() {
+fn without_a_keyring_the_key_goes_to_a_file_with_a_notice() {
     for keyring in [None, Some(SILENT)] {
         let home = Home::new();
         let bus = Bus::start(home.folder(), keyring);
-        let (said, aside) = keep_key(bus.command(&home, &["login", "openai", "--key"]));
-        assert!(said.contains("secrets/key-openai"), "{keyring:?}: {said}");
-        assert!(aside.contains("The system's keyring was not used: "), "{keyring:?}: {aside}");
-        assert_eq!(in_files(&home), KEY);
+        let (stdout, stderr) = store_key(bus.command(&home, &["login", "openai", "--key"]));
+        assert!(stdout.contains("secrets/key-openai"), "{keyring:?}: {stdout}");
+        assert!(stderr.contains("The system's keyring was not used: "), "{keyring:?}: {stderr}");
+        assert_eq!(stored_files(&home), KEY);
         assert!(bus.prints(&home, &["auth"]).contains("secrets/key-openai"));
-        assert_eq!(bus.prints(&home, &["logout", "openai"]), "The key of openai is forgotten.\n");
+        assert_eq!(bus.prints(&home, &["logout", "openai"]), "Removed the key of openai.\n");
     }
 }
 
 #[test]
-fn a_bus_that_takes_connections_and_says_nothing_is_left() {
+fn a_silent_bus_times_out() {
     let home = Home::new();
     let socket = home.folder().join("bus");
     let _bus = UnixListener::bind(&socket).unwrap();
     let mut command = home.command(&["login", "openai", "--key"]);
     command.env("XDG_RUNTIME_DIR", home.folder());
-    let (said, aside) = keep_key(command);
-    assert!(said.contains("secrets/key-openai"), "{said}");
-    assert!(aside.contains("it did not answer within 5 seconds"), "{aside}");
+    let (stdout, stderr) = store_key(command);
+    assert!(stdout.contains("secrets/key-openai"), "{stdout}");
+    assert!(stderr.contains("it did not answer within 5 seconds"), "{stderr}");
 }
 
 #[test]
-fn a_keyring_that_is_locked_is_said_to_be() {
+fn a_locked_keyring_is_reported() {
     let home = Home::new();
-    keep_key(Bus::start(home.folder(), Some(OPEN)).command(&home, &["login", "openai", "--key"]));
+    store_key(Bus::start(home.folder(), Some(UNLOCKED)).command(&home, &["login", "openai", "--key"]));
     let bus = Bus::start(home.folder(), Some(LOCKED));
     let said = bus.prints(&home, &["models"]);
     assert!(
         said.contains("key-openai is in the system's keyring") && said.contains("it is locked"),
         "{said}"
     );
-    let (said, aside) = keep_key(bus.command(&home, &["login", "openai", "--key"]));
-    assert!(said.contains("secrets/key-openai") && aside.contains("it is locked"), "{said}{aside}");
+    let (stdout, stderr) = store_key(bus.command(&home, &["login", "openai", "--key"]));
+    assert!(stdout.contains("secrets/key-openai") && stderr.contains("it is locked"), "{stdout}{stderr}");
     let models = bus.prints(&home, &["models"]);
     assert!(!models.lines().any(|line| line.starts_with("openai ") && line.contains("keyring")), "{models}");
 }

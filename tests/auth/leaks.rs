@@ -1,81 +1,52 @@
-//! Nothing that the program writes holds a secret: not what it prints, not its files beside the store
-//! of secrets, not the command lines and the environment of what it starts.
+//! No secret of a login appears in outputs, in files outside the store of secrets, or in the command lines and the
+//! environment of child processes.
 
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::Output;
 
 use super::*;
-use server::CLIENT_SECRET;
+use oidc_server::CLIENT_SECRET;
+use outputs::Outputs;
 
-/// Prints the command line and the environment of the tool's process.
-const LOOK: &str =
+/// A command that prints its own command line and environment, and the command lines of all processes.
+const PRINT_OWN_PROCESS: &str =
     "!tr '\\0' '\\n' < /proc/self/cmdline; tr '\\0' '\\n' < /proc/self/environ; env; ps -eo args";
 
-/// Prints the environment that parlor was started with, and its memory, as far as the system lets it.
-const LOOK_UP: &str =
-    "!tr '\\0' '\\n' < /proc/$PPID/environ; ls /proc/$PPID/fd; head -c1 /proc/$PPID/mem; echo looked";
+/// A command that tries to read the environment, the files and the memory of parlor, its parent.
+const READ_PARENT_PROCESS: &str =
+    "!tr '\\0' '\\n' < /proc/$PPID/environ; ls /proc/$PPID/fd; head -c1 /proc/$PPID/mem; echo tried";
 
-/// A user that owns nothing.
+/// The id of the unprivileged user `nobody`.
 const NOBODY: u32 = 65534;
-
-/// Everything that was written, with where.
-#[derive(Default)]
-struct Written(Vec<(String, Vec<u8>)>);
-
-impl Written {
-    fn add(&mut self, what: &str, output: Output) {
-        self.0.push((format!("stdout of {what}"), output.stdout));
-        self.0.push((format!("stderr of {what}"), output.stderr));
-    }
-
-    /// All files below a folder, but not the store of secrets.
-    fn files(&mut self, folder: &Path) {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() && !path.ends_with("secrets") {
-                self.files(&path);
-            } else if path.is_file() {
-                self.0.push((path.display().to_string(), std::fs::read(&path).unwrap()));
-            }
-        }
-    }
-
-    fn holds(&self, text: &str) -> Vec<&str> {
-        let there = |bytes: &[u8]| bytes.windows(text.len()).any(|window| window == text.as_bytes());
-        self.0.iter().filter(|(_, bytes)| there(bytes)).map(|(place, _)| place.as_str()).collect()
-    }
-}
 
 #[test]
 fn no_secret_is_written_anywhere() {
-    let (server, home) = (Server::start(), Home::new());
+    let (server, home) = (OidcServer::start(), Home::new());
     server.configure(&home, "confidential");
-    let mut written = Written::default();
+    let mut outputs = Outputs::default();
     let run = |args: &[&str]| {
         headless(home.command(args).env("TEST_CLIENT_SECRET", CLIENT_SECRET)).output().unwrap()
     };
 
     let mut command = home.command(&["login", "x", "--browser"]);
     command.env("TEST_CLIENT_SECRET", CLIENT_SECRET);
-    let mut child = headless(&mut command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let said = BufReader::new(child.stdout.take().unwrap());
+    let child = headless(&mut command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = child.id();
-    let mut login = Login { child, said };
+    let mut login = Login::of(child);
     let url = login.line();
     let command_line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
-    written.0.push(("command line of parlor login".to_owned(), command_line));
-    Browser::new().agree(&url, "dave");
-    let (rest, aside, code) = login.end();
-    assert_eq!(code, Some(0), "{aside}");
-    written.0.push(("parlor login".to_owned(), format!("{url}\n{rest}\n{aside}").into_bytes()));
+    outputs.add("command line of parlor login", command_line);
+    Browser::new().log_in(&url, "dave");
+    let (stdout, stderr, code) = login.wait();
+    assert_eq!(code, Some(0), "{stderr}");
+    outputs.add("parlor login", format!("{url}\n{stdout}\n{stderr}"));
 
     let mut secrets = vec![CLIENT_SECRET.to_owned()];
-    let learn = |secrets: &mut Vec<String>| {
-        let kept = kept(&home);
-        secrets.extend(["access_token", "refresh_token"].map(|name| kept[name].as_str().unwrap().to_owned()));
+    let add_tokens = |secrets: &mut Vec<String>| {
+        let login = stored_login(&home);
+        secrets
+            .extend(["access_token", "refresh_token"].map(|name| login[name].as_str().unwrap().to_owned()));
     };
-    learn(&mut secrets);
+    add_tokens(&mut secrets);
     expire(&home);
     for args in [
         &["auth", "--check"][..],
@@ -83,40 +54,40 @@ fn no_secret_is_written_anywhere() {
         &["auth"],
         &["settings"],
         &["doctor"],
-        &["chat", LOOK],
+        &["chat", PRINT_OWN_PROCESS],
     ] {
-        written.add(&args.join(" "), run(args));
+        outputs.add_command(&args.join(" "), run(args));
     }
-    learn(&mut secrets);
+    add_tokens(&mut secrets);
     server.revoke_with(&secrets[4], CLIENT_SECRET);
     expire(&home);
     for args in [&["auth", "--check"][..], &["auth"], &["logout", "x"], &["auth", "--json"]] {
-        written.add(&args.join(" "), run(args));
+        outputs.add_command(&args.join(" "), run(args));
     }
-    written.files(home.folder());
+    outputs.add_files(home.folder());
 
     secrets.sort();
     secrets.dedup();
-    assert_eq!(secrets.len(), 5, "the login was renewed");
-    assert!(!written.holds("PARLOR_HOME=").is_empty(), "the environment was looked at");
-    assert!(!written.holds("dave@example.org").is_empty(), "what is no secret is found");
-    assert!(written.0.iter().any(|(place, _)| place.ends_with("parlor.db")), "files are looked at");
+    assert_eq!(secrets.len(), 5, "the login must have been renewed");
+    assert!(!outputs.find("PARLOR_HOME=").is_empty(), "the environment must be searched");
+    assert!(!outputs.find("dave@example.org").is_empty(), "the search must find public texts");
+    assert!(outputs.0.iter().any(|(name, _)| name.ends_with("parlor.db")), "files must be searched");
     for secret in &secrets {
         let encoded: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();
         for text in [secret, &encoded] {
-            assert_eq!(written.holds(text), Vec::<&str>::new(), "a secret was written");
+            assert_eq!(outputs.find(text), Vec::<&str>::new(), "a secret was written");
         }
     }
 }
 
 #[test]
-fn commands_cannot_look_into_the_process_that_starts_them() {
+fn commands_cannot_read_the_process_of_parlor() {
     let home = Home::new();
-    let look = |dumpable: &str| {
-        let mut command = home.command(&["chat", "--agent", "local", LOOK_UP]);
+    let run_command = |dumpable: &str| {
+        let mut command = home.command(&["chat", "--agent", "local", READ_PARENT_PROCESS]);
         command.env("HOME", home.folder()).env("UNSEEN_PASSWORD", "not-for-commands");
         command.env("PARLOR_DUMPABLE", dumpable);
-        // Nothing is closed to root.
+        // Root may read every process.
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(home.folder(), Some(NOBODY), Some(NOBODY)).unwrap();
             command.uid(NOBODY).gid(NOBODY);
@@ -126,15 +97,18 @@ fn commands_cannot_look_into_the_process_that_starts_them() {
             output => Some(String::from_utf8(output.unwrap().stdout).unwrap()),
         }
     };
-    let Some(open) = look("1") else {
-        eprintln!("skipped: {} is in a folder that only root can enter", home::PARLOR);
+    let Some(readable) = run_command("1") else {
+        eprintln!("skipped: {} is in a folder that only root can read", home::PARLOR);
         return;
     };
-    assert!(open.contains("not-for-commands") && open.contains("looked"), "it sees what is open: {open}");
-    let closed = look("").unwrap();
-    assert!(!closed.contains("not-for-commands") && closed.contains("looked"), "{closed}");
+    assert!(
+        readable.contains("not-for-commands") && readable.contains("tried"),
+        "a dumpable process must be readable: {readable}"
+    );
+    let hardened = run_command("").unwrap();
+    assert!(!hardened.contains("not-for-commands") && hardened.contains("tried"), "{hardened}");
     for file in ["environ", "fd", "mem"] {
-        let line = closed.lines().find(|line| line.contains("/proc/") && line.contains(file));
-        assert!(line.is_some_and(|line| line.contains("Permission denied")), "{file}: {closed}");
+        let line = hardened.lines().find(|line| line.contains("/proc/") && line.contains(file));
+        assert!(line.is_some_and(|line| line.contains("Permission denied")), "{file}: {hardened}");
     }
 }

@@ -1,9 +1,9 @@
-// An authorization server on a free port of this machine. Prints its address as JSON, and ends when
-// its standard input does. Any login is accepted; the mail address follows from it.
+// An authorization server on a free local port. Prints its address as JSON, and exits when its standard input is closed.
+// It accepts any login name; the mail address is derived from it.
 import { createServer } from "node:http";
 import { Provider } from "oidc-provider";
 
-// The server remarks on things on the standard output, which nobody reads beyond the first line.
+// The library logs to standard output, of which the test reads only the first line.
 console.log = console.info = () => {};
 
 const grants = ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"];

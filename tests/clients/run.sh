@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Plays one scenario to `parlor serve` with clients that others wrote: `websockets` (PyPI), `ws` (npm) and a
-# browser. Installs them on the first call. Usage: run.sh PARLOR
+# Runs one scenario against `parlor serve` with third-party clients: `websockets` (PyPI), `ws` (npm) and a browser.
+# Installs them on the first call. Usage: run.sh PARLOR
 set -euo pipefail
 parlor=$(realpath "$1")
 cd "$(dirname "$0")"

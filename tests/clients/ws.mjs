@@ -1,4 +1,4 @@
-// The scenario with the npm package `ws`. Usage: node ws.mjs BASE TOKEN
+// Runs the scenario with the npm package `ws`. Usage: node ws.mjs BASE TOKEN
 import WebSocket from "ws";
 import { scenario } from "./scenario.mjs";
 

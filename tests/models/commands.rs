@@ -1,13 +1,13 @@
-//! `parlor models`, `parlor doctor` and the flags of `parlor chat`, as far as they are about models.
+//! `parlor models`, `parlor doctor`, and the flags of `parlor chat` that concern models.
 
-use crate::door::Door;
-use crate::forms::Form;
+use crate::aimock::Aimock;
+use crate::api_format::ApiFormat;
 use crate::home::Home;
-use crate::mock::Mock;
-use crate::server::{Deed, Server};
+use crate::loaf_child::LoafChild;
+use crate::scripted_server::{Reply, ScriptedServer};
 
 #[test]
-fn models_are_listed_with_what_is_missing() {
+fn models_lists_what_is_missing() {
     let home = Home::new();
     let listed = home.prints(&["models"]);
     assert!(listed.contains("anthropic") && listed.contains("set ANTHROPIC_API_KEY"), "{listed}");
@@ -23,22 +23,22 @@ fn models_are_listed_with_what_is_missing() {
 }
 
 #[test]
-fn what_a_provider_has_is_asked_for_and_kept() {
-    let mock = Mock::start();
-    let home = Form::Chat.home(&mock.url, "");
+fn the_list_of_a_provider_is_loaded_once_and_cached() {
+    let mock = Aimock::start();
+    let home = ApiFormat::Chat.home(&mock.url, "");
     let listed = home.json(&["models", "--all", "--json"]);
     assert!(listed.iter().any(|line| line["configured"] == false), "{listed:?}");
     assert!(home.state().join("models.json").exists());
     drop(mock);
-    assert_eq!(home.json(&["models", "--all", "--json"]), listed, "it is kept");
+    assert_eq!(home.json(&["models", "--all", "--json"]), listed, "the list is cached");
     let output = home.run(&["models", "--refresh"]);
-    assert_eq!(output.status.code(), Some(1), "and can be asked for anew");
+    assert_eq!(output.status.code(), Some(1), "--refresh asks the provider again");
     assert!(String::from_utf8(output.stderr).unwrap().contains("openai: "));
 }
 
 #[test]
 fn a_key_alone_is_enough_for_a_chat() {
-    let mut mock = Mock::start();
+    let mut mock = Aimock::start();
     let home = Home::new();
     let mut command = home.command(&["chat", "say hello"]);
     let url = format!("{}/v1", mock.url);
@@ -48,39 +48,40 @@ fn a_key_alone_is_enough_for_a_chat() {
 }
 
 #[test]
-fn a_model_and_its_reasoning_are_chosen_for_a_session() {
-    let mut mock = Mock::start();
-    let home = Form::Chat.home(&mock.url, "");
+fn flags_choose_the_model_and_the_reasoning_of_a_session() {
+    let mut mock = Aimock::start();
+    let home = ApiFormat::Chat.home(&mock.url, "");
     home.prints(&["chat", "--model", "other-model-high", "--reasoning", "high", "say hello"]);
     let body = mock.requests()[0]["body"].clone();
     assert_eq!((&body["model"], &body["reasoning_effort"]), (&"other-model-high".into(), &"high".into()));
     let said = home.command(&["chat", "--reasoning", "hard", "x"]).output().unwrap();
     assert!(String::from_utf8(said.stderr).unwrap().contains("off, low, medium"));
     let said = home.refuses(&["chat", "--agent", "local", "--model", "x", "hello"]);
-    assert!(said.contains("no agent with a model"), "{said}");
+    assert!(said.contains("has no model"), "{said}");
 }
 
 #[test]
-fn doctor_says_how_to_get_a_model_and_whether_it_has_one() {
+fn doctor_says_how_to_get_a_model_and_which_one_is_used() {
     let home = Home::new();
     let said = String::from_utf8(home.run(&["doctor"]).stdout).unwrap();
-    for way in ["ANTHROPIC_API_KEY", "parlor login", "export OPENAI_BASE_URL=http://", "chat --model openai/"]
+    for advice in
+        ["ANTHROPIC_API_KEY", "parlor login", "export OPENAI_BASE_URL=http://", "chat --model openai/"]
     {
-        assert!(said.contains(way), "{way}: {said}");
+        assert!(said.contains(advice), "{advice}: {said}");
     }
-    // Ports may be in use on the machine of whoever tests: one screen it is all the same.
+    // Ports in use on the test machine add lines; the output must still fit on one screen.
     assert!(said.lines().count() < 24, "one screen: {said}");
     let fix = said.lines().skip_while(|line| !line.contains("any of these")).take(6);
     assert!(fix.clone().count() == 6 && fix.clone().all(|line| line.chars().count() <= 80), "{said}");
-    let home = Form::Anthropic.home("http://127.0.0.1:1", "");
+    let home = ApiFormat::Anthropic.home("http://127.0.0.1:1", "");
     let said = String::from_utf8(home.run(&["doctor"]).stdout).unwrap();
-    assert!(said.contains("agent main asks mock"), "{said}");
+    assert!(said.contains("agent main uses mock"), "{said}");
 }
 
 #[test]
-fn the_instructions_and_skills_of_a_folder_are_read() {
-    let mut mock = Mock::start();
-    let home = Form::Chat.home(&mock.url, "");
+fn instructions_and_skills_of_the_folder_are_sent_to_the_model() {
+    let mut mock = Aimock::start();
+    let home = ApiFormat::Chat.home(&mock.url, "");
     std::fs::write(home.folder().join("AGENTS.md"), "Always use tabs.").unwrap();
     let skill = home.folder().join(".agents/skills/greet");
     std::fs::create_dir_all(&skill).unwrap();
@@ -93,20 +94,21 @@ fn the_instructions_and_skills_of_a_folder_are_read() {
 }
 
 #[test]
-fn the_skills_of_a_loaf_user_come_along_through_that_door() {
-    let form = Form::Chat;
-    let answer = || Deed::Answer(form.text("Hello.") + &form.end());
-    let server = Server::start(vec![answer(), answer()]);
-    let home = form.home(&server.url, "");
+fn loaf_skills_are_used_only_through_the_loaf_door() {
+    let api = ApiFormat::Chat;
+    let answer = || Reply::Stream(api.text("Hello.") + &api.end());
+    let server = ScriptedServer::start(vec![answer(), answer()]);
+    let home = api.home(&server.url, "");
     let skill = home.folder().join(".loaf/skills/greetings/wave");
     std::fs::create_dir_all(&skill).unwrap();
     std::fs::write(skill.join("SKILL.md"), "Wave with the left hand.").unwrap();
-    let mut door = Door::open(&home);
-    assert_eq!(door.ask("skills.list", "{}")["skills"][0]["name"], "wave");
-    door.turn("hello with $wave");
+    let mut loaf = LoafChild::start(&home);
+    assert_eq!(loaf.request("skills.list", "{}")["skills"][0]["name"], "wave");
+    loaf.run_turn("hello with $wave");
     home.command(&["chat", "hello with $wave"]).env("HOME", home.folder()).output().unwrap();
-    let told: Vec<bool> = server.bodies().iter().map(|body| body.to_string().contains("left hand")).collect();
-    assert_eq!(told, [true, false], "elsewhere they are not known");
+    let has_skill: Vec<bool> =
+        server.bodies().iter().map(|body| body.to_string().contains("left hand")).collect();
+    assert_eq!(has_skill, [true, false], "only the loaf door knows the skill");
 }
 
 #[test]

@@ -1,56 +1,62 @@
-//! The process dies in the middle of a stream or of a tool call: the next prompt works, and what the provider is
-//! sent then is a conversation that it takes.
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+//! The process is killed in the middle of a stream or of a tool call: the next prompt works, and the provider gets a
+//! valid conversation.
+#![expect(clippy::unwrap_used, reason = "test helpers panic on failure, as the tests do")]
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::forms::{Form, assert_valid};
+use crate::api_format::{ApiFormat, assert_valid};
 use crate::home::Home;
-use crate::server::{Deed, Server};
+use crate::scripted_server::{Reply, ScriptedServer};
 
-/// Starts `message`, waits for text of a message or a tool, and kills the process.
-fn die_at(home: &Home, message: &str, of: &str) {
+/// Starts a chat, and kills it at the first delta of a `message` or of a tool `call`.
+fn kill_at_delta(home: &Home, message: &str, kind: &str) {
     let mut chat = home.command(&["chat", "--json", message]).stdout(Stdio::piped()).spawn().unwrap();
     let out = BufReader::new(chat.stdout.take().unwrap());
-    let wanted = |line: &String| line.contains(r#""type":"delta""#) && line.contains(&format!("\"{of}\":"));
-    out.lines().map(Result::unwrap).find(wanted).expect("it happens");
+    let wanted = |line: &String| line.contains(r#""type":"delta""#) && line.contains(&format!("\"{kind}\":"));
+    out.lines().map(Result::unwrap).find(wanted).expect("the delta arrives");
     chat.kill().unwrap();
     chat.wait().unwrap();
 }
 
 #[test]
 fn a_crash_in_the_middle_of_a_stream() {
-    for form in Form::ALL {
-        let server = Server::start(vec![
-            Deed::Hang(form.text("I am about to ")),
-            Deed::Answer(form.text("Again.") + &form.end()),
+    for api in ApiFormat::ALL {
+        let server = ScriptedServer::start(vec![
+            Reply::HangingStream(api.text("I am about to ")),
+            Reply::Stream(api.text("Again.") + &api.end()),
         ]);
-        let home = form.home(&server.url, "");
-        die_at(&home, "first", "message");
+        let home = api.home(&server.url, "");
+        kill_at_delta(&home, "first", "message");
         let session = home.last_session();
-        assert_eq!(home.prints(&["chat", "--session", &session, "second"]), "Again.\n", "{form:?}");
+        assert_eq!(home.prints(&["chat", "--session", &session, "second"]), "Again.\n", "{api:?}");
         let sent = &server.bodies()[1];
         assert_valid(sent);
         let sent = sent.to_string();
-        assert!(sent.contains("first") && sent.contains("second"), "{form:?}: {sent}");
-        assert!(sent.contains("broke off"), "{form:?}: the model is told of the end: {sent}");
+        assert!(sent.contains("first") && sent.contains("second"), "{api:?}: {sent}");
+        assert!(
+            sent.contains("broke off"),
+            "{api:?}: the model must learn that its answer broke off: {sent}"
+        );
     }
 }
 
 #[test]
 fn a_crash_in_the_middle_of_a_tool_call() {
-    for form in Form::ALL {
-        let server = Server::start(vec![
-            Deed::Answer(form.call("shell", r#"{"command":"echo started; sleep 1000"}"#)),
-            Deed::Answer(form.text("Again.") + &form.end()),
+    for api in ApiFormat::ALL {
+        let server = ScriptedServer::start(vec![
+            Reply::Stream(api.call("shell", r#"{"command":"echo started; sleep 1000"}"#)),
+            Reply::Stream(api.text("Again.") + &api.end()),
         ]);
-        let home = form.home(&server.url, "");
-        die_at(&home, "first", "call");
+        let home = api.home(&server.url, "");
+        kill_at_delta(&home, "first", "call");
         let session = home.last_session();
-        assert_eq!(home.prints(&["chat", "--session", &session, "second"]), "Again.\n", "{form:?}");
+        assert_eq!(home.prints(&["chat", "--session", &session, "second"]), "Again.\n", "{api:?}");
         let sent = &server.bodies()[1];
         assert_valid(sent);
-        assert!(sent.to_string().contains("sleep 1000"), "{form:?}: the model knows what it tried: {sent}");
+        assert!(
+            sent.to_string().contains("sleep 1000"),
+            "{api:?}: the model must see the interrupted call: {sent}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Images of messages and of tools, as each form has them.
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+//! Images in messages and in tool results, in each API format.
+#![expect(clippy::unwrap_used, reason = "test helpers panic on failure, as the tests do")]
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use parlor_vocab::{
 };
 use serde_json::Value;
 
-use crate::forms::{Form, assert_valid};
-use crate::mock::Mock;
-use crate::server::{Deed, Server};
+use crate::aimock::Aimock;
+use crate::api_format::{ApiFormat, assert_valid};
+use crate::scripted_server::{Reply, ScriptedServer};
 
-/// A red square.
+/// A PNG image of one red pixel.
 const RED: &[u8] = &[
     0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52, 0x00,
     0x00, 0x00, 0x01, 0x00, 0x00, 0x00, 0x01, 0x08, 0x02, 0x00, 0x00, 0x00, 0x90, 0x77, 0x53, 0xde, 0x00,
@@ -27,15 +27,15 @@ const RED: &[u8] = &[
     0x82,
 ];
 
-fn house(form: Form, url: &str, folder: &std::path::Path) -> Sessions {
-    let kind = match form {
-        Form::Chat => ProviderKind::OpenAi,
-        Form::Responses => ProviderKind::OpenAiResponses,
-        Form::Anthropic => ProviderKind::Anthropic,
+fn sessions_with_model(api: ApiFormat, url: &str, folder: &std::path::Path) -> Sessions {
+    let kind = match api {
+        ApiFormat::Chat => ProviderKind::OpenAi,
+        ApiFormat::Responses => ProviderKind::OpenAiResponses,
+        ApiFormat::Anthropic => ProviderKind::Anthropic,
     };
     let key = Arc::new(FixedKey(Ok(Some(Key::new("k")))));
     let connection = Connection::new(kind, Some(&format!("{url}/v1")), key, Routing::default());
-    let agent = ModelAgent::new("Mind", Model::new("mock", "claude-sonnet-5", Arc::new(connection)));
+    let agent = ModelAgent::new("Model agent", Model::new("mock", "claude-sonnet-5", Arc::new(connection)));
     let clock = Arc::new(SystemClock);
     Sessions::new(SessionDeps {
         log: Arc::new(MemoryLog::new(Arc::clone(&clock) as _)),
@@ -48,8 +48,8 @@ fn house(form: Form, url: &str, folder: &std::path::Path) -> Sessions {
     })
 }
 
-/// Says `text` with files, and gives back what was answered.
-async fn say(house: &Sessions, folder: &std::path::Path, text: &str, files: Vec<NamedFile>) -> String {
+/// Sends a message with files in a new session; returns the answer.
+async fn send(sessions: &Sessions, folder: &std::path::Path, text: &str, files: Vec<NamedFile>) -> String {
     let new_session = NewSession {
         title: None,
         door: "test".to_owned(),
@@ -58,74 +58,74 @@ async fn say(house: &Sessions, folder: &std::path::Path, text: &str, files: Vec<
         system: None,
         forked_from: None,
     };
-    let session = house.create(None, new_session).await.unwrap();
-    let media = house.store_media(files).await.unwrap();
+    let session = sessions.create(None, new_session).await.unwrap();
+    let media = sessions.store_media(files).await.unwrap();
     let input = UserInput { text: text.to_owned(), media, ..UserInput::default() };
-    let mut watcher = house.watch(&session, Seq::START).await;
-    house.ask(&session, SessionCommand::Send { input, when_busy: WhenBusy::Refuse }).await.unwrap();
-    let mut said = String::new();
+    let mut watcher = sessions.watch(&session, Seq::START).await;
+    sessions.execute(&session, SessionCommand::Send { input, when_busy: WhenBusy::Refuse }).await.unwrap();
+    let mut answer = String::new();
     loop {
         let SessionUpdate::Entry(entry) = watcher.next().await.unwrap() else { continue };
         let SessionEvent::Run { event, .. } = &entry.event else { continue };
         if let RunEvent::Message(MessageEvent::Completed { text, .. }) = event {
-            said.clone_from(text);
+            answer.clone_from(text);
         }
         if matches!(event, RunEvent::Ended { .. }) {
-            house.close().await;
-            return said;
+            sessions.close().await;
+            return answer;
         }
     }
 }
 
-fn base64() -> String {
+fn red_as_base64() -> String {
     base64_simd::STANDARD.encode_to_string(RED)
 }
 
-fn count(body: &Value, wanted: &str) -> usize {
-    body.to_string().matches(wanted).count()
+fn count(body: &Value, text: &str) -> usize {
+    body.to_string().matches(text).count()
 }
 
 #[tokio::test]
-async fn the_image_of_a_message_is_seen_and_another_file_is_named() {
-    for form in Form::ALL {
+async fn an_image_in_a_message_is_sent_and_another_file_is_named() {
+    for api in ApiFormat::ALL {
         let folder = tempfile::tempdir().unwrap();
-        let mut mock = Mock::start();
-        let house = house(form, &mock.url, folder.path());
+        let mut mock = Aimock::start();
+        let sessions = sessions_with_model(api, &mock.url, folder.path());
         let files = vec![
             NamedFile { name: "red.png".to_owned(), bytes: RED.to_vec() },
             NamedFile { name: "notes.txt".to_owned(), bytes: b"plain".to_vec() },
         ];
         assert_eq!(
-            say(&house, folder.path(), "look at this", files).await,
+            send(&sessions, folder.path(), "look at this", files).await,
             "A small red square.",
-            "{form:?}"
+            "{api:?}"
         );
         let body = mock.requests().pop().unwrap()["body"].clone();
-        assert!(count(&body, "notes.txt") == 1, "{form:?}: {body}");
-        assert!(count(&body, "image") > 0, "{form:?}: {body}");
+        assert!(count(&body, "notes.txt") == 1, "{api:?}: {body}");
+        assert!(count(&body, "image") > 0, "{api:?}: {body}");
     }
 }
 
 #[tokio::test]
-async fn the_image_of_a_tool_is_seen_where_the_form_has_a_place_for_it() {
-    for form in Form::ALL {
+async fn an_image_of_a_tool_result_is_sent_in_each_format() {
+    for api in ApiFormat::ALL {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("red.png"), RED).unwrap();
-        // aimock tells what it was sent in words of its own, so this looks at the bytes.
-        let server = Server::start(vec![
-            Deed::Answer(form.call("read_file", r#"{"path":"red.png"}"#)),
-            Deed::Answer(form.text("It is red.") + &form.end()),
+        // aimock converts the requests that it records, so this test uses the scripted server.
+        let server = ScriptedServer::start(vec![
+            Reply::Stream(api.call("read_file", r#"{"path":"red.png"}"#)),
+            Reply::Stream(api.text("It is red.") + &api.end()),
         ]);
-        let house = house(form, &server.url, folder.path());
-        assert_eq!(say(&house, folder.path(), "show me red", Vec::new()).await, "It is red.", "{form:?}");
+        let sessions = sessions_with_model(api, &server.url, folder.path());
+        assert_eq!(send(&sessions, folder.path(), "show me red", Vec::new()).await, "It is red.", "{api:?}");
         let body = &server.bodies()[1];
         assert_valid(body);
-        assert_eq!(count(body, &base64()), 1, "{form:?}: {body}");
-        let place = match form {
-            Form::Chat => "image_url",
-            Form::Responses => "input_image",
-            Form::Anthropic => r#""media_type":"image/png""#,
+        assert_eq!(count(body, &red_as_base64()), 1, "{api:?}: {body}");
+        let marker = match api {
+            ApiFormat::Chat => "image_url",
+            ApiFormat::Responses => "input_image",
+            ApiFormat::Anthropic => r#""media_type":"image/png""#,
         };
-        assert!(count(body, place) >= 1, "{form:?}: {body}");
+        assert!(count(body, marker) >= 1, "{api:?}: {body}");
     }
 }

@@ -1,27 +1,28 @@
-//! Sessions with a model, against `@copilotkit/aimock` (npm), a server of model APIs that others wrote, in the forms
-//! of OpenAI chat, OpenAI responses and Anthropic. `server.rs` is a small server of ours for what aimock cannot
-//! express: a stream that is cut after it has shown something, one that hangs, and inputs that are no JSON (aimock
-//! sends whole answers at once, and only arguments that can be read).
+//! Sessions with a model, in the API formats of OpenAI chat, OpenAI responses and Anthropic. Most tests run against
+//! `@copilotkit/aimock` (npm), a third-party mock of model APIs. `scripted_server.rs` is our own small server for
+//! what aimock cannot do: a stream that is cut in the middle, a stream that hangs, and tool arguments that are not
+//! JSON (aimock sends whole answers at once, and only valid arguments).
 
 #[path = "../home/mod.rs"]
 mod home;
 
-mod advice;
-mod attacker;
-mod broken;
+mod aimock;
+mod api_format;
+mod attacking_server;
+mod broken_streams;
 mod commands;
 mod crash;
-mod door;
-mod forms;
-mod hostile;
+mod docs_page;
+mod error_advice;
+mod hostile_repository;
+mod hostile_server;
 mod images;
 mod keys;
 mod leaks;
-mod long;
-mod mock;
-mod others;
-mod page;
-mod repository;
+mod loaf_child;
+mod long_run;
+mod other_providers;
+mod outputs;
 mod scenarios;
-mod server;
-mod writing;
+mod scripted_server;
+mod streamed_calls;

@@ -1,5 +1,5 @@
-// Serves fixtures.json as the model APIs of several providers. Prints its address; then, for every line on stdin,
-// all requests so far as one line of JSON. Ends when stdin does.
+// Serves fixtures.json as the model APIs of several providers. Prints its address. For every line on stdin, prints all
+// requests so far as one line of JSON. Exits when stdin is closed.
 import { createInterface } from "node:readline";
 import { LLMock } from "@copilotkit/aimock";
 

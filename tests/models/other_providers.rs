@@ -1,12 +1,12 @@
-//! Gemini, OpenRouter and Ollama, which speak in ways of their own.
+//! Gemini, OpenRouter and Ollama, whose APIs differ from the three formats of the other tests.
 
+use crate::aimock::Aimock;
 use crate::home::Home;
-use crate::mock::Mock;
 
 #[test]
-fn the_other_providers_answer_and_call_tools_as_well() {
+fn other_providers_answer_and_call_tools() {
     for (provider, path) in [("gemini", "/v1beta"), ("openrouter", "/api/v1"), ("ollama", "")] {
-        let mock = Mock::start();
+        let mock = Aimock::start();
         let home = Home::new();
         let settings = format!(
             "[agents.main]\nkind = \"model\"\nmodel = \"mock\"\n[models.mock]\nprovider = \"{provider}\"\n\
@@ -28,8 +28,8 @@ fn the_other_providers_answer_and_call_tools_as_well() {
 }
 
 #[test]
-fn openrouter_is_told_to_whom_to_pass_on() {
-    let mut mock = Mock::start();
+fn openrouter_receives_the_configured_routing() {
+    let mut mock = Aimock::start();
     let home = Home::new();
     let settings = format!(
         "[agents.main]\nkind = \"model\"\nmodel = \"mock\"\n[models.mock]\nprovider = \"openrouter\"\n\

@@ -1,4 +1,4 @@
-//! The authorization server.
+//! The authorization server `oidc-provider` as a child process.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use crate::home::Home;
 
-/// What the confidential client is known by.
+/// The secret of the confidential client.
 pub(crate) const CLIENT_SECRET: &str = "client-s3cret-of-the-test/+%";
 
-/// A server that runs. Ends with the test.
-pub(crate) struct Server {
+/// A running authorization server. Killed on drop.
+pub(crate) struct OidcServer {
     child: Child,
     issuer: String,
 }
 
-impl Server {
+impl OidcServer {
     pub(crate) fn start() -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/auth");
         assert!(folder.join("node_modules").is_dir(), "oidc-provider is not installed: run make setup");
@@ -27,11 +27,11 @@ impl Server {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let said: Value = serde_json::from_str(&line).unwrap();
-        Self { child, issuer: said["issuer"].as_str().unwrap().to_owned() }
+        let started: Value = serde_json::from_str(&line).unwrap();
+        Self { child, issuer: started["issuer"].as_str().unwrap().to_owned() }
     }
 
-    /// Writes a `parlor.toml` with the login `x`.
+    /// Writes a `parlor.toml` with the login `x` of this server; `client` is `public` or `confidential`.
     pub(crate) fn configure(&self, home: &Home, client: &str) {
         let issuer = &self.issuer;
         let secret = if client == "confidential" { "client_secret_env = \"TEST_CLIENT_SECRET\"" } else { "" };
@@ -46,7 +46,7 @@ impl Server {
         );
     }
 
-    /// Revokes a token of the public client, as its user would elsewhere.
+    /// Revokes a token of the public client.
     pub(crate) fn revoke(&self, token: &str) {
         self.revoke_as(&[("token", token), ("client_id", "public")]);
     }
@@ -63,7 +63,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for OidcServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,14 +1,14 @@
-//! Where a long output is cut, no part of a secret is left at the edge: not for the model, not in events, not on disk.
+//! Where a long output is cut, no part of a secret remains at the edge: not for the model, in events or on disk.
 
 use super::*;
 
-/// Every part of it is found nowhere else.
+/// A key whose parts occur nowhere else.
 const KEY: &str = "sk-cut-Qw7eRt9yUi3oPa5sDf1gHj8kLz2xCv6bNm4Q0";
 
-/// So much of it must not be seen.
-const PART: usize = 8;
+/// So many characters of the key must not be visible.
+const PART_LEN: usize = 8;
 
-/// Scripts whose outputs are cut within the key, which is the content of `key.txt`.
+/// Scripts whose output is cut inside the key, which `key.txt` contains.
 const SCRIPTS: [(&str, &str); 8] = [
     // The first 32 KiB and the last 32 KiB are shown.
     ("head", r#"{ tool = "shell", args = { command = "head -c 32748 zeros; cat key.txt; cat zeros" } }"#),
@@ -17,7 +17,7 @@ const SCRIPTS: [(&str, &str); 8] = [
         "timeout",
         r#"{ tool = "shell", args = { command = "echo begun; head -c 20 key.txt; exec sleep 60", timeout_ms = 500 } }"#,
     ),
-    // Pages of 64 KiB, and what was lost before the first of them.
+    // `processes` returns pages of 64 KiB, and drops output before the first page.
     (
         "background",
         r#"{ tool = "shell", args = { command = "head -c 65516 zeros; cat key.txt; cat key.txt; touch done; exec sleep 60", background = true } },
@@ -26,7 +26,7 @@ const SCRIPTS: [(&str, &str); 8] = [
            { tool = "processes", args = { operation = "read", id = "p1" } }"#,
     ),
     (
-        "pieces",
+        "split",
         r#"{ tool = "shell", args = { command = "mkfifo go; head -c 20 key.txt; cat go > /dev/null; tail -c +21 key.txt; exec sleep 60", background = true } },
            { tool = "processes", args = { operation = "read", id = "p1", wait_ms = 1000 } },
            { tool = "shell", args = { command = "until [ -p go ]; do sleep 0.05; done; echo . > go" } },
@@ -43,7 +43,7 @@ const SCRIPTS: [(&str, &str); 8] = [
 ];
 
 #[test]
-fn no_cut_leaves_a_part_of_a_secret() {
+fn a_cut_output_shows_no_part_of_a_secret() {
     let mut leaks = Vec::new();
     for (name, steps) in SCRIPTS {
         let home = Home::new();
@@ -60,18 +60,18 @@ fn no_cut_leaves_a_part_of_a_secret() {
         );
         home.configure("s.toml", &format!("[otherwise]\nsteps = [\n{steps}\n]\n"));
         let output = home.run(&["chat", "--json", "go"]);
-        let told = String::from_utf8(output.stdout).unwrap();
-        assert!(told.contains("tool"), "{name}: {told} {}", String::from_utf8_lossy(&output.stderr));
+        let stdout = String::from_utf8(output.stdout).unwrap();
+        assert!(stdout.contains("tool"), "{name}: {stdout} {}", String::from_utf8_lossy(&output.stderr));
         let database = ["parlor.db", "parlor.db-wal"].map(|file| std::fs::read(home.state().join(file)));
         let database =
             String::from_utf8_lossy(&database.into_iter().flatten().flatten().collect::<Vec<u8>>())
                 .into_owned();
-        for (place, text) in [("what is told", &told), ("the database", &database)] {
-            let mut parts = KEY.as_bytes().windows(PART).map(|part| std::str::from_utf8(part).unwrap());
+        for (source, text) in [("stdout", &stdout), ("the database", &database)] {
+            let mut parts = KEY.as_bytes().windows(PART_LEN).map(|part| std::str::from_utf8(part).unwrap());
             if let Some(at) = parts.find_map(|part| text.find(part)) {
                 let (from, to) =
                     (text.floor_char_boundary(at.saturating_sub(20)), text.ceil_char_boundary(at + 60));
-                leaks.push(format!("{name}: {place} has {:?}", text.get(from..to)));
+                leaks.push(format!("{name}: {source} has {:?}", text.get(from..to)));
             }
         }
     }

@@ -1,5 +1,5 @@
-//! `docs/models.md` says what the code does.
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+//! `docs/models.md` names the limits, error codes and providers of the code.
+#![expect(clippy::unwrap_used, reason = "test helpers panic on failure, as the tests do")]
 
 use std::fs;
 
@@ -8,7 +8,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(format!("{root}/{path}")).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// All sources of a folder of `crates/model/src`, and of those in it.
+/// All sources of a folder of `crates/model/src`, subfolders included.
 fn sources(folder: &str) -> String {
     let path = format!("{}/../../crates/model/src/{folder}", env!("CARGO_MANIFEST_DIR"));
     let entries = fs::read_dir(path).unwrap().map(|entry| entry.unwrap());
@@ -27,9 +27,9 @@ fn the_page_names_every_limit_and_every_code() {
     let text = sources("model_agent") + &sources("provider");
     let constants = text.lines().filter_map(|line| line.strip_prefix("pub const "));
     let mut names: Vec<&str> = constants.filter_map(|line| line.split(':').next()).collect();
-    // Names of files are no limits.
+    // File names are not limits.
     names.retain(|name| !["INSTRUCTIONS_FILE", "SKILL_FILE"].contains(name));
-    assert!(names.len() > 30, "the constants are not found any more: {names:?}");
+    assert!(names.len() > 30, "the test does not find the constants: {names:?}");
     // The codes that the model crate uses, in the spelling that `FailureCode` gives them.
     let failures = read("crates/vocab/src/failure.rs");
     let spellings = failures.lines().filter_map(|line| line.trim().strip_suffix("\",")?.split_once(" = \""));
@@ -37,10 +37,10 @@ fn the_page_names_every_limit_and_every_code() {
         .filter(|(variant, _)| text.contains(&format!("FailureCode::{variant}")))
         .map(|(_, spelling)| spelling)
         .collect();
-    assert!(codes.len() > 10, "the codes are not found any more: {codes:?}");
-    // What only the model reads is told to the model.
-    let told_to_the_model = ["TOO_MANY_CALLS", "UNKNOWN_TOOL", "INVALID_INPUT", "NOT_FOUND"];
-    for name in names.into_iter().chain(codes).filter(|name| !told_to_the_model.contains(name)) {
+    assert!(codes.len() > 10, "the test does not find the codes: {codes:?}");
+    // These codes reach only the model, which gets an explanation with them.
+    let only_for_the_model = ["TOO_MANY_CALLS", "UNKNOWN_TOOL", "INVALID_INPUT", "NOT_FOUND"];
+    for name in names.into_iter().chain(codes).filter(|name| !only_for_the_model.contains(name)) {
         assert!(page.contains(&format!("`{name}`")), "docs/models.md does not mention {name}");
     }
 }

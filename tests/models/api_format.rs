@@ -1,19 +1,19 @@
-//! The three forms in which a model is spoken to.
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+//! The three formats of model APIs, and the stream events of an answer in each of them.
+#![expect(clippy::unwrap_used, reason = "test helpers panic on failure, as the tests do")]
 
 use serde_json::{Value, json};
 
 use crate::home::Home;
 
-/// A form.
+/// A format of model APIs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ApiFormat {
     Chat,
     Responses,
     Anthropic,
 }
 
-impl Form {
+impl ApiFormat {
     pub(crate) const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Anthropic];
 
     fn provider(self) -> &'static str {
@@ -24,13 +24,13 @@ impl Form {
         }
     }
 
-    /// A home whose agent has a model of this form at `url`; `more` are settings of the model.
-    pub(crate) fn home(self, url: &str, more: &str) -> Home {
+    /// A home whose agent uses a model of this format at `url`; `extra_settings` belong to the model.
+    pub(crate) fn home(self, url: &str, extra_settings: &str) -> Home {
         let (provider, home) = (self.provider(), Home::new());
         let settings = format!(
             "[agents.main]\nkind = \"model\"\nmodel = \"mock\"\n\
              [models.mock]\nprovider = \"{provider}\"\nmodel = \"claude-sonnet-5\"\nbase_url = \"{url}/v1\"\n\
-             api_key_env = \"SOME_API_KEY\"\nreasoning = \"low\"\n{more}"
+             api_key_env = \"SOME_API_KEY\"\nreasoning = \"low\"\n{extra_settings}"
         );
         home.configure("parlor.toml", &settings);
         for (number, name) in ["one", "two", "three"].into_iter().enumerate() {
@@ -39,7 +39,7 @@ impl Form {
         home
     }
 
-    /// The beginning of an answer that says `text`, as it stands in a stream.
+    /// The stream events of an answer with this text, up to but without its end.
     pub(crate) fn text(self, text: &str) -> String {
         match self {
             Self::Chat => data(&json!({"choices": [{"index": 0, "delta": {"content": text}}]})),
@@ -58,7 +58,7 @@ impl Form {
         }
     }
 
-    /// The end of an answer that said `text`.
+    /// The stream events that end a text answer.
     pub(crate) fn end(self) -> String {
         match self {
             Self::Chat => {
@@ -73,8 +73,8 @@ impl Form {
         }
     }
 
-    /// The end of an answer that is as long as it may be.
-    pub(crate) fn cut(self) -> String {
+    /// The stream events that end an answer which reached the limit of output tokens.
+    pub(crate) fn end_at_limit(self) -> String {
         match self {
             Self::Chat => self.end().replace("\"stop\"", "\"length\""),
             Self::Responses => {
@@ -87,7 +87,7 @@ impl Form {
         }
     }
 
-    /// A whole answer that calls `tool` with `input`, whatever that is.
+    /// A complete answer that calls `tool` with `input`, which need not be valid JSON.
     pub(crate) fn call(self, tool: &str, input: &str) -> String {
         match self {
             Self::Chat => {
@@ -153,33 +153,33 @@ fn message_end(reason: &str) -> String {
     event("message_delta", &delta) + &event("message_stop", &json!({"type": "message_stop"}))
 }
 
-/// Fails if a provider would turn down the conversation in the body of a request: every call has its result right
-/// behind it, and there is no result without a call.
+/// Fails if a provider would reject the conversation in a request body: the result of every tool call must follow
+/// directly, and there must be no result without a call.
 pub(crate) fn assert_valid(body: &Value) {
     let items = body["messages"].as_array().or_else(|| body["input"].as_array()).expect("a conversation");
-    let mut open: Vec<String> = Vec::new();
+    let mut pending: Vec<String> = Vec::new();
     for item in items {
         let blocks: Vec<&Value> = item["content"].as_array().into_iter().flatten().collect();
         let text = |value: &Value| value.as_str().expect("an id").to_owned();
         let calls = item["tool_calls"].as_array().into_iter().flatten().map(|call| text(&call["id"]));
         let uses = blocks.iter().filter(|block| block["type"] == "tool_use").map(|block| text(&block["id"]));
-        let resp = (item["type"] == "function_call").then(|| text(&item["call_id"]));
-        let made: Vec<String> = calls.chain(uses).chain(resp).collect();
+        let function_call = (item["type"] == "function_call").then(|| text(&item["call_id"]));
+        let new_calls: Vec<String> = calls.chain(uses).chain(function_call).collect();
         let tool = (item["role"] == "tool").then(|| text(&item["tool_call_id"]));
-        let results = blocks
+        let block_results = blocks
             .iter()
             .filter(|block| block["type"] == "tool_result")
             .map(|block| text(&block["tool_use_id"]));
         let output = (item["type"] == "function_call_output").then(|| text(&item["call_id"]));
-        let brought: Vec<String> = tool.into_iter().chain(results).chain(output).collect();
-        if brought.is_empty() && item["type"] != "function_call" {
-            assert!(open.is_empty(), "{open:?} have no result before {item}");
+        let results: Vec<String> = tool.into_iter().chain(block_results).chain(output).collect();
+        if results.is_empty() && item["type"] != "function_call" {
+            assert!(pending.is_empty(), "{pending:?} have no result before {item}");
         }
-        for id in brought {
-            let place = open.iter().position(|open| *open == id);
-            open.remove(place.unwrap_or_else(|| panic!("{id} is the result of nothing")));
+        for id in results {
+            let index = pending.iter().position(|call| *call == id);
+            pending.remove(index.unwrap_or_else(|| panic!("result {id} has no call")));
         }
-        open.extend(made);
+        pending.extend(new_calls);
     }
-    assert!(open.is_empty(), "{open:?} have no result");
+    assert!(pending.is_empty(), "{pending:?} have no result");
 }

@@ -1,6 +1,6 @@
-//! A model server that attacks whoever asks it, and `parlor serve` that is attacked.
-#![expect(clippy::disallowed_methods, reason = "gzip is run as a shell would run it")]
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+//! A model server that attacks its clients, and a `parlor serve` process as the victim.
+#![expect(clippy::disallowed_methods, reason = "starts gzip, as a shell would")]
+#![expect(clippy::unwrap_used, reason = "test helpers panic on failure, as the tests do")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,77 +9,78 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use parlor_client::supr::{SuprClient, SuprSettings, SuprEvent};
+use parlor_client::supr::{SuprClient, SuprEvent, SuprSettings};
 use parlor_testkit::STEP_TIMEOUT;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::forms::Form;
+use crate::api_format::ApiFormat;
 use crate::home::Home;
 
-/// The word by which the attacker knows that it is to attack.
+/// A request with this word is answered with the attack.
 pub(crate) const ATTACK: &str = "attack";
 
-/// What clients of the server must know.
+/// The token of the supr door.
 const TOKEN: &str = "token-of-the-door";
 
-/// How long between two looks at another process.
-const LOOK: Duration = Duration::from_millis(5);
+/// The interval for polling another process.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How many reports of attacks that began or ended may wait.
-const REPORTS: usize = 64;
+/// The capacity of the channels of started and ended attacks.
+const MAX_REPORTS: usize = 64;
 
-/// What an attacker sends: a head, a body once, then another again and again.
+/// The bytes that the server sends: a response head, a first piece of the body, then another piece repeatedly.
 #[derive(Clone, Default)]
 pub(crate) struct Attack {
     pub(crate) head: String,
     pub(crate) first: Vec<u8>,
-    pub(crate) again: Vec<u8>,
+    pub(crate) repeated: Vec<u8>,
     pub(crate) times: usize,
-    /// Whether the connection is then kept open, in silence.
+    /// Whether the connection then stays open without data.
     pub(crate) hangs: bool,
 }
 
-/// A server on loopback that answers whoever says [`ATTACK`] with an attack, and others as a model does.
-pub(crate) struct Attacker {
+/// A server on loopback that answers requests with [`ATTACK`] with the attack, and others like a model.
+pub(crate) struct AttackingServer {
     pub(crate) url: String,
-    begun: Receiver<()>,
+    started: Receiver<()>,
     ended: Receiver<usize>,
 }
 
-impl Attacker {
-    pub(crate) fn start(form: Form, attack: Attack) -> Self {
+impl AttackingServer {
+    pub(crate) fn start(api: ApiFormat, attack: Attack) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (begin, begun) = sync_channel(REPORTS);
-        let (end, ended) = sync_channel(REPORTS);
+        let (start_sender, started) = sync_channel(MAX_REPORTS);
+        let (end_sender, ended) = sync_channel(MAX_REPORTS);
         let attack = Arc::new(attack);
         std::thread::spawn(move || {
             for connection in listener.incoming().flatten() {
-                let (attack, begin, end) = (Arc::clone(&attack), begin.clone(), end.clone());
-                std::thread::spawn(move || answer(connection, form, &attack, &begin, &end));
+                let (attack, started, ended) =
+                    (Arc::clone(&attack), start_sender.clone(), end_sender.clone());
+                std::thread::spawn(move || answer(connection, api, &attack, &started, &ended));
             }
         });
-        Self { url, begun, ended }
+        Self { url, started, ended }
     }
 
-    /// Waits until an attack is under way: its first megabyte, or all of it, was taken.
-    pub(crate) fn wait_until_begun(&self) {
-        self.begun.recv_timeout(STEP_TIMEOUT).expect("it is asked");
+    /// Waits until the client has received the first megabyte of an attack, or all of it.
+    pub(crate) fn wait_until_started(&self) {
+        self.started.recv_timeout(STEP_TIMEOUT).expect("a client sends the request");
     }
 
-    /// Waits until the other side has left, or has taken all of an attack, and says how many bytes it took.
+    /// Waits until the client has disconnected or received all of an attack; returns the number of bytes sent.
     pub(crate) fn wait_until_ended(&self) -> usize {
-        self.ended.recv_timeout(STEP_TIMEOUT).expect("it is left")
+        self.ended.recv_timeout(STEP_TIMEOUT).expect("the client disconnects")
     }
 }
 
 fn answer(
     mut connection: TcpStream,
-    form: Form,
+    api: ApiFormat,
     attack: &Attack,
-    begin: &SyncSender<()>,
-    end: &SyncSender<usize>,
+    started: &SyncSender<()>,
+    ended: &SyncSender<usize>,
 ) {
     let mut reader = BufReader::new(connection.try_clone().unwrap());
     let mut length = 0;
@@ -97,36 +98,36 @@ fn answer(
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    // A list of models has no body.
+    // The request for the list of models has no body; it is attacked too.
     if length > 0 && !String::from_utf8_lossy(&body).contains(ATTACK) {
-        let said = form.text("Hello.") + &form.end();
+        let answer = api.text("Hello.") + &api.end();
         let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
-        return connection.write_all((head.to_owned() + &said).as_bytes()).unwrap();
+        return connection.write_all((head.to_owned() + &answer).as_bytes()).unwrap();
     }
     let mut sent = 0;
-    let mut has_begun = false;
+    let mut is_reported = false;
     let pieces = [attack.head.as_bytes(), &attack.first];
-    let pieces = pieces.into_iter().chain(std::iter::repeat_n(&attack.again[..], attack.times));
+    let pieces = pieces.into_iter().chain(std::iter::repeat_n(&attack.repeated[..], attack.times));
     for piece in pieces {
         if connection.write_all(piece).is_err() {
             break;
         }
         sent += piece.len();
-        if sent > 1 << 20 && !has_begun {
-            has_begun = true;
-            let _ = begin.try_send(());
+        if sent > 1 << 20 && !is_reported {
+            is_reported = true;
+            let _ = started.try_send(());
         }
     }
-    if !has_begun {
-        let _ = begin.try_send(());
+    if !is_reported {
+        let _ = started.try_send(());
     }
     if attack.hangs {
         let _ = reader.read(&mut [0]);
     }
-    let _ = end.try_send(sent);
+    let _ = ended.try_send(sent);
 }
 
-/// `gzip` of what a shell command prints.
+/// The output of a shell command, compressed with `gzip -9`.
 pub(crate) fn gzipped(command: &str) -> Vec<u8> {
     let mut shell = Command::new("sh");
     let output = shell.args(["-c", &format!("{command} | gzip -9")]).output().unwrap();
@@ -134,13 +135,13 @@ pub(crate) fn gzipped(command: &str) -> Vec<u8> {
     output.stdout
 }
 
-/// `parlor serve`, which ends with the test.
-pub(crate) struct Served {
+/// A running `parlor serve`. Killed on drop.
+pub(crate) struct ServeProcess {
     child: Child,
     http: String,
 }
 
-impl Served {
+impl ServeProcess {
     pub(crate) fn start(home: &Home) -> Self {
         let mut command = home.command(&["serve", "--listen", "127.0.0.1:0", "--no-supex"]);
         command.env("SUPRCLAW_CHANNELS_SUPR_TOKEN", TOKEN);
@@ -154,61 +155,61 @@ impl Served {
             if let Some(http) = address() {
                 break http;
             }
-            assert!(child.try_wait().unwrap().is_none(), "it serves");
-            std::thread::sleep(LOOK);
+            assert!(child.try_wait().unwrap().is_none(), "parlor serve exited");
+            std::thread::sleep(POLL_INTERVAL);
         };
         Self { child, http }
     }
 
-    /// The first line of what it answers to a question for its health.
+    /// The status line of `GET /health`.
     pub(crate) fn health(&self) -> String {
         let mut connection = TcpStream::connect(&self.http).unwrap();
         connection.set_read_timeout(Some(STEP_TIMEOUT)).unwrap();
         let request = format!("GET /health HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.http);
         connection.write_all(request.as_bytes()).unwrap();
         let mut line = String::new();
-        BufReader::new(connection).read_line(&mut line).expect("it answers in time");
+        BufReader::new(connection).read_line(&mut line).expect("/health answers in time");
         line
     }
 
-    /// A client with a session of its own.
+    /// Connects a client with a new session.
     pub(crate) async fn client(&self) -> SuprClient {
         let settings = SuprSettings::new(format!("ws://{}/supr/ws", self.http), TOKEN);
-        SuprClient::connect(settings).await.expect("it listens")
+        SuprClient::connect(settings).await.expect("the server accepts the client")
     }
 
-    /// The most memory that it ever had, in bytes.
-    pub(crate) fn peak(&self) -> u64 {
-        peak_of(self.child.id())
+    /// The peak memory of the process, in bytes.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        peak_memory_of(self.child.id())
     }
 
-    /// Tells it to end, and waits until it has.
-    pub(crate) fn end(mut self) {
+    /// Stops the process with SIGTERM, and waits until it has exited.
+    pub(crate) fn stop(mut self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let deadline = Instant::now() + STEP_TIMEOUT;
         while self.child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "it ends when it is told to");
-            std::thread::sleep(LOOK);
+            assert!(Instant::now() < deadline, "the server exits after SIGTERM");
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-impl Drop for Served {
+impl Drop for ServeProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The most memory that a process ever had, in bytes.
-pub(crate) fn peak_of(process: u32) -> u64 {
+/// The peak memory of a process, in bytes.
+pub(crate) fn peak_memory_of(process: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// The event that ends the run which a client has started.
-pub(crate) async fn end_of_run(client: &mut SuprClient) -> String {
+/// Waits for the event that ends a client's run; returns its type and data.
+pub(crate) async fn wait_for_run_end(client: &mut SuprClient) -> String {
     let end = async {
         loop {
             if let SuprEvent::Activity(event) = client.next().await.unwrap()

@@ -1,136 +1,136 @@
-//! Why the log could not do something.
+//! The errors of the log.
 
 use std::io;
 use std::path::PathBuf;
 
 use parlor_vocab::{Seq, SessionId, Timestamp};
 
-/// Who has a lease. For people: nothing is decided by it.
+/// The process that holds a lease. For error messages only: no code decides anything by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseHolder {
-    /// The process.
+    /// The process id.
     pub pid: u32,
-    /// When it took the lease.
+    /// When the process took the lease.
     pub since: Timestamp,
 }
 
-/// Why the log could not do something. Nothing was changed, unless a variant says otherwise.
+/// Why an operation of the log failed. Nothing was changed, unless a variant says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// Somebody appended since the caller looked.
+    /// The caller does not know the latest events.
     #[error("the session has gone on to event {}; read on from there and try again", head.0)]
     Conflict {
-        /// Where the session stands.
+        /// The present head of the session.
         head: Seq,
     },
-    /// Another process, or another part of this one, writes the session.
+    /// Another process, or another part of this process, holds the lease.
     #[error("session {session} is in use by process {}; close it there, or end that process", by.pid)]
     Held {
-        /// The session.
+        /// The leased session.
         session: SessionId,
-        /// Who has it.
+        /// The process that holds the lease.
         by: LeaseHolder,
     },
-    /// The lease is not ours any more: it was given back, taken over, or its session was deleted.
+    /// The caller's lease was released or taken over, or its session was deleted.
     #[error("the right to write session {session} was lost; acquire it again and read what happened since")]
     NotHeld {
-        /// The session.
+        /// The session of the lost lease.
         session: SessionId,
     },
-    /// There is no such session.
+    /// The session does not exist.
     #[error("no session {0}; list the sessions to see which there are")]
     UnknownSession(SessionId),
-    /// A stored event cannot be understood.
+    /// A stored event cannot be decoded.
     #[error("event {} of session {session} cannot be read ({reason}); a newer parlor may be able to", seq.0)]
     Unreadable {
-        /// The session.
+        /// The session of the event.
         session: SessionId,
-        /// The event's place.
+        /// The event's number.
         seq: Seq,
-        /// What is wrong with it.
+        /// What the decoder found.
         reason: String,
     },
     /// The disk, or the quota, is full.
     #[error("no room left on the disk that holds {path:?}; free some and try again")]
     Full {
-        /// The database or a file beside it.
+        /// The database or a file sibling it.
         path: PathBuf,
     },
-    /// The place may be read only.
+    /// The database cannot be written: permissions, or a read-only file system.
     #[error("{path:?} cannot be written; make the folder and its files writable, or choose another folder")]
     ReadOnly {
-        /// The database or a file beside it.
+        /// The database or a file sibling it.
         path: PathBuf,
     },
-    /// A file of the database was removed or replaced while it was open. The log of this process is lost: it
-    /// takes nothing any more. What was asked for at that very moment may have been kept.
+    /// A file of the database was removed or replaced while it was open. The log of this process refuses all further
+    /// writes. A write that was under way at that moment may have been stored.
     #[error(
         "{path:?} was removed or replaced while parlor had it open, and nothing is recorded any more; put the right \
          file in its place and restart parlor"
     )]
     Replaced {
-        /// The database or a file beside it.
+        /// The database or a file sibling it.
         path: PathBuf,
     },
-    /// The database is damaged. The log of this process takes nothing any more.
+    /// The database is damaged. The log of this process refuses all further writes.
     #[error(
         "{path:?} is damaged ({found}), and nothing is recorded in it any more; end every parlor that uses it, run \
          parlor doctor --recover, which saves what can be read, and restart parlor"
     )]
     Damaged {
-        /// The database.
+        /// The damaged database.
         path: PathBuf,
-        /// What SQLite said.
+        /// SQLite's description of the damage.
         found: String,
     },
-    /// Another process has the database open, and must not while this is done.
-    #[error("{} uses {path:?}; end it and try again", process(*pid))]
+    /// The operation needs the database for itself, and another process has it open.
+    #[error("{} uses {path:?}; end it and try again", process_name(*pid))]
     InUse {
         /// The database.
         path: PathBuf,
-        /// The process, if it is known.
+        /// The other process, if known.
         pid: Option<u32>,
     },
-    /// Another process kept the database to itself for too long.
+    /// Another process locked the database for longer than [`BUSY_WAIT`](crate::BUSY_WAIT).
     #[error("the database was kept busy by another process for {} seconds; try again", crate::BUSY_WAIT.as_secs())]
     Busy,
-    /// The database was made by a version of parlor that came later.
+    /// A newer version of parlor made the database.
     #[error("the database has format {found} and this parlor knows {known}; use a newer parlor")]
     Newer {
-        /// Its format.
+        /// The format of the database.
         found: i64,
-        /// The newest format that is known here.
+        /// The newest format that this version supports.
         known: i64,
     },
-    /// The database failed in another way.
+    /// SQLite failed in another way.
     #[error("the database {path:?} failed: {source}")]
     Database {
-        /// The database.
+        /// The database that failed.
         path: PathBuf,
-        /// What it said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
     /// The operating system failed in another way.
     #[error("cannot {attempt} {path:?}: {source}")]
     Io {
-        /// What was attempted.
+        /// The operation, such as `open`; a verb for the error text.
         attempt: &'static str,
-        /// The file or folder.
+        /// The file or folder of the operation.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The part of the store that does the work has ended.
+    /// The store was closed, or its writer thread panicked.
     #[error("the log is closed; restart parlor")]
     Closed,
 }
 
-fn process(pid: Option<u32>) -> String {
+fn process_name(pid: Option<u32>) -> String {
     pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
 impl LogError {
-    /// For `map_err`: the system refused to `attempt`.
+    /// Makes an error of a failed file operation, for `map_err`.
     pub(crate) fn io(attempt: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| {

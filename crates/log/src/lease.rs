@@ -1,37 +1,37 @@
-//! The right to write a session.
+//! Leases: the right to write a session.
 
 use std::fmt;
 use std::sync::Arc;
 
 use parlor_vocab::SessionId;
 
-/// The right to write a session, as long as this value lives. Dropped, it is given back; when its
-/// process dies, others can take it.
+/// The right to write a session while this value exists. Dropping it releases the session; when the process dies, other
+/// processes can take the session over.
 ///
-/// A lease can be lost all the same, if its session is deleted or if somebody removes the file
-/// that shows that this process lives. A lost lease is refused by the log, not trusted.
+/// A lease can be lost: if its session is deleted, or if somebody removes the lock file of this process. The log checks
+/// the lease at every write and refuses a lost one.
 pub struct Lease {
     session: SessionId,
     token: Token,
-    keeper: Option<Arc<dyn LeaseReleaser>>,
+    releaser: Option<Arc<dyn LeaseReleaser>>,
 }
 
-/// Tells the leases of one store apart. Used once.
+/// Identifies one lease of a store. A store never uses a token twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token(pub(crate) u64);
 
-/// A store, as its leases see it.
+/// The store that gave a lease and takes it back.
 pub(crate) trait LeaseReleaser: Send + Sync {
-    /// Lets others have the session, soon. Waits for nothing.
-    fn give_back(&self, session: &SessionId, token: Token);
+    /// Begins to release the session, and returns at once.
+    fn release(&self, session: &SessionId, token: Token);
 }
 
 impl Lease {
-    pub(crate) fn new(session: SessionId, token: Token, keeper: Arc<dyn LeaseReleaser>) -> Self {
-        Self { session, token, keeper: Some(keeper) }
+    pub(crate) fn new(session: SessionId, token: Token, releaser: Arc<dyn LeaseReleaser>) -> Self {
+        Self { session, token, releaser: Some(releaser) }
     }
 
-    /// What may be written.
+    /// The session that the holder may write.
     pub fn session(&self) -> &SessionId {
         &self.session
     }
@@ -40,22 +40,22 @@ impl Lease {
         self.token
     }
 
-    /// Whether `keeper` gave it: a lease is worth nothing in another store.
-    pub(crate) fn is_of<K: LeaseReleaser>(&self, keeper: &Arc<K>) -> bool {
-        self.keeper.as_ref().is_some_and(|own| std::ptr::addr_eq(Arc::as_ptr(own), Arc::as_ptr(keeper)))
+    /// Whether `store` gave this lease. Other stores refuse it.
+    pub(crate) fn is_from<S: LeaseReleaser>(&self, store: &Arc<S>) -> bool {
+        self.releaser.as_ref().is_some_and(|own| std::ptr::addr_eq(Arc::as_ptr(own), Arc::as_ptr(store)))
     }
 
-    /// Takes it apart, for a store that gives it back itself.
+    /// Takes the lease apart without releasing it, for a store that releases it itself.
     pub(crate) fn into_parts(mut self) -> (SessionId, Token) {
-        self.keeper = None;
+        self.releaser = None;
         (self.session.clone(), self.token)
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(keeper) = self.keeper.take() {
-            keeper.give_back(&self.session, self.token);
+        if let Some(releaser) = self.releaser.take() {
+            releaser.release(&self.session, self.token);
         }
     }
 }

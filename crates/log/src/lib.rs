@@ -1,11 +1,10 @@
-//! Where events and session records are kept: one stream of events for each session.
+//! The event log: one append-only stream of events for each session, and a record of each session.
 //!
-//! [`EventLog`] is the contract and `conformance` is the contract as tests; [`MemoryLog`] and
-//! [`SqliteLog`] keep it. Readers hold a cursor and read on from the log: nothing is queued for
-//! them, so a slow one is late and never wrong.
+//! [`EventLog`] is the contract, and `conformance` tests it. [`MemoryLog`] and [`SqliteLog`] implement it. A reader holds
+//! a cursor and reads from the log; the log queues nothing for readers, so a slow reader is late but misses nothing.
 //!
-//! Deliberately absent: what the events mean. The one exception is [`SessionRecord`], a line about
-//! each session that a list can show without reading its events.
+//! The log does not interpret events, with three exceptions that it computes while appending: session records, token
+//! usage and references to stored files.
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod conformance;
@@ -31,126 +30,126 @@ pub use lease::Lease;
 pub use memory::MemoryLog;
 pub use record::{Page, PageCursor, PageRequest, SessionRecord};
 pub use sqlite::{
-    BUSY_WAIT, Checked, Counts, ERASE_RETRY, FOLLOW_INTERVAL, FRESH_BYTES, FRESH_EVENTS, GATHER_WAIT,
+    BUSY_WAIT, DamageCheck, ERASE_RETRY, FOLLOW_INTERVAL, FRESH_BYTES, FRESH_EVENTS, GATHER_WAIT,
     LEAST_FREE_BYTES, LostData, MAX_BATCH, OPEN_CHECK_WAIT, READ_CONNECTIONS, RECLAIM_PAGES, Recovered,
-    RecoveryProgress, SHRINK_TRIES, SHRINK_WAIT, SavedData, SqliteLog, WRITE_QUEUE_JOBS, check_database,
-    recover,
+    RecoveryProgress, SHRINK_TRIES, SHRINK_WAIT, SavedData, SqliteLog, WRITE_QUEUE_JOBS, WriteCounts,
+    check_database, recover,
 };
 pub use system::{SystemClock, TimeOrderedIds};
 pub use usage::UsageLine;
 
-/// One answer of [`EventLog::read`] ends at the event that makes it larger than this, or at most 16 KiB later.
+/// [`EventLog::read`] stops at the event that makes its result larger than this, or at most 16 KiB later.
 pub const READ_BYTES: usize = 4 << 20;
 
-/// The most sessions on one [`Page`], whatever is asked for.
+/// The largest number of sessions on one [`Page`], whatever the request says.
 pub const MAX_PAGE: usize = 1000;
 
-/// The most lines of [`EventLog::usage`]: a year of many models.
+/// The largest number of lines that [`EventLog::usage`] returns: enough for a year of many models.
 pub const MAX_USAGE_LINES: usize = 10_000;
 
-/// What happened, one stream for each session. Chosen at start-up, hence used as `dyn`.
+/// A log with one stream of events for each session. The program chooses the implementation at start-up and uses it as
+/// `dyn EventLog`.
 ///
-/// - A session is written by whoever holds its [`Lease`], and by nobody else.
-/// - `append` returns when the events are durable, not before.
-/// - `after` is the head the caller saw; if it moved, nothing is written: `Conflict`.
+/// - Only the holder of a session's [`Lease`] writes the session.
+/// - `append` returns after the events are durable.
+/// - The caller passes the head that it last saw. If the head is another one now, `append` writes nothing and fails with
+///   `Conflict`.
 /// - The first event of a session has [`Seq`] 1, and there are no gaps.
-/// - Reading from any cursor, then following `head`, gives each event once and in order.
-/// - Several processes may use one log at once; each sees what the others have appended.
+/// - A reader that reads from any cursor and then follows `head` gets each event once and in order.
+/// - Several processes may use one log at the same time; each sees the events of the others.
 ///
-/// A future that is dropped before it is done may have had its effect, or have it later.
+/// If the caller drops a future early, its work may have been done or may still be done later.
 #[async_trait]
 pub trait EventLog: Send + Sync {
-    /// Appends `new` to the leased session, all or none, and returns the new head. The first
-    /// append after [`Seq::START`] brings the session into being. The session's record is brought
-    /// up to date in the same step. Nothing to append is an append that changes nothing.
+    /// Appends all of `new` to the leased session, or none of it, and returns the new head. Updates the session's record
+    /// in the same step. The first append, after [`Seq::START`], creates the session. An empty `new` changes nothing.
     ///
-    /// Fails with `Conflict` if the head is not `after`, with `NotHeld` if the lease was lost.
+    /// Fails with `Conflict` if the head is not `after`, and with `NotHeld` if the lease was lost.
     async fn append(&self, lease: &Lease, after: Seq, new: &[NewEntry]) -> Result<Seq, LogError>;
 
-    /// The events that stand after `after`, in order: at most `max`, fewer if they are large (see
-    /// [`READ_BYTES`]), and none only if there are none or `max` is zero.
+    /// Reads the events after `after`, in order: at most `max`, and fewer if they are large (see [`READ_BYTES`]). The
+    /// result is empty only at the end of the session, or if `max` is zero.
     ///
-    /// Events before an unreadable one are returned; the next call then fails with `Unreadable`
-    /// and the event's place, which can be skipped by reading after it.
+    /// If an event cannot be decoded, the call returns the events before it. The next call fails with `Unreadable` and
+    /// the event's number; to skip the event, read after that number.
     async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError>;
 
-    /// Where in the session the event of this id stands; none if it is not there. Fast for late events, slow
-    /// for early ones of a long session.
+    /// Finds the number of an event by its id. Searches from the end of the session: fast for late events, slow for
+    /// early events of a long session.
     async fn find(&self, of: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError>;
 
-    /// Wakes when there may be more to read, whichever process appended it, and when the session
-    /// is deleted. Only wakes: the value is a head that was seen, and events come from `read`.
-    /// Subscribe first, then read until there is nothing, then wait.
+    /// Returns a receiver that wakes when any process has appended to the session or deleted it. Its value is a head
+    /// that was seen; the events themselves come from `read`. Subscribe first, then read until nothing is left, then
+    /// wait.
     fn head(&self, of: &SessionId) -> watch::Receiver<Seq>;
 
-    /// The records of all sessions, the last updated first.
+    /// Lists the records of all sessions, the last updated first.
     ///
-    /// Following the cursors, no session is listed twice; one that is updated meanwhile moves
-    /// before the cursor, where a new list begins.
+    /// A caller that follows the cursors sees no session twice. A session that is updated between two calls moves to the
+    /// front, before the cursor.
     async fn sessions(&self, page: PageRequest) -> Result<Page, LogError>;
 
     /// The record of one session.
     async fn session(&self, id: &SessionId) -> Result<SessionRecord, LogError>;
 
-    /// Takes the right to write a session, which need not exist yet.
+    /// Takes the lease of a session. The session need not exist yet.
     ///
-    /// Fails with `Held` while somebody has it. The lease of a process that is dead is taken over
-    /// at once, that of a living one never.
+    /// Fails with `Held` while the lease is taken. The log takes over the lease of a dead process at once, and that of a
+    /// living process never.
     async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError>;
 
-    /// Who holds the lease of a session at the moment; nobody, if its holder is dead. What is true when it is looked
-    /// up may have changed when it is told.
+    /// The holder of a session's lease, if there is one and it is alive. The answer may be out of date when it arrives.
     async fn holder(&self, of: &SessionId) -> Result<Option<LeaseHolder>, LogError>;
 
-    /// Gives a lease back and returns when others can take it. Dropping it does the same without
-    /// waiting. That the lease was lost before is no error.
+    /// Releases a lease, and returns when others can take it. Dropping the lease does the same without waiting.
+    /// Succeeds also if the lease was lost before.
     async fn release(&self, lease: Lease) -> Result<(), LogError>;
 
-    /// Deletes the leased session with its events and its record. The lease is lost with it. The
-    /// id may be used anew; cursors into the old session mean nothing then.
+    /// Deletes the leased session with its events and its record. The lease is lost. The id may be used again; cursors
+    /// into the old session are meaningless then.
     ///
-    /// Its space is used by what is appended later; [`reclaim`](Self::reclaim) makes the store smaller. What it held
-    /// is overwritten, but for copies that [`erase`](Self::erase) takes away.
+    /// The log overwrites the deleted text. Further copies may exist until [`erase`](Self::erase) removes them. Later
+    /// appends reuse the space; [`reclaim`](Self::reclaim) returns it to the file system.
     async fn delete(&self, lease: &Lease) -> Result<(), LogError>;
 
-    /// Takes the last copies of what was deleted out of the store's files. For after one deletion or many;
-    /// [`reclaim`](Self::reclaim) does it too.
+    /// Removes the last copies of deleted text from the store's files. Call it after one deletion or many;
+    /// [`reclaim`](Self::reclaim) includes it.
     async fn erase(&self) -> Result<Erased, LogError>;
 
-    /// The stored files that any event of any session speaks of.
+    /// The stored files that any event of any session refers to.
     async fn referenced_media(&self) -> Result<BTreeSet<MediaId>, LogError>;
 
-    /// What was used from a day on, by day and model, the oldest first: at most [`MAX_USAGE_LINES`], the last ones.
-    /// Days are those of UTC since 1970. Counts all sessions, also those that were deleted.
+    /// Usage by day and model from the day `since` on, oldest first: at most the last [`MAX_USAGE_LINES`] lines. Days
+    /// are counted since the start of 1970 in UTC. Includes sessions that were deleted.
     async fn usage(&self, since: i64) -> Result<Vec<UsageLine>, LogError>;
 
-    /// Whether events can be appended now, as far as a look at the files and a small write can tell. Waits for the
-    /// disk, so it is not for every request.
+    /// Checks whether events can be appended now: inspects the files and tries a small write. Waits for the disk, so do
+    /// not call it for every request.
     async fn check(&self) -> Result<(), LogError>;
 
-    /// How many bytes the store takes on the disk. None, if it is not on a disk.
+    /// The size of the store's files in bytes; 0 if the store is not on a disk.
     async fn size(&self) -> Result<u64, LogError>;
 
-    /// Gives the space of what was deleted back to the file system. Others append meanwhile.
+    /// Returns the space of deleted sessions to the file system, in steps between which others can append.
     async fn reclaim(&self) -> Result<Reclaimed, LogError>;
 }
 
-/// Whether what was deleted is in no file of the store any more.
+/// Whether deleted text is gone from all files of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Erased {
-    /// It is not.
+    /// The text is gone.
     Yes,
-    /// It still is, since somebody reads an older state. It is tried again while this process lives, and when the
-    /// last process that has the store open closes it.
+    /// The text is still in a file, because somebody reads an older state of the store. The store tries again while this
+    /// process lives, and when the last process closes the store.
     Later,
 }
 
-/// What [`EventLog::reclaim`] has given back.
+/// The result of [`EventLog::reclaim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// By how much the store became smaller. While somebody reads an older state of it, its files
-    /// are as large as before; they shrink when others write after that.
+    /// How many bytes the store gave up. While somebody reads an older state, the files keep their size; they shrink
+    /// with later writes.
     pub bytes: u64,
-    /// Whether what was deleted is in no file any more.
+    /// Whether deleted text is gone from all files.
     pub erased: Erased,
 }

@@ -1,8 +1,8 @@
-//! Which stored files an event speaks of.
+//! The stored files that an event refers to.
 
 use parlor_vocab::{Media, MediaId, MessageEvent, RunEvent, SessionEvent};
 
-/// The ids of all files that came along with `event`. One can be named twice.
+/// The ids of all files that `event` refers to. An id may occur twice.
 pub(crate) fn media_of(event: &SessionEvent) -> impl Iterator<Item = &MediaId> {
     let media: &[Media] = match event {
         SessionEvent::Queued(queued) => &queued.input.media,
@@ -39,14 +39,14 @@ mod tests {
     use crate::row::{encode, samples};
 
     #[test]
-    fn every_event_that_is_stored_with_media_is_known_to_speak_of_it() {
-        let mut with = 0;
+    fn media_of_returns_the_media_of_every_stored_event() {
+        let mut events_with_media = 0;
         for event in samples::all() {
             let stored = encode(&event).body.contains("\"media\":[");
             let ids: Vec<&str> = media_of(&event).map(MediaId::as_str).collect();
             assert_eq!(ids, if stored { vec!["ab"] } else { vec![] }, "{event:?}");
-            with += usize::from(stored);
+            events_with_media += usize::from(stored);
         }
-        assert_eq!(with, 6);
+        assert_eq!(events_with_media, 6);
     }
 }

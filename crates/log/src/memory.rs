@@ -1,6 +1,4 @@
-//! The log without a disk: for tests, and for sessions that shall leave nothing behind.
-//!
-//! Durable here means: as long as the process.
+//! A log in memory, for tests and for sessions that leave nothing on the disk. Events live as long as the process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,11 +16,11 @@ use crate::{
     Reclaimed, SessionRecord, UsageLine, row,
 };
 
-/// A log in memory.
-pub struct MemoryLog(Arc<Member>);
+/// An event log in memory.
+pub struct MemoryLog(Arc<SimulatedProcess>);
 
-/// One of those who share a log, as processes share a database.
-struct Member {
+/// One user of the shared data. Several of them simulate several processes that share a database.
+struct SimulatedProcess {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
 }
@@ -37,7 +35,7 @@ struct Shared {
 struct State {
     sessions: HashMap<SessionId, Stream>,
     leases: HashMap<SessionId, (Token, LeaseHolder)>,
-    leases_given: u64,
+    last_token: u64,
     usage: BTreeMap<(i64, String), UsageLine>,
 }
 
@@ -47,26 +45,26 @@ struct Stream {
 }
 
 impl MemoryLog {
-    /// An empty log. The clock tells since when a lease is held.
+    /// An empty log. The clock sets [`LeaseHolder::since`].
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Member { shared: Arc::default(), clock }))
+        Self(Arc::new(SimulatedProcess { shared: Arc::default(), clock }))
     }
 
-    /// The same log as another process would see it: with the same sessions, and leases of its own.
-    pub fn beside(&self) -> Self {
-        let Member { shared, clock } = &*self.0;
-        Self(Arc::new(Member { shared: Arc::clone(shared), clock: Arc::clone(clock) }))
+    /// The same log as another process would see it: the same sessions, but leases of its own.
+    pub fn as_other_process(&self) -> Self {
+        let SimulatedProcess { shared, clock } = &*self.0;
+        Self(Arc::new(SimulatedProcess { shared: Arc::clone(shared), clock: Arc::clone(clock) }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state()
     }
 
-    /// Whether the lease holds, with everything locked so that it goes on to hold.
-    fn fenced(&self, lease: &Lease) -> Result<MutexGuard<'_, State>, LogError> {
+    /// Locks the data if the lease is valid. It stays valid as long as the lock is held.
+    fn lock_if_held(&self, lease: &Lease) -> Result<MutexGuard<'_, State>, LogError> {
         let state = self.state();
         let current = state.leases.get(lease.session()).map(|(token, _)| *token);
-        if current == Some(lease.token()) && lease.is_of(&self.0) {
+        if current == Some(lease.token()) && lease.is_from(&self.0) {
             Ok(state)
         } else {
             Err(LogError::NotHeld { session: lease.session().clone() })
@@ -74,15 +72,15 @@ impl MemoryLog {
     }
 }
 
-impl Member {
+impl SimulatedProcess {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing under the lock panics between two changes that belong together.
+        // No code under the lock panics between two changes that belong together.
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl LeaseReleaser for Member {
-    fn give_back(&self, session: &SessionId, token: Token) {
+impl LeaseReleaser for SimulatedProcess {
+    fn release(&self, session: &SessionId, token: Token) {
         let mut state = self.state();
         if state.leases.get(session).is_some_and(|(current, _)| *current == token) {
             state.leases.remove(session);
@@ -93,7 +91,7 @@ impl LeaseReleaser for Member {
 #[async_trait]
 impl EventLog for MemoryLog {
     async fn append(&self, lease: &Lease, after: Seq, new: &[NewEntry]) -> Result<Seq, LogError> {
-        let mut state = self.fenced(lease)?;
+        let mut state = self.lock_if_held(lease)?;
         let id = lease.session();
         let head = state.sessions.get(id).map_or(Seq::START, |stream| stream.record.head);
         if head != after {
@@ -106,24 +104,24 @@ impl EventLog for MemoryLog {
         let stream = sessions
             .entry(id.clone())
             .or_insert_with(|| Stream { record: SessionRecord::new(id.clone()), entries: Vec::new() });
-        for draft in new {
-            if let Some(line) = UsageLine::of(&stream.record, draft) {
+        for entry in new {
+            if let Some(line) = UsageLine::of(&stream.record, entry) {
                 let empty = UsageLine { day: line.day, model: line.model.clone(), ..UsageLine::default() };
                 usage.entry((line.day, line.model.clone())).or_insert(empty).add(&line);
             }
-            apply(&mut stream.record, draft, row::encode(&draft.event).body.len());
-            stream.entries.push(draft.clone().with_seq(stream.record.head));
+            apply(&mut stream.record, entry, row::encode(&entry.event).body.len());
+            stream.entries.push(entry.clone().with_seq(stream.record.head));
         }
         let head = stream.record.head;
         drop(state);
-        self.0.shared.heads.moved(id, head);
+        self.0.shared.heads.publish(id, head);
         Ok(head)
     }
 
     async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
         let state = self.state();
         let stream = state.sessions.get(of).ok_or_else(|| LogError::UnknownSession(of.clone()))?;
-        // Dense from 1: the event after place n is the nth of the list.
+        // The numbers start at 1 without gaps, so the event after number n has index n.
         let first = usize::try_from(after.0).unwrap_or(usize::MAX);
         Ok(stream.entries.iter().skip(first).take(max).cloned().collect())
     }
@@ -147,8 +145,8 @@ impl EventLog for MemoryLog {
             .filter(|record| page.after.as_ref().is_none_or(|after| PageCursor::of(record) < *after))
             .collect();
         records.sort_by_key(|record| std::cmp::Reverse(PageCursor::of(record)));
-        let limit = page.bounded();
-        Ok(Page::cut(records.into_iter().take(limit + 1).cloned().collect(), limit))
+        let limit = page.clamped_limit();
+        Ok(Page::from_extra(records.into_iter().take(limit + 1).cloned().collect(), limit))
     }
 
     async fn session(&self, id: &SessionId) -> Result<SessionRecord, LogError> {
@@ -159,14 +157,14 @@ impl EventLog for MemoryLog {
 
     async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError> {
         let mut state = self.state();
-        if let Some((_, by)) = state.leases.get(session) {
-            return Err(LogError::Held { session: session.clone(), by: *by });
+        if let Some((_, holder)) = state.leases.get(session) {
+            return Err(LogError::Held { session: session.clone(), by: *holder });
         }
-        state.leases_given += 1;
-        let token = Token(state.leases_given);
+        state.last_token += 1;
+        let token = Token(state.last_token);
         let holder = LeaseHolder { pid: std::process::id(), since: self.0.clock.now() };
         state.leases.insert(session.clone(), (token, holder));
-        Ok(Lease::new(session.clone(), token, Arc::<Member>::clone(&self.0)))
+        Ok(Lease::new(session.clone(), token, Arc::<SimulatedProcess>::clone(&self.0)))
     }
 
     async fn holder(&self, of: &SessionId) -> Result<Option<LeaseHolder>, LogError> {
@@ -179,15 +177,16 @@ impl EventLog for MemoryLog {
     }
 
     async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
-        let mut state = self.fenced(lease)?;
+        let mut state = self.lock_if_held(lease)?;
         if state.sessions.remove(lease.session()).is_none() {
             return Err(LogError::UnknownSession(lease.session().clone()));
         }
         state.leases.remove(lease.session());
         drop(state);
-        self.0.shared.heads.moved(lease.session(), Seq::START);
+        self.0.shared.heads.publish(lease.session(), Seq::START);
         Ok(())
     }
+
     async fn referenced_media(&self) -> Result<BTreeSet<MediaId>, LogError> {
         let state = self.state();
         let entries = state.sessions.values().flat_map(|stream| &stream.entries);

@@ -1,37 +1,37 @@
-//! A line about each session: what a list shows of it. Follows from the events alone.
+//! Session records: what a list shows of each session. A record is computed from the session's events alone.
 
 use parlor_vocab::{
     AgentId, MessageEvent, NewEntry, RunEvent, RunId, Seq, SessionEvent, SessionId, Timestamp,
 };
 
-/// What is known of a session without reading its events.
+/// Facts about a session that are available without reading its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRecord {
     /// The session.
     pub id: SessionId,
-    /// What people call it.
+    /// The title, if anybody set one.
     pub title: Option<String>,
-    /// The door it came through.
+    /// The door that created the session.
     pub door: String,
-    /// The agent that was chosen for it, if any was.
+    /// The agent that was chosen for the session; `None` means the configured default.
     pub agent: Option<AgentId>,
-    /// When its first event was appended.
+    /// When the first event happened.
     pub created: Timestamp,
-    /// When its last event was appended.
+    /// When the last event happened.
     pub updated: Timestamp,
-    /// The place of its last event.
+    /// The number of the last event.
     pub head: Seq,
-    /// How many messages its people and its agent have exchanged since the start or the last
-    /// clearing. Compacting forgets none of them, and those of subagents are not among them.
+    /// How many messages users and the agent exchanged since the start or the last clearing, without messages of
+    /// subagents. Compaction does not lower the number.
     pub messages: u64,
-    /// How much its events take: the bytes of their ids and of what is stored of them.
+    /// The size of all events in bytes: their ids and their stored form.
     pub bytes: u64,
-    /// The run that is under way, as far as the log knows. Subagents run within it.
+    /// The active run according to the log. Runs of subagents are part of it.
     pub running: Option<RunId>,
 }
 
 impl SessionRecord {
-    /// Of a session without events.
+    /// The record of a session without events.
     pub fn new(id: SessionId) -> Self {
         Self {
             id,
@@ -48,7 +48,7 @@ impl SessionRecord {
     }
 }
 
-/// What `record` becomes by its session's next event, of which `stored` bytes are kept beside its id.
+/// Updates `record` by its session's next event. `stored` is the size of the event's stored form.
 pub(crate) fn apply(record: &mut SessionRecord, next: &NewEntry, stored: usize) {
     if record.head == Seq::START {
         record.created = next.at;
@@ -80,7 +80,7 @@ fn apply_run(record: &mut SessionRecord, run: &RunId, event: &RunEvent) {
         record.running = Some(run.clone());
         record.messages += 1;
     }
-    // What remains to be counted is the running run's: others are subagents.
+    // Any other run belongs to a subagent and is not counted.
     if record.running.as_ref() != Some(run) {
         return;
     }
@@ -97,38 +97,38 @@ fn apply_run(record: &mut SessionRecord, run: &RunId, event: &RunEvent) {
     }
 }
 
-/// Which part of the list of sessions is asked for.
+/// Selects a page of the list of sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRequest {
-    /// Where the page before ended; `None` for the first.
+    /// The [`Page::next`] of the page before; `None` for the first page.
     pub after: Option<PageCursor>,
-    /// How many at most. Capped at [`MAX_PAGE`](crate::MAX_PAGE), and at least one.
+    /// The largest number of records, from 1 to [`MAX_PAGE`](crate::MAX_PAGE); other values are clamped.
     pub limit: usize,
 }
 
 impl PageRequest {
-    /// The first page.
+    /// The first page, with at most `limit` records.
     pub fn first(limit: usize) -> Self {
         Self { after: None, limit }
     }
 
-    pub(crate) fn bounded(&self) -> usize {
+    pub(crate) fn clamped_limit(&self) -> usize {
         self.limit.clamp(1, crate::MAX_PAGE)
     }
 }
 
-/// A part of the list of sessions.
+/// A page of the list of sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The last updated first.
+    /// The records, the last updated session first.
     pub records: Vec<SessionRecord>,
-    /// Where the next page begins, if there is one.
+    /// The cursor of the next page, if there is one.
     pub next: Option<PageCursor>,
 }
 
 impl Page {
-    /// The page of which one record too many was fetched, if there was one.
-    pub(crate) fn cut(mut records: Vec<SessionRecord>, limit: usize) -> Self {
+    /// Makes a page of `limit` records from up to `limit + 1`. The extra record tells that there is a next page.
+    pub(crate) fn from_extra(mut records: Vec<SessionRecord>, limit: usize) -> Self {
         let more = records.len() > limit;
         records.truncate(limit);
         let next = records.last().filter(|_| more).map(PageCursor::of);
@@ -136,7 +136,7 @@ impl Page {
     }
 }
 
-/// A place in the list of sessions, between two of them. Stays valid whatever happens to them.
+/// A position between two sessions of the list. It stays valid when sessions change or are deleted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PageCursor {
     pub(crate) updated: Timestamp,
@@ -144,12 +144,12 @@ pub struct PageCursor {
 }
 
 impl PageCursor {
-    /// Right after `record`.
+    /// The position right after `record`.
     pub(crate) fn of(record: &SessionRecord) -> Self {
         Self { updated: record.updated, id: record.id.clone() }
     }
 
-    /// Reads what [`Display`](std::fmt::Display) wrote.
+    /// Parses the text that [`Display`](std::fmt::Display) writes.
     pub fn parse(text: &str) -> Option<Self> {
         let (updated, id) = text.split_once('.')?;
         Some(Self { updated: Timestamp(updated.parse().ok()?), id: SessionId::parse(id).ok()? })
@@ -178,7 +178,7 @@ mod tests {
         MessageId::parse(name).unwrap()
     }
 
-    fn of(name: &str, event: RunEvent) -> SessionEvent {
+    fn run_event(name: &str, event: RunEvent) -> SessionEvent {
         SessionEvent::Run { run: run(name), sequence: 1, event }
     }
 
@@ -187,7 +187,7 @@ mod tests {
         RunEvent::Started { parent, agent, model: None, input: UserInput::default(), message: message("m") }
     }
 
-    fn said() -> RunEvent {
+    fn message_completed() -> RunEvent {
         RunEvent::Message(MessageEvent::Completed {
             message: message("m"),
             text: String::new(),
@@ -199,7 +199,7 @@ mod tests {
         RunEvent::Ended { ending, duration_ms: 1 }
     }
 
-    fn after(events: Vec<SessionEvent>) -> SessionRecord {
+    fn record_after(events: Vec<SessionEvent>) -> SessionRecord {
         let mut record = SessionRecord::new(SessionId::parse("s").unwrap());
         for (event, at) in events.into_iter().zip(101..) {
             apply(&mut record, &NewEntry { id: EventId::parse("e").unwrap(), at: Timestamp(at), event }, 9);
@@ -219,61 +219,69 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_what_it_was_created_with_until_something_else_is_chosen() {
-        let record = after(vec![new_session()]);
+    fn title_and_agent_change_with_later_events() {
+        let record = record_after(vec![new_session()]);
         assert_eq!((record.title.as_deref(), record.door.as_str()), (Some("first"), "supr"));
         let model = AgentChoice { model: Some("m".to_owned()), ..AgentChoice::default() };
         let agent = AgentChoice { agent: Some(AgentId::parse("b").unwrap()), ..AgentChoice::default() };
-        let record = after(vec![new_session(), SessionEvent::AgentChosen(model.clone())]);
+        let record = record_after(vec![new_session(), SessionEvent::AgentChosen(model.clone())]);
         assert_eq!(record.agent.unwrap().as_str(), "a");
         let renamed = SessionEvent::Renamed { title: "second".to_owned() };
-        let record =
-            after(vec![new_session(), SessionEvent::AgentChosen(agent), SessionEvent::AgentChosen(model), renamed]);
+        let record = record_after(vec![
+            new_session(),
+            SessionEvent::AgentChosen(agent),
+            SessionEvent::AgentChosen(model),
+            renamed,
+        ]);
         assert_eq!((record.agent.unwrap().as_str(), record.title.as_deref()), ("b", Some("second")));
         assert_eq!((record.created, record.updated, record.head), (Timestamp(101), Timestamp(104), Seq(4)));
     }
 
     #[test]
-    fn a_run_is_running_from_its_start_to_its_end() {
+    fn a_run_is_active_from_its_start_to_its_end() {
         let failure = Failure { code: "X".into(), message: String::new(), retryable: false };
-        let mut events = vec![new_session(), of("r", started(None))];
-        assert_eq!(after(events.clone()).running, Some(run("r")));
-        events.push(of("r", ended(RunEnding::Failed(failure))));
-        assert_eq!(after(events).running, None);
+        let mut events = vec![new_session(), run_event("r", started(None))];
+        assert_eq!(record_after(events.clone()).running, Some(run("r")));
+        events.push(run_event("r", ended(RunEnding::Failed(failure))));
+        assert_eq!(record_after(events).running, None);
     }
 
     #[test]
-    fn a_subagent_neither_runs_in_the_place_of_its_parent_nor_adds_messages() {
-        let record = after(vec![
-            of("r", started(None)),
-            of("child", started(Some(run("r")))),
-            of("child", said()),
-            of("child", ended(RunEnding::Completed { message: None })),
+    fn a_subagent_neither_replaces_the_active_run_nor_adds_messages() {
+        let record = record_after(vec![
+            run_event("r", started(None)),
+            run_event("child", started(Some(run("r")))),
+            run_event("child", message_completed()),
+            run_event("child", ended(RunEnding::Completed { message: None })),
         ]);
         assert_eq!((record.running, record.messages), (Some(run("r")), 1));
     }
 
     #[test]
-    fn what_people_and_agent_say_is_counted_until_it_is_cleared() {
+    fn messages_of_users_and_agents_are_counted_until_the_history_is_cleared() {
         let steered = RunEvent::Steered { input: UserInput::default(), message: message("m") };
         let stopped = RunEnding::Stopped { cause: StopCause::Shutdown, message: message("m") };
-        let mut events =
-            vec![of("r", started(None)), of("r", steered), of("r", said()), of("r", ended(stopped))];
-        assert_eq!(after(events.clone()).messages, 3);
+        let mut events = vec![
+            run_event("r", started(None)),
+            run_event("r", steered),
+            run_event("r", message_completed()),
+            run_event("r", ended(stopped)),
+        ];
+        assert_eq!(record_after(events.clone()).messages, 3);
         events.push(SessionEvent::Cleared);
-        assert_eq!(after(events).messages, 0);
+        assert_eq!(record_after(events).messages, 0);
     }
 
     #[test]
-    fn every_event_moves_the_head_and_the_time_and_adds_its_bytes() {
+    fn every_event_advances_the_head_and_the_time_and_adds_its_bytes() {
         let events = samples::all();
-        let (count, record) = (events.len() as u64, after(events));
+        let (count, record) = (events.len() as u64, record_after(events));
         assert_eq!((record.head, record.updated), (Seq(count), Timestamp(100 + count as i64)));
         assert_eq!(record.bytes, 10 * count);
     }
 
     #[test]
-    fn a_cursor_survives_being_written_down() {
+    fn a_cursor_is_parsed_from_its_own_text() {
         let cursor = PageCursor { updated: Timestamp(-7), id: SessionId::parse("a.b c").unwrap() };
         assert_eq!(PageCursor::parse(&cursor.to_string()), Some(cursor));
         for text in ["", "7", "x.y", ".", "1 .a"] {

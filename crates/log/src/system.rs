@@ -1,4 +1,4 @@
-//! Time and chance as the machine has them: the one place where parlor reads the system clock.
+//! The system clock and random ids. No other module of parlor reads the system clock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use parlor_vocab::{Clock, IdSource, Timestamp, UniqueNumber};
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is where the time that is passed in comes from")]
+    #[expect(clippy::disallowed_methods, reason = "all other code gets the time from this clock")]
     fn now(&self) -> Timestamp {
         let millis = match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_millis()),
@@ -20,17 +20,16 @@ impl Clock for SystemClock {
     }
 }
 
-/// Numbers in the layout of UUID version 7: a time in milliseconds, then chance.
+/// Generates numbers in the layout of UUID version 7: milliseconds, then random bits.
 ///
-/// Strictly increasing within a process, also when the clock is set back; sorted by time across
-/// processes.
+/// The numbers strictly increase within a process, even when the clock is set back. Across processes they sort by time.
 pub struct TimeOrderedIds {
     clock: Arc<dyn Clock>,
     last: Mutex<u128>,
 }
 
 impl TimeOrderedIds {
-    /// Numbers by `clock`.
+    /// Takes the milliseconds from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { clock, last: Mutex::new(0) }
     }
@@ -39,27 +38,27 @@ impl TimeOrderedIds {
 impl IdSource for TimeOrderedIds {
     fn next(&self) -> UniqueNumber {
         let millis = u64::try_from(self.clock.now().0).unwrap_or(0);
-        // A plain number is behind the lock, which is right whenever it can be read.
+        // A panic cannot leave a plain number half changed.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        // Within a millisecond, and while a clock that was set back catches up, the next number
-        // is the last plus one: chance is drawn once a millisecond, and the order is kept.
-        *last = if u128::from(millis) > *last >> 80 { number(millis, chance()) } else { *last + 1 };
+        // New random bits once a millisecond. Within a millisecond, and after the clock was set back, the next number
+        // is the last one plus one, so that the order holds.
+        *last = if u128::from(millis) > *last >> 80 { uuid_v7(millis, random_u128()) } else { *last + 1 };
         UniqueNumber(*last)
     }
 }
 
-/// Time, version and variant where UUID version 7 has them. The highest bit of chance is left
-/// clear as room for the numbers that count on from this one.
-fn number(millis: u64, chance: u128) -> u128 {
+/// Puts the time, the version and the variant where UUID version 7 has them. The highest random bit stays zero, so that
+/// `last + 1` cannot overflow into the variant.
+fn uuid_v7(millis: u64, random: u128) -> u128 {
     const VERSION: u128 = 0x7 << 76;
     const VARIANT: u128 = 0b10 << 62;
     const LOW: u128 = (1 << 61) - 1;
-    let middle = (chance >> 64 & 0xfff) << 64;
-    (u128::from(millis) & 0xffff_ffff_ffff) << 80 | VERSION | middle | VARIANT | chance & LOW
+    let middle = (random >> 64 & 0xfff) << 64;
+    (u128::from(millis) & 0xffff_ffff_ffff) << 80 | VERSION | middle | VARIANT | random & LOW
 }
 
-/// 128 bits that nobody can guess.
-pub(crate) fn chance() -> u128 {
+/// 128 bits from the operating system's cryptographic random generator.
+pub(crate) fn random_u128() -> u128 {
     let mut bytes = [0; 16];
     let mut filled = 0;
     while filled < bytes.len() {
@@ -67,7 +66,7 @@ pub(crate) fn chance() -> u128 {
         match rustix::rand::getrandom(&mut bytes[filled..], flags) {
             Ok(count) => filled += count,
             Err(rustix::io::Errno::INTR) => {}
-            Err(error) => panic!("the system gives no random numbers: {error}"),
+            Err(error) => panic!("getrandom failed: {error}"),
         }
     }
     u128::from_ne_bytes(bytes)
@@ -80,18 +79,18 @@ mod tests {
 
     use super::*;
 
-    struct Invented(AtomicI64);
+    struct ManualClock(AtomicI64);
 
-    impl Clock for Invented {
+    impl Clock for ManualClock {
         fn now(&self) -> Timestamp {
             Timestamp(self.0.load(Ordering::Relaxed))
         }
     }
 
     #[test]
-    fn numbers_grow_within_a_millisecond_with_the_clock_and_against_it() {
-        let clock = Arc::new(Invented(AtomicI64::new(1000)));
-        let ids = TimeOrderedIds::new(Arc::<Invented>::clone(&clock));
+    fn numbers_grow_within_a_millisecond_and_when_the_clock_is_set_back() {
+        let clock = Arc::new(ManualClock(AtomicI64::new(1000)));
+        let ids = TimeOrderedIds::new(Arc::<ManualClock>::clone(&clock));
         let mut last = UniqueNumber(0);
         for now in [1000, 1000, 1001, 500, 500, -3, 1001, 1002, 9000] {
             clock.0.store(now, Ordering::Relaxed);
@@ -104,17 +103,17 @@ mod tests {
 
     #[test]
     fn numbers_have_the_layout_of_uuid_version_7() {
-        for chance in [0, u128::MAX, 0x1234_5678_9abc_def0 << 40] {
-            let number = number(0x0123_4567_89ab, chance);
+        for random in [0, u128::MAX, 0x1234_5678_9abc_def0 << 40] {
+            let number = uuid_v7(0x0123_4567_89ab, random);
             assert_eq!(number >> 80, 0x0123_4567_89ab);
             assert_eq!((number >> 76 & 0xf, number >> 62 & 0b11), (7, 0b10));
         }
     }
 
     #[test]
-    fn many_threads_and_two_sources_get_no_number_twice() {
+    fn threads_and_sources_never_generate_the_same_number() {
         let sources = [(); 2].map(|()| TimeOrderedIds::new(Arc::new(SystemClock)));
-        let taken = std::thread::scope(|scope| {
+        let numbers = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
                 .map(|thread| {
                     let source = &sources[thread % 2];
@@ -123,6 +122,6 @@ mod tests {
                 .collect();
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
         });
-        assert_eq!(taken.iter().collect::<BTreeSet<_>>().len(), 20_000);
+        assert_eq!(numbers.iter().collect::<BTreeSet<_>>().len(), 20_000);
     }
 }

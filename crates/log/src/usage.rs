@@ -1,30 +1,29 @@
-//! What was used, day by day. Follows from the events, and is counted when they are appended: whoever asks need
-//! not read them.
+//! Token usage by day and model. The log counts it when events are appended, so that a query does not read events.
 
 use parlor_vocab::{NewEntry, RunEnding, RunEvent, SessionEvent, Usage};
 
 use crate::SessionRecord;
 
-/// A day in milliseconds.
+/// One day in milliseconds.
 const DAY: i64 = 86_400_000;
 
-/// What was used on one day with one model.
+/// Usage of one model on one day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageLine {
-    /// The day, UTC, since 1970.
+    /// Days since the start of 1970, UTC.
     pub day: i64,
-    /// The model; empty for what is none's, which has the runs.
+    /// The model. The line with an empty name counts runs, and usage without a model.
     pub model: String,
-    /// How many runs began. Those of subagents are not among them.
+    /// How many runs began, without those of subagents.
     pub runs: u64,
-    /// How many of them failed on this day.
+    /// How many runs failed on this day, without those of subagents.
     pub failed: u64,
-    /// The tokens and their cost.
+    /// Tokens and their cost.
     pub usage: Usage,
 }
 
 impl UsageLine {
-    /// Adds what was used by the next event of the session of `record`, which does not know of it yet.
+    /// What the event `next` adds to the usage. `record` is the record of its session before the event.
     pub(crate) fn of(record: &SessionRecord, next: &NewEntry) -> Option<Self> {
         let SessionEvent::Run { run, event, .. } = &next.event else { return None };
         let line = Self { day: next.at.0.div_euclid(DAY), ..Self::default() };
@@ -38,7 +37,7 @@ impl UsageLine {
         (is_failed && record.running.as_ref() == Some(run)).then_some(Self { failed: 1, ..line })
     }
 
-    /// Counts `more` of the same day and model.
+    /// Adds a line of the same day and model.
     pub(crate) fn add(&mut self, more: &Self) {
         self.runs += more.runs;
         self.failed += more.failed;

@@ -1,4 +1,4 @@
-//! Both stores keep the contract.
+//! Both stores pass the conformance tests.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 mod memory {
@@ -10,8 +10,8 @@ mod memory {
     struct Memory(MemoryLog);
 
     impl LogFactory for Memory {
-        fn enter(&self) -> Arc<dyn EventLog> {
-            Arc::new(self.0.beside())
+        fn open(&self) -> Arc<dyn EventLog> {
+            Arc::new(self.0.as_other_process())
         }
     }
 
@@ -27,7 +27,7 @@ mod sqlite {
     struct Folder(tempfile::TempDir);
 
     impl LogFactory for Folder {
-        fn enter(&self) -> Arc<dyn EventLog> {
+        fn open(&self) -> Arc<dyn EventLog> {
             Arc::new(SqliteLog::open(self.0.path(), Arc::new(SystemClock)).unwrap())
         }
     }

@@ -1,6 +1,6 @@
-//! A full disk and a folder that cannot be written, on a real file system.
+//! A full disk and a read-only file system, with real mounts.
 //!
-//! Mounting takes the rights of root; without them these tests say so and are skipped.
+//! Mounting needs root; without it these tests print a line and pass.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 #![expect(clippy::disallowed_methods, reason = "mount and umount are programs")]
 
@@ -13,7 +13,7 @@ use std::process::Command;
 use parlor_log::{EventLog, LogError};
 use parlor_vocab::Seq;
 
-use common::{assert_intact, draft, open, session, texts};
+use common::{assert_intact, new_entry, open, session, texts};
 
 /// A small file system in memory.
 struct Disk(tempfile::TempDir);
@@ -51,50 +51,50 @@ fn run(command: &mut Command) -> bool {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_said_to_be_full_and_the_log_goes_on_when_there_is_room() {
+async fn a_full_disk_is_reported_and_appends_succeed_again_when_space_is_free() {
     let Some(disk) = Disk::mount("4m") else { return };
     let home = disk.path().join("home");
     let log = open(&home).unwrap();
     let (lease, other) =
         (log.acquire(&session("s")).await.unwrap(), log.acquire(&session("t")).await.unwrap());
-    log.append(&other, Seq::START, &[draft("small")]).await.unwrap();
+    log.append(&other, Seq::START, &[new_entry("small")]).await.unwrap();
     let ballast = disk.path().join("ballast");
     std::fs::write(&ballast, vec![0; 1 << 20]).unwrap();
     let mut head = Seq::START;
     let error = loop {
-        match log.append(&lease, head, &[draft("x".repeat(100_000))]).await {
+        match log.append(&lease, head, &[new_entry("x".repeat(100_000))]).await {
             Ok(next) => head = next,
             Err(error) => break error,
         }
     };
     assert!(matches!(error, LogError::Full { .. }), "{error:?}");
     assert!(error.to_string().contains("no room left on the disk"), "{error}");
-    // Nothing is lost and everything can be read; a second try is refused in the same way.
+    // Nothing is lost, everything is readable, and a second attempt fails in the same way.
     assert_eq!(texts(&log, "s").await.len() as u64, head.0);
     assert_eq!(texts(&log, "t").await, ["small"]);
-    let again = log.append(&lease, head, &[draft("x".repeat(100_000))]).await;
+    let again = log.append(&lease, head, &[new_entry("x".repeat(100_000))]).await;
     assert!(matches!(again, Err(LogError::Full { .. })), "{again:?}");
-    // Dropped while the disk is full: given back now or later, but not forgotten.
+    // Dropped while the disk is full: the store releases it now or later.
     drop(other);
 
     std::fs::remove_file(&ballast).unwrap();
-    let next = log.append(&lease, head, &[draft("after")]).await.unwrap();
+    let next = log.append(&lease, head, &[new_entry("after")]).await.unwrap();
     assert_eq!(next, Seq(head.0 + 1));
     assert_eq!(texts(&log, "s").await.last().unwrap(), "after");
-    open(&home).unwrap().acquire(&session("t")).await.expect("the dropped lease was given back");
+    open(&home).unwrap().acquire(&session("t")).await.expect("the dropped lease was released");
     drop((lease, log));
     assert_intact(&home);
     assert_eq!(texts(&open(&home).unwrap(), "s").await.len() as u64, next.0);
 }
 
 #[tokio::test]
-async fn of_appends_that_share_a_transaction_the_small_ones_fit_on_a_nearly_full_disk() {
+async fn small_appends_succeed_on_a_nearly_full_disk_though_a_large_one_in_their_transaction_fails() {
     let Some(disk) = Disk::mount("4m") else { return };
     let home = disk.path().join("home");
     let log = open(&home).unwrap();
     let (big, small) =
         (log.acquire(&session("big")).await.unwrap(), log.acquire(&session("small")).await.unwrap());
-    let (new, fitting) = ([draft("x".repeat(8 << 20))], [draft("fits")]);
+    let (new, fitting) = ([new_entry("x".repeat(8 << 20))], [new_entry("fits")]);
     let (refused, done) =
         tokio::join!(log.append(&big, Seq::START, &new), log.append(&small, Seq::START, &fitting));
     assert!(matches!(refused, Err(LogError::Full { .. })), "{refused:?}");
@@ -104,10 +104,10 @@ async fn of_appends_that_share_a_transaction_the_small_ones_fit_on_a_nearly_full
 }
 
 #[tokio::test]
-async fn a_full_disk_at_the_start_is_said_to_be_full() {
+async fn a_full_disk_is_reported_when_the_log_is_opened() {
     let Some(disk) = Disk::mount("1m") else { return };
     let ballast = disk.path().join("ballast");
-    // A write that fails fills what is left.
+    // The write fails, but fills the disk.
     let _ = std::fs::write(&ballast, vec![0; 2 << 20]);
     let error = open(&disk.path().join("home")).err().expect("no room for a database");
     assert!(matches!(error, LogError::Full { .. }), "{error:?}");
@@ -116,12 +116,12 @@ async fn a_full_disk_at_the_start_is_said_to_be_full() {
 }
 
 #[tokio::test]
-async fn a_place_that_cannot_be_written_is_said_to_be_so_and_opens_when_it_can() {
+async fn a_read_only_file_system_is_reported_and_the_log_opens_when_it_is_writable_again() {
     let Some(disk) = Disk::mount("4m") else { return };
     let (old, new) = (disk.path().join("old"), disk.path().join("new"));
     let log = open(&old).unwrap();
     let lease = log.acquire(&session("s")).await.unwrap();
-    log.append(&lease, Seq::START, &[draft("before")]).await.unwrap();
+    log.append(&lease, Seq::START, &[new_entry("before")]).await.unwrap();
     drop((lease, log));
     disk.remount("ro");
     for home in [&old, &new] {

@@ -1,4 +1,4 @@
-//! Events that are not at their places yet: bounded, in order, and not to be told from others.
+//! Events in the table `fresh`: their number is bounded, and readers see no difference.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 mod common;
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use parlor_log::{EventLog, FRESH_BYTES, FRESH_EVENTS, MAX_BATCH, SqliteLog};
 use parlor_vocab::Seq;
 
-use common::{database, draft, open, session, texts};
+use common::{database, new_entry, open, session, texts};
 
 fn count(home: &Path, table: &str) -> usize {
     let sql = format!("SELECT count(*) FROM {table}");
     database(home).query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap() as usize
 }
 
-fn numbered(range: std::ops::Range<usize>) -> Vec<parlor_vocab::NewEntry> {
-    range.map(|number| draft(number.to_string())).collect()
+fn numbered_entries(range: std::ops::Range<usize>) -> Vec<parlor_vocab::NewEntry> {
+    range.map(|number| new_entry(number.to_string())).collect()
 }
 
 /// Appends events in small portions, up to `end`.
@@ -26,7 +26,7 @@ async fn grow(log: &SqliteLog, name: &str, portion: usize, end: usize) {
     let mut head = 0;
     while head < end {
         let next = (head + portion).min(end);
-        log.append(&lease, Seq(head as u64), &numbered(head..next)).await.unwrap();
+        log.append(&lease, Seq(head as u64), &numbered_entries(head..next)).await.unwrap();
         head = next;
     }
     log.release(lease).await.unwrap();
@@ -43,7 +43,7 @@ async fn fresh_events_are_moved_when_there_are_many() {
         tasks.spawn(async move { grow(&log, &format!("s{number}"), 16, each).await });
     }
     tasks.join_all().await;
-    // The last to be moved were moved after the last answer; this comes after that.
+    // The last move happens after the last reply; this request waits for it.
     log.acquire(&session("after")).await.unwrap();
     let fresh = count(home.path(), "fresh");
     assert!(fresh < FRESH_EVENTS + 16 * MAX_BATCH, "{fresh}");
@@ -57,21 +57,21 @@ async fn fresh_events_are_moved_when_there_are_many() {
 }
 
 #[tokio::test]
-async fn a_large_append_goes_to_its_place_behind_what_was_there() {
+async fn a_large_append_goes_to_the_events_table_after_the_earlier_events() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     let (s, t) = (log.acquire(&session("s")).await.unwrap(), log.acquire(&session("t")).await.unwrap());
-    let large = draft("x".repeat(FRESH_BYTES));
-    for (lease, after, new, at_their_places) in [
-        (&s, 0, draft("a"), 0),
-        (&t, 0, draft("b"), 0),
+    let large = new_entry("x".repeat(FRESH_BYTES));
+    for (lease, after, new, moved_events) in [
+        (&s, 0, new_entry("a"), 0),
+        (&t, 0, new_entry("b"), 0),
         (&s, 1, large.clone(), 2),
-        (&s, 2, draft("c"), 2),
-        (&t, 1, draft("d"), 2),
+        (&s, 2, new_entry("c"), 2),
+        (&t, 1, new_entry("d"), 2),
         (&s, 3, large.clone(), 4),
     ] {
         log.append(lease, Seq(after), &[new]).await.unwrap();
-        assert_eq!(count(home.path(), "events"), at_their_places);
+        assert_eq!(count(home.path(), "events"), moved_events);
     }
     let lengths = |texts: Vec<String>| texts.iter().map(String::len).collect::<Vec<_>>();
     assert_eq!(lengths(texts(&log, "s").await), [1, FRESH_BYTES, 1, FRESH_BYTES]);
@@ -79,25 +79,25 @@ async fn a_large_append_goes_to_its_place_behind_what_was_there() {
 }
 
 #[tokio::test]
-async fn a_reading_goes_from_one_table_to_the_other_at_any_place() {
+async fn a_read_continues_from_one_table_to_the_other_at_any_event() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     let lease = log.acquire(&session("s")).await.unwrap();
-    log.append(&lease, Seq::START, &[draft("x".repeat(FRESH_BYTES)), draft("b")]).await.unwrap();
-    log.append(&lease, Seq(2), &numbered(2..5)).await.unwrap();
+    log.append(&lease, Seq::START, &[new_entry("x".repeat(FRESH_BYTES)), new_entry("b")]).await.unwrap();
+    log.append(&lease, Seq(2), &numbered_entries(2..5)).await.unwrap();
     assert_eq!((count(home.path(), "events"), count(home.path(), "fresh")), (2, 3));
     for after in 0..7 {
         for max in 0..7 {
             let read = log.read(&session("s"), Seq(after), max).await.unwrap();
-            let places: Vec<u64> = read.iter().map(|entry| entry.seq.0).collect();
-            assert_eq!(places, (after + 1..=5).take(max).collect::<Vec<_>>());
+            let seqs: Vec<u64> = read.iter().map(|entry| entry.seq.0).collect();
+            assert_eq!(seqs, (after + 1..=5).take(max).collect::<Vec<_>>());
         }
     }
     log.delete(&lease).await.unwrap();
     assert_eq!((count(home.path(), "events"), count(home.path(), "fresh")), (0, 0));
 }
 
-/// Long enough for two to read it, in pages of all sizes, while a third reads something else.
+/// Long enough for two reading threads, in pages of different sizes, while another session is read as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_session_is_read_whole_and_in_order() {
     let home = tempfile::tempdir().unwrap();
@@ -107,7 +107,7 @@ async fn a_long_session_is_read_whole_and_in_order() {
     grow(&log, "other", 7, 70).await;
     for page in [1000, 1024, 1025, 5000, usize::MAX] {
         let other = Arc::clone(&log);
-        let beside = tokio::spawn(async move { texts(&other, "other").await.len() });
+        let other_read = tokio::spawn(async move { texts(&other, "other").await.len() });
         let (mut cursor, mut read) = (Seq::START, Vec::new());
         loop {
             let entries = log.read(&session("long"), cursor, page).await.unwrap();
@@ -116,14 +116,15 @@ async fn a_long_session_is_read_whole_and_in_order() {
             cursor = last.seq;
             read.extend(entries.into_iter().map(|entry| (entry.seq.0 as usize, entry.event)));
         }
-        let expected: Vec<_> = numbered(0..end).into_iter().map(|draft| draft.event).zip(1..).collect();
+        let expected: Vec<_> =
+            numbered_entries(0..end).into_iter().map(|new_entry| new_entry.event).zip(1..).collect();
         assert!(read.into_iter().eq(expected.into_iter().map(|(event, seq)| (seq, event))), "{page}");
-        assert_eq!(beside.await.unwrap(), 70);
+        assert_eq!(other_read.await.unwrap(), 70);
     }
 }
 
 #[tokio::test]
-async fn an_event_that_cannot_be_read_ends_a_long_reading_there() {
+async fn a_long_read_ends_before_an_unreadable_event() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     let end = 3 * FRESH_EVENTS;

@@ -1,4 +1,4 @@
-//! A panic of the thread that writes: the log says that it is closed, and pretends nothing.
+//! After a panic of the writer thread, the log refuses all requests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use parlor_log::{EventLog, LogError, PageRequest, SqliteLog, SystemClock};
 use parlor_vocab::{Clock, EventId, NewEntry, Seq, SessionEvent, SessionId, Timestamp};
 
-/// How long a test waits for what must come.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Ends a test that hangs.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Panics instead of telling the time, once it is told to.
+/// A clock that panics after `breaks` was set.
 #[derive(Default)]
 struct BreakingClock {
     breaks: AtomicBool,
@@ -28,45 +28,46 @@ fn open(home: &Path, clock: &Arc<BreakingClock>) -> SqliteLog {
     SqliteLog::open(home, Arc::clone(clock) as _).expect("a log")
 }
 
-fn draft(number: u64) -> NewEntry {
+fn new_entry(number: u64) -> NewEntry {
     let id = EventId::parse(&format!("e{number}")).expect("short");
     NewEntry { id, at: Timestamp(0), event: SessionEvent::Renamed { title: format!("title {number}") } }
 }
 
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("an answer")
+async fn with_timeout<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TIMEOUT, future).await.expect("an answer")
 }
 
 #[tokio::test]
-async fn a_panic_of_the_writer_fails_what_waits_and_all_that_comes_and_loses_nothing() {
+async fn a_panic_of_the_writer_fails_waiting_and_later_requests_and_loses_nothing() {
     let (home, clock) = (tempfile::tempdir().expect("a folder"), Arc::new(BreakingClock::default()));
     let log = open(home.path(), &clock);
     let session = SessionId::parse("s").expect("short");
-    let lease = log.acquire(&session).await.expect("nobody has it");
-    let head = log.append(&lease, Seq::START, &[draft(1)]).await.expect("it is written");
+    let lease = log.acquire(&session).await.expect("nobody holds it");
+    let head = log.append(&lease, Seq::START, &[new_entry(1)]).await.expect("an append");
     log.check().await.unwrap();
 
     clock.breaks.store(true, Ordering::SeqCst);
-    let drafts = [draft(2)];
-    let (lost, also_lost) =
-        soon(async { tokio::join!(log.append(&lease, head, &drafts), log.append(&lease, head, &drafts)) })
-            .await;
+    let new_entries = [new_entry(2)];
+    let (lost, also_lost) = with_timeout(async {
+        tokio::join!(log.append(&lease, head, &new_entries), log.append(&lease, head, &new_entries))
+    })
+    .await;
     for lost in [lost, also_lost] {
         assert!(matches!(lost, Err(LogError::Closed)), "{lost:?}");
     }
     clock.breaks.store(false, Ordering::SeqCst);
-    let later = soon(log.append(&lease, head, &drafts)).await;
-    assert!(matches!(later, Err(LogError::Closed)), "it does not come back by itself: {later:?}");
-    assert!(soon(log.check()).await.is_err());
+    let later = with_timeout(log.append(&lease, head, &new_entries)).await;
+    assert!(matches!(later, Err(LogError::Closed)), "the log stays closed: {later:?}");
+    assert!(with_timeout(log.check()).await.is_err());
     let other = SessionId::parse("t").expect("short");
-    assert!(matches!(soon(log.acquire(&other)).await, Err(LogError::Closed)));
-    let page = soon(log.sessions(PageRequest::first(10))).await.expect("what is there can be read");
+    assert!(matches!(with_timeout(log.acquire(&other)).await, Err(LogError::Closed)));
+    let page = with_timeout(log.sessions(PageRequest::first(10))).await.expect("reading still works");
     assert_eq!(page.records.len(), 1);
     drop(lease);
     drop(log);
 
     let log = open(home.path(), &clock);
-    assert_eq!(log.read(&session, Seq::START, 10).await.expect("it is whole").len(), 1);
-    let lease = log.acquire(&session).await.expect("who had it is gone");
-    log.append(&lease, head, &drafts).await.expect("it is written");
+    assert_eq!(log.read(&session, Seq::START, 10).await.expect("the log is intact").len(), 1);
+    let lease = log.acquire(&session).await.expect("the former holder is gone");
+    log.append(&lease, head, &new_entries).await.expect("an append");
 }

@@ -1,4 +1,4 @@
-//! Giving space back to the file system.
+//! Returning space to the file system.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 mod common;
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parlor_log::{EventLog, RECLAIM_PAGES, SqliteLog};
 use parlor_vocab::Seq;
 
-use common::{assert_intact, database, draft, open, session, texts};
+use common::{assert_intact, database, new_entry, open, session, texts};
 
-/// How much the sessions of these tests take, each.
+/// The size of each session in these tests.
 const BYTES: usize = 8 << 20;
 
 async fn fill(log: &SqliteLog, name: &str) {
     let lease = log.acquire(&session(name)).await.unwrap();
-    let new: Vec<_> = (0..BYTES / 4096).map(|_| draft("x".repeat(4096))).collect();
+    let new: Vec<_> = (0..BYTES / 4096).map(|_| new_entry("x".repeat(4096))).collect();
     log.append(&lease, Seq::START, &new).await.unwrap();
     log.release(lease).await.unwrap();
 }
@@ -27,7 +27,7 @@ async fn delete(log: &SqliteLog, name: &str) {
 }
 
 #[tokio::test]
-async fn a_new_database_can_give_space_back() {
+async fn a_new_database_uses_incremental_vacuum() {
     let home = tempfile::tempdir().unwrap();
     drop(open(home.path()).unwrap());
     let mode: i64 = database(home.path()).pragma_query_value(None, "auto_vacuum", |row| row.get(0)).unwrap();
@@ -35,7 +35,7 @@ async fn a_new_database_can_give_space_back() {
 }
 
 #[tokio::test]
-async fn what_deleted_sessions_took_is_given_back() {
+async fn the_space_of_deleted_sessions_is_returned() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     for name in ["kept", "a", "b"] {
@@ -59,7 +59,7 @@ async fn what_deleted_sessions_took_is_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn others_append_while_space_is_given_back() {
+async fn appends_succeed_while_space_is_returned() {
     let home = tempfile::tempdir().unwrap();
     let log = Arc::new(open(home.path()).unwrap());
     for name in ["a", "b", "c"] {
@@ -75,7 +75,7 @@ async fn others_append_while_space_is_given_back() {
     let appending = tokio::spawn(async move {
         let mut head = Seq::START;
         while !stopped.load(Ordering::Relaxed) {
-            head = other.append(&lease, head, &[draft("x")]).await.unwrap();
+            head = other.append(&lease, head, &[new_entry("x")]).await.unwrap();
         }
         head
     });
@@ -83,7 +83,7 @@ async fn others_append_while_space_is_given_back() {
     let during = log.counts();
     stop.store(true, Ordering::Relaxed);
     let head = appending.await.unwrap();
-    // There are many steps, and an append that waits does not wait for more than one of them.
+    // There are many steps, and an append waits for at most one of them.
     let steps = reclaimed.bytes / 4096 / RECLAIM_PAGES;
     assert!(steps > 20 && during.appends - before.appends >= steps / 8, "{steps} {before:?} {during:?}");
     assert!(log.size().await.unwrap() < BYTES as u64);
@@ -93,7 +93,7 @@ async fn others_append_while_space_is_given_back() {
 }
 
 #[tokio::test]
-async fn who_reads_an_older_state_delays_the_shrinking_but_nobody_else() {
+async fn a_reader_of_an_older_state_delays_only_the_shrinking() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     fill(&log, "a").await;

@@ -1,6 +1,9 @@
-//! Damaged databases: they are not written to, and what can be saved of them is saved.
+//! Recovery of damaged databases.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
-#![expect(clippy::disallowed_methods, reason = "a process that uses a database is this program once more")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests start this test program again as another process"
+)]
 
 mod common;
 
@@ -16,17 +19,17 @@ use parlor_log::{
 };
 use parlor_vocab::Seq;
 
-use common::{assert_intact, database, draft, open, session, texts};
+use common::{assert_intact, database, new_entry, open, session, texts};
 
 const PAGE: u64 = 4096;
 
-/// How many sessions the database of most tests has.
+/// The number of sessions in the database of most tests.
 const SESSIONS: usize = 40;
 
-/// Chance that is the same each time.
-struct Chance(u64);
+/// Pseudorandom numbers from a fixed seed.
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn below(&mut self, limit: u64) -> u64 {
         // The generator of George Marsaglia's "Xorshift RNGs".
         self.0 ^= self.0 << 13;
@@ -36,13 +39,14 @@ impl Chance {
     }
 }
 
-/// What event `place` of session `name` says: mostly little, sometimes more than a page.
-fn text(name: &str, place: u64) -> String {
-    format!("{name} {place} {}", "x".repeat(if place.is_multiple_of(7) { 9000 } else { 200 }))
+/// The text of event `seq` of session `name`: mostly short, sometimes longer than a page.
+fn text(name: &str, seq: u64) -> String {
+    format!("{name} {seq} {}", "x".repeat(if seq.is_multiple_of(7) { 9000 } else { 200 }))
 }
 
-/// Writes sessions, each some events at a time in turns, so that their pages mix. Some are deleted again.
-async fn write(home: &Path, settled: bool) {
+/// Writes sessions in turns, some events at a time, so that their pages mix. Deletes some of them. If `move_fresh`,
+/// empties the table `fresh` and the write-ahead log.
+async fn write(home: &Path, move_fresh: bool) {
     let log = open(home).unwrap();
     let mut leases = Vec::new();
     for number in 0..SESSIONS + 5 {
@@ -51,7 +55,7 @@ async fn write(home: &Path, settled: bool) {
     for round in 0..10 {
         for lease in &leases {
             let name = lease.session().as_str();
-            let new: Vec<_> = (1..=4).map(|place| draft(text(name, 4 * round + place))).collect();
+            let new: Vec<_> = (1..=4).map(|seq| new_entry(text(name, 4 * round + seq))).collect();
             log.append(lease, Seq(4 * round), &new).await.unwrap();
         }
     }
@@ -59,14 +63,14 @@ async fn write(home: &Path, settled: bool) {
         log.delete(&lease).await.unwrap();
     }
     drop((leases, log));
-    if settled {
-        let moved = "INSERT INTO events SELECT place, id, at, version, body FROM fresh; DELETE FROM fresh;
+    if move_fresh {
+        let sql = "INSERT INTO events SELECT place, id, at, version, body FROM fresh; DELETE FROM fresh;
                      PRAGMA wal_checkpoint(TRUNCATE)";
-        database(home).execute_batch(moved).unwrap();
+        database(home).execute_batch(sql).unwrap();
     }
 }
 
-/// A copy of a state folder, with what is in it.
+/// Copies the files of a state folder.
 fn copy(of: &Path) -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(of).unwrap() {
@@ -78,9 +82,8 @@ fn copy(of: &Path) -> tempfile::TempDir {
     home
 }
 
-/// Recovers, then looks whether the log is one again: sessions without gaps, each a beginning of what it was, and
-/// all of them can be gone on with.
-async fn recovered(home: &Path) -> (SavedData, LostData, PathBuf) {
+/// Recovers the database and checks the result: each session is a gapless prefix of what it was, and accepts appends.
+async fn recover_and_check(home: &Path) -> (SavedData, LostData, PathBuf) {
     let outcome = recover(home, &SystemClock, |_| ()).unwrap();
     let Recovered::New { saved, lost, damaged } = outcome else { panic!("{outcome:?}") };
     let log = open(home).unwrap();
@@ -94,13 +97,13 @@ async fn recovered(home: &Path) -> (SavedData, LostData, PathBuf) {
         let own = texts[0].split(' ').next().unwrap();
         assert!(own == name || name.starts_with("recovered-"), "{name} was {own}");
         let number: usize = own.strip_prefix('s').unwrap().parse().unwrap();
-        assert!(number < SESSIONS, "{own} was deleted, and is back");
-        assert!(texts.iter().zip(1..).all(|(found, place)| *found == text(own, place)), "{name}");
+        assert!(number < SESSIONS, "{own} was deleted but came back");
+        assert!(texts.iter().zip(1..).all(|(found, seq)| *found == text(own, seq)), "{name}");
         let lease = log.acquire(&record.id).await.unwrap();
-        log.append(&lease, record.head, &[draft("goes on")]).await.unwrap();
+        log.append(&lease, record.head, &[new_entry("goes on")]).await.unwrap();
     }
     let lease = log.acquire(&session("new")).await.unwrap();
-    log.append(&lease, Seq::START, &[draft("begins")]).await.unwrap();
+    log.append(&lease, Seq::START, &[new_entry("begins")]).await.unwrap();
     drop((lease, log));
     assert_intact(home);
     assert!(damaged.exists());
@@ -117,29 +120,29 @@ fn pages(home: &Path) -> u64 {
 }
 
 #[tokio::test]
-async fn random_pages_of_noise_cost_what_was_on_them_and_no_more() {
+async fn damaged_pages_cost_only_the_sessions_on_them() {
     let original = tempfile::tempdir().unwrap();
     write(original.path(), true).await;
     for seed in 1..=12 {
-        let mut chance = Chance(seed * 0x9e37_79b9);
+        let mut random = Random(seed * 0x9e37_79b9);
         let home = copy(original.path());
-        let count = 1 + chance.below(4);
+        let count = 1 + random.below(4);
         let mut sessions_hit = 0;
         for _ in 0..count {
-            // Never the first: that is another test.
-            let page = 1 + chance.below(pages(home.path()) - 1);
-            let noise: Vec<u8> = (0..PAGE).map(|_| chance.below(256) as u8).collect();
+            // Never the first page, which has a test of its own.
+            let page = 1 + random.below(pages(home.path()) - 1);
+            let noise: Vec<u8> = (0..PAGE).map(|_| random.below(256) as u8).collect();
             overwrite(home.path(), page * PAGE, &noise);
             sessions_hit += 3;
         }
-        // A page that was free or an index may be hit, and nothing is missed then.
+        // The damage may hit a free page or an index; then nothing is lost.
         let before = fs::read(home.path().join("parlor.db")).unwrap();
         match recover(home.path(), &SystemClock, |_| ()).unwrap() {
             Recovered::Intact => continue,
             Recovered::New { damaged, .. } => assert_eq!(fs::read(&damaged).unwrap(), before),
         }
         fs::write(home.path().join("parlor.db"), before).unwrap();
-        let (saved, lost, _) = recovered(home.path()).await;
+        let (saved, lost, _) = recover_and_check(home.path()).await;
         assert!(saved.sessions + lost.sessions >= SESSIONS as u64, "{seed}: {saved:?} {lost:?}");
         // A page has rows of three sessions at most, and the rest of each is lost with its first missing event.
         assert!(lost.events <= sessions_hit * 40, "{seed}: {saved:?} {lost:?}");
@@ -148,7 +151,7 @@ async fn random_pages_of_noise_cost_what_was_on_them_and_no_more() {
 }
 
 #[tokio::test]
-async fn without_its_first_page_nothing_is_lost() {
+async fn damage_of_the_first_page_costs_nothing() {
     let original = tempfile::tempdir().unwrap();
     write(original.path(), true).await;
     for bytes in [16, 100, PAGE] {
@@ -157,7 +160,7 @@ async fn without_its_first_page_nothing_is_lost() {
         let error = open(home.path()).err().unwrap();
         assert!(matches!(error, LogError::Damaged { .. }), "{bytes}: {error:?}");
         assert!(error.to_string().contains("parlor doctor --recover"), "{error}");
-        let (saved, lost, _) = recovered(home.path()).await;
+        let (saved, lost, _) = recover_and_check(home.path()).await;
         assert_eq!(
             (saved.sessions, saved.unnamed, lost),
             (SESSIONS as u64, 0, LostData::default()),
@@ -167,7 +170,7 @@ async fn without_its_first_page_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn of_a_file_that_was_cut_short_the_beginning_is_saved() {
+async fn the_beginning_of_a_truncated_file_is_saved() {
     let original = tempfile::tempdir().unwrap();
     write(original.path(), true).await;
     for part in [2, 3, 10] {
@@ -176,23 +179,23 @@ async fn of_a_file_that_was_cut_short_the_beginning_is_saved() {
         OpenOptions::new().write(true).open(home.path().join("parlor.db")).unwrap().set_len(length).unwrap();
         let error = open(home.path()).err().unwrap();
         assert!(matches!(error, LogError::Damaged { .. }), "{error:?}");
-        let (saved, lost, _) = recovered(home.path()).await;
+        let (saved, lost, _) = recover_and_check(home.path()).await;
         assert!(saved.events > 0 && lost.events > 0, "{part}: {saved:?} {lost:?}");
     }
 }
 
 #[tokio::test]
-async fn what_is_only_in_the_write_ahead_log_is_saved_too() {
+async fn events_that_are_only_in_the_write_ahead_log_are_saved() {
     let home = tempfile::tempdir().unwrap();
     write(home.path(), true).await;
-    // Killed, in effect: the log is copied before it is closed, with events that were not moved anywhere.
+    // Copy the files while the log is open, as a killed process leaves them.
     let log = open(home.path()).unwrap();
     let lease = log.acquire(&session("late")).await.unwrap();
-    log.append(&lease, Seq::START, &[draft("only in the log")]).await.unwrap();
+    log.append(&lease, Seq::START, &[new_entry("only in the log")]).await.unwrap();
     let copied = copy(home.path());
     drop((lease, log));
     assert!(copied.path().join("parlor.db-wal").metadata().unwrap().len() > 0);
-    // The page that the first session is on, not to be found in the log.
+    // A page in the middle, which the write-ahead log does not contain.
     let half = pages(copied.path()) / 2 * PAGE;
     overwrite(copied.path(), half, &[0xa5; PAGE as usize]);
     let outcome = recover(copied.path(), &SystemClock, |_| ()).unwrap();
@@ -202,7 +205,7 @@ async fn what_is_only_in_the_write_ahead_log_is_saved_too() {
 }
 
 #[tokio::test]
-async fn usage_and_references_to_files_are_saved_too() {
+async fn usage_and_references_to_files_are_saved() {
     use parlor_vocab::{Media, MediaId, Message, MessageId, Role, RunEvent, RunId, SessionEvent, Usage};
     let home = tempfile::tempdir().unwrap();
     write(home.path(), true).await;
@@ -216,11 +219,13 @@ async fn usage_and_references_to_files_are_saved_too() {
         media: vec![media],
     };
     let run = RunId::parse("r").unwrap();
-    let consumed =
-        RunEvent::UsageAdded { usage: Usage { input_tokens: 7, ..Usage::default() }, model: Some("m".into()) };
+    let usage_added = RunEvent::UsageAdded {
+        usage: Usage { input_tokens: 7, ..Usage::default() },
+        model: Some("m".into()),
+    };
     let events =
-        [SessionEvent::MessageAdded(message), SessionEvent::Run { run, sequence: 1, event: consumed }];
-    let new: Vec<_> = events.map(|event| parlor_vocab::NewEntry { event, ..draft("") }).into();
+        [SessionEvent::MessageAdded(message), SessionEvent::Run { run, sequence: 1, event: usage_added }];
+    let new: Vec<_> = events.map(|event| parlor_vocab::NewEntry { event, ..new_entry("") }).into();
     log.append(&lease, Seq::START, &new).await.unwrap();
     let (usage, references) = (log.usage(0).await.unwrap(), log.referenced_media().await.unwrap());
     assert_eq!((usage.len(), references.len()), (1, 1));
@@ -232,7 +237,7 @@ async fn usage_and_references_to_files_are_saved_too() {
 }
 
 #[tokio::test]
-async fn an_intact_database_is_left_alone() {
+async fn an_intact_database_is_not_changed() {
     let home = tempfile::tempdir().unwrap();
     write(home.path(), false).await;
     let before = fs::read(home.path().join("parlor.db")).unwrap();
@@ -240,7 +245,7 @@ async fn an_intact_database_is_left_alone() {
     assert_eq!(fs::read(home.path().join("parlor.db")).unwrap(), before);
 }
 
-/// The files of a folder with what is in them, but for the index, which holds nothing.
+/// The files of a folder with their contents, without the `-shm` index.
 fn contents(home: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let paths = fs::read_dir(home).unwrap().map(|entry| entry.unwrap().path());
     let files = paths.filter(|path| path.is_file() && !path.to_string_lossy().ends_with("-shm"));
@@ -248,11 +253,11 @@ fn contents(home: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[tokio::test]
-async fn what_cannot_be_finished_leaves_all_as_it_was() {
+async fn a_failed_recovery_changes_nothing() {
     let home = tempfile::tempdir().unwrap();
     write(home.path(), true).await;
     overwrite(home.path(), 0, &[0xa5; 100]);
-    // In the way of the new file, and not to be removed as a file.
+    // A folder with the name of the new file makes the recovery fail.
     fs::create_dir_all(home.path().join("parlor.db.recovering/in the way")).unwrap();
     let before = contents(home.path());
     let error = recover(home.path(), &SystemClock, |_| ()).unwrap_err();
@@ -260,19 +265,18 @@ async fn what_cannot_be_finished_leaves_all_as_it_was() {
     assert_eq!(contents(home.path()), before);
 }
 
-/// The child: has the log open, says so, and ends with its input.
+/// The child: opens the log, prints a line, and ends with its input.
 #[test]
 #[ignore = "started by another test"]
 fn child() {
-    let home = std::env::var_os("PARLOR_LOG_TEST_HOME").expect("the parent says where");
+    let home = std::env::var_os("PARLOR_LOG_TEST_HOME").expect("the parent sets it");
     let _log = open(Path::new(&home)).unwrap();
-    let said = std::io::Write::write_all(&mut std::io::stderr(), b"open\n");
-    said.unwrap();
+    std::io::Write::write_all(&mut std::io::stderr(), b"open\n").unwrap();
     let _ = std::io::read_to_string(std::io::stdin());
 }
 
 #[tokio::test]
-async fn a_database_that_a_process_has_open_is_not_recovered() {
+async fn a_database_in_use_is_not_recovered() {
     let home = tempfile::tempdir().unwrap();
     write(home.path(), true).await;
     let mut child = Command::new(std::env::current_exe().unwrap())

@@ -1,4 +1,4 @@
-//! What the SQLite store does beyond the contract.
+//! Behaviour of the SQLite store beyond the contract of `EventLog`.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
 
 mod common;
@@ -11,10 +11,10 @@ use std::task::{Context, Poll, Waker};
 use parlor_log::{EventLog, LogError};
 use parlor_vocab::{Seq, SessionEvent};
 
-use common::{database, draft, open, session, texts};
+use common::{database, new_entry, open, session, texts};
 
 #[tokio::test]
-async fn appends_that_wait_at_the_same_time_share_a_transaction() {
+async fn waiting_appends_share_a_transaction() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     let mut leases = Vec::new();
@@ -22,8 +22,8 @@ async fn appends_that_wait_at_the_same_time_share_a_transaction() {
         leases.push(log.acquire(&session(&format!("s{number}"))).await.unwrap());
     }
     let before = log.counts();
-    let new = [draft("x")];
-    // As long as another has the database, the writer cannot begin a second transaction.
+    let new = [new_entry("x")];
+    // While another connection has the database locked, the writer cannot begin a second transaction.
     let other = database(home.path());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut appends: Vec<_> = leases.iter().map(|lease| log.append(lease, Seq::START, &new)).collect();
@@ -37,16 +37,16 @@ async fn appends_that_wait_at_the_same_time_share_a_transaction() {
     }
     let after = log.counts();
     assert_eq!(after.appends - before.appends, 64);
-    // One for those that the writer had taken already, one for all others.
+    // One transaction for the jobs that the writer had already taken, one for all others.
     assert!(after.commits - before.commits <= 2, "{before:?} {after:?}");
 }
 
 #[tokio::test]
-async fn a_refused_append_does_not_harm_those_that_share_its_transaction() {
+async fn a_refused_append_does_not_affect_others_in_its_transaction() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     let (s, t) = (log.acquire(&session("s")).await.unwrap(), log.acquire(&session("t")).await.unwrap());
-    let new = [draft("x")];
+    let new = [new_entry("x")];
     let other = database(home.path());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (first, refused, second) =
@@ -59,7 +59,7 @@ async fn a_refused_append_does_not_harm_those_that_share_its_transaction() {
 }
 
 #[tokio::test]
-async fn an_append_that_breaks_the_transaction_does_not_harm_those_that_share_it() {
+async fn an_append_that_breaks_the_transaction_does_not_affect_others_in_it() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     let other = database(home.path());
@@ -67,14 +67,14 @@ async fn an_append_that_breaks_the_transaction_does_not_harm_those_that_share_it
     for name in ["before", "poison", "after"] {
         leases.push(log.acquire(&session(name)).await.unwrap());
     }
-    // As a full disk does, this ends the whole transaction, not only the statement.
+    // Like a full disk, this rolls back the whole transaction, not only the statement.
     let trigger = "CREATE TRIGGER t BEFORE INSERT ON fresh WHEN new.body LIKE '%poison%'
                    BEGIN SELECT RAISE(ROLLBACK, 'no'); END; BEGIN IMMEDIATE";
     other.execute_batch(trigger).unwrap();
-    let new: Vec<_> = leases.iter().map(|lease| [draft(lease.session().as_str())]).collect();
+    let new: Vec<_> = leases.iter().map(|lease| [new_entry(lease.session().as_str())]).collect();
     let pairs = leases.iter().zip(&new);
     let mut appends: Vec<_> = pairs.map(|(lease, new)| log.append(lease, Seq::START, new)).collect();
-    // Wherever the writer cuts them in two, the middle one has company.
+    // However the writer divides them into batches, the middle one shares a transaction.
     for append in &mut appends {
         assert!(append.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     }
@@ -91,21 +91,21 @@ async fn an_append_that_breaks_the_transaction_does_not_harm_those_that_share_it
 }
 
 #[tokio::test]
-async fn a_lease_that_could_not_be_given_back_is_given_back_later() {
+async fn a_failed_release_is_tried_again_later() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
-    let (dropped, kept) =
+    let (dropped, other_lease) =
         (log.acquire(&session("s")).await.unwrap(), log.acquire(&session("t")).await.unwrap());
     let other = database(home.path());
     let trigger = "CREATE TRIGGER t BEFORE DELETE ON leases BEGIN SELECT RAISE(ABORT, 'no'); END";
     other.execute_batch(trigger).unwrap();
     drop(dropped);
-    // Comes after the giving back, and does not suffer from it.
-    log.append(&kept, Seq::START, &[draft("a")]).await.unwrap();
+    // The writer handles this after the failed release, and it succeeds.
+    log.append(&other_lease, Seq::START, &[new_entry("a")]).await.unwrap();
     let refused = log.acquire(&session("s")).await;
     assert!(matches!(refused, Err(LogError::Held { .. })), "{refused:?}");
     other.execute_batch("DROP TRIGGER t").unwrap();
-    log.append(&kept, Seq(1), &[draft("b")]).await.unwrap();
+    log.append(&other_lease, Seq(1), &[new_entry("b")]).await.unwrap();
     open(home.path()).unwrap().acquire(&session("s")).await.unwrap();
 }
 
@@ -130,44 +130,44 @@ async fn only_the_owner_can_read_the_files() {
     assert_eq!(mode(&file), 0o600);
 }
 
-fn log_files(home: &std::path::Path) -> Vec<String> {
+fn holder_files(home: &std::path::Path) -> Vec<String> {
     let entries = std::fs::read_dir(home.join("holders")).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 #[tokio::test]
-async fn a_store_that_ends_in_good_order_leaves_no_holder_behind() {
+async fn a_closed_store_leaves_no_lock_file() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     let lease = log.acquire(&session("s")).await.unwrap();
-    assert_eq!(log_files(home.path()).len(), 2);
+    assert_eq!(holder_files(home.path()).len(), 2);
     drop(log);
-    // The lease outlived its log, and is worth nothing.
+    // The lease outlived its log and is not valid any more.
     let log = open(home.path()).unwrap();
-    assert_eq!(log_files(home.path()), ["door"]);
+    assert_eq!(holder_files(home.path()), ["door"]);
     log.acquire(&session("s")).await.unwrap();
     drop(lease);
 }
 
 #[tokio::test]
-async fn whoever_lost_the_lock_is_fenced_out_by_the_next_holder() {
+async fn a_store_that_lost_its_lock_file_is_refused_after_another_took_its_lease() {
     let home = tempfile::tempdir().unwrap();
     let (log, other) = (open(home.path()).unwrap(), open(home.path()).unwrap());
     let old = log.acquire(&session("s")).await.unwrap();
-    log.append(&old, Seq::START, &[draft("a")]).await.unwrap();
-    for name in log_files(home.path()).iter().filter(|name| name.ends_with(".lock")) {
+    log.append(&old, Seq::START, &[new_entry("a")]).await.unwrap();
+    for name in holder_files(home.path()).iter().filter(|name| name.ends_with(".lock")) {
         std::fs::remove_file(home.path().join("holders").join(name)).unwrap();
     }
-    let new = other.acquire(&session("s")).await.expect("its holder looks dead");
-    let refused = log.append(&old, Seq(1), &[draft("b")]).await;
+    let new = other.acquire(&session("s")).await.expect("its holder seems dead");
+    let refused = log.append(&old, Seq(1), &[new_entry("b")]).await;
     assert!(matches!(refused, Err(LogError::NotHeld { .. })), "{refused:?}");
     log.release(old).await.unwrap();
-    other.append(&new, Seq(1), &[draft("c")]).await.unwrap();
+    other.append(&new, Seq(1), &[new_entry("c")]).await.unwrap();
     assert_eq!(texts(&log, "s").await, ["a", "c"]);
 }
 
 #[tokio::test]
-async fn a_lease_that_nobody_waits_for_any_more_is_given_back() {
+async fn an_acquire_whose_future_was_dropped_releases_the_lease() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     let id = session("s");
@@ -179,13 +179,13 @@ async fn a_lease_that_nobody_waits_for_any_more_is_given_back() {
         assert!(acquire.as_mut().poll(&mut context).is_pending());
     }
     other.execute_batch("COMMIT").unwrap();
-    // The first of these may still find it held: it can come before the giving back.
+    // The first attempts may come before the release.
     while log.acquire(&id).await.is_err() {
         tokio::task::yield_now().await;
     }
 }
 
-/// A database as version 1 of the format has it, byte for byte what that parlor wrote.
+/// A database in format 1, byte for byte as that version of parlor wrote it.
 const FORMAT_1: &str = "
     CREATE TABLE sessions (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, title TEXT, door TEXT NOT NULL,
         agent TEXT, created INTEGER NOT NULL, updated INTEGER NOT NULL, head INTEGER NOT NULL,
@@ -217,7 +217,7 @@ const FORMAT_1: &str = "
     PRAGMA user_version = 1;";
 
 #[tokio::test]
-async fn a_database_of_format_1_can_be_read_and_goes_on() {
+async fn a_database_of_format_1_is_migrated() {
     let home = tempfile::tempdir().unwrap();
     database(home.path()).execute_batch(FORMAT_1).unwrap();
     let log = open(home.path()).unwrap();
@@ -231,18 +231,18 @@ async fn a_database_of_format_1_can_be_read_and_goes_on() {
         matches!(&entries[0].event, SessionEvent::Created(new_session) if new_session.folder.ends_with("w"))
     );
     assert_eq!(entries[1].event, SessionEvent::Cleared);
-    // What was used before it was counted is counted once, when the format changes.
+    // The migration counts the usage of existing events.
     let usage = log.usage(0).await.unwrap();
     let counted: Vec<_> = usage.iter().map(|line| (line.day, &*line.model, line.runs, line.failed)).collect();
     assert_eq!(counted, [(1, "", 1, 1), (1, "m", 0, 0)]);
     assert_eq!((usage[1].usage.input_tokens, usage[1].usage.cost_micros), (1, 5));
     let lease = log.acquire(&session("old")).await.unwrap();
-    assert_eq!(log.append(&lease, Seq(3), &[draft("new")]).await.unwrap(), Seq(4));
+    assert_eq!(log.append(&lease, Seq(3), &[new_entry("new")]).await.unwrap(), Seq(4));
     assert_eq!(log.read(&session("old"), Seq(3), 10).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn a_database_of_a_later_format_is_left_alone() {
+async fn a_database_of_a_later_format_is_refused() {
     let home = tempfile::tempdir().unwrap();
     database(home.path()).execute_batch("PRAGMA user_version = 99").unwrap();
     let error = open(home.path()).err().unwrap();
@@ -251,11 +251,11 @@ async fn a_database_of_a_later_format_is_left_alone() {
 }
 
 #[tokio::test]
-async fn an_unreadable_event_is_named_and_can_be_skipped() {
+async fn an_unreadable_event_is_reported_and_can_be_skipped() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     let lease = log.acquire(&session("s")).await.unwrap();
-    log.append(&lease, Seq::START, &["a", "b", "c", "d"].map(draft)).await.unwrap();
+    log.append(&lease, Seq::START, &["a", "b", "c", "d"].map(new_entry)).await.unwrap();
     let other = database(home.path());
     other.execute("UPDATE fresh SET version = 9 WHERE place & 0xff = 2", []).unwrap();
     other.execute("UPDATE fresh SET body = '{' WHERE place & 0xff = 4", []).unwrap();
@@ -276,7 +276,7 @@ async fn large_events_are_read_in_portions() {
     let home = tempfile::tempdir().unwrap();
     let log = open(home.path()).unwrap();
     let lease = log.acquire(&session("s")).await.unwrap();
-    let new: Vec<_> = (0..6).map(|_| draft("x".repeat(parlor_log::READ_BYTES / 2))).collect();
+    let new: Vec<_> = (0..6).map(|_| new_entry("x".repeat(parlor_log::READ_BYTES / 2))).collect();
     log.append(&lease, Seq::START, &new).await.unwrap();
     let mut cursor = Seq::START;
     let mut sizes = Vec::new();
@@ -289,7 +289,7 @@ async fn large_events_are_read_in_portions() {
 }
 
 #[tokio::test]
-async fn no_plan_sorts_or_scans() {
+async fn no_query_sorts_or_scans_a_table() {
     let home = tempfile::tempdir().unwrap();
     drop(open(home.path()).unwrap());
     let plan = |sql: &str| {

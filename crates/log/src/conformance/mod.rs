@@ -1,7 +1,7 @@
-//! The contract of [`EventLog`] as functions, which every store has to pass unchanged.
+//! The contract of [`EventLog`] as test functions that every store has to pass.
 //!
-//! [`conformance_tests!`](crate::conformance_tests) makes a test of each. They take a [`LogFactory`] and
-//! not a log, since much of the contract is about what one process sees of another.
+//! [`conformance_tests!`](crate::conformance_tests) makes a test of each. They take a [`LogFactory`] instead of a log,
+//! because much of the contract is about what one process sees of another.
 
 mod append;
 mod follow;
@@ -24,50 +24,50 @@ pub use records::*;
 pub use space::*;
 pub use usage::*;
 
-/// How long a case may take. None takes as long; it is there to end one that hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Ends a case that hangs. A working case takes much less.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A log that is empty at first, and can be used by several processes.
+/// Opens one log several times, as several processes would. The log is empty at first.
 pub trait LogFactory: Send + Sync {
-    /// The log as one more process sees it.
-    fn enter(&self) -> Arc<dyn EventLog>;
+    /// Opens the log for one more process.
+    fn open(&self) -> Arc<dyn EventLog>;
 }
 
-/// Makes a test of each case, on a factory of its own that the expression gives.
+/// Makes a test of each case. Each evaluates the expression for a factory of its own.
 #[macro_export]
 macro_rules! conformance_tests {
     ($factory:expr) => {
         $crate::conformance_tests! { $factory;
-            places_are_dense_and_begin_at_one
-            what_is_read_is_what_was_appended
-            an_append_after_another_head_writes_nothing
-            an_append_of_nothing_changes_nothing
-            an_append_is_seen_by_all_when_it_returns
+            event_numbers_are_dense_and_begin_at_one
+            read_returns_what_was_appended
+            an_append_after_a_stale_head_writes_nothing
+            an_empty_append_changes_nothing
+            every_process_sees_an_append_when_it_returns
             reading_begins_at_any_cursor_and_ends_at_the_maximum
             an_event_is_found_by_its_id
-            reading_an_unknown_session_says_so
+            reading_an_unknown_session_fails
             sessions_do_not_mix
-            many_appenders_at_once_all_succeed
+            concurrent_appends_all_succeed
             replay_then_follow_gives_each_event_once_and_in_order
-            a_follower_may_be_there_before_the_session
-            deleting_wakes_those_who_follow
+            a_follower_may_subscribe_before_the_session_exists
+            deleting_wakes_followers
             a_session_has_one_holder_at_a_time
-            the_holder_of_a_session_is_known_to_all
-            a_lease_is_given_back_when_dropped
-            a_lease_that_was_given_back_can_be_taken_by_another_process
+            every_process_sees_the_holder_of_a_session
+            dropping_a_lease_releases_it
+            another_process_can_take_a_released_lease
             a_lost_lease_is_refused
-            a_lease_is_worth_nothing_in_another_process
-            of_many_who_want_a_lease_one_gets_it
-            a_record_tells_what_the_events_say
+            a_lease_is_refused_by_another_process
+            one_of_many_concurrent_acquires_succeeds
+            a_record_reflects_the_events
             sessions_are_listed_by_their_last_update
             paging_lists_each_session_once
             paging_goes_on_while_sessions_are_updated
             a_deleted_session_is_gone_and_its_id_is_free
-            a_record_tells_how_much_the_events_take
-            media_is_referenced_as_long_as_a_session_speaks_of_it
-            what_was_used_is_counted_by_day_and_model
-            so_many_lines_of_what_was_used_are_told
-            reclaiming_takes_nothing_that_is_there
+            a_record_counts_the_bytes_of_its_events
+            media_is_referenced_while_a_session_refers_to_it
+            usage_is_counted_by_day_and_model
+            usage_is_limited_to_the_last_lines
+            reclaiming_keeps_existing_sessions
         }
     };
     ($factory:expr; $($case:ident)*) => {
@@ -75,30 +75,30 @@ macro_rules! conformance_tests {
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
                 let factory = $factory;
-                $crate::conformance::in_time($crate::conformance::$case(&factory)).await;
+                $crate::conformance::with_timeout($crate::conformance::$case(&factory)).await;
             }
         )*
     };
 }
 
-/// Fails a case that hangs.
-pub async fn in_time(case: impl Future<Output = ()>) {
-    tokio::time::timeout(PATIENCE, case).await.expect("the case ends in time");
+/// Runs a case, and fails it if it hangs.
+pub async fn with_timeout(case: impl Future<Output = ()>) {
+    tokio::time::timeout(TIMEOUT, case).await.expect("the case ends in time");
 }
 
 fn session(name: &str) -> SessionId {
     SessionId::parse(name).expect("short")
 }
 
-/// An event at the time `at`, with a text by which it is known again.
-fn draft(at: i64, text: impl Into<String>) -> NewEntry {
+/// An event at the time `at` with a recognizable text.
+fn new_entry(at: i64, text: impl Into<String>) -> NewEntry {
     let text = text.into();
     let id = EventId::parse(&format!("evt_{at}_{}", text.len())).expect("short");
     NewEntry { id, at: Timestamp(at), event: SessionEvent::Renamed { title: text } }
 }
 
-fn drafts(range: std::ops::RangeInclusive<i64>) -> Vec<NewEntry> {
-    range.map(|number| draft(number, number.to_string())).collect()
+fn new_entries(range: std::ops::RangeInclusive<i64>) -> Vec<NewEntry> {
+    range.map(|number| new_entry(number, number.to_string())).collect()
 }
 
 fn new_session(at: i64, door: &str) -> NewEntry {
@@ -110,22 +110,22 @@ fn new_session(at: i64, door: &str) -> NewEntry {
         system: None,
         forked_from: None,
     });
-    NewEntry { event, ..draft(at, "first") }
+    NewEntry { event, ..new_entry(at, "first") }
 }
 
 async fn acquire(log: &dyn EventLog, name: &str) -> Lease {
-    log.acquire(&session(name)).await.expect("nobody has the session")
+    log.acquire(&session(name)).await.expect("nobody holds the session")
 }
 
-/// A session with the given events. Nobody holds it afterwards.
-async fn written(log: &dyn EventLog, name: &str, new: &[NewEntry]) {
+/// Writes a session with the given events, and releases it.
+async fn write_session(log: &dyn EventLog, name: &str, new: &[NewEntry]) {
     let lease = acquire(log, name).await;
     let head = log.append(&lease, Seq::START, new).await.expect("a first append");
     assert_eq!(head, Seq(new.len() as u64));
-    log.release(lease).await.expect("a lease can be given back");
+    log.release(lease).await.expect("a release succeeds");
 }
 
-async fn places(log: &dyn EventLog, name: &str) -> Vec<u64> {
+async fn seqs(log: &dyn EventLog, name: &str) -> Vec<u64> {
     let entries = log.read(&session(name), Seq::START, usize::MAX).await.expect("a session");
     entries.iter().map(|entry| entry.seq.0).collect()
 }

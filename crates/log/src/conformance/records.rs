@@ -1,16 +1,16 @@
-//! Records, the list of sessions, and deleting.
+//! Cases about records, the list of sessions and deletion.
 
 use parlor_vocab::{Seq, Timestamp};
 
-use super::{LogFactory, acquire, draft, drafts, new_session, places, session, written};
+use super::{LogFactory, acquire, new_entries, new_entry, new_session, seqs, session, write_session};
 use crate::{EventLog, LogError, PageCursor, PageRequest, SessionRecord};
 
-/// After each append, and for the other processes as well.
-pub async fn a_record_tells_what_the_events_say(factory: &dyn LogFactory) {
-    let (log, other) = (factory.enter(), factory.enter());
+/// After each append, in every process.
+pub async fn a_record_reflects_the_events(factory: &dyn LogFactory) {
+    let (log, other) = (factory.open(), factory.open());
     let lease = acquire(&*log, "s").await;
-    log.append(&lease, Seq::START, &[new_session(10, "supr"), draft(11, "a")]).await.expect("an append");
-    log.append(&lease, Seq(2), &[draft(12, "b")]).await.expect("an append");
+    log.append(&lease, Seq::START, &[new_session(10, "supr"), new_entry(11, "a")]).await.expect("an append");
+    log.append(&lease, Seq(2), &[new_entry(12, "b")]).await.expect("an append");
     let expected = SessionRecord {
         title: Some("b".to_owned()),
         door: "supr".to_owned(),
@@ -35,24 +35,24 @@ async fn names(
     (page.records.iter().map(|record| record.id.to_string()).collect(), page.next)
 }
 
-/// Not by their age, and not by their names.
+/// Not by age or name.
 pub async fn sessions_are_listed_by_their_last_update(factory: &dyn LogFactory) {
-    let log = factory.enter();
+    let log = factory.open();
     assert_eq!(names(&*log, None, 10).await, (Vec::new(), None));
     for (name, at) in [("b", 3), ("a", 1), ("c", 2)] {
-        written(&*log, name, &[new_session(at, "chat")]).await;
+        write_session(&*log, name, &[new_session(at, "chat")]).await;
     }
     assert_eq!(names(&*log, None, 10).await.0, ["b", "c", "a"]);
     let lease = acquire(&*log, "a").await;
-    log.append(&lease, Seq(1), &[draft(4, "x")]).await.expect("an append");
+    log.append(&lease, Seq(1), &[new_entry(4, "x")]).await.expect("an append");
     assert_eq!(names(&*log, None, 10).await.0, ["a", "b", "c"]);
 }
 
-/// Also those that were updated at the same moment, and whatever the size of a page.
+/// For pages of all sizes, and for sessions that were updated at the same time.
 pub async fn paging_lists_each_session_once(factory: &dyn LogFactory) {
-    let log = factory.enter();
+    let log = factory.open();
     for number in 0..23 {
-        written(&*log, &format!("s{number:02}"), &[new_session(number / 5, "chat")]).await;
+        write_session(&*log, &format!("s{number:02}"), &[new_session(number / 5, "chat")]).await;
     }
     let all = names(&*log, None, 100).await;
     assert_eq!((all.0.len(), all.1), (23, None));
@@ -62,7 +62,7 @@ pub async fn paging_lists_each_session_once(factory: &dyn LogFactory) {
             let (names, next) = names(&*log, after, limit).await;
             assert!(!names.is_empty() && names.len() <= limit.max(1));
             listed.extend(names);
-            // Doors write cursors down.
+            // Doors send cursors as text.
             let Some(next) = next else { break };
             after = Some(PageCursor::parse(&next.to_string()).expect("a cursor"));
         }
@@ -70,27 +70,27 @@ pub async fn paging_lists_each_session_once(factory: &dyn LogFactory) {
     }
 }
 
-/// What is updated between two pages moves to the front; the rest is listed as if nothing happened.
+/// A session that is updated between two pages moves to the front; the others are listed as usual.
 pub async fn paging_goes_on_while_sessions_are_updated(factory: &dyn LogFactory) {
-    let log = factory.enter();
+    let log = factory.open();
     for (name, at) in [("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5)] {
-        written(&*log, name, &[new_session(at, "chat")]).await;
+        write_session(&*log, name, &[new_session(at, "chat")]).await;
     }
     let (first, next) = names(&*log, None, 2).await;
     assert_eq!(first, ["e", "d"]);
     for (name, at) in [("d", 6), ("b", 7)] {
         let lease = acquire(&*log, name).await;
-        log.append(&lease, Seq(1), &[draft(at, "x")]).await.expect("an append");
+        log.append(&lease, Seq(1), &[new_entry(at, "x")]).await.expect("an append");
     }
     assert_eq!(names(&*log, next, 10).await, (vec!["c".to_owned(), "a".to_owned()], None));
     assert_eq!(names(&*log, None, 10).await.0, ["b", "d", "e", "c", "a"]);
 }
 
-/// With its events, its record and its lease, and without harm to its neighbours.
+/// Its events, record and lease are gone; other sessions are unchanged.
 pub async fn a_deleted_session_is_gone_and_its_id_is_free(factory: &dyn LogFactory) {
-    let log = factory.enter();
+    let log = factory.open();
     for name in ["a", "s", "z"] {
-        written(&*log, name, &drafts(1..=5)).await;
+        write_session(&*log, name, &new_entries(1..=5)).await;
     }
     let lease = acquire(&*log, "s").await;
     log.delete(&lease).await.expect("a session to delete");
@@ -98,10 +98,10 @@ pub async fn a_deleted_session_is_gone_and_its_id_is_free(factory: &dyn LogFacto
     assert!(matches!(log.read(&session("s"), Seq::START, 1).await, Err(LogError::UnknownSession(_))));
     assert_eq!(names(&*log, None, 10).await.0, ["z", "a"]);
     for name in ["a", "z"] {
-        assert_eq!(places(&*log, name).await, [1, 2, 3, 4, 5]);
+        assert_eq!(seqs(&*log, name).await, [1, 2, 3, 4, 5]);
     }
-    written(&*log, "s", &drafts(1..=2)).await;
-    assert_eq!(places(&*log, "s").await, [1, 2]);
-    let unborn = acquire(&*log, "unborn").await;
-    assert!(matches!(log.delete(&unborn).await, Err(LogError::UnknownSession(_))));
+    write_session(&*log, "s", &new_entries(1..=2)).await;
+    assert_eq!(seqs(&*log, "s").await, [1, 2]);
+    let missing = acquire(&*log, "missing").await;
+    assert!(matches!(log.delete(&missing).await, Err(LogError::UnknownSession(_))));
 }

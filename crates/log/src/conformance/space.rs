@@ -1,22 +1,22 @@
-//! What sessions take, and giving it back.
+//! Cases about the size of sessions, references to stored files, and returning space.
 
 use parlor_vocab::{
     AgentId, Media, MediaId, Message, MessageEvent, MessageId, NewEntry, QueuedInput, Role, RunEvent, RunId,
     Seq, SessionEvent, UserInput,
 };
 
-use super::{LogFactory, acquire, draft, drafts, places, session, written};
+use super::{LogFactory, acquire, new_entries, new_entry, seqs, session, write_session};
 use crate::EventLog;
 
-/// It grows by what is appended, for the other processes as well, and begins anew with a new session.
-pub async fn a_record_tells_how_much_the_events_take(factory: &dyn LogFactory) {
-    let (log, other) = (factory.enter(), factory.enter());
+/// The size grows with each append, in every process. A new session of the same name starts at zero.
+pub async fn a_record_counts_the_bytes_of_its_events(factory: &dyn LogFactory) {
+    let (log, other) = (factory.open(), factory.open());
     let lease = acquire(&*log, "s").await;
     let mut expected = 0;
     for (head, size) in [(0, 0), (1, 10), (2, 100_000)] {
-        let new = draft(1, "x".repeat(size));
+        let new = new_entry(1, "x".repeat(size));
         log.append(&lease, Seq(head), std::slice::from_ref(&new)).await.expect("an append");
-        // As it is stored, in the form that row/ pins.
+        // The stored form, which `row/golden.txt` pins.
         expected += (new.id.as_str().len() + "{\"renamed\":{\"title\":\"\"}}".len() + size) as u64;
         for log in [&log, &other] {
             assert_eq!(log.session(&session("s")).await.expect("a session").bytes, expected);
@@ -25,7 +25,7 @@ pub async fn a_record_tells_how_much_the_events_take(factory: &dyn LogFactory) {
     log.append(&lease, Seq(3), &[]).await.expect("an append");
     assert_eq!(log.session(&session("s")).await.expect("a session").bytes, expected);
     log.delete(&lease).await.expect("a session to delete");
-    written(&*log, "s", &drafts(1..=1)).await;
+    write_session(&*log, "s", &new_entries(1..=1)).await;
     assert!(log.session(&session("s")).await.expect("a session").bytes < 100);
 }
 
@@ -34,36 +34,36 @@ fn media(name: &str) -> Vec<Media> {
     vec![Media { id, name: "n".to_owned(), mime: "image/png".to_owned(), size: 1 }]
 }
 
-/// Events of all kinds that can carry media, each with media of its own.
+/// All kinds of events that can refer to media, each with media of its own.
 fn with_media(prefix: &str) -> Vec<NewEntry> {
     let message = MessageId::parse("m").expect("short");
     let run = RunId::parse("r").expect("short");
     let input = |name: &str| UserInput { media: media(&format!("{prefix}{name}")), ..UserInput::default() };
-    let said = |name: &str| Message {
+    let message_with = |name: &str| Message {
         id: message.clone(),
         role: Role::User,
         text: String::new(),
         media: media(&format!("{prefix}{name}")),
     };
-    let of_run = |event| SessionEvent::Run { run: run.clone(), sequence: 1, event };
+    let run_event = |event| SessionEvent::Run { run: run.clone(), sequence: 1, event };
     let events = [
         SessionEvent::Queued(QueuedInput { run: run.clone(), input: input("queued") }),
-        SessionEvent::MessageAdded(said("added")),
-        SessionEvent::Compacted { summary: said("compacted"), kept_from: None },
-        of_run(RunEvent::Started {
+        SessionEvent::MessageAdded(message_with("added")),
+        SessionEvent::Compacted { summary: message_with("compacted"), kept_from: None },
+        run_event(RunEvent::Started {
             parent: None,
             agent: AgentId::parse("a").expect("short"),
             model: None,
             input: input("started"),
             message: message.clone(),
         }),
-        of_run(RunEvent::Message(MessageEvent::Completed {
+        run_event(RunEvent::Message(MessageEvent::Completed {
             message: message.clone(),
             text: String::new(),
             media: media(&format!("{prefix}completed")),
         })),
     ];
-    events.into_iter().map(|event| NewEntry { event, ..draft(1, "media") }).collect()
+    events.into_iter().map(|event| NewEntry { event, ..new_entry(1, "media") }).collect()
 }
 
 async fn referenced(log: &dyn EventLog) -> Vec<String> {
@@ -71,16 +71,16 @@ async fn referenced(log: &dyn EventLog) -> Vec<String> {
     media.iter().map(MediaId::to_string).collect()
 }
 
-/// Whatever event it came along with, and also if two sessions do.
-pub async fn media_is_referenced_as_long_as_a_session_speaks_of_it(factory: &dyn LogFactory) {
-    let (log, other) = (factory.enter(), factory.enter());
+/// For all kinds of events, and if two sessions refer to the same media.
+pub async fn media_is_referenced_while_a_session_refers_to_it(factory: &dyn LogFactory) {
+    let (log, other) = (factory.open(), factory.open());
     assert!(referenced(&*log).await.is_empty());
-    written(&*log, "none", &drafts(1..=2)).await;
-    written(&*log, "s", &with_media("")).await;
+    write_session(&*log, "none", &new_entries(1..=2)).await;
+    write_session(&*log, "s", &with_media("")).await;
     let mut twice = with_media("");
     twice.extend(with_media(""));
     twice.extend(with_media("own "));
-    written(&*log, "t", &twice).await;
+    write_session(&*log, "t", &twice).await;
     let shared = ["added", "compacted", "completed", "queued", "started"];
     let mut all: Vec<String> =
         shared.iter().flat_map(|name| [(*name).to_owned(), format!("own {name}")]).collect();
@@ -96,18 +96,18 @@ pub async fn media_is_referenced_as_long_as_a_session_speaks_of_it(factory: &dyn
     assert!(referenced(&*other).await.is_empty());
 }
 
-/// Whether anything was deleted or not, and whoever holds what.
-pub async fn reclaiming_takes_nothing_that_is_there(factory: &dyn LogFactory) {
-    let log = factory.enter();
-    assert_eq!(log.reclaim().await.expect("a reclaiming").bytes, 0);
+/// With and without deleted sessions, and while leases are held.
+pub async fn reclaiming_keeps_existing_sessions(factory: &dyn LogFactory) {
+    let log = factory.open();
+    assert_eq!(log.reclaim().await.expect("reclaiming succeeds").bytes, 0);
     for name in ["a", "s", "z"] {
-        written(&*log, name, &drafts(1..=500)).await;
+        write_session(&*log, name, &new_entries(1..=500)).await;
     }
     let (kept, lease) = (acquire(&*log, "a").await, acquire(&*log, "s").await);
     log.delete(&lease).await.expect("a session to delete");
-    log.reclaim().await.expect("a reclaiming");
-    log.append(&kept, Seq(500), &drafts(1..=1)).await.expect("an append");
-    assert_eq!(places(&*log, "a").await, (1..=501).collect::<Vec<_>>());
-    assert_eq!(places(&*log, "z").await, (1..=500).collect::<Vec<_>>());
+    log.reclaim().await.expect("reclaiming succeeds");
+    log.append(&kept, Seq(500), &new_entries(1..=1)).await.expect("an append");
+    assert_eq!(seqs(&*log, "a").await, (1..=501).collect::<Vec<_>>());
+    assert_eq!(seqs(&*log, "z").await, (1..=500).collect::<Vec<_>>());
     log.size().await.expect("a size");
 }

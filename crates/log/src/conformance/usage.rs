@@ -1,11 +1,11 @@
-//! What was used, day by day.
+//! Cases about usage by day and model.
 
 use parlor_vocab::{
     AgentId, EventId, Failure, MessageId, NewEntry, RunEnding, RunEvent, RunId, Seq, SessionEvent, Timestamp,
     Usage, UserInput,
 };
 
-use super::{LogFactory, acquire, written};
+use super::{LogFactory, acquire, write_session};
 use crate::{MAX_USAGE_LINES, UsageLine};
 
 const DAY: i64 = 86_400_000;
@@ -23,7 +23,7 @@ fn started(at: i64, run: &str, parent: Option<&str>) -> NewEntry {
     event(at, run, RunEvent::Started { parent, agent, model: None, input: UserInput::default(), message })
 }
 
-fn consumed(at: i64, run: &str, model: Option<&str>, tokens: u64) -> NewEntry {
+fn usage_added(at: i64, run: &str, model: Option<&str>, tokens: u64) -> NewEntry {
     let usage =
         Usage { input_tokens: tokens, output_tokens: 1, cost_micros: 10 * tokens, ..Usage::default() };
     event(at, run, RunEvent::UsageAdded { usage, model: model.map(str::to_owned) })
@@ -34,25 +34,25 @@ fn failed(at: i64, run: &str) -> NewEntry {
     event(at, run, RunEvent::Ended { ending: RunEnding::Failed(failure), duration_ms: 1 })
 }
 
-/// In all sessions, by all processes, and also when sessions are gone. Subagents spend, and are no runs.
-pub async fn what_was_used_is_counted_by_day_and_model(factory: &dyn LogFactory) {
-    let (log, other) = (factory.enter(), factory.enter());
-    written(
+/// For all sessions and processes, even after sessions are deleted. Subagents add usage but do not count as runs.
+pub async fn usage_is_counted_by_day_and_model(factory: &dyn LogFactory) {
+    let (log, other) = (factory.open(), factory.open());
+    write_session(
         &*log,
         "s",
         &[
             started(1, "r", None),
-            consumed(2, "r", Some("m"), 5),
+            usage_added(2, "r", Some("m"), 5),
             started(3, "child", Some("r")),
-            consumed(4, "child", Some("m"), 7),
+            usage_added(4, "child", Some("m"), 7),
             failed(5, "child"),
             failed(DAY, "r"),
         ],
     )
     .await;
-    let again = [started(DAY + 1, "q", None), consumed(DAY + 2, "q", None, 3)];
+    let next_day = [started(DAY + 1, "q", None), usage_added(DAY + 2, "q", None, 3)];
     let lease = acquire(&*other, "t").await;
-    other.append(&lease, Seq::START, &again).await.expect("an append");
+    other.append(&lease, Seq::START, &next_day).await.expect("an append");
     let line = |day, model: &str, runs, failed, input, output| UsageLine {
         day,
         model: model.to_owned(),
@@ -75,15 +75,15 @@ pub async fn what_was_used_is_counted_by_day_and_model(factory: &dyn LogFactory)
     assert_eq!(log.usage(0).await.expect("an answer"), all);
 }
 
-/// Of more pairs of a day and a model than are told of, the oldest are left out.
-pub async fn so_many_lines_of_what_was_used_are_told(factory: &dyn LogFactory) {
-    let log = factory.enter();
+/// If there are more lines than the limit, the oldest are left out.
+pub async fn usage_is_limited_to_the_last_lines(factory: &dyn LogFactory) {
+    let log = factory.open();
     let name = |number: usize| format!("m{number:05}");
-    let spent = |number| consumed(i64::try_from(number).expect("small"), "r", Some(&name(number)), 1);
-    let all: Vec<NewEntry> = (0..=MAX_USAGE_LINES).map(spent).collect();
-    written(&*log, "s", &all).await;
-    let told = log.usage(0).await.expect("an answer");
-    let models: Vec<&str> = told.iter().map(|line| line.model.as_str()).collect();
+    let entry = |number| usage_added(i64::try_from(number).expect("small"), "r", Some(&name(number)), 1);
+    let all: Vec<NewEntry> = (0..=MAX_USAGE_LINES).map(entry).collect();
+    write_session(&*log, "s", &all).await;
+    let lines = log.usage(0).await.expect("an answer");
+    let models: Vec<&str> = lines.iter().map(|line| line.model.as_str()).collect();
     assert_eq!(models.len(), MAX_USAGE_LINES);
     assert_eq!((models.first(), models.last()), (Some(&&*name(1)), Some(&&*name(MAX_USAGE_LINES))));
 }

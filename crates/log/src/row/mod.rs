@@ -1,8 +1,8 @@
-//! The stored spelling of an event: JSON with a version number.
+//! The stored form of an event: JSON with a version number.
 //!
-//! The types under this module are the form on disk and nothing else: `vocab` may rename what it
-//! likes, as long as these say the same. `golden.txt` pins the form. Once released, a version is
-//! only ever read; what cannot be said in it becomes the next version, with its own types.
+//! The types of this module define the form on disk and nothing else, so that renames in `vocab` do not change it.
+//! `golden.txt` pins the form. A released version never changes; an event that does not fit into it needs a new version
+//! with types of its own, and parlor goes on reading the old one.
 
 mod parts;
 mod run;
@@ -14,7 +14,7 @@ use parlor_vocab::{IdError, RunId, SessionEvent};
 
 use session::EventRow;
 
-/// The version that is written.
+/// The version that parlor writes.
 const VERSION: i64 = 1;
 
 /// The stored form of an event.
@@ -24,7 +24,7 @@ pub(crate) struct Row {
     pub(crate) body: String,
 }
 
-/// Why a stored form is not an event.
+/// Why a stored form cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RowError {
     #[error("its version is {0}")]
@@ -37,26 +37,26 @@ pub(crate) enum RowError {
     Folder,
 }
 
-/// How `event` is stored.
+/// Encodes an event in the current version.
 pub(crate) fn encode(event: &SessionEvent) -> Row {
     let body = serde_json::to_string(&EventRow::from(event));
     Row { version: VERSION, body: body.expect("rows have string keys and no failing serializer") }
 }
 
-/// The event that was stored.
+/// Decodes one event.
 #[cfg(test)]
 pub(crate) fn decode(version: i64, body: &str) -> Result<SessionEvent, RowError> {
     Decoder::default().decode(version, body)
 }
 
-/// Reads stored forms, one after another. Events of one run mostly stand together, and share its id.
+/// Decodes events one after another. Consecutive events of one run share the allocation of its id.
 #[derive(Default)]
 pub(crate) struct Decoder {
     run: Option<RunId>,
 }
 
 impl Decoder {
-    /// The event that was stored.
+    /// Decodes one event.
     pub(crate) fn decode(&mut self, version: i64, body: &str) -> Result<SessionEvent, RowError> {
         match version {
             VERSION => serde_json::from_str::<EventRow<'_>>(body)?.into_event(self),
@@ -64,7 +64,7 @@ impl Decoder {
         }
     }
 
-    /// The id of the run that an event is about.
+    /// Parses a run id, or clones the last one if it is the same.
     fn run(&mut self, id: &str) -> Result<RunId, IdError> {
         if let Some(run) = self.run.as_ref().filter(|run| run.as_str() == id) {
             return Ok(run.clone());
@@ -79,8 +79,8 @@ mod tests {
 
     use super::*;
 
-    /// One line for each event of [`samples::all`]. A changed line means that databases out there
-    /// cannot be read any more: make a new version instead.
+    /// One line for each event of [`samples::all`]. Never change a line: existing databases contain this form. Make a
+    /// new version instead.
     const GOLDEN: &str = include_str!("golden.txt");
 
     #[test]
@@ -98,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn the_samples_hold_every_variant() {
+    fn the_samples_contain_every_variant() {
         let names: std::collections::BTreeSet<_> = samples::all().iter().map(samples::name).collect();
         assert_eq!(names.len(), samples::VARIANTS, "{names:?}");
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn unknown_versions_and_malformed_rows_are_refused() {
         let good = encode(&SessionEvent::Cleared).body;
         assert!(matches!(decode(2, &good), Err(RowError::Version(2))));
         assert!(matches!(decode(1, "{\"born\":{}}"), Err(RowError::Form(_))));
@@ -118,7 +118,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn every_event_comes_back_as_it_was_stored(event in samples::any_event()) {
+        fn every_event_is_decoded_as_it_was_encoded(event in samples::any_event()) {
             let row = encode(&event);
             prop_assert_eq!(decode(row.version, &row.body).unwrap(), event);
         }

@@ -1,4 +1,4 @@
-//! What the stored events are made of.
+//! The stored form of the parts of events: choices, inputs, messages, failures, usage.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -8,15 +8,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use parlor_vocab::{
-    AgentChoice, AgentId, Failure, ForkOrigin, Media, MediaId, Message, MessageId, Reasoning, Role, SessionId,
-    Usage, UserInput,
+    AgentChoice, AgentId, Failure, ForkOrigin, Media, MediaId, Message, MessageId, Reasoning, Role,
+    SessionId, Usage, UserInput,
 };
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::RowError;
 
-/// Text of an event that is written, or of a row that is read: borrowed from it where possible.
+/// Text that is borrowed from the event to encode, or from the row to decode where it has no escapes.
 #[derive(Serialize)]
 #[serde(transparent)]
 pub(super) struct Text<'a>(Cow<'a, str>);
@@ -35,7 +35,7 @@ impl Deref for Text<'_> {
     }
 }
 
-/// As `Cow` has it, except that it borrows without being told so at each field.
+/// Like the implementation for `Cow<str>`, but borrows without `#[serde(borrow)]` at each field.
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Borrow;
@@ -64,7 +64,7 @@ pub(super) fn text(of: &str) -> Text<'_> {
     Text(Cow::Borrowed(of))
 }
 
-pub(super) fn some(of: &Option<String>) -> Option<Text<'_>> {
+pub(super) fn optional_text(of: &Option<String>) -> Option<Text<'_>> {
     of.as_deref().map(text)
 }
 
@@ -98,7 +98,7 @@ impl<'a> From<&'a AgentChoice> for ChoiceRow<'a> {
     fn from(choice: &'a AgentChoice) -> Self {
         Self {
             agent: choice.agent.as_ref().map(|id| text(id.as_str())),
-            model: some(&choice.model),
+            model: optional_text(&choice.model),
             reasoning: choice.reasoning.map(ReasoningRow::from),
         }
     }
@@ -141,7 +141,7 @@ impl From<Reasoning> for ReasoningRow {
     }
 }
 
-/// A path as text, or as hexadecimal digits if it is none.
+/// A path: as text, or as hexadecimal digits if it is not UTF-8.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum FolderRow<'a> {
@@ -188,7 +188,10 @@ pub(super) struct ForkRow<'a> {
 
 impl ForkRow<'_> {
     pub(super) fn into_fork(self) -> Result<ForkOrigin, RowError> {
-        Ok(ForkOrigin { session: SessionId::parse(&self.session)?, message: MessageId::parse(&self.message)? })
+        Ok(ForkOrigin {
+            session: SessionId::parse(&self.session)?,
+            message: MessageId::parse(&self.message)?,
+        })
     }
 }
 
@@ -230,8 +233,8 @@ impl<'a> From<&'a UserInput> for InputRow<'a> {
             text: text(&input.text),
             media: input.media.iter().map(MediaRow::from).collect(),
             choice: ChoiceRow::from(&input.choice),
-            key: some(&input.key),
-            traceparent: some(&input.traceparent),
+            key: optional_text(&input.key),
+            traceparent: optional_text(&input.traceparent),
         }
     }
 }

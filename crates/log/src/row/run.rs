@@ -1,4 +1,4 @@
-//! Facts about a run, as they are stored.
+//! The stored form of the events of a run.
 
 use parlor_vocab::{
     AgentId, ErrorScope, MessageEvent, MessageId, RunEnding, RunEvent, RunId, StepEvent, StepId, StepKind,
@@ -7,7 +7,7 @@ use parlor_vocab::{
 use serde::{Deserialize, Serialize};
 
 use super::RowError;
-use super::parts::{FailureRow, InputRow, MediaRow, Text, UsageRow, all_media, some, text};
+use super::parts::{FailureRow, InputRow, MediaRow, Text, UsageRow, all_media, optional_text, text};
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -145,7 +145,8 @@ pub(super) enum EndingRow<'a> {
     Stopped {
         reason: Text<'a>,
         message: Text<'a>,
-        /// Says that a client gave the reason that a shutdown has. All other reasons tell the cause by themselves.
+        /// Set if a client gave the reason that parlor itself gives at a shutdown. For all other rows, the reason
+        /// alone tells the cause.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         by_client: bool,
     },
@@ -153,12 +154,12 @@ pub(super) enum EndingRow<'a> {
 
 impl RunRow<'_> {
     pub(super) fn into_event(self) -> Result<RunEvent, RowError> {
-        let own = Text::into_owned;
+        let owned = Text::into_owned;
         Ok(match self {
             Self::Started { parent, agent, model, input, message } => RunEvent::Started {
                 parent: parent.map(|id| RunId::parse(&id)).transpose()?,
                 agent: AgentId::parse(&agent)?,
-                model: model.map(own),
+                model: model.map(owned),
                 input: input.into_input()?,
                 message: MessageId::parse(&message)?,
             },
@@ -170,7 +171,7 @@ impl RunRow<'_> {
             }
             Self::MessageCompleted { message, text, media } => RunEvent::Message(MessageEvent::Completed {
                 message: MessageId::parse(&message)?,
-                text: own(text),
+                text: owned(text),
                 media: all_media(media)?,
             }),
             Self::StepStarted { step, kind, title } => {
@@ -179,16 +180,16 @@ impl RunRow<'_> {
                     KindRow::Reasoning => StepKind::Reasoning,
                     KindRow::Tool => StepKind::Tool,
                 };
-                RunEvent::Step(StepEvent::Started { step: StepId::parse(&step)?, kind, title: own(title) })
+                RunEvent::Step(StepEvent::Started { step: StepId::parse(&step)?, kind, title: owned(title) })
             }
             Self::StepUpdated { step, headline, percent } => RunEvent::Step(StepEvent::Updated {
                 step: StepId::parse(&step)?,
-                headline: own(headline),
+                headline: owned(headline),
                 percent,
             }),
             Self::StepCompleted { step, summary, duration_ms } => RunEvent::Step(StepEvent::Completed {
                 step: StepId::parse(&step)?,
-                summary: own(summary),
+                summary: owned(summary),
                 duration_ms,
             }),
             Self::StepFailed { step, failure, duration_ms } => {
@@ -196,22 +197,22 @@ impl RunRow<'_> {
                 RunEvent::Step(StepEvent::Failed { step: StepId::parse(&step)?, failure, duration_ms })
             }
             Self::Reasoned { step, text } => {
-                RunEvent::Step(StepEvent::Reasoned { step: StepId::parse(&step)?, text: own(text) })
+                RunEvent::Step(StepEvent::Reasoned { step: StepId::parse(&step)?, text: owned(text) })
             }
             Self::ToolCalled { step, call, tool, input } => RunEvent::Tool(ToolEvent::Called {
                 step: StepId::parse(&step)?,
                 call: ToolCallId::parse(&call)?,
-                tool: own(tool),
-                input: own(input),
+                tool: owned(tool),
+                input: owned(input),
             }),
             Self::ToolProgressed { call, message, percent } => RunEvent::Tool(ToolEvent::Progressed {
                 call: ToolCallId::parse(&call)?,
-                message: own(message),
+                message: owned(message),
                 percent,
             }),
             Self::ToolCompleted { call, output, duration_ms } => RunEvent::Tool(ToolEvent::Completed {
                 call: ToolCallId::parse(&call)?,
-                output: own(output),
+                output: owned(output),
                 duration_ms,
             }),
             Self::ToolFailed { call, failure, duration_ms } => {
@@ -220,16 +221,16 @@ impl RunRow<'_> {
             }
             Self::SubagentStarted { child, name, task } => RunEvent::Subagent(SubagentEvent::Started {
                 child: RunId::parse(&child)?,
-                name: own(name),
-                task: own(task),
+                name: owned(name),
+                task: owned(task),
             }),
             Self::SubagentUpdated { child, status } => RunEvent::Subagent(SubagentEvent::Updated {
                 child: RunId::parse(&child)?,
-                status: own(status),
+                status: owned(status),
             }),
             Self::SubagentDone { child, result, duration_ms } => {
                 let result = match result {
-                    ResultRow::Found(text) => Ok(own(text)),
+                    ResultRow::Found(text) => Ok(owned(text)),
                     ResultRow::Failed(failure) => Err(failure.into_failure()),
                 };
                 RunEvent::Subagent(SubagentEvent::Done { child: RunId::parse(&child)?, result, duration_ms })
@@ -242,7 +243,7 @@ impl RunRow<'_> {
                 RunEvent::ErrorRaised { scope, failure: failure.into_failure() }
             }
             Self::Consumed { usage, model } => {
-                RunEvent::UsageAdded { usage: usage.into_usage(), model: model.map(own) }
+                RunEvent::UsageAdded { usage: usage.into_usage(), model: model.map(owned) }
             }
             Self::Ended { ending, duration_ms } => {
                 let ending = match ending {
@@ -253,7 +254,7 @@ impl RunRow<'_> {
                     EndingRow::Stopped { reason, message, by_client } => {
                         let cause = match *reason == *StopCause::Shutdown.reason() && !by_client {
                             true => StopCause::Shutdown,
-                            false => StopCause::Client { reason: own(reason) },
+                            false => StopCause::Client { reason: owned(reason) },
                         };
                         RunEnding::Stopped { cause, message: MessageId::parse(&message)? }
                     }
@@ -270,7 +271,7 @@ impl<'a> From<&'a RunEvent> for RunRow<'a> {
             RunEvent::Started { parent, agent, model, input, message } => Self::Started {
                 parent: parent.as_ref().map(|id| text(id.as_str())),
                 agent: text(agent.as_str()),
-                model: some(model),
+                model: optional_text(model),
                 input: Box::new(input.into()),
                 message: text(message.as_str()),
             },
@@ -351,7 +352,9 @@ impl<'a> From<&'a RunEvent> for RunRow<'a> {
                 },
                 failure: failure.into(),
             },
-            RunEvent::UsageAdded { usage, model } => Self::Consumed { usage: usage.into(), model: some(model) },
+            RunEvent::UsageAdded { usage, model } => {
+                Self::Consumed { usage: usage.into(), model: optional_text(model) }
+            }
             RunEvent::Ended { ending, duration_ms } => Self::Ended {
                 ending: match ending {
                     RunEnding::Completed { message } => {

@@ -1,11 +1,11 @@
-//! Events of every kind: the same ones each time, and any.
+//! Sample events of every kind: a fixed list, and a proptest strategy.
 
 use std::os::unix::ffi::OsStringExt;
 
 use parlor_vocab::*;
 use proptest::prelude::*;
 
-/// How many kinds of events there are.
+/// The number of different names that [`name`] returns.
 pub(crate) const VARIANTS: usize = 27;
 
 /// At least one of each kind, with optional parts present and absent.
@@ -29,7 +29,7 @@ pub(crate) fn all() -> Vec<SessionEvent> {
         key: Some(t("k")),
         traceparent: Some(t("00-1-2-01")),
     };
-    let said = |role| Message { id: message.clone(), role, text: t("ü"), media: vec![media.clone()] };
+    let message_by = |role| Message { id: message.clone(), role, text: t("ü"), media: vec![media.clone()] };
     let new_session = NewSession {
         title: Some(t("T")),
         door: t("supr"),
@@ -58,9 +58,9 @@ pub(crate) fn all() -> Vec<SessionEvent> {
         SessionEvent::Queued(QueuedInput { run: run.clone(), input: input.clone() }),
         SessionEvent::Unqueued { runs: vec![run.clone(), child.clone()] },
         SessionEvent::Cleared,
-        SessionEvent::Compacted { summary: said(Role::User), kept_from: Some(message.clone()) },
-        SessionEvent::Compacted { summary: said(Role::Assistant), kept_from: None },
-        SessionEvent::MessageAdded(said(Role::System)),
+        SessionEvent::Compacted { summary: message_by(Role::User), kept_from: Some(message.clone()) },
+        SessionEvent::Compacted { summary: message_by(Role::Assistant), kept_from: None },
+        SessionEvent::MessageAdded(message_by(Role::System)),
     ];
     let usage = Usage {
         input_tokens: 1,
@@ -141,7 +141,7 @@ pub(crate) fn all() -> Vec<SessionEvent> {
     events
 }
 
-/// The kind of an event. No `_` arm: a new kind is missing here, and then in [`all`].
+/// The kind of an event. There is no `_` arm, so that a new kind does not compile until it is added here and to [`all`].
 pub(crate) fn name(event: &SessionEvent) -> &'static str {
     match event {
         SessionEvent::Created(_) => "created",
@@ -176,16 +176,16 @@ pub(crate) fn name(event: &SessionEvent) -> &'static str {
     }
 }
 
-/// Any event: the shape of one of [`all`], with any content.
+/// Any event: a sample of [`all`] with random content.
 pub(crate) fn any_event() -> impl Strategy<Value = SessionEvent> {
     let content = (any::<String>(), any::<u64>(), any::<u8>(), any::<bool>(), any::<Vec<u8>>());
     (proptest::sample::select(all()), content).prop_map(|(event, (text, number, percent, flag, bytes))| {
-        Refill { text, number, percent, flag, bytes }.event(event)
+        RandomContent { text, number, percent, flag, bytes }.event(event)
     })
 }
 
-/// Content to put into an event in place of what it has.
-struct Refill {
+/// Random content that replaces the content of a sample.
+struct RandomContent {
     text: String,
     number: u64,
     percent: u8,
@@ -193,13 +193,13 @@ struct Refill {
     bytes: Vec<u8>,
 }
 
-impl Refill {
+impl RandomContent {
     fn text(&self) -> String {
         self.text.clone()
     }
 
     fn id<T>(&self, parse: fn(&str) -> Result<T, IdError>) -> T {
-        // What is too long for an id is not what is tried here.
+        // Too long ids are not the subject of these tests.
         parse(&self.text.chars().take(100).collect::<String>()).unwrap()
     }
 
@@ -263,7 +263,7 @@ impl Refill {
                 summary: self.message(summary),
                 kept_from: kept_from.map(|_| message()),
             },
-            SessionEvent::MessageAdded(said) => SessionEvent::MessageAdded(self.message(said)),
+            SessionEvent::MessageAdded(message) => SessionEvent::MessageAdded(self.message(message)),
             SessionEvent::Run { event, .. } => {
                 let (run, sequence) = (self.id(RunId::parse), self.number);
                 SessionEvent::Run { run, sequence, event: self.run(event) }
@@ -345,8 +345,8 @@ impl Refill {
             }
             RunEvent::Ended { ending, .. } => {
                 let ending = match ending {
-                    RunEnding::Completed { message: said } => {
-                        RunEnding::Completed { message: said.map(|_| message()) }
+                    RunEnding::Completed { message: last } => {
+                        RunEnding::Completed { message: last.map(|_| message()) }
                     }
                     RunEnding::Failed(_) => RunEnding::Failed(failure),
                     RunEnding::Stopped { .. } => {

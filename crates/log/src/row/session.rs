@@ -1,18 +1,18 @@
-//! Facts about a session, as they are stored.
+//! The stored form of the events of a session.
 
 use parlor_vocab::{MessageId, NewSession, QueuedInput, RunId, SessionEvent};
 use serde::{Deserialize, Serialize};
 
-use super::parts::{ChoiceRow, FolderRow, ForkRow, InputRow, MessageRow, Text, some, text};
+use super::parts::{ChoiceRow, FolderRow, ForkRow, InputRow, MessageRow, Text, optional_text, text};
 use super::run::RunRow;
 use super::{Decoder, RowError};
 
-/// What is rare and large is boxed: a row is moved several times on its way, and most are small.
+/// Rare and large variants are boxed: rows are moved several times, and most are small.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum EventRow<'a> {
     #[serde(borrow)]
-    Created(Box<BirthRow<'a>>),
+    Created(Box<NewSessionRow<'a>>),
     Renamed {
         title: Text<'a>,
     },
@@ -41,7 +41,7 @@ pub(super) enum EventRow<'a> {
 impl EventRow<'_> {
     pub(super) fn into_event(self, decoder: &mut Decoder) -> Result<SessionEvent, RowError> {
         Ok(match self {
-            Self::Created(new_session) => SessionEvent::Created(new_session.into_birth()?),
+            Self::Created(new_session) => SessionEvent::Created(new_session.into_new_session()?),
             Self::Renamed { title } => SessionEvent::Renamed { title: title.into_owned() },
             Self::Chosen(choice) => SessionEvent::AgentChosen(choice.into_choice()?),
             Self::Queued { run, input } => {
@@ -90,7 +90,7 @@ impl<'a> From<&'a SessionEvent> for EventRow<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
-pub(super) struct BirthRow<'a> {
+pub(super) struct NewSessionRow<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(borrow)]
     title: Option<Text<'a>>,
@@ -104,8 +104,8 @@ pub(super) struct BirthRow<'a> {
     forked_from: Option<ForkRow<'a>>,
 }
 
-impl BirthRow<'_> {
-    fn into_birth(self) -> Result<NewSession, RowError> {
+impl NewSessionRow<'_> {
+    fn into_new_session(self) -> Result<NewSession, RowError> {
         Ok(NewSession {
             title: self.title.map(Text::into_owned),
             door: self.door.into_owned(),
@@ -117,14 +117,14 @@ impl BirthRow<'_> {
     }
 }
 
-impl<'a> From<&'a NewSession> for BirthRow<'a> {
+impl<'a> From<&'a NewSession> for NewSessionRow<'a> {
     fn from(new_session: &'a NewSession) -> Self {
         Self {
-            title: some(&new_session.title),
+            title: optional_text(&new_session.title),
             door: text(&new_session.door),
             folder: new_session.folder.as_path().into(),
             choice: (&new_session.choice).into(),
-            system: some(&new_session.system),
+            system: optional_text(&new_session.system),
             forked_from: new_session.forked_from.as_ref().map(ForkRow::from),
         }
     }

@@ -1,4 +1,4 @@
-//! Whether a database is intact and can be written.
+//! Checks whether a database is intact and can be written.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -8,81 +8,81 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 
-use super::fault::fault;
+use super::db_error::db_error;
 use super::open_files::OpenFiles;
+use super::request::{RECORD_COLUMNS, record_from};
 use super::schema::connect;
-use super::work::{RECORD, record_from};
 use crate::LogError;
 
-/// How long opening a log may take to look for damage, beside the header and the schema, which are always read. With
-/// the file in memory that is enough for some 15 MiB, and few notice it when a command starts.
+/// How long opening a log may look for damage, in addition to reading the header and the schema. If the file is in the
+/// page cache, that is enough for about 15 MiB, and users do not notice it when a command starts.
 pub const OPEN_CHECK_WAIT: Duration = Duration::from_millis(20);
 
-/// With less room than this on its disk a log does not count as writable: one that is nearly full takes small
-/// events and refuses others.
+/// With less free space on its disk, a log counts as not writable: on a nearly full disk, small events fit and others do
+/// not.
 pub const LEAST_FREE_BYTES: u64 = 4 << 20;
 
-/// What looking for damage has found.
+/// The result of looking for damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Checked {
-    /// None.
+pub enum DamageCheck {
+    /// No damage was found.
     Intact,
-    /// Some, which SQLite describes so.
+    /// Damage was found; the text is SQLite's description.
     Damaged(String),
-    /// None so far; there was no time for the rest.
+    /// No damage was found within the time limit, and part of the database was not read.
     Unfinished,
 }
 
-/// Looks for damage in the database of a state folder for as long as `wait`, and changes nothing.
-pub fn check_database(database: &Path, wait: Option<Duration>) -> Result<Checked, LogError> {
-    let failed = |error| fault(database, error);
+/// Looks for damage in a database, for at most `wait` if given. Changes nothing.
+pub fn check_database(database: &Path, wait: Option<Duration>) -> Result<DamageCheck, LogError> {
+    let failed = |error| db_error(database, error);
     let open = || {
         let connection = Connection::open_with_flags(database, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         connection.busy_timeout(super::BUSY_WAIT)?;
-        // What is damaged is left as it is, also by whoever looks at it last.
+        // Do not change a damaged file: no checkpoint when the last connection closes.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         Ok(connection)
     };
     let checked = open().map_err(failed).and_then(|connection| check(&connection, database, wait));
     match checked {
-        Err(LogError::Damaged { found, .. }) => Ok(Checked::Damaged(found)),
+        Err(LogError::Damaged { found, .. }) => Ok(DamageCheck::Damaged(found)),
         checked => checked,
     }
 }
 
-/// Looks for damage for as long as `wait`, or to the end.
+/// Looks for damage, for at most `wait` if given.
 pub(super) fn check(
     connection: &Connection,
     database: &Path,
     wait: Option<Duration>,
-) -> Result<Checked, LogError> {
-    let stop = connection.get_interrupt_handle();
-    let (done, waiting) = sync_channel::<()>(1);
-    let watch = wait.map(|wait| {
+) -> Result<DamageCheck, LogError> {
+    let interrupt = connection.get_interrupt_handle();
+    let (finished, is_finished) = sync_channel::<()>(1);
+    let timer = wait.map(|wait| {
         thread::spawn(move || {
-            if waiting.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                stop.interrupt();
+            if is_finished.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                interrupt.interrupt();
             }
         })
     });
     let found: rusqlite::Result<String> = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
-    drop(done);
-    if let Some(watch) = watch {
-        // It has nothing to say.
-        let _ = watch.join();
+    drop(finished);
+    if let Some(timer) = timer {
+        // The thread returns nothing and does not panic.
+        let _ = timer.join();
     }
     match found {
-        Ok(found) if found == "ok" => Ok(Checked::Intact),
-        Ok(found) => Ok(Checked::Damaged(found)),
+        Ok(found) if found == "ok" => Ok(DamageCheck::Intact),
+        Ok(found) => Ok(DamageCheck::Damaged(found)),
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => {
-            Ok(Checked::Unfinished)
+            Ok(DamageCheck::Unfinished)
         }
-        Err(error) => Err(fault(database, error)),
+        Err(error) => Err(db_error(database, error)),
     }
 }
 
-/// Whether the log could be opened and written by a process that starts now. If `writes`, a small write is tried.
-pub(super) fn probe(files: &OpenFiles, writes: bool) -> Result<(), LogError> {
+/// Checks whether a process that starts now could open and write the log. If `try_write`, tries a small write.
+pub(super) fn probe(files: &OpenFiles, try_write: bool) -> Result<(), LogError> {
     let database = files.database();
     files.verify()?;
     if let Ok(stats) = rustix::fs::statvfs(database) {
@@ -91,22 +91,23 @@ pub(super) fn probe(files: &OpenFiles, writes: bool) -> Result<(), LogError> {
             return Err(LogError::Full { path: database.to_owned() });
         }
     }
-    let look = || {
-        // A new connection: the others know the header, the schema and much else by heart.
+    let read_and_write = || {
+        // A new connection, because existing ones have the header and the schema in their caches.
         let connection = connect(database)?;
-        let last = format!("SELECT {RECORD} FROM sessions AS s ORDER BY s.updated DESC, s.id DESC LIMIT 1");
+        let last =
+            format!("SELECT {RECORD_COLUMNS} FROM sessions AS s ORDER BY s.updated DESC, s.id DESC LIMIT 1");
         connection.query_row(&last, [], record_from).optional()?;
         let format: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        if writes {
+        if try_write {
             connection.execute_batch("BEGIN IMMEDIATE")?;
             connection.pragma_update(None, "user_version", format)?;
             connection.execute_batch("COMMIT")?;
         }
         Ok(())
     };
-    look().map_err(|error| {
-        let error = fault(database, error);
-        files.heard_of(&error);
+    read_and_write().map_err(|error| {
+        let error = db_error(database, error);
+        files.note_error(&error);
         error
     })
 }

@@ -1,4 +1,4 @@
--- One line about each session; see record.rs.
+-- The record of each session; see record.rs.
 CREATE TABLE sessions (
     key INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -14,8 +14,8 @@ CREATE TABLE sessions (
 ) STRICT;
 CREATE INDEX sessions_by_update ON sessions (updated, id);
 
--- An event's place is its session's key times 2^32, plus its seq: a session's events stand together
--- and in order, and need no index beside the table. See row/ for version and body.
+-- The place of an event is the key of its session times 2^32, plus its seq: the events of a session are stored together
+-- and in order, and need no index. See row/ for version and body.
 CREATE TABLE events (
     place INTEGER PRIMARY KEY,
     id TEXT NOT NULL,
@@ -24,8 +24,8 @@ CREATE TABLE events (
     body TEXT NOT NULL
 ) STRICT;
 
--- The latest events of all sessions, in the order in which they came; see fresh.rs. What a session
--- has here comes after all that it has in events.
+-- The latest events of all sessions in the order of their arrival; see fresh.rs. The events of a session here come
+-- after those in the table events.
 CREATE TABLE fresh (
     number INTEGER PRIMARY KEY,
     place INTEGER NOT NULL UNIQUE,
@@ -35,14 +35,14 @@ CREATE TABLE fresh (
     body TEXT NOT NULL
 ) STRICT;
 
--- Which stored files the events of a session speak of.
+-- The stored files that the events of a session refer to.
 CREATE TABLE media (
     session INTEGER NOT NULL,
     id TEXT NOT NULL,
     PRIMARY KEY (session, id)
 ) STRICT, WITHOUT ROWID;
 
--- Who may write which session. The holder is a file in holders/; pid and since are for people.
+-- Who may write which session. The holder is the name of a lock file in holders/; pid and since are for error messages.
 CREATE TABLE leases (
     session TEXT PRIMARY KEY,
     holder TEXT NOT NULL,

@@ -1,4 +1,4 @@
--- What was used on each day (UTC, days since 1970) with each model; '' is none, and has the runs. It
+-- Usage by day (days since 1970, UTC) and model; the row with the model '' counts runs, and usage without a model. It
 -- stays when sessions are deleted.
 CREATE TABLE usage (
     day INTEGER NOT NULL,
@@ -13,7 +13,7 @@ CREATE TABLE usage (
     PRIMARY KEY (day, model)
 ) STRICT, WITHOUT ROWID;
 
--- What is there already. Few events are parsed, and none that is damaged.
+-- Counts the existing events. Parses only events that can matter, and skips damaged ones.
 CREATE TEMP TABLE told AS
 SELECT at / 86400000 AS day, json_extract(body, '$.run.run') AS run, json_extract(body, '$.run.event') AS event
 FROM (SELECT at, version, body FROM events UNION ALL SELECT at, version, body FROM fresh)

@@ -1,8 +1,8 @@
-//! Whether a process lives, by a lock on a file that the kernel gives up when it dies.
+//! Lock files that show whether the holder of a lease is alive.
 //!
-//! No clock and no process number is trusted: a lease names a file, and its holder lives exactly
-//! as long as that file is locked. Locks are looked at in shared mode, so that those who look do
-//! not take each other for the holder.
+//! A lease names a lock file, and its holder is alive exactly as long as the file is locked; the kernel releases the lock
+//! when the process dies. No clock and no process id is involved. To test a file, a process locks it in shared mode, so
+//! that two testing processes do not take each other for the holder.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -10,53 +10,53 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::LogError;
-use crate::system::chance;
+use crate::system::random_u128;
 
-/// Ends the name of a holder's file.
+/// The end of a lock file's name.
 const SUFFIX: &str = ".lock";
 
-/// One that can hold leases: this store. It lives until it is dropped, or its process dies.
-pub(super) struct Presence {
+/// The locked file of this store. Dropping it, or the death of the process, ends the leases of this store.
+pub(super) struct Holder {
     name: String,
     path: PathBuf,
-    _locked: File,
+    _locked_file: File,
 }
 
-impl Presence {
-    /// Makes itself known in the folder `holders`.
+impl Holder {
+    /// Creates and locks a file in the folder `holders`.
     pub(super) fn create(holders: &Path) -> Result<Self, LogError> {
-        // Nobody may sweep between the making of the file and its locking.
-        let _door = close_the_door(holders)?;
-        let name = format!("{:032x}", chance());
-        let path = file_of(holders, &name);
+        // Otherwise another process could remove the file before it is locked.
+        let _folder_lock = lock_folder(holders)?;
+        let name = format!("{:032x}", random_u128());
+        let path = lock_path(holders, &name);
         let failed = LogError::io("make", &path);
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let file = made.and_then(|file| file.lock().map(|()| file)).map_err(failed)?;
-        Ok(Self { name, path, _locked: file })
+        let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        let file = created.and_then(|file| file.lock().map(|()| file)).map_err(failed)?;
+        Ok(Self { name, path, _locked_file: file })
     }
 
-    /// What its leases call it.
+    /// The name by which leases refer to this holder.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 }
 
-impl Drop for Presence {
+impl Drop for Holder {
     fn drop(&mut self) {
-        // If it stays, the next to open the log sweeps it away.
+        // If this fails, the next process that opens the log removes the file.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Whether the holder of that name lives. One without a file does not: it ended in good order.
-pub(super) fn lives(holders: &Path, name: &str) -> Result<bool, LogError> {
-    let path = file_of(holders, name);
+/// Whether the holder with this name is alive. A holder that ended normally has removed its file.
+pub(super) fn is_alive(holders: &Path, name: &str) -> Result<bool, LogError> {
+    let path = lock_path(holders, name);
     is_locked(&path).map_err(LogError::io("look at", path))
 }
 
-/// Whether anybody lives who can hold leases. The door must be closed.
-pub(super) fn anybody_lives(holders: &Path) -> Result<bool, LogError> {
-    let look = || {
+/// Whether any holder is alive. The caller must have locked the folder.
+pub(super) fn any_alive(holders: &Path) -> Result<bool, LogError> {
+    let search = || {
         for entry in std::fs::read_dir(holders)? {
             let path = entry?.path();
             if path.to_string_lossy().ends_with(SUFFIX) && is_locked(&path)? {
@@ -65,11 +65,11 @@ pub(super) fn anybody_lives(holders: &Path) -> Result<bool, LogError> {
         }
         Ok(false)
     };
-    look().map_err(LogError::io("look at", holders))
+    search().map_err(LogError::io("look at", holders))
 }
 
-/// Removes what dead holders left behind. The door must be closed.
-pub(super) fn sweep(holders: &Path) -> io::Result<()> {
+/// Removes the files of dead holders. The caller must have locked the folder.
+pub(super) fn remove_dead(holders: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(holders)? {
         let path = entry?.path();
         let is_holder = path.to_string_lossy().ends_with(SUFFIX);
@@ -80,14 +80,14 @@ pub(super) fn sweep(holders: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Keeps all others from opening the log and from becoming holders, until it is dropped.
-pub(super) fn close_the_door(holders: &Path) -> Result<File, LogError> {
+/// Prevents all other processes from opening the log and from creating lock files, until the returned file is dropped.
+pub(super) fn lock_folder(holders: &Path) -> Result<File, LogError> {
     let path = holders.join("door");
     let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
     opened.and_then(|file| file.lock().map(|()| file)).map_err(LogError::io("lock", path))
 }
 
-fn file_of(holders: &Path, name: &str) -> PathBuf {
+fn lock_path(holders: &Path, name: &str) -> PathBuf {
     holders.join(format!("{name}{SUFFIX}"))
 }
 
@@ -109,33 +109,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_holder_lives_until_it_is_dropped_and_leaves_nothing() {
+    fn a_holder_is_alive_until_it_is_dropped_and_removes_its_file() {
         let folder = tempfile::tempdir().unwrap();
-        let holder = Presence::create(folder.path()).unwrap();
+        let holder = Holder::create(folder.path()).unwrap();
         let name = holder.name().to_owned();
-        assert!(lives(folder.path(), &name).unwrap());
+        assert!(is_alive(folder.path(), &name).unwrap());
         drop(holder);
-        assert!(!lives(folder.path(), &name).unwrap());
-        assert!(!file_of(folder.path(), &name).exists());
+        assert!(!is_alive(folder.path(), &name).unwrap());
+        assert!(!lock_path(folder.path(), &name).exists());
     }
 
     #[test]
-    fn sweeping_takes_the_dead_and_leaves_the_living() {
+    fn removing_dead_holders_keeps_living_ones() {
         let folder = tempfile::tempdir().unwrap();
-        let living = Presence::create(folder.path()).unwrap();
-        std::fs::write(file_of(folder.path(), "dead"), "").unwrap();
-        sweep(folder.path()).unwrap();
-        assert!(lives(folder.path(), living.name()).unwrap());
-        assert!(!file_of(folder.path(), "dead").exists());
+        let living = Holder::create(folder.path()).unwrap();
+        std::fs::write(lock_path(folder.path(), "dead"), "").unwrap();
+        remove_dead(folder.path()).unwrap();
+        assert!(is_alive(folder.path(), living.name()).unwrap());
+        assert!(!lock_path(folder.path(), "dead").exists());
     }
 
     #[test]
-    fn two_who_look_at_a_dead_holder_both_see_that_it_is_dead() {
+    fn two_processes_that_test_a_dead_holder_both_see_that_it_is_dead() {
         let folder = tempfile::tempdir().unwrap();
-        let path = file_of(folder.path(), "dead");
+        let path = lock_path(folder.path(), "dead");
         std::fs::write(&path, "").unwrap();
-        let looking = File::open(&path).unwrap();
-        looking.try_lock_shared().unwrap();
-        assert!(!lives(folder.path(), "dead").unwrap());
+        let tested = File::open(&path).unwrap();
+        tested.try_lock_shared().unwrap();
+        assert!(!is_alive(folder.path(), "dead").unwrap());
     }
 }

@@ -1,25 +1,24 @@
 //! The log in an SQLite database, for any number of processes on one machine.
 //!
-//! One thread of each store writes, and it starts with the first thing to write: what waits for it
-//! at the same time shares one transaction, hence one flush of the disk ([`writer`]). Reading
-//! happens on the runtime's blocking threads, on a few connections ([`read`]). An idle store has
-//! one sleeping thread, or none.
+//! Each store has one writer thread, which starts with the first write. Requests that wait for it at the same time share
+//! one transaction and so one flush of the disk ([`writer`]). Reads run on the runtime's blocking threads with a few
+//! connections of their own ([`read`]). An idle store has one sleeping thread, or none.
 
 mod check;
-mod fault;
+mod db_error;
 mod fresh;
 mod holder;
-mod ledger;
 mod open_files;
 mod queue;
 mod read;
+mod read_events;
 mod reclaim;
 mod recover;
-mod replay;
-mod save;
+mod request;
+mod rescue;
 mod schema;
 mod statements;
-mod work;
+mod write_connection;
 mod writer;
 
 use std::collections::BTreeSet;
@@ -37,53 +36,53 @@ use tokio::sync::watch;
 use self::open_files::OpenFiles;
 use self::queue::Queue;
 use self::read::Readers;
-use self::work::{Done, NewEvent, Work};
+use self::request::{EncodedEntry, WriteReply, WriteRequest};
 use crate::heads::Heads;
 use crate::lease::{LeaseReleaser, Token};
 use crate::{
     Erased, EventLog, Lease, LeaseHolder, LogError, Page, PageRequest, Reclaimed, SessionRecord, UsageLine,
 };
 
-pub use self::check::{Checked, LEAST_FREE_BYTES, OPEN_CHECK_WAIT, check_database};
+pub use self::check::{DamageCheck, LEAST_FREE_BYTES, OPEN_CHECK_WAIT, check_database};
 pub use self::fresh::{FRESH_BYTES, FRESH_EVENTS};
 pub use self::reclaim::{ERASE_RETRY, RECLAIM_PAGES, SHRINK_TRIES, SHRINK_WAIT};
 pub use self::recover::{LostData, Recovered, RecoveryProgress, SavedData, recover};
 
-/// How long the database may be kept busy by other processes before one of ours gives up.
+/// How long an operation waits while another process has the database locked.
 pub const BUSY_WAIT: Duration = Duration::from_secs(10);
 
-/// How many connections read at the same time.
+/// The number of connections that can read at the same time.
 pub const READ_CONNECTIONS: usize = 2;
 
-/// How many appends and other changes may wait for the writer. Who comes then waits for room.
+/// The size of the writer's queue. When it is full, callers wait asynchronously.
 pub const WRITE_QUEUE_JOBS: usize = 1024;
 
-/// How many changes share one transaction at most.
+/// The largest number of requests in one transaction.
 pub const MAX_BATCH: usize = 256;
 
-/// How long a transaction waits for those who took part in the one before: at most about as long as
-/// they need to come back, and little beside what the last transaction took, which is mostly a flush of the disk.
+/// The longest time that the writer waits for the callers of the last transaction to send their next requests, before it
+/// begins a transaction without them.
 pub const GATHER_WAIT: Duration = Duration::from_micros(200);
 
-/// The part of a transaction's time that the next one may wait.
+/// The writer waits for at most this fraction (one over it) of the time that the last transaction took.
 const GATHER_SHARE: u32 = 4;
 
-/// How often the appends of other processes are looked for, while somebody waits for any.
+/// How often the writer polls for appends of other processes while somebody follows a session.
 pub const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A log in `parlor.db` of a folder, shared with other processes.
+/// An event log in the file `parlor.db` of a folder. Several processes can share it.
 pub struct SqliteLog(Arc<Shared>);
 
-/// How much a store has written since it was opened.
+/// What a store has written since it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
-    /// Appends that are durable.
+pub struct WriteCounts {
+    /// Successful appends.
     pub appends: u64,
-    /// Transactions that they and other changes took.
+    /// Transactions, including those of other requests.
     pub commits: u64,
 }
 
-/// What the handle, its leases and its writer share.
+/// The data that the handle, its leases and its writer thread share.
 struct Shared {
     files: Files,
     open_files: Arc<OpenFiles>,
@@ -93,12 +92,12 @@ struct Shared {
     readers: Arc<Readers>,
     appends: AtomicU64,
     commits: AtomicU64,
-    /// How many commits there were at the last look whether there can be more.
-    probed: AtomicU64,
+    /// The value of `commits` at the last [`EventLog::check`].
+    commits_at_check: AtomicU64,
     writer: Mutex<WriterThread>,
 }
 
-/// Where everything is.
+/// The paths of a store.
 #[derive(Clone)]
 struct Files {
     database: PathBuf,
@@ -106,32 +105,32 @@ struct Files {
 }
 
 impl Files {
-    /// Those of the state folder `home`.
-    fn of(home: &Path) -> Self {
+    /// The paths in the state folder `home`.
+    fn in_home(home: &Path) -> Self {
         Self { database: home.join("parlor.db"), holders: home.join("holders") }
     }
 }
 
 enum WriterThread {
-    /// Nothing was to be written yet.
-    Waiting(Connection),
+    /// Nothing has been written yet; the thread will use this connection.
+    NotStarted(Connection),
     Running(JoinHandle<()>),
     Ended,
 }
 
 impl SqliteLog {
-    /// Opens the log in folder `home`, and makes both if they are missing. Waits for the disk. The
-    /// clock tells since when a lease is held.
+    /// Opens the log in the folder `home`, and creates both if they are missing. Blocks while it waits for the disk. The
+    /// clock sets [`LeaseHolder::since`].
     ///
-    /// Fails with `Damaged` if the database is found to be; [`OPEN_CHECK_WAIT`] is spent to look for it.
+    /// Looks for damage for at most [`OPEN_CHECK_WAIT`], and fails with `Damaged` if it finds any.
     pub fn open(home: &Path, clock: Arc<dyn Clock>) -> Result<Self, LogError> {
         Self::open_checked(home, clock, OPEN_CHECK_WAIT)
     }
 
-    /// The same, and spends as long as `wait` to look for damage.
+    /// Like [`open`](Self::open), but looks for damage for at most `wait`.
     pub fn open_checked(home: &Path, clock: Arc<dyn Clock>, wait: Duration) -> Result<Self, LogError> {
         let home = &std::path::absolute(home).map_err(LogError::io("find", home))?;
-        let files = Files::of(home);
+        let files = Files::in_home(home);
         let (connection, open_files) = schema::open(home, &files, wait)?;
         let open_files = Arc::new(open_files);
         let readers = Arc::new(Readers::new(Arc::clone(&open_files)));
@@ -144,38 +143,38 @@ impl SqliteLog {
             readers,
             appends: AtomicU64::new(0),
             commits: AtomicU64::new(0),
-            probed: AtomicU64::new(0),
-            writer: Mutex::new(WriterThread::Waiting(connection)),
+            commits_at_check: AtomicU64::new(0),
+            writer: Mutex::new(WriterThread::NotStarted(connection)),
         })))
     }
 
-    /// How much was written through this handle.
-    pub fn counts(&self) -> Counts {
+    /// What was written through this handle.
+    pub fn counts(&self) -> WriteCounts {
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
-        Counts { appends: count(&self.0.appends), commits: count(&self.0.commits) }
+        WriteCounts { appends: count(&self.0.appends), commits: count(&self.0.commits) }
     }
 
-    /// Has the writer do something, and waits for it.
-    async fn write(&self, work: Work) -> Result<Done, LogError> {
-        self.0.open_files.refusal()?;
+    /// Sends a request to the writer thread and waits for its reply.
+    async fn write(&self, request: WriteRequest) -> Result<WriteReply, LogError> {
+        self.0.open_files.check_usable()?;
         self.start_writer()?;
-        let answer = self.0.queue.put(work).await.ok_or(LogError::Closed)?;
+        let answer = self.0.queue.push(request).await.ok_or(LogError::Closed)?;
         answer.await.unwrap_or(Err(LogError::Closed))
     }
 
     fn start_writer(&self) -> Result<(), LogError> {
         let mut writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if let WriterThread::Waiting(_) = *writer {
-            let WriterThread::Waiting(connection) = std::mem::replace(&mut *writer, WriterThread::Ended)
+        if let WriterThread::NotStarted(_) = *writer {
+            let WriterThread::NotStarted(connection) = std::mem::replace(&mut *writer, WriterThread::Ended)
             else {
-                unreachable!("it was just looked at")
+                unreachable!("the condition above matched this variant")
             };
             let shared = Arc::clone(&self.0);
             let thread = std::thread::Builder::new()
                 .name("parlor-log".to_owned())
                 .spawn(move || {
-                    // Also if it panics: nobody shall wait for a writer that is gone.
-                    let _closing = Closing(&shared.queue);
+                    // Also if the writer panics: otherwise callers would wait for it forever.
+                    let _abandon = AbandonOnDrop(&shared.queue);
                     writer::run(&shared, &connection);
                 })
                 .map_err(LogError::io("start a thread for", &self.0.files.database))?;
@@ -184,8 +183,9 @@ impl SqliteLog {
         Ok(())
     }
 
-    fn fenced(&self, lease: &Lease) -> Result<(SessionId, Token), LogError> {
-        if lease.is_of(&self.0) {
+    /// Fails if another store gave the lease.
+    fn check_lease(&self, lease: &Lease) -> Result<(SessionId, Token), LogError> {
+        if lease.is_from(&self.0) {
             Ok((lease.session().clone(), lease.token()))
         } else {
             Err(LogError::NotHeld { session: lease.session().clone() })
@@ -193,42 +193,42 @@ impl SqliteLog {
     }
 }
 
-/// Closes the queue when it is dropped, and leaves nobody waiting in it.
-struct Closing<'q>(&'q Queue);
+/// Closes the queue when it is dropped, and fails all requests in it.
+struct AbandonOnDrop<'q>(&'q Queue);
 
-impl Drop for Closing<'_> {
+impl Drop for AbandonOnDrop<'_> {
     fn drop(&mut self) {
         self.0.abandon();
     }
 }
 
 impl Drop for SqliteLog {
-    /// What was asked for is done first; leases that are still out are up for others then.
+    /// Carries out the queued requests first. After that, other processes can take the leases of this store.
     fn drop(&mut self) {
         self.0.queue.close();
         let mut writer = self.0.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let WriterThread::Running(thread) = std::mem::replace(&mut *writer, WriterThread::Ended) {
-            // It panicked, and has said so.
+            // An error means that the thread panicked, which the panic hook has reported.
             let _ = thread.join();
         }
     }
 }
 
 impl LeaseReleaser for Shared {
-    fn give_back(&self, session: &SessionId, token: Token) {
-        self.queue.put_release(Work::Release { session: session.clone(), token });
+    fn release(&self, session: &SessionId, token: Token) {
+        self.queue.push_release(WriteRequest::Release { session: session.clone(), token });
     }
 }
 
 #[async_trait]
 impl EventLog for SqliteLog {
     async fn append(&self, lease: &Lease, after: Seq, new: &[NewEntry]) -> Result<Seq, LogError> {
-        let (session, token) = self.fenced(lease)?;
-        let new = new.iter().map(NewEvent::of).collect();
-        match self.write(Work::Append { session, token, after, new }).await? {
-            Done::Appended(head) => Ok(head),
-            Done::Leased(_) | Done::Released | Done::Deleted | Done::Reclaimed(_) => {
-                unreachable!("an append was asked for")
+        let (session, token) = self.check_lease(lease)?;
+        let new = new.iter().map(EncodedEntry::new).collect();
+        match self.write(WriteRequest::Append { session, token, after, new }).await? {
+            WriteReply::Appended(head) => Ok(head),
+            WriteReply::Leased(_) | WriteReply::Released | WriteReply::Deleted | WriteReply::Reclaimed(_) => {
+                unreachable!("the reply to an append")
             }
         }
     }
@@ -236,7 +236,7 @@ impl EventLog for SqliteLog {
     async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
         let (of, readers) = (of.clone(), Arc::clone(&self.0.readers));
         let read = move |connection: &Connection, path: &Path| {
-            replay::entries(&readers, connection, path, &of, after, max)
+            read_events::entries(&readers, connection, path, &of, after, max)
         };
         self.0.readers.with(read).await
     }
@@ -248,9 +248,9 @@ impl EventLog for SqliteLog {
 
     fn head(&self, of: &SessionId) -> watch::Receiver<Seq> {
         let receiver = self.0.heads.subscribe(of);
-        // Another process may write it; the writer looks whether there is somebody to ask.
+        // Another process may write the session; then the writer thread has to poll for it.
         if self.start_writer().is_ok() {
-            self.0.queue.look();
+            self.0.queue.request_poll();
         }
         receiver
     }
@@ -265,10 +265,13 @@ impl EventLog for SqliteLog {
     }
 
     async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError> {
-        match self.write(Work::Acquire { session: session.clone() }).await? {
-            Done::Leased(lease) => Ok(lease),
-            Done::Appended(_) | Done::Released | Done::Deleted | Done::Reclaimed(_) => {
-                unreachable!("a lease was asked for")
+        match self.write(WriteRequest::Acquire { session: session.clone() }).await? {
+            WriteReply::Leased(lease) => Ok(lease),
+            WriteReply::Appended(_)
+            | WriteReply::Released
+            | WriteReply::Deleted
+            | WriteReply::Reclaimed(_) => {
+                unreachable!("the reply to an acquire")
             }
         }
     }
@@ -279,16 +282,17 @@ impl EventLog for SqliteLog {
     }
 
     async fn release(&self, lease: Lease) -> Result<(), LogError> {
-        // That of another store goes back where it came from.
-        self.fenced(&lease)?;
+        // On failure, dropping the lease releases it in the store that gave it.
+        self.check_lease(&lease)?;
         let (session, token) = lease.into_parts();
-        self.write(Work::Release { session, token }).await.map(|_| ())
+        self.write(WriteRequest::Release { session, token }).await.map(|_| ())
     }
 
     async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
-        let (session, token) = self.fenced(lease)?;
-        self.write(Work::Delete { session, token }).await.map(|_| ())
+        let (session, token) = self.check_lease(lease)?;
+        self.write(WriteRequest::Delete { session, token }).await.map(|_| ())
     }
+
     async fn referenced_media(&self) -> Result<BTreeSet<MediaId>, LogError> {
         self.0.readers.with(read::media).await
     }
@@ -298,19 +302,19 @@ impl EventLog for SqliteLog {
     }
 
     async fn check(&self) -> Result<(), LogError> {
-        // Once whoever writes has broken down, nothing can be appended, whatever the disk says.
+        // After a panic of the writer nothing can be appended, whatever the state of the disk.
         if self.0.queue.is_closed() {
             return Err(LogError::Closed);
         }
         let commits = self.0.commits.load(Ordering::Relaxed);
-        // What was written since the last look needs no proof that it can be.
-        let writes = self.0.probed.swap(commits, Ordering::Relaxed) == commits;
+        // Commits since the last check prove that writing works.
+        let try_write = self.0.commits_at_check.swap(commits, Ordering::Relaxed) == commits;
         let files = Arc::clone(&self.0.open_files);
-        let probed = tokio::task::spawn_blocking(move || check::probe(&files, writes)).await;
+        let probed = tokio::task::spawn_blocking(move || check::probe(&files, try_write)).await;
         let probed = probed.unwrap_or(Err(LogError::Closed));
         if self.0.open_files.are_replaced() {
-            // The writer keeps what was acknowledged, if there is any.
-            self.0.queue.look();
+            // The writer thread rescues the acknowledged events.
+            self.0.queue.request_poll();
         }
         probed
     }
@@ -325,8 +329,8 @@ impl EventLog for SqliteLog {
 
     async fn reclaim(&self) -> Result<Reclaimed, LogError> {
         let mut bytes = 0;
-        // One after another through the queue: appends come in between.
-        while let Done::Reclaimed(freed) = self.write(Work::Reclaim).await? {
+        // Each step goes through the queue, so that appends are carried out in between.
+        while let WriteReply::Reclaimed(freed) = self.write(WriteRequest::Reclaim).await? {
             bytes += freed.bytes;
             if !freed.more {
                 break;

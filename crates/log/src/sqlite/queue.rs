@@ -1,4 +1,4 @@
-//! What waits for the writer. Bounded: who finds it full waits, without holding up the runtime.
+//! The queue of the writer thread. It is bounded: when it is full, callers wait asynchronously.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,142 +6,144 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, oneshot};
 
-use super::work::{Done, Work};
+use super::request::{WriteReply, WriteRequest};
 use super::{MAX_BATCH, WRITE_QUEUE_JOBS};
 use crate::LogError;
 
-/// What is to be done, and who wants to know.
+/// A request and the channel for its reply.
 pub(super) struct Job {
-    pub(super) work: Work,
-    /// Absent for a lease that was dropped: nobody waits for that.
-    pub(super) answer: Option<oneshot::Sender<Result<Done, LogError>>>,
+    pub(super) request: WriteRequest,
+    /// `None` for the release of a dropped lease: nobody waits for the reply.
+    pub(super) answer: Option<oneshot::Sender<Result<WriteReply, LogError>>>,
 }
 
-/// The writer's queue.
+/// The queue of the writer thread.
 pub(super) struct Queue {
-    waiting: Mutex<Waiting>,
+    state: Mutex<State>,
     changed: Condvar,
-    /// Room for more jobs that have somebody waiting. Leases that are given back need none: they
-    /// are not more than there are leases.
-    room: Semaphore,
+    /// One permit for each free slot. Releases of dropped leases need no slot: there are at most as many as leases.
+    free_slots: Semaphore,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct State {
     jobs: VecDeque<Job>,
-    /// How many jobs the writer shall be woken for.
-    wanted: usize,
-    look: bool,
+    /// While the writer gathers a batch: how many jobs it waits for.
+    wanted_jobs: usize,
+    poll_requested: bool,
     closed: bool,
 }
 
-/// What the writer is woken for.
-pub(super) struct Taken {
-    /// At most [`MAX_BATCH`], in the order in which they came. Maybe none.
+/// What the writer thread has to do next.
+pub(super) struct Batch {
+    /// At most [`MAX_BATCH`] jobs, oldest first. May be empty.
     pub(super) jobs: Vec<Job>,
-    /// Somebody began to follow a session.
-    pub(super) look: bool,
-    /// Nothing will come any more.
-    pub(super) last: bool,
+    /// Somebody began to follow a session, so the writer has to poll for appends of other processes.
+    pub(super) poll_requested: bool,
+    /// The queue is closed and empty.
+    pub(super) is_last: bool,
 }
 
 impl Default for Queue {
     fn default() -> Self {
-        let room = Semaphore::new(WRITE_QUEUE_JOBS);
-        Self { waiting: Mutex::default(), changed: Condvar::new(), room }
+        let free_slots = Semaphore::new(WRITE_QUEUE_JOBS);
+        Self { state: Mutex::default(), changed: Condvar::new(), free_slots }
     }
 }
 
 impl Queue {
-    /// Puts work in, as soon as there is room. `None` if the queue is closed.
-    pub(super) async fn put(&self, work: Work) -> Option<oneshot::Receiver<Result<Done, LogError>>> {
-        // The room comes back when the writer takes the job.
-        self.room.acquire().await.ok()?.forget();
+    /// Waits for a free slot and queues a request. Returns the channel of the reply, or `None` if the queue is closed.
+    pub(super) async fn push(
+        &self,
+        request: WriteRequest,
+    ) -> Option<oneshot::Receiver<Result<WriteReply, LogError>>> {
+        // The writer returns the permit when it takes the job.
+        self.free_slots.acquire().await.ok()?.forget();
         let (answer, receiver) = oneshot::channel();
-        let mut waiting = self.lock();
-        if waiting.closed {
+        let mut state = self.lock();
+        if state.closed {
             return None;
         }
-        waiting.jobs.push_back(Job { work, answer: Some(answer) });
-        let enough = waiting.jobs.len() >= waiting.wanted;
-        drop(waiting);
+        state.jobs.push_back(Job { request, answer: Some(answer) });
+        let enough = state.jobs.len() >= state.wanted_jobs;
+        drop(state);
         if enough {
             self.changed.notify_one();
         }
         Some(receiver)
     }
 
-    /// Puts in that a lease is given back.
-    pub(super) fn put_release(&self, work: Work) {
-        let mut waiting = self.lock();
-        if !waiting.closed {
-            waiting.jobs.push_back(Job { work, answer: None });
+    /// Queues the release of a dropped lease.
+    pub(super) fn push_release(&self, request: WriteRequest) {
+        let mut state = self.lock();
+        if !state.closed {
+            state.jobs.push_back(Job { request, answer: None });
             self.changed.notify_one();
         }
     }
 
-    /// Has the writer look who follows what.
-    pub(super) fn look(&self) {
-        self.lock().look = true;
+    /// Makes the writer poll for appends of other processes to followed sessions.
+    pub(super) fn request_poll(&self) {
+        self.lock().poll_requested = true;
         self.changed.notify_one();
     }
 
-    /// Lets nothing in any more.
+    /// Refuses further requests.
     pub(super) fn close(&self) {
         self.lock().closed = true;
-        self.room.close();
+        self.free_slots.close();
         self.changed.notify_one();
     }
 
-    /// Lets nothing in any more, and drops what waits: whoever waits for it is told that the log is closed.
+    /// Refuses further requests and drops the queued ones; their callers get `LogError::Closed`.
     pub(super) fn abandon(&self) {
         self.close();
         let dropped = std::mem::take(&mut self.lock().jobs);
-        // Outside of the lock: a lease among them gives itself back to this queue.
+        // Outside of the lock: dropping a job can drop a lease, which calls `push_release`.
         drop(dropped);
     }
 
-    /// Whether nothing is let in any more.
+    /// Whether the queue refuses further requests.
     pub(super) fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    /// How many jobs wait.
+    /// The number of queued jobs.
     pub(super) fn len(&self) -> usize {
         self.lock().jobs.len()
     }
 
-    /// Waits until there is something to do, or for as long as `wait`. If jobs are there, but not
-    /// as many as are `expected`, gives the others a `moment` to come as well.
-    pub(super) fn take(&self, wait: Option<Duration>, expected: usize, moment: Duration) -> Taken {
-        let mut waiting = self.lock();
-        let idle = |waiting: &mut Waiting| waiting.jobs.is_empty() && !waiting.look && !waiting.closed;
-        waiting = match wait {
-            None => self.changed.wait_while(waiting, idle).unwrap_or_else(PoisonError::into_inner),
+    /// Waits until there is something to do, at most for `wait`. If there are jobs, but fewer than `expected`, waits for
+    /// the others, at most for `gather_wait`.
+    pub(super) fn next_batch(&self, wait: Option<Duration>, expected: usize, gather_wait: Duration) -> Batch {
+        let mut state = self.lock();
+        let idle = |state: &mut State| state.jobs.is_empty() && !state.poll_requested && !state.closed;
+        state = match wait {
+            None => self.changed.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner),
             Some(wait) => {
-                let woken = self.changed.wait_timeout_while(waiting, wait, idle);
+                let woken = self.changed.wait_timeout_while(state, wait, idle);
                 woken.unwrap_or_else(PoisonError::into_inner).0
             }
         };
         let expected = expected.min(MAX_BATCH);
-        if (1..expected).contains(&waiting.jobs.len()) {
-            waiting.wanted = expected;
-            let few = |waiting: &mut Waiting| waiting.jobs.len() < expected && !waiting.closed;
-            let woken = self.changed.wait_timeout_while(waiting, moment, few);
-            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
-            waiting.wanted = 0;
+        if (1..expected).contains(&state.jobs.len()) {
+            state.wanted_jobs = expected;
+            let few = |state: &mut State| state.jobs.len() < expected && !state.closed;
+            let woken = self.changed.wait_timeout_while(state, gather_wait, few);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+            state.wanted_jobs = 0;
         }
-        let count = waiting.jobs.len().min(MAX_BATCH);
-        let jobs: Vec<Job> = waiting.jobs.drain(..count).collect();
-        let last = waiting.closed && waiting.jobs.is_empty();
-        let look = std::mem::take(&mut waiting.look);
-        drop(waiting);
-        self.room.add_permits(jobs.iter().filter(|job| job.answer.is_some()).count());
-        Taken { jobs, look, last }
+        let count = state.jobs.len().min(MAX_BATCH);
+        let jobs: Vec<Job> = state.jobs.drain(..count).collect();
+        let is_last = state.closed && state.jobs.is_empty();
+        let poll_requested = std::mem::take(&mut state.poll_requested);
+        drop(state);
+        self.free_slots.add_permits(jobs.iter().filter(|job| job.answer.is_some()).count());
+        Batch { jobs, poll_requested, is_last }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // A panic cannot leave it half changed: each change is a single call.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic cannot leave the state half changed: each change is a single call.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Reading, on connections of its own: readers and the writer do not wait for each other.
+//! The connections for reading, and all queries but that for events. Readers and the writer do not block each other.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,14 +10,14 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Error, OptionalExtension, params};
 use tokio::sync::Semaphore;
 
-use super::fault::fault;
+use super::db_error::db_error;
 use super::open_files::OpenFiles;
+use super::request::{PLACES_PER_SESSION, RECORD_COLUMNS, record_from};
 use super::schema::connect;
-use super::work::{RECORD, SPAN, record_from};
 use super::{READ_CONNECTIONS, holder};
 use crate::{LeaseHolder, LogError, MAX_USAGE_LINES, Page, PageRequest, SessionRecord, UsageLine};
 
-/// The connections that read. Opened when they are needed, then kept.
+/// The pool of reading connections. A connection is opened when it is needed and then kept.
 pub(super) struct Readers {
     files: Arc<OpenFiles>,
     idle: Mutex<Vec<Connection>>,
@@ -30,8 +30,7 @@ impl Readers {
         Self { files, idle: Mutex::default(), permits }
     }
 
-    /// Has `job` read on a thread that may wait for the disk. Such a thread belongs to the
-    /// runtime, which ends it when there has been nothing to do for a while.
+    /// Waits for a free connection and runs `job` on a blocking thread of the runtime.
     pub(super) async fn with<T: Send + 'static>(
         self: &Arc<Self>,
         job: impl FnOnce(&Connection, &Path) -> Result<T, LogError> + Send + 'static,
@@ -41,22 +40,22 @@ impl Readers {
         let task = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             let connection = readers.connection()?;
-            let outcome = job(&connection, readers.files.database());
-            if let Err(error) = &outcome {
-                readers.files.heard_of(error);
+            let result = job(&connection, readers.files.database());
+            if let Err(error) = &result {
+                readers.files.note_error(error);
             }
             readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-            outcome
+            result
         });
         match task.await {
-            Ok(outcome) => outcome,
+            Ok(result) => result,
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => Err(LogError::Closed),
         }
     }
 
-    /// Has `job` read on another thread and connection meanwhile, if there is one to spare.
-    pub(super) fn lend<T: Send + 'static>(
+    /// Runs `job` on another thread and connection, if one is free now.
+    pub(super) fn try_spawn<T: Send + 'static>(
         self: &Arc<Self>,
         job: impl FnOnce(&Connection) -> T + Send + 'static,
     ) -> Option<Receiver<T>> {
@@ -66,7 +65,7 @@ impl Readers {
         tokio::task::spawn_blocking(move || {
             let _permit = permit;
             if let Ok(connection) = readers.connection() {
-                // Nobody waits for it who has done without.
+                // Fails if the caller finished without this result.
                 let _ = answer.send(job(&connection));
                 readers.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
             }
@@ -78,8 +77,8 @@ impl Readers {
         if let Some(connection) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(connection);
         }
-        let failed = |error| fault(self.files.database(), error);
-        // Before: opening could make the file anew that was removed. After: what was opened is what was looked at.
+        let failed = |error| db_error(self.files.database(), error);
+        // Before: opening could create a removed file again. After: the opened file must be the verified one.
         self.files.verify()?;
         let connection = connect(self.files.database()).map_err(failed)?;
         connection.pragma_update(None, "query_only", true).map_err(failed)?;
@@ -87,13 +86,13 @@ impl Readers {
         Ok(connection)
     }
 
-    /// The files that are read.
+    /// The files of the database.
     pub(super) fn files(&self) -> &OpenFiles {
         &self.files
     }
 }
 
-/// The stored files that any session speaks of.
+/// The stored files that any session refers to.
 pub(super) fn media(connection: &Connection, path: &Path) -> Result<BTreeSet<MediaId>, LogError> {
     let read = || {
         let mut statement = connection.prepare("SELECT DISTINCT id FROM media")?;
@@ -103,10 +102,10 @@ pub(super) fn media(connection: &Connection, path: &Path) -> Result<BTreeSet<Med
         })?;
         ids.collect::<rusqlite::Result<_>>()
     };
-    read().map_err(|error| fault(path, error))
+    read().map_err(|error| db_error(path, error))
 }
 
-/// Where an event of a session stands. See [`EventLog::find`](crate::EventLog::find).
+/// The number of an event. See [`EventLog::find`](crate::EventLog::find).
 pub(super) fn find(
     connection: &Connection,
     path: &Path,
@@ -114,26 +113,27 @@ pub(super) fn find(
     event: &EventId,
 ) -> Result<Option<Seq>, LogError> {
     let read = || {
-        // Both tables as they are at one moment: an event that is moved in between is in neither.
-        let _moment = connection.unchecked_transaction()?;
+        // One snapshot of both tables: otherwise an event that is moved in between would be in neither.
+        let _snapshot = connection.unchecked_transaction()?;
         let sql = "SELECT key FROM sessions WHERE id = ?1";
         let Some(key) = connection.query_row(sql, [of.as_str()], |row| row.get::<_, i64>(0)).optional()?
         else {
             return Ok(None);
         };
         for table in ["fresh", "events"] {
-            // From the end: who looks for an event has mostly seen all but the last.
+            // From the end, because callers mostly look for a late event.
             let range = "place BETWEEN ?1 AND ?2 AND id = ?3 ORDER BY place DESC LIMIT 1";
             let sql = format!("SELECT place FROM {table} WHERE {range}");
-            let values = params![key * SPAN, (key + 1) * SPAN - 1, event.as_str()];
+            let values =
+                params![key * PLACES_PER_SESSION, (key + 1) * PLACES_PER_SESSION - 1, event.as_str()];
             let place = connection.query_row(&sql, values, |row| row.get::<_, i64>(0)).optional()?;
             if let Some(place) = place {
-                return Ok(Some(Seq(u64::try_from(place - key * SPAN).unwrap_or(0))));
+                return Ok(Some(Seq(u64::try_from(place - key * PLACES_PER_SESSION).unwrap_or(0))));
             }
         }
         Ok(None)
     };
-    read().map_err(|error| fault(path, error))
+    read().map_err(|error| db_error(path, error))
 }
 
 /// The record of a session.
@@ -142,12 +142,12 @@ pub(super) fn record(
     path: &Path,
     id: &SessionId,
 ) -> Result<SessionRecord, LogError> {
-    let sql = format!("SELECT {RECORD} FROM sessions AS s WHERE s.id = ?1");
+    let sql = format!("SELECT {RECORD_COLUMNS} FROM sessions AS s WHERE s.id = ?1");
     let found = connection.query_row(&sql, [id.as_str()], record_from).optional();
-    found.map_err(|error| fault(path, error))?.ok_or_else(|| LogError::UnknownSession(id.clone()))
+    found.map_err(|error| db_error(path, error))?.ok_or_else(|| LogError::UnknownSession(id.clone()))
 }
 
-/// What was used from a day on. See [`EventLog::usage`](crate::EventLog::usage).
+/// Usage by day and model. See [`EventLog::usage`](crate::EventLog::usage).
 pub(super) fn usage(connection: &Connection, path: &Path, since: i64) -> Result<Vec<UsageLine>, LogError> {
     let read = || {
         let columns = "day, model, runs, failed, input, output, cache_read, cache_write, cost";
@@ -173,12 +173,12 @@ pub(super) fn usage(connection: &Connection, path: &Path, since: i64) -> Result<
         })?;
         lines.collect::<rusqlite::Result<Vec<_>>>()
     };
-    let mut lines = read().map_err(|error| fault(path, error))?;
+    let mut lines = read().map_err(|error| db_error(path, error))?;
     lines.reverse();
     Ok(lines)
 }
 
-/// Who holds the lease of a session, if they live. See [`EventLog::holder`](crate::EventLog::holder).
+/// The living holder of a session's lease. See [`EventLog::holder`](crate::EventLog::holder).
 pub(super) fn holder(
     connection: &Connection,
     path: &Path,
@@ -190,31 +190,31 @@ pub(super) fn holder(
         let name: String = row.get(0)?;
         Ok((name, LeaseHolder { pid: row.get(1)?, since: Timestamp(row.get(2)?) }))
     });
-    match found.optional().map_err(|error| fault(path, error))? {
-        Some((name, holder)) if holder::lives(holders, &name)? => Ok(Some(holder)),
+    match found.optional().map_err(|error| db_error(path, error))? {
+        Some((name, holder)) if holder::is_alive(holders, &name)? => Ok(Some(holder)),
         Some(_) | None => Ok(None),
     }
 }
 
-/// A part of the list of sessions.
+/// A page of the list of sessions.
 pub(super) fn page(connection: &Connection, path: &Path, page: &PageRequest) -> Result<Page, LogError> {
-    let limit = page.bounded();
+    let limit = page.clamped_limit();
     let read = || {
         let order = "ORDER BY s.updated DESC, s.id DESC LIMIT ?1";
         let fetch = limit as i64 + 1;
         match &page.after {
             None => {
-                let sql = format!("SELECT {RECORD} FROM sessions AS s {order}");
+                let sql = format!("SELECT {RECORD_COLUMNS} FROM sessions AS s {order}");
                 connection.prepare(&sql)?.query_map([fetch], record_from)?.collect()
             }
             Some(after) => {
-                let place = "WHERE (s.updated, s.id) < (?2, ?3)";
-                let sql = format!("SELECT {RECORD} FROM sessions AS s {place} {order}");
+                let filter = "WHERE (s.updated, s.id) < (?2, ?3)";
+                let sql = format!("SELECT {RECORD_COLUMNS} FROM sessions AS s {filter} {order}");
                 let values = params![fetch, after.updated.0, after.id.as_str()];
                 connection.prepare(&sql)?.query_map(values, record_from)?.collect()
             }
         }
     };
     let records: rusqlite::Result<Vec<SessionRecord>> = read();
-    records.map(|records| Page::cut(records, limit)).map_err(|error| fault(path, error))
+    records.map(|records| Page::from_extra(records, limit)).map_err(|error| db_error(path, error))
 }

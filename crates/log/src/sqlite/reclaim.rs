@@ -1,7 +1,7 @@
-//! Space that nothing uses any more, back to the file system.
+//! Returns unused space to the file system, and removes deleted text from the write-ahead log.
 //!
-//! A deleted session leaves pages behind that later ones use. To make the file smaller instead, pages
-//! from its end are moved into these gaps: in steps, between which others write.
+//! A deleted session leaves free pages, which later appends reuse. To make the file smaller instead, SQLite moves pages
+//! from its end into the free ones: in steps, between which others can write.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,77 +9,76 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::fault::fault;
-use super::open_files::{OpenFiles, beside};
+use super::db_error::db_error;
+use super::open_files::{OpenFiles, sibling};
 use super::read::Readers;
+use super::request::ReclaimStep;
 use super::schema::connect;
-use super::work::Freed;
 use crate::{Erased, LogError};
 
-/// How many pages one step gives back. Others wait for about as long as it takes to write them.
+/// The number of pages that one step returns. Other requests wait for about as long as it takes to write them.
 pub const RECLAIM_PAGES: u64 = 256;
 
-/// How often the write-ahead log is asked to shrink. It cannot while somebody reads an older state.
+/// How often to try to empty the write-ahead log. It cannot be emptied while somebody reads an older state.
 pub const SHRINK_TRIES: usize = 20;
 
-/// How long it takes until another attempt, if what was deleted could not be taken out of the write-ahead log.
+/// The pause between further attempts in the background.
 pub const ERASE_RETRY: Duration = Duration::from_secs(5);
 
-/// How long one of these times waits for those who read; as long, nobody can write.
+/// How long one attempt waits for readers. Nobody can write during that time.
 pub const SHRINK_WAIT: Duration = Duration::from_millis(50);
 
-/// One step, within a transaction.
-pub(super) fn step(connection: &Connection) -> rusqlite::Result<Freed> {
+/// Returns up to [`RECLAIM_PAGES`] pages. Runs within a transaction.
+pub(super) fn step(connection: &Connection) -> rusqlite::Result<ReclaimStep> {
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let (before, size) = (number("page_count")?, number("page_size")?);
-    // Each row that it gives stands for a page, and none is moved before it is asked for.
+    // The statement moves one page for each row that is fetched.
     let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({RECLAIM_PAGES})"))?;
     let mut rows = vacuum.query([])?;
     while rows.next()?.is_some() {}
     let pages = u64::try_from(before - number("page_count")?).unwrap_or(0);
     let more = pages > 0 && number("freelist_count")? > 0;
-    Ok(Freed { bytes: pages * u64::try_from(size).unwrap_or(0), more })
+    Ok(ReclaimStep { bytes: pages * u64::try_from(size).unwrap_or(0), more })
 }
 
-/// Takes what was deleted out of the write-ahead log. If somebody reads an older state all the time, it is tried
-/// again until it is done or the runtime ends.
+/// Removes deleted text from the write-ahead log by emptying it. If somebody reads an older state during all `tries`, a
+/// background task tries again until it succeeds or the runtime ends.
 pub(super) async fn erase(readers: &Arc<Readers>, tries: usize) -> Result<Erased, LogError> {
     for _ in 0..tries {
-        if try_to_shrink(readers).await? {
+        if try_to_empty_log(readers).await? {
             return Ok(Erased::Yes);
         }
     }
     let readers = Arc::clone(readers);
     tokio::spawn(async move {
-        while matches!(try_to_shrink(&readers).await, Ok(false)) {
+        while matches!(try_to_empty_log(&readers).await, Ok(false)) {
             tokio::time::sleep(ERASE_RETRY).await;
         }
     });
     Ok(Erased::Later)
 }
 
-async fn try_to_shrink(readers: &Arc<Readers>) -> Result<bool, LogError> {
+async fn try_to_empty_log(readers: &Arc<Readers>) -> Result<bool, LogError> {
     let owned = Arc::clone(readers);
-    readers.with(move |_, _| shrink(owned.files())).await
+    readers.with(move |_, _| empty_log(owned.files())).await
 }
 
-/// Writes everything from the write-ahead log to the database, which can be cut then, and empties
-/// the log. Returns whether it could.
-fn shrink(files: &OpenFiles) -> Result<bool, LogError> {
+/// Copies the write-ahead log into the database, truncates both files, and returns whether that was possible.
+fn empty_log(files: &OpenFiles) -> Result<bool, LogError> {
     files.verify()?;
     let database = files.database();
-    let try_it = || {
+    let checkpoint = || {
         let connection = connect(database)?;
         connection.busy_timeout(SHRINK_WAIT)?;
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
     };
-    try_it().map(|busy| busy == 0).map_err(|error| fault(database, error))
+    checkpoint().map(|busy| busy == 0).map_err(|error| db_error(database, error))
 }
 
-/// How much the database and its write-ahead log take on the disk.
+/// The size of the database and its write-ahead log in bytes.
 pub(super) fn size(database: &Path) -> Result<u64, LogError> {
     let mut bytes = 0;
-    for file in [database, &beside(database, "-wal")] {
+    for file in [database, &sibling(database, "-wal")] {
         match file.metadata() {
             Ok(metadata) => bytes += metadata.len(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

@@ -1,17 +1,17 @@
-//! All that the writer says to the database.
+//! The prepared statements of the writer.
 
 use rusqlite::{Connection, Statement};
 
-use super::work::RECORD;
+use super::request::RECORD_COLUMNS;
 
-/// What is said, parsed once.
+/// Prepared once, when the writer starts.
 pub(super) struct Statements<'c> {
     pub(super) begin: Statement<'c>,
     pub(super) commit: Statement<'c>,
     pub(super) rollback: Statement<'c>,
     pub(super) data_version: Statement<'c>,
     pub(super) head: Statement<'c>,
-    pub(super) holds: Statement<'c>,
+    pub(super) has_lease: Statement<'c>,
     pub(super) record: Statement<'c>,
     pub(super) insert_record: Statement<'c>,
     pub(super) update_record: Statement<'c>,
@@ -19,7 +19,7 @@ pub(super) struct Statements<'c> {
     pub(super) insert_fresh: Statement<'c>,
     pub(super) insert_media: Statement<'c>,
     pub(super) add_usage: Statement<'c>,
-    pub(super) move_fresh: Statement<'c>,
+    pub(super) copy_fresh_to_events: Statement<'c>,
     pub(super) lease: Statement<'c>,
     pub(super) insert_lease: Statement<'c>,
     pub(super) delete_lease: Statement<'c>,
@@ -39,8 +39,8 @@ impl<'c> Statements<'c> {
             rollback: prepare("ROLLBACK")?,
             data_version: prepare("PRAGMA data_version")?,
             head: prepare("SELECT head FROM sessions WHERE id = ?1")?,
-            holds: prepare("SELECT 1 FROM leases WHERE session = ?1 AND holder = ?2 AND token = ?3")?,
-            record: prepare(&format!("SELECT {RECORD}, s.key FROM sessions AS s WHERE s.id = ?1"))?,
+            has_lease: prepare("SELECT 1 FROM leases WHERE session = ?1 AND holder = ?2 AND token = ?3")?,
+            record: prepare(&format!("SELECT {RECORD_COLUMNS}, s.key FROM sessions AS s WHERE s.id = ?1"))?,
             insert_record: prepare(
                 "INSERT INTO sessions (key, id, title, door, agent, created, updated, head, messages, bytes,
                  running) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
@@ -64,7 +64,7 @@ impl<'c> Statements<'c> {
                  output = output + excluded.output, cache_read = cache_read + excluded.cache_read,
                  cache_write = cache_write + excluded.cache_write, cost = cost + excluded.cost",
             )?,
-            move_fresh: prepare(
+            copy_fresh_to_events: prepare(
                 "INSERT INTO events (place, id, at, version, body)
                  SELECT place, id, at, version, body FROM fresh WHERE place > ?1 AND place < ?2 ORDER BY place",
             )?,

@@ -1,8 +1,7 @@
-//! The thread that writes.
+//! The writer thread.
 //!
-//! While it waits for the disk, others queue up; all of them go into its next transaction. It also
-//! looks for what other processes have appended, as long as somebody follows a session that is
-//! not held here.
+//! Requests that arrive during a flush of the disk share the next transaction. The thread also polls for appends of other
+//! processes while somebody follows a session that this store does not hold.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,42 +11,42 @@ use std::time::{Duration, Instant};
 use parlor_vocab::{Seq, SessionId};
 use rusqlite::Connection;
 
-use super::fault::fault;
-use super::holder::Presence;
-use super::ledger::{Ledger, Outcomes};
+use super::db_error::db_error;
+use super::holder::Holder;
 use super::queue::Job;
-use super::save::save;
-use super::work::{Done, Work, WriteRequester, Written};
+use super::request::{Applied, RequestContext, WriteReply, WriteRequest};
+use super::rescue::rescue;
+use super::write_connection::{Outcomes, WriteConnection};
 use super::{FOLLOW_INTERVAL, GATHER_SHARE, GATHER_WAIT, Shared};
 use crate::LogError;
 use crate::lease::{Lease, Token};
 
-/// Works until the queue is closed and empty.
+/// Carries out requests until the queue is closed and empty.
 pub(super) fn run(shared: &Arc<Shared>, connection: &Connection) {
     let mut writer = Writer {
         shared,
         connection,
-        ledger: None,
-        presence: None,
-        tokens: 0,
-        held: HashMap::new(),
+        database: None,
+        holder: None,
+        last_token: 0,
+        leases: HashMap::new(),
         unreleased: Vec::new(),
-        expected: 0,
-        moment: GATHER_WAIT,
-        following: false,
-        looked: Instant::now(),
-        seen: None,
-        is_saved: false,
+        expected_jobs: 0,
+        gather_wait: GATHER_WAIT,
+        is_polling: false,
+        last_poll: Instant::now(),
+        polled_version: None,
+        is_rescued: false,
     };
     loop {
-        let taken = shared.queue.take(writer.patience(), writer.expected, writer.moment);
-        let lost = !taken.jobs.is_empty() && writer.work_off(taken.jobs);
-        writer.save_if_replaced();
-        if taken.last {
+        let batch = shared.queue.next_batch(writer.time_to_poll(), writer.expected_jobs, writer.gather_wait);
+        let lease_lost = !batch.jobs.is_empty() && writer.process(batch.jobs);
+        writer.rescue_if_replaced();
+        if batch.is_last {
             return;
         }
-        if taken.look || lost || writer.patience() == Some(Duration::ZERO) {
-            writer.look(taken.look);
+        if batch.poll_requested || lease_lost || writer.time_to_poll() == Some(Duration::ZERO) {
+            writer.poll(batch.poll_requested);
         }
     }
 }
@@ -55,197 +54,201 @@ pub(super) fn run(shared: &Arc<Shared>, connection: &Connection) {
 struct Writer<'c> {
     shared: &'c Arc<Shared>,
     connection: &'c Connection,
-    /// Made with the first work, since that can fail.
-    ledger: Option<Ledger<'c>>,
-    /// Made with the first lease.
-    presence: Option<Presence>,
-    tokens: u64,
-    /// What nobody else can write.
-    held: HashMap<SessionId, Token>,
-    /// Leases that were dropped when the database could not be written.
+    /// Created with the first request, since that can fail.
+    database: Option<WriteConnection<'c>>,
+    /// Created with the first lease.
+    holder: Option<Holder>,
+    last_token: u64,
+    /// The sessions that this store holds, so no other process can write them.
+    leases: HashMap<SessionId, Token>,
+    /// Releases of dropped leases that failed, to be tried again.
     unreleased: Vec<Job>,
-    /// How many seem to append all the time: those of the last transaction, and those who waited
-    /// for its end.
-    expected: usize,
-    /// How long they are waited for.
-    moment: Duration,
-    /// Whether somebody follows a session that others can write.
-    following: bool,
-    /// When it was last looked for appends of others.
-    looked: Instant,
-    /// What SQLite calls the state of the database at that time.
-    seen: Option<i64>,
-    /// Whether what can be done for acknowledged events was done, after the files were replaced.
-    is_saved: bool,
+    /// How many requests the next batch probably has: those of the last transaction, and those that arrived meanwhile.
+    expected_jobs: usize,
+    /// How long to wait for them.
+    gather_wait: Duration,
+    /// Whether somebody follows a session that other processes can write.
+    is_polling: bool,
+    last_poll: Instant,
+    /// SQLite's `data_version` at the last poll.
+    polled_version: Option<i64>,
+    /// Whether the acknowledged events were rescued after the files were replaced.
+    is_rescued: bool,
 }
 
 impl Writer<'_> {
-    /// How long it may sleep.
-    fn patience(&self) -> Option<Duration> {
-        self.following.then(|| FOLLOW_INTERVAL.saturating_sub(self.looked.elapsed()))
+    /// How long the thread may sleep until the next poll; `None` if it does not poll.
+    fn time_to_poll(&self) -> Option<Duration> {
+        self.is_polling.then(|| FOLLOW_INTERVAL.saturating_sub(self.last_poll.elapsed()))
     }
 
-    /// Does all jobs, in one transaction if possible, and answers them. Returns whether a session
-    /// was given up that others can write from now on.
-    fn work_off(&mut self, new: Vec<Job>) -> bool {
+    /// Carries out all jobs, in one transaction if possible, and answers them. Returns whether this store gave up a
+    /// session that other processes can write from now on.
+    fn process(&mut self, new: Vec<Job>) -> bool {
         let mut jobs = std::mem::take(&mut self.unreleased);
         jobs.extend(new);
-        let works: Vec<&Work> = jobs.iter().map(|job| &job.work).collect();
-        let begun = Instant::now();
-        let outcomes = match self.attempt(&works) {
+        let requests: Vec<&WriteRequest> = jobs.iter().map(|job| &job.request).collect();
+        let started = Instant::now();
+        let outcomes = match self.try_batch(&requests) {
             Ok(outcomes) => outcomes,
-            Err(error) if works.len() == 1 => vec![Err(error)],
-            // Who is to blame is found out by trying each alone; the others shall not suffer.
-            Err(_) => works.iter().map(|work| self.attempt(&[work]).and_then(only)).collect(),
+            Err(error) if requests.len() == 1 => vec![Err(error)],
+            // One request broke the transaction. Each gets a transaction of its own, so that the others succeed.
+            Err(_) => requests.iter().map(|request| self.try_batch(&[request]).and_then(single)).collect(),
         };
-        self.expected = jobs.len() + self.shared.queue.len();
-        self.moment = (begun.elapsed() / GATHER_SHARE).min(GATHER_WAIT);
-        let mut lost = false;
+        self.expected_jobs = jobs.len() + self.shared.queue.len();
+        self.gather_wait = (started.elapsed() / GATHER_SHARE).min(GATHER_WAIT);
+        let mut lease_lost = false;
         for (job, outcome) in jobs.into_iter().zip(outcomes) {
-            lost |= self.settle(job, outcome);
+            lease_lost |= self.finish(job, outcome);
         }
-        // Nobody waits for this; what fails is tried again after the next work.
-        let _ = self.ledger.as_mut().map(Ledger::tidy);
-        lost
+        // Nobody waits for this; on failure it is tried again after the next batch.
+        let _ = self.database.as_mut().map(WriteConnection::move_fresh_if_many);
+        lease_lost
     }
 
-    /// Tries to do all of `works` in one transaction. Each can be refused without harm to the
-    /// others; an error means that nothing was written.
-    fn attempt(&mut self, works: &[&Work]) -> Result<Outcomes, LogError> {
-        let outcomes = self.verify().and_then(|()| self.transact(works));
+    /// Tries to apply all of `requests` in one transaction. A refused request does not affect the others; an error means
+    /// that nothing was written.
+    fn try_batch(&mut self, requests: &[&WriteRequest]) -> Result<Outcomes, LogError> {
+        let outcomes = self.verify().and_then(|()| self.transact(requests));
         if let Err(error) = &outcomes {
-            self.shared.open_files.heard_of(error);
+            self.shared.open_files.note_error(error);
         }
-        // Again, since nobody may be told of what nobody will find.
+        // Again: if the files were replaced meanwhile, the next start would not find these events.
         self.verify()?;
         outcomes
     }
 
-    /// Fails if the files are not those that are open.
+    /// Fails if the files on the disk are not the open ones.
     fn verify(&mut self) -> Result<(), LogError> {
         let verified = self.shared.open_files.verify();
-        self.save_if_replaced();
+        self.rescue_if_replaced();
         verified
     }
 
-    /// Keeps what was acknowledged before the files were replaced.
-    fn save_if_replaced(&mut self) {
-        if !self.is_saved && self.shared.open_files.are_replaced() {
-            self.is_saved = true;
-            save(self.connection, &self.shared.open_files, self.shared.clock.now());
+    /// Once, rescues the events that were acknowledged before the files were replaced.
+    fn rescue_if_replaced(&mut self) {
+        if !self.is_rescued && self.shared.open_files.are_replaced() {
+            self.is_rescued = true;
+            rescue(self.connection, &self.shared.open_files, self.shared.clock.now());
         }
     }
 
-    fn transact(&mut self, works: &[&Work]) -> Result<Outcomes, LogError> {
-        let wants_lease = works.iter().any(|work| matches!(work, Work::Acquire { .. }));
-        if wants_lease && self.presence.is_none() {
-            self.presence = Some(Presence::create(&self.shared.files.holders)?);
+    fn transact(&mut self, requests: &[&WriteRequest]) -> Result<Outcomes, LogError> {
+        let wants_lease = requests.iter().any(|request| matches!(request, WriteRequest::Acquire { .. }));
+        if wants_lease && self.holder.is_none() {
+            self.holder = Some(Holder::create(&self.shared.files.holders)?);
         }
-        let failed = |error| fault(&self.shared.files.database, error);
-        let ledger = match &mut self.ledger {
-            Some(ledger) => ledger,
-            none => none.insert(Ledger::new(self.connection).map_err(failed)?),
+        let failed = |error| db_error(&self.shared.files.database, error);
+        let database = match &mut self.database {
+            Some(database) => database,
+            none => none.insert(WriteConnection::new(self.connection).map_err(failed)?),
         };
-        let outcomes = ledger.transact(works, |number| WriteRequester {
+        let outcomes = database.transact(requests, |number| RequestContext {
             holders: &self.shared.files.holders,
-            // Without leases there is no lease to be checked that a name could fit.
-            name: self.presence.as_ref().map_or("", Presence::name),
+            // Without a holder this store has no lease, so no lease can match the empty name.
+            holder_name: self.holder.as_ref().map_or("", Holder::name),
             now: self.shared.clock.now(),
-            next_token: Token(self.tokens + number + 1),
+            next_token: Token(self.last_token + number + 1),
         });
         let outcomes = outcomes.map_err(failed)?;
-        self.tokens += works.len() as u64;
+        self.last_token += requests.len() as u64;
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
         Ok(outcomes)
     }
 
-    /// The job is durable or refused: tells all who are concerned. Returns whether a lease is gone.
-    fn settle(&mut self, job: Job, outcome: Result<Written, LogError>) -> bool {
-        let mut lost = false;
-        let mut moved = None;
-        let done = match outcome {
-            Ok(Written::Appended(session, head)) => {
+    /// Answers a job that is durable or failed, and wakes followers. Returns whether a lease was lost.
+    fn finish(&mut self, job: Job, outcome: Result<Applied, LogError>) -> bool {
+        let mut lease_lost = false;
+        let mut new_head = None;
+        let reply = match outcome {
+            Ok(Applied::Appended(session, head)) => {
                 self.shared.appends.fetch_add(1, Ordering::Relaxed);
-                moved = Some((session, head));
-                Ok(Done::Appended(head))
+                new_head = Some((session, head));
+                Ok(WriteReply::Appended(head))
             }
-            Ok(Written::Leased(session, token)) => {
-                self.held.insert(session.clone(), token);
-                let keeper = Arc::<Shared>::clone(self.shared);
-                // If nobody waits for it any more, dropping it gives it back.
-                Ok(Done::Leased(Lease::new(session, token, keeper)))
+            Ok(Applied::Leased(session, token)) => {
+                self.leases.insert(session.clone(), token);
+                let releaser = Arc::<Shared>::clone(self.shared);
+                // If the caller no longer waits, dropping the lease releases it.
+                Ok(WriteReply::Leased(Lease::new(session, token, releaser)))
             }
-            Ok(Written::Released(session, token)) => {
-                lost = self.forget(&session, token);
-                Ok(Done::Released)
+            Ok(Applied::Released(session, token)) => {
+                lease_lost = self.forget_lease(&session, token);
+                Ok(WriteReply::Released)
             }
-            Ok(Written::Deleted(session)) => {
-                lost = self.held.remove(&session).is_some();
-                moved = Some((session, Seq::START));
-                Ok(Done::Deleted)
+            Ok(Applied::Deleted(session)) => {
+                lease_lost = self.leases.remove(&session).is_some();
+                new_head = Some((session, Seq::START));
+                Ok(WriteReply::Deleted)
             }
-            Ok(Written::Reclaimed(freed)) => Ok(Done::Reclaimed(freed)),
+            Ok(Applied::Reclaimed(freed)) => Ok(WriteReply::Reclaimed(freed)),
             Err(error) => {
-                if let (LogError::NotHeld { session }, Work::Append { token, .. }) = (&error, &job.work) {
-                    lost = self.forget(session, *token);
+                if let (LogError::NotHeld { session }, WriteRequest::Append { token, .. }) =
+                    (&error, &job.request)
+                {
+                    lease_lost = self.forget_lease(session, *token);
                 }
                 Err(error)
             }
         };
-        match (job.answer, done) {
-            // Whoever dropped the future does not want to know.
-            (Some(answer), done) => drop(answer.send(done)),
-            (None, Err(_)) => self.unreleased.push(Job { work: job.work, answer: None }),
+        match (job.answer, reply) {
+            // Fails if the caller dropped its future.
+            (Some(answer), reply) => drop(answer.send(reply)),
+            (None, Err(_)) => self.unreleased.push(Job { request: job.request, answer: None }),
             (None, Ok(_)) => {}
         }
-        // Whoever wrote it knows first: it has at hand what those who wait would have to read.
-        if let Some((session, head)) = moved {
-            self.shared.heads.moved(&session, head);
+        // The appending caller is answered first, because followers have to read from the log before they continue.
+        if let Some((session, head)) = new_head {
+            self.shared.heads.publish(&session, head);
         }
-        lost
+        lease_lost
     }
 
-    /// Others can write the session from now on.
-    fn forget(&mut self, session: &SessionId, token: Token) -> bool {
-        let ours = self.held.get(session) == Some(&token);
-        if ours {
-            self.held.remove(session);
+    /// Removes a lease that is gone. Returns whether this store had it.
+    fn forget_lease(&mut self, session: &SessionId, token: Token) -> bool {
+        let is_ours = self.leases.get(session) == Some(&token);
+        if is_ours {
+            self.leases.remove(session);
         }
-        ours
+        is_ours
     }
 
-    /// Wakes those who follow sessions that others have appended to. `newcomers` have not heard of
-    /// any head yet.
-    fn look(&mut self, newcomers: bool) {
+    /// Wakes followers of sessions that other processes appended to. If `has_new_followers`, compares all heads even if
+    /// the database has not changed, because new followers know no head yet.
+    fn poll(&mut self, has_new_followers: bool) {
         let mut foreign = self.shared.heads.followed();
-        foreign.retain(|(session, _)| !self.held.contains_key(session));
-        self.following = !foreign.is_empty();
-        self.looked = Instant::now();
-        if self.following {
-            // Whatever fails here is tried again at the next look.
-            self.seen = self.compare(&foreign, newcomers).unwrap_or(None);
+        foreign.retain(|(session, _)| !self.leases.contains_key(session));
+        self.is_polling = !foreign.is_empty();
+        self.last_poll = Instant::now();
+        if self.is_polling {
+            // On failure, the next poll compares again.
+            self.polled_version = self.publish_heads(&foreign, has_new_followers).unwrap_or(None);
         }
     }
 
-    fn compare(&mut self, foreign: &[(SessionId, Seq)], newcomers: bool) -> rusqlite::Result<Option<i64>> {
-        let ledger = match &mut self.ledger {
-            Some(ledger) => ledger,
-            none => none.insert(Ledger::new(self.connection)?),
+    fn publish_heads(
+        &mut self,
+        foreign: &[(SessionId, Seq)],
+        has_new_followers: bool,
+    ) -> rusqlite::Result<Option<i64>> {
+        let database = match &mut self.database {
+            Some(database) => database,
+            none => none.insert(WriteConnection::new(self.connection)?),
         };
-        // First the state, then the heads: what comes in between is seen as a change next time.
-        let state = ledger.data_version()?;
-        if newcomers || self.seen != Some(state) {
+        // The version first, then the heads: a change in between is noticed at the next poll.
+        let version = database.data_version()?;
+        if has_new_followers || self.polled_version != Some(version) {
             for (session, known) in foreign {
-                let head = ledger.head(session)?;
+                let head = database.head(session)?;
                 if head != *known {
-                    self.shared.heads.moved(session, head);
+                    self.shared.heads.publish(session, head);
                 }
             }
         }
-        Ok(Some(state))
+        Ok(Some(version))
     }
 }
 
-fn only(mut outcomes: Outcomes) -> Result<Written, LogError> {
-    outcomes.pop().expect("one work has one outcome")
+fn single(mut outcomes: Outcomes) -> Result<Applied, LogError> {
+    outcomes.pop().expect("one request has one outcome")
 }

@@ -1,4 +1,4 @@
-//! What the tests of the SQLite store share.
+//! Helpers of the tests of the SQLite store.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::path::Path;
@@ -16,16 +16,16 @@ pub fn session(name: &str) -> SessionId {
     SessionId::parse(name).unwrap()
 }
 
-pub fn draft(text: impl Into<String>) -> NewEntry {
+pub fn new_entry(text: impl Into<String>) -> NewEntry {
     let event = SessionEvent::Renamed { title: text.into() };
     NewEntry { id: EventId::parse("evt").unwrap(), at: Timestamp(1), event }
 }
 
-/// The texts of a session's events.
+/// The texts of a session's events. Checks that their numbers have no gaps.
 pub async fn texts(log: &SqliteLog, name: &str) -> Vec<String> {
     let entries = log.read(&session(name), Seq::START, usize::MAX).await.unwrap();
-    let places: Vec<u64> = entries.iter().map(|entry| entry.seq.0).collect();
-    assert_eq!(places, (1..=entries.len() as u64).collect::<Vec<_>>(), "dense");
+    let seqs: Vec<u64> = entries.iter().map(|entry| entry.seq.0).collect();
+    assert_eq!(seqs, (1..=entries.len() as u64).collect::<Vec<_>>(), "dense");
     let text = |event| {
         let SessionEvent::Renamed { title } = event else { panic!("{event:?}") };
         title
@@ -33,7 +33,7 @@ pub async fn texts(log: &SqliteLog, name: &str) -> Vec<String> {
     entries.into_iter().map(|entry| text(entry.event)).collect()
 }
 
-/// The database, past the store.
+/// A direct connection to the database.
 pub fn database(home: &Path) -> Connection {
     Connection::open(home.join("parlor.db")).unwrap()
 }

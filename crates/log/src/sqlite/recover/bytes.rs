@@ -1,16 +1,16 @@
-//! Numbers as SQLite writes them. What is not there is zero.
+//! Numbers in SQLite's encoding. Bytes beyond the end count as zero.
 
-/// Two bytes, the high one first.
+/// Reads a big-endian number of two bytes.
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_be_bytes)
 }
 
-/// Four bytes, the highest first.
+/// Reads a big-endian number of four bytes.
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
 }
 
-/// A number of variable length at the start of `bytes`, and how many bytes it takes: at most nine.
+/// Decodes the varint at the start of `bytes`. Returns its value and its length, at most nine bytes.
 pub(super) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
     for (index, byte) in bytes.iter().enumerate().take(9) {
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_variable_length() {
+    fn numbers_are_decoded() {
         assert_eq!(varint(&[0x7f]), Some((127, 1)));
         assert_eq!(varint(&[0x81, 0x00]), Some((128, 2)));
         assert_eq!(varint(&[0xff; 9]), Some((u64::MAX, 9)));

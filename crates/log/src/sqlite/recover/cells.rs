@@ -1,38 +1,39 @@
-//! The rows on one page, as far as they can be read.
+//! Decodes the rows (SQLite: cells) of one page, as far as they are readable.
 
 use super::bytes::{u16_at, u32_at, varint};
 use super::pages::Pages;
 
-/// The most columns of any table here.
+/// No table of parlor has more columns than this.
 const MAX_COLUMNS: usize = 16;
 
-/// A page that holds rows.
+/// A page with rows.
 pub(super) struct RowPage {
     bytes: Vec<u8>,
-    kind: Kind,
-    /// Where its header begins: behind that of the file, on the first page.
-    start: usize,
+    kind: PageKind,
+    /// The offset of the page header: after the file header on the first page, otherwise 0.
+    header: usize,
 }
 
-/// What is on a page.
+/// The b-tree page types that contain rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Rows of a table with numbers.
+pub(super) enum PageKind {
+    /// A leaf of a table with row ids.
     Table,
-    /// Rows of an index, or of a table without numbers.
+    /// A leaf of an index, or of a table without row ids.
     Index,
-    /// The same, with the pages below.
-    UpperIndex,
+    /// An interior page of an index, which contains rows as well.
+    InteriorIndex,
 }
 
-/// A row: its number in a table, and its columns.
+/// A row of a table or an index.
 #[derive(Debug, PartialEq)]
 pub(super) struct Row {
-    pub(super) number: i64,
+    /// The row id; 0 in an index.
+    pub(super) rowid: i64,
     pub(super) columns: Vec<Value>,
 }
 
-/// A value. What parlor does not store is none of them.
+/// The value of a column. `Other` stands for types that parlor does not store.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value {
     Null,
@@ -42,60 +43,60 @@ pub(super) enum Value {
 }
 
 impl RowPage {
-    /// The page, if it holds rows.
+    /// Reads a page. `None` if it contains no rows.
     pub(super) fn read(pages: &Pages, number: u32) -> Option<Self> {
         let bytes = pages.read(number)?;
-        let start = if number == 1 { 100 } else { 0 };
-        let kind = match bytes.get(start)? {
-            0x0d => Kind::Table,
-            0x0a => Kind::Index,
-            0x02 => Kind::UpperIndex,
+        let header = if number == 1 { 100 } else { 0 };
+        let kind = match bytes.get(header)? {
+            0x0d => PageKind::Table,
+            0x0a => PageKind::Index,
+            0x02 => PageKind::InteriorIndex,
             _ => return None,
         };
-        Some(Self { bytes, kind, start })
+        Some(Self { bytes, kind, header })
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> PageKind {
         self.kind
     }
 
-    /// How many rows it says to have.
+    /// The number of rows according to the page header, limited to what fits on a page.
     pub(super) fn len(&self) -> usize {
-        usize::from(u16_at(&self.bytes, self.start + 3)).min(self.bytes.len() / 4)
+        usize::from(u16_at(&self.bytes, self.header + 3)).min(self.bytes.len() / 4)
     }
 
-    /// A row, if it can be read.
+    /// Decodes a row. `None` if it is damaged.
     pub(super) fn row(&self, pages: &Pages, index: usize) -> Option<Row> {
-        let pointers = self.start + if self.kind == Kind::UpperIndex { 12 } else { 8 };
-        let place = usize::from(u16_at(&self.bytes, pointers + 2 * index));
-        if place < pointers + 2 * self.len() {
+        let pointers = self.header + if self.kind == PageKind::InteriorIndex { 12 } else { 8 };
+        let offset = usize::from(u16_at(&self.bytes, pointers + 2 * index));
+        if offset < pointers + 2 * self.len() {
             return None;
         }
-        let mut cell = self.bytes.get(place..pages.usable())?;
-        if self.kind == Kind::UpperIndex {
+        let mut cell = self.bytes.get(offset..pages.usable())?;
+        if self.kind == PageKind::InteriorIndex {
             cell = cell.get(4..)?;
         }
         let (size, taken) = varint(cell)?;
         cell = cell.get(taken..)?;
-        let mut number = 0;
-        if self.kind == Kind::Table {
+        let mut rowid = 0;
+        if self.kind == PageKind::Table {
             let (found, taken) = varint(cell)?;
-            number = found as i64;
+            rowid = found as i64;
             cell = cell.get(taken..)?;
         }
         let payload = self.payload(pages, cell, usize::try_from(size).ok()?)?;
-        Some(Row { number, columns: columns(&payload)? })
+        Some(Row { rowid, columns: columns(&payload)? })
     }
 
-    /// What belongs to a row: on this page, and on those that it goes on to if it is long.
+    /// The bytes of a row: those on this page and, if it is long, those on its overflow pages.
     fn payload(&self, pages: &Pages, cell: &[u8], size: usize) -> Option<Vec<u8>> {
         let usable = pages.usable();
         let least = (usable - 12) * 32 / 255 - 23;
-        let most = if self.kind == Kind::Table { usable - 35 } else { (usable - 12) * 64 / 255 - 23 };
+        let most = if self.kind == PageKind::Table { usable - 35 } else { (usable - 12) * 64 / 255 - 23 };
         if size <= most {
             return cell.get(..size).map(<[u8]>::to_vec);
         }
-        // No row is longer than the whole file, whatever a damaged one says.
+        // No row is longer than the whole file; a larger size is damage.
         if size / usable > pages.count() as usize {
             return None;
         }
@@ -113,15 +114,15 @@ impl RowPage {
     }
 }
 
-/// The columns of a row.
+/// Decodes the columns of a row.
 fn columns(payload: &[u8]) -> Option<Vec<Value>> {
-    let (size, mut place) = varint(payload)?;
+    let (size, mut offset) = varint(payload)?;
     let size = usize::try_from(size).ok()?;
     let mut body = payload.get(size..)?;
     let mut columns = Vec::new();
-    while place < size && columns.len() < MAX_COLUMNS {
-        let (kind, taken) = varint(payload.get(place..size)?)?;
-        place += taken;
+    while offset < size && columns.len() < MAX_COLUMNS {
+        let (kind, taken) = varint(payload.get(offset..size)?)?;
+        offset += taken;
         let length = match kind {
             0 | 8 | 9 => 0,
             1..=4 => kind as usize,
@@ -141,11 +142,11 @@ fn columns(payload: &[u8]) -> Option<Vec<Value>> {
             _ => Value::Other,
         });
     }
-    // What is left over belongs to no column: then the row is not what it seems.
-    (place == size && body.is_empty()).then_some(columns)
+    // Bytes left over belong to no column, so the row is damaged.
+    (offset == size && body.is_empty()).then_some(columns)
 }
 
-/// A number of up to eight bytes, the highest first, with its sign.
+/// Decodes a signed big-endian number of up to eight bytes.
 fn integer(bytes: &[u8]) -> i64 {
     let start = if bytes.first().is_some_and(|first| first & 0x80 != 0) { -1 } else { 0 };
     bytes.iter().fold(start, |number, byte| number << 8 | i64::from(*byte))

@@ -1,8 +1,8 @@
-//! What can be saved of a damaged database, in a new one.
+//! Recovers the readable data of a damaged database into a new one.
 //!
-//! The damaged files are only read, and not through SQLite, which refuses a table at its first damaged page
-//! ([`pages`], [`cells`]). All rows that are left are collected ([`scan`]), and the sessions are put together from
-//! them anew ([`rebuild`]). Only a new file that has passed all checks takes the place of the old one, which is kept.
+//! Recovery only reads the damaged files, and without SQLite, which gives up a table at its first damaged page ([`pages`],
+//! [`cells`]). It collects all readable rows ([`scan`]) and rebuilds the sessions from them ([`rebuild`]). The new file
+//! replaces the old one only after it has passed all checks; the old file is kept under another name.
 
 mod bytes;
 mod cells;
@@ -20,144 +20,144 @@ use rusqlite::Connection;
 use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
 use self::pages::Pages;
-use super::check::{Checked, check_database};
-use super::fault::fault;
-use super::open_files::beside;
-use super::save::dated;
-use super::work::SPAN;
+use super::check::{DamageCheck, check_database};
+use super::db_error::db_error;
+use super::open_files::sibling;
+use super::request::PLACES_PER_SESSION;
+use super::rescue::create_dated;
 use super::{Files, holder, schema};
 use crate::LogError;
 
-/// Where SQLite locks a file that it has open, and how many bytes.
-const LOCKED: (u64, u64) = (1 << 30, 512);
+/// The bytes of a file that SQLite locks while it has the file open: start and length.
+const SQLITE_LOCK_RANGE: (u64, u64) = (1 << 30, 512);
 
-/// How many pages are read between two words about it.
-const TELL_PAGES: u32 = 4096;
+/// The number of pages between two progress reports.
+const PROGRESS_PAGES: u32 = 4096;
 
-/// How far it is.
+/// The progress of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryProgress {
-    /// Pages are read.
+    /// Reading the damaged database.
     Reading {
-        /// How many were.
+        /// The number of pages read so far.
         pages: u32,
-        /// How many there are.
+        /// The number of all pages.
         of: u32,
     },
-    /// Events are written to the new database.
+    /// Writing the new database.
     Writing {
-        /// How many were.
+        /// The number of events written so far.
         events: u64,
     },
-    /// The new database is checked.
+    /// Checking the new database.
     Checking,
 }
 
-/// What is in the new database.
+/// What the new database contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SavedData {
-    /// Sessions, whole or the beginning of them.
+    /// The number of sessions, complete or cut off at the first missing event.
     pub sessions: u64,
-    /// Those of them whose id was not to be found: they are called `recovered-N`.
+    /// How many of the sessions lost their id and are now called `recovered-N`.
     pub unnamed: u64,
-    /// Their events.
+    /// The number of events in these sessions.
     pub events: u64,
 }
 
-/// What is not in it, as far as it is known.
+/// What the new database lacks, as far as the damaged one shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostData {
-    /// Sessions of which nothing could be saved.
+    /// The number of sessions of which no event could be saved.
     pub sessions: u64,
-    /// Events of all sessions.
+    /// The number of missing events in all sessions.
     pub events: u64,
 }
 
-/// What came of it.
+/// The result of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovered {
-    /// The database is not damaged, and was left as it is.
+    /// The database is not damaged and was not changed.
     Intact,
-    /// There is a new database.
+    /// A new database replaced the damaged one.
     New {
-        /// What is in it.
+        /// What the new database contains.
         saved: SavedData,
-        /// What is not.
+        /// What the new database lacks.
         lost: LostData,
-        /// Where the damaged one is now, with its write-ahead log beside it.
+        /// The path of the damaged database now; its write-ahead log is next to it.
         damaged: PathBuf,
     },
 }
 
-/// Puts a new database with all that can be saved in the place of a damaged one, in the state folder `home`. Fails
-/// with `InUse` while anybody has it open, and then, as at any other failure, all is as it was.
+/// Replaces a damaged database in the state folder `home` by a new one with all readable data. Fails with `InUse` while
+/// any process has the database open. A failure leaves everything unchanged.
 pub fn recover(
     home: &Path,
     clock: &dyn Clock,
-    mut tell: impl FnMut(RecoveryProgress),
+    mut on_progress: impl FnMut(RecoveryProgress),
 ) -> Result<Recovered, LogError> {
-    let files = Files::of(&std::path::absolute(home).map_err(LogError::io("find", home))?);
+    let files = Files::in_home(&std::path::absolute(home).map_err(LogError::io("find", home))?);
     let database = &files.database;
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(&files.holders);
-    made.map_err(LogError::io("make folder", &files.holders))?;
-    // Nobody can begin to use it, and nobody does.
-    let _door = holder::close_the_door(&files.holders)?;
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(&files.holders);
+    created.map_err(LogError::io("make folder", &files.holders))?;
+    // From now on no process can open the database; then make sure that none has it open.
+    let _folder_lock = holder::lock_folder(&files.holders)?;
     refuse_if_used(&files)?;
-    if check_database(database, None)? == Checked::Intact {
+    if check_database(database, None)? == DamageCheck::Intact {
         return Ok(Recovered::Intact);
     }
     let pages = Pages::open(database).map_err(LogError::io("read", database))?;
     let found = scan::scan(&pages, |number| {
-        if number % TELL_PAGES == 0 {
-            tell(RecoveryProgress::Reading { pages: number, of: pages.count() });
+        if number % PROGRESS_PAGES == 0 {
+            on_progress(RecoveryProgress::Reading { pages: number, of: pages.count() });
         }
     });
-    let draft = Draft::make(beside(database, ".recovering"))?;
-    let mut connection = schema::create(&draft.0)?;
-    let told = |events| tell(RecoveryProgress::Writing { events });
-    let (saved, lost) = rebuild::rebuild(&draft.0, &mut connection, &pages, &found, told)?;
-    tell(RecoveryProgress::Checking);
-    verify(&connection, &draft.0, saved)?;
-    // Before it is given its name, and after nobody has it open.
-    connection.close().map_err(|(_, error)| fault(&draft.0, error))?;
-    let synced = File::open(&draft.0).and_then(|file| file.sync_all());
-    synced.map_err(LogError::io("sync", &draft.0))?;
-    let damaged = exchange(database, &draft.0, clock)?;
+    let new_file = NewFile::create(sibling(database, ".recovering"))?;
+    let mut connection = schema::create(&new_file.0)?;
+    let on_events = |events| on_progress(RecoveryProgress::Writing { events });
+    let (saved, lost) = rebuild::rebuild(&new_file.0, &mut connection, &pages, &found, on_events)?;
+    on_progress(RecoveryProgress::Checking);
+    verify(&connection, &new_file.0, saved)?;
+    // Close and sync the file before it gets its final name.
+    connection.close().map_err(|(_, error)| db_error(&new_file.0, error))?;
+    let synced = File::open(&new_file.0).and_then(|file| file.sync_all());
+    synced.map_err(LogError::io("sync", &new_file.0))?;
+    let damaged = replace(database, &new_file.0, clock)?;
     Ok(Recovered::New { saved, lost, damaged })
 }
 
-/// The new database while it is made. What is left of it goes when it is dropped.
-struct Draft(PathBuf);
+/// The path of the new database until it is complete. Dropping it removes the files.
+struct NewFile(PathBuf);
 
-impl Draft {
-    fn make(path: PathBuf) -> Result<Self, LogError> {
-        let draft = Self(path);
-        draft.remove();
-        // Made anew, so that nobody else has it open.
-        let made = OpenOptions::new().write(true).create_new(true).open(&draft.0);
-        made.map_err(LogError::io("make", &draft.0))?;
-        Ok(draft)
+impl NewFile {
+    fn create(path: PathBuf) -> Result<Self, LogError> {
+        let new_file = Self(path);
+        new_file.remove();
+        // `create_new`, so that no other process has the file open.
+        let created = OpenOptions::new().write(true).create_new(true).open(&new_file.0);
+        created.map_err(LogError::io("make", &new_file.0))?;
+        Ok(new_file)
     }
 
     fn remove(&self) {
         for suffix in ["", "-journal", "-wal", "-shm"] {
-            // Mostly there is none.
-            let _ = std::fs::remove_file(beside(&self.0, suffix));
+            // Fails if there is no such file, which is the usual case.
+            let _ = std::fs::remove_file(sibling(&self.0, suffix));
         }
     }
 }
 
-impl Drop for Draft {
+impl Drop for NewFile {
     fn drop(&mut self) {
         self.remove();
     }
 }
 
-/// Fails if a process has the database open. Who comes later finds the door closed.
+/// Fails if a process has the database open. The folder lock keeps out later ones.
 fn refuse_if_used(files: &Files) -> Result<(), LogError> {
     let failed = |error: std::io::Error| LogError::io("look at", &files.database)(error);
     let file = OpenOptions::new().read(true).write(true).open(&files.database).map_err(failed)?;
-    let (start, length) = LOCKED;
+    let (start, length) = SQLITE_LOCK_RANGE;
     let (typ, offset_type) = (FlockType::WriteLock, FlockOffsetType::Set);
     let wanted = Flock { start, length, pid: None, typ, offset_type };
     let found = fcntl_getlk(&file, &wanted).map_err(|errno| failed(errno.into()))?;
@@ -166,25 +166,26 @@ fn refuse_if_used(files: &Files) -> Result<(), LogError> {
         let pid = lock.pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
         return Err(LogError::InUse { path, pid });
     }
-    if holder::anybody_lives(&files.holders)? {
+    if holder::any_alive(&files.holders)? {
         return Err(LogError::InUse { path, pid: None });
     }
     Ok(())
 }
 
-/// Fails unless the new database is what it is said to be: intact, and without a gap in any session.
+/// Fails unless the new database is intact, has the counted sessions and events, and no session has a gap.
 fn verify(connection: &Connection, path: &Path, saved: SavedData) -> Result<(), LogError> {
-    let look = || -> rusqlite::Result<(String, (u64, u64))> {
+    let query = || -> rusqlite::Result<(String, (u64, u64))> {
         let intact = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
-        let dense = format!(
+        let gapless = format!(
             "SELECT count(*), total(s.head) FROM sessions AS s WHERE s.head = (SELECT count(*) FROM events
-             WHERE place > s.key * {SPAN} AND place <= s.key * {SPAN} + s.head)"
+             WHERE place > s.key * {PLACES_PER_SESSION} AND place <= s.key * {PLACES_PER_SESSION} + s.head)"
         );
-        let counts = connection
-            .query_row(&dense, [], |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, f64>(1)? as u64)))?;
+        let counts = connection.query_row(&gapless, [], |row| {
+            Ok((row.get::<_, i64>(0)? as u64, row.get::<_, f64>(1)? as u64))
+        })?;
         Ok((intact, counts))
     };
-    let (intact, counts) = look().map_err(|error| fault(path, error))?;
+    let (intact, counts) = query().map_err(|error| db_error(path, error))?;
     if intact != "ok" || counts != (saved.sessions, saved.events) {
         let found = format!("{intact}, {counts:?} and not {saved:?}");
         return Err(LogError::Damaged { path: path.to_owned(), found });
@@ -192,30 +193,29 @@ fn verify(connection: &Connection, path: &Path, saved: SavedData) -> Result<(), 
     Ok(())
 }
 
-/// Gives the new database the name of the old one, which gets another. Returns that.
-fn exchange(database: &Path, draft: &Path, clock: &dyn Clock) -> Result<PathBuf, LogError> {
+/// Renames the damaged database, and gives its name to the new one. Returns the new name of the damaged one.
+fn replace(database: &Path, new: &Path, clock: &dyn Clock) -> Result<PathBuf, LogError> {
     let failed = |error| LogError::io("replace", database)(error);
-    let damaged = dated(database, "damaged", clock.now(), |name| std::fs::hard_link(database, name));
+    let damaged = create_dated(database, "damaged", clock.now(), |name| std::fs::hard_link(database, name));
     let damaged = damaged.map_err(failed)?;
-    let (log, kept) = (beside(database, "-wal"), beside(&damaged, "-wal"));
-    let put = || {
-        // First the log gets its other name, then it loses the old one, under which it would be taken for a part of
-        // the new database.
+    let (log, renamed_log) = (sibling(database, "-wal"), sibling(&damaged, "-wal"));
+    let rename = || {
+        // Rename the write-ahead log too: under its old name, SQLite would apply it to the new database.
         if log.exists() {
-            std::fs::hard_link(&log, &kept)?;
+            std::fs::hard_link(&log, &renamed_log)?;
             std::fs::remove_file(&log)?;
         }
-        std::fs::rename(draft, database)?;
-        let index = beside(database, "-shm");
+        std::fs::rename(new, database)?;
+        let index = sibling(database, "-shm");
         if index.exists() {
             std::fs::remove_file(index)?;
         }
         database.parent().map_or(Ok(()), |home| File::open(home)?.sync_all())
     };
-    put().map_err(|error| {
-        if kept.exists() && !log.exists() {
-            // If this fails as well, the log is still there under its other name.
-            let _ = std::fs::hard_link(&kept, &log);
+    rename().map_err(|error| {
+        if renamed_log.exists() && !log.exists() {
+            // If this fails as well, the log still exists under its new name.
+            let _ = std::fs::hard_link(&renamed_log, &log);
         }
         failed(error)
     })?;

@@ -1,4 +1,4 @@
-//! What the database says, in our words.
+//! Translates errors of SQLite into [`LogError`].
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use rusqlite::{Error, ErrorCode, ffi};
 
 use crate::LogError;
 
-/// The failure of a statement on the database at `path`.
-pub(super) fn fault(path: &Path, source: Error) -> LogError {
+/// The [`LogError`] for an error of SQLite on the database at `path`.
+pub(super) fn db_error(path: &Path, source: Error) -> LogError {
     let path = path.to_owned();
     let Some(failure) = source.sqlite_error() else { return LogError::Database { path, source } };
-    // The index of the write-ahead log is the one file that SQLite makes larger by another call.
+    // SQLite reports a full disk in another way when it enlarges the index of the write-ahead log.
     if failure.extended_code == ffi::SQLITE_IOERR_SHMSIZE || failure.code == ErrorCode::DiskFull {
         return LogError::Full { path };
     }

@@ -1,4 +1,4 @@
-//! What the writer can be asked for, and what can come of it.
+//! Requests to the writer thread and their results; how records are read from rows.
 
 use std::path::Path;
 
@@ -8,20 +8,20 @@ use rusqlite::{Error, Row};
 use crate::lease::{Lease, Token};
 use crate::{LogError, SessionRecord, row};
 
-/// A session's key, times this, plus a seq, is an event's place.
-pub(super) const SPAN: i64 = 1 << 32;
+/// The key of an event in the tables is its `place`: the session's key, times this, plus the event's [`Seq`].
+pub(super) const PLACES_PER_SESSION: i64 = 1 << 32;
 
 /// The columns of a record, in the order in which [`record_from`] reads them.
-pub(super) const RECORD: &str =
+pub(super) const RECORD_COLUMNS: &str =
     "s.id, s.title, s.door, s.agent, s.created, s.updated, s.head, s.messages, s.bytes, s.running";
 
-/// A change.
-pub(super) enum Work {
+/// A request to change the database.
+pub(super) enum WriteRequest {
     Append {
         session: SessionId,
         token: Token,
         after: Seq,
-        new: Vec<NewEvent>,
+        new: Vec<EncodedEntry>,
     },
     Acquire {
         session: SessionId,
@@ -34,73 +34,75 @@ pub(super) enum Work {
         session: SessionId,
         token: Token,
     },
-    /// Gives some of the space that nothing uses back to the file system.
+    /// Returns some unused space to the file system.
     Reclaim,
 }
 
-/// An event with what is to be stored of it: written down by whoever appends, not by the writer,
-/// for whom all others wait.
-pub(super) struct NewEvent {
-    pub(super) draft: NewEntry,
+/// An event with its stored form. The appending caller encodes it, because everybody waits for the writer thread.
+pub(super) struct EncodedEntry {
+    pub(super) entry: NewEntry,
     pub(super) row: row::Row,
 }
 
-impl NewEvent {
-    pub(super) fn of(draft: &NewEntry) -> Self {
-        Self { draft: draft.clone(), row: row::encode(&draft.event) }
+impl EncodedEntry {
+    pub(super) fn new(entry: &NewEntry) -> Self {
+        Self { entry: entry.clone(), row: row::encode(&entry.event) }
     }
 }
 
-/// What came of it.
-pub(super) enum Done {
+/// The result of a request, as its caller gets it.
+pub(super) enum WriteReply {
     Appended(Seq),
     Leased(Lease),
     Released,
     Deleted,
-    Reclaimed(Freed),
+    Reclaimed(ReclaimStep),
 }
 
-/// What came of it, while the transaction is open.
-pub(super) enum Written {
+/// The result of a request inside the transaction, before the commit.
+pub(super) enum Applied {
     Appended(SessionId, Seq),
     Leased(SessionId, Token),
     Released(SessionId, Token),
     Deleted(SessionId),
-    Reclaimed(Freed),
+    Reclaimed(ReclaimStep),
 }
 
-/// What a step of giving space back has done.
+/// The result of one step of returning space.
 #[derive(Clone, Copy)]
-pub(super) struct Freed {
-    /// How much smaller the database became.
+pub(super) struct ReclaimStep {
+    /// By how much the database became smaller.
     pub(super) bytes: u64,
-    /// Whether there is more to be had.
+    /// Whether another step can return more.
     pub(super) more: bool,
 }
 
-/// Why it was not done.
-pub(super) enum WriterTrouble {
-    /// By itself; nothing was written.
+/// Why a request was not applied.
+pub(super) enum RequestError {
+    /// The request is not allowed; it has written nothing.
     Refused(LogError),
-    /// The database failed; the transaction cannot be trusted any more.
-    Broken(Error),
+    /// The database failed; the whole transaction has to be rolled back.
+    Database(Error),
 }
 
-impl From<Error> for WriterTrouble {
+impl From<Error> for RequestError {
     fn from(error: Error) -> Self {
-        Self::Broken(error)
+        Self::Database(error)
     }
 }
 
-/// Who asks.
-pub(super) struct WriteRequester<'a> {
+/// What a request needs to know of the store that sends it.
+pub(super) struct RequestContext<'a> {
+    /// The folder of the lock files.
     pub(super) holders: &'a Path,
-    pub(super) name: &'a str,
+    /// The name of this store's lock file.
+    pub(super) holder_name: &'a str,
     pub(super) now: Timestamp,
+    /// The token of the lease, if the request takes one.
     pub(super) next_token: Token,
 }
 
-/// The record in a row that begins with the columns of [`RECORD`].
+/// Reads a record from a row that begins with [`RECORD_COLUMNS`].
 pub(super) fn record_from(row: &Row<'_>) -> rusqlite::Result<SessionRecord> {
     let text = |index| row.get::<_, Option<String>>(index);
     let parsed = |index: usize, error| {

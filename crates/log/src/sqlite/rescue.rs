@@ -1,4 +1,4 @@
-//! What can be done for acknowledged events when the files that hold them were taken away.
+//! Rescues acknowledged events after somebody removed or replaced the database files.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use parlor_vocab::Timestamp;
 use rusqlite::Connection;
 
-use super::open_files::{OpenFiles, Whereabouts, beside};
+use super::open_files::{EventLocation, OpenFiles, sibling};
 
-/// How many names are tried for a file before it is given up.
-const NAMES: u32 = 100;
+/// How many file names to try for a copy.
+const MAX_NAMES: u32 = 100;
 
-/// Keeps what was acknowledged before the files of `connection` were replaced, if it can be kept, and says in the
-/// journal where it is. Takes as long as copying the database takes.
-pub(super) fn save(connection: &Connection, files: &OpenFiles, now: Timestamp) {
-    match files.whereabouts() {
-        Whereabouts::Database => match checkpoint(connection) {
+/// Writes the events that were acknowledged before the files of `connection` were replaced to a file, and logs where they
+/// are. May copy the whole database.
+pub(super) fn rescue(connection: &Connection, files: &OpenFiles, now: Timestamp) {
+    match files.event_location() {
+        EventLocation::Database => match checkpoint(connection) {
             Ok(true) => tracing::warn!(
                 path = %files.database().display(),
                 "a file beside the database was removed; all that was acknowledged before is in the database"
@@ -27,7 +27,7 @@ pub(super) fn save(connection: &Connection, files: &OpenFiles, now: Timestamp) {
                 "a file beside the database was removed; what was acknowledged last may be lost"
             ),
         },
-        Whereabouts::Nameless => match copy(connection, files.database(), now) {
+        EventLocation::UnnamedFiles => match copy(connection, files.database(), now) {
             Ok(path) => tracing::warn!(
                 path = %path.display(),
                 "the database was removed or replaced; all that was acknowledged before is in this copy"
@@ -41,41 +41,41 @@ pub(super) fn save(connection: &Connection, files: &OpenFiles, now: Timestamp) {
     }
 }
 
-/// Whether all of the write-ahead log is in the database now.
+/// Copies the write-ahead log into the database. Returns whether all of it was copied.
 fn checkpoint(connection: &Connection) -> rusqlite::Result<bool> {
     connection
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
         .map(|busy| busy == 0)
 }
 
-/// Copies the database to a new file beside it.
+/// Copies the database to a new file next to it.
 fn copy(connection: &Connection, database: &Path, now: Timestamp) -> Result<PathBuf, String> {
-    let copy = dated(database, "saved", now, |path| {
-        // SQLite takes an empty file for a new one, and would not make a private one itself.
+    let copy = create_dated(database, "saved", now, |path| {
+        // SQLite accepts an empty file as a new database. Created here, because SQLite would not make it private.
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(|_| ())
     });
     let copy = copy.map_err(|error| error.to_string())?;
     let done = connection.execute("VACUUM INTO ?1", [&*copy.to_string_lossy()]);
     done.map(|_| copy.clone()).map_err(|error| {
-        // Half a copy is worse than none.
+        // Do not leave an incomplete copy behind.
         let _ = std::fs::remove_file(&copy);
         error.to_string()
     })
 }
 
-/// Makes a file beside the database that says in its name what it is and of when, such as
+/// Creates a file next to the database with a purpose and a time in its name, such as
 /// `parlor.db.saved-20261116T225514`.
-pub(super) fn dated(
+pub(super) fn create_dated(
     database: &Path,
-    what: &str,
+    purpose: &str,
     now: Timestamp,
-    make: impl Fn(&Path) -> std::io::Result<()>,
+    create: impl Fn(&Path) -> std::io::Result<()>,
 ) -> std::io::Result<PathBuf> {
     let time: String = now.rfc3339().chars().filter(char::is_ascii_alphanumeric).take(15).collect();
-    for number in 1..NAMES {
-        let again = if number > 1 { format!("-{number}") } else { String::new() };
-        let path = beside(database, &format!(".{what}-{time}{again}"));
-        match make(&path) {
+    for number in 1..MAX_NAMES {
+        let suffix = if number > 1 { format!("-{number}") } else { String::new() };
+        let path = sibling(database, &format!(".{purpose}-{time}{suffix}"));
+        match create(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             made => return made.map(|()| path),
         }

@@ -1,15 +1,15 @@
-//! The processes of one caller, under the names that the caller chose.
+//! The process backend: the processes of one connection, under the ids that its client chose.
 //!
-//! A name is free again when its process was reported as exited, or when the caller had it
-//! terminated. In the second case the old process may still be ending: a new one of the same name
-//! then starts right after the old one's last event, so that the two cannot be mixed up.
+//! An id is free again after its process was reported as exited, or after the client terminated it. In the second case the
+//! old process may still be ending; then a new process with the same id starts only after the old one's last event, so
+//! that the client cannot confuse the two.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::{
-    Process, ProcessNews, ProcessNumber, ProcessReport, Retained, STDIN_BACKLOG_BYTES, STDIN_BACKLOG_WRITES,
-    SpawnError, TERMINATE_GRACE, WriteError, WriteId, Written, spawn,
+    ChildEvent, Process, ProcessNumber, ProcessReport, RetainedOutput, STDIN_BACKLOG_BYTES,
+    STDIN_BACKLOG_WRITES, SpawnError, TERMINATE_GRACE, WriteError, WriteId, WriteStatus, spawn,
 };
 use parlor_vocab::{
     Answer, Backend, ProcessEvent, ProcessId, ProcessRefusal, ProcessReply, ProcessRequest, StartProcess,
@@ -17,32 +17,32 @@ use parlor_vocab::{
 };
 use tokio::sync::mpsc;
 
-/// How many processes one caller may have at a time, counting those that are ending.
+/// How many processes one connection may have at a time, including those that are ending.
 pub const MAX_PROCESSES: usize = 1024;
 
-/// How long process groups may take to end when their caller leaves, before they are killed.
+/// How long process groups may take to end after their connection closed, before SIGKILL.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(250);
 
-/// Reports that wait for the caller. Few: each may hold a whole piece of output.
-const REPORTS: usize = 8;
+/// The size of the channel of reports. Small, because each may hold a large piece of output.
+const REPORT_QUEUE: usize = 8;
 
 /// The processes of one connection.
 #[derive(Debug)]
 pub struct Processes {
-    /// By name, those that the caller can speak of.
-    named: HashMap<ProcessId, ProcessNumber>,
-    /// By the name they had, those that were terminated and are not over yet.
+    /// The processes that the client can use.
+    by_id: HashMap<ProcessId, ProcessNumber>,
+    /// Terminated processes that have not exited yet, by the id they had.
     ending: HashMap<ProcessId, ProcessNumber>,
-    /// All that have not been reported as exited, named or not.
+    /// All processes that have not been reported as exited.
     living: HashMap<ProcessNumber, (ProcessId, Process)>,
-    /// Starts that wait for the previous bearer of their name to be over.
-    held: HashMap<ProcessId, (Ticket, StartProcess)>,
-    /// A start that need not wait any longer.
-    released: Option<(Ticket, StartProcess)>,
-    /// Writes that wait for room.
-    writes: HashMap<WriteId, (Ticket, ProcessId)>,
-    next_number: u64,
-    is_ending: bool,
+    /// Starts that wait for the old process with the same id to exit.
+    waiting_starts: HashMap<ProcessId, (Ticket, StartProcess)>,
+    /// A start that no longer has to wait.
+    ready_start: Option<(Ticket, StartProcess)>,
+    /// Writes that the process has not accepted yet.
+    waiting_writes: HashMap<WriteId, (Ticket, ProcessId)>,
+    last_number: u64,
+    is_closing: bool,
     reports: mpsc::Receiver<ProcessReport>,
     reporter: mpsc::Sender<ProcessReport>,
 }
@@ -52,16 +52,16 @@ type ProcessAnswer = Answer<ProcessReply, ProcessRefusal>;
 
 impl Default for Processes {
     fn default() -> Self {
-        let (reporter, reports) = mpsc::channel(REPORTS);
+        let (reporter, reports) = mpsc::channel(REPORT_QUEUE);
         Self {
-            named: HashMap::new(),
+            by_id: HashMap::new(),
             ending: HashMap::new(),
             living: HashMap::new(),
-            held: HashMap::new(),
-            released: None,
-            writes: HashMap::new(),
-            next_number: 0,
-            is_ending: false,
+            waiting_starts: HashMap::new(),
+            ready_start: None,
+            waiting_writes: HashMap::new(),
+            last_number: 0,
+            is_closing: false,
             reports,
             reporter,
         }
@@ -86,11 +86,11 @@ impl Backend for Processes {
     }
 
     async fn next(&mut self) -> Option<ProcessUpdate> {
-        if let Some((ticket, start)) = self.released.take() {
+        if let Some((ticket, start)) = self.ready_start.take() {
             return Some(Update::Answer(ticket, self.spawn(start)));
         }
-        while !(self.is_ending && self.living.is_empty()) {
-            // The channel cannot close: we hold a sender.
+        while !(self.is_closing && self.living.is_empty()) {
+            // The channel cannot close, since `self` has a sender.
             let report = self.reports.recv().await?;
             if let Some(update) = self.on_report(report) {
                 return Some(update);
@@ -100,9 +100,9 @@ impl Backend for Processes {
     }
 
     fn begin_close(&mut self) {
-        self.is_ending = true;
-        self.held.clear();
-        self.released = None;
+        self.is_closing = true;
+        self.waiting_starts.clear();
+        self.ready_start = None;
         for (_, process) in self.living.values() {
             process.terminate(SHUTDOWN_GRACE);
         }
@@ -118,14 +118,14 @@ impl Backend for Processes {
 }
 
 impl Processes {
-    /// The number of a process, and what is retained of its output.
-    pub fn look_at(&self, name: &ProcessId) -> Option<(u32, Retained)> {
-        let (_, process) = self.living.get(self.named.get(name)?)?;
-        Some((process.pid(), process.retains()))
+    /// The pid and the retained output of a process.
+    pub fn pid_and_output(&self, id: &ProcessId) -> Option<(u32, RetainedOutput)> {
+        let (_, process) = self.living.get(self.by_id.get(id)?)?;
+        Some((process.pid(), process.retained_output()))
     }
 
     fn start(&mut self, ticket: Ticket, start: StartProcess) -> Option<ProcessAnswer> {
-        if self.named.contains_key(&start.process) || self.held.contains_key(&start.process) {
+        if self.by_id.contains_key(&start.process) || self.waiting_starts.contains_key(&start.process) {
             return Some((ticket, Err(ProcessRefusal::ProcessExists(start.process))));
         }
         if self.living.len() >= MAX_PROCESSES {
@@ -133,87 +133,87 @@ impl Processes {
         }
         if let Some((_, process)) = self.ending.get(&start.process).and_then(|old| self.living.get(old)) {
             process.terminate(Duration::ZERO);
-            self.held.insert(start.process.clone(), (ticket, start));
+            self.waiting_starts.insert(start.process.clone(), (ticket, start));
             return None;
         }
         Some((ticket, self.spawn(start)))
     }
 
     fn spawn(&mut self, start: StartProcess) -> Result<ProcessReply, ProcessRefusal> {
-        let instance = ProcessNumber(self.number());
-        let process = spawn(&start, instance, self.reporter.clone()).map_err(spawn_refusal)?;
-        self.named.insert(start.process.clone(), instance);
-        self.living.insert(instance, (start.process, process));
+        let number = ProcessNumber(self.new_number());
+        let process = spawn(&start, number, self.reporter.clone()).map_err(spawn_refusal)?;
+        self.by_id.insert(start.process.clone(), number);
+        self.living.insert(number, (start.process, process));
         Ok(ProcessReply::ProcessStarted)
     }
 
-    fn write(&mut self, ticket: Ticket, name: ProcessId, bytes: Vec<u8>) -> Option<ProcessAnswer> {
-        let id = WriteId(self.number());
-        let Some((_, process)) = self.named.get(&name).and_then(|instance| self.living.get(instance)) else {
-            return Some((ticket, Err(ProcessRefusal::UnknownProcess(name))));
+    fn write(&mut self, ticket: Ticket, id: ProcessId, bytes: Vec<u8>) -> Option<ProcessAnswer> {
+        let write = WriteId(self.new_number());
+        let Some((_, process)) = self.by_id.get(&id).and_then(|number| self.living.get(number)) else {
+            return Some((ticket, Err(ProcessRefusal::UnknownProcess(id))));
         };
-        let answer = match process.write(id, bytes) {
-            Ok(Written::Accepted) => Ok(ProcessReply::WriteAccepted),
-            Ok(Written::Waiting) => {
-                self.writes.insert(id, (ticket, name));
+        let answer = match process.write(write, bytes) {
+            Ok(WriteStatus::Accepted) => Ok(ProcessReply::WriteAccepted),
+            Ok(WriteStatus::Waiting) => {
+                self.waiting_writes.insert(write, (ticket, id));
                 return None;
             }
-            Err(WriteError::Closed) => Err(ProcessRefusal::StdinClosed(name)),
-            Err(WriteError::Gone) => Err(ProcessRefusal::StdinGone(name)),
+            Err(WriteError::Closed) => Err(ProcessRefusal::StdinClosed(id)),
+            Err(WriteError::Gone) => Err(ProcessRefusal::StdinGone(id)),
             Err(WriteError::TooManyBytes) => {
-                Err(ProcessRefusal::StdinFull { process: name, limit: STDIN_BACKLOG_BYTES, what: "bytes" })
+                Err(ProcessRefusal::StdinFull { process: id, limit: STDIN_BACKLOG_BYTES, what: "bytes" })
             }
             Err(WriteError::TooManyWrites) => {
-                Err(ProcessRefusal::StdinFull { process: name, limit: STDIN_BACKLOG_WRITES, what: "writes" })
+                Err(ProcessRefusal::StdinFull { process: id, limit: STDIN_BACKLOG_WRITES, what: "writes" })
             }
         };
         Some((ticket, answer))
     }
 
-    fn terminate(&mut self, name: &ProcessId) -> bool {
-        let Some(&instance) = self.named.get(name) else { return false };
-        let Some((_, process)) = self.living.get(&instance) else { return false };
+    fn terminate(&mut self, id: &ProcessId) -> bool {
+        let Some(&number) = self.by_id.get(id) else { return false };
+        let Some((_, process)) = self.living.get(&number) else { return false };
         let was_running = process.terminate(TERMINATE_GRACE);
-        // Its name is free now, also if it was gone already and only its last events are to come.
-        self.named.remove(name);
-        self.ending.insert(name.clone(), instance);
+        // The id is free now, even if the process had exited and only its last events are missing.
+        self.by_id.remove(id);
+        self.ending.insert(id.clone(), number);
         was_running
     }
 
     fn on_report(&mut self, report: ProcessReport) -> Option<ProcessUpdate> {
-        let ProcessReport { instance, news } = report;
-        match news {
-            ProcessNews::Output { stream, bytes } => {
-                let (process, _) = self.living.get(&instance)?;
+        let ProcessReport { process: number, event } = report;
+        match event {
+            ChildEvent::Output { stream, bytes } => {
+                let (process, _) = self.living.get(&number)?;
                 Some(Update::Event(ProcessEvent::ProcessOutput { process: process.clone(), stream, bytes }))
             }
-            ProcessNews::WriteAccepted(id) => {
-                let (ticket, _) = self.writes.remove(&id)?;
+            ChildEvent::WriteAccepted(write) => {
+                let (ticket, _) = self.waiting_writes.remove(&write)?;
                 Some(Update::Answer(ticket, Ok(ProcessReply::WriteAccepted)))
             }
-            ProcessNews::WriteLost(id) => {
-                let (ticket, process) = self.writes.remove(&id)?;
+            ChildEvent::WriteLost(write) => {
+                let (ticket, process) = self.waiting_writes.remove(&write)?;
                 Some(Update::Answer(ticket, Err(ProcessRefusal::StdinGone(process))))
             }
-            ProcessNews::Exited(ending) => {
-                let (process, _) = self.living.remove(&instance)?;
-                // A process that was terminated has lost its name already.
+            ChildEvent::Exited(ending) => {
+                let (process, _) = self.living.remove(&number)?;
+                // A terminated process is no longer in `by_id`.
                 if self.ending.remove(&process).is_none() {
-                    self.named.remove(&process);
+                    self.by_id.remove(&process);
                 }
-                self.released = self.held.remove(&process);
+                self.ready_start = self.waiting_starts.remove(&process);
                 Some(Update::Event(ProcessEvent::ProcessExited { process, ending }))
             }
         }
     }
 
-    fn number(&mut self) -> u64 {
-        self.next_number += 1;
-        self.next_number
+    fn new_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 }
 
-/// The refusal that tells a client of `error`.
+/// Translates an error for the client.
 pub fn spawn_refusal(error: SpawnError) -> ProcessRefusal {
     let (attempt, reason) = match &error {
         SpawnError::RelativeFolder(folder) => {

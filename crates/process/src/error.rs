@@ -1,51 +1,51 @@
-//! Why a process could not be started.
+//! The error of starting a process.
 
 use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-/// Why a process could not be started. Nothing is left behind.
+/// Why a process could not be started. No process is left behind.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// The working folder is not an absolute path.
     #[error("working folder {0:?} is not an absolute path")]
     RelativeFolder(PathBuf),
-    /// A NUL byte cannot be handed to a program.
+    /// A text for the program contains a NUL byte, which the kernel does not accept.
     #[error("{0} holds a NUL byte")]
     NulByte(&'static str),
     /// The working folder cannot be entered.
     #[error("cannot enter working folder {folder:?}: {errno}")]
     Folder {
-        /// The folder.
+        /// The folder of the request.
         folder: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         errno: Errno,
     },
     /// The program cannot be run.
     #[error("cannot run {program:?}: {errno}")]
     Program {
-        /// The program as it was named.
+        /// The program of the request.
         program: String,
-        /// What the system said.
+        /// The error of the operating system.
         errno: Errno,
     },
-    /// The system has no room: descriptors, terminals or processes.
+    /// The operating system has no free descriptors, terminals or processes.
     #[error("cannot {attempt}: {errno}")]
     System {
-        /// What was attempted.
+        /// The step that failed, such as `open a pipe`.
         attempt: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         errno: Errno,
     },
 }
 
 impl SpawnError {
-    /// For `map_err`: the system refused to `attempt`.
+    /// Makes a [`System`](Self::System) error, for `map_err`.
     pub(crate) fn system(attempt: &'static str) -> impl FnOnce(Errno) -> Self {
         move |errno| Self::System { attempt, errno }
     }
 
-    /// For `map_err`, where the runtime speaks of `io::Error`.
+    /// Like [`system`](Self::system), for calls that return an `io::Error`.
     pub(crate) fn runtime<E: Into<std::io::Error>>(attempt: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::System { attempt, errno: Errno::from_io_error(&error.into()).unwrap_or(Errno::IO) }
     }

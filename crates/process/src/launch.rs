@@ -1,9 +1,8 @@
-//! Starts the child: the one place in parlor where memory is shared by hand.
+//! Starts the child with `clone`; it shares the memory of parlor until `exec`.
 //!
-//! `std::process::Command` could do this with `pre_exec`, but it then forks, which copies page
-//! tables: starting `/bin/true` took 1.5 times as long as with memory shared until `exec`, which
-//! is what `posix_spawn` does (`make bench` has the figure of the day beside a bare spawn).
-//! `posix_spawn` in turn cannot ask for a signal at the parent's death, nor say which step failed.
+//! `std::process::Command` with `pre_exec` would fork, which copies page tables: starting `/bin/true` takes 1.5 times as
+//! long as with shared memory, which `posix_spawn` uses as well (`make bench` compares with a bare spawn). But
+//! `posix_spawn` cannot request a signal at the parent's death, and does not tell which step failed.
 #![expect(
     unsafe_code,
     reason = "clone with shared memory, and the system calls a child may make before exec"
@@ -19,13 +18,13 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitIdOptions};
 
 use crate::confine::{Confinement, Limit, limits};
-use crate::oom::Launching;
+use crate::oom::LaunchGuard;
 use crate::program::Program;
 use crate::supervise::wait;
 
-/// A child that has been started and not reaped.
+/// A started child that has not been reaped.
 pub(crate) struct Child {
-    /// Also the number of its process group and session.
+    /// Also the id of its process group and session.
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
 }
@@ -35,18 +34,18 @@ pub(crate) struct Streams<'a> {
     pub(crate) stdin: BorrowedFd<'a>,
     pub(crate) stdout: BorrowedFd<'a>,
     pub(crate) stderr: BorrowedFd<'a>,
-    /// Whether `stdin` is a terminal, to become the child's controlling one.
+    /// Whether `stdin` is a terminal that becomes the child's controlling terminal.
     pub(crate) terminal: bool,
 }
 
-/// Why there is no child.
+/// Why a child could not be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LaunchError {
     pub(crate) step: Step,
     pub(crate) errno: Errno,
 }
 
-/// What was attempted last.
+/// The steps of starting a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Create,
@@ -55,63 +54,62 @@ pub(crate) enum Step {
     Execute,
 }
 
-/// Room for the child's few calls until the program is loaded.
+/// Enough for the few calls of the child until `exec`.
 const STACK_BYTES: usize = 64 * 1024;
-/// The exit status of a child that never became the program; reaped here, seen by nobody.
-const NEVER_RAN: c_int = 127;
-/// Signals are numbered from 1 to this.
+/// The exit status of a child that failed before `exec`. `launch` reaps it, so nobody sees the status.
+const FAILED_STATUS: c_int = 127;
+/// Signals have numbers from 1 to this.
 const LAST_SIGNAL: c_int = 64;
 
 /// Starts `program` as the leader of a new session and process group.
 ///
-/// Only these three descriptors reach it, and SIGTERM does if the calling *thread* ends, so call
-/// this from a thread that lives as long as the server.
+/// The child inherits only the three standard streams. It gets SIGTERM when the calling *thread* ends, so call this from a
+/// thread that lives as long as the server.
 pub(crate) fn launch(
     program: &mut Program,
     streams: &Streams<'_>,
     confinement: Confinement,
 ) -> Result<Child, LaunchError> {
-    take_back_sigchld();
+    stop_ignoring_sigchld();
     let limits = (confinement == Confinement::Tool).then(limits);
-    let launching = Launching::begin(limits.is_some());
-    let mut order = Order {
+    let launch_guard = LaunchGuard::begin(limits.is_some());
+    let mut setup = ChildSetup {
         program,
         streams: [streams.stdin, streams.stdout, streams.stderr].map(|fd| fd.as_raw_fd()),
         terminal: streams.terminal,
         parent: rustix::process::getpid(),
         limits,
-        score: launching.way_back(),
-        is_score_back: false,
+        score_to_restore: launch_guard.score_to_restore(),
+        is_score_restored: false,
         failure: None,
     };
     let mut stack: Vec<u128> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
     let mut pidfd: RawFd = -1;
 
     let mask = block_all_signals();
-    // SAFETY: the child runs `become_program` on a stack of its own, of which we pass the upper
-    // end, aligned. CLONE_VFORK suspends this thread until the child has left our memory by exec
-    // or exit, so `order`, `stack` and `pidfd` outlive its use of them and nobody else touches
-    // them meanwhile.
+    // SAFETY: the child runs `run_child` on a stack of its own, of which we pass the aligned upper end. CLONE_VFORK
+    // suspends this thread until the child has left our memory by exec or exit, so `setup`, `stack` and `pidfd` outlive
+    // its use of them, and nobody else uses them meanwhile.
     let pid = unsafe {
         libc::clone(
-            become_program,
+            run_child,
             stack.as_mut_ptr().add(stack.capacity()).cast(),
             libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD,
-            ptr::from_mut(&mut order).cast(),
+            ptr::from_mut(&mut setup).cast(),
             ptr::from_mut(&mut pidfd),
         )
     };
-    // Before anything else can set another one; after success it says nothing.
-    let refusal = (pid == -1).then(last_errno);
-    let (failure, is_score_back) = (order.failure, order.is_score_back);
-    launching.end(is_score_back);
+    // Read errno before another call changes it.
+    let clone_error = (pid == -1).then(last_errno);
+    let (failure, is_score_restored) = (setup.failure, setup.is_score_restored);
+    launch_guard.end(is_score_restored);
     restore_signals(&mask);
 
-    if let Some(errno) = refusal {
+    if let Some(errno) = clone_error {
         return Err(LaunchError { step: Step::Create, errno });
     }
-    let pid = Pid::from_raw(pid).expect("clone gives the parent a positive number or -1");
-    // SAFETY: clone succeeded with CLONE_PIDFD, so this is a new descriptor that only we know.
+    let pid = Pid::from_raw(pid).expect("clone returns a positive number or -1 to the parent");
+    // SAFETY: clone succeeded with CLONE_PIDFD, so this is a new descriptor that nobody else owns.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     match failure {
         None => Ok(Child { pid, pidfd }),
@@ -122,94 +120,93 @@ pub(crate) fn launch(
     }
 }
 
-/// What the child needs, and where it says why it failed.
-struct Order<'a> {
+/// What the child needs, and where it reports why it failed.
+struct ChildSetup<'a> {
     program: &'a mut Program,
     streams: [RawFd; 3],
     terminal: bool,
     parent: Pid,
-    /// How far the program may go; none is as far as we do.
+    /// The limits of the program; `None` leaves it ours.
     limits: Option<&'a [Limit]>,
-    /// Where our own score goes back to, and what it is.
-    score: Option<(RawFd, &'a [u8])>,
-    is_score_back: bool,
+    /// The open file of our OOM score, and the score to restore in it.
+    score_to_restore: Option<(RawFd, &'a [u8])>,
+    is_score_restored: bool,
     failure: Option<LaunchError>,
 }
 
-/// The child's life before the program. Shares memory with a suspended parent: system calls only,
-/// no allocation, no lock, no panic.
-extern "C" fn become_program(order: *mut c_void) -> c_int {
-    // SAFETY: `launch` passes a pointer to its `Order` and is suspended while we run.
-    let order = unsafe { &mut *order.cast::<Order<'_>>() };
-    give_score_back(order);
-    let (step, errno) = match prepare(order) {
-        Ok(()) => match enter_folder(order) {
-            Ok(()) => (Step::Execute, execute(order.program)),
+/// Runs in the child until `exec`. It shares memory with the suspended parent: system calls only, no allocation, no lock,
+/// no panic.
+extern "C" fn run_child(setup: *mut c_void) -> c_int {
+    // SAFETY: `launch` passes a pointer to its `ChildSetup` and is suspended while this runs.
+    let setup = unsafe { &mut *setup.cast::<ChildSetup<'_>>() };
+    restore_parent_score(setup);
+    let (step, errno) = match prepare(setup) {
+        Ok(()) => match enter_folder(setup) {
+            Ok(()) => (Step::Execute, execute(setup.program)),
             Err(errno) => (Step::EnterFolder, errno),
         },
         Err(errno) => (Step::Prepare, errno),
     };
-    order.failure = Some(LaunchError { step, errno });
+    setup.failure = Some(LaunchError { step, errno });
     // SAFETY: ends the child without running any of the parent's exit handlers.
-    unsafe { libc::_exit(NEVER_RAN) }
+    unsafe { libc::_exit(FAILED_STATUS) }
 }
 
-/// The parent has the children's score for as short as possible. We have inherited it.
-fn give_score_back(order: &mut Order<'_>) {
-    if let Some((file, ours)) = order.score {
-        // SAFETY: a descriptor that the parent has open, and its text.
-        let written = unsafe { libc::pwrite(file, ours.as_ptr().cast(), ours.len(), 0) };
-        order.is_score_back = written > 0;
+/// Restores the parent's OOM score as early as possible. The child has inherited the raised score by now.
+fn restore_parent_score(setup: &mut ChildSetup<'_>) {
+    if let Some((file, score)) = setup.score_to_restore {
+        // SAFETY: the descriptor and the text belong to the suspended parent.
+        let written = unsafe { libc::pwrite(file, score.as_ptr().cast(), score.len(), 0) };
+        setup.is_score_restored = written > 0;
     }
 }
 
-/// What the program and all that it starts cannot get rid of.
+/// Sets limits that the program and its descendants cannot lift.
 fn confine(limits: &[Limit]) -> Result<(), Errno> {
     for limit in limits {
-        let both = libc::rlimit { rlim_cur: limit.value, rlim_max: limit.value };
-        // SAFETY: a plain system call that reads a value of ours.
-        check(unsafe { libc::setrlimit(limit.resource, &both) })?;
+        let limit_pair = libc::rlimit { rlim_cur: limit.value, rlim_max: limit.value };
+        // SAFETY: a plain system call that reads a local value.
+        check(unsafe { libc::setrlimit(limit.resource, &limit_pair) })?;
     }
     // SAFETY: a plain system call; the last three must be zero.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
 }
 
-fn prepare(order: &Order<'_>) -> Result<(), Errno> {
-    let [stdin, stdout, stderr] = order.streams;
-    // SAFETY: plain system calls on descriptors and constants that we own. Handlers are reset
-    // before the mask is, because a handler of the parent's must not run in here. Signals that
-    // cannot be reset (KILL, STOP) refuse, which is fine.
+fn prepare(setup: &ChildSetup<'_>) -> Result<(), Errno> {
+    let [stdin, stdout, stderr] = setup.streams;
+    // SAFETY: plain system calls on our own descriptors and on constants. Handlers are reset before the mask, because a
+    // handler of the parent must not run in the child. KILL and STOP cannot be reset, which is harmless.
     unsafe {
         for signal in 1..=LAST_SIGNAL {
             libc::signal(signal, libc::SIG_DFL);
         }
         check(libc::setsid())?;
-        if order.terminal {
+        if setup.terminal {
             check(libc::ioctl(stdin, libc::TIOCSCTTY, 0))?;
         }
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM))?;
-        if libc::getppid() != order.parent.as_raw_nonzero().get() {
-            libc::_exit(NEVER_RAN); // The parent died before the line above could say so.
+        if libc::getppid() != setup.parent.as_raw_nonzero().get() {
+            libc::_exit(FAILED_STATUS); // The parent died before the line above took effect.
         }
         check(libc::dup2(stdin, 0))?;
         check(libc::dup2(stdout, 1))?;
         check(libc::dup2(stderr, 2))?;
-        // All of our descriptors close by themselves; this is for those we were started with.
+        // Our own descriptors are close-on-exec. This is for those that we inherited.
         libc::syscall(libc::SYS_close_range, 3, c_int::MAX, libc::CLOSE_RANGE_CLOEXEC);
     }
-    order.limits.map_or(Ok(()), confine)
+    setup.limits.map_or(Ok(()), confine)
 }
 
-fn enter_folder(order: &Order<'_>) -> Result<(), Errno> {
-    // SAFETY: a C string that the parent keeps alive.
-    unsafe { check(libc::chdir(order.program.folder.as_ptr())) }
+fn enter_folder(setup: &ChildSetup<'_>) -> Result<(), Errno> {
+    // SAFETY: a C string that the parent owns.
+    unsafe { check(libc::chdir(setup.program.folder.as_ptr())) }
 }
 
-/// Loads the first candidate that can be loaded; returns only if none can.
+/// Executes the first candidate that exists. Returns only on failure.
 fn execute(program: &mut Program) -> Errno {
     let mut denied = false;
-    // SAFETY: all pointers are to C strings and null-terminated arrays that the parent keeps
-    // alive; an empty signal set is a valid one.
+    // SAFETY: all pointers lead to C strings and null-terminated arrays that the parent owns; an empty signal set is
+    // valid.
     unsafe {
         let mut none = MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(none.as_mut_ptr());
@@ -220,7 +217,7 @@ fn execute(program: &mut Program) -> Errno {
             match last_errno() {
                 Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => {}
                 Errno::ACCESS => denied = true,
-                // A script that does not name its interpreter is the shell's, as it is for execvp.
+                // The shell runs a script without an interpreter line, as with execvp.
                 Errno::NOEXEC => {
                     program.shell_argv.set_second(candidate.as_ptr());
                     libc::execve(
@@ -242,14 +239,14 @@ fn check(result: c_int) -> Result<(), Errno> {
 }
 
 fn last_errno() -> Errno {
-    // SAFETY: the thread's own error number.
+    // SAFETY: points to the errno of this thread.
     Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
 }
 
 fn block_all_signals() -> libc::sigset_t {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets are filled by the calls before they are read.
+    // SAFETY: the calls fill both sets before they are read.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
@@ -258,19 +255,19 @@ fn block_all_signals() -> libc::sigset_t {
 }
 
 fn restore_signals(mask: &libc::sigset_t) {
-    // SAFETY: `mask` is what `block_all_signals` replaced.
+    // SAFETY: `mask` is the signal mask that `block_all_signals` returned.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut());
     }
 }
 
-/// A parent that ignores SIGCHLD passes that on, and the kernel then forgets how children ended.
-fn take_back_sigchld() {
+/// If parlor was started with SIGCHLD ignored, restores the default: otherwise the kernel discards exit statuses.
+fn stop_ignoring_sigchld() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let mut now = MaybeUninit::<libc::sigaction>::uninit();
-        // SAFETY: reads the action into a place of its size, and sets a default one only where
-        // the signal was ignored, so that no handler is lost.
+        // SAFETY: reads the action into a value of its type, and sets the default only if the signal was ignored, so that
+        // no handler is lost.
         unsafe {
             if libc::sigaction(libc::SIGCHLD, ptr::null(), now.as_mut_ptr()) == 0
                 && now.assume_init().sa_sigaction == libc::SIG_IGN

@@ -1,119 +1,118 @@
-//! Child processes on a terminal or on pipes: start, write, resize, end, and hear of them.
+//! Child processes on a terminal or on pipes: starts, writes to, resizes, ends and reports on them.
 //!
-//! A process here is a whole process group, on a terminal its whole session when it is told to end. Its output is read in large pieces and handed to a
-//! bounded channel, so a consumer that stops receiving slows the child down and costs no memory.
-//! [`ProcessNews::Exited`] is the last word on a process: all its output came before, and nothing of its
-//! group is left.
+//! A process here means a whole process group; on a terminal, ending it means ending its whole session. The crate reads
+//! output in large pieces and sends it to a bounded channel, so that a slow consumer slows the child down and costs no
+//! memory. [`ChildEvent::Exited`] is the last event of a process: it follows all output, and nothing of the process group
+//! is left.
 //!
-//! Deliberately absent: names (an [`ProcessNumber`] is a number), base64, and any idea of a connection.
-//! Linux only: it relies on pidfds, and on `clone` sharing memory until the program is loaded.
+//! [`Processes`] is the backend of the exec door. [`Terminals`] are the terminals of the web page. The crate knows no wire
+//! format. It needs Linux: pidfds, and `clone` with shared memory until the program is loaded.
 
 mod allocator;
+mod async_fd;
 mod backend;
 mod confine;
 mod error;
 mod launch;
 mod oom;
+mod output_reader;
 mod process;
 mod program;
-mod relatives;
-mod source;
+mod session_groups;
 mod startup_code;
 mod stdin;
 mod supervise;
 mod tail;
 mod terminal;
 mod terminals;
-mod watched;
 
 use std::time::Duration;
 
 use parlor_vocab::{OutputStream, ProcessExit};
 
-pub use allocator::give_back_large_blocks;
+pub use allocator::return_large_blocks_to_system;
 pub use backend::{MAX_PROCESSES, Processes, SHUTDOWN_GRACE, spawn_refusal};
-pub use confine::{CHILD_FILE_BYTES, CHILD_OPEN_FILES, CHILD_PROCESSES, ChildLimits, limit_children};
+pub use confine::{CHILD_FILE_BYTES, CHILD_OPEN_FILES, CHILD_PROCESSES, ChildLimits, set_child_limits};
 pub use error::SpawnError;
-pub use oom::{CHILD_OOM_SCORE, prepare_child_scores};
-pub use process::{Process, ReadSoFar, Retained, spawn, spawn_for_person};
+pub use oom::{CHILD_OOM_SCORE, prepare_child_oom_score};
+pub use process::{OutputPosition, Process, RetainedOutput, spawn, spawn_unconfined};
 pub use program::{DEFAULT_PATH, find_program};
-pub use startup_code::give_back_startup_code;
-pub use stdin::{WriteError, WriteId, Written};
+pub use startup_code::unmap_startup_code;
+pub use stdin::{WriteError, WriteId, WriteStatus};
 pub use terminal::TerminalDimensions;
 pub use terminals::{
     MAX_ENDED_TERMINALS, MAX_TERMINALS, TERMINAL_BYTES, TerminalEvent, TerminalInfo, TerminalView, Terminals,
 };
 
-/// How long a process group may take to end after it was asked to, before it is killed.
+/// How long a process group may take to end after SIGTERM, before SIGKILL.
 pub const TERMINATE_GRACE: Duration = Duration::from_secs(1);
 
-/// Once a child is gone, how long its output may stay silent, if somebody still holds it open.
+/// After the exit of a child, how long to wait for further output while another process has the stream open.
 pub const DRAIN_SILENCE: Duration = Duration::from_millis(200);
 
-/// Once a child is gone, how long its output is waited for in all, if somebody still holds it open.
+/// After the exit of a child, how long to wait for output in all while another process has the stream open.
 pub const DRAIN_WAIT: Duration = Duration::from_secs(2);
 
-/// Once a child is gone, how much output of those who hold it open is still read. More than any
-/// pipe or terminal of ours buffers, so what the child itself wrote is always part of it.
+/// After the exit of a child, how much output to read while another process has the stream open. More than any pipe or
+/// terminal buffers, so everything that the child itself wrote is included.
 pub const DRAIN_BYTES: usize = 4 << 20;
 
-/// Once a group was killed, how long output may stay silent that somebody outside of the group still
-/// holds open, and how long it is waited for in all.
+/// After a group was killed, how long to wait for output, each time and in all, while a process outside of the group has
+/// the stream open.
 pub const HURRY_SILENCE: Duration = Duration::from_millis(20);
 
-/// How long the exit of a process waits for killed members of its group to be gone.
+/// How long to wait for killed members of a group to be gone before the exit is reported.
 pub const GROUP_END_WAIT: Duration = Duration::from_millis(200);
 
-/// The most bytes that are kept of one output stream, whatever is asked for.
+/// The limit of [`StartProcess::retain_bytes`](parlor_vocab::StartProcess::retain_bytes).
 pub const MAX_RETAINED_BYTES: usize = 1 << 20;
 
-/// The most bytes of arguments and environment, with their pointers: the kernel never takes more.
+/// The limit of arguments and environment with their pointers, in bytes. The kernel accepts no more.
 pub const MAX_ARGUMENT_BYTES: usize = 6 << 20;
 
-/// Writes are accepted at once while fewer bytes than this wait to be read by the process.
+/// A write is accepted at once while fewer bytes than this wait for the process to read them.
 pub const STDIN_QUEUE_BYTES: usize = 1 << 20;
 
-/// The most bytes that may wait to be read by one process. A single larger write is still taken
-/// when nothing else waits.
+/// How many bytes may wait for one process to read them. A single larger write is allowed when nothing else waits.
 pub const STDIN_BACKLOG_BYTES: usize = 32 << 20;
 
-/// The most writes that may wait to be read by one process.
+/// How many writes may wait for one process to read them.
 pub const STDIN_BACKLOG_WRITES: usize = 4096;
 
-/// The piece in which output is read at first: what a pipe holds by default.
+/// The size of output reads at first: the default size of a pipe.
 pub const OUTPUT_PIECE_BYTES: usize = 64 * 1024;
 
-/// The piece in which the output of a process that writes in bulk is read, and the size that its
-/// pipe is given. Not from the start: pipe memory is the user's, and most processes say little.
+/// The size of output reads, and of the pipe, of a process that writes in bulk. Not from the start, because the kernel
+/// limits the pipe memory of a user, and most processes write little.
 pub const BULK_PIECE_BYTES: usize = 256 * 1024;
 
-/// Which process a [`ProcessReport`] is about: a number that its starter chose and uses once.
+/// Identifies a process in a [`ProcessReport`]. The caller of [`spawn`] chooses a number and never uses it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessNumber(pub u64);
 
-/// What a process has to tell.
+/// An event of one process.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ProcessReport {
-    /// Which process.
-    pub instance: ProcessNumber,
+    /// The process.
+    pub process: ProcessNumber,
     /// What happened.
-    pub news: ProcessNews,
+    pub event: ChildEvent,
 }
 
-/// What can happen to a process.
+/// What can happen to a child process.
 #[derive(Debug, PartialEq, Eq)]
-pub enum ProcessNews {
-    /// It wrote something.
+pub enum ChildEvent {
+    /// The process wrote output.
     Output {
-        /// Where to.
+        /// The stream that it wrote to.
         stream: OutputStream,
-        /// What. Never empty.
+        /// The bytes; never empty.
         bytes: Vec<u8>,
     },
-    /// A write that had to wait is accepted now.
+    /// A write that had to wait was accepted.
     WriteAccepted(WriteId),
-    /// A write that had to wait will never be read: the process has ended.
+    /// A write that had to wait was dropped, because the process has ended.
     WriteLost(WriteId),
-    /// It is over. Nothing follows.
+    /// The process has ended. Always its last event.
     Exited(ProcessExit),
 }

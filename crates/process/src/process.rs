@@ -1,4 +1,4 @@
-//! Starting a process, and the handle to one.
+//! Starts processes; the handle of a started process.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,88 +14,89 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::async_fd::{RegisteredFd, register};
 use crate::confine::Confinement;
 use crate::launch::{Child, LaunchError, Step, Streams, launch};
+use crate::output_reader::OutputReader;
 use crate::program::Program;
-use crate::source::Source;
-use crate::stdin::{Queue, WriteError, WriteId, Written};
+use crate::stdin::{Queue, WriteError, WriteId, WriteStatus};
 use crate::supervise::{Supervisor, is_alive};
 use crate::tail::Tail;
 use crate::terminal::{self, TerminalDimensions};
-use crate::watched::{Watched, watch};
 use crate::{MAX_RETAINED_BYTES, ProcessNumber, ProcessReport, SpawnError};
 
-/// A started process. Dropping the handle leaves it running, supervised and reported.
+/// The handle of a started process. Dropping it does not affect the process, nor the reports on it.
 #[derive(Debug)]
 pub struct Process {
     pid: Pid,
     shared: Arc<Shared>,
-    pidfd: Watched,
-    terminal: Option<Watched>,
+    pidfd: RegisteredFd,
+    terminal: Option<RegisteredFd>,
     tails: Vec<(OutputStream, Arc<Mutex<Tail>>)>,
     task: JoinHandle<()>,
 }
 
-/// Starts a process and a task that reports on it to `reports` under `instance`.
+/// Starts a process, and a task that sends reports on it, under `number`, to `reports`.
 ///
-/// Must be called within a tokio runtime, on a thread that lives as long as the server does: if
-/// that thread ends, the child gets SIGTERM.
+/// Call it within a tokio runtime, on a thread that lives as long as the server: when that thread ends, the child gets
+/// SIGTERM.
 ///
-/// The child and all that it starts cannot get more rights than we have (`NO_NEW_PRIVS`), are held to
-/// [`ChildLimits`](crate::ChildLimits), and go first when memory is short.
+/// The child and its descendants cannot gain privileges (`NO_NEW_PRIVS`), have the limits of
+/// [`ChildLimits`](crate::ChildLimits), and are the first that the kernel kills when memory is short.
 pub fn spawn(
     start: &StartProcess,
-    instance: ProcessNumber,
+    number: ProcessNumber,
     reports: mpsc::Sender<ProcessReport>,
 ) -> Result<Process, SpawnError> {
-    spawn_with(start, instance, reports, Confinement::Tool)
+    spawn_with(start, number, reports, Confinement::Tool)
 }
 
-/// The same without limits, for a program of the person at this machine that is going to be theirs, such as a browser:
-/// one in a snap, and the sandbox of some others, need rights of their own to start.
-pub fn spawn_for_person(
+/// Like [`spawn`], but without limits, for a program that the user goes on to use, such as a browser. Browsers in a snap,
+/// and some with a sandbox, have to gain privileges to start.
+pub fn spawn_unconfined(
     start: &StartProcess,
-    instance: ProcessNumber,
+    number: ProcessNumber,
     reports: mpsc::Sender<ProcessReport>,
 ) -> Result<Process, SpawnError> {
-    spawn_with(start, instance, reports, Confinement::None)
+    spawn_with(start, number, reports, Confinement::None)
 }
 
 fn spawn_with(
     start: &StartProcess,
-    instance: ProcessNumber,
+    number: ProcessNumber,
     reports: mpsc::Sender<ProcessReport>,
     confinement: Confinement,
 ) -> Result<Process, SpawnError> {
     let mut program = Program::new(start)?;
     let tail = || Arc::new(Mutex::new(Tail::new(start.retain_bytes.min(MAX_RETAINED_BYTES))));
-    let (child, terminal, sources) = match start.stdio {
+    let (child, terminal, outputs) = match start.stdio {
         StdioKind::Terminal => {
-            let (ours, theirs) = terminal::open(TerminalDimensions::default())?;
+            let (our_side, child_side) = terminal::open(TerminalDimensions::default())?;
             let streams = Streams {
-                stdin: theirs.as_fd(),
-                stdout: theirs.as_fd(),
-                stderr: theirs.as_fd(),
+                stdin: child_side.as_fd(),
+                stdout: child_side.as_fd(),
+                stderr: child_side.as_fd(),
                 terminal: true,
             };
-            let ours = watch(ours, Interest::READABLE | Interest::WRITABLE)?;
-            let child = start_watched(&mut program, &streams, start, confinement)?;
-            let sources = vec![(Arc::clone(&ours), OutputStream::Terminal, tail())];
-            (child, Some((ours, theirs)), sources)
+            let our_side = register(our_side, Interest::READABLE | Interest::WRITABLE)?;
+            let child = start_child(&mut program, &streams, start, confinement)?;
+            let outputs = vec![(Arc::clone(&our_side), OutputStream::Terminal, tail())];
+            (child, Some((our_side, child_side)), outputs)
         }
         StdioKind::Pipes => {
-            let (stdout, their_stdout) = output_pipe()?;
-            let (stderr, their_stderr) = output_pipe()?;
-            let nothing = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            let (stdout, child_stdout) = output_pipe()?;
+            let (stderr, child_stderr) = output_pipe()?;
+            let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
                 .map_err(SpawnError::system("open /dev/null"))?;
             let streams = Streams {
-                stdin: nothing.as_fd(),
-                stdout: their_stdout.as_fd(),
-                stderr: their_stderr.as_fd(),
+                stdin: null.as_fd(),
+                stdout: child_stdout.as_fd(),
+                stderr: child_stderr.as_fd(),
                 terminal: false,
             };
-            let (stdout, stderr) = (watch(stdout, Interest::READABLE)?, watch(stderr, Interest::READABLE)?);
-            let child = start_watched(&mut program, &streams, start, confinement)?;
+            let (stdout, stderr) =
+                (register(stdout, Interest::READABLE)?, register(stderr, Interest::READABLE)?);
+            let child = start_child(&mut program, &streams, start, confinement)?;
             (
                 child,
                 None,
@@ -103,35 +104,35 @@ fn spawn_with(
             )
         }
     };
-    Ok(supervise(child, terminal, sources, instance, reports))
+    Ok(supervise(child, terminal, outputs, number, reports))
 }
 
-type OpenStream = (Watched, OutputStream, Arc<Mutex<Tail>>);
+type OpenStream = (RegisteredFd, OutputStream, Arc<Mutex<Tail>>);
 
 fn supervise(
-    child: (Pid, Watched),
-    terminal: Option<(Watched, OwnedFd)>,
+    child: (Pid, RegisteredFd),
+    terminal: Option<(RegisteredFd, OwnedFd)>,
     streams: Vec<OpenStream>,
-    instance: ProcessNumber,
+    number: ProcessNumber,
     reports: mpsc::Sender<ProcessReport>,
 ) -> Process {
     let (pid, pidfd) = child;
-    let (terminal, theirs) = terminal.unzip();
+    let (terminal, child_side) = terminal.unzip();
     let input = if terminal.is_some() { Input::Open(Queue::default()) } else { Input::None };
     let shared = Arc::new(Shared {
-        state: Mutex::new(State { input, end_by: None, dead: false }),
+        state: Mutex::new(State { input, kill_at: None, has_ended: false }),
         wake: Notify::new(),
     });
     let tails = streams.iter().map(|(_, stream, tail)| (*stream, Arc::clone(tail))).collect();
-    let mut sources = streams.into_iter().map(|(fd, stream, tail)| Source::new(fd, stream, tail));
+    let mut readers = streams.into_iter().map(|(fd, stream, tail)| OutputReader::new(fd, stream, tail));
     let supervisor = Supervisor {
-        instance,
+        number,
         pid,
         pidfd: Arc::clone(&pidfd),
         terminal: terminal.clone(),
-        theirs,
-        first: sources.next(),
-        second: sources.next(),
+        child_side,
+        first: readers.next(),
+        second: readers.next(),
         shared: Arc::clone(&shared),
         reports,
     };
@@ -140,13 +141,13 @@ fn supervise(
 }
 
 impl Process {
-    /// Its number, for people: it may be another's once the process is over.
+    /// The pid, for display. After the exit, the kernel may give it to another process.
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Queues `bytes` for the process to read.
-    pub fn write(&self, id: WriteId, bytes: Vec<u8>) -> Result<Written, WriteError> {
+    /// Queues `bytes` for the standard input of the process.
+    pub fn write(&self, id: WriteId, bytes: Vec<u8>) -> Result<WriteStatus, WriteError> {
         let written = match &mut self.shared.lock().input {
             Input::None => return Err(WriteError::Closed),
             Input::Ended => return Err(WriteError::Gone),
@@ -156,22 +157,22 @@ impl Process {
         Ok(written)
     }
 
-    /// Asks the process group to end, and kills it if it has not within `grace`. Says whether the
-    /// process was alive. A shorter grace than before hurries; a longer one changes nothing.
+    /// Asks the process group to end, and kills it after `grace`. Returns whether the process was alive. A second call can
+    /// shorten the grace of the first, but not extend it.
     pub fn terminate(&self, grace: Duration) -> bool {
         let mut state = self.shared.lock();
-        if state.dead {
+        if state.has_ended {
             return false;
         }
-        // Also for a process that is gone: its relatives may still hold its output open.
-        let by = Instant::now() + grace;
-        state.end_by = Some(state.end_by.map_or(by, |before| before.min(by)));
+        // Also after the exit of the process: others in its group may still have its output open.
+        let kill_at = Instant::now() + grace;
+        state.kill_at = Some(state.kill_at.map_or(kill_at, |before| before.min(kill_at)));
         drop(state);
         self.shared.wake.notify_one();
         is_alive(self.pidfd.get_ref())
     }
 
-    /// Gives the terminal of the process another size. Without a terminal nothing happens.
+    /// Resizes the terminal of the process. Does nothing if it has none.
     pub fn resize(&self, size: TerminalDimensions) -> std::io::Result<()> {
         match &self.terminal {
             Some(terminal) => Ok(terminal::resize(terminal.get_ref(), size)?),
@@ -179,53 +180,53 @@ impl Process {
         }
     }
 
-    /// The last bytes that the process wrote to `stream`, as many as it was told to retain.
+    /// The last bytes that the process wrote to `stream`: at most `retain_bytes` of its `StartProcess`.
     pub fn retained(&self, stream: OutputStream) -> Vec<u8> {
-        let of_stream = self.tails.iter().find(|(name, _)| *name == stream);
-        of_stream
-            .map_or_else(Vec::new, |(_, tail)| tail.lock().unwrap_or_else(PoisonError::into_inner).to_vec())
+        let tail = self.tails.iter().find(|(name, _)| *name == stream);
+        tail.map_or_else(Vec::new, |(_, tail)| tail.lock().unwrap_or_else(PoisonError::into_inner).to_vec())
     }
 
-    /// The same for whoever reads on from time to time, also when the process is over.
-    pub fn retains(&self) -> Retained {
-        Retained(self.tails.iter().map(|(_, tail)| Arc::clone(tail)).collect())
+    /// The retained output of all streams, for readers that poll it; usable after the exit too.
+    pub fn retained_output(&self) -> RetainedOutput {
+        RetainedOutput(self.tails.iter().map(|(_, tail)| Arc::clone(tail)).collect())
     }
 
-    /// Waits until nothing is left of the process and its supervisor.
+    /// Waits until the process and its supervisor task have ended.
     pub async fn gone(self) {
-        // The supervisor does not panic, and is not cancelled while the runtime lives.
+        // An error means that the runtime is shutting down.
         let _ = self.task.await;
     }
 }
 
-/// What is retained of all outputs of a process.
+/// The retained output of all streams of a process.
 #[derive(Clone, Debug)]
-pub struct Retained(Vec<Arc<Mutex<Tail>>>);
+pub struct RetainedOutput(Vec<Arc<Mutex<Tail>>>);
 
-/// How far somebody has read.
+/// How far a reader has read each stream.
 #[derive(Clone, Debug)]
-pub struct ReadSoFar(Vec<u64>);
+pub struct OutputPosition(Vec<u64>);
 
-impl Retained {
-    /// The place before all output.
-    pub fn from_the_start(&self) -> ReadSoFar {
-        ReadSoFar(vec![0; self.0.len()])
+impl RetainedOutput {
+    /// The position before all output.
+    pub fn start_position(&self) -> OutputPosition {
+        OutputPosition(vec![0; self.0.len()])
     }
 
-    /// What was written since, one stream after another, as far as it is retained.
-    pub fn since(&self, place: &mut ReadSoFar) -> Vec<u8> {
+    /// Returns the output after `position`, one stream after another, and advances the position. Output that is not
+    /// retained any more is skipped.
+    pub fn read_since(&self, position: &mut OutputPosition) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for (tail, place) in self.0.iter().zip(&mut place.0) {
-            bytes.extend(tail.lock().unwrap_or_else(PoisonError::into_inner).since(place));
+        for (tail, offset) in self.0.iter().zip(&mut position.0) {
+            bytes.extend(tail.lock().unwrap_or_else(PoisonError::into_inner).since(offset));
         }
         bytes
     }
 }
 
-/// What the handle and the supervisor both see.
+/// The data that the handle and the supervisor share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// A plain mutex: it is held for moments, never across a wait.
+    /// A plain mutex, because nobody holds it across an await.
     state: Mutex<State>,
     wake: Notify,
 }
@@ -233,8 +234,8 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct State {
     input: Input,
-    end_by: Option<Instant>,
-    dead: bool,
+    kill_at: Option<Instant>,
+    has_ended: bool,
 }
 
 #[derive(Debug)]
@@ -249,26 +250,26 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the handle was used.
+    /// Waits until the handle has changed something.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
 
-    /// By when the process is to end, if it was told to.
-    pub(crate) fn ordered_end(&self) -> Option<Instant> {
-        self.lock().end_by
+    /// When to kill the process, if it was told to end.
+    pub(crate) fn kill_deadline(&self) -> Option<Instant> {
+        self.lock().kill_at
     }
 
-    pub(crate) fn mark_dead(&self) {
-        self.lock().dead = true;
+    pub(crate) fn mark_ended(&self) {
+        self.lock().has_ended = true;
     }
 
-    /// Whether something waits to be written.
+    /// Whether bytes wait to be written.
     pub(crate) fn has_input(&self) -> bool {
         matches!(&self.lock().input, Input::Open(queue) if queue.front().is_some())
     }
 
-    /// Writes to `fd` what it takes at once. Returns the writes that are accepted because of it.
+    /// Writes as much to `fd` as it takes without blocking. Returns the waiting writes that are accepted now.
     pub(crate) fn write_input(&self, fd: &OwnedFd) -> Result<Vec<WriteId>, Errno> {
         let mut state = self.lock();
         let Input::Open(queue) = &mut state.input else { return Ok(Vec::new()) };
@@ -277,7 +278,7 @@ impl Shared {
         Ok(queue.advance(count))
     }
 
-    /// Ends the input. Returns the writes that were never accepted.
+    /// Closes the input. Returns the writes that were never accepted.
     pub(crate) fn close_input(&self) -> Vec<WriteId> {
         let mut state = self.lock();
         match std::mem::replace(&mut state.input, Input::Ended) {
@@ -292,25 +293,25 @@ impl Shared {
 }
 
 fn output_pipe() -> Result<(OwnedFd, OwnedFd), SpawnError> {
-    let refused = "open a pipe";
-    let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC).map_err(SpawnError::system(refused))?;
-    rustix::io::ioctl_fionbio(&ours, true).map_err(SpawnError::system(refused))?;
-    Ok((ours, theirs))
+    let attempt = "open a pipe";
+    let (our_side, child_side) = pipe_with(PipeFlags::CLOEXEC).map_err(SpawnError::system(attempt))?;
+    rustix::io::ioctl_fionbio(&our_side, true).map_err(SpawnError::system(attempt))?;
+    Ok((our_side, child_side))
 }
 
-/// Starts the child and has the runtime watch for its end.
-fn start_watched(
+/// Starts the child and registers its pidfd with the runtime.
+fn start_child(
     program: &mut Program,
     streams: &Streams<'_>,
     start: &StartProcess,
     confinement: Confinement,
-) -> Result<(Pid, Watched), SpawnError> {
+) -> Result<(Pid, RegisteredFd), SpawnError> {
     let Child { pid, pidfd } =
-        launch(program, streams, confinement).map_err(|error| explain(error, start))?;
-    match watch(pidfd, Interest::READABLE) {
+        launch(program, streams, confinement).map_err(|error| spawn_error(error, start))?;
+    match register(pidfd, Interest::READABLE) {
         Ok(pidfd) => Ok((pid, pidfd)),
         Err(error) => {
-            // Nobody would ever learn of its end, so it must not live.
+            // Without the pidfd nobody would notice its exit, so kill it.
             let _ = kill_process_group(pid, Signal::KILL);
             let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
             Err(error)
@@ -318,7 +319,7 @@ fn start_watched(
     }
 }
 
-fn explain(error: LaunchError, start: &StartProcess) -> SpawnError {
+fn spawn_error(error: LaunchError, start: &StartProcess) -> SpawnError {
     let LaunchError { step, errno } = error;
     match step {
         Step::Create => SpawnError::System { attempt: "create a process", errno },

@@ -1,5 +1,5 @@
-//! What is to be executed, as the C strings that the kernel wants. Prepared before the child
-//! exists, because the child may not allocate.
+//! The program to execute, as C strings for the kernel. Prepared before the child exists, because the child may not
+//! allocate.
 
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -12,20 +12,19 @@ use rustix::io::Errno;
 
 use crate::{MAX_ARGUMENT_BYTES, SpawnError};
 
-/// Where programs are looked up when the environment has no `PATH`.
+/// The search path when the environment has no `PATH`.
 pub const DEFAULT_PATH: &str = "/bin:/usr/bin";
 const SHELL: &CStr = c"/bin/sh";
 
 /// A program with its arguments, environment and working folder.
 pub(crate) struct Program {
-    /// The paths to try, in this order.
+    /// The paths to try, in order.
     pub(crate) candidates: Vec<CString>,
     pub(crate) folder: CString,
-    pub(crate) argv: ArgumentBytes,
-    pub(crate) envp: ArgumentBytes,
-    /// For a file that the kernel does not take for a program: the shell, then a place for the
-    /// file's path, then the arguments.
-    pub(crate) shell_argv: ArgumentBytes,
+    pub(crate) argv: CStringArray,
+    pub(crate) envp: CStringArray,
+    /// For a script without an interpreter line: the shell, a slot for the path of the script, the arguments.
+    pub(crate) shell_argv: CStringArray,
 }
 
 impl Program {
@@ -39,7 +38,7 @@ impl Program {
         let folder = c_string(start.folder.as_os_str().as_bytes(), "cwd")?;
         let args: Vec<CString> =
             start.args.iter().map(|arg| c_string(arg.as_bytes(), "argv")).collect::<Result<_, _>>()?;
-        let zeroth = c_string(start.arg0.as_ref().unwrap_or(&start.program).as_bytes(), "arg0")?;
+        let arg0 = c_string(start.arg0.as_ref().unwrap_or(&start.program).as_bytes(), "arg0")?;
         let env = start
             .env
             .iter()
@@ -48,24 +47,24 @@ impl Program {
         Ok(Self {
             candidates: candidates(start)?,
             folder,
-            shell_argv: ArgumentBytes::new(
+            shell_argv: CStringArray::new(
                 [SHELL.to_owned(), SHELL.to_owned()].into_iter().chain(args.clone()),
             ),
-            argv: ArgumentBytes::new([zeroth].into_iter().chain(args)),
-            envp: ArgumentBytes::new(env),
+            argv: CStringArray::new([arg0].into_iter().chain(args)),
+            envp: CStringArray::new(env),
         })
     }
 
-    /// The shell's executable.
+    /// The path of the shell.
     pub(crate) fn shell(&self) -> &'static CStr {
         SHELL
     }
 }
 
-/// Where the program `name` is, for parlor's own use, in the folders of `path`.
+/// Finds the program `name` in the folders of `path`, for programs that parlor itself starts.
 ///
-/// Folders that are not named in full are passed over: they lie in the working folder, and a project must not bring the
-/// `ruby` that parlor starts by itself. What a client or an agent starts is looked up as it is used to.
+/// Skips relative folders: they are in the working folder, and a project must not replace the `ruby` that parlor starts.
+/// Programs that a client or an agent starts are looked up as usual.
 pub fn find_program(name: &Path, path: &OsStr) -> Option<PathBuf> {
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     let is_program = |file: &PathBuf| file.is_file() && access(file, Access::EXEC_OK).is_ok();
@@ -73,13 +72,13 @@ pub fn find_program(name: &Path, path: &OsStr) -> Option<PathBuf> {
 }
 
 /// A list of C strings with the null-terminated array of pointers to them.
-pub(crate) struct ArgumentBytes {
-    /// Owns what `pointers` points to. A `CString`'s text does not move when the list does.
+pub(crate) struct CStringArray {
+    /// Owns the texts of `pointers`. The text of a `CString` does not move when the list does.
     _texts: Vec<CString>,
     pointers: Vec<*const c_char>,
 }
 
-impl ArgumentBytes {
+impl CStringArray {
     fn new(texts: impl IntoIterator<Item = CString>) -> Self {
         let texts: Vec<CString> = texts.into_iter().collect();
         let pointers = texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect();
@@ -90,7 +89,7 @@ impl ArgumentBytes {
         self.pointers.as_ptr()
     }
 
-    /// Puts another text in place of the second. For the shell, which takes the script there.
+    /// Replaces the second argument: the shell expects the path of the script there.
     pub(crate) fn set_second(&mut self, text: *const c_char) {
         if let Some(second) = self.pointers.get_mut(1) {
             *second = text;
@@ -98,7 +97,7 @@ impl ArgumentBytes {
     }
 }
 
-/// What the kernel counts: each text with its NUL, and a pointer to it.
+/// The size as the kernel counts it: each text with its NUL and a pointer.
 fn size_of_arguments(start: &StartProcess) -> usize {
     let texts = start.args.iter().map(String::len);
     let variables = start.env.iter().map(|(name, value)| name.len() + 1 + value.len());
@@ -116,7 +115,7 @@ fn candidates(start: &StartProcess) -> Result<Vec<CString>, SpawnError> {
     let path = start.env.iter().find(|(name, _)| name == "PATH").map_or(DEFAULT_PATH, |(_, path)| path);
     path.split(':')
         .map(|folder| {
-            // An empty part of a PATH means the working folder.
+            // An empty part of PATH means the working folder.
             let folder = if folder.is_empty() { "." } else { folder };
             c_string(format!("{folder}/{program}").as_bytes(), "argv")
         })
@@ -132,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_in_folders_that_are_named_in_full() {
+    fn programs_are_found_in_absolute_folders_only() {
         let find = |path: &str| find_program(Path::new("sh"), OsStr::new(path));
         let found = find("/nonexistent:relative::.:/bin").expect("every system has one");
         assert_eq!(found, Path::new("/bin/sh"));

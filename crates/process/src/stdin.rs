@@ -1,30 +1,29 @@
-//! What waits to be read by a process.
+//! The queue of writes to the standard input of a process.
 //!
-//! A write is accepted once fewer than [`STDIN_QUEUE_BYTES`] are ahead of it. Until then it waits,
-//! and its writer is told later: a process that does not read delays its own writer and nobody
-//! else.
+//! A write is accepted when fewer than [`STDIN_QUEUE_BYTES`] are ahead of it. Until then it waits, and a report tells when
+//! it is accepted. So a process that does not read delays only its own writer.
 
 use std::collections::VecDeque;
 
 use crate::{STDIN_BACKLOG_BYTES, STDIN_BACKLOG_WRITES, STDIN_QUEUE_BYTES};
 
-/// One write, by a number that the writer chose.
+/// Identifies a write. The writer chooses the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WriteId(pub u64);
 
-/// What became of a write.
+/// The state of a queued write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// Queued.
+pub enum WriteStatus {
+    /// The write is queued.
     Accepted,
-    /// Too much is ahead of it. A report will tell when it is accepted, or lost.
+    /// The write waits because too many bytes are ahead of it. A report tells when it is accepted or lost.
     Waiting,
 }
 
-/// Why a write was refused. None of its bytes will be written.
+/// Why a write was refused. None of its bytes is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The process has no input that could be written to.
+    /// The process was started without an open standard input.
     #[error("stdin is closed")]
     Closed,
     /// The process has ended.
@@ -44,8 +43,9 @@ pub(crate) struct Queue {
     writes: VecDeque<Write>,
     /// Unwritten bytes in `writes`.
     bytes: usize,
-    /// How many of `writes`, from the front, are accepted; and their unwritten bytes.
+    /// The number of accepted writes at the front of `writes`.
     accepted: usize,
+    /// Unwritten bytes of the accepted writes.
     accepted_bytes: usize,
 }
 
@@ -53,20 +53,20 @@ pub(crate) struct Queue {
 struct Write {
     id: WriteId,
     bytes: Vec<u8>,
-    /// How much of it the process has got.
-    done: usize,
+    /// How many of the bytes have been written.
+    written: usize,
 }
 
 impl Write {
     fn left(&self) -> usize {
-        self.bytes.len() - self.done
+        self.bytes.len() - self.written
     }
 }
 
 impl Queue {
-    pub(crate) fn push(&mut self, id: WriteId, bytes: Vec<u8>) -> Result<Written, WriteError> {
+    pub(crate) fn push(&mut self, id: WriteId, bytes: Vec<u8>) -> Result<WriteStatus, WriteError> {
         if bytes.is_empty() {
-            return Ok(Written::Accepted);
+            return Ok(WriteStatus::Accepted);
         }
         if self.bytes > 0 && self.bytes + bytes.len() > STDIN_BACKLOG_BYTES {
             return Err(WriteError::TooManyBytes);
@@ -75,21 +75,20 @@ impl Queue {
             return Err(WriteError::TooManyWrites);
         }
         self.bytes += bytes.len();
-        self.writes.push_back(Write { id, bytes, done: 0 });
+        self.writes.push_back(Write { id, bytes, written: 0 });
         let accepted = self.accept_next().is_some();
-        Ok(if accepted { Written::Accepted } else { Written::Waiting })
+        Ok(if accepted { WriteStatus::Accepted } else { WriteStatus::Waiting })
     }
 
     /// The next bytes to write, if any.
     pub(crate) fn front(&self) -> Option<&[u8]> {
-        self.writes.front().and_then(|write| write.bytes.get(write.done..))
+        self.writes.front().and_then(|write| write.bytes.get(write.written..))
     }
 
-    /// Notes that the first `count` bytes of the front were written. Returns the writes that are
-    /// accepted because of it.
+    /// Removes the first `count` bytes of the front, which were written. Returns the waiting writes that are accepted now.
     pub(crate) fn advance(&mut self, count: usize) -> Vec<WriteId> {
         let Some(front) = self.writes.front_mut() else { return Vec::new() };
-        front.done += count;
+        front.written += count;
         self.bytes -= count;
         self.accepted_bytes -= count;
         if front.left() == 0 {
@@ -120,27 +119,27 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn push(queue: &mut Queue, id: u64, size: usize) -> Result<Written, WriteError> {
+    fn push(queue: &mut Queue, id: u64, size: usize) -> Result<WriteStatus, WriteError> {
         queue.push(WriteId(id), vec![b'x'; size])
     }
 
     #[test]
     fn writes_wait_when_the_queue_is_full_and_are_accepted_in_order() {
         let mut queue = Queue::default();
-        assert_eq!(push(&mut queue, 1, STDIN_QUEUE_BYTES), Ok(Written::Accepted));
-        assert_eq!(push(&mut queue, 2, 10), Ok(Written::Waiting));
-        assert_eq!(push(&mut queue, 3, 10), Ok(Written::Waiting));
+        assert_eq!(push(&mut queue, 1, STDIN_QUEUE_BYTES), Ok(WriteStatus::Accepted));
+        assert_eq!(push(&mut queue, 2, 10), Ok(WriteStatus::Waiting));
+        assert_eq!(push(&mut queue, 3, 10), Ok(WriteStatus::Waiting));
         assert_eq!(queue.advance(1), [WriteId(2)]);
         assert_eq!(queue.advance(10), [WriteId(3)]);
         assert!(queue.abandon().is_empty());
     }
 
     #[test]
-    fn one_large_write_is_taken_alone_and_nothing_after_it() {
+    fn a_large_write_is_accepted_only_if_nothing_else_waits() {
         let mut queue = Queue::default();
-        assert_eq!(push(&mut queue, 1, STDIN_BACKLOG_BYTES + 1), Ok(Written::Accepted));
+        assert_eq!(push(&mut queue, 1, STDIN_BACKLOG_BYTES + 1), Ok(WriteStatus::Accepted));
         assert_eq!(push(&mut queue, 2, 1), Err(WriteError::TooManyBytes));
-        assert_eq!(push(&mut queue, 3, 0), Ok(Written::Accepted));
+        assert_eq!(push(&mut queue, 3, 0), Ok(WriteStatus::Accepted));
     }
 
     #[test]
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_accepted_is_named_at_the_end() {
+    fn abandon_returns_the_writes_that_were_never_accepted() {
         let mut queue = Queue::default();
         push(&mut queue, 1, STDIN_QUEUE_BYTES).unwrap();
         push(&mut queue, 2, 1).unwrap();
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_out_in_the_order_they_went_in() {
+    fn bytes_keep_their_order() {
         let mut queue = Queue::default();
         queue.push(WriteId(1), b"abc".to_vec()).unwrap();
         queue.push(WriteId(2), b"de".to_vec()).unwrap();

@@ -1,5 +1,5 @@
-//! The life of one process, as one task: it passes output on, feeds standard input, ends the
-//! group when asked, and reports the end after everything else.
+//! The supervisor task of one process: it forwards output, writes standard input, ends the process group on request, and
+//! reports the exit after everything else.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,27 +15,27 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::async_fd::RegisteredFd;
+use crate::output_reader::{Flow, OutputReader, Phase};
 use crate::process::Shared;
-use crate::relatives::living_groups;
-use crate::source::{Flow, Phase, Source};
+use crate::session_groups::living_groups;
 use crate::stdin::WriteId;
-use crate::watched::Watched;
-use crate::{GROUP_END_WAIT, ProcessNews, ProcessNumber, ProcessReport};
+use crate::{ChildEvent, GROUP_END_WAIT, ProcessNumber, ProcessReport};
 
-/// How often a killed group is looked at.
-const GROUP_END_LOOK: Duration = Duration::from_millis(1);
+/// The pause between two checks whether a killed group is gone.
+const GROUP_END_POLL: Duration = Duration::from_millis(1);
 
-/// Everything the task owns.
+/// The state of the task.
 pub(crate) struct Supervisor {
-    pub(crate) instance: ProcessNumber,
+    pub(crate) number: ProcessNumber,
     pub(crate) pid: Pid,
-    pub(crate) pidfd: Watched,
-    pub(crate) terminal: Option<Watched>,
-    /// The child's side of the terminal, held open until the child is gone: a terminal that nobody
-    /// has open is at its end for good, yet the child may close it and open it again.
-    pub(crate) theirs: Option<OwnedFd>,
-    pub(crate) first: Option<Source>,
-    pub(crate) second: Option<Source>,
+    pub(crate) pidfd: RegisteredFd,
+    pub(crate) terminal: Option<RegisteredFd>,
+    /// The child's side of the terminal, kept open until the child exits. Otherwise, a child that closes the terminal and
+    /// opens it again would find it dead.
+    pub(crate) child_side: Option<OwnedFd>,
+    pub(crate) first: Option<OutputReader>,
+    pub(crate) second: Option<OutputReader>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) reports: mpsc::Sender<ProcessReport>,
 }
@@ -44,81 +44,81 @@ impl Supervisor {
     pub(crate) async fn run(mut self) {
         let mut ending = None;
         let mut kill_at: Option<Instant> = None;
-        let mut killed = false;
-        let mut answers: Vec<ProcessNews> = Vec::new();
+        let mut is_killed = false;
+        let mut write_results: Vec<ChildEvent> = Vec::new();
 
-        while ending.is_none() || self.first.is_some() || self.second.is_some() || !answers.is_empty() {
+        while ending.is_none() || self.first.is_some() || self.second.is_some() || !write_results.is_empty() {
             let phase = match (ending, kill_at) {
                 (None, _) => Phase::Live,
                 (Some(_), None) => Phase::Draining,
-                (Some(_), Some(_)) if killed => Phase::Hurrying,
+                (Some(_), Some(_)) if is_killed => Phase::Killed,
                 (Some(_), Some(_)) => Phase::Ending,
             };
             let terminal = self.terminal.as_deref().filter(|_| self.shared.has_input());
             tokio::select! {
-                flow = pass_on(&mut self.first, phase, self.instance, &self.reports),
+                flow = forward(&mut self.first, phase, self.number, &self.reports),
                     if self.first.is_some() => if flow == Flow::Ended { self.first = None },
-                flow = pass_on(&mut self.second, phase, self.instance, &self.reports),
+                flow = forward(&mut self.second, phase, self.number, &self.reports),
                     if self.second.is_some() => if flow == Flow::Ended { self.second = None },
                 () = exited(&self.pidfd), if ending.is_none() => {
-                    ending = Some(peek_ending(&self.pidfd, kill_at.is_some()));
-                    self.theirs = None;
-                    answers.extend(self.shared.close_input().into_iter().map(ProcessNews::WriteLost));
-                    // Who was told to end and has nobody left needs no grace.
-                    killed |= kill_at.is_some() && self.is_alone();
+                    ending = Some(exit_of(&self.pidfd, kill_at.is_some()));
+                    self.child_side = None;
+                    write_results.extend(self.shared.close_input().into_iter().map(ChildEvent::WriteLost));
+                    // Told to end, and nobody is left in the session: no need to wait for the deadline.
+                    is_killed |= kill_at.is_some() && self.session_is_empty();
                 }
-                accepted = feed(terminal, &self.shared), if terminal.is_some() => {
-                    answers.extend(accepted.into_iter().map(ProcessNews::WriteAccepted));
+                accepted = write_input(terminal, &self.shared), if terminal.is_some() => {
+                    write_results.extend(accepted.into_iter().map(ChildEvent::WriteAccepted));
                 }
-                room = self.reports.reserve(), if !answers.is_empty() => {
-                    let news = answers.remove(0);
-                    match room {
-                        Ok(room) => room.send(ProcessReport { instance: self.instance, news }),
-                        Err(_) => answers.clear(),
+                permit = self.reports.reserve(), if !write_results.is_empty() => {
+                    let event = write_results.remove(0);
+                    match permit {
+                        Ok(permit) => permit.send(ProcessReport { process: self.number, event }),
+                        Err(_) => write_results.clear(),
                     }
                 }
                 () = self.shared.woken() => {
-                    // A second, shorter order overtakes the first: that is how a shutdown hurries.
-                    if let Some(by) = self.shared.ordered_end() {
+                    // A second call of `terminate` can bring the deadline forward, as a shutdown does.
+                    if let Some(deadline) = self.shared.kill_deadline() {
                         if kill_at.is_none() {
                             self.ask_to_end();
                         }
-                        kill_at = Some(kill_at.map_or(by, |before| before.min(by)));
-                        killed |= ending.is_some() && self.is_alone();
+                        kill_at = Some(kill_at.map_or(deadline, |before| before.min(deadline)));
+                        is_killed |= ending.is_some() && self.session_is_empty();
                     }
                 }
-                () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() && !killed => {
+                () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() && !is_killed => {
                     self.signal(&[Signal::KILL]);
-                    killed = true;
+                    is_killed = true;
                 }
             }
         }
         self.finish(ending.unwrap_or(ProcessExit::Unknown), kill_at.is_some()).await;
     }
 
-    /// The child is gone and read out: ends what is left of its group, reaps it, says so. As long
-    /// as the child is not reaped its number cannot be given to another group or session.
-    async fn finish(self, ending: ProcessExit, was_told_to_end: bool) {
-        if was_told_to_end {
+    /// Called after the child has exited and all output was read: kills the rest of its group, reaps the child and reports
+    /// the exit. Until the child is reaped, the kernel cannot give its pid to another group or session.
+    async fn finish(self, ending: ProcessExit, was_terminated: bool) {
+        if was_terminated {
             self.signal(&[Signal::KILL]);
             let deadline = Instant::now() + GROUP_END_WAIT;
-            while self.terminal.is_some() && !self.is_alone() && Instant::now() < deadline {
-                sleep(GROUP_END_LOOK).await;
+            while self.terminal.is_some() && !self.session_is_empty() && Instant::now() < deadline {
+                sleep(GROUP_END_POLL).await;
             }
         } else {
-            // An error means that nobody is left, which is what the signal is for.
+            // An error means that the group is empty.
             let _ = kill_process_group(self.pid, Signal::KILL);
         }
         reap(&self.pidfd);
-        self.shared.mark_dead();
-        wait_for_the_end_of(self.pid).await;
-        let report = ProcessReport { instance: self.instance, news: ProcessNews::Exited(ending) };
-        // Nobody to tell is fine: then the consumer has gone and only the work above mattered.
+        self.shared.mark_ended();
+        wait_until_gone(self.pid).await;
+        let report = ProcessReport { process: self.number, event: ChildEvent::Exited(ending) };
+        // Fails if the consumer is gone, which does not matter here.
         let _ = self.reports.send(report).await;
     }
 
-    /// The polite way, for all that are used to be told in different ways: shells on a terminal
-    /// ignore TERM and obey HUP, and who is stopped must go on to hear either.
+    /// Asks the process to end. On a terminal also with SIGHUP, because interactive shells ignore SIGTERM; and with SIGCONT,
+    /// because a stopped process handles no signal.
     fn ask_to_end(&self) {
         if self.terminal.is_some() {
             self.signal(&[Signal::HUP, Signal::TERM, Signal::CONT]);
@@ -127,62 +127,61 @@ impl Supervisor {
         }
     }
 
-    /// Signals the child's group; on a terminal, where shells give each job a group of its own, all
-    /// groups of its session.
+    /// Signals the child's group; on a terminal, all groups of its session, because shells give each job a group of its
+    /// own.
     fn signal(&self, signals: &[Signal]) {
-        let jobs = if self.terminal.is_some() { living_groups(self.pid) } else { HashSet::new() };
+        let groups = if self.terminal.is_some() { living_groups(self.pid) } else { HashSet::new() };
         for signal in signals {
-            // An error means that nobody is left in the group, which is what a signal is for.
+            // An error means that the group is empty.
             let _ = kill_process_group(self.pid, *signal);
-            for job in jobs.iter().filter(|job| **job != self.pid) {
-                let _ = kill_process_group(*job, *signal);
+            for group in groups.iter().filter(|group| **group != self.pid) {
+                let _ = kill_process_group(*group, *signal);
             }
         }
     }
 
-    /// Whether nobody is left in the session, as far as that is looked at: only on a terminal.
-    fn is_alone(&self) -> bool {
+    /// Whether no living process is left in the session. Always false without a terminal.
+    fn session_is_empty(&self) -> bool {
         self.terminal.is_some() && living_groups(self.pid).is_empty()
     }
 }
 
-/// A killed process takes a moment to be gone, and it is not ours to wait for if the child was its
-/// parent. Mostly there is none, and the first look tells. Where nobody reaps orphans they stay as
-/// zombies, hence the limit.
-async fn wait_for_the_end_of(group: Pid) {
+/// Waits until a killed group is gone, at most for [`GROUP_END_WAIT`]: grandchildren cannot be waited for, and where no
+/// init process reaps orphans, they stay as zombies. Mostly the group is empty at the first check.
+async fn wait_until_gone(group: Pid) {
     let deadline = Instant::now() + GROUP_END_WAIT;
     while test_kill_process_group(group).is_ok() && Instant::now() < deadline {
-        sleep(GROUP_END_LOOK).await;
+        sleep(GROUP_END_POLL).await;
     }
 }
 
-async fn pass_on(
-    source: &mut Option<Source>,
+async fn forward(
+    reader: &mut Option<OutputReader>,
     phase: Phase,
-    instance: ProcessNumber,
+    number: ProcessNumber,
     to: &mpsc::Sender<ProcessReport>,
 ) -> Flow {
-    match source {
-        Some(source) => source.pass_on(phase, instance, to).await,
+    match reader {
+        Some(reader) => reader.forward(phase, number, to).await,
         None => Flow::Ended,
     }
 }
 
-/// Waits until the child has exited. It stays unreaped.
+/// Waits until the child has exited. Does not reap it.
 async fn exited(pidfd: &AsyncFd<OwnedFd>) {
-    // A pidfd stays readable once its process has exited, so readiness is never cleared. An error
-    // means that the runtime is shutting down.
+    // A pidfd stays readable after the exit, so its readiness is never cleared. An error means that the runtime is
+    // shutting down.
     if pidfd.readable().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-fn peek_ending(pidfd: &AsyncFd<OwnedFd>, asked_to_end: bool) -> ProcessExit {
+fn exit_of(pidfd: &AsyncFd<OwnedFd>, was_terminated: bool) -> ProcessExit {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     match wait(pidfd.get_ref(), options) {
         Some(status) => match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => ProcessExit::Code((code & 0xff) as u8),
-            (None, Some(_)) if asked_to_end => ProcessExit::Terminated,
+            (None, Some(_)) if was_terminated => ProcessExit::Terminated,
             (None, Some(signal)) => ProcessExit::Signal(signal),
             (None, None) => ProcessExit::Unknown,
         },
@@ -194,7 +193,7 @@ fn reap(pidfd: &AsyncFd<OwnedFd>) {
     wait(pidfd.get_ref(), WaitIdOptions::EXITED);
 }
 
-/// Waits for a child of ours, whatever signal comes in between.
+/// Calls `waitid`, and repeats it after an interruption by a signal.
 pub(crate) fn wait(pidfd: &OwnedFd, options: WaitIdOptions) -> Option<WaitIdStatus> {
     loop {
         match waitid(WaitId::PidFd(pidfd.as_fd()), options) {
@@ -210,8 +209,9 @@ pub(crate) fn is_alive(pidfd: &OwnedFd) -> bool {
     matches!(waitid(WaitId::PidFd(pidfd.as_fd()), options), Ok(None))
 }
 
-/// Writes once to the terminal when it takes something. Cancel safe: what was written is noted.
-async fn feed(terminal: Option<&AsyncFd<OwnedFd>>, shared: &Shared) -> Vec<WriteId> {
+/// Waits until the terminal accepts input and writes to it once. Returns the waiting writes that are accepted now. Cancel
+/// safe.
+async fn write_input(terminal: Option<&AsyncFd<OwnedFd>>, shared: &Shared) -> Vec<WriteId> {
     let Some(terminal) = terminal else { return std::future::pending().await };
     loop {
         let Ok(mut ready) = terminal.writable().await else { return std::future::pending().await };
@@ -219,7 +219,7 @@ async fn feed(terminal: Option<&AsyncFd<OwnedFd>>, shared: &Shared) -> Vec<Write
             Ok(accepted) => return accepted,
             Err(Errno::AGAIN) => ready.clear_ready(),
             Err(Errno::INTR) => {}
-            // The other side is closed; the exit will follow and say what was lost.
+            // The child has closed the terminal. Its exit will report the lost writes.
             Err(_) => return std::future::pending().await,
         }
     }

@@ -1,4 +1,4 @@
-//! The last bytes of a stream.
+//! A ring buffer with the last bytes of a stream.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct Tail {
     limit: usize,
-    /// How many bytes were pushed in all.
+    /// How many bytes were pushed in all, including dropped ones.
     pushed: u64,
     bytes: VecDeque<u8>,
 }
@@ -25,10 +25,11 @@ impl Tail {
         self.bytes.extend(piece);
     }
 
-    /// What was pushed since `place`, a count of bytes, as far as it is kept. The place is moved to the end.
-    pub(crate) fn since(&self, place: &mut u64) -> impl Iterator<Item = u8> {
-        let missing = usize::try_from(self.pushed - *place).unwrap_or(usize::MAX);
-        *place = self.pushed;
+    /// Returns the bytes after `offset` (counted from the first pushed byte) that are still kept, and moves the offset to the
+    /// end.
+    pub(crate) fn since(&self, offset: &mut u64) -> impl Iterator<Item = u8> {
+        let missing = usize::try_from(self.pushed - *offset).unwrap_or(usize::MAX);
+        *offset = self.pushed;
         self.bytes.iter().skip(self.bytes.len().saturating_sub(missing)).copied()
     }
 
@@ -50,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_bytes_go_first() {
+    fn the_oldest_bytes_are_dropped_first() {
         assert_eq!(kept(4, &["abc", "def"]), b"cdef");
         assert_eq!(kept(4, &["abcdefgh"]), b"efgh");
         assert_eq!(kept(4, &["ab"]), b"ab");
@@ -58,15 +59,15 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_on_gets_each_byte_once_as_far_as_it_is_kept() {
-        let (mut tail, mut place) = (Tail::new(4), 0);
+    fn since_returns_each_kept_byte_once() {
+        let (mut tail, mut offset) = (Tail::new(4), 0);
         tail.push(b"abc");
-        assert_eq!(tail.since(&mut place).collect::<Vec<_>>(), b"abc");
-        assert_eq!(tail.since(&mut place).count(), 0);
+        assert_eq!(tail.since(&mut offset).collect::<Vec<_>>(), b"abc");
+        assert_eq!(tail.since(&mut offset).count(), 0);
         tail.push(b"d");
-        assert_eq!(tail.since(&mut place).collect::<Vec<_>>(), b"d");
+        assert_eq!(tail.since(&mut offset).collect::<Vec<_>>(), b"d");
         tail.push(b"efghij");
-        assert_eq!(tail.since(&mut place).collect::<Vec<_>>(), b"ghij");
+        assert_eq!(tail.since(&mut offset).collect::<Vec<_>>(), b"ghij");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Pseudo-terminals.
+//! Pseudoterminals.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -11,34 +11,34 @@ use crate::SpawnError;
 /// A terminal's size in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalDimensions {
-    /// Lines.
+    /// The number of lines.
     pub rows: u16,
-    /// Characters in a line.
+    /// The number of characters in a line.
     pub columns: u16,
 }
 
 impl Default for TerminalDimensions {
-    /// What terminals have been since the VT100.
+    /// The size of a VT100.
     fn default() -> Self {
         Self { rows: 24, columns: 80 }
     }
 }
 
-/// Opens a terminal: our side, which does not block, and the child's side.
+/// Opens a terminal. Returns our side, which is nonblocking, and the child's side.
 pub(crate) fn open(size: TerminalDimensions) -> Result<(OwnedFd, OwnedFd), SpawnError> {
-    let refused = "open a terminal";
+    let attempt = "open a terminal";
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-    let ours = openpt(flags).map_err(SpawnError::system(refused))?;
-    unlockpt(&ours).map_err(SpawnError::system(refused))?;
-    let name = ptsname(&ours, Vec::new()).map_err(SpawnError::system(refused))?;
+    let our_side = openpt(flags).map_err(SpawnError::system(attempt))?;
+    unlockpt(&our_side).map_err(SpawnError::system(attempt))?;
+    let name = ptsname(&our_side, Vec::new()).map_err(SpawnError::system(attempt))?;
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let theirs = rustix::fs::open(name, flags, Mode::empty()).map_err(SpawnError::system(refused))?;
-    resize(&ours, size).map_err(SpawnError::system(refused))?;
-    rustix::io::ioctl_fionbio(&ours, true).map_err(SpawnError::system(refused))?;
-    Ok((ours, theirs))
+    let child_side = rustix::fs::open(name, flags, Mode::empty()).map_err(SpawnError::system(attempt))?;
+    resize(&our_side, size).map_err(SpawnError::system(attempt))?;
+    rustix::io::ioctl_fionbio(&our_side, true).map_err(SpawnError::system(attempt))?;
+    Ok((our_side, child_side))
 }
 
-/// Gives the terminal another size; whoever runs in its foreground gets SIGWINCH.
+/// Resizes the terminal; its foreground processes get SIGWINCH.
 pub(crate) fn resize(terminal: impl AsFd, size: TerminalDimensions) -> rustix::io::Result<()> {
     let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(terminal, size)

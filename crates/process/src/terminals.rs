@@ -1,7 +1,7 @@
-//! Terminals that no session and no caller owns: anybody can look on, type, and end them.
+//! Shared terminals, which belong to no session and no connection: any client can view them, type, and end them.
 //!
-//! Of each the last output is kept. Who looks on holds a place in it and is not waited for: one that falls behind
-//! further than what is kept goes on with the oldest that is.
+//! Each terminal keeps its last output. A view has a position in it, and the terminal does not wait for views: one that
+//! falls too far behind continues with the oldest output that is kept.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -11,33 +11,33 @@ use parlor_vocab::{Clock, ProcessExit, ProcessId, ProcessRefusal, StartProcess, 
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    Process, ProcessNews, ProcessNumber, ProcessReport, SHUTDOWN_GRACE, TERMINATE_GRACE, TerminalDimensions,
+    ChildEvent, Process, ProcessNumber, ProcessReport, SHUTDOWN_GRACE, TERMINATE_GRACE, TerminalDimensions,
     WriteId, spawn, spawn_refusal,
 };
 
-/// How many terminals may run at a time.
+/// How many terminals may run at the same time.
 pub const MAX_TERMINALS: usize = 16;
 
-/// How many that have ended are kept to be looked at. The oldest is forgotten for one more.
+/// How many ended terminals stay viewable. The oldest is removed first.
 pub const MAX_ENDED_TERMINALS: usize = 16;
 
-/// How much of the output of each is kept.
+/// How many bytes of the last output each terminal keeps.
 pub const TERMINAL_BYTES: usize = 256 * 1024;
 
-/// Reports that wait to be kept.
-const REPORTS: usize = 4;
+/// The size of the channel of reports of one terminal.
+const REPORT_QUEUE: usize = 4;
 
-/// What a terminal is told that missed something: forget what you show.
+/// The escape sequence that resets a terminal emulator. A view sends it after it has missed output.
 const RESET: &[u8] = b"\x1bc";
 
-/// All of them.
+/// The shared terminals.
 pub struct Terminals {
-    /// Where programs start.
+    /// The working folder of programs.
     folder: PathBuf,
-    /// Their complete environment.
+    /// The complete environment of programs.
     env: Vec<(String, String)>,
     clock: Arc<dyn Clock>,
-    all: Arc<Mutex<Table>>,
+    table: Arc<Mutex<Table>>,
 }
 
 #[derive(Default)]
@@ -46,20 +46,20 @@ struct Table {
     last: u64,
 }
 
-/// What is known of a terminal.
+/// The description of a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerminalInfo {
-    /// Its number, used once.
+    /// Identifies the terminal; never reused.
     pub number: u64,
-    /// The process.
+    /// The pid of the program.
     pub pid: u32,
-    /// The program with its arguments.
+    /// The program and its arguments.
     pub command: Vec<String>,
-    /// When it was started.
+    /// When the program was started.
     pub started: Timestamp,
-    /// Its size.
+    /// The present size.
     pub size: TerminalDimensions,
-    /// How it ended, if it has.
+    /// How the program ended; `None` while it runs.
     pub ending: Option<ProcessExit>,
 }
 
@@ -69,49 +69,49 @@ struct Terminal {
     command: Vec<String>,
     started: Timestamp,
     state: Mutex<State>,
-    /// How many bytes were written so far, and one more at the end: wakes those who look on.
-    moved: watch::Sender<u64>,
+    /// The number of bytes written so far, plus one after the end. Wakes the views.
+    progress: watch::Sender<u64>,
 }
 
 struct State {
     size: TerminalDimensions,
-    /// None when it is over.
+    /// `None` after the program has ended.
     process: Option<Process>,
     ending: Option<ProcessExit>,
-    /// The last bytes that were written.
-    kept: VecDeque<u8>,
-    /// How many bytes were written in all.
+    /// The last output.
+    output: VecDeque<u8>,
+    /// The number of output bytes in all.
     written: u64,
 }
 
 impl Terminals {
-    /// None yet. Programs start in `folder` with the environment `env` and nothing else.
+    /// No terminals. Programs will start in `folder`, with exactly the environment `env`.
     pub fn new(folder: PathBuf, env: Vec<(String, String)>, clock: Arc<dyn Clock>) -> Self {
-        Self { folder, env, clock, all: Arc::default() }
+        Self { folder, env, clock, table: Arc::default() }
     }
 
-    /// All of them, the oldest first.
+    /// All terminals, oldest first.
     pub fn list(&self) -> Vec<TerminalInfo> {
-        lock(&self.all).by_number.values().map(|terminal| terminal.line()).collect()
+        lock(&self.table).by_number.values().map(|terminal| terminal.info()).collect()
     }
 
-    /// Starts a program on a terminal of its own. Must be called on a thread that lives as long as the server.
+    /// Starts a program on a new terminal. Call it on a thread that lives as long as the server.
     pub fn start(
         &self,
         command: Vec<String>,
         size: TerminalDimensions,
     ) -> Result<TerminalInfo, ProcessRefusal> {
-        let mut all = lock(&self.all);
-        if all.by_number.values().filter(|terminal| terminal.is_running()).count() >= MAX_TERMINALS {
+        let mut table = lock(&self.table);
+        if table.by_number.values().filter(|terminal| terminal.is_running()).count() >= MAX_TERMINALS {
             return Err(ProcessRefusal::TooManyProcesses { limit: MAX_TERMINALS });
         }
-        let number = all.last + 1;
+        let number = table.last + 1;
         let (program, args) = command.split_first().ok_or_else(|| ProcessRefusal::CannotStart {
             attempt: "start the process".to_owned(),
             reason: "no program is named".to_owned(),
         })?;
         let start = StartProcess {
-            process: ProcessId::parse(&number.to_string()).expect("a number is a name"),
+            process: ProcessId::parse(&number.to_string()).expect("a number is short"),
             program: program.clone(),
             args: args.to_vec(),
             arg0: None,
@@ -120,9 +120,9 @@ impl Terminals {
             stdio: StdioKind::Terminal,
             retain_bytes: 0,
         };
-        let (reporter, reports) = mpsc::channel(REPORTS);
+        let (reporter, reports) = mpsc::channel(REPORT_QUEUE);
         let process = spawn(&start, ProcessNumber(number), reporter).map_err(spawn_refusal)?;
-        // What the program looks like before it knows is set right by the signal of this.
+        // If the program has already asked for the size, SIGWINCH tells it the right one.
         let _ = process.resize(size);
         let terminal = Arc::new(Terminal {
             number,
@@ -133,43 +133,43 @@ impl Terminals {
                 size,
                 process: Some(process),
                 ending: None,
-                kept: VecDeque::new(),
+                output: VecDeque::new(),
                 written: 0,
             }),
-            moved: watch::channel(0).0,
+            progress: watch::channel(0).0,
         });
-        tokio::spawn(Arc::clone(&terminal).keep(reports));
-        all.last = number;
-        let line = terminal.line();
-        all.by_number.insert(number, terminal);
-        forget_some(&mut all);
-        Ok(line)
+        tokio::spawn(Arc::clone(&terminal).record(reports));
+        table.last = number;
+        let info = terminal.info();
+        table.by_number.insert(number, terminal);
+        remove_old(&mut table);
+        Ok(info)
     }
 
-    /// Ends a terminal with all that runs on it; one that has ended is forgotten. Says whether it was there.
+    /// Ends a terminal and everything that runs on it, or removes one that has ended. Returns whether it existed.
     pub fn end(&self, number: u64) -> bool {
-        let mut all = lock(&self.all);
-        let Some(terminal) = all.by_number.get(&number) else { return false };
+        let mut table = lock(&self.table);
+        let Some(terminal) = table.by_number.get(&number) else { return false };
         if terminal.is_running() {
             terminal.terminate();
         } else {
-            all.by_number.remove(&number);
+            table.by_number.remove(&number);
         }
         true
     }
 
-    /// Begins to look on, from the oldest output that is kept.
+    /// Opens a view that begins with the oldest kept output.
     pub fn view(&self, number: u64) -> Option<TerminalView> {
-        let terminal = Arc::clone(lock(&self.all).by_number.get(&number)?);
-        let moved = terminal.moved.subscribe();
-        Some(TerminalView { terminal, moved, place: 0, has_ended: false })
+        let terminal = Arc::clone(lock(&self.table).by_number.get(&number)?);
+        let progress = terminal.progress.subscribe();
+        Some(TerminalView { terminal, progress, position: 0, has_ended: false })
     }
 
-    /// Ends all of them, and waits until nothing is left.
+    /// Ends all terminals and waits for their processes.
     pub async fn close(&self) {
-        let all: Vec<_> = std::mem::take(&mut lock(&self.all).by_number).into_values().collect();
+        let terminals: Vec<_> = std::mem::take(&mut lock(&self.table).by_number).into_values().collect();
         let processes: Vec<Process> =
-            all.iter().filter_map(|terminal| lock(&terminal.state).process.take()).collect();
+            terminals.iter().filter_map(|terminal| lock(&terminal.state).process.take()).collect();
         for process in &processes {
             process.terminate(SHUTDOWN_GRACE);
         }
@@ -179,43 +179,43 @@ impl Terminals {
     }
 }
 
-/// Forgets those that ended first, if too many have.
-fn forget_some(all: &mut Table) {
-    let ended: Vec<u64> = all
+/// Removes the oldest ended terminals beyond [`MAX_ENDED_TERMINALS`].
+fn remove_old(table: &mut Table) {
+    let ended: Vec<u64> = table
         .by_number
         .iter()
         .filter(|(_, terminal)| !terminal.is_running())
         .map(|(number, _)| *number)
         .collect();
     for number in ended.iter().take(ended.len().saturating_sub(MAX_ENDED_TERMINALS)) {
-        all.by_number.remove(number);
+        table.by_number.remove(number);
     }
 }
 
 impl Terminal {
-    /// Keeps what comes, until the end.
-    async fn keep(self: Arc<Self>, mut reports: mpsc::Receiver<ProcessReport>) {
+    /// Stores reports until the program has ended.
+    async fn record(self: Arc<Self>, mut reports: mpsc::Receiver<ProcessReport>) {
         while let Some(report) = reports.recv().await {
             let mut state = lock(&self.state);
-            match report.news {
-                ProcessNews::Output { bytes, .. } => {
+            match report.event {
+                ChildEvent::Output { bytes, .. } => {
                     state.written += bytes.len() as u64;
-                    state.kept.extend(bytes);
-                    let excess = state.kept.len().saturating_sub(TERMINAL_BYTES);
-                    state.kept.drain(..excess);
-                    self.moved.send_replace(state.written);
+                    state.output.extend(bytes);
+                    let excess = state.output.len().saturating_sub(TERMINAL_BYTES);
+                    state.output.drain(..excess);
+                    self.progress.send_replace(state.written);
                 }
-                ProcessNews::WriteAccepted(_) | ProcessNews::WriteLost(_) => {}
-                ProcessNews::Exited(ending) => {
+                ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) => {}
+                ChildEvent::Exited(ending) => {
                     state.process = None;
                     state.ending = Some(ending);
-                    self.moved.send_replace(state.written + 1);
+                    self.progress.send_replace(state.written + 1);
                 }
             }
         }
     }
 
-    fn line(&self) -> TerminalInfo {
+    fn info(&self) -> TerminalInfo {
         let state = lock(&self.state);
         TerminalInfo {
             number: self.number,
@@ -238,75 +238,75 @@ impl Terminal {
     }
 }
 
-/// One who looks on, and may type.
+/// A client's view of a terminal.
 pub struct TerminalView {
     terminal: Arc<Terminal>,
-    moved: watch::Receiver<u64>,
-    /// How much was seen.
-    place: u64,
+    progress: watch::Receiver<u64>,
+    /// The number of output bytes that the view has seen.
+    position: u64,
     has_ended: bool,
 }
 
-/// What is seen of a terminal.
+/// What a view reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TerminalEvent {
-    /// Something was written.
+    /// The program wrote output.
     Output(Vec<u8>),
-    /// It is over. Nothing follows.
+    /// The program has ended. Always the last event.
     Ended(ProcessExit),
 }
 
 impl TerminalView {
-    /// Waits for the next thing to see; none after the end. Cancel safe.
+    /// Waits for the next event; `None` after the end. Cancel safe.
     pub async fn next(&mut self) -> Option<TerminalEvent> {
         if self.has_ended {
             return None;
         }
         loop {
-            // Marked before looking, so that what comes in between wakes us below.
-            self.moved.mark_unchanged();
-            if let Some(sight) = self.look() {
-                self.has_ended = matches!(sight, TerminalEvent::Ended(_));
-                return Some(sight);
+            // Before `try_next`, so that output that arrives in between wakes us below.
+            self.progress.mark_unchanged();
+            if let Some(event) = self.try_next() {
+                self.has_ended = matches!(event, TerminalEvent::Ended(_));
+                return Some(event);
             }
-            self.moved.changed().await.ok()?;
+            self.progress.changed().await.ok()?;
         }
     }
 
-    fn look(&mut self) -> Option<TerminalEvent> {
+    fn try_next(&mut self) -> Option<TerminalEvent> {
         let state = lock(&self.terminal.state);
-        let missing = usize::try_from(state.written - self.place).unwrap_or(usize::MAX);
+        let missing = usize::try_from(state.written - self.position).unwrap_or(usize::MAX);
         if missing == 0 {
             return state.ending.map(TerminalEvent::Ended);
         }
         let mut bytes = Vec::new();
-        // The first look at what is not whole any more misses nothing that was shown before.
-        if missing > state.kept.len() && self.place > 0 {
+        // A new view has shown nothing yet, so it needs no reset.
+        if missing > state.output.len() && self.position > 0 {
             bytes.extend(RESET);
         }
-        bytes.extend(state.kept.iter().skip(state.kept.len().saturating_sub(missing)));
-        self.place = state.written;
+        bytes.extend(state.output.iter().skip(state.output.len().saturating_sub(missing)));
+        self.position = state.written;
         Some(TerminalEvent::Output(bytes))
     }
 
-    /// Types. Says whether there was somebody to read it, with room for it.
+    /// Types. Returns false if the program has ended or does not read its input.
     pub fn write(&self, bytes: Vec<u8>) -> bool {
         let state = lock(&self.terminal.state);
         state.process.as_ref().is_some_and(|process| process.write(WriteId(0), bytes).is_ok())
     }
 
-    /// Gives the terminal another size.
+    /// Resizes the terminal.
     pub fn resize(&self, size: TerminalDimensions) {
         let mut state = lock(&self.terminal.state);
         if let Some(process) = &state.process {
-            // A terminal that is gone has no size.
+            // Fails if the terminal is gone.
             let _ = process.resize(size);
             state.size = size;
         }
     }
 }
 
-/// The locks here are never held across anything that can panic halfway through a change.
+/// No code panics in the middle of a change while it holds one of these locks.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -315,16 +315,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    struct Noon;
+    struct FixedClock;
 
-    impl Clock for Noon {
+    impl Clock for FixedClock {
         fn now(&self) -> Timestamp {
             Timestamp(43_200_000)
         }
     }
 
     fn terminals() -> Terminals {
-        Terminals::new("/".into(), vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())], Arc::new(Noon))
+        Terminals::new(
+            "/".into(),
+            vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+            Arc::new(FixedClock),
+        )
     }
 
     fn shell(script: &str) -> Vec<String> {
@@ -333,7 +337,7 @@ mod tests {
 
     const SIZE: TerminalDimensions = TerminalDimensions { columns: 100, rows: 30 };
 
-    /// What is shown until `text`, or the end.
+    /// Reads until `text` was shown, or until the end.
     async fn until(view: &mut TerminalView, text: &str) -> (String, Option<ProcessExit>) {
         let mut shown = Vec::new();
         loop {
@@ -342,21 +346,21 @@ mod tests {
                 Some(TerminalEvent::Ended(ending)) => {
                     return (String::from_utf8_lossy(&shown).into_owned(), Some(ending));
                 }
-                None => panic!("it was over before"),
+                None => panic!("the terminal ended before"),
             }
-            let said = String::from_utf8_lossy(&shown).into_owned();
-            if said.contains(text) {
-                return (said, None);
+            let text_so_far = String::from_utf8_lossy(&shown).into_owned();
+            if text_so_far.contains(text) {
+                return (text_so_far, None);
             }
         }
     }
 
     #[tokio::test]
-    async fn two_look_on_and_type_and_the_end_is_kept() {
+    async fn two_views_can_type_and_the_end_stays_visible() {
         let terminals = terminals();
-        let line = terminals.start(shell("stty size; read a; echo got $a; read b; exit 7"), SIZE).unwrap();
-        assert_eq!((line.number, line.size, line.ending), (1, SIZE, None));
-        assert!(line.pid > 0);
+        let info = terminals.start(shell("stty size; read a; echo got $a; read b; exit 7"), SIZE).unwrap();
+        assert_eq!((info.number, info.size, info.ending), (1, SIZE, None));
+        assert!(info.pid > 0);
         let (mut one, mut two) = (terminals.view(1).unwrap(), terminals.view(1).unwrap());
         until(&mut one, "\n").await;
         assert!(one.write(b"first\n".to_vec()));
@@ -375,7 +379,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_falls_behind_sees_the_newest_on_a_clean_screen() {
+    async fn a_view_that_falls_behind_gets_a_reset_and_the_newest_output() {
         let terminals = terminals();
         let script = "echo begin; read a; head -c 600000 /dev/zero | tr '\\0' x; echo done; read b";
         terminals.start(shell(script), SIZE).unwrap();
@@ -394,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn there_are_only_so_many_and_so_many_are_remembered() {
+    async fn running_and_ended_terminals_are_limited() {
         let terminals = terminals();
         for _ in 0..MAX_TERMINALS {
             terminals.start(shell("read a"), SIZE).unwrap();
@@ -409,7 +413,7 @@ mod tests {
                 Some(ProcessExit::Terminated | ProcessExit::Signal(_))
             ));
         }
-        // One more than is kept: the first is forgotten when the next one starts.
+        // One more than the limit: the next start removes the oldest.
         for _ in 0..2 {
             let number = terminals.start(shell("true"), SIZE).unwrap().number;
             until(&mut terminals.view(number).unwrap(), "never").await;

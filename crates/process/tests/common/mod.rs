@@ -1,14 +1,14 @@
-//! What the process tests share: a process under test and what it said.
+//! Helpers of the process tests: a process under test and its output.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::time::Duration;
 
-use parlor_process::{Process, ProcessNews, ProcessNumber, ProcessReport, SpawnError, spawn};
+use parlor_process::{ChildEvent, Process, ProcessNumber, ProcessReport, SpawnError, spawn};
 use parlor_vocab::{OutputStream, ProcessExit, ProcessId, StartProcess, StdioKind};
 use tokio::sync::mpsc;
 
-/// How long a test waits for what must come. Nothing here takes as long.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Ends a test that hangs.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A shell script on pipes.
 pub fn script(text: &str) -> StartProcess {
@@ -29,18 +29,18 @@ pub fn terminal(text: &str) -> StartProcess {
     StartProcess { stdio: StdioKind::Terminal, ..script(text) }
 }
 
-/// A process with all that it has said so far.
-pub struct Watched {
+/// A process with all its output so far.
+pub struct TestProcess {
     pub process: Process,
     reports: mpsc::Receiver<ProcessReport>,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub terminal: Vec<u8>,
-    /// Everything that was neither output nor the exit.
-    pub other: Vec<ProcessNews>,
+    /// All events except output and exit.
+    pub other: Vec<ChildEvent>,
 }
 
-impl Watched {
+impl TestProcess {
     pub fn start(start: &StartProcess) -> Result<Self, SpawnError> {
         let (sender, reports) = mpsc::channel(4);
         let process = spawn(start, ProcessNumber(7), sender)?;
@@ -48,13 +48,13 @@ impl Watched {
         Ok(Self { process, reports, stdout, stderr, terminal, other: Vec::new() })
     }
 
-    /// The next report; `Some` ending if it was the last.
+    /// Waits for the next report. Returns the exit if it was the last.
     pub async fn step(&mut self) -> Option<ProcessExit> {
-        let next = tokio::time::timeout(PATIENCE, self.reports.recv());
+        let next = tokio::time::timeout(TIMEOUT, self.reports.recv());
         let report = next.await.expect("a report in time").expect("an exit before the end of reports");
-        assert_eq!(report.instance, ProcessNumber(7));
-        match report.news {
-            ProcessNews::Output { stream, bytes } => {
+        assert_eq!(report.process, ProcessNumber(7));
+        match report.event {
+            ChildEvent::Output { stream, bytes } => {
                 assert!(!bytes.is_empty());
                 match stream {
                     OutputStream::Stdout => self.stdout.extend(bytes),
@@ -63,26 +63,26 @@ impl Watched {
                 }
                 None
             }
-            ProcessNews::Exited(ending) => Some(ending),
-            news @ (ProcessNews::WriteAccepted(_) | ProcessNews::WriteLost(_)) => {
-                self.other.push(news);
+            ChildEvent::Exited(ending) => Some(ending),
+            event @ (ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_)) => {
+                self.other.push(event);
                 None
             }
         }
     }
 
-    /// Reads on until stdout or the terminal has shown `text`.
+    /// Reads until stdout or the terminal has shown `text`.
     pub async fn until(&mut self, text: &str) {
         while !self.shown().contains(text) {
             assert_eq!(self.step().await, None, "ended before {text:?}; so far: {:?}", self.shown());
         }
     }
 
-    /// Reads on to the exit, and checks that nothing comes after it.
+    /// Reads until the exit, and checks that nothing follows it.
     pub async fn end(&mut self) -> ProcessExit {
         loop {
             if let Some(ending) = self.step().await {
-                let after = tokio::time::timeout(PATIENCE, self.reports.recv()).await;
+                let after = tokio::time::timeout(TIMEOUT, self.reports.recv()).await;
                 assert!(matches!(after, Ok(None)), "something came after the exit: {after:?}");
                 return ending;
             }
@@ -93,22 +93,22 @@ impl Watched {
         String::from_utf8_lossy(&[&self.stdout[..], &self.terminal[..]].concat()).into_owned()
     }
 
-    /// The number after `name=` in what was shown.
+    /// The number after `name=` in the output.
     pub fn number(&self, name: &str) -> i32 {
         let shown = self.shown();
-        let after = shown.split(&format!("{name}=")).nth(1).expect("the name was shown");
+        let after = shown.split(&format!("{name}=")).nth(1).expect("the output has the name");
         after.split_whitespace().next().expect("a number follows").parse().expect("a number")
     }
 }
 
-/// Runs to the end.
-pub async fn run(start: &StartProcess) -> (Watched, ProcessExit) {
-    let mut watched = Watched::start(start).expect("it starts");
-    let ending = watched.end().await;
-    (watched, ending)
+/// Runs a process to its end.
+pub async fn run(start: &StartProcess) -> (TestProcess, ProcessExit) {
+    let mut test = TestProcess::start(start).expect("the process starts");
+    let ending = test.end().await;
+    (test, ending)
 }
 
-/// Whether a process of that number exists and is not a zombie.
+/// Whether a process with this pid exists and is not a zombie.
 pub fn is_running(pid: i32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());

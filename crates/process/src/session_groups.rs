@@ -1,16 +1,16 @@
-//! Who else lives in a child's session.
+//! Finds the process groups in a child's session.
 //!
-//! An interactive shell gives each of its jobs a process group of its own, so ending its group
-//! alone would leave them. A session's number cannot be given to another as long as its leader,
-//! our child, is not reaped; so whoever is in it belongs to the child.
+//! An interactive shell gives each of its jobs a process group of its own, so signals to the shell's group do not reach
+//! them. The kernel does not reuse a session id before the session's leader, the child, is reaped; so every process in the
+//! session is a descendant of the child.
 
 use std::collections::HashSet;
 use std::fs;
 
 use rustix::process::{Pid, RawPid};
 
-/// The process groups in the session of `leader` that have members which are not dead. Reads
-/// `/proc`, so it is for those who are being ended, not for every exit.
+/// The process groups in the session of `leader` that have living members. Reads all of `/proc`, so call it only when a
+/// process is being ended.
 pub(crate) fn living_groups(leader: Pid) -> HashSet<Pid> {
     let Ok(processes) = fs::read_dir("/proc") else { return HashSet::new() };
     processes
@@ -21,16 +21,15 @@ pub(crate) fn living_groups(leader: Pid) -> HashSet<Pid> {
         .collect()
 }
 
-/// The group of the process that `stat` is about, if it lives and is in the session.
+/// The group of the process in a `/proc/PID/stat` line, if the process is alive and in the session of `leader`.
 fn group_in(stat: &str, leader: Pid) -> Option<Pid> {
-    // The name before it is in parentheses and may hold anything.
+    // The process name before it is in parentheses and may contain any text.
     let (_, rest) = stat.rsplit_once(") ")?;
     let mut fields = rest.split(' ');
     let (state, _parent, group, session) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
     let is_dead = matches!(state, "Z" | "X" | "x");
-    let number =
-        |text: &str| text.parse::<RawPid>().ok().filter(|number| *number > 0).and_then(Pid::from_raw);
-    (!is_dead && number(session)? == leader).then(|| number(group)).flatten()
+    let pid = |text: &str| text.parse::<RawPid>().ok().filter(|number| *number > 0).and_then(Pid::from_raw);
+    (!is_dead && pid(session)? == leader).then(|| pid(group)).flatten()
 }
 
 #[cfg(test)]
@@ -38,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_cannot_forge_fields() {
+    fn a_process_name_cannot_forge_fields() {
         let leader = Pid::from_raw(70).unwrap();
         let line =
             |state: &str, session: i32| format!("71 (a) Z 1 (b) ) {state} 70 72 {session} 0 -1 4194304");

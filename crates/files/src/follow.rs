@@ -1,32 +1,32 @@
-//! Follows symbolic links as text. The result is a guess: links may change at any time.
+//! Resolves symbolic links in a path. The result is only a guess, because links may change at any time.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-/// How many symbolic links a path may lead through: as many as for the kernel.
+/// How many symbolic links a path may lead through: the kernel's limit.
 pub const PATH_LINKS: usize = 40;
 
-/// A path leads through more than [`PATH_LINKS`] symbolic links.
+/// The path leads through more than [`PATH_LINKS`] symbolic links.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooManyLinks;
 
-/// The absolute path that `path` means, without `.`, `..` and symbolic links.
+/// Resolves `path` to an absolute path without `.`, `..` and symbolic links.
 ///
-/// What is missing, or cannot be looked at, is taken for an ordinary name: so a missing file below
-/// a link ends up below what the link leads to, and opening it will tell what is wrong.
+/// Treats a name that does not exist or cannot be read as an ordinary name: a missing file below a link resolves to a path
+/// below the target of the link, and opening that path reports the error.
 pub(crate) fn follow(path: &Path) -> Result<PathBuf, TooManyLinks> {
-    let mut done = PathBuf::from("/");
-    let mut ahead = parts_reversed(path);
+    let mut resolved = PathBuf::from("/");
+    let mut remaining = parts_reversed(path);
     let mut links = 0;
-    while let Some(part) = ahead.pop() {
+    while let Some(part) = remaining.pop() {
         match part {
-            Part::Root => done = PathBuf::from("/"),
-            Part::Above => {
-                done.pop();
+            Part::Root => resolved = PathBuf::from("/"),
+            Part::Parent => {
+                resolved.pop();
             }
             Part::Name(name) => {
-                let next = done.join(name);
+                let next = resolved.join(name);
                 match rustix::fs::readlink(&next, Vec::new()) {
                     Ok(target) => {
                         links += 1;
@@ -34,26 +34,26 @@ pub(crate) fn follow(path: &Path) -> Result<PathBuf, TooManyLinks> {
                             return Err(TooManyLinks);
                         }
                         let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
-                        ahead.extend(parts_reversed(&target));
+                        remaining.extend(parts_reversed(&target));
                     }
-                    Err(_) => done = next,
+                    Err(_) => resolved = next,
                 }
             }
         }
     }
-    Ok(done)
+    Ok(resolved)
 }
 
 enum Part {
     Root,
-    Above,
+    Parent,
     Name(OsString),
 }
 
 fn parts_reversed(path: &Path) -> Vec<Part> {
     let part = |component| match component {
         Component::RootDir => Some(Part::Root),
-        Component::ParentDir => Some(Part::Above),
+        Component::ParentDir => Some(Part::Parent),
         Component::Normal(name) => Some(Part::Name(name.to_owned())),
         Component::CurDir | Component::Prefix(_) => None,
     };
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_followed_where_they_stand() {
+    fn links_in_the_middle_of_a_path_are_resolved() {
         let dir = tempfile::tempdir().unwrap();
         let top = fs::canonicalize(dir.path()).unwrap();
         fs::create_dir_all(top.join("a/b")).unwrap();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_ends_and_the_longest_chain_is_followed() {
+    fn a_loop_is_refused_and_the_longest_allowed_chain_is_followed() {
         let dir = tempfile::tempdir().unwrap();
         symlink("two", dir.path().join("one")).unwrap();
         symlink("one", dir.path().join("two")).unwrap();

@@ -1,9 +1,9 @@
-//! Opening files below allowed folders, and no others: one policy for file tools and for the instruction files that a
-//! model is told of.
+//! Opens files below allowed folders, and no others. File tools, and the code that finds instruction files for models, use
+//! this one policy.
 //!
-//! Deliberately absent: what a file is read for, and any idea of a tool, a model or a session.
+//! The crate knows nothing of tools, models or sessions.
 
-pub mod code;
+pub mod failure;
 mod follow;
 mod owners;
 mod policy;
@@ -11,7 +11,7 @@ mod private;
 mod read;
 
 pub use follow::PATH_LINKS;
-pub use owners::Owners;
-pub use policy::{FoundEntry, OpenedFile, PATH_BYTES, PATH_TRIES, ParentFolders, Policy, open_below};
+pub use owners::TrustedOwners;
+pub use policy::{FileLocation, OpenedFile, PATH_BYTES, PATH_TRIES, ParentFolders, Policy, open_below};
 pub use private::READABLE_STATE;
 pub use read::check_regular;

@@ -1,17 +1,15 @@
-//! Which files tools may touch: those below the allowed folders, and no others.
+//! Restricts file tools to the files below the allowed folders.
 //!
-//! A path is first followed as text ([`crate::follow`]): `~`, `..` and symbolic links are replaced by
-//! what they mean, which gives a guess without links. The guess chooses a root, and then the
-//! kernel decides: every file is opened by `openat2` from the root's own descriptor, with no
-//! symbolic link and no `..` allowed on the way. If somebody swaps a link in between, the guess
-//! is wrong and the kernel refuses it, so there is no moment in which a check can be outrun.
-//! Absolute links and links from one root into another work, because they are only text.
+//! A path is first resolved as text ([`crate::follow`]): `~`, `..` and symbolic links are replaced, which gives a guess
+//! without links. The guess selects a root. Then the kernel decides: `openat2` opens the file from the descriptor of the
+//! root and allows no symbolic link and no `..` on the way. If somebody changes a link in between, the guess is wrong and
+//! the kernel refuses it, so there is no race between check and use. Absolute links, and links from one root into another,
+//! work because they are resolved as text.
 //!
-//! A guard rail for file tools, not a sandbox: a command of the `shell` tool can open any file
-//! that the server's user can. Needs Linux 5.6; without `openat2` there is no policy, hence no
-//! tools, and [`Policy::new`] says so.
+//! This protects against mistakes of file tools. It is not a sandbox: a command of the `shell` tool can open any file that
+//! the server's user can. It needs `openat2` (Linux 5.6); without it [`Policy::new`] fails and there are no file tools.
 //!
-//! All functions block for a moment: call them on a thread that may.
+//! All functions block: call them on a blocking thread.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,23 +19,23 @@ use parlor_vocab::{Failure, FailureCode};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2};
 use rustix::io::Errno;
 
-use crate::code::{self, failure, invalid, system};
+use crate::failure::{errno_text, failure, invalid, system};
 use crate::follow::follow;
 use crate::private::PrivateFolder;
 
-/// The longest path that is looked at, which is what the kernel takes.
+/// The longest path in bytes: the kernel's limit.
 pub const PATH_BYTES: usize = 4095;
 
-/// How often a path is followed anew when its links change meanwhile.
+/// How often to resolve a path again when its links change meanwhile.
 pub const PATH_TRIES: usize = 32;
 
-/// What is said of a file in the state folder that is to be read.
+/// The end of the message when a tool wants to read a file in the state folder.
 const UNREADABLE: &str = "of which only AGENTS.md, media and skills can be read";
-/// What is said of one that is to be changed.
+/// The end of the message when a tool wants to change a file in the state folder.
 const UNCHANGEABLE: &str = "which file tools cannot change; ask the person to do it";
 
-/// The allowed folders, held open. One descriptor each: make a policy when a run starts, not one
-/// for each idle session.
+/// The allowed folders, each with an open descriptor. Make a policy when a run starts, so that idle sessions hold no
+/// descriptors.
 #[derive(Debug)]
 pub struct Policy {
     roots: Vec<Root>,
@@ -47,44 +45,44 @@ pub struct Policy {
 
 #[derive(Debug)]
 struct Root {
-    /// Free of symbolic links.
+    /// Without symbolic links.
     path: PathBuf,
     folder: OwnedFd,
 }
 
-/// Something below a root that has been opened.
+/// An opened file or folder below a root.
 #[derive(Debug)]
 pub struct OpenedFile {
-    /// Its descriptor.
+    /// The open descriptor.
     pub fd: OwnedFd,
-    /// Where it is, free of symbolic links.
+    /// The path without symbolic links.
     pub path: PathBuf,
-    /// The allowed folder that it is in.
+    /// The allowed folder that contains it.
     pub root: PathBuf,
 }
 
-/// A name in an open folder: where a file is, or is to be.
+/// The location of a file that exists or will be created: an open folder and a name in it.
 #[derive(Debug)]
-pub struct FoundEntry {
-    /// The folder. Good for `*at` calls, not for reading it.
+pub struct FileLocation {
+    /// The folder, opened with `O_PATH`: usable for `*at` calls, not for listing.
     pub folder: OwnedFd,
-    /// The last part of the path. Not followed if it is, by now, a symbolic link.
+    /// The last part of the path. Do not follow it if it is a symbolic link by now.
     pub name: OsString,
-    /// Where it is, free of symbolic links.
+    /// The path without symbolic links.
     pub path: PathBuf,
 }
 
-/// What to do about folders that are not there.
+/// What to do with missing folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParentFolders {
-    /// They must be there.
-    Present,
-    /// They are made.
-    Made,
+    /// Fail if a folder is missing.
+    MustExist,
+    /// Create missing folders.
+    Create,
 }
 
 impl Policy {
-    /// Allows what is below `roots`, which may be symbolic links themselves. `/` allows everything.
+    /// Allows all files below `roots`. A root may be a symbolic link; `/` allows everything.
     pub fn new<P: AsRef<Path>>(roots: impl IntoIterator<Item = P>) -> Result<Self, Failure> {
         let roots: Vec<Root> =
             roots.into_iter().map(|root| Root::open(root.as_ref())).collect::<Result<_, _>>()?;
@@ -94,13 +92,13 @@ impl Policy {
         Ok(Self { roots, home: None, private: None })
     }
 
-    /// What `~` at the start of a path stands for.
+    /// Sets the folder that `~` at the start of a path stands for.
     #[must_use]
     pub fn with_home(self, home: impl Into<PathBuf>) -> Self {
         Self { home: Some(home.into()), ..self }
     }
 
-    /// What `~` means to a command with these variables: the folder that `HOME` names, if it does so in full.
+    /// Sets `~` to the variable `HOME` of `env`, if that is an absolute path.
     #[must_use]
     pub fn with_home_of(self, env: &[(String, String)]) -> Self {
         match env.iter().find(|(name, value)| name == "HOME" && Path::new(value).is_absolute()) {
@@ -109,41 +107,40 @@ impl Policy {
         }
     }
 
-    /// Takes parlor's state folder out of what is allowed, wherever it lies and whatever it is called: nothing in it can
-    /// be changed, and only [`READABLE_STATE`](crate::READABLE_STATE) can be read. A folder that is not there is left
-    /// out of account.
+    /// Protects parlor's state folder, by whatever path a tool reaches it: tools can change nothing in it, and can read only
+    /// [`READABLE_STATE`](crate::READABLE_STATE). Has no effect if the folder does not exist.
     #[must_use]
     pub fn without_state(self, folder: &Path) -> Self {
         Self { private: PrivateFolder::open(folder), ..self }
     }
 
-    /// Whether what was found on a walk through an allowed folder belongs to the state folder and may not be read.
+    /// Whether a file that was found while walking an allowed folder belongs to the state folder and may not be read.
     pub fn is_private(&self, found: &Stat) -> bool {
-        self.private.as_ref().is_some_and(|private| private.is(found))
+        self.private.as_ref().is_some_and(|private| private.is_unreadable(found))
     }
 
-    /// The allowed folders, free of symbolic links.
+    /// The allowed folders, without symbolic links.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         self.roots.iter().map(|root| root.path.as_path())
     }
 
-    /// Opens what `path` means, seen from `folder`, to read it. Never creates anything.
+    /// Opens `path`, relative to `folder`, for reading. Never creates anything.
     pub fn open(&self, folder: &Path, path: &str, flags: OFlags) -> Result<OpenedFile, Failure> {
-        self.retry(folder, path, |root, real, inner| {
-            let fd = match (&self.private, inner.file_name()) {
-                (None, _) => open_below(&root.folder, or_here(inner), flags)?,
+        self.retry(folder, path, |root, real, below_root| {
+            let fd = match (&self.private, below_root.file_name()) {
+                (None, _) => open_below(&root.folder, or_dot(below_root), flags)?,
                 (Some(private), None) => {
                     private.check_read(root.folder.as_fd(), None)?;
                     open_below(&root.folder, Path::new("."), flags)?
                 }
-                // From the folder that was checked, so that it cannot be another one by now.
+                // Open the file from the checked folder, so that nobody can replace the folder in between.
                 (Some(private), Some(name)) => {
-                    let above = inner.parent().unwrap_or(Path::new(""));
-                    let above = open_below(&root.folder, or_here(above), OFlags::PATH | OFlags::DIRECTORY)?;
-                    private.check_read(above.as_fd(), Some(name))?;
-                    let fd = open_below(&above, Path::new(name), flags)?;
-                    if private.is(&fstat(&fd)?) {
-                        return Err(PathObstacle::Unreadable);
+                    let parent = below_root.parent().unwrap_or(Path::new(""));
+                    let parent = open_below(&root.folder, or_dot(parent), OFlags::PATH | OFlags::DIRECTORY)?;
+                    private.check_read(parent.as_fd(), Some(name))?;
+                    let fd = open_below(&parent, Path::new(name), flags)?;
+                    if private.is_unreadable(&fstat(&fd)?) {
+                        return Err(OpenError::Unreadable);
                     }
                     fd
                 }
@@ -152,53 +149,53 @@ impl Policy {
         })
     }
 
-    /// Opens the folder that `path` means, seen from `folder`, for a command to start in. Also within the state folder:
-    /// a command can go there by itself.
+    /// Opens the folder `path`, relative to `folder`, as the working folder of a command. Allows the state folder, since a
+    /// command can enter it anyway.
     pub fn open_folder(&self, folder: &Path, path: &str) -> Result<OpenedFile, Failure> {
-        self.retry(folder, path, |root, real, inner| {
-            let fd = open_below(&root.folder, or_here(inner), OFlags::PATH | OFlags::DIRECTORY)?;
+        self.retry(folder, path, |root, real, below_root| {
+            let fd = open_below(&root.folder, or_dot(below_root), OFlags::PATH | OFlags::DIRECTORY)?;
             Ok(OpenedFile { fd, path: real.to_owned(), root: root.path.clone() })
         })
     }
 
-    /// The folder and name of what `path` means, seen from `folder`, to change it. The file need not exist.
-    pub fn spot(&self, folder: &Path, path: &str, parents: ParentFolders) -> Result<FoundEntry, Failure> {
-        self.retry(folder, path, |root, real, inner| {
-            let name = inner.file_name().ok_or(Errno::ISDIR)?.to_owned();
-            let above = inner.parent().unwrap_or(Path::new(""));
-            let folder = self.open_parents(&root.folder, above, parents)?;
+    /// Locates `path`, relative to `folder`, for a change. The file need not exist.
+    pub fn locate(&self, folder: &Path, path: &str, parents: ParentFolders) -> Result<FileLocation, Failure> {
+        self.retry(folder, path, |root, real, below_root| {
+            let name = below_root.file_name().ok_or(Errno::ISDIR)?.to_owned();
+            let parent = below_root.parent().unwrap_or(Path::new(""));
+            let folder = self.open_parents(&root.folder, parent, parents)?;
             self.check_write(folder.as_fd())?;
-            Ok(FoundEntry { folder, name, path: real.to_owned() })
+            Ok(FileLocation { folder, name, path: real.to_owned() })
         })
     }
 
-    /// Follows `path` and attempts something with it, until the links hold still.
+    /// Resolves `path` and calls `attempt`; repeats both if links changed in between.
     fn retry<T>(
         &self,
         folder: &Path,
         path: &str,
-        attempt: impl Fn(&Root, &Path, &Path) -> Result<T, PathObstacle>,
+        attempt: impl Fn(&Root, &Path, &Path) -> Result<T, OpenError>,
     ) -> Result<T, Failure> {
         let wanted = self.expand(folder, path)?;
         for _ in 0..PATH_TRIES {
             let real = follow(&wanted).map_err(|_| {
                 failure(FailureCode::ToolError, format!("`{path}` has a loop of symbolic links"))
             })?;
-            let (root, inner) = self.root_of(&real).ok_or_else(|| self.refusal(path, &wanted))?;
-            match attempt(root, &real, inner) {
-                // A link where the guess had none: somebody changed it in between.
-                Err(PathObstacle::System(Errno::LOOP | Errno::XDEV | Errno::AGAIN)) => {}
-                Err(PathObstacle::System(errno)) => return Err(system("open", path)(errno)),
-                Err(PathObstacle::Unreadable) => return Err(self.private_refusal(path, UNREADABLE)),
-                Err(PathObstacle::Unchangeable) => return Err(self.private_refusal(path, UNCHANGEABLE)),
+            let (root, below_root) = self.root_of(&real).ok_or_else(|| self.refusal(path, &wanted))?;
+            match attempt(root, &real, below_root) {
+                // The kernel met a link that the guess does not have: somebody changed it in between. Try again.
+                Err(OpenError::System(Errno::LOOP | Errno::XDEV | Errno::AGAIN)) => {}
+                Err(OpenError::System(errno)) => return Err(system("open", path)(errno)),
+                Err(OpenError::Unreadable) => return Err(self.private_refusal(path, UNREADABLE)),
+                Err(OpenError::Unchangeable) => return Err(self.private_refusal(path, UNCHANGEABLE)),
                 Ok(done) => return Ok(done),
             }
         }
         Err(failure(FailureCode::PathChanged, format!("`{path}` keeps changing while it is looked at")))
     }
 
-    /// The path as text, absolute. Its `..` are still in it: they mean the folder above what a
-    /// link leads to, as they do for programs.
+    /// Makes the path absolute and replaces `~`. Keeps `..`, which means the parent of a link's target, as it does for
+    /// other programs.
     fn expand(&self, folder: &Path, path: &str) -> Result<PathBuf, Failure> {
         if path.is_empty() {
             return Err(invalid("the path is empty"));
@@ -224,22 +221,22 @@ impl Policy {
         }
     }
 
-    /// The first root that holds `real`, and the way from there.
+    /// The first root that contains `real`, and the path below it.
     fn root_of<'a>(&self, real: &'a Path) -> Option<(&Root, &'a Path)> {
         self.roots.iter().find_map(|root| Some((root, real.strip_prefix(&root.path).ok()?)))
     }
 
-    /// Opens the folder `path` below `root`, making what is missing if that is wanted.
+    /// Opens the folder `path` below `root`; creates missing folders if `parents` says so.
     fn open_parents(
         &self,
         root: &OwnedFd,
         path: &Path,
         parents: ParentFolders,
-    ) -> Result<OwnedFd, PathObstacle> {
+    ) -> Result<OwnedFd, OpenError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        match open_below(root, or_here(path), flags) {
-            Err(Errno::NOENT) if parents == ParentFolders::Made => {}
-            outcome => return Ok(outcome?),
+        match open_below(root, or_dot(path), flags) {
+            Err(Errno::NOENT) if parents == ParentFolders::Create => {}
+            result => return Ok(result?),
         }
         let mut folder = open_below(root, Path::new("."), flags)?;
         for part in path {
@@ -251,33 +248,33 @@ impl Policy {
                         Err(errno) => return Err(errno.into()),
                     }
                 }
-                outcome => outcome?,
+                result => result?,
             };
         }
         Ok(folder)
     }
 
-    fn check_write(&self, folder: BorrowedFd<'_>) -> Result<(), PathObstacle> {
+    fn check_write(&self, folder: BorrowedFd<'_>) -> Result<(), OpenError> {
         match &self.private {
-            Some(private) if private.holds(folder)? => Err(PathObstacle::Unchangeable),
+            Some(private) if private.contains(folder)? => Err(OpenError::Unchangeable),
             Some(_) | None => Ok(()),
         }
     }
 
     fn private_refusal(&self, path: &str, why: &str) -> Failure {
-        let place = self.private.as_ref().map(|private| private.path.display().to_string());
-        let place = place.unwrap_or_default();
+        let state_folder = self.private.as_ref().map(|private| private.path.display().to_string());
+        let state_folder = state_folder.unwrap_or_default();
         failure(
             FailureCode::PathRefused,
-            format!("`{path}` is in parlor's own state folder `{place}`, {why}"),
+            format!("`{path}` is in parlor's own state folder `{state_folder}`, {why}"),
         )
     }
 
     fn refusal(&self, path: &str, wanted: &Path) -> Failure {
         let roots: Vec<String> = self.roots().map(|root| format!("`{}`", root.display())).collect();
         let folders = if roots.len() == 1 { "folder" } else { "folders" };
-        let plain = wanted.components().all(|part| part != Component::ParentDir);
-        let how = if plain && self.root_of(wanted).is_some() {
+        let has_no_parent_part = wanted.components().all(|part| part != Component::ParentDir);
+        let how = if has_no_parent_part && self.root_of(wanted).is_some() {
             "leads through a symbolic link to the outside"
         } else {
             "is outside"
@@ -289,24 +286,24 @@ impl Policy {
     }
 }
 
-/// Why an attempt to open something failed.
-enum PathObstacle {
+/// Why an attempt to open a file failed.
+enum OpenError {
     System(Errno),
-    /// It is in the state folder, and is to be read.
+    /// The file is in the state folder and may not be read.
     Unreadable,
-    /// It is in the state folder, and is to be changed.
+    /// The file is in the state folder and may not be changed.
     Unchangeable,
 }
 
-impl From<Errno> for PathObstacle {
+impl From<Errno> for OpenError {
     fn from(errno: Errno) -> Self {
         Self::System(errno)
     }
 }
 
 impl PrivateFolder {
-    fn check_read(&self, folder: BorrowedFd<'_>, name: Option<&OsStr>) -> Result<(), PathObstacle> {
-        if self.hides(folder, name)? { Err(PathObstacle::Unreadable) } else { Ok(()) }
+    fn check_read(&self, folder: BorrowedFd<'_>, name: Option<&OsStr>) -> Result<(), OpenError> {
+        if self.hides(folder, name)? { Err(OpenError::Unreadable) } else { Ok(()) }
     }
 }
 
@@ -321,18 +318,18 @@ impl Root {
         })?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, &path, flags, Mode::empty()).map_err(system("open", &shown))?;
-        // Asked once here, so that a kernel without it is met with words and not with a riddle.
+        // Try `openat2` once here, so that a kernel without it gives a clear error.
         open_below(&folder, Path::new("."), OFlags::PATH).map_err(|errno| cannot_open(&shown, errno))?;
         Ok(Self { path, folder })
     }
 }
 
-/// Why a root cannot be used. A kernel without `openat2` says so; a container may forbid it.
+/// Why a root cannot be used. The kernel may lack `openat2`, or a container may forbid it.
 fn cannot_open(shown: &str, errno: Errno) -> Failure {
     if [Errno::NOSYS, Errno::PERM].contains(&errno) {
-        let words = code::in_words(errno);
+        let reason = errno_text(errno);
         let message = format!(
-            "files cannot be opened safely here: openat2 (Linux 5.6) is missing or forbidden: {words}"
+            "files cannot be opened safely here: openat2 (Linux 5.6) is missing or forbidden: {reason}"
         );
         return failure(FailureCode::Unsupported, message);
     }
@@ -345,13 +342,13 @@ pub fn open_below(folder: impl AsFd, path: &Path, flags: OFlags) -> Result<Owned
     loop {
         match openat2(&folder, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
             Err(Errno::INTR) => {}
-            outcome => return outcome,
+            result => return result,
         }
     }
 }
 
-/// The folder itself, where a path has no parts.
-fn or_here(path: &Path) -> &Path {
+/// `.` if the path is empty.
+fn or_dot(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
 
@@ -360,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kernel_that_cannot_do_it_is_told_apart() {
+    fn a_kernel_without_openat2_is_reported() {
         let failure = cannot_open("/x", Errno::NOSYS);
         assert_eq!(failure.code, FailureCode::Unsupported);
         assert!(failure.message.contains("openat2 (Linux 5.6) is missing"), "{}", failure.message);
@@ -368,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_never_hold_still_are_given_up() {
+    fn a_path_that_keeps_changing_is_given_up() {
         let folder = tempfile::tempdir().unwrap();
         let policy = Policy::new([folder.path()]).unwrap();
         let tries = std::cell::Cell::new(0);

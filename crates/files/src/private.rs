@@ -1,7 +1,7 @@
-//! Parlor's own state folder: nothing in it can be changed through a policy, and little of it can be read.
+//! Protects parlor's own state folder: through a policy nothing in it can be changed, and little of it can be read.
 //!
-//! It may lie anywhere, in an allowed folder too, and have more names than one: links, `..`, a bind mount. So it is not
-//! known by its path but by device and inode, and what is asked for is looked at from the inside: from the open folder
+//! The state folder may be anywhere, even in an allowed folder, and may have several paths: links, `..`, a bind mount. So
+//! this module identifies it by device and inode. To find out whether a folder is inside, it walks from the open folder
 //! upwards by `..`, which no link can change.
 
 use std::ffi::{OsStr, OsString};
@@ -12,119 +12,118 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
-/// What may be read of the state folder: skills and files of messages, which are for agents, and the user's
-/// instructions, which models are told anyway.
+/// The entries of the state folder that tools may read: skills and media, which are for agents, and the user's instructions,
+/// which models get anyway.
 pub const READABLE_STATE: [&str; 3] = ["AGENTS.md", "media", "skills"];
 
-/// How many folders lie above each other at most: as many as a path can name.
+/// The deepest nesting of folders: as many as a path can name.
 const MAX_DEPTH: usize = crate::PATH_BYTES / 2 + 1;
 
-/// How many entries of the state folder are looked at. It has a few dozen.
+/// The largest number of entries to read of a folder. The state folder has a few dozen.
 const MAX_ENTRIES: usize = 10_000;
 
-/// What a file is known by, whatever it is called.
+/// Device and inode: identifies a file independently of its path.
 type FileId = (u64, u64);
 
-/// The state folder, held open.
+/// The state folder with an open descriptor.
 #[derive(Debug)]
 pub(crate) struct PrivateFolder {
     pub(crate) path: PathBuf,
     folder: OwnedFd,
     id: FileId,
-    /// Its folders of which nothing may be read. They are known by themselves, since one can be mounted elsewhere.
-    closed: Vec<FileId>,
+    /// The folders in it that may not be read. Listed on their own, because one can be mounted elsewhere.
+    unreadable: Vec<FileId>,
 }
 
 impl PrivateFolder {
-    /// None if there is no such folder.
+    /// `None` if the folder does not exist.
     pub(crate) fn open(path: &Path) -> Option<Self> {
         let folder = open_folder(CWD, path).ok()?;
         let id = id_of(&fstat(&folder).ok()?);
-        let mut private = Self { path: path.to_owned(), folder, id, closed: Vec::new() };
-        let is_closed = |name: &OsStr| !READABLE_STATE.iter().any(|readable| name == *readable);
-        let closed = entries(private.folder.as_fd())
-            .filter(|(name, _)| is_closed(name))
+        let mut private = Self { path: path.to_owned(), folder, id, unreadable: Vec::new() };
+        let is_unreadable = |name: &OsStr| !READABLE_STATE.iter().any(|readable| name == *readable);
+        let unreadable = entries(private.folder.as_fd())
+            .filter(|(name, _)| is_unreadable(name))
             .filter_map(|(name, _)| {
                 let stat = statat(&private.folder, Path::new(&name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
                 (FileType::from_raw_mode(stat.st_mode) == FileType::Directory).then(|| id_of(&stat))
             })
             .collect();
-        private.closed = closed;
+        private.unreadable = unreadable;
         Some(private)
     }
 
-    /// Whether `folder` is the state folder or lies in it.
-    pub(crate) fn holds(&self, folder: BorrowedFd<'_>) -> Result<bool, Errno> {
-        Ok(self.place(folder)? != Place::Outside)
+    /// Whether `folder` is the state folder or inside of it.
+    pub(crate) fn contains(&self, folder: BorrowedFd<'_>) -> Result<bool, Errno> {
+        Ok(self.position(folder)? != Position::Outside)
     }
 
-    /// Whether the entry `name` of `folder` may not be read, or `folder` itself if there is no name.
+    /// Whether the entry `name` of `folder` may not be read; without a name, whether `folder` itself may not.
     pub(crate) fn hides(&self, folder: BorrowedFd<'_>, name: Option<&OsStr>) -> Result<bool, Errno> {
         let is_readable = |name: &OsStr| READABLE_STATE.iter().any(|readable| name == *readable);
-        Ok(match self.place(folder)? {
-            Place::Outside => false,
-            Place::Top => !name.is_some_and(is_readable),
-            Place::Below(entry) => !READABLE_STATE.iter().any(|name| {
+        Ok(match self.position(folder)? {
+            Position::Outside => false,
+            Position::Top => !name.is_some_and(is_readable),
+            Position::Below(entry) => !READABLE_STATE.iter().any(|name| {
                 statat(&self.folder, *name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| id_of(&stat) == entry)
             }),
-            Place::Closed => true,
+            Position::Unreadable => true,
         })
     }
 
-    /// Whether this is the state folder, one of its folders that may not be read, or one of their files under another
-    /// name.
-    pub(crate) fn is(&self, stat: &Stat) -> bool {
+    /// Whether this is the state folder, one of its unreadable folders, or a hard link to a file in one of them.
+    pub(crate) fn is_unreadable(&self, stat: &Stat) -> bool {
         let id = id_of(stat);
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Directory {
-            return id == self.id || self.closed.contains(&id);
+            return id == self.id || self.unreadable.contains(&id);
         }
         kind == FileType::RegularFile && stat.st_nlink > 1 && id.0 == self.id.0 && self.has_file(id.1)
     }
 
-    /// Whether a file of this number is in the state folder, or in one of its folders that may not be read.
+    /// Whether a file with this inode is in the state folder or in one of its unreadable folders.
     fn has_file(&self, inode: u64) -> bool {
         let in_folder = |folder: BorrowedFd<'_>| entries(folder).any(|(_, entry)| entry == inode);
         let in_inner = |name: &OsStr| {
             statat(&self.folder, Path::new(name), AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|stat| self.closed.contains(&id_of(&stat)))
+                .is_ok_and(|stat| self.unreadable.contains(&id_of(&stat)))
                 && open_folder(&self.folder, Path::new(name)).is_ok_and(|inner| in_folder(inner.as_fd()))
         };
         in_folder(self.folder.as_fd()) || entries(self.folder.as_fd()).any(|(name, _)| in_inner(&name))
     }
 
-    /// Where `folder` is, seen from the state folder.
-    fn place(&self, folder: BorrowedFd<'_>) -> Result<Place, Errno> {
-        let mut at = open_folder(folder, Path::new("."))?;
+    /// Where `folder` is relative to the state folder.
+    fn position(&self, folder: BorrowedFd<'_>) -> Result<Position, Errno> {
+        let mut current = open_folder(folder, Path::new("."))?;
         let mut below = None;
         for _ in 0..MAX_DEPTH {
-            let id = id_of(&fstat(&at)?);
+            let id = id_of(&fstat(&current)?);
             if id == self.id {
-                return Ok(below.map_or(Place::Top, Place::Below));
+                return Ok(below.map_or(Position::Top, Position::Below));
             }
-            if self.closed.contains(&id) {
-                return Ok(Place::Closed);
+            if self.unreadable.contains(&id) {
+                return Ok(Position::Unreadable);
             }
-            let above = open_folder(&at, Path::new(".."))?;
-            if id_of(&fstat(&above)?) == id {
-                return Ok(Place::Outside);
+            let parent = open_folder(&current, Path::new(".."))?;
+            if id_of(&fstat(&parent)?) == id {
+                return Ok(Position::Outside);
             }
-            (below, at) = (Some(id), above);
+            (below, current) = (Some(id), parent);
         }
         Err(Errno::NAMETOOLONG)
     }
 }
 
-/// Where a folder is, seen from the state folder.
+/// The position of a folder relative to the state folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
     Outside,
-    /// It is the state folder.
+    /// The state folder itself.
     Top,
-    /// In that entry of the state folder, or that entry itself.
+    /// This entry of the state folder, or inside of it.
     Below(FileId),
-    /// In a folder of which nothing may be read, wherever that is mounted.
-    Closed,
+    /// Inside of an unreadable folder, wherever that is mounted.
+    Unreadable,
 }
 
 fn id_of(stat: &Stat) -> FileId {
@@ -135,9 +134,9 @@ fn open_folder(from: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
     openat(from, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The names in a folder with their inodes. Those of a folder that cannot be read are none.
+/// The names in a folder with their inodes; empty if the folder cannot be read.
 fn entries(folder: BorrowedFd<'_>) -> impl Iterator<Item = (OsString, u64)> {
-    // The descriptor stands for a path alone, and cannot be read itself.
+    // An `O_PATH` descriptor cannot be read itself.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let readable = openat(folder, ".", flags, Mode::empty()).and_then(Dir::new);
     let entries = readable.into_iter().flatten().flatten().take(MAX_ENTRIES);

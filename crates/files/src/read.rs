@@ -1,4 +1,4 @@
-//! Reading what a policy has opened: regular files, and what is in a folder.
+//! Opens regular files and lists folders through a policy.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -10,22 +10,22 @@ use parlor_vocab::{Failure, FailureCode};
 use rustix::fs::{Dir, FileType, OFlags, Stat, fstat};
 
 use crate::Policy;
-use crate::code::{failure, system};
+use crate::failure::{failure, system};
 
 impl Policy {
-    /// Opens a regular file for reading, and nothing else: a FIFO or a device is not even touched.
+    /// Opens a regular file for reading. Does not open a FIFO or a device even briefly.
     pub fn open_file(&self, folder: &Path, path: &str) -> Result<(File, Stat), Failure> {
-        // A look before the opening, since opening a device or a FIFO is an act in itself. The look
-        // afterwards is the one that counts.
-        let seen = self.open(folder, path, OFlags::PATH)?;
-        check_regular(path, &seen.fd)?;
+        // Check first, because opening a device or a FIFO can have effects. The check after the opening is the reliable one.
+        let checked = self.open(folder, path, OFlags::PATH)?;
+        check_regular(path, &checked.fd)?;
         let opened = self.open(folder, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
         let stat = check_regular(path, &opened.fd)?;
         Ok((File::from(opened.fd), stat))
     }
 
-    /// What may be folders in a folder, links too, sorted by name; and how many names were looked at, `limit` at most.
-    pub fn inner_folders(
+    /// The entries of a folder that may be folders (folders and links), sorted by name; and the number of entries read, at
+    /// most `limit`.
+    pub fn subfolders(
         &self,
         folder: &Path,
         path: &str,
@@ -33,27 +33,27 @@ impl Policy {
     ) -> Result<(Vec<OsString>, usize), Failure> {
         let opened = self.open(folder, path, OFlags::RDONLY | OFlags::DIRECTORY)?;
         let entries = Dir::new(opened.fd).map_err(system("read", path))?;
-        let (mut names, mut looked) = (Vec::new(), 0);
+        let (mut names, mut entries_read) = (Vec::new(), 0);
         for entry in entries {
             let entry = entry.map_err(system("read", path))?;
             let name = entry.file_name().to_bytes();
             if name == b"." || name == b".." {
                 continue;
             }
-            if looked == limit {
+            if entries_read == limit {
                 break;
             }
-            looked += 1;
-            // Not every file system says what an entry is.
+            entries_read += 1;
+            // Some file systems do not report the type of an entry.
             if [FileType::Directory, FileType::Symlink, FileType::Unknown].contains(&entry.file_type()) {
                 names.push(OsStr::from_bytes(name).to_owned());
             }
         }
         names.sort();
-        Ok((names, looked))
+        Ok((names, entries_read))
     }
 
-    /// Whether `path` is a folder, or a link to one. It may be missing.
+    /// Whether `path` is a folder or a link to one. Fails if it does not exist.
     pub fn is_folder(&self, folder: &Path, path: &str) -> Result<bool, Failure> {
         let opened = self.open(folder, path, OFlags::PATH)?;
         let stat = fstat(&opened.fd).map_err(system("look at", path))?;
@@ -61,7 +61,7 @@ impl Policy {
     }
 }
 
-/// Refuses what is not a regular file, by the name of what it is.
+/// Fails unless `fd` is a regular file; the message names what it is instead.
 pub fn check_regular(path: &str, fd: impl AsFd) -> Result<Stat, Failure> {
     let stat = fstat(fd).map_err(system("look at", path))?;
     let what = match FileType::from_raw_mode(stat.st_mode) {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_regular_files_are_opened_and_links_lead_nowhere_else() {
+    fn only_regular_files_inside_of_the_roots_are_opened() {
         let folder = tempfile::tempdir().unwrap();
         let project = folder.path().join("project");
         fs::create_dir_all(project.join("sub")).unwrap();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn inner_folders_are_sorted_and_have_a_limit() {
+    fn subfolders_are_sorted_and_have_a_limit() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["b", "a"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -114,7 +114,7 @@ mod tests {
         fs::write(folder.path().join("file"), "").unwrap();
         symlink("a", folder.path().join("link")).unwrap();
         let policy = Policy::new([folder.path()]).unwrap();
-        let names = |limit| policy.inner_folders(folder.path(), ".", limit).unwrap();
+        let names = |limit| policy.subfolders(folder.path(), ".", limit).unwrap();
         assert_eq!(names(9), (vec!["a".into(), "b".into(), "link".into()], 4));
         assert_eq!(names(2).1, 2);
         assert!(policy.is_folder(folder.path(), "a").unwrap());

@@ -1,20 +1,20 @@
-//! The words by which programs tell failures apart that are about a path.
+//! Makes failures that are about a path.
 
 use parlor_vocab::{Failure, FailureCode};
 use rustix::io::Errno;
 
-/// Makes a failure. Whether the same may succeed later follows from the code.
+/// Makes a failure. The code decides whether it is retryable.
 pub(crate) fn failure(code: FailureCode, message: impl Into<String>) -> Failure {
     let retryable = code == FailureCode::PathChanged;
     Failure { code, message: message.into(), retryable }
 }
 
-/// For the many checks of an input.
+/// The failure of a check of the input.
 pub fn invalid(message: impl Into<String>) -> Failure {
     failure(FailureCode::InvalidInput, message)
 }
 
-/// For `map_err`: the system refused something about `path`, which is quoted as it was given.
+/// Makes a failure of a system call on `path`, for `map_err`. The message quotes the path as the caller gave it.
 pub fn system(attempt: &'static str, path: &str) -> impl Fn(Errno) -> Failure {
     let path = path.to_owned();
     move |errno| match errno {
@@ -24,14 +24,14 @@ pub fn system(attempt: &'static str, path: &str) -> impl Fn(Errno) -> Failure {
         }
         Errno::ISDIR => failure(FailureCode::Unsupported, format!("`{path}` is a folder")),
         Errno::NAMETOOLONG => invalid(format!("`{path}` is too long for a path")),
-        errno => failure(FailureCode::ToolError, format!("cannot {attempt} `{path}`: {}", in_words(errno))),
+        errno => failure(FailureCode::ToolError, format!("cannot {attempt} `{path}`: {}", errno_text(errno))),
     }
 }
 
-/// The system's own words, without the number that `std` puts behind them.
-pub fn in_words(errno: Errno) -> String {
-    let words = std::io::Error::from(errno).to_string();
-    words.split(" (os error").next().unwrap_or(&words).to_lowercase()
+/// The text of a system error in lower case, without the number that `std` appends.
+pub fn errno_text(errno: Errno) -> String {
+    let text = std::io::Error::from(errno).to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
 #[cfg(test)]
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_speaks_in_words_and_not_in_numbers() {
+    fn a_system_failure_has_the_error_text_without_the_number() {
         let failure = system("write", "a/b")(Errno::NOSPC);
         assert_eq!(failure.code, FailureCode::ToolError);
         assert_eq!(failure.message, "cannot write `a/b`: no space left on device");

@@ -1,11 +1,9 @@
 //! `codex-exec-server`: start and control processes over newline-delimited JSON-RPC on stdio.
 //!
-//! This crate is a front: the binary of the same name, [`run_main`] for embedding the server in
-//! another binary, the client, and the wire types. The server itself is parlor's exec door
-//! (`docs/protocols/exec.md`).
+//! This crate has the binary of the same name, [`run_main`] to embed the server in another binary, the client, and the wire
+//! types. It contains no code of its own beyond that: the server is parlor's exec door (`docs/protocols/exec.md`).
 //!
-//! A program can be both ends. This one starts itself as the server, runs a process on it and
-//! reads what it prints:
+//! A program can be client and server. This one starts itself as the server, runs a process there and reads its output:
 //!
 //! ```standalone_crate
 //! use codex_exec_server::{ExecParams, ExecServerClient, ExecServerLaunchCommand};
@@ -21,11 +19,11 @@
 //!
 //!     let params = ExecParams::new("hello", ["/bin/sh", "-c", "echo hello; exit 3"], "/");
 //!     let mut process = client.start_process(params).await?;
-//!     let mut said = Vec::new();
+//!     let mut printed = Vec::new();
 //!     while let Some(output) = process.next_output().await? {
-//!         said.extend(output.bytes);
+//!         printed.extend(output.bytes);
 //!     }
-//!     assert_eq!(said, b"hello\n");
+//!     assert_eq!(printed, b"hello\n");
 //!     assert_eq!(process.wait().await?, 3);
 //!     Ok(())
 //! }
@@ -41,11 +39,11 @@ pub use parlor_doors::exec::{
     TerminateParams, TerminateResponse, WriteParams, WriteResponse,
 };
 
-/// Serves standard input and output until input ends or the program is asked to end (SIGTERM,
-/// SIGINT, SIGHUP). All processes that were started are gone when it returns.
+/// Serves standard input and output until the input ends or the program gets SIGTERM, SIGINT or SIGHUP. When it returns, all
+/// started processes have ended.
 ///
-/// Needs a tokio runtime with I/O and time enabled; one thread is enough. Nothing else in the
-/// program may write to standard output.
+/// Needs a tokio runtime with I/O and time enabled; one thread is enough. No other code of the program may write to
+/// standard output.
 pub async fn run_main() -> std::io::Result<()> {
     parlor_transport::serve_stdio(
         parlor_doors::exec::ExecMachine::default(),

@@ -1,4 +1,4 @@
-//! The `codex-exec-server` program. It takes no arguments and ignores any.
+//! The `codex-exec-server` program. It ignores its arguments.
 
 fn main() -> std::io::Result<()> {
     parlor_transport::block_on(codex_exec_server::run_main())

@@ -1,4 +1,4 @@
-//! The client and the real server, over real pipes.
+//! The client with the real server program, over pipes.
 
 use codex_exec_server::{
     ExecOutputStream, ExecParams, ExecServerClient, ExecServerError, ExecServerLaunchCommand,
@@ -22,20 +22,20 @@ async fn both_streams_and_the_exit_code_arrive() {
     assert_eq!(finished.exit_code, 3);
 }
 
-/// Reads until `end` was shown; how output is cut into pieces is chance.
+/// Reads until the output ends with `end`; it may arrive in any number of pieces.
 async fn read_until(process: &mut ExecServerProcess, end: &str) {
-    let mut shown = String::new();
-    while !shown.ends_with(end) {
-        let output = process.next_output().await.expect("the server lives").expect("more output");
+    let mut output_text = String::new();
+    while !output_text.ends_with(end) {
+        let output = process.next_output().await.expect("the server is running").expect("more output");
         assert_eq!(output.stream, ExecOutputStream::Stdout);
-        shown += &String::from_utf8_lossy(&output.bytes);
+        output_text += &String::from_utf8_lossy(&output.bytes);
     }
 }
 
 #[tokio::test]
-async fn a_terminal_is_written_to_and_ended() {
+async fn a_terminal_accepts_input_and_is_terminated() {
     let mut process = client().await.start_process(shell("p", "echo up; cat").tty()).await.unwrap();
-    // What is typed is echoed at once, so wait for the program before typing.
+    // The terminal echoes input at once, so wait for the program before typing.
     read_until(&mut process, "up\r\n").await;
     process.write("hello\n").await.unwrap();
     read_until(&mut process, "hello\r\nhello\r\n").await;
@@ -45,7 +45,7 @@ async fn a_terminal_is_written_to_and_ended() {
 }
 
 #[tokio::test]
-async fn output_that_nobody_polled_for_is_not_lost() {
+async fn output_that_is_read_late_is_not_lost() {
     let client = client().await;
     let size = 2 * OUTPUT_BACKLOG_BYTES;
     let late =
@@ -56,7 +56,7 @@ async fn output_that_nobody_polled_for_is_not_lost() {
 }
 
 #[tokio::test]
-async fn twenty_processes_do_not_mix() {
+async fn the_outputs_of_twenty_processes_do_not_mix() {
     let client = client().await;
     let mut processes = Vec::new();
     for number in 0..20 {
@@ -71,7 +71,7 @@ async fn twenty_processes_do_not_mix() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_why_and_the_name_stays_free() {
+async fn a_failed_start_reports_the_cause_and_leaves_the_id_free() {
     let client = client().await;
     let refused = client.start_process(ExecParams::new("p", ["/no/such"], "/")).await.unwrap_err();
     let ExecServerError::Refused { code, message } = refused else { panic!("{refused}") };
@@ -82,13 +82,13 @@ async fn a_refusal_says_why_and_the_name_stays_free() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_is_an_error_and_not_a_hang() {
+async fn a_killed_server_is_reported_as_an_error() {
     let client = client().await;
     // The process kills its parent, which is the server.
     let text = "stty -echo; echo up; read go; kill -9 $PPID; exec sleep 60";
     let mut killer = client.start_process(shell("k", text).tty()).await.unwrap();
     read_until(&mut killer, "up\r\n").await;
-    // The server may be gone before it can say that it has written.
+    // The server may be killed before it answers the write.
     let written = killer.write("go\n").await;
     assert!(matches!(written, Ok(()) | Err(ExecServerError::Closed { .. })), "{written:?}");
     let error = killer.next_output().await.unwrap_err();

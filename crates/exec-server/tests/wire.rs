@@ -1,4 +1,4 @@
-//! The exec door's transcripts against this crate's own binary. Its arguments are ignored.
+//! Plays the transcripts of the exec door on this crate's binary, with arguments that it ignores.
 
 use std::path::Path;
 

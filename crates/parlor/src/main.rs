@@ -1,4 +1,4 @@
-//! The `parlor` command.
+//! The `parlor` command. All code is in `parlor-app`.
 
 fn main() -> std::process::ExitCode {
     parlor_app::main()

@@ -18,7 +18,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("engine", &["vocab", "log", "model", "tools"]),
     ("frontend", &["vocab", "engine", "log", "model"]),
     ("transport", &["vocab", "doors", "process"]),
-    ("web", &["vocab", "doors", "engine", "log", "process", "transport"]),
+    ("web", &["vocab", "doors", "engine", "log", "process", "tools", "transport"]),
     ("client", &["vocab", "doors"]),
     ("exec-server", &["client", "doors", "process", "transport"]),
     (
@@ -182,7 +182,7 @@ fn the_synaps_page_names_every_frame_error_and_limit() {
     assert!(limits.len() > 20, "the constants are not found any more: {limits:?}");
     names.extend(limits.into_iter().map(|name| format!("`{name}`")));
     let environment = read("crates/app/src/environment.rs");
-    let secrets = environment.split("const SECRET_NAMES").nth(1).and_then(|text| text.split(';').nth(1));
+    let secrets = environment.split("const SECRET_WORDS").nth(1).and_then(|text| text.split(';').nth(1));
     let secrets = secrets.expect("the list of secret names");
     names.extend(secrets.split('"').skip(1).step_by(2).map(|name| format!("`{name}`")));
     for name in names {

@@ -56,17 +56,17 @@ fn learner(redactor: &Redactor) -> LearnSecret {
 
 impl Redact for Redaction {
     fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        self.token_watch.look();
+        self.token_watch.refresh();
         self.redactor.redact(text)
     }
 
     fn redact_prefix<'t>(&self, text: &'t str) -> (Cow<'t, str>, usize) {
-        self.token_watch.look();
+        self.token_watch.refresh();
         self.redactor.redact_prefix(text)
     }
 
     fn contains_secret(&self, bytes: &[u8]) -> bool {
-        self.token_watch.look();
+        self.token_watch.refresh();
         self.redactor.contains_secret(bytes)
     }
 }

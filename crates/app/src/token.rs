@@ -1,4 +1,4 @@
-//! `parlor token`: the token of the supr door.
+//! `parlor token`: prints or replaces the token of the supr door.
 
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
@@ -6,51 +6,51 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::Args;
-use parlor_web::{TokenConfig, TokenStore, system_chance};
+use parlor_web::{TokenConfig, TokenStore, system_random};
 
 use crate::environment::Environment;
 use crate::home::Home;
 use crate::settings::Config;
 use crate::settings::supr::SuprConfig;
 
-/// The file in the state folder.
+/// The file in the state folder that holds the token.
 pub(crate) const FILE: &str = "supr.json";
 
-/// What to do with the token.
+/// The flags of `parlor token`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Make another one. The old one lets nobody in any more; connections that are open stay
+    /// Replace the token. The old one no longer lets clients in; open connections stay open
     #[arg(long)]
     rotate: bool,
 }
 
-/// Prints the token that holds.
+/// Prints the valid token, after replacing it if asked to.
 pub(crate) fn token(environment: &Environment, options: &Options, out: &mut dyn Write) -> anyhow::Result<()> {
     let home = Home::open(environment)?;
-    let store = store(home.path(), &home.config().supr.with(&environment.supr)?)?;
-    let kept = if options.rotate { store.rotate()? } else { store.now() };
-    writeln!(out, "{}", kept.token.reveal())?;
+    let store = open_store(home.path(), &home.config().supr.with(&environment.supr)?)?;
+    let current = if options.rotate { store.rotate()? } else { store.now() };
+    writeln!(out, "{}", current.token.reveal())?;
     Ok(())
 }
 
-/// The token of the state folder, which is made if it is missing.
-pub(crate) fn store(home: &Path, config: &SuprConfig) -> anyhow::Result<TokenStore> {
+/// Opens the token store of the state folder. Creates the folder and a token if they are missing.
+pub(crate) fn open_store(home: &Path, config: &SuprConfig) -> anyhow::Result<TokenStore> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(home)
-        .with_context(|| format!("cannot keep state in {}", home.display()))?;
+        .with_context(|| format!("cannot create the state folder {}", home.display()))?;
     let configured = TokenConfig { token: config.token.clone(), allow_origins: config.allow_origins.clone() };
-    Ok(TokenStore::open(home.join(FILE), configured, system_chance())?)
+    Ok(TokenStore::open(home.join(FILE), configured, system_random())?)
 }
 
-/// The token of the state folder for a client of this user, if there is one. Makes none.
-pub(crate) fn of_home(home: &Path, environment: &Environment) -> anyhow::Result<Option<String>> {
+/// The token of the state folder, for a client of the same user. `None` if there is no token yet; creates none.
+pub(crate) fn existing(home: &Path, environment: &Environment) -> anyhow::Result<Option<String>> {
     let config = Config::load(home)?.supr.with(&environment.supr)?;
     if config.token.is_none() && !home.join(FILE).exists() {
         return Ok(None);
     }
-    Ok(Some(store(home, &config)?.now().token.reveal().to_owned()))
+    Ok(Some(open_store(home, &config)?.now().token.reveal().to_owned()))
 }
 
 #[cfg(test)]
@@ -58,10 +58,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_folder_gets_one_token_and_another_on_demand() {
+    fn a_state_folder_gets_one_token_and_a_new_one_on_rotation() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("state");
-        let store = || super::store(&home, &SuprConfig::default()).unwrap();
+        let store = || super::open_store(&home, &SuprConfig::default()).unwrap();
         let first = store().now().token.clone();
         assert_eq!(store().now().token, first);
         store().rotate().unwrap();

@@ -1,7 +1,7 @@
 //! The types that all crates of parlor share: ids, requests, replies, events and refusals.
 //!
-//! The crate has data types and traits, no logic and no I/O, and it depends on no other crate of parlor. Its types
-//! cannot be serialized: each door and the log define their own wire or storage form of them.
+//! The crate has data types, traits and two helpers that shorten text. It does no I/O and depends on no other crate of
+//! parlor. Its types cannot be serialized: each door and the log define their own wire or storage form of them.
 
 mod backend;
 mod command;

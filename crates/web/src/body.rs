@@ -1,4 +1,4 @@
-//! The body of a request: all of it, or none if it is too large.
+//! Reads the body of a request, up to a limit.
 
 use std::time::Duration;
 
@@ -7,49 +7,50 @@ use axum::http::header::{EXPECT, HeaderMap};
 use futures_util::StreamExt;
 use tokio::time::timeout;
 
-/// The largest body of a request.
+/// The largest body of a request, in bytes.
 pub const MAX_BODY_BYTES: usize = 64 * 1024;
 
-/// How long a body may take to arrive.
+/// How long the body of a request may take to arrive.
 pub const BODY_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a client that sends too much may go on after it was told so.
+/// How long the server goes on reading from a client that sends a body that is too large.
 pub const UNREAD_WAIT: Duration = Duration::from_secs(2);
 
-/// Why there is no body.
+/// Why a body could not be read.
 pub(crate) enum BodyError {
-    /// It has more than [`MAX_BODY_BYTES`], or says so. The rest, if it is sent without being asked for.
+    /// It has more than [`MAX_BODY_BYTES`], or its length says so. With the rest of it, unless the client waits for a
+    /// `100 Continue` before it sends.
     TooLarge(Option<Rest>),
-    /// It broke off.
+    /// The connection broke before its end.
     Broken,
 }
 
-/// What is left of a body that is too large.
+/// The unread rest of a body that is too large.
 pub(crate) struct Rest(BodyDataStream);
 
 impl Rest {
-    /// Reads what the client sends until it has seen its answer: one that is closed with something unread
-    /// is reset, and the answer with it.
+    /// Reads and drops the rest, so that the client gets its answer: closing a TCP connection with unread input resets
+    /// it, and the answer is lost.
     pub(crate) async fn drain(mut self) {
         let _ = timeout(UNREAD_WAIT, async { while let Some(Ok(_)) = self.0.next().await {} }).await;
     }
 }
 
-/// Reads a body. One that says that it is too large is not waited for.
+/// Reads a body. Fails at once if its length says that it is too large.
 pub(crate) async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, BodyError> {
     let is_large = body.size_hint().lower() > MAX_BODY_BYTES as u64;
     let mut pieces = body.into_data_stream();
     if is_large {
-        // Whoever waits to be told to go on is not told.
+        // A client that waits for `100 Continue` does not get it, and sends nothing.
         return Err(BodyError::TooLarge((!headers.contains_key(EXPECT)).then_some(Rest(pieces))));
     }
-    let mut all = Vec::new();
+    let mut bytes = Vec::new();
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(|_| BodyError::Broken)?;
-        if all.len() + piece.len() > MAX_BODY_BYTES {
+        if bytes.len() + piece.len() > MAX_BODY_BYTES {
             return Err(BodyError::TooLarge(Some(Rest(pieces))));
         }
-        all.extend_from_slice(&piece);
+        bytes.extend_from_slice(&piece);
     }
-    Ok(all.into())
+    Ok(bytes.into())
 }

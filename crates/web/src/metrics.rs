@@ -1,6 +1,6 @@
-//! What is counted for whoever watches over the server, in the format of Prometheus.
+//! The counters of the server, in the format of Prometheus.
 //!
-//! Whoever does something counts it here; nothing is computed from it.
+//! Code that does something counts it here. No code reads the counters to decide anything.
 
 use std::sync::atomic::AtomicU64;
 
@@ -12,31 +12,31 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// What [`Metrics::render`] writes.
+/// The content type of what [`Metrics::render`] writes.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// How long an append to the log takes, in seconds, is sorted by these.
+/// The upper bounds of the histogram of append times, in seconds.
 const APPEND_SECONDS: [f64; 12] = [0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0];
 
-/// Why something was refused.
+/// The label of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct ReasonLabel {
-    /// A word of a small set.
+    /// Why something was refused: one of a few constant words.
     pub reason: &'static str,
 }
 
-/// How something ended.
+/// The label of the end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct OutcomeLabel {
-    /// A word of a small set.
+    /// `completed`, `failed` or `stopped`.
     pub outcome: &'static str,
 }
 
-/// All counters. They may be counted up from anywhere.
+/// All counters. Any thread may change them.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    /// Open WebSockets, with those whose handshake is under way.
+    /// Open WebSockets, and those whose handshake is under way.
     pub connections: Gauge,
     /// Handshakes that were completed.
     pub handshakes: Counter,
@@ -44,8 +44,8 @@ pub struct Metrics {
     pub replaced: Counter,
     /// Handshakes that were refused, by reason.
     pub refused: Family<ReasonLabel, Counter>,
-    /// Requests that came too often or were turned away otherwise, by reason.
-    pub turned_away: Family<ReasonLabel, Counter>,
+    /// HTTP requests that were refused before their handler ran, by reason.
+    pub requests_refused: Family<ReasonLabel, Counter>,
     /// Frames from clients.
     pub frames_received: Counter,
     /// Frames to clients.
@@ -78,7 +78,7 @@ impl Default for Metrics {
             handshakes: Counter::default(),
             replaced: Counter::default(),
             refused: Family::default(),
-            turned_away: Family::default(),
+            requests_refused: Family::default(),
             frames_received: Counter::default(),
             frames_sent: Counter::default(),
             runs_started: Counter::default(),
@@ -103,7 +103,11 @@ impl Metrics {
         all.register("handshakes", "Completed WebSocket handshakes", self.handshakes.clone());
         all.register("connections_replaced", "Connections replaced by a newer one", self.replaced.clone());
         all.register("handshakes_refused", "Refused WebSocket handshakes", self.refused.clone());
-        all.register("requests_refused", "HTTP requests that were turned away", self.turned_away.clone());
+        all.register(
+            "requests_refused",
+            "HTTP requests that were turned away",
+            self.requests_refused.clone(),
+        );
         all.register("frames_received", "Frames from clients", self.frames_received.clone());
         all.register("frames_sent", "Frames to clients", self.frames_sent.clone());
         all.register("runs_started", "Runs that were started", self.runs_started.clone());
@@ -119,10 +123,10 @@ impl Metrics {
         all.register_with_unit(name, help, Unit::Seconds, self.started.clone());
     }
 
-    /// All of it as text.
+    /// All counters as text.
     pub(crate) fn render(&self) -> String {
         let mut text = String::new();
-        // Writing into a text does not fail.
+        // Writing to a string cannot fail.
         let _ = encode(&mut text, &self.registry);
         text
     }
@@ -133,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_is_shown() {
+    fn counted_values_are_rendered() {
         let metrics = Metrics::default();
         metrics.connections.set(3);
         metrics.refused.get_or_create(&ReasonLabel { reason: "origin" }).inc();

@@ -1,4 +1,6 @@
-//! The page: files that `make page` builds and `build.rs` makes a part of the program.
+//! The page: files that `make page` builds and `build.rs` embeds in the program.
+
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::header::{
@@ -8,13 +10,13 @@ use axum::http::header::{
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::Response;
 
-use crate::answer::{empty, not_found, typed};
-use crate::site::Shared;
+use crate::response::{empty, not_found, typed};
+use crate::site::Site;
 
-/// Where files are whose name changes with what is in them.
+/// The folder of files whose names contain a hash of their content.
 const HASHED: &str = "/assets/";
 
-/// For whoever opens a program that was built without its page.
+/// The page of a program that was built without its page.
 const MISSING: &str = "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>parlor</title>\n\
     <h1>parlor is serving</h1>\n\
     <p>This program was built without its page. To have it, install Node (with npm), then: <code>make page</code>, \
@@ -25,31 +27,31 @@ const MISSING: &str = "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\
 /// A file of the page.
 #[derive(Clone, Copy, Debug)]
 pub struct Asset {
-    /// Where it is asked for: `/index.html`, `/assets/NAME-HASH.js`.
+    /// Its path on the server: `/index.html`, `/assets/NAME-HASH.js`.
     pub path: &'static str,
-    /// What changes with its contents, as `ETag` spells it.
+    /// Its `ETag`, which changes with its content.
     pub tag: &'static str,
-    /// Its contents.
+    /// Its content.
     pub plain: &'static [u8],
-    /// The same in fewer bytes, by Brotli.
+    /// Its content, compressed with Brotli.
     pub brotli: Option<&'static [u8]>,
-    /// The same in fewer bytes, by gzip.
+    /// Its content, compressed with gzip.
     pub gzip: Option<&'static [u8]>,
 }
 
-/// The page that this program was built with; empty if there was none.
+/// The page that this program was built with; empty if it was built without one.
 pub const PAGE: &[Asset] = include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
-pub(crate) async fn page(State(site): State<Shared>, headers: HeaderMap) -> Response {
-    match find(site.web.page, "/index.html") {
-        Some(index) => give(index, &headers),
+pub(crate) async fn page(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
+    match find(site.deps.page, "/index.html") {
+        Some(index) => asset_response(index, &headers),
         None => typed(StatusCode::OK, "text/html; charset=utf-8", MISSING),
     }
 }
 
-/// What no route takes: a file of the page, or the page itself if it may be a place on it.
-pub(crate) async fn otherwise(
-    State(site): State<Shared>,
+/// Answers a path that has no route: with a file of the page, or with the page itself if its own router may know the path.
+pub(crate) async fn page_or_asset(
+    State(site): State<Arc<Site>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -58,14 +60,14 @@ pub(crate) async fn otherwise(
     if !matches!(method, Method::GET | Method::HEAD) {
         return not_found();
     }
-    if let Some(asset) = find(site.web.page, path) {
-        return give(asset, &headers);
+    if let Some(asset) = find(site.deps.page, path) {
+        return asset_response(asset, &headers);
     }
-    let is_other = ["/api", "/supr", "/pico", "/assets"]
+    let is_reserved = ["/api", "/supr", "/pico", "/assets"]
         .iter()
         .any(|root| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')));
     let is_file = path.rsplit('/').next().is_some_and(|name| name.contains('.'));
-    if is_other || is_file {
+    if is_reserved || is_file {
         return not_found();
     }
     page(State(site), headers).await
@@ -75,7 +77,7 @@ fn find(page: &'static [Asset], path: &str) -> Option<&'static Asset> {
     page.iter().find(|asset| asset.path == path)
 }
 
-fn give(asset: &'static Asset, headers: &HeaderMap) -> Response {
+fn asset_response(asset: &'static Asset, headers: &HeaderMap) -> Response {
     let is_known = headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok()).is_some_and(|known| {
         known
             .split(',')
@@ -90,13 +92,13 @@ fn give(asset: &'static Asset, headers: &HeaderMap) -> Response {
         true => empty(StatusCode::NOT_MODIFIED),
         false => typed(StatusCode::OK, content_type(asset.path), body),
     };
-    let mut put = |name: HeaderName, value| {
+    let mut set_header = |name: HeaderName, value| {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     };
-    // One name for all encodings: they are the same page.
-    put(ETAG, asset.tag);
-    put(VARY, "accept-encoding");
-    put(
+    // One tag for all encodings, since the content is the same.
+    set_header(ETAG, asset.tag);
+    set_header(VARY, "accept-encoding");
+    set_header(
         CACHE_CONTROL,
         match asset.path.starts_with(HASHED) {
             true => "public, max-age=31536000, immutable",
@@ -104,12 +106,12 @@ fn give(asset: &'static Asset, headers: &HeaderMap) -> Response {
         },
     );
     if let Some(encoding) = encoding.filter(|_| !is_known) {
-        put(CONTENT_ENCODING, encoding);
+        set_header(CONTENT_ENCODING, encoding);
     }
     response
 }
 
-/// Whether a client takes an encoding: it names it, and not with the weight of nothing.
+/// Whether a client accepts an encoding: it names the encoding with a weight above 0.
 fn accepts(headers: &HeaderMap, encoding: &str) -> bool {
     let lines = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).any(|item| {
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_encoding_is_taken_unless_its_weight_is_nothing() {
+    fn an_encoding_is_accepted_unless_its_weight_is_zero() {
         let accepts = |line: &'static str| {
             let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(line))]);
             super::accepts(&headers, "br")

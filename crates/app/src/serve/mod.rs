@@ -109,7 +109,9 @@ async fn serve_doors(
     let tokens = token::open_store(home.path(), &config.supr.with(&environment.supr)?)?;
     let tokens = Arc::new(tokens.with_learning(home.redaction().learner()));
     let web = match web {
-        Some(plan) => Some(web::open(plan, &home, environment, &tokens, &memory, console.stdout_is_terminal).await?),
+        Some(plan) => {
+            Some(web::open(plan, &home, environment, &tokens, &memory, console.stdout_is_terminal).await?)
+        }
         None => None,
     };
     let supex = match supex.is_empty() {
@@ -131,7 +133,7 @@ async fn serve_doors(
     if console.stdout_is_terminal {
         say_hello(out, &addresses, web.as_ref(), config)?;
     }
-    parlor_process::give_back_startup_code();
+    parlor_process::unmap_startup_code();
     let stop = CancellationToken::new();
     let serving = async {
         let web = async {

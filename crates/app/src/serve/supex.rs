@@ -14,7 +14,9 @@ use parlor_ruby::{
     Upstream,
 };
 use parlor_tools::{Policy, ShellTool, ToolContext, Toolbox, ToolboxRunner};
-use parlor_transport::{AllowLocal, FrameMemory, Listeners, ConnectedPeer, Service, TracedMachine, serve_tcp};
+use parlor_transport::{
+    AllowLocal, ConnectedPeer, FrameMemory, Listeners, Service, TracedMachine, serve_tcp,
+};
 use parlor_vocab::{IdSource, Timestamp};
 use parlor_web::TokenStore;
 use tokio_util::sync::CancellationToken;

@@ -1,6 +1,7 @@
-//! The web side: HTTP, the WebSocket of the supr door, and what stands behind them.
+//! Opens and serves the web server: HTTP, the page, and the WebSocket of the supr door.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -9,35 +10,36 @@ use parlor_log::SystemClock;
 use parlor_transport::{AllowLocal, FrameMemory, Listeners};
 use parlor_vocab::Clock;
 use parlor_web::{
-    Fetcher, Metrics, OneTimeLink, PAGE, TokenStore, Web, WebLimits, WebSettings, serve_web, system_chance,
+    Fetcher, MeasuredLog, Metrics, OneTimeLink, PAGE, ProcessApi, Readiness, TokenStore, WebDeps, WebLimits,
+    WebSettings, serve_web, system_random,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio_util::sync::CancellationToken;
 
 use super::address;
-use super::archive::SessionArchive;
-use super::choices::ModelMenuSource;
-use super::measured::MeasuredLog;
-use super::readiness::Readiness;
-use super::supr::{SuprSockets, may_send};
-use super::terminals::ServerTerminals;
+use super::catalog::model_catalog;
 use crate::environment::{Environment, SuprVariables};
 use crate::home::Home;
+use crate::sessions::checked_title;
 use crate::settings::supr::SuprConfig;
 
-/// Where it listens if nobody says where.
+/// The address to listen at if neither a flag, a variable nor a setting names one.
 const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 18_790);
 
-/// Descriptors for everything but sockets: files, processes, the log, other doors.
+/// How many file descriptors everything but sockets needs: files, processes, the log, other doors.
 const OTHER_DESCRIPTORS: u64 = 1024;
 
-/// How the web side is to be opened.
+/// The name of every client in `allow_from`. There is one token, so there is one user.
+const USER: &str = "supr-user";
+const CANONICAL_USER: &str = "supr:supr-user";
+
+/// How to open the web server.
 pub(super) struct Plan {
     listen: SocketAddr,
     config: SuprConfig,
 }
 
-/// Puts flags, variables and settings together: the first one that says something counts.
+/// Merges flags, variables and settings. Flags override variables, and variables override settings.
 pub(super) fn plan(
     flag: Option<&str>,
     config: &SuprConfig,
@@ -52,78 +54,78 @@ pub(super) fn plan(
     Ok(Plan { listen, config })
 }
 
-/// The web side, open, and the sessions behind it.
-pub(super) struct Door {
+/// The web server, listening but not serving yet.
+pub(super) struct WebDoor {
     listeners: Listeners,
     address: SocketAddr,
-    tokens: Arc<TokenStore>,
-    invitation: Option<Arc<OneTimeLink>>,
-    sessions: Arc<Sessions>,
-    readiness: Arc<Readiness>,
-    metrics: Arc<Metrics>,
-    settings: WebSettings,
-    menu: Arc<ModelMenuSource>,
-    reception: SuprSockets,
-    terminals: Arc<ServerTerminals>,
-    memory: FrameMemory,
+    deps: WebDeps,
 }
 
-/// Opens it. Nobody is served yet. If somebody sees what is printed, they get a link that lets them in.
+/// Opens the web server. If `shows_link`, it makes a one-time link for the person at the terminal.
 pub(super) async fn open(
     plan: Plan,
     home: &Home,
     environment: &Environment,
     tokens: &Arc<TokenStore>,
     memory: &FrameMemory,
-    is_seen: bool,
-) -> anyhow::Result<Door> {
+    shows_link: bool,
+) -> anyhow::Result<WebDoor> {
     let Plan { listen, config } = plan;
-    let tokens = Arc::clone(tokens);
     address::check_token(listen, &tokens.now().token)?;
     let listeners = bind(listen)?;
     let address = listeners.local_addr()?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::default());
-    metrics.started.set(SystemClock.now().0 as f64 / 1000.0);
+    metrics.started.set(clock.now().0 as f64 / 1000.0);
     let mut readiness = None;
-    let sessions = home.sessions_over(environment, |log| {
-        let readiness = readiness.insert(Readiness::of(Arc::clone(&log), home.path()));
+    let sessions = home.sessions_for_server(environment, |log| {
+        let readiness = readiness.insert(Readiness::new(Arc::clone(&log), home.path()));
         Arc::new(MeasuredLog::new(log, Arc::clone(&metrics), Arc::clone(readiness)))
     })?;
-    let readiness = readiness.context("a sessions has a log")?;
+    let readiness = readiness.context("the sessions were opened without a log")?;
     raise_descriptor_limit(config.max_connections as u64);
     let keepalive = &config.keepalive;
     if keepalive.read_timeout <= keepalive.ping_interval {
         tracing::warn!(
-            "read_timeout is not longer than ping_interval in [channels.supr]: idle clients will be lost before \
-             they are pinged"
+            "read_timeout is not longer than ping_interval in [channels.supr]: idle clients will be disconnected \
+             before they are pinged"
         );
     }
-    let fetch = Arc::new(Fetcher::new(config.allow_private_urls).within(memory.clone()));
-    let sessions = Arc::new(sessions.with_fetch(fetch));
-    let menu = Arc::new(ModelMenuSource::new(home, environment));
-    let reception = SuprSockets::new(&config, &sessions, &metrics, Arc::clone(&menu))?;
+    let fetch = Fetcher::new(config.allow_private_urls).with_memory(memory.clone());
     let folder = std::env::current_dir().context("the working folder is gone")?;
-    let terminals = Arc::new(ServerTerminals::new(folder, home, environment, may_send(&config.allow_from)));
-    let settings = settings(config, home.config().allow_local);
-    let invitation = is_seen.then(|| Arc::new(OneTimeLink::new(&system_chance())));
-    if let Some(invitation) = &invitation {
-        home.redaction().learner()(invitation.code());
+    let processes = ProcessApi::new(
+        folder.clone(),
+        home.command_environment(environment),
+        home.path().to_owned(),
+        may_send(&config.allow_from),
+        Arc::clone(&clock),
+    );
+    let one_time_link = shows_link.then(|| Arc::new(OneTimeLink::new(&system_random())));
+    if let Some(link) = &one_time_link {
+        home.redaction().learner()(link.code());
     }
-    let memory = memory.clone();
-    Ok(Door {
-        listeners,
-        address,
-        tokens,
-        invitation,
-        sessions,
+    let deps = WebDeps {
+        settings: settings(config, home.config().allow_local, folder),
+        tokens: Arc::clone(tokens),
+        one_time_link,
+        sessions: Arc::new(sessions.with_fetch(Arc::new(fetch))),
         readiness,
+        check_title: |title| checked_title(title).map_err(|error| error.to_string()),
+        catalog: model_catalog(home, environment),
+        processes: Arc::new(processes),
         metrics,
-        settings,
-        menu,
-        reception,
-        terminals,
-        memory,
-    })
+        memory: memory.clone(),
+        random: system_random(),
+        clock,
+        page: PAGE,
+    };
+    Ok(WebDoor { listeners, address, deps })
+}
+
+/// Whether clients may send messages and start terminals, or only read.
+fn may_send(allow_from: &[String]) -> bool {
+    let is_user = |who: &String| who == USER || who.eq_ignore_ascii_case(CANONICAL_USER);
+    allow_from.is_empty() || allow_from.iter().any(is_user)
 }
 
 fn bind(address: SocketAddr) -> anyhow::Result<Listeners> {
@@ -139,92 +141,72 @@ fn bind(address: SocketAddr) -> anyhow::Result<Listeners> {
     }
 }
 
-fn settings(config: SuprConfig, allow_local: AllowLocal) -> WebSettings {
+fn settings(config: SuprConfig, allow_local: AllowLocal, folder: PathBuf) -> WebSettings {
     WebSettings {
         is_enabled: config.is_enabled,
         allow_token_query: config.allow_token_query,
         max_connections: config.max_connections,
         allow_hosts: config.allow_hosts,
         allow_local,
+        may_send: may_send(&config.allow_from),
+        keepalive: config.keepalive,
+        folder,
         limits: WebLimits::default(),
     }
 }
 
-/// Each socket is a descriptor, and systems give out few of them unless they are asked.
+/// Raises the limit of file descriptors, of which each socket needs one. Its default is often 1024.
 fn raise_descriptor_limit(sockets: u64) {
     let limit = getrlimit(Resource::Nofile);
     let wanted = sockets.saturating_add(OTHER_DESCRIPTORS).min(limit.maximum.unwrap_or(u64::MAX));
     if limit.current.is_some_and(|current| current < wanted) {
-        // Without it, connections beyond the limit wait to be accepted.
+        // If this fails, connections beyond the limit wait until they are accepted.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum });
     }
 }
 
-impl Door {
+impl WebDoor {
+    /// The address that the server listens at.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The token that holds now.
+    /// The token that is valid now.
     pub(super) fn token(&self) -> String {
-        self.tokens.now().token.reveal().to_owned()
+        self.deps.tokens.now().token.reveal().to_owned()
     }
 
-    /// The code of the link that lets somebody in once.
+    /// The code of the one-time link, if there is one.
     pub(super) fn code(&self) -> Option<&str> {
-        self.invitation.as_ref().map(|invitation| invitation.code())
+        self.deps.one_time_link.as_ref().map(|link| link.code())
     }
 
-    /// Serves whoever comes until `stop` is cancelled, then ends all runs and closes everything.
+    /// Serves clients until `stop` is cancelled, then stops all runs and closes everything.
     pub(super) async fn serve(self, stop: CancellationToken) {
-        let Self {
-            listeners,
-            tokens,
-            invitation,
-            sessions,
-            readiness,
-            metrics,
-            settings,
-            menu,
-            reception,
-            terminals,
-            memory,
-            ..
-        } = self;
-        let web = Web {
-            settings,
-            tokens,
-            invitation,
-            menu,
-            reception: Arc::new(reception),
-            archive: Arc::new(SessionArchive::of(Arc::clone(&sessions), readiness)),
-            processes: Arc::clone(&terminals) as _,
-            metrics,
-            memory,
-            chance: system_chance(),
-            page: PAGE,
-        };
+        let Self { listeners, deps, .. } = self;
+        let (sessions, processes) = (Arc::clone(&deps.sessions), Arc::clone(&deps.processes));
         let (stop, goodbye) = (stop.child_token(), CancellationToken::new());
         let serving = async {
-            if let Err(error) = serve_web(listeners, web, stop.clone(), goodbye.clone()).await {
-                tracing::error!(%error, "the web side has ended");
+            if let Err(error) = serve_web(listeners, deps, stop.clone(), goodbye.clone()).await {
+                tracing::error!(%error, "the web server failed");
                 stop.cancel();
             }
         };
         let ending = async {
             stop.cancelled().await;
-            // Those who listen hear how their runs end, then that the server does.
-            tokio::join!(terminals.close(), end(&sessions));
+            // Clients get the ends of their runs before the server closes their sockets.
+            tokio::join!(processes.close(), end(&sessions));
             goodbye.cancel();
         };
         tokio::join!(serving, ending);
     }
 }
 
+/// Stops all runs and records their ends.
 async fn end(sessions: &Sessions) {
-    if tokio::time::timeout(crate::CLOSE_WAIT, sessions.end()).await.is_err() {
+    if tokio::time::timeout(crate::CLOSE_WAIT, sessions.shut_down()).await.is_err() {
         tracing::warn!(
-            "not all that happened could be recorded; it is put right when the session is used again"
+            "could not record the end of every run in time; a session records it when it is opened again"
         );
     }
 }
@@ -241,11 +223,18 @@ mod tests {
     }
 
     #[test]
-    fn flags_go_before_variables_and_these_before_settings() {
+    fn flags_override_variables_and_variables_override_settings() {
         assert_eq!(plan_of(None, None, None, None), "127.0.0.1:18790");
         assert_eq!(plan_of(None, Some("127.0.0.1:7"), None, None), "127.0.0.1:7");
         assert_eq!(plan_of(None, Some("127.0.0.1:7"), Some("::1"), None), "[::1]:7");
         assert_eq!(plan_of(None, None, Some("0.0.0.0"), Some("8")), "0.0.0.0:8");
         assert_eq!(plan_of(Some(":0"), Some("127.0.0.1:7"), Some("::1"), Some("8")), "127.0.0.1:0");
+    }
+
+    #[test]
+    fn clients_may_send_if_allow_from_is_empty_or_names_the_user() {
+        let may = |names: &[&str]| may_send(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert!(may(&[]) && may(&["telegram:1", "supr-user"]) && may(&["SUPR:supr-USER"]));
+        assert!(!may(&["telegram:1"]) && !may(&["Supr-User"]));
     }
 }

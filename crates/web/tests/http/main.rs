@@ -1,13 +1,14 @@
-//! The web side on real sockets, all of them on this machine. What it serves is an echo.
+//! The web server on real sockets of this machine, with real sessions in memory, real terminals and the real supr door.
 
-mod bench;
-mod console;
+mod api;
+mod client;
+mod connections;
 mod cookies;
 mod handshake;
 mod hardening;
-mod places;
+mod other_users;
 mod processes;
-mod strangers;
-mod support;
+mod server;
+mod sessions;
+mod slow_readers;
 mod tokens;
-mod unread;

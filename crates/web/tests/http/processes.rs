@@ -1,116 +1,180 @@
-//! Processes: the list, starting and ending, and looking on over a socket.
+//! Processes: the list, starting and ending them, and watching one over a socket.
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
 use futures_util::{SinkExt, StreamExt};
+use parlor_process::{MAX_TERMINALS, STDIN_BACKLOG_BYTES};
 use parlor_transport::MAX_TERMINAL_SIDE;
 use parlor_web::MAX_TYPED_BYTES;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use crate::support::{Client, Server, TOKEN, bearer, close};
+use crate::client::{Client, bearer, close};
+use crate::server::{Server, TOKEN};
 
-async fn look(server: &Server, id: &str) -> Result<Client, Error> {
+/// Prints `hello`, repeats each line that it reads, prints the size of its terminal when that changes, and ends with code 3
+/// when it reads `exit`.
+const ECHO: &str = "stty raw -echo; trap 'stty size' WINCH; printf hello; \
+    while :; do if read -r line; then [ \"$line\" = exit ] && exit 3; printf 'got %s' \"$line\"; fi; done";
+
+/// Never reads what is typed.
+const DEAF: &str = "stty raw -echo; printf hello; exec sleep 600";
+
+/// Starts a shell script on a terminal.
+async fn start(server: &Server, script: &str) -> Value {
+    let body = json!({"command": ["/bin/sh", "-c", script]}).to_string();
+    let answer = server.request_with_body("POST /api/processes", &body).await;
+    assert_eq!(answer.status, 201, "{answer:?}");
+    answer.json()
+}
+
+/// Starts a shell script and watches it until it has printed `hello`.
+async fn watch_script(server: &Server, script: &str) -> Client {
+    let started = start(server, script).await;
+    let mut client = watch(server, started["id"].as_str().unwrap()).await.unwrap();
+    expect_output(&mut client, "hello").await;
+    client
+}
+
+async fn watch(server: &Server, id: &str) -> Result<Client, Error> {
     let mut request = format!("ws://{}/api/processes/{id}/ws", server.address).into_client_request()?;
     request.headers_mut().insert("sec-websocket-protocol", format!("token.{TOKEN}").parse().unwrap());
     let stream = TcpStream::connect(server.address).await.unwrap();
     Ok(client_async(request, stream).await?.0)
 }
 
-async fn shown(client: &mut Client) -> Message {
-    client.next().await.unwrap().unwrap()
+/// Asserts that the next output is `expected`, in however many messages it comes.
+async fn expect_output(client: &mut Client, expected: &str) {
+    let mut output = Vec::new();
+    while output.len() < expected.len() {
+        match client.next().await.unwrap().unwrap() {
+            Message::Binary(bytes) => output.extend_from_slice(&bytes),
+            other => panic!("{other:?} comes before {expected:?}"),
+        }
+    }
+    assert_eq!(String::from_utf8_lossy(&output), expected);
 }
 
 #[tokio::test]
 async fn processes_are_listed_started_and_ended() {
     let server = Server::start().await;
-    let list = server.ask("GET /api/processes").await.json();
+    let pid = std::process::id();
+    let script = "sleep 600";
+    let started = start(&server, script).await;
+    assert!(started["pid"].as_u64().is_some_and(|child| child > 0 && child != u64::from(pid)), "{started}");
     assert_eq!(
-        list,
+        server.request("GET /api/processes").await.json(),
         json!([{
-            "id": "p", "name": "sh", "door": "supr", "pid": 7, "command": ["sh"], "tty": true, "running": true,
-            "exit_code": null, "started": "2026-01-02T03:04:05.006Z", "cols": 80, "rows": 24, "here": true,
+            "id": format!("{pid}-1"), "name": "sh", "door": "supr", "pid": started["pid"],
+            "command": ["/bin/sh", "-c", script], "tty": true, "running": true, "exit_code": null,
+            "started": "2026-01-02T03:04:07.006Z", "cols": 80, "rows": 24, "here": true,
         }])
     );
-    let started =
-        server.tell("POST /api/processes", r#"{"command":["ls","-l"],"cols":0,"rows":65535}"#).await;
+    let started = server
+        .request_with_body("POST /api/processes", r#"{"command":["ls","-l"],"cols":0,"rows":65535}"#)
+        .await;
     assert_eq!(started.status, 201);
     let started = started.json();
     assert_eq!(started["command"], json!(["ls", "-l"]));
     assert_eq!((&started["cols"], &started["rows"]), (&1.into(), &MAX_TERMINAL_SIDE.into()));
     for (asked, made) in [("0", 1), ("1", 1), ("65536", 1000), ("18446744073709551615", 1000)] {
         let body = format!(r#"{{"cols":{asked},"rows":{asked}}}"#);
-        let line = server.tell("POST /api/processes", &body).await.json();
-        assert_eq!(json!([line["cols"], line["rows"]]), json!([made, made]), "{asked}");
+        let started = server.request_with_body("POST /api/processes", &body).await.json();
+        assert_eq!(json!([started["cols"], started["rows"]]), json!([made, made]), "{asked}");
+        assert_eq!(started["command"], json!(["/bin/sh"]));
     }
-    assert_eq!(server.tell("POST /api/processes", "").await.json()["cols"], 80);
-    for (program, status) in [("none", 400), ("many", 409), ("forbidden", 403)] {
-        let answer = server.tell("POST /api/processes", &format!(r#"{{"command":["{program}"]}}"#)).await;
-        assert_eq!(answer.status, status, "{answer:?}");
-    }
+    assert_eq!(server.request_with_body("POST /api/processes", "").await.json()["cols"], 80);
     for wrong in ["[]", r#"{"command":"ls"}"#, r#"{"cols":-1}"#] {
-        assert_eq!(server.tell("POST /api/processes", wrong).await.status, 400, "{wrong}");
+        assert_eq!(server.request_with_body("POST /api/processes", wrong).await.status, 400, "{wrong}");
     }
-    assert_eq!(server.ask("DELETE /api/processes/p").await.status, 204);
-    server.ask("DELETE /api/processes/x").await.assert_text(404, "process not found");
-    // From elsewhere nothing of this goes without the token.
+    assert_eq!(server.request(&format!("DELETE /api/processes/{pid}-1")).await.status, 204);
+    for unknown in ["x".to_owned(), format!("{pid}-999")] {
+        server
+            .request(&format!("DELETE /api/processes/{unknown}"))
+            .await
+            .assert_text(404, "process not found");
+    }
+    let other = server.request("DELETE /api/processes/1-1").await;
+    assert!(other.status == 403 && other.body.starts_with("process 1 has started it"), "{other:?}");
+    // A client on another machine needs the token for all of this.
     for request in ["GET /api/processes", "POST /api/processes", "DELETE /api/processes/p"] {
-        let far = server.tell(&format!("{request}\nX-Forwarded-For: 192.0.2.1"), "").await;
-        assert_eq!(far.status, 401, "{request}");
+        let remote = server.request_with_body(&format!("{request}\nX-Forwarded-For: 192.0.2.1"), "").await;
+        assert_eq!(remote.status, 401, "{request}");
     }
 }
 
 #[tokio::test]
-async fn who_looks_on_sees_types_and_is_told_the_end() {
+async fn a_process_that_cannot_or_may_not_start_is_refused() {
     let server = Server::start().await;
-    let mut client = look(&server, "p").await.unwrap();
-    assert_eq!(shown(&mut client).await, Message::binary(b"hello".to_vec()));
-    client.send(Message::binary(b"ls\r".to_vec())).await.unwrap();
-    assert_eq!(shown(&mut client).await, Message::binary(b"ls\r".to_vec()));
+    let missing = server.request_with_body("POST /api/processes", r#"{"command":["no-such-program"]}"#).await;
+    assert!(missing.status == 400 && missing.body.contains("no-such-program"), "{missing:?}");
+    for _ in 0..MAX_TERMINALS {
+        start(&server, "sleep 600").await;
+    }
+    assert_eq!(server.request_with_body("POST /api/processes", "").await.status, 409);
+    let read_only = Server::with(|options| options.may_start = false).await;
+    let refused = read_only.request_with_body("POST /api/processes", "").await;
+    assert!(refused.status == 403 && refused.body.contains("allow_from"), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_viewer_sees_output_types_resizes_and_gets_the_exit_code() {
+    let server = Server::start().await;
+    let mut client = watch_script(&server, ECHO).await;
+    client.send(Message::binary(b"ls\n".to_vec())).await.unwrap();
+    expect_output(&mut client, "got ls").await;
     client.send(Message::text(r#"{"type":"resize","cols":100,"rows":0}"#)).await.unwrap();
-    assert_eq!(shown(&mut client).await, Message::binary(b"100 by 1".to_vec()));
+    expect_output(&mut client, "1 100\n").await;
     client.send(Message::text(r#"{"type":"resize","cols":70000,"rows":7}"#)).await.unwrap();
-    assert_eq!(shown(&mut client).await, Message::binary(b"1000 by 7".to_vec()));
-    client.send(Message::binary(b"exit".to_vec())).await.unwrap();
-    assert_eq!(shown(&mut client).await, Message::text(r#"{"type":"exited","exit_code":3}"#));
+    expect_output(&mut client, "7 1000\n").await;
+    client.send(Message::binary(b"exit\n".to_vec())).await.unwrap();
+    let exited = client.next().await.unwrap().unwrap();
+    assert_eq!(exited, Message::text(r#"{"type":"exited","exit_code":3}"#));
     assert_eq!(close(&mut client).await, Some((1000, String::new())));
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_ends_the_looking() {
+async fn an_invalid_message_closes_the_socket() {
     let server = Server::start().await;
-    for (message, code) in [
-        (Message::text("ls"), 1007),
-        (Message::text(r#"{"type":"resize","cols":-1,"rows":1}"#), 1007),
-        (Message::binary(b"deaf".to_vec()), 1008),
-    ] {
-        let mut client = look(&server, "p").await.unwrap();
+    for message in [Message::text("ls"), Message::text(r#"{"type":"resize","cols":-1,"rows":1}"#)] {
+        let mut client = watch_script(&server, DEAF).await;
         client.send(message).await.unwrap();
-        assert_eq!(close(&mut client).await.unwrap().0, code);
+        assert_eq!(close(&mut client).await.unwrap().0, 1007);
     }
-    let mut client = look(&server, "p").await.unwrap();
+    // A program that reads nothing: at some point its input is full.
+    let mut client = watch_script(&server, DEAF).await;
+    for _ in 0..STDIN_BACKLOG_BYTES / MAX_TYPED_BYTES + 1 {
+        client.send(Message::binary(vec![b'x'; MAX_TYPED_BYTES])).await.unwrap();
+    }
+    assert_eq!(close(&mut client).await.unwrap().0, 1008);
+    let count = format!("stty raw -echo; printf hello; head -c {MAX_TYPED_BYTES} | wc -c");
+    let mut client = watch_script(&server, &count).await;
     client.send(Message::binary(vec![b'x'; MAX_TYPED_BYTES])).await.unwrap();
-    shown(&mut client).await;
-    assert_eq!(shown(&mut client).await.len(), MAX_TYPED_BYTES);
+    expect_output(&mut client, &format!("{MAX_TYPED_BYTES}\n")).await;
+    let mut client = watch_script(&server, DEAF).await;
     let _ = client.send(Message::binary(vec![b'x'; MAX_TYPED_BYTES + 1])).await;
     assert_eq!(close(&mut client).await, None);
 }
 
 #[tokio::test]
-async fn looking_on_needs_the_token_and_a_place() {
-    let server = Server::with(|wanted| wanted.settings.max_connections = 1).await;
-    server.shake("/api/processes/p/ws", "").await.assert_text(401, "unauthorized");
-    server.shake("/api/processes/x/ws", &bearer()).await.assert_text(404, "process not found");
-    // A browser elsewhere has no way to send the token but this.
-    let far =
+async fn watching_needs_the_token_and_a_free_slot() {
+    let server = Server::with(|options| options.settings.max_connections = 1).await;
+    let started = start(&server, DEAF).await;
+    let path = format!("/api/processes/{}/ws", started["id"].as_str().unwrap());
+    server.handshake(&path, "").await.assert_text(401, "unauthorized");
+    server.handshake("/api/processes/x/ws", &bearer()).await.assert_text(404, "process not found");
+    // A browser on another machine can send the token only as a subprotocol.
+    let remote =
         format!("X-Forwarded-For: 192.0.2.1\nSec-WebSocket-Protocol: token.{TOKEN}\nConnection: Upgrade");
     let other = Server::start().await;
-    assert_eq!(other.shake("/api/processes/p/ws", &far).await.status, 101);
-    let mut first = look(&server, "p").await.unwrap();
-    shown(&mut first).await;
-    server.shake("/api/processes/p/ws", &bearer()).await.assert_text(503, "too many connections");
+    let other_started = start(&other, DEAF).await;
+    let other_path = format!("/api/processes/{}/ws", other_started["id"].as_str().unwrap());
+    assert_eq!(other.handshake(&other_path, &remote).await.status, 101);
+    let mut first = watch(&server, started["id"].as_str().unwrap()).await.unwrap();
+    expect_output(&mut first, "hello").await;
+    server.handshake(&path, &bearer()).await.assert_text(503, "too many connections");
     server.stop.cancel();
     assert_eq!(close(&mut first).await.unwrap().0, 1001);
 }

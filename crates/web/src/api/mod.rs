@@ -1,0 +1,18 @@
+//! The handlers of HTTP requests: the JSON API, health checks and metrics.
+//!
+//! `docs/openapi.json` describes all of them; `routes.rs` says which path leads to which handler.
+
+pub(crate) mod console;
+pub(crate) mod events;
+pub(crate) mod health;
+pub(crate) mod media;
+pub(crate) mod models;
+mod path_id;
+pub(crate) mod processes;
+mod session_error;
+pub(crate) mod sessions;
+pub(crate) mod terminal_socket;
+pub(crate) mod terminals;
+pub(crate) mod token;
+pub(crate) mod transcript;
+pub(crate) mod usage;

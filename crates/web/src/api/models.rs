@@ -1,0 +1,111 @@
+//! The agents, models and reasoning levels that a client can choose for a message.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::response::json as json_response;
+use crate::site::Site;
+
+/// An agent that answers messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentInfo {
+    /// What clients choose it by.
+    pub id: String,
+    /// What people see.
+    pub name: String,
+    /// `local`, `script` or `model`.
+    pub kind: &'static str,
+    /// The name of the model that it asks, if its kind is `model`.
+    pub model: Option<String>,
+    /// Whether it answers messages for which no agent is chosen.
+    pub is_default: bool,
+    /// Whether clients see it only while [`ModelCatalog::agent_has_key`] finds a key for it.
+    pub needs_key: bool,
+}
+
+/// A model that agents can use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModelInfo {
+    /// What clients choose it by.
+    pub name: String,
+    /// Who runs it.
+    pub provider: String,
+    /// What the provider calls it.
+    pub model: String,
+}
+
+/// A question about the keys that parlor has now, for an agent or a model of that name.
+pub type KeyCheck<Answer> = Arc<dyn Fn(&str) -> Answer + Send + Sync>;
+
+/// The answer of a [`KeyCheck`] that does not come at once.
+pub type HasKey = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// Everything that clients can choose from. Keys come and go while the server runs, so it looks for them every time.
+pub struct ModelCatalog {
+    /// The configured agents.
+    pub agents: Vec<AgentInfo>,
+    /// The configured models.
+    pub models: Vec<ModelInfo>,
+    /// The names of the reasoning levels.
+    pub reasoning: Vec<&'static str>,
+    /// The path of `parlor.toml`, as people write it.
+    pub settings_file: String,
+    /// Whether parlor has a key for the model of this agent. May block.
+    pub agent_has_key: KeyCheck<bool>,
+    /// Whether parlor has a key for this model, or the model needs none.
+    pub model_has_key: KeyCheck<HasKey>,
+}
+
+impl ModelCatalog {
+    /// The agents that can answer now.
+    pub(crate) async fn available_agents(&self) -> Vec<AgentInfo> {
+        if !self.agents.iter().any(|agent| agent.needs_key) {
+            return self.agents.clone();
+        }
+        let (agents, has_key) = (self.agents.clone(), Arc::clone(&self.agent_has_key));
+        let is_available = move |agent: &AgentInfo| !agent.needs_key || has_key(&agent.id);
+        let available =
+            tokio::task::spawn_blocking(move || agents.into_iter().filter(is_available).collect());
+        // The task fails only if the runtime shuts down.
+        available.await.unwrap_or_else(|_| self.agents.clone())
+    }
+
+    /// The models that can be used now.
+    async fn available_models(&self) -> Vec<&ModelInfo> {
+        let mut available = Vec::new();
+        for model in &self.models {
+            if (self.model_has_key)(&model.name).await {
+                available.push(model);
+            }
+        }
+        available
+    }
+}
+
+/// The id of the agent that answers messages for which no agent is chosen.
+pub(super) fn default_agent(agents: &[AgentInfo]) -> &str {
+    agents.iter().find(|agent| agent.is_default).map_or("", |agent| &agent.id)
+}
+
+pub(crate) async fn choices(State(site): State<Arc<Site>>) -> Response {
+    let catalog = &site.deps.catalog;
+    let (agents, models) = (catalog.available_agents().await, catalog.available_models().await);
+    let shown: Vec<_> = agents
+        .iter()
+        .map(|agent| json!({"id": agent.id, "name": agent.name, "kind": agent.kind, "model": agent.model}))
+        .collect();
+    let value = json!({
+        "agents": shown,
+        "default_agent": default_agent(&agents),
+        "models": models,
+        "reasoning": catalog.reasoning,
+        "settings_file": catalog.settings_file,
+    });
+    json_response(StatusCode::OK, &value)
+}

@@ -1,0 +1,94 @@
+//! Which path of the server leads to which handler.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{any, delete, get, post};
+
+use crate::api::{
+    console, events, health, media, models, processes, sessions, terminal_socket, token, transcript, usage,
+};
+use crate::auth::screen::screen;
+use crate::page;
+use crate::response::not_found;
+use crate::site::Site;
+use crate::socket;
+
+/// Every method and path that the server answers. Any other path without an extension shows the page.
+pub const ROUTES: &[(&str, &str)] = &[
+    ("GET", "/"),
+    ("GET", "/assets/{name}"),
+    ("GET", "/supr/ws"),
+    ("GET", "/pico/ws"),
+    ("GET", "/api/supr/token"),
+    ("POST", "/api/supr/token"),
+    ("POST", "/api/supr/setup"),
+    ("POST", "/api/supr/claim"),
+    ("GET", "/api/pico/token"),
+    ("POST", "/api/pico/token"),
+    ("POST", "/api/pico/setup"),
+    ("GET", "/api/gateway/status"),
+    ("GET", "/api/models"),
+    ("GET", "/api/sessions"),
+    ("GET", "/api/sessions/{id}"),
+    ("PATCH", "/api/sessions/{id}"),
+    ("DELETE", "/api/sessions/{id}"),
+    ("GET", "/api/sessions/{id}/events"),
+    ("GET", "/api/choices"),
+    ("GET", "/api/media/{id}"),
+    ("GET", "/api/processes"),
+    ("POST", "/api/processes"),
+    ("DELETE", "/api/processes/{id}"),
+    ("GET", "/api/processes/{id}/ws"),
+    ("GET", "/api/usage"),
+    ("GET", "/api/config"),
+    ("GET", "/api/channels/catalog"),
+    ("GET", "/api/openapi.json"),
+    ("GET", "/health"),
+    ("GET", "/ready"),
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/metrics"),
+];
+
+/// The routes of `site`, behind the checks that every request has to pass.
+pub(crate) fn router(site: Arc<Site>) -> Router {
+    let mut router = Router::new();
+    if site.deps.settings.is_enabled {
+        for path in ["/supr/ws", "/supr/ws/", "/pico/ws", "/pico/ws/"] {
+            router = router.route(path, any(socket::accept));
+        }
+    }
+    for channel in ["supr", "pico"] {
+        router = router
+            .route(&format!("/api/{channel}/token"), get(token::token).post(token::rotate))
+            .route(&format!("/api/{channel}/setup"), post(token::set_up));
+    }
+    router
+        .route("/", get(page::page))
+        .route("/api/gateway/status", get(console::status))
+        .route("/api/models", get(console::models))
+        .route("/api/sessions", get(sessions::list))
+        .route("/api/sessions/{id}", get(transcript::read).patch(sessions::rename).delete(sessions::delete))
+        .route("/api/sessions/{id}/events", get(events::events))
+        .route("/api/supr/claim", post(token::claim))
+        .route("/api/choices", get(models::choices))
+        .route("/api/media/{id}", get(media::media))
+        .route("/api/processes", get(processes::list).post(processes::start))
+        .route("/api/processes/{id}", delete(processes::end))
+        .route("/api/processes/{id}/ws", any(terminal_socket::accept))
+        .route("/api/usage", get(usage::usage))
+        .route("/api/config", get(console::config))
+        .route("/api/channels/catalog", get(console::catalog))
+        .route("/api/openapi.json", get(console::openapi))
+        .route("/health", get(health::health))
+        .route("/ready", get(health::ready))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
+        .fallback(page::page_or_asset)
+        .method_not_allowed_fallback(async || not_found())
+        .layer(from_fn_with_state(Arc::clone(&site), screen))
+        .with_state(site)
+}

@@ -1,0 +1,82 @@
+//! Serves one client of the supr door: joins its machine with the sessions.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parlor_doors::supr::{ConnectionParams, SuprMachine};
+use parlor_doors::{Input, InputOf, Machine, Output};
+use parlor_engine::{OnDisconnect, SessionClient};
+use parlor_transport::{Socket, serve_socket};
+use parlor_vocab::{RegistryEvent, RegistryReply, RegistryRequest, SessionId, SessionRefusal};
+
+use super::connections::StopSignal;
+use super::handshake_query::HandshakeQuery;
+use crate::metrics::Metrics;
+use crate::site::Site;
+
+/// Serves a client until it disconnects or has to stop.
+pub(super) async fn serve_supr(site: &Site, query: HandshakeQuery, socket: Socket, stop: StopSignal) {
+    let machine = SuprMachine::new(connection_params(site, query).await);
+    let machine = CountingMachine { machine, metrics: Arc::clone(&site.deps.metrics) };
+    let client = SessionClient::new(Arc::clone(&site.deps.sessions), OnDisconnect::Keep);
+    serve_socket(machine, client, socket, &site.deps.settings.keepalive, stop.stopped()).await;
+}
+
+async fn connection_params(site: &Site, query: HandshakeQuery) -> ConnectionParams {
+    let session = |id: &str| SessionId::parse(id).expect("the handshake checked the length");
+    let mut agents = site.deps.catalog.available_agents().await;
+    agents.sort_by_key(|agent| !agent.is_default);
+    let agents = agents.into_iter().map(|agent| (agent.id, agent.name)).collect();
+    ConnectionParams {
+        session: session(&query.session),
+        after: query.after.map(|event| Some(event).filter(|event| !event.is_empty())),
+        watch: query.watch.iter().map(|id| session(id)).collect(),
+        streams: query.streams,
+        may_send: site.deps.settings.may_send,
+        traceparent: query.traceparent.map(|trace| trace.to_string()),
+        agents,
+        folder: site.deps.settings.folder.clone(),
+        clock: Arc::clone(&site.deps.clock),
+        ids: Arc::clone(&site.ids),
+    }
+}
+
+/// A machine that counts its frames in the metrics.
+struct CountingMachine {
+    machine: SuprMachine,
+    metrics: Arc<Metrics>,
+}
+
+impl Machine for CountingMachine {
+    type Request = RegistryRequest;
+    type Reply = RegistryReply;
+    type Event = RegistryEvent;
+    type Error = SessionRefusal;
+
+    fn handle(&mut self, now: Instant, input: InputOf<'_, Self>) {
+        if matches!(input, Input::Frame(_)) {
+            self.metrics.frames_received.inc();
+        }
+        self.machine.handle(now, input);
+    }
+
+    fn poll(&mut self) -> Option<Output<RegistryRequest>> {
+        let output = self.machine.poll();
+        if matches!(output, Some(Output::Send(_))) {
+            self.metrics.frames_sent.inc();
+        }
+        output
+    }
+
+    fn wants_frame(&self) -> bool {
+        self.machine.wants_frame()
+    }
+
+    fn has_work_in_progress(&self) -> bool {
+        self.machine.has_work_in_progress()
+    }
+
+    fn max_line_bytes(&self) -> usize {
+        self.machine.max_line_bytes()
+    }
+}

@@ -53,13 +53,13 @@ pub enum LogError {
     /// The disk, or the quota, is full.
     #[error("no room left on the disk that holds {path:?}; free some and try again")]
     Full {
-        /// The database or a file sibling it.
+        /// The database or a file next to it.
         path: PathBuf,
     },
     /// The database cannot be written: permissions, or a read-only file system.
     #[error("{path:?} cannot be written; make the folder and its files writable, or choose another folder")]
     ReadOnly {
-        /// The database or a file sibling it.
+        /// The database or a file next to it.
         path: PathBuf,
     },
     /// A file of the database was removed or replaced while it was open. The log of this process refuses all further
@@ -69,7 +69,7 @@ pub enum LogError {
          file in its place and restart parlor"
     )]
     Replaced {
-        /// The database or a file sibling it.
+        /// The database or a file next to it.
         path: PathBuf,
     },
     /// The database is damaged. The log of this process refuses all further writes.

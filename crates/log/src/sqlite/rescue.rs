@@ -19,23 +19,23 @@ pub(super) fn rescue(connection: &Connection, files: &OpenFiles, now: Timestamp)
         EventLocation::Database => match checkpoint(connection) {
             Ok(true) => tracing::warn!(
                 path = %files.database().display(),
-                "a file beside the database was removed; all that was acknowledged before is in the database"
+                "a file beside the database was removed; the database now has all acknowledged events"
             ),
             outcome @ (Ok(false) | Err(_)) => tracing::error!(
                 path = %files.database().display(),
                 error = outcome.err().map(tracing::field::display),
-                "a file beside the database was removed; what was acknowledged last may be lost"
+                "a file beside the database was removed; the last acknowledged events may be lost"
             ),
         },
         EventLocation::UnnamedFiles => match copy(connection, files.database(), now) {
             Ok(path) => tracing::warn!(
                 path = %path.display(),
-                "the database was removed or replaced; all that was acknowledged before is in this copy"
+                "the database was removed or replaced; this copy has all events that were acknowledged before"
             ),
             Err(error) => tracing::error!(
                 path = %files.database().display(),
                 %error,
-                "the database was removed or replaced; what was acknowledged before could not be copied"
+                "the database was removed or replaced; the events that were acknowledged before could not be copied"
             ),
         },
     }

@@ -153,7 +153,7 @@ fn an_empty_message_is_none() {
     let home = Home::new();
     for args in [&["chat"][..], &["chat", "--json"], &["chat", " \n"]] {
         let output = home.command(args).stdin(Stdio::null()).output().unwrap();
-        assert!(String::from_utf8(output.stderr).unwrap().contains("there is no message"), "{args:?}");
+        assert!(String::from_utf8(output.stderr).unwrap().contains("the message is empty"), "{args:?}");
         assert!(!output.status.success(), "{args:?}");
     }
     assert_eq!(home.prints(&["sessions", "--json"]), "");

@@ -77,7 +77,7 @@ fn sessions_are_listed_for_people_and_for_programs() {
     assert_eq!(home.json(&["sessions", "--json", "--limit", "2"]), sessions[..2]);
     let listed = home.prints(&["sessions", "--limit", "2"]);
     assert!(listed.contains("/say two") && !listed.contains("/say one"), "{listed}");
-    assert!(listed.contains("There are more"), "{listed}");
+    assert!(listed.contains("More sessions exist"), "{listed}");
 }
 
 #[test]
@@ -90,11 +90,11 @@ fn a_session_is_named_by_as_much_of_its_id_as_it_has_alone() {
     home.prints(&["chat", "/say two"]);
     // Both were made in this century.
     let said = home.refuses(&["replay", "0"]);
-    assert!(said.contains("2 sessions begin with \"0\"; say more of the id"), "{said}");
+    assert!(said.contains("the ids of 2 sessions start with \"0\"; give more of the id"), "{said}");
     assert!(said.contains(&first) && said.contains("/say two"), "{said}");
     let said = home.refuses(&["replay", "nothing-like-it"]);
-    assert!(said.contains("parlor sessions lists what there is"), "{said}");
-    assert!(home.refuses(&["replay", ""]).contains("named by its id"));
+    assert!(said.contains("parlor sessions lists all sessions"), "{said}");
+    assert!(home.refuses(&["replay", ""]).contains("the session id is empty"));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn sessions_are_renamed_and_deleted() {
     assert!(home.refuses(&["sessions", "rename", &session, " "]).contains("at least a letter"));
 
     let said = home.refuses(&["sessions", "delete", &session]);
-    assert!(said.contains("say --yes"), "{said}");
+    assert!(said.contains("confirm with --yes"), "{said}");
     assert_eq!(home.json(&["sessions", "--json"]).len(), 1);
     home.prints(&["chat", "/say two"]);
     // One that does not exist among them: none is deleted.
@@ -115,7 +115,7 @@ fn sessions_are_renamed_and_deleted() {
     assert_eq!(home.json(&["sessions", "--json"]).len(), 2);
     home.prints(&["sessions", "delete", "--yes", &session]);
     assert_eq!(home.json(&["sessions", "--json"]).len(), 1);
-    assert!(home.refuses(&["replay", &session]).contains("no session is called"));
+    assert!(home.refuses(&["replay", &session]).contains("no session has an id that starts with"));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn settings_are_printed_and_mistakes_are_named() {
     home.configure("parlor.toml", "[retention]\ndyas = 3\n");
     for args in [&["settings"][..], &["chat", "hi"], &["sessions"]] {
         let said = home.refuses(args);
-        assert!(said.contains("parlor.toml is not right: line 2: "), "{said}");
+        assert!(said.contains("parlor.toml is not valid: line 2: "), "{said}");
         assert!(said.contains("did you mean \"days\"?"), "{said}");
     }
 }
@@ -164,7 +164,7 @@ fn settings_are_printed_and_mistakes_are_named() {
 fn the_doctor_says_what_is_ready() {
     let home = Home::new();
     let said = home.prints(&["doctor"]);
-    assert!(said.contains("is made by the first command"), "{said}");
+    assert!(said.contains("the first command creates it"), "{said}");
     assert!(!home.state().exists(), "looking makes nothing");
     home.prints(&["chat", "/say hi"]);
     let findings = home.json(&["doctor", "--json"]);
@@ -242,7 +242,7 @@ fn the_doctor_recovers_a_damaged_database() {
     for text in ["/say one", "/say two"] {
         home.prints(&["chat", text]);
     }
-    assert!(home.prints(&["doctor", "--recover"]).contains("is intact and was left as it is"));
+    assert!(home.prints(&["doctor", "--recover"]).contains("is intact; it was not changed"));
     let before = home.json(&["sessions", "--json"]);
     let file = home.state().join("parlor.db");
     let mut damaged = std::fs::read(&file).unwrap();
@@ -312,18 +312,18 @@ fn links_are_written_once_and_never_over_something_else() {
         let mut command = home.command(&[&["link", folder.to_str().unwrap()], args].concat());
         command.output().unwrap()
     };
-    assert!(String::from_utf8(link(&[]).stderr).unwrap().contains("make it first"));
+    assert!(String::from_utf8(link(&[]).stderr).unwrap().contains("create it first"));
     std::fs::create_dir(&folder).unwrap();
     std::fs::write(folder.join("loaf"), "another").unwrap();
     let refused = String::from_utf8(link(&[]).stderr).unwrap();
-    assert!(refused.contains("is a file of its own; nothing was changed"), "{refused}");
+    assert!(refused.contains("is another file; nothing was changed"), "{refused}");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     assert!(link(&["--force"]).status.success());
     for name in ["codex-exec-server", "loaf", "synaps"] {
         assert_eq!(std::fs::read_link(folder.join(name)).unwrap(), std::fs::canonicalize(PARLOR).unwrap());
     }
     let again = link(&[]);
-    assert!(again.status.success() && String::from_utf8(again.stdout).unwrap().contains("is there already"));
+    assert!(again.status.success() && String::from_utf8(again.stdout).unwrap().contains("already exists"));
     // A link to where parlor was is ours to put right.
     std::fs::remove_file(folder.join("synaps")).unwrap();
     symlink("/gone/parlor", folder.join("synaps")).unwrap();
@@ -339,7 +339,7 @@ fn a_link_says_whether_it_will_be_found() {
     let folder = home.folder().join("bin");
     std::fs::create_dir(&folder).unwrap();
     let said = home.prints(&["link", folder.to_str().unwrap()]);
-    assert!(said.contains("is not in PATH. Put it there"), "{said}");
+    assert!(said.contains("is not in PATH. Add it before the other folders"), "{said}");
     let mut command = home.command(&["link", folder.to_str().unwrap()]);
     let said = command.env("PATH", format!("/usr/bin:{}", folder.display())).output().unwrap().stdout;
     assert!(String::from_utf8(said).unwrap().contains("is in PATH:"));

@@ -115,7 +115,7 @@ fn a_disk_that_fills_up_during_a_run_ends_it_with_an_error() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("cannot be recorded") && said.contains("parlor doctor"), "{said}");
+    assert!(said.contains("cannot record events") && said.contains("parlor doctor"), "{said}");
     disk.make_room();
     let sessions = String::from_utf8(disk.parlor(&["sessions", "--json", "--limit", "1"]).stdout).unwrap();
     let session: serde_json::Value = serde_json::from_str(&sessions).unwrap();

@@ -122,7 +122,7 @@ fn failures_say_where_and_what_helps() {
     let (code, _, err) = run_with_input(home, &["eval"], &vec![b' '; (1 << 20) + 1]);
     assert!(code == 1 && err.contains("longer than 1048576 bytes"), "{err}");
     let (code, _, err) = run_with_input(home, &["eval"], b"\xff");
-    assert!(code == 1 && err.contains("no text in UTF-8"), "{err}");
+    assert!(code == 1 && err.contains("not valid UTF-8"), "{err}");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn other_servers_are_spoken_to_as_the_variables_say() {
     answer_once(&listener, &format!("{{\"result\":\"{}\"}}", "x".repeat(100)));
     let (code, _, err) = said(&child.wait_with_output().unwrap());
     assert!(code == 1 && err.contains("longer than 100 bytes"), "{err}");
-    assert!(err.contains("Hint: SUPEX_MAX_RESPONSE"), "{err}");
+    assert!(err.contains("Hint: set SUPEX_MAX_RESPONSE"), "{err}");
 }
 
 fn driver(server: &Server) -> Driver {

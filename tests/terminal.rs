@@ -15,7 +15,7 @@ use std::time::Duration;
 use forms::Form;
 use home::{Home, PARLOR};
 use model_server::{Deed, Server};
-use parlor_process::{Process, ProcessNews, ProcessNumber, ProcessReport, WriteId, spawn};
+use parlor_process::{Process, ChildEvent, ProcessNumber, ProcessReport, WriteId, spawn};
 use parlor_vocab::{ProcessExit, ProcessId, StartProcess, StdioKind};
 use tokio::sync::mpsc;
 
@@ -62,7 +62,7 @@ impl Terminal {
             folder: home.folder().to_owned(),
             env: env.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             stdio: StdioKind::Terminal,
-            retain: 0,
+            retain_bytes: 0,
         };
         let (sender, reports) = mpsc::channel(4);
         let process = spawn(&start, ProcessNumber(0), sender).unwrap();
@@ -103,10 +103,10 @@ impl Terminal {
     async fn step(&mut self) -> Option<ProcessExit> {
         let report = tokio::time::timeout(PATIENCE, self.reports.recv()).await;
         let report = report.unwrap_or_else(|_| panic!("nothing comes any more after {:?}", self.shown));
-        match report.unwrap().news {
-            ProcessNews::Output { bytes, .. } => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
-            ProcessNews::WriteAccepted(_) | ProcessNews::WriteLost(_) => {}
-            ProcessNews::Exited(ending) => return Some(ending),
+        match report.unwrap().event {
+            ChildEvent::Output { bytes, .. } => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
+            ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) => {}
+            ChildEvent::Exited(ending) => return Some(ending),
         }
         None
     }
@@ -193,17 +193,17 @@ async fn ctrl_c_stops_the_answer_and_another_leaves() {
     terminal.line("/wait 60").await;
     terminal.until(".").await;
     terminal.keys(CTRL_C);
-    terminal.until("Stopped. Ctrl-C again leaves.").await;
+    terminal.until("Stopped. Press Ctrl-C again to leave.").await;
     // A line in between, and one is not enough any more.
     terminal.line("/say going on").await;
     terminal.until("going on").await;
     terminal.prompt().await;
     terminal.keys(CTRL_C);
-    terminal.until("Ctrl-C again or Ctrl-D leaves.").await;
+    terminal.until("Press Ctrl-C again or Ctrl-D to leave").await;
     terminal.line("/wait 60").await;
     terminal.until(".").await;
     terminal.keys(CTRL_C);
-    terminal.until("Stopped. Ctrl-C again leaves.").await;
+    terminal.until("Stopped. Press Ctrl-C again to leave.").await;
     terminal.prompt().await;
     terminal.keys(CTRL_C);
     terminal.until("parlor chat --session ").await;
@@ -222,11 +222,11 @@ async fn ctrl_c_twice_at_the_prompt_leaves() {
             terminal.prompt().await;
         }
         terminal.keys(CTRL_C);
-        terminal.until("Ctrl-C again or Ctrl-D leaves.").await;
+        terminal.until("Press Ctrl-C again or Ctrl-D to leave").await;
         terminal.prompt().await;
     }
     terminal.keys(CTRL_C);
-    terminal.until("Nothing was said, so nothing was kept.").await;
+    terminal.until("No message was sent, so no session was saved.").await;
     terminal.end().await;
     assert!(home.json(&["sessions", "--json"]).is_empty());
 }
@@ -352,7 +352,7 @@ async fn a_dumb_terminal_gets_plain_lines() {
     terminal.until("\r\npl''ain").await;
     terminal.until("> ").await;
     terminal.keys(CTRL_C);
-    terminal.until("Ctrl-C again or Ctrl-D leaves.").await;
+    terminal.until("Press Ctrl-C again or Ctrl-D to leave").await;
     terminal.keys(CTRL_C);
     let shown = terminal.end().await;
     assert!(!shown.contains('\x1b'), "{shown:?}");
@@ -364,13 +364,13 @@ async fn a_session_can_be_deleted_after_a_question() {
     home.prints(&["chat", "/say hi"]);
     let session = home.last_session();
     let mut terminal = Terminal::start(&home, &["sessions", "delete", &session], &[]);
-    terminal.until("Delete this for good? [y/N] ").await;
+    terminal.until("Delete permanently? [y/N] ").await;
     terminal.keys("\n");
     terminal.until("nothing was deleted").await;
     let mut terminal = Terminal::start(&home, &["sessions", "delete", &session], &[]);
     terminal.until("[y/N] ").await;
     terminal.keys("y\n");
-    terminal.until("is deleted").await;
+    terminal.until("Deleted session").await;
     terminal.end().await;
     assert!(home.json(&["sessions", "--json"]).is_empty());
 }
@@ -414,11 +414,11 @@ async fn a_person_who_starts_a_server_gets_a_link_that_lets_them_in() {
 async fn a_key_is_typed_without_being_seen() {
     let home = Home::new();
     let mut terminal = Terminal::start(&home, &["login", "openai", "--key"], &[]);
-    terminal.until("(it is not shown): ").await;
+    terminal.until("(not shown): ").await;
     // A slip is taken back, and so is a line.
     terminal.keys("wrong-s3cret\x15typed-s3cret-keyx\x7f\r");
     let shown = terminal.end().await;
-    assert!(shown.contains("The key of openai is kept in") && !shown.contains("s3cret"), "{shown}");
+    assert!(shown.contains("Stored the key of openai in") && !shown.contains("s3cret"), "{shown}");
     assert_eq!(std::fs::read_to_string(home.state().join("secrets/key-openai")).unwrap(), "typed-s3cret-key");
 }
 
@@ -429,10 +429,10 @@ async fn a_key_that_is_not_given_leaves_the_terminal_as_it_was() {
         "before=$(stty -g); {PARLOR} login openai --key; echo code $?; [ $before = $(stty -g) ] && echo same"
     );
     let mut terminal = Terminal::start_program(&home, "/bin/sh", &["-c", &script], &[]);
-    terminal.until("(it is not shown): ").await;
+    terminal.until("(not shown): ").await;
     terminal.keys("half-a-s3cret");
     terminal.keys(CTRL_C);
-    terminal.until("No key was kept.").await;
+    terminal.until("No key was stored.").await;
     terminal.until("code 130").await;
     terminal.until("same").await;
     let shown = terminal.end().await;

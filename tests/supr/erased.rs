@@ -72,7 +72,7 @@ async fn what_another_process_deletes_beside_a_server_is_in_no_file() {
     server.kill_and_restart();
     let mut client = Client::connect(server.http, "session_id=b").await;
     client.ping().await;
-    assert!(server.prints(&["sessions", "delete", "a", "--yes"]).contains("Session a is deleted."));
+    assert!(server.prints(&["sessions", "delete", "a", "--yes"]).contains("Deleted session a."));
     assert_gone(&server);
 }
 
@@ -128,7 +128,7 @@ async fn while_somebody_reads_an_older_state_it_is_said_that_the_text_is_still_t
     let reader = Connection::open(server.home.join("parlor.db")).unwrap();
     reader.execute_batch("BEGIN; SELECT * FROM sessions").unwrap();
     let said = server.prints(&["sessions", "delete", "a", "--yes"]);
-    assert!(said.contains("Session a is deleted.") && said.contains("parlor.db-wal"), "{said}");
+    assert!(said.contains("Deleted session a.") && said.contains("parlor.db-wal"), "{said}");
     assert!(!found(&server.home).is_empty());
     reader.execute_batch("COMMIT").unwrap();
     server.prints(&["gc"]);

@@ -1,4 +1,4 @@
-//! The command line: every subcommand with its help.
+//! The command line: all subcommands with their help texts.
 
 use std::path::PathBuf;
 
@@ -16,104 +16,103 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  parlor chat                    talk; the built-in agent needs no key and no network
-  parlor chat '!uname -s'        ask one thing
-  parlor sessions                what there is to go on with
-  parlor doctor                  what is ready and what is missing
+  parlor chat                    start a chat; the built-in agent needs no key and no network
+  parlor chat '!uname -s'        send one message and print the answer
+  parlor sessions                list the sessions that you can continue
+  parlor doctor                  check what works and what is missing
 
-State is kept in $PARLOR_HOME, or ~/.parlor.";
+Parlor keeps its state in $PARLOR_HOME, or in ~/.parlor.";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Talk to an agent from the terminal
+    /// Chat with an agent on the terminal
     ///
-    /// With MESSAGE, or with text on stdin that is no terminal, it answers once on stdout and exits
-    /// with 0 if the run completed, 1 if it failed, 130 if it was stopped. Otherwise it talks until
-    /// Ctrl-D or /quit; Ctrl-C stops the answer that is being given, and pressed twice it leaves.
+    /// With MESSAGE, or if stdin is not a terminal, parlor prints one answer on stdout and exits with 0 if the run
+    /// completed, 1 if it failed, and 130 if it was stopped. Otherwise the chat continues until Ctrl-D or /quit. Ctrl-C
+    /// stops the current answer; pressed twice, it ends the chat.
     #[command(after_help = CHAT_EXAMPLES)]
     Chat(chat::Options),
-    /// List the sessions, the last used first; rename and delete them
+    /// List the sessions, the most recently used first; rename or delete them
     #[command(after_help = SESSIONS_EXAMPLES)]
     Sessions(sessions::Options),
-    /// Print what happened in a session
+    /// Print the events of a session
     ///
-    /// One event a line, cut to fit; --json prints all of each. A session that another process uses
-    /// can be followed as well.
+    /// Prints one event per line, shortened to fit; --json prints whole events. Another process may use the session at
+    /// the same time.
     #[command(after_help = REPLAY_EXAMPLES)]
     Replay(replay::Options),
-    /// Delete old sessions and what nothing refers to any more, and give the space back
+    /// Delete old sessions and unreferenced files, and free their disk space
     ///
-    /// Sessions go by the time since their last use, and by their size in all, those not used for
-    /// longest first. What runs, what another process uses and what was used within a day stays.
+    /// Deletes sessions that were not used for a number of days, and then the least recently used ones until the rest
+    /// fits into a size. Never deletes a session that runs, that another process uses, or that was used within the last
+    /// day.
     #[command(after_help = GC_EXAMPLES)]
     Gc(gc::Options),
-    /// Open the doors on the network: the web page with the supr door, the Supex bridge and its REPL
+    /// Serve the network doors: the web page with the supr door, the Supex bridge and its REPL
     ///
-    /// Serves until SIGTERM, SIGINT or SIGHUP. While it does, serve.json in the state folder names the
-    /// process and the addresses. HTTP listens beyond this machine only with a token that cannot be guessed,
-    /// Supex only if SUPEX_ALLOW_REMOTE=1 says so and a token is set.
+    /// Serves until SIGTERM, SIGINT or SIGHUP. Meanwhile, serve.json in the state folder has the process id and the
+    /// addresses. To accept clients from other machines, HTTP needs a token that is hard to guess; Supex needs
+    /// SUPEX_ALLOW_REMOTE=1 and a token.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(serve::Options),
     /// Print the token that clients of the supr door must send
     ///
-    /// It is made at the first use and kept in supr.json in the state folder, unless parlor.toml sets one.
+    /// Parlor generates the token at the first use and stores it in supr.json in the state folder, unless parlor.toml
+    /// sets one.
     #[command(after_help = TOKEN_EXAMPLES)]
     Token(token::Options),
-    /// Log in to a provider, or keep a key
+    /// Log in to a provider, or store an API key
     ///
-    /// Opens a browser, or where there is no screen shows a code to enter on any device. What one can log
-    /// in to is described by [auth.NAME] in parlor.toml. With --key it keeps the key of a provider instead.
-    /// Exits with 130 if the login was cancelled.
+    /// Opens a browser, or, if there is no screen, shows a code to enter on any device. [auth.NAME] in parlor.toml
+    /// configures the provider. With --key, parlor stores an API key instead. Exits with 130 if the login was cancelled.
     #[command(after_help = LOGIN_EXAMPLES)]
     Login(login::LoginOptions),
-    /// Forget a login, and tell the provider; forget a key
+    /// Remove a login and revoke it at the provider; remove a stored key
     #[command(after_help = LOGOUT_EXAMPLES)]
     Logout(login::LogoutOptions),
-    /// List the keys that are kept and the logins: how each stands, whose it is, when it expires
+    /// List the stored keys, and the logins with their state, account and expiry
     #[command(after_help = AUTH_EXAMPLES)]
     Auth(login::ListOptions),
-    /// Say what is ready and what is missing, with the fix for each
+    /// Check what works and what is missing, and print a fix for each problem
     ///
-    /// Looks at the state folder, parlor.toml, the database, Ruby, the keys of models, the ports and
-    /// the links, at who it runs as and at what the kernel enforces for agents and doors, and changes
-    /// none of them. Exits with 0 if nothing is a problem, else with 1. If the database is damaged,
-    /// --recover saves what can be saved of it.
+    /// Checks the state folder, parlor.toml, the database, Ruby, the keys of models, the ports, the links, the user, and
+    /// what the kernel enforces for agents and doors. Changes none of them. Exits with 1 if there is a problem, else with
+    /// 0. If the database is damaged, --recover saves what can be read of it.
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(doctor::Options),
-    /// List the models that are configured, and those that their providers have
+    /// List the configured models, and those that their providers offer
     ///
-    /// A model is chosen with parlor chat --model NAME: a name of [models] in parlor.toml, one of anthropic,
+    /// To choose a model, run parlor chat --model NAME. NAME is a name in [models] in parlor.toml, one of anthropic,
     /// openai, gemini and openrouter, or a name that the provider of the agent's model knows.
     #[command(after_help = MODELS_EXAMPLES)]
     Models(models::Options),
-    /// Print every setting with its value and what it is for
+    /// Print every setting with its value and description
     Settings(settings::show::Options),
-    /// Write links under which programs find parlor in the place of another program
+    /// Create links so that other programs start parlor instead of the program they expect
     ///
-    /// The links are codex-exec-server, loaf and synaps. Called by one of these names, parlor
-    /// behaves as that program. What is not such a link is never overwritten without --force.
+    /// The links are codex-exec-server, loaf and synaps. Started by one of these names, parlor behaves as that program.
+    /// Does not replace other files or links without --force.
     #[command(after_help = LINK_EXAMPLES)]
     Link {
-        /// The folder for the links, best one that is early in PATH
+        /// The folder for the links; it should be early in PATH
         #[arg(value_name = "DIR")]
         folder: PathBuf,
         /// Replace files and links of other programs
         #[arg(long)]
         force: bool,
     },
-    /// Talk to a Supex bridge: ask for its status, run Ruby, call tools
+    /// Use a Supex bridge: print its status, run Ruby, call tools
     ///
-    /// Speaks to the bridge of `parlor serve`, or to any other one. The token, if it wants one, is taken
-    /// from SUPEX_AUTH_TOKEN.
+    /// Connects to the bridge of `parlor serve`, or to any other one. If the bridge requires a token, set
+    /// SUPEX_AUTH_TOKEN.
     #[command(after_help = SUPEX_EXAMPLES)]
     Supex(supex_client::Options),
-    /// Open one door on standard input and output
+    /// Serve one door on standard input and output
     ///
-    /// Frames go in on stdin and come out on stdout, one JSON message a line; nothing else is ever
-    /// written to stdout. The server ends when stdin closes or on SIGTERM, SIGINT or SIGHUP, and
-    /// everything it started ends with it.
+    /// Reads one JSON message per line from stdin and writes one per line to stdout, and nothing else. Ends when stdin
+    /// closes, or on SIGTERM, SIGINT or SIGHUP, and ends all processes that it started.
     Stdio {
-        /// Which protocol to speak
+        /// The protocol of the door
         #[command(subcommand)]
         door: stdio::Door,
     },
@@ -130,8 +129,8 @@ Examples:
 
 const MODELS_EXAMPLES: &str = "\
 Examples:
-  parlor models                  those that are configured, and what is missing for them
-  parlor models --all            also what the providers have; asked once a day
+  parlor models                  list the configured models, and what is missing for them
+  parlor models --all            also list the models that the providers offer; cached for a day
   parlor models --refresh --json | jq -r .name";
 
 const SESSIONS_EXAMPLES: &str = "\
@@ -141,7 +140,7 @@ Examples:
   parlor sessions delete 019a8f2e
   parlor sessions --json | jq -r 'select(.messages < 3).session'
 
-SESSION is an id, or as much of its beginning as no other session shares.";
+SESSION is an id, or a prefix of an id that no other session shares.";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -151,53 +150,53 @@ Examples:
 
 const GC_EXAMPLES: &str = "\
 Examples:
-  parlor gc --dry-run                           what would go by the settings
+  parlor gc --dry-run                           print what the settings would delete
   parlor gc --older-than 30 --keep-bytes 2GiB
-  parlor gc --older-than never --keep-bytes unlimited      only give space back
+  parlor gc --older-than never --keep-bytes unlimited      delete no session, only free unused space
 
-The limits are set in parlor.toml: [retention] days and max_size.";
+The default limits are days and max_size under [retention] in parlor.toml.";
 
 const DOCTOR_EXAMPLES: &str = "\
 Examples:
   parlor doctor
   parlor doctor --json | jq -r 'select(.state != \"ok\").fix'
-  parlor doctor --recover        after ending all parlors that use the state folder
+  parlor doctor --recover        first end all parlor processes that use the state folder
 
-The damaged database is kept as parlor.db.damaged-TIME; delete it once nothing is missed.";
+--recover keeps the damaged database as parlor.db.damaged-TIME; delete it when nothing is missing.";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
   parlor serve
-  parlor serve --listen 127.0.0.1:0 --no-supex      HTTP alone, on a free port; see serve.json
+  parlor serve --listen 127.0.0.1:0 --no-supex      only HTTP, on a free port; see serve.json
   parlor serve --supex 127.0.0.1:0 --supex-repl 127.0.0.1:0 --no-http
   SUPEX_AUTH_TOKEN=secret parlor serve
 
 The settings are [channels.supr] and [channels.supex] in parlor.toml, and the SUPRCLAW_... and SUPEX_...
-variables. PARLOR_LOG says how much is said on stderr: off, error, warn, info, debug or trace.";
+variables. PARLOR_LOG sets the log level on stderr: off, error, warn, info, debug or trace.";
 
 const TOKEN_EXAMPLES: &str = "\
 Examples:
   curl -H \"Authorization: Bearer $(parlor token)\" http://127.0.0.1:18790/api/sessions
-  parlor token --rotate          another one; a server that runs takes it at once, connections stay";
+  parlor token --rotate          replace it; a running server uses the new one at once";
 
 const LOGIN_EXAMPLES: &str = "\
 Examples:
-  parlor login openai --key                asks for the key, and does not show it
+  parlor login openai --key                asks for the key without showing it
   parlor login openai --key < key.txt
   parlor login example
-  parlor login example --device            with a code, on any device
+  parlor login example --device            log in with a code on any device
   parlor login example --browser --no-open > url.txt
 
-docs/auth.md describes what can be configured.";
+docs/auth.md describes how to configure a login.";
 
 const LOGOUT_EXAMPLES: &str = "\
 Examples:
-  parlor logout openai                     forgets its key, and its login
-  parlor logout --all                      forgets all that is kept; a key in a variable is not kept";
+  parlor logout openai                     remove its key and its login
+  parlor logout --all                      remove all stored keys and logins, but no environment variable";
 
 const AUTH_EXAMPLES: &str = "\
 Examples:
-  parlor auth                              what is kept, where, and how it stands
+  parlor auth                              list stored keys and logins, and where they are
   parlor auth --check && parlor chat hello";
 
 const SUPEX_EXAMPLES: &str = "\
@@ -208,8 +207,8 @@ Examples:
   parlor supex call console_capture_status
   SUPEX_AUTH_TOKEN=secret parlor supex status --host 192.168.1.20
 
-Variables: SUPEX_HOST, SUPEX_PORT and SUPEX_TIMEOUT, as the flags; SUPEX_AUTH_TOKEN; SUPEX_AGENT, the name
-to be known by [user]; SUPEX_RETRIES [2]; SUPEX_MAX_RESPONSE, in bytes [10485760]; SUPEX_IDLE_TIMEOUT, in
+Environment variables: SUPEX_HOST, SUPEX_PORT and SUPEX_TIMEOUT, as the flags; SUPEX_AUTH_TOKEN; SUPEX_AGENT,
+the client's name [user]; SUPEX_RETRIES [2]; SUPEX_MAX_RESPONSE, in bytes [10485760]; SUPEX_IDLE_TIMEOUT, in
 seconds [300].";
 
 const LINK_EXAMPLES: &str = "\

@@ -1,14 +1,14 @@
-//! What other processes of the same user see of this one.
+//! Protects the memory of this process from other processes of the same user.
 
-/// From now on, no other process of the user can read the memory of this one or the environment that it was started
-/// with, where keys may be. What it starts is as open as ever.
+/// Keeps other processes of the same user from reading this process's memory and initial environment, which may contain
+/// keys. Child processes are not affected.
 #[cfg(target_os = "linux")]
 pub(crate) fn set_undumpable() {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-    // Where the system does not have it, there is nothing else to do.
+    // On a kernel without this call there is no other protection.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-/// Only Linux has it.
+/// Does nothing: only Linux has this protection.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn set_undumpable() {}

@@ -1,4 +1,4 @@
-//! The state folder, and the house of sessions that is kept in it.
+//! The state folder: its settings, keys, and the session registry over its log.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use anyhow::Context;
 use parlor_engine::{Agents, MediaStore, SessionDeps, Sessions};
 use parlor_log::{EventLog, OPEN_CHECK_WAIT, SqliteLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
-use parlor_process::limit_children;
+use parlor_process::set_child_limits;
 use parlor_tools::{RubyTool, ShellTool, Toolbox};
 use parlor_vocab::AgentId;
 
@@ -17,93 +17,93 @@ use crate::models::{Builder, Keys};
 use crate::redaction::Redaction;
 use crate::settings::{AgentConfig, AgentKind, Config};
 
-/// How long a server looks for damage in its database when it starts. With the file in memory that is enough for
-/// some 700 MiB; `parlor doctor` looks for longer.
+/// How long a server checks its database for damage when it starts. With the file in the page cache that is enough for
+/// about 700 MiB; `parlor doctor` checks for longer.
 const SERVE_CHECK_WAIT: Duration = Duration::from_secs(1);
 
-/// The state folder with what is configured there.
+/// The state folder with its settings and keys.
 pub(crate) struct Home {
     path: PathBuf,
     config: Config,
     keys: Keys,
     redaction: Redaction,
-    /// Where else the user keeps skills.
-    skills: Option<PathBuf>,
+    /// A further folder with skills for agents with models.
+    skill_folder: Option<PathBuf>,
 }
 
 impl Home {
-    /// Finds the folder, which need not exist, and reads its settings.
+    /// Finds the state folder and reads its settings. The folder need not exist.
     pub(crate) fn open(environment: &Environment) -> anyhow::Result<Self> {
         Self::at(environment, environment.state_folder()?)
     }
 
-    /// The folder at `path`, which need not exist, with its settings.
+    /// Reads the settings of the state folder at `path`, which need not exist.
     pub(crate) fn at(environment: &Environment, path: PathBuf) -> anyhow::Result<Self> {
         let config = Config::load(&path)?;
-        limit_children(config.tools.limits);
+        set_child_limits(config.tools.limits);
         let keys = Keys::open(&path, &config, environment)?;
         let redaction = Redaction::new(&path, &config, environment, keys.redactor());
         let is_set = |name: &str| environment.model_keys.contains(&name);
-        let config =
-            config.with_keys(|provider| provider.key_variable().is_some_and(is_set) || keys.has(provider));
-        Ok(Self { path, config, keys, redaction, skills: None })
+        let config = config.with_keys(|provider| {
+            provider.key_variable().is_some_and(is_set) || keys.has_credential(provider)
+        });
+        Ok(Self { path, config, keys, redaction, skill_folder: None })
     }
 
-    /// The same with an agent for each provider, for whoever gives keys while it runs.
+    /// Adds an agent for each provider, for a process that may get keys while it runs.
     pub(crate) fn with_all_providers(self) -> Self {
         Self { config: self.config.with_all_providers(), ..self }
     }
 
-    /// The same with the skills in another folder, for agents with models.
-    pub(crate) fn with_skills(self, folder: Option<PathBuf>) -> Self {
-        Self { skills: folder, ..self }
+    /// Adds a folder with skills for agents with models.
+    pub(crate) fn with_skill_folder(self, folder: Option<PathBuf>) -> Self {
+        Self { skill_folder: folder, ..self }
     }
 
-    /// Where else the user keeps skills.
-    pub(crate) fn skills(&self) -> Option<&Path> {
-        self.skills.as_deref()
+    /// The folder that [`with_skill_folder`](Self::with_skill_folder) added.
+    pub(crate) fn skill_folder(&self) -> Option<&Path> {
+        self.skill_folder.as_deref()
     }
 
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is configured.
+    /// The settings, with the agents that exist because a key is there.
     pub(crate) fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Its keys and logins.
+    /// The keys and logins of model providers.
     pub(crate) fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// What takes its secrets out of texts.
+    /// Removes all secrets of this state folder from texts.
     pub(crate) fn redaction(&self) -> &Redaction {
         &self.redaction
     }
 
-    /// What commands get of the environment.
+    /// The environment variables that commands of agents get.
     pub(crate) fn command_environment(&self, environment: &Environment) -> Vec<(String, String)> {
         environment.for_commands(&self.config.tools.environment)
     }
 
-    /// Everything that sessions need, with the log in this folder.
+    /// Opens the session registry over the log in this folder.
     pub(crate) fn sessions(&self, environment: &Environment) -> anyhow::Result<Sessions> {
-        self.house_with(environment, OPEN_CHECK_WAIT, |log| log)
+        self.open_sessions(environment, OPEN_CHECK_WAIT, |log| log)
     }
 
-    /// The same for a server, with the log that `wrap` makes of it.
-    pub(crate) fn sessions_over(
+    /// Opens the session registry for a server: `wrap` may put a layer around the log, and the database check is short.
+    pub(crate) fn sessions_for_server(
         &self,
         environment: &Environment,
         wrap: impl FnOnce(Arc<dyn EventLog>) -> Arc<dyn EventLog>,
     ) -> anyhow::Result<Sessions> {
-        self.house_with(environment, SERVE_CHECK_WAIT, wrap)
+        self.open_sessions(environment, SERVE_CHECK_WAIT, wrap)
     }
 
-    fn house_with(
+    fn open_sessions(
         &self,
         environment: &Environment,
         check_wait: Duration,
@@ -112,7 +112,7 @@ impl Home {
         let clock = Arc::new(SystemClock);
         let agents = agents(self, environment)?;
         let log = SqliteLog::open_checked(&self.path, Arc::clone(&clock) as _, check_wait)
-            .with_context(|| format!("cannot keep state in {}", self.path.display()))?;
+            .with_context(|| format!("cannot open the state folder {}", self.path.display()))?;
         let sessions = Sessions::new(SessionDeps {
             log: wrap(Arc::new(log)),
             agents,
@@ -127,23 +127,25 @@ impl Home {
     }
 }
 
-/// The tools that agents have.
+/// The tools that agents can use.
 pub(crate) fn tools(environment: &Environment) -> Toolbox {
     let ruby = environment.ruby.as_ref().and_then(|ruby| ruby.to_str()).unwrap_or("ruby");
     Toolbox::standard(ShellTool::default()).with(RubyTool::new(ruby))
 }
 
-/// The agents that are configured, ready to answer.
+/// Builds the configured agents.
 pub(crate) fn agents(home: &Home, environment: &Environment) -> anyhow::Result<Agents> {
     let config = home.config();
-    let id = |id: &str| AgentId::parse(id).with_context(|| format!("agents.{id:.40} has too long a name"));
+    let id = |id: &str| {
+        AgentId::parse(id).with_context(|| format!("the agent name in agents.{id:.40} is too long"))
+    };
     let builder = Builder::new(home, environment);
     let agent = |name: &str, config: &AgentConfig| -> anyhow::Result<Arc<dyn Agent>> {
         Ok(match &config.kind {
             AgentKind::Local => Arc::new(LocalAgent::new(config.name.clone())),
             AgentKind::Script(file) => Arc::new(ScriptAgent::load(file, config.name.clone())?),
-            AgentKind::Model(mind) => {
-                let agent = builder.agent(&config.name, mind);
+            AgentKind::Model(model_agent) => {
+                let agent = builder.agent(&config.name, model_agent);
                 Arc::new(agent.with_context(|| format!("agents.{name} cannot be used"))?)
             }
         })

@@ -1,7 +1,6 @@
 //! The `parlor` program as a library: settings, the state folder, the wiring of backends and doors, and a module for each
 //! subcommand. The binary calls [`main`]; tests use the rest.
 
-mod called_as;
 mod chat;
 mod cli;
 mod command_variables;
@@ -18,6 +17,7 @@ mod login;
 mod models;
 mod ownership;
 mod panics;
+mod program_alias;
 mod redaction;
 mod replay;
 mod serve;
@@ -43,28 +43,28 @@ use crate::console::Console;
 use crate::environment::Environment;
 use crate::home::Home;
 
-/// How long the runs that are under way may take to end when the program ends. Longer than their
-/// processes are given; what is not recorded by then is ended when the session is opened again.
+/// How long running runs may take to end when the program ends. This is longer than the time that their
+/// processes get. A run whose end is not recorded by then is ended when its session is next opened.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
-/// Runs the command that the arguments name. The program's `main` does nothing else.
+/// Runs the subcommand that the arguments name. The binary's `main` only calls this.
 pub fn main() -> ExitCode {
-    parlor_process::give_back_large_blocks();
-    panics::say_in_one_line();
+    parlor_process::return_large_blocks_to_system();
+    panics::install_hook();
     let environment = Environment::read();
-    // First: the children's score is set by a file that is root's from then on.
-    parlor_process::prepare_child_scores();
-    if !environment.is_open {
+    // Before `set_undumpable`: afterwards the file that sets the children's OOM score belongs to root.
+    parlor_process::prepare_child_oom_score();
+    if !environment.is_dumpable {
         hardening::set_undumpable();
     }
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let done =
-        called_as::serve(&arguments, &environment).unwrap_or_else(|| run(Cli::parse().command, &environment));
+    let done = program_alias::run(&arguments, &environment)
+        .unwrap_or_else(|| run(Cli::parse().command, &environment));
     done.unwrap_or_else(|error| report(&error))
 }
 
 fn run(command: Command, environment: &Environment) -> anyhow::Result<ExitCode> {
-    let console = Console::look(environment);
+    let console = Console::detect(environment);
     match command {
         Command::Stdio { door } => stdio::serve(door, environment),
         Command::Link { folder, force } => {
@@ -100,38 +100,40 @@ fn run(command: Command, environment: &Environment) -> anyhow::Result<ExitCode> 
     }
 }
 
-/// Does something with the sessions of the state folder, and leaves them in order.
+/// Opens the sessions of the state folder, runs `work` with them, and closes them.
 fn with_sessions(
     environment: &Environment,
     work: impl AsyncFnOnce(&Home, &Sessions) -> anyhow::Result<ExitCode>,
 ) -> anyhow::Result<ExitCode> {
-    // One thread: children get a signal when the thread that started them ends.
+    // One thread: child processes get a signal when the thread that started them ends.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async {
         let home = Home::open(environment)?;
         let sessions = home.sessions(environment)?;
-        // Said before the rest is put in order, which may take its time if the disk is the trouble.
+        // Report the error before closing: closing can take long if the disk caused the error.
         let done = work(&home, &sessions).await.unwrap_or_else(|error| report(&error));
         if tokio::time::timeout(CLOSE_WAIT, sessions.close()).await.is_err() {
-            eprintln!("parlor: not all that happened could be recorded; it is put right when the session is used again");
+            eprintln!(
+                "parlor: the last events of a session could not be recorded in time; the session is repaired when it is next opened"
+            );
         }
         Ok(done)
     });
-    // What still waits for a disk or a terminal is not waited for.
+    // Do not wait for tasks that block on a disk or a terminal.
     runtime.shutdown_background();
     done
 }
 
-/// Says what went wrong, to whoever still listens.
+/// Prints the error on stderr, except for a broken pipe.
 fn report(error: &anyhow::Error) -> ExitCode {
     if !is_broken_pipe(error) {
-        // An id or a title that it names is not ours.
-        eprintln!("Error: {}", text::Clean::default().text(&format!("{error:#}")));
+        // The error may quote an id or a title that a client chose.
+        eprintln!("Error: {}", text::TerminalSanitizer::default().sanitize(&format!("{error:#}")));
     }
     ExitCode::FAILURE
 }
 
-/// Whoever read our output has enough of it, as `head` has; that needs no words.
+/// Whether the error is that the reader of our output closed it, as `head` does. That is not worth a message.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

@@ -1,4 +1,4 @@
-//! `parlor link`: links under which the program is found by those who start another one.
+//! `parlor link`: creates symbolic links to parlor under the names of the programs that it can stand in for.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,36 +8,38 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use crate::called_as::NAMES;
 use crate::environment::Environment;
+use crate::program_alias::PROGRAM_ALIASES;
 
-/// What stands where a link is to be.
+/// What exists at the path where a link should be.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
-    Free,
-    /// A link of ours that leads to the program already.
-    Right,
-    /// A link of ours that leads to where the program was.
-    Old,
-    /// Something else, in words.
-    Taken(String),
+enum Existing {
+    Nothing,
+    /// A link to the running program.
+    CurrentLink,
+    /// A link to a parlor elsewhere, which may be gone.
+    OtherParlor,
+    /// Something else; the text describes it.
+    Foreign(String),
 }
 
-/// Writes the links into `folder`. Whatever is not such a link stays, unless `force` is given.
+/// Creates the links in `folder`. Does not replace other files or links unless `force` is set, and never a folder.
 pub(crate) fn link(
     environment: &Environment,
     folder: &Path,
     force: bool,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find out where this program is")?;
-    let folder =
-        folder.canonicalize().with_context(|| format!("{} is no folder: make it first", folder.display()))?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
+    let folder = folder
+        .canonicalize()
+        .with_context(|| format!("{} is not a folder: create it first", folder.display()))?;
     let mut todo = Vec::new();
-    for name in NAMES {
+    for name in PROGRAM_ALIASES {
         let path = folder.join(name);
-        let place = look(&path, &program).with_context(|| format!("cannot look at {}", path.display()))?;
-        if let Place::Taken(what) = &place
+        let existing =
+            inspect(&path, &program).with_context(|| format!("cannot inspect {}", path.display()))?;
+        if let Existing::Foreign(what) = &existing
             && (!force || what == "a folder")
         {
             bail!(
@@ -46,11 +48,11 @@ pub(crate) fn link(
                 if force { "" } else { ", or replace it with --force" }
             );
         }
-        todo.push((path, place));
+        todo.push((path, existing));
     }
-    for (path, place) in todo {
-        if place == Place::Right {
-            writeln!(out, "{} is there already", path.display())?;
+    for (path, existing) in todo {
+        if existing == Existing::CurrentLink {
+            writeln!(out, "{} already exists", path.display())?;
             continue;
         }
         replace(&path, &program).with_context(|| format!("cannot write {}", path.display()))?;
@@ -63,51 +65,51 @@ pub(crate) fn link(
     if in_path {
         writeln!(
             out,
-            "{} is in PATH: programs that start one of these names find parlor.",
+            "{} is in PATH: programs that start one of these names now start parlor.",
             folder.display()
         )?;
     } else {
         writeln!(
             out,
-            "{0} is not in PATH. Put it there, before other folders, with: export PATH={0}:$PATH",
+            "{0} is not in PATH. Add it before the other folders: export PATH={0}:$PATH",
             folder.display()
         )?;
     }
     Ok(())
 }
 
-fn look(path: &Path, program: &Path) -> std::io::Result<Place> {
+fn inspect(path: &Path, program: &Path) -> std::io::Result<Existing> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Place::Free),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Existing::Nothing),
         Err(error) => return Err(error),
     };
     if !found.is_symlink() {
-        let what = if found.is_dir() { "a folder" } else { "a file of its own" };
-        return Ok(Place::Taken(what.to_owned()));
+        let what = if found.is_dir() { "a folder" } else { "another file" };
+        return Ok(Existing::Foreign(what.to_owned()));
     }
     let target = fs::read_link(path)?;
     if target == program {
-        return Ok(Place::Right);
+        return Ok(Existing::CurrentLink);
     }
     if is_parlor(&target) {
-        return Ok(Place::Old);
+        return Ok(Existing::OtherParlor);
     }
-    Ok(Place::Taken(format!("a link to {}", target.display())))
+    Ok(Existing::Foreign(format!("a link to {}", target.display())))
 }
 
-/// Whether a link leads to parlor, here or wherever it was.
+/// Whether a link target is named `parlor`, wherever it is and whether or not it exists.
 fn is_parlor(target: &Path) -> bool {
     target.file_name() == Some(OsStr::new("parlor"))
 }
 
-/// Puts the link in place in one step, so that whoever starts the program meanwhile finds one.
+/// Replaces the link atomically, so that a program that is started meanwhile always finds one.
 fn replace(path: &Path, program: &Path) -> std::io::Result<()> {
-    let beside = PathBuf::from(format!("{}.parlor-{}", path.display(), std::process::id()));
-    symlink(program, &beside)?;
-    fs::rename(&beside, path).inspect_err(|_| {
-        // What is left over is a link that nobody looks for.
-        let _ = fs::remove_file(&beside);
+    let temporary = PathBuf::from(format!("{}.parlor-{}", path.display(), std::process::id()));
+    symlink(program, &temporary)?;
+    fs::rename(&temporary, path).inspect_err(|_| {
+        // If this fails too, an unused link with a unique name stays; that does no harm.
+        let _ = fs::remove_file(&temporary);
     })
 }
 
@@ -116,21 +118,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_the_way_is_known() {
+    fn existing_files_and_links_are_recognized() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("loaf");
         let program = Path::new("/opt/parlor");
-        assert_eq!(look(&path, program).unwrap(), Place::Free);
-        for (target, place) in [
-            ("/opt/parlor", Place::Right),
-            ("/gone/parlor", Place::Old),
-            ("/usr/bin/loaf", Place::Taken("a link to /usr/bin/loaf".to_owned())),
+        assert_eq!(inspect(&path, program).unwrap(), Existing::Nothing);
+        for (target, existing) in [
+            ("/opt/parlor", Existing::CurrentLink),
+            ("/gone/parlor", Existing::OtherParlor),
+            ("/usr/bin/loaf", Existing::Foreign("a link to /usr/bin/loaf".to_owned())),
         ] {
             symlink(target, &path).unwrap();
-            assert_eq!(look(&path, program).unwrap(), place);
+            assert_eq!(inspect(&path, program).unwrap(), existing);
             fs::remove_file(&path).unwrap();
         }
         fs::write(&path, "").unwrap();
-        assert_eq!(look(&path, program).unwrap(), Place::Taken("a file of its own".to_owned()));
+        assert_eq!(inspect(&path, program).unwrap(), Existing::Foreign("another file".to_owned()));
     }
 }

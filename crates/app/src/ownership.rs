@@ -1,5 +1,5 @@
-//! Whose the state folder is. What another user could have written there is not used: settings name programs that are
-//! run, and the token lets in whoever knows it.
+//! Checks that no other user could have written to the state folder. Its settings name programs that parlor runs, and its
+//! token lets clients in, so parlor refuses a folder that others control.
 
 use std::fmt;
 use std::fs::metadata;
@@ -10,97 +10,102 @@ use rustix::process::geteuid;
 
 use crate::settings;
 
-/// Files of the state folder that are parlor's alone. Those of `secrets` are, too.
-pub(crate) const PRIVATE: [&str; 7] =
+/// Files of the state folder that only the owner may read or write. The files in `secrets` are private as well.
+pub(crate) const PRIVATE_FILES: [&str; 7] =
     ["parlor.db", "parlor.db-wal", "parlor.db-shm", "history", "loaf.json", "supr.json", "serve.json"];
 
-/// Where keys and logins are; each file in it is checked when it is read.
+/// The folder of keys and logins. Each file in it is checked when it is read.
 const SECRETS: &str = "secrets";
 
-/// The bit that lets everybody write.
+/// The permission bit that lets everybody write.
 const OTHERS_WRITE: u32 = 0o002;
 
 const ROOT: u32 = 0;
 
-/// Something in the state folder that another user could have written.
+/// A path in the state folder that another user could have written to.
 #[derive(Debug)]
-pub(crate) struct NotOurs {
+pub(crate) struct UntrustedPath {
     path: PathBuf,
     owner: u32,
-    flaw: Flaw,
-    /// The command that mends it.
+    reason: UntrustedReason,
+    /// What the user should do, with the command to run.
     pub(crate) fix: String,
 }
 
 #[derive(Debug)]
-enum Flaw {
-    /// It is another user's.
-    Owner,
-    /// Everybody can write to it; this is its mode.
-    Mode(u32),
+enum UntrustedReason {
+    /// Another user owns the path.
+    ForeignOwner,
+    /// Everybody can write to the path, which has this mode.
+    WritableByAll(u32),
 }
 
-impl NotOurs {
-    /// What is wrong, without what to do.
-    pub(crate) fn found(&self) -> String {
+impl UntrustedPath {
+    /// What is wrong, without the fix.
+    pub(crate) fn description(&self) -> String {
         let (path, owner) = (self.path.display(), self.owner);
-        match self.flaw {
-            Flaw::Owner => format!("{path} belongs to user {owner}, and is not used"),
-            Flaw::Mode(mode) => {
+        match self.reason {
+            UntrustedReason::ForeignOwner => {
+                format!("{path} belongs to user {owner}, so parlor does not use it")
+            }
+            UntrustedReason::WritableByAll(mode) => {
                 format!(
-                    "{path} of user {owner} has mode {mode:04o}: everybody can change it, so it is not used"
+                    "{path} of user {owner} has mode {mode:04o}: everybody can change it, so parlor does not use it"
                 )
             }
         }
     }
 }
 
-impl std::error::Error for NotOurs {}
+impl std::error::Error for UntrustedPath {}
 
-impl fmt::Display for NotOurs {
+impl fmt::Display for UntrustedPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.found(), self.fix)
+        write!(f, "{}; {}", self.description(), self.fix)
     }
 }
 
-/// Refuses a state folder that another user could have written to, or with files of which that is so. One that is not
-/// there is fine. For root, files of other users are fine as well: a container has folders of its host.
-pub(crate) fn check(home: &Path) -> Result<(), NotOurs> {
+/// Fails if another user could have written to the state folder or to one of parlor's files in it. A folder that does not
+/// exist is accepted. Root also accepts files of other users: a container may mount folders of its host.
+pub(crate) fn check(home: &Path) -> Result<(), UntrustedPath> {
     check_as(home, geteuid().as_raw())
 }
 
-fn check_as(home: &Path, user: u32) -> Result<(), NotOurs> {
-    let command =
-        |command: &str, path: &Path| format!("look at what is in it, then run: {command} {}", path.display());
-    look(home, user, |flaw| match flaw {
-        Flaw::Owner => {
+fn check_as(home: &Path, user: u32) -> Result<(), UntrustedPath> {
+    let command = |command: &str, path: &Path| format!("inspect it, then run: {command} {}", path.display());
+    check_path(home, user, |reason| match reason {
+        UntrustedReason::ForeignOwner => {
             let change = command(&format!("sudo chown -R {user}"), home);
             format!("set PARLOR_HOME to a folder of your own, or {change}")
         }
-        Flaw::Mode(_) => command("chmod o-w", home),
+        UntrustedReason::WritableByAll(_) => command("chmod o-w", home),
     })?;
-    for name in [settings::FILE, SECRETS].iter().chain(&PRIVATE) {
+    for name in [settings::FILE, SECRETS].iter().chain(&PRIVATE_FILES) {
         let path = home.join(name);
-        look(&path, user, |flaw| match flaw {
-            Flaw::Owner => command(&format!("sudo chown {user}"), &path),
-            Flaw::Mode(_) => command("chmod o-w", &path),
+        check_path(&path, user, |reason| match reason {
+            UntrustedReason::ForeignOwner => command(&format!("sudo chown {user}"), &path),
+            UntrustedReason::WritableByAll(_) => command("chmod o-w", &path),
         })?;
     }
     Ok(())
 }
 
-/// Looks at what `path` leads to. What cannot be looked at is found out when it is opened.
-fn look(path: &Path, user: u32, fix: impl FnOnce(&Flaw) -> String) -> Result<(), NotOurs> {
-    let Ok(found) = metadata(path) else { return Ok(()) };
-    let flaw = if ![user, ROOT].contains(&found.uid()) && user != ROOT {
-        Flaw::Owner
-    } else if found.mode() & OTHERS_WRITE != 0 {
-        Flaw::Mode(found.mode() & 0o7777)
+/// Checks the target of `path`. A path without readable metadata passes; opening it will report the error.
+fn check_path(
+    path: &Path,
+    user: u32,
+    fix: impl FnOnce(&UntrustedReason) -> String,
+) -> Result<(), UntrustedPath> {
+    let Ok(metadata) = metadata(path) else { return Ok(()) };
+    let reason = if ![user, ROOT].contains(&metadata.uid()) && user != ROOT {
+        UntrustedReason::ForeignOwner
+    } else if metadata.mode() & OTHERS_WRITE != 0 {
+        UntrustedReason::WritableByAll(metadata.mode() & 0o7777)
     } else {
         return Ok(());
     };
-    let fix = fix(&flaw);
-    Err(NotOurs { path: path.to_owned(), owner: found.uid(), flaw, fix })
+    let fix = fix(&reason);
+    Err(UntrustedPath { path: path.to_owned(), owner: metadata.uid(), reason, fix })
 }
 
 #[cfg(test)]
@@ -111,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_can_write_is_named_with_the_command_that_mends_it() {
+    fn a_path_that_others_can_write_is_refused_with_the_fixing_command() {
         let home = tempfile::tempdir().unwrap();
         let owner = metadata(home.path()).unwrap().uid();
         assert!(check_as(home.path(), owner).is_ok() && check_as(&home.path().join("none"), owner).is_ok());
@@ -122,7 +127,7 @@ mod tests {
             let refused = check_as(home.path(), owner).unwrap_err();
             assert_eq!(refused.path, path);
             assert!(refused.fix.ends_with(&format!("chmod o-w {}", path.display())), "{refused}");
-            // Who could have written to it is the same for root.
+            // Everybody could have written to it, so root refuses it too.
             assert!(check_as(home.path(), ROOT).is_err());
             set_permissions(path, Permissions::from_mode(usual)).unwrap();
         }
@@ -130,11 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_user_is_root_s_to_use_and_nobody_else_s() {
+    fn only_root_accepts_a_file_of_another_user() {
         let home = tempfile::tempdir().unwrap();
         let owner = metadata(home.path()).unwrap().uid();
         let other = owner + 1;
-        // As seen by another user, it is ours: that of another user, unless we are root.
+        // For the user `other`, the folder belongs to another user. Everybody accepts a folder of root.
         assert_eq!(check_as(home.path(), other).is_ok(), owner == ROOT);
         assert!(check_as(home.path(), ROOT).is_ok());
     }

@@ -1,18 +1,18 @@
-//! What is said of a panic: one line with its place and the way there.
+//! Logs each panic as one line with its location and backtrace.
 //!
-//! What panicked ends, and nothing else; the line is all that is left of it. Clients are told that there was an internal
-//! error, and nothing of this.
+//! A panic ends only the task that panicked. Clients are told that an internal error happened, and no more; the details
+//! are in this line alone.
 
 use std::backtrace::Backtrace;
 use std::io::{Write, stderr};
 use std::panic::{self, PanicHookInfo};
 use std::thread;
 
-/// The longest backtrace, in bytes.
+/// A longer message or backtrace is truncated to this many bytes.
 const MAX_BACKTRACE_BYTES: usize = 16 * 1024;
 
-/// From now on, panics are said in one line: to the journal where there is one, else on stderr.
-pub(crate) fn say_in_one_line() {
+/// Installs a panic hook that logs through `tracing` if a subscriber is set, and prints on stderr otherwise.
+pub(crate) fn install_hook() {
     panic::set_hook(Box::new(|panic| {
         let (location, message) = (location(panic), one_line(panic.payload_as_str().unwrap_or("no message")));
         let backtrace = one_line(&Backtrace::force_capture().to_string());
@@ -21,7 +21,7 @@ pub(crate) fn say_in_one_line() {
         if tracing::dispatcher::has_been_set() {
             tracing::error!(%location, thread, message, %backtrace, "a part of parlor panicked");
         } else {
-            // Nobody may be there to see it.
+            // stderr may be closed; there is nowhere else to report that.
             let _ = writeln!(
                 stderr(),
                 "parlor: a part of it panicked at {location} in thread {thread}: {message}; {backtrace}"
@@ -31,10 +31,10 @@ pub(crate) fn say_in_one_line() {
 }
 
 fn location(panic: &PanicHookInfo<'_>) -> String {
-    panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string)
+    panic.location().map_or_else(|| "an unknown location".to_owned(), ToString::to_string)
 }
 
-/// All lines in one, without the space around them, and cut if they are long.
+/// Joins all lines into one, without the white space around them, and truncates the result.
 fn one_line(text: &str) -> String {
     let mut line = text.lines().map(str::trim).collect::<Vec<_>>().join(" | ");
     line.truncate(line.floor_char_boundary(MAX_BACKTRACE_BYTES));

@@ -1,4 +1,4 @@
-//! `parlor replay`: what happened in a session, one event a line.
+//! `parlor replay`: prints the events of a session, one per line.
 
 use std::io::{Write, stderr};
 
@@ -11,107 +11,110 @@ use parlor_vocab::{
 
 use crate::console::Console;
 use crate::json;
-use crate::sessions::pick::{pick, short};
-use crate::text::cut;
+use crate::sessions::pick::{pick_session, short_id};
+use crate::text::truncate;
 use crate::time::{duration, time};
 
-/// How many columns an event takes where there is no terminal to fit.
+/// How many columns an event gets if output is not a terminal.
 const EVENT_COLUMNS: usize = 100;
-/// An event gets at least so many columns, if need be beyond the edge.
-const LEAST_EVENT: usize = 20;
-/// What stands before an event: its place and its time.
-const BEFORE_EVENT: usize = 6 + 2 + 19 + 2;
+/// An event gets at least this many columns, even if the line is then wider than the terminal.
+const MIN_EVENT_COLUMNS: usize = 20;
+/// The columns of the number and the time before an event, with the spaces between.
+const PREFIX_COLUMNS: usize = 6 + 2 + 19 + 2;
 
-/// Which part of which session, and how.
+/// The arguments of `parlor replay`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Its id, or the beginning of it; `parlor sessions` lists them
+    /// The id of the session, or the start of it; `parlor sessions` lists the ids
     session: String,
-    /// Begin with this event
+    /// Start with this event
     #[arg(long, value_name = "N", default_value_t = 1)]
     from: u64,
-    /// Go on printing what happens, until Ctrl-C
+    /// Keep printing new events until Ctrl-C
     #[arg(long)]
     follow: bool,
-    /// Print whole events, one JSON object a line (docs/events.md)
+    /// Print whole events, one JSON object per line (docs/events.md)
     #[arg(long)]
     json: bool,
 }
 
-/// Prints the events of a session from a place on; with `follow`, those to come too.
+/// Prints the events of a session from a position on; with `follow`, also events that happen later.
 pub(crate) async fn replay(
     sessions: &Sessions,
     options: Options,
     console: Console,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let record = pick(sessions, &options.session).await?;
+    let record = pick_session(sessions, &options.session).await?;
     let session = record.id;
     let before = options.from.saturating_sub(1);
     let mut watcher = sessions.watch(&session, Seq(before)).await;
-    let mut place = before;
-    if console.output && options.follow && place >= record.head.0 {
-        writeln!(stderr(), "Nothing yet from event {} on; waiting. Ctrl-C ends.", options.from)?;
+    let mut position = before;
+    if console.stdout_is_terminal && options.follow && position >= record.head.0 {
+        writeln!(stderr(), "No event {} yet; waiting. Ctrl-C ends.", options.from)?;
     }
-    while options.follow || place < record.head.0 {
-        let seen = tokio::select! {
-            seen = watcher.next() => seen?,
+    while options.follow || position < record.head.0 {
+        let update = tokio::select! {
+            update = watcher.next() => update?,
             pressed = tokio::signal::ctrl_c() => {
                 pressed?;
                 return Ok(());
             }
         };
-        match &seen {
-            SessionUpdate::Entry(entry) => place = entry.seq.0,
-            // Of what is past, the event that follows has the whole text.
-            SessionUpdate::Delta { .. } if place < record.head.0 => continue,
+        match &update {
+            SessionUpdate::Entry(entry) => position = entry.seq.0,
+            // Skip deltas of the past: a later event has the whole text.
+            SessionUpdate::Delta { .. } if position < record.head.0 => continue,
             SessionUpdate::Delta { .. } => {}
         }
         if options.json {
-            json::write_seen(out, &session, &seen)?;
-        } else if let SessionUpdate::Entry(entry) = &seen {
-            let room =
-                if console.output { console.columns().saturating_sub(BEFORE_EVENT) } else { EVENT_COLUMNS };
-            let event = cut(&line(&entry.event), room.max(LEAST_EVENT));
+            json::write_update(out, &session, &update)?;
+        } else if let SessionUpdate::Entry(entry) = &update {
+            let columns = if console.stdout_is_terminal {
+                console.columns().saturating_sub(PREFIX_COLUMNS)
+            } else {
+                EVENT_COLUMNS
+            };
+            let event = truncate(&event_text(&entry.event), columns.max(MIN_EVENT_COLUMNS));
             writeln!(out, "{:>6}  {}  {event}", entry.seq.0, time(entry.at))?;
             out.flush()?;
         }
     }
-    if console.output && !options.json {
-        let session = short(&session);
-        let said = format!(
-            "Go on with it:  parlor chat --session {session}\nAll of it:      --json;  what comes: --follow"
+    if console.stdout_is_terminal && !options.json {
+        let session = short_id(&session);
+        let hints = format!(
+            "Continue the session:  parlor chat --session {session}\nWhole events:          --json;  new events: --follow"
         );
-        writeln!(stderr(), "\n{}", console.style.dim(&said))?;
+        writeln!(stderr(), "\n{}", console.style.dim(&hints))?;
     }
     Ok(())
 }
 
-/// An event in a line.
-fn line(event: &SessionEvent) -> String {
+/// An event as text for people.
+fn event_text(event: &SessionEvent) -> String {
     match event {
         SessionEvent::Created(new_session) => {
             format!("created through {}, in {}", new_session.door, new_session.folder.display())
         }
         SessionEvent::Renamed { title } => format!("renamed: {title}"),
-        SessionEvent::Chosen(choice) => format!("chosen: {}", chosen(choice)),
+        SessionEvent::AgentChosen(choice) => format!("chosen: {}", choice_text(choice)),
         SessionEvent::Queued(queued) => format!("{} waits: {}", queued.run, queued.input.text),
-        SessionEvent::Unqueued { runs } => format!("{} inputs will not run", runs.len()),
+        SessionEvent::Unqueued { runs } => format!("{} queued inputs were removed", runs.len()),
         SessionEvent::Cleared => "history cleared".to_owned(),
         SessionEvent::Compacted { summary, .. } => format!("history compacted: {}", summary.text),
         SessionEvent::MessageAdded(message) => format!("message: {}", message.text),
-        SessionEvent::Run { sequence, event, .. } => format!("{sequence:>3}  {}", run_line(event)),
+        SessionEvent::Run { sequence, event, .. } => format!("{sequence:>3}  {}", run_event_text(event)),
     }
 }
 
-fn chosen(choice: &AgentChoice) -> String {
+fn choice_text(choice: &AgentChoice) -> String {
     let agent = choice.agent.as_ref().map(|agent| format!("agent {agent}"));
     let model = choice.model.as_ref().map(|model| format!("model {model}"));
     let reasoning = choice.reasoning.map(|reasoning| format!("reasoning {reasoning:?}"));
     [agent, model, reasoning].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-fn run_line(event: &RunEvent) -> String {
+fn run_event_text(event: &RunEvent) -> String {
     match event {
         RunEvent::Started { agent, input, .. } => format!("run of {agent}: {}", input.text),
         RunEvent::Steered { input, .. } => format!("steered: {}", input.text),
@@ -134,16 +137,18 @@ fn run_line(event: &RunEvent) -> String {
             format!("tool done after {}: {output}", duration(*duration_ms))
         }
         RunEvent::Tool(ToolEvent::Failed { failure, .. }) => format!("tool failed: {}", failure.message),
-        RunEvent::Subagent(SubagentEvent::Started { name, task, .. }) => format!("asks {name}: {task}"),
+        RunEvent::Subagent(SubagentEvent::Started { name, task, .. }) => {
+            format!("subagent {name} starts: {task}")
+        }
         RunEvent::Subagent(SubagentEvent::Updated { status, .. }) => format!("subagent: {status}"),
         RunEvent::Subagent(SubagentEvent::Done { result: Ok(result), .. }) => {
-            format!("subagent says: {result}")
+            format!("subagent result: {result}")
         }
         RunEvent::Subagent(SubagentEvent::Done { result: Err(failure), .. }) => {
             format!("subagent failed: {}", failure.message)
         }
         RunEvent::ErrorRaised { failure, .. } => format!("error {}: {}", failure.code, failure.message),
-        RunEvent::Consumed { usage, .. } => {
+        RunEvent::UsageAdded { usage, .. } => {
             format!("used {} + {} tokens", usage.input_tokens, usage.output_tokens)
         }
         RunEvent::Ended { ending, duration_ms } => match ending {

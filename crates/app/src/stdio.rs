@@ -1,4 +1,4 @@
-//! `parlor stdio`: one door on standard input and output.
+//! `parlor stdio`: serves one door on standard input and output.
 
 use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
@@ -13,18 +13,18 @@ use crate::environment::Environment;
 use crate::settings::Config;
 use crate::{loaf, ownership, synaps};
 
-/// The doors that can be opened so.
+/// The doors that can be served on standard input and output.
 #[derive(Subcommand)]
 pub(crate) enum Door {
-    /// codex exec-server v0: start, feed and end processes on terminals and pipes
+    /// codex exec-server v0: start processes on terminals and pipes, write to them and end them
     Exec,
     /// loaf RPC 1.0.0: sessions, turns and logins for a front end, as `loaf rpc` serves them
     Loaf,
-    /// synaps-bridge: the child of a chat thread, with the flags of `synaps rpc`
+    /// synaps-bridge: the child process of a chat thread, with the flags of `synaps rpc`
     Synaps(synaps::Options),
 }
 
-/// Opens a door and serves it to its end.
+/// Serves a door until its client disconnects or the program is asked to end.
 pub(crate) fn serve(door: Door, environment: &Environment) -> anyhow::Result<ExitCode> {
     match door {
         Door::Exec => {
@@ -33,12 +33,12 @@ pub(crate) fn serve(door: Door, environment: &Environment) -> anyhow::Result<Exi
             }
             let home = environment.state_folder().ok();
             home.as_deref().map_or(Ok(()), ownership::check)?;
-            // Whoever only starts processes need not have settings that are right; the usual limits are safe ones.
+            // This door needs no settings, so an invalid parlor.toml is not an error here: the default limits are safe.
             if let Some(Ok(config)) = home.as_deref().map(Config::load) {
-                parlor_process::limit_children(config.tools.limits);
+                parlor_process::set_child_limits(config.tools.limits);
             }
             let processes = SharedProcesses::new(home, Arc::new(SystemClock));
-            parlor_process::give_back_startup_code();
+            parlor_process::unmap_startup_code();
             parlor_transport::block_on(parlor_transport::serve_stdio(ExecMachine::default(), processes))?;
             Ok(ExitCode::SUCCESS)
         }
@@ -57,7 +57,7 @@ pub(crate) fn serve(door: Door, environment: &Environment) -> anyhow::Result<Exi
     }
 }
 
-/// For a person who started a door by hand; programs have a pipe on stdin and never see it.
+/// Printed if stdin is a terminal: a person started the door by hand. Programs have a pipe on stdin and never see it.
 const EXEC_HINT: &str = r#"parlor: the exec door is open. It reads one JSON message a line; Ctrl-D ends it. Try these three lines:
   {"id":1,"method":"initialize","params":{"clientName":"me"}}
   {"method":"initialized"}

@@ -1,13 +1,13 @@
-//! Text on its way to a person: cut to a width, and without what would steer a terminal.
+//! Text for a terminal: truncated to a width, and without control sequences.
 
 use anstyle_parse::{DefaultCharAccumulator, Parser, Perform};
 use parlor_engine::is_visible;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The part of `text` that fits into `columns`, with a sign that there is more. Its line breaks
-/// and everything that steers a terminal are gone.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
-    let line: String = Clean::default().text(text).replace(['\n', '\t'], " ");
+/// The part of `text` that fits into `columns`, with `…` at the end if something was cut off. Line breaks and tabs
+/// become spaces, and control sequences are removed.
+pub(crate) fn truncate(text: &str, columns: usize) -> String {
+    let line: String = TerminalSanitizer::default().sanitize(text).replace(['\n', '\t'], " ");
     if line.width() <= columns {
         return line;
     }
@@ -16,50 +16,49 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
         used += letter.width().unwrap_or(0);
         used <= columns
     };
-    let kept: String = line.chars().take_while(fits).collect();
-    kept + "…"
+    let start: String = line.chars().take_while(fits).collect();
+    start + "…"
 }
 
-/// Takes out of a text, which comes in pieces, what a terminal would obey instead of show. What
-/// tools and agents write is not ours, and a file that is printed must not repaint the screen.
+/// Removes terminal control sequences from a text that comes in pieces. Tools, agents and clients can put any bytes
+/// into a text; printing it must not let them control the user's terminal.
 #[derive(Default)]
-pub(crate) struct Clean {
-    terminal: Parser<DefaultCharAccumulator>,
-    shown: Shown,
+pub(crate) struct TerminalSanitizer {
+    parser: Parser<DefaultCharAccumulator>,
+    visible: VisibleText,
 }
 
-impl Clean {
-    /// The next piece, with line feeds and tabs as the only control characters.
-    pub(crate) fn text(&mut self, piece: &str) -> String {
+impl TerminalSanitizer {
+    /// The visible part of the next piece. Line feeds and tabs are the only control characters in it.
+    pub(crate) fn sanitize(&mut self, piece: &str) -> String {
         for byte in piece.bytes() {
-            self.terminal.advance(&mut self.shown, byte);
+            self.parser.advance(&mut self.visible, byte);
         }
-        std::mem::take(&mut self.shown.text)
+        std::mem::take(&mut self.visible.text)
     }
 }
 
-/// What a terminal would show.
+/// Collects the characters that a terminal would show.
 #[derive(Default)]
-struct Shown {
+struct VisibleText {
     text: String,
-    /// Whether the last piece ended in a carriage return, which means a line break of its own only
-    /// if no line feed follows.
-    returned: bool,
+    /// Whether the last character was a carriage return. It becomes a line break unless a line feed follows.
+    after_carriage_return: bool,
 }
 
-impl Shown {
+impl VisibleText {
     fn push(&mut self, letter: char) {
-        if std::mem::take(&mut self.returned) && letter != '\n' {
+        if std::mem::take(&mut self.after_carriage_return) && letter != '\n' {
             self.text.push('\n');
         }
         self.text.push(letter);
     }
 }
 
-impl Perform for Shown {
+impl Perform for VisibleText {
     fn print(&mut self, letter: char) {
-        // The parser takes the controls beyond ASCII for letters; some terminals do not. What turns the direction of
-        // writing around would make a line look like another.
+        // The parser prints control characters beyond ASCII, which some terminals obey. Characters that reverse the
+        // writing direction could make a line look like another one.
         if is_visible(letter) {
             self.push(letter);
         }
@@ -67,7 +66,7 @@ impl Perform for Shown {
 
     fn execute(&mut self, control: u8) {
         match control {
-            b'\r' => self.returned = true,
+            b'\r' => self.after_carriage_return = true,
             b'\n' | b'\t' => self.push(char::from(control)),
             _ => {}
         }
@@ -79,18 +78,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cutting_counts_columns() {
-        assert_eq!(cut("äöü", 3), "äöü");
-        assert_eq!(cut("äöüß", 3), "äö…");
-        assert_eq!(cut("日本語", 6), "日本語");
-        assert_eq!(cut("日本語", 5), "日本…");
-        assert_eq!(cut("日本語", 4), "日…");
-        assert_eq!(cut("a\nb\tc", 10), "a b c");
+    fn truncation_counts_columns() {
+        assert_eq!(truncate("äöü", 3), "äöü");
+        assert_eq!(truncate("äöüß", 3), "äö…");
+        assert_eq!(truncate("日本語", 6), "日本語");
+        assert_eq!(truncate("日本語", 5), "日本…");
+        assert_eq!(truncate("日本語", 4), "日…");
+        assert_eq!(truncate("a\nb\tc", 10), "a b c");
     }
 
     #[test]
-    fn nothing_that_steers_a_terminal_gets_through() {
-        let clean = |text| Clean::default().text(text);
+    fn control_sequences_are_removed() {
+        let clean = |text| TerminalSanitizer::default().sanitize(text);
         assert_eq!(clean("\x1b[31mred\x1b[0m \x1b]0;title\x07 bell\x07 \u{9b}31m"), "red  bell 31m");
         assert_eq!(clean("a\tb\nc\0"), "a\tb\nc");
         assert_eq!(
@@ -100,9 +99,10 @@ mod tests {
     }
 
     #[test]
-    fn sequences_may_be_cut_in_pieces() {
-        let mut clean = Clean::default();
-        let shown: String = ["a\x1b", "[3", "1mb\r", "\nc\r", "d"].map(|piece| clean.text(piece)).concat();
+    fn a_control_sequence_may_span_pieces() {
+        let mut sanitizer = TerminalSanitizer::default();
+        let shown: String =
+            ["a\x1b", "[3", "1mb\r", "\nc\r", "d"].map(|piece| sanitizer.sanitize(piece)).concat();
         assert_eq!(shown, "ab\nc\nd");
     }
 }

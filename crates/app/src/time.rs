@@ -1,4 +1,4 @@
-//! Moments as people and programs read them. All of them are UTC.
+//! Formats timestamps, in UTC, and durations for output.
 
 use parlor_vocab::Timestamp;
 

@@ -113,7 +113,7 @@ where
             break;
         }
         connection.lines.release_memory();
-        account.set_arriving(connection.lines.held());
+        account.set_arriving(connection.lines.buffered_bytes());
         if !all_served {
             account.clear_deadline();
         }

@@ -1,6 +1,5 @@
-//! The line a person types: editing, history and pasting, on a thread of its own.
-//!
-//! Reading a terminal cannot be given up halfway, and the runtime's thread has other things to do.
+//! The line editor of a chat, with history and pasting. It runs on a thread of its own, because reading from a terminal
+//! blocks and cannot be cancelled.
 
 use std::io::{self, stdin};
 use std::path::{Path, PathBuf};
@@ -14,128 +13,131 @@ use tokio::sync::mpsc;
 
 use crate::console::Console;
 
-/// How many lines are remembered from one chat to the next.
+/// How many lines the history file keeps.
 pub(crate) const HISTORY_LINES: usize = 1000;
-/// A longer line is not remembered.
+/// A longer line is not added to the history.
 pub(crate) const HISTORY_LINE_BYTES: usize = 16 * 1024;
-/// What is asked of the thread and what it answers: one line at a time, and perhaps a remark.
+/// The capacity of the channels to and from the thread: one line at a time, and perhaps a notice.
 const QUEUE: usize = 2;
 
-/// Stands before what is typed.
 pub(super) const PROMPT: &str = "> ";
 
-/// What came of asking for a line.
+/// The result of a request for a line.
 #[derive(Debug)]
-pub(super) enum Line {
-    /// A line, perhaps pasted with several within.
+pub(super) enum EditorEvent {
+    /// A line. Pasted text may contain line breaks.
     Text(String),
     /// Ctrl-C.
     Interrupt,
     /// Ctrl-D, or the terminal is gone.
     End,
-    /// A remark for the user; the line is still to come.
-    Remark(String),
+    /// A message for the user; the line follows in another event.
+    Notice(String),
 }
 
-/// Asks the person at the terminal.
+/// Reads lines from the person at the terminal.
 pub(super) struct Editor {
-    asks: SyncSender<()>,
-    lines: mpsc::Receiver<Line>,
-    terminal: Option<Termios>,
+    requests: SyncSender<()>,
+    events: mpsc::Receiver<EditorEvent>,
+    /// The terminal modes before the editor changed them.
+    initial_modes: Option<Termios>,
 }
 
 impl Editor {
-    /// Starts the thread. What is typed is remembered in the file `history`.
+    /// Starts the thread. `history` is the file that keeps the typed lines.
     pub(super) fn start(history: &Path, console: Console) -> anyhow::Result<Self> {
-        // If output goes elsewhere, the line is edited on the terminal itself.
-        let behavior = if console.output { Behavior::Stdio } else { Behavior::PreferTerm };
+        // If stdout is redirected, edit the line on the terminal device.
+        let behavior = if console.stdout_is_terminal { Behavior::Stdio } else { Behavior::PreferTerm };
         let config = Config::builder()
             .max_history_size(HISTORY_LINES)?
             .history_ignore_space(true)
             .behavior(behavior)
             .color_mode(if console.style.0 { ColorMode::Enabled } else { ColorMode::Disabled })
-            .bracketed_paste(!console.dumb)
+            .bracketed_paste(!console.is_dumb)
             .build();
         let mut editor = DefaultEditor::with_config(config)?;
-        let trouble = match editor.load_history(history) {
+        let notice = match editor.load_history(history) {
             Ok(()) => None,
             Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => Some(format!("What was typed before is not known: {error}.")),
+            Err(error) => Some(format!("Cannot read the history file: {error}.")),
         };
-        let (asks, asked) = sync_channel(QUEUE);
-        let (answer, lines) = mpsc::channel(QUEUE);
-        let typist =
-            LineSource { editor, history: Some(history.to_owned()), trouble, console, asked, answer };
-        thread::Builder::new().name("line editor".to_owned()).spawn(move || typist.run())?;
-        Ok(Self { asks, lines, terminal: tcgetattr(stdin()).ok() })
+        let (request_sender, requests) = sync_channel(QUEUE);
+        let (events, event_receiver) = mpsc::channel(QUEUE);
+        let history = Some(history.to_owned());
+        let editor_thread = EditorThread { editor, history, notice, console, requests, events };
+        thread::Builder::new().name("line editor".to_owned()).spawn(move || editor_thread.run())?;
+        let initial_modes = tcgetattr(stdin()).ok();
+        Ok(Self { requests: request_sender, events: event_receiver, initial_modes })
     }
 
-    /// Asks for a line. Nothing else is to be printed until there is one.
-    pub(super) fn ask(&self) {
-        // A thread that has ended is noticed by whoever waits for the line.
-        let _ = self.asks.send(());
+    /// Shows the prompt and reads a line. The caller must not print until the line has come.
+    pub(super) fn request_line(&self) {
+        // If the thread has ended, `next` returns `End`.
+        let _ = self.requests.send(());
     }
 
-    /// Waits for the line that was asked for. Cancel safe.
-    pub(super) async fn line(&mut self) -> Line {
-        self.lines.recv().await.unwrap_or(Line::End)
+    /// Waits for the requested line. Cancel safe.
+    pub(super) async fn next(&mut self) -> EditorEvent {
+        self.events.recv().await.unwrap_or(EditorEvent::End)
     }
 }
 
 impl Drop for Editor {
-    /// The thread may be in the middle of a line, for which it changes how the terminal works.
+    /// Restores the terminal modes, which the thread changes while it reads a line.
     fn drop(&mut self) {
-        if let Some(terminal) = &self.terminal {
-            // A terminal that is gone needs no putting right.
-            let _ = tcsetattr(stdin(), OptionalActions::Now, terminal);
+        if let Some(modes) = &self.initial_modes {
+            // If the terminal is gone, there is nothing to restore.
+            let _ = tcsetattr(stdin(), OptionalActions::Now, modes);
         }
     }
 }
 
-struct LineSource {
+/// The part of the editor that runs on its thread.
+struct EditorThread {
     editor: DefaultEditor,
-    /// `None` if it cannot be written.
+    /// The history file; `None` if it cannot be written.
     history: Option<PathBuf>,
-    trouble: Option<String>,
+    /// A message for the user that is sent before the next line.
+    notice: Option<String>,
     console: Console,
-    asked: Receiver<()>,
-    answer: mpsc::Sender<Line>,
+    requests: Receiver<()>,
+    events: mpsc::Sender<EditorEvent>,
 }
 
-impl LineSource {
+impl EditorThread {
     fn run(mut self) {
         let prompt = (PROMPT, self.console.style.bold(PROMPT));
-        while self.asked.recv().is_ok() {
-            let line = match self.editor.readline(&prompt) {
+        while self.requests.recv().is_ok() {
+            let event = match self.editor.readline(&prompt) {
                 Ok(text) => {
-                    self.remember(&text);
-                    Line::Text(text)
+                    self.add_to_history(&text);
+                    EditorEvent::Text(text)
                 }
-                Err(ReadlineError::Interrupted) => Line::Interrupt,
-                Err(ReadlineError::Eof) => Line::End,
+                Err(ReadlineError::Interrupted) => EditorEvent::Interrupt,
+                Err(ReadlineError::Eof) => EditorEvent::End,
                 Err(error) => {
-                    self.trouble = Some(format!("The terminal cannot be read: {error}."));
-                    Line::End
+                    self.notice = Some(format!("Cannot read from the terminal: {error}."));
+                    EditorEvent::End
                 }
             };
-            if let Some(trouble) = self.trouble.take() {
-                let _ = self.answer.blocking_send(Line::Remark(trouble));
+            if let Some(notice) = self.notice.take() {
+                let _ = self.events.blocking_send(EditorEvent::Notice(notice));
             }
-            if self.answer.blocking_send(line).is_err() {
+            if self.events.blocking_send(event).is_err() {
                 return;
             }
         }
     }
 
-    /// Remembers at once: who knows how this ends.
-    fn remember(&mut self, text: &str) {
+    /// Adds a line to the history and writes the file at once, in case the program is killed.
+    fn add_to_history(&mut self, text: &str) {
         let Some(history) = &self.history else { return };
         if text.trim().is_empty() || text.len() > HISTORY_LINE_BYTES {
             return;
         }
-        let kept = self.editor.add_history_entry(text).and_then(|_| self.editor.append_history(history));
-        if let Err(error) = kept {
-            self.trouble = Some(format!("What is typed is not remembered: {}: {error}.", history.display()));
+        let written = self.editor.add_history_entry(text).and_then(|_| self.editor.append_history(history));
+        if let Err(error) = written {
+            self.notice = Some(format!("Cannot write the history file {}: {error}.", history.display()));
             self.history = None;
         }
     }

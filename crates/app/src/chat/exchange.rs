@@ -1,4 +1,4 @@
-//! One thing said, and its answer shown to the end.
+//! Sends one message and shows the run that answers it.
 
 use std::io;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use parlor_vocab::{
 };
 use tokio::time::{sleep, timeout};
 
-use super::interrupts::{InterruptPress, Interrupts};
+use super::interrupts::{Interrupt, Interrupts};
 use super::view::{View, ending};
 
-/// How long a stop may take before it is said that it is under way.
-const STOP_NOTE: Duration = Duration::from_millis(300);
-/// After so long without news it is asked whether the session still answers.
-const SILENCE: Duration = Duration::from_secs(2);
-/// A session that does not answer for so long cannot record what happens: its log waits for another
-/// process no longer than this.
-const ANSWER_WAIT: Duration = Duration::from_secs(12);
+/// If a stop takes longer than this, the user is told that it is in progress.
+const STOP_NOTICE_DELAY: Duration = Duration::from_millis(300);
+/// After this time without an update, the session is asked whether it can still record events.
+const HEALTH_CHECK_DELAY: Duration = Duration::from_secs(2);
+/// A session that does not answer within this time cannot record events: its log waits for another process no longer
+/// than this.
+const HEALTH_CHECK_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// How a run ended, for an exit status.
+/// How a run ended; decides the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Completed,
@@ -30,17 +30,17 @@ pub(super) enum Ended {
     Stopped,
 }
 
-/// What came of an exchange.
+/// The result of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct ExchangeOutcome {
     pub(super) ended: Ended,
-    /// How often the user asked for it to end.
-    pub(super) presses: usize,
-    /// Whether the program is to end as well.
-    pub(super) leave: bool,
+    /// How many times the user pressed Ctrl-C, or a signal came.
+    pub(super) interrupts: usize,
+    /// Whether the program should end too.
+    pub(super) should_exit: bool,
 }
 
-/// A conversation: a session, once there is one, and who answers in it.
+/// A conversation: its session, which the first message creates, and the agent that answers.
 pub(super) struct Conversation<'a> {
     pub(super) sessions: &'a Sessions,
     pub(super) session: Option<SessionId>,
@@ -48,15 +48,15 @@ pub(super) struct Conversation<'a> {
 }
 
 impl Conversation<'_> {
-    /// Says one thing and shows the answer to its end. One press stops the run, another gives up
-    /// waiting for that.
+    /// Sends a message and shows the run until it ends. The first interrupt stops the run, the second also ends the
+    /// program, and the third stops waiting for the run.
     pub(super) async fn exchange(
         &mut self,
         text: String,
         view: &mut dyn View,
         interrupts: &mut Interrupts,
-    ) -> anyhow::Result<Outcome> {
-        // A session that is made here is shown from its first event on.
+    ) -> anyhow::Result<ExchangeOutcome> {
+        // A new session is shown from its first event on.
         let (id, head) = match &self.session {
             Some(id) => (id.clone(), self.sessions.view(id).await?.head()),
             None => (self.sessions.create(None, new_session(&self.choice)?).await?, Seq::START),
@@ -65,16 +65,18 @@ impl Conversation<'_> {
         let mut watcher = self.sessions.watch(&id, head).await;
         let input = UserInput { text, choice: self.choice.clone(), ..UserInput::default() };
         let sent =
-            self.sessions.ask(&id, SessionCommand::Send { input, when_busy: WhenBusy::Refuse }).await?;
-        let SessionReply::Started(run) = sent else { bail!("the session did something else: {sent:?}") };
-        let mut outcome = Outcome { ended: Ended::Stopped, presses: 0, leave: false };
-        let mut noted = false;
+            self.sessions.execute(&id, SessionCommand::Send { input, when_busy: WhenBusy::Refuse }).await?;
+        let SessionReply::Started(run) = sent else {
+            bail!("unexpected reply of the session to a message: {sent:?}")
+        };
+        let mut outcome = ExchangeOutcome { ended: Ended::Stopped, interrupts: 0, should_exit: false };
+        let mut stop_notice_shown = false;
         loop {
             tokio::select! {
-                seen = watcher.next() => {
-                    let seen = seen?;
-                    view.see(&id, &run, &seen)?;
-                    if let Some(ending) = ending(&run, &seen) {
+                update = watcher.next() => {
+                    let update = update?;
+                    view.update(&id, &run, &update)?;
+                    if let Some(ending) = ending(&run, &update) {
                         outcome.ended = match ending {
                             RunEnding::Completed { .. } => Ended::Completed,
                             RunEnding::Failed(_) => Ended::Failed,
@@ -83,25 +85,25 @@ impl Conversation<'_> {
                         return Ok(outcome);
                     }
                 }
-                press = interrupts.next() => {
-                    outcome.presses += 1;
-                    if press == InterruptPress::Interrupt {
-                        view.pressed();
+                interrupt = interrupts.next() => {
+                    outcome.interrupts += 1;
+                    if interrupt == Interrupt::CtrlC {
+                        view.ctrl_c_echoed();
                     }
-                    outcome.leave |= press == InterruptPress::End || outcome.presses > 1;
-                    if outcome.presses > 2 {
+                    outcome.should_exit |= interrupt == Interrupt::Terminate || outcome.interrupts > 1;
+                    if outcome.interrupts > 2 {
                         return Ok(outcome);
                     }
                     self.stop(&id, &run).await;
                 }
-                () = sleep(STOP_NOTE), if outcome.presses > 0 && !noted => {
-                    noted = true;
-                    view.note("Stopping: what was started is being ended.")?;
+                () = sleep(STOP_NOTICE_DELAY), if outcome.interrupts > 0 && !stop_notice_shown => {
+                    stop_notice_shown = true;
+                    view.notice("Stopping the run and its processes.")?;
                 }
-                trouble = self.trouble(&id) => if let Some(trouble) = trouble {
+                trouble = self.delayed_health_check(&id) => if let Some(trouble) = trouble {
                     bail!(
-                        "what happens cannot be recorded, so nothing more is shown: {trouble}; \
-                         parlor doctor says more"
+                        "the session cannot record events, so the run cannot be shown: {trouble}; \
+                         run parlor doctor for details"
                     );
                 },
             }
@@ -110,15 +112,15 @@ impl Conversation<'_> {
 
     async fn stop(&self, id: &SessionId, run: &RunId) {
         let stop = SessionCommand::Stop { run: Some(run.clone()), reason: None };
-        // It may have ended at this very moment; then there is nothing to stop. One that cannot
-        // record anything does not answer, which is noticed elsewhere.
-        let _ = timeout(SILENCE, self.sessions.ask(id, stop)).await;
+        // The run may have just ended; then there is nothing to stop. A session that cannot record events does not
+        // answer; the health check reports that.
+        let _ = timeout(HEALTH_CHECK_DELAY, self.sessions.execute(id, stop)).await;
     }
 
-    /// After a while, why nothing is to be seen, if something is wrong.
-    async fn trouble(&self, id: &SessionId) -> Option<String> {
-        sleep(SILENCE).await;
-        match timeout(ANSWER_WAIT, self.sessions.trouble(id)).await {
+    /// Waits a while, then asks the session whether it can record events. Returns the reason if it cannot.
+    async fn delayed_health_check(&self, id: &SessionId) -> Option<String> {
+        sleep(HEALTH_CHECK_DELAY).await;
+        match timeout(HEALTH_CHECK_TIMEOUT, self.sessions.recording_error(id)).await {
             Ok(Ok(trouble)) => trouble,
             Ok(Err(refusal)) => Some(refusal.to_string()),
             Err(_) => Some("the session does not answer".to_owned()),
@@ -126,7 +128,7 @@ impl Conversation<'_> {
     }
 }
 
-/// A session of the current folder. The engine calls it by what is said first.
+/// A session for the current folder. The engine takes its title from the first message.
 fn new_session(choice: &AgentChoice) -> io::Result<NewSession> {
     Ok(NewSession {
         title: None,

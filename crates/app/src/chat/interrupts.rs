@@ -1,19 +1,19 @@
-//! What asks a chat to stop or to end from the outside.
+//! The signals that ask a chat to stop a run or to end.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What was asked.
+/// One request to stop or to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InterruptPress {
-    /// Ctrl-C.
-    Interrupt,
-    /// The program is to end: SIGTERM, or SIGHUP when the terminal is gone.
-    End,
+pub(super) enum Interrupt {
+    /// Ctrl-C, or SIGINT from another program.
+    CtrlC,
+    /// SIGTERM, or SIGHUP because the terminal is gone: the program should end.
+    Terminate,
 }
 
-/// The signals. From its making on they no longer end the program by themselves.
+/// Receives SIGINT, SIGTERM and SIGHUP. Once it exists, these signals no longer end the program by themselves.
 pub(super) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
@@ -29,12 +29,12 @@ impl Interrupts {
         })
     }
 
-    /// Waits for the next. Cancel safe.
-    pub(super) async fn next(&mut self) -> InterruptPress {
+    /// Waits for the next signal. Cancel safe.
+    pub(super) async fn next(&mut self) -> Interrupt {
         tokio::select! {
-            _ = self.interrupt.recv() => InterruptPress::Interrupt,
-            _ = self.terminate.recv() => InterruptPress::End,
-            _ = self.hang_up.recv() => InterruptPress::End,
+            _ = self.interrupt.recv() => Interrupt::CtrlC,
+            _ = self.terminate.recv() => Interrupt::Terminate,
+            _ = self.hang_up.recv() => Interrupt::Terminate,
         }
     }
 }

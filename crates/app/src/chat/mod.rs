@@ -1,11 +1,11 @@
-//! `parlor chat`: talk to an agent from the terminal.
+//! `parlor chat`: a conversation with an agent on the command line.
 
 mod editor;
 mod exchange;
+mod interactive;
 mod interrupts;
-mod talk;
+mod model_request;
 mod view;
-mod wish;
 
 use std::io::{Read, stderr, stdin, stdout};
 use std::process::ExitCode;
@@ -17,109 +17,110 @@ use parlor_vocab::{AgentChoice, AgentId, Reasoning};
 
 use self::exchange::{Conversation, Ended};
 use self::interrupts::Interrupts;
-use self::view::{Json, Plain, View};
-use self::wish::SlashCommand;
+use self::model_request::ModelRequest;
+use self::view::{JsonView, PlainView, View};
 use crate::console::Console;
 use crate::home::Home;
-use crate::sessions::pick::pick;
+use crate::sessions::pick::pick_session;
 use crate::settings::models::{REASONING, reasoning};
 use crate::settings::{AgentConfig, AgentKind, Config};
 
-/// The longest message that is read from a pipe.
-pub(crate) const PIPED_BYTES: u64 = 16 << 20;
+/// The longest message that is read from stdin.
+pub(crate) const MAX_STDIN_BYTES: u64 = 16 << 20;
 
-/// The exit status of a run that was stopped: that of a program that Ctrl-C ended.
-const STOPPED: u8 = 130;
+/// The exit status after a stopped run: the same as for a program that Ctrl-C ended.
+const STOPPED_STATUS: u8 = 130;
 
-/// What to say, where, and to whom.
+/// The arguments of `parlor chat`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// What to say
+    /// The message to send
     message: Option<String>,
-    /// Go on with this session instead of starting one: its id, or the beginning of it
+    /// Continue this session instead of creating one: its id, or the start of it
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Let this agent answer; agents are named in $PARLOR_HOME/parlor.toml
+    /// The agent that answers; agents are configured in $PARLOR_HOME/parlor.toml
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Let this model answer, from now on in this session: a name that parlor models lists, or PROVIDER/NAME as the
-    /// provider calls it
+    /// The model that answers, from now on in this session: a name that parlor models lists, or PROVIDER/NAME with the
+    /// provider's name for it
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// How hard the model is to think: off, low, medium, high, xhigh or adaptive
-    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    /// How much reasoning the model does: off, low, medium, high, xhigh or adaptive
+    #[arg(long, value_name = "LEVEL", value_parser = reasoning_level)]
     reasoning: Option<Reasoning>,
-    /// Answer once, with all events as JSON objects, one a line (docs/events.md)
+    /// Answer once and print all events, one JSON object per line (docs/events.md)
     #[arg(long)]
     json: bool,
 }
 
-/// Answers once if there is a message or a pipe, else talks until the user leaves.
+/// Runs `parlor chat`: answers once if there is a message or stdin is not a terminal, else chats until the user leaves.
 pub(crate) async fn chat(
     home: &Home,
     sessions: &Sessions,
     options: Options,
     console: Console,
 ) -> anyhow::Result<ExitCode> {
-    if options.json && options.message.is_none() && console.input {
-        bail!("--json answers once: say what to answer, as in parlor chat --json '/say hi'");
+    if options.json && options.message.is_none() && console.stdin_is_terminal {
+        bail!("--json needs a message: for example, parlor chat --json '/say hi'");
     }
     let message = match options.message {
         Some(message) => Some(message),
-        None if console.input => None,
-        None => Some(piped()?),
+        None if console.stdin_is_terminal => None,
+        None => Some(message_from_stdin()?),
     };
     if message.as_deref().is_some_and(|message| message.trim().is_empty()) {
-        bail!("there is no message: say something, as in parlor chat '/say hi', or through a pipe");
+        bail!("the message is empty; pass one, for example parlor chat '/say hi', or pipe it in on stdin");
     }
     let mut interrupts = Interrupts::new()?;
     let record = match &options.session {
-        Some(text) => Some(pick(sessions, text).await?),
+        Some(text) => Some(pick_session(sessions, text).await?),
         None => None,
     };
-    let chosen = record.as_ref().and_then(|record| record.agent.as_ref()).map(AgentId::as_str);
-    let wish = SlashCommand { agent: options.agent, model: options.model }.sorted(home.config(), chosen);
-    let agent = agent(home.config(), wish.agent.as_deref().or(chosen))?;
+    let session_agent = record.as_ref().and_then(|record| record.agent.as_ref()).map(AgentId::as_str);
+    let request =
+        ModelRequest { agent: options.agent, model: options.model }.resolve(home.config(), session_agent);
+    let agent = find_agent(home.config(), request.agent.as_deref().or(session_agent))?;
     let session = record.map(|record| record.id);
-    if let Some(model) = wish.model.as_deref().filter(|_| !matches!(agent.kind, AgentKind::Model(_))) {
-        bail!(wish::missing(home, agent, model).await);
+    if let Some(model) = request.model.as_deref().filter(|_| !matches!(agent.kind, AgentKind::Model(_))) {
+        bail!(model_request::why_unavailable(home, agent, model).await);
     }
     let choice = AgentChoice {
-        agent: wish.agent.as_deref().map(AgentId::parse).transpose()?,
-        model: wish.model,
+        agent: request.agent.as_deref().map(AgentId::parse).transpose()?,
+        model: request.model,
         reasoning: options.reasoning,
     };
     let mut conversation = Conversation { sessions, session, choice };
     let Some(message) = message else {
-        talk::talk(&mut conversation, agent, home.path(), console, &mut interrupts).await?;
+        interactive::run(&mut conversation, agent, home.path(), console, &mut interrupts).await?;
         return Ok(ExitCode::SUCCESS);
     };
-    let (mut out, mut aside) = (stdout(), stderr());
+    let (mut out, mut notices) = (stdout(), stderr());
     let mut plain;
     let mut json;
     let view: &mut dyn View = if options.json {
-        json = Json { out: &mut out, aside: &mut aside };
+        json = JsonView { out: &mut out, notices: &mut notices };
         &mut json
     } else {
-        plain = Plain::new(&mut out, &mut aside, console.output);
+        plain = PlainView::new(&mut out, &mut notices, console.stdout_is_terminal);
         &mut plain
     };
     let outcome = conversation.exchange(message, view, &mut interrupts).await?;
     Ok(match outcome.ended {
         Ended::Completed => ExitCode::SUCCESS,
         Ended::Failed => ExitCode::FAILURE,
-        Ended::Stopped => ExitCode::from(STOPPED),
+        Ended::Stopped => ExitCode::from(STOPPED_STATUS),
     })
 }
 
-fn level(text: &str) -> Result<Reasoning, String> {
+fn reasoning_level(text: &str) -> Result<Reasoning, String> {
     let names: Vec<&str> = REASONING.into_iter().map(|(name, _)| name).collect();
-    reasoning(text).ok_or_else(|| format!("it is one of {}", names.join(", ")))
+    reasoning(text).ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }
 
-/// Who answers, if it is `wanted`.
-fn agent<'a>(config: &'a Config, wanted: Option<&str>) -> anyhow::Result<&'a AgentConfig> {
-    let name = wanted.unwrap_or(&config.default_agent);
+/// The agent `name`, or the default agent.
+fn find_agent<'a>(config: &'a Config, name: Option<&str>) -> anyhow::Result<&'a AgentConfig> {
+    let name = name.unwrap_or(&config.default_agent);
     match config.agents.get(name) {
         Some(agent) => Ok(agent),
         None => {
@@ -129,16 +130,18 @@ fn agent<'a>(config: &'a Config, wanted: Option<&str>) -> anyhow::Result<&'a Age
     }
 }
 
-/// The message that comes through a pipe, to its end.
-fn piped() -> anyhow::Result<String> {
+/// Reads the message from stdin to its end.
+fn message_from_stdin() -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     stdin()
         .lock()
-        .take(PIPED_BYTES + 1)
+        .take(MAX_STDIN_BYTES + 1)
         .read_to_end(&mut bytes)
         .context("cannot read the message from stdin")?;
-    if bytes.len() as u64 > PIPED_BYTES {
-        bail!("the message on stdin is longer than {PIPED_BYTES} bytes; put it into a file and name that");
+    if bytes.len() as u64 > MAX_STDIN_BYTES {
+        bail!(
+            "the message on stdin is longer than {MAX_STDIN_BYTES} bytes; put the text into a file and send its path"
+        );
     }
-    String::from_utf8(bytes).context("the message on stdin is no text in UTF-8")
+    String::from_utf8(bytes).context("the message on stdin is not valid UTF-8")
 }

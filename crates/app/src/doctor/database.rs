@@ -1,74 +1,75 @@
-//! The database: whether it opens, whether it is intact, and how much is in it.
+//! Checks whether the database opens and is intact, and counts its sessions.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parlor_log::{
-    Checked, EventLog, LogError, MAX_PAGE, PageRequest, SqliteLog, SystemClock, check_database,
+    DamageCheck, EventLog, LogError, MAX_PAGE, PageRequest, SqliteLog, SystemClock, check_database,
 };
 use rusqlite::ErrorCode;
 
 use super::Finding;
 use crate::settings::size;
 
-/// How long the check may take. A database of some gigabytes takes longer, and is not waited for.
+/// How long the integrity check may take. A database of several gigabytes takes longer; its check is broken off.
 const CHECK_WAIT: Duration = Duration::from_secs(10);
 
-/// The check's name.
 const CHECK: &str = "database";
 
-/// Looks at the database of a state folder.
-pub(super) fn look(home: &Path) -> Finding {
+pub(super) fn check(home: &Path) -> Finding {
     let file = home.join("parlor.db");
     let Ok(found) = file.metadata() else {
-        return Finding::ok(CHECK, "not there yet; the first session makes it");
+        return Finding::ok(CHECK, "does not exist yet; the first session creates it");
     };
-    let restore = "save what can be read with parlor doctor --recover, or restore it from a backup (docs/operations.md says how)";
+    let restore = "run parlor doctor --recover to save what can be read, or restore it from a backup (docs/operations.md says how)";
     let checked = match check_database(&file, Some(CHECK_WAIT)) {
         Ok(checked) => checked,
-        // Not the database is at fault, but the folder, of which the line above tells.
-        Err(error) if is_closed(&error) => {
-            let fix = "mend the state folder first, as its line says";
-            return Finding::problem(CHECK, format!("cannot be looked at: {error}"), fix);
+        // The state folder is at fault, not the database; the check of the folder has reported it.
+        Err(error) if is_inaccessible(&error) => {
+            let fix = "fix the state folder first, see above";
+            return Finding::problem(CHECK, format!("cannot be checked: {error}"), fix);
         }
         Err(error) => {
             return Finding::problem(CHECK, format!("{} cannot be read: {error}", file.display()), restore);
         }
     };
-    if let Checked::Damaged(what) = checked {
+    if let DamageCheck::Damaged(what) = checked {
         return Finding::problem(CHECK, format!("{} is damaged: {what}", file.display()), restore);
     }
-    let sessions = match count(home) {
+    let sessions = match count_sessions(home) {
         Ok(sessions) => sessions,
         Err(error) => {
-            return Finding::problem(CHECK, error.to_string(), "see above; docs/operations.md says more");
+            return Finding::problem(CHECK, error.to_string(), "see docs/operations.md");
         }
     };
-    let said = format!("{sessions} sessions, {}", size::show(found.len()));
+    let text = format!("{sessions} sessions, {}", size::show(found.len()));
     match checked {
-        Checked::Unfinished => {
-            let fix = format!("nothing, or check all of it: sqlite3 {} 'PRAGMA quick_check'", file.display());
+        DamageCheck::Unfinished => {
+            let fix = format!("to check all of it, run: sqlite3 {} 'PRAGMA quick_check'", file.display());
             Finding::warning(
                 CHECK,
-                format!("{said}; not checked to the end in {} s", CHECK_WAIT.as_secs()),
+                format!(
+                    "{text}; only partly checked, because the check took over {} s",
+                    CHECK_WAIT.as_secs()
+                ),
                 fix,
             )
         }
-        Checked::Intact | Checked::Damaged(_) => Finding::ok(CHECK, format!("{said}, intact")),
+        DamageCheck::Intact | DamageCheck::Damaged(_) => Finding::ok(CHECK, format!("{text}, intact")),
     }
 }
 
-/// Whether the file could not even be opened for work, which says nothing of what is in it.
-fn is_closed(error: &LogError) -> bool {
+/// Whether the file could not be opened or written. Such an error says nothing about the content.
+fn is_inaccessible(error: &LogError) -> bool {
     if let LogError::Database { source, .. } = error {
         return source.sqlite_error_code() == Some(ErrorCode::CannotOpen);
     }
     matches!(error, LogError::ReadOnly { .. })
 }
 
-/// Counts the sessions through the log, so that all that every command needs is tried.
-fn count(home: &Path) -> Result<usize, LogError> {
+/// Counts the sessions through the log, to test the same code that every command uses.
+fn count_sessions(home: &Path) -> Result<usize, LogError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
         runtime.map_err(|source| LogError::Io { attempt: "read", path: home.to_owned(), source })?;

@@ -1,6 +1,7 @@
-//! What keeps agents, other users and other programs within their limits here, and who it is all run as.
+//! Checks the protections against agents, other users and other programs, and whether parlor runs as root.
 //!
-//! The kernel enforces it; this looks whether it can. What cannot be looked at without a run is told as it is.
+//! The kernel enforces these protections; this module checks that it can. What cannot be checked without a run is only
+//! described.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -10,21 +11,21 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid, getuid};
 
 use super::Finding;
-use crate::ownership::PRIVATE;
+use crate::ownership::PRIVATE_FILES;
 
-/// What a user who is root is told, here and by `parlor serve`.
-pub(crate) const AS_ROOT: &str = "root: what an agent runs can read and change everything here";
+/// The risk of running as root, which `parlor serve` logs too.
+pub(crate) const AS_ROOT: &str = "root: commands of agents can read and change everything on this machine";
 
-/// What to do about that.
-pub(crate) const NOT_AS_ROOT: &str = "run it as a user of its own, for example: sudo -u USER parlor serve";
+/// How to avoid running as root.
+pub(crate) const NOT_AS_ROOT: &str =
+    "run parlor as a user of its own, for example: sudo -u USER parlor serve";
 
-/// Whether this process is root, or can become it.
+/// Whether this process runs as root, or can become root.
 pub(crate) fn is_root() -> bool {
     getuid().is_root() || geteuid().is_root()
 }
 
-/// Looks at all of it.
-pub(super) fn look(home: Option<&Path>) -> Vec<Finding> {
+pub(super) fn check(home: Option<&Path>) -> Vec<Finding> {
     vec![user(is_root()), files(home), commands(), doors()]
 }
 
@@ -40,20 +41,21 @@ fn files(home: Option<&Path>) -> Finding {
     const CHECK: &str = "enforced: files";
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if let Err(error) = openat2(CWD, "/", flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        let said = format!("file tools cannot be used: openat2 is missing or forbidden ({error})");
-        return Finding::problem(CHECK, said, "Linux 5.6, or a container profile that allows openat2");
+        let text = format!("file tools cannot be used: openat2 is missing or forbidden ({error})");
+        let fix = "use Linux 5.6 or later, or a container profile that allows openat2";
+        return Finding::problem(CHECK, text, fix);
     }
     let open = home.map(open_to_others).unwrap_or_default();
     if let [first, others @ ..] = open.as_slice() {
         let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
-        let said = format!("others can read or change {}{more}", first.display());
-        let shown: Vec<String> = open.iter().map(|path| path.display().to_string()).collect();
-        return Finding::warning(CHECK, said, format!("chmod 600 {}", shown.join(" ")));
+        let text = format!("other users can read or change {}{more}", first.display());
+        let paths: Vec<String> = open.iter().map(|path| path.display().to_string()).collect();
+        return Finding::warning(CHECK, text, format!("chmod 600 {}", paths.join(" ")));
     }
-    Finding::ok(CHECK, "openat2 keeps file tools in the project; secrets are 0600")
+    Finding::ok(CHECK, "openat2 confines file tools to the project; secrets are 0600")
 }
 
-/// The private files that others can read or change, or own.
+/// The private files that other users can read or change, or that belong to another user.
 fn open_to_others(home: &Path) -> Vec<PathBuf> {
     let secrets =
         fs::read_dir(home.join("secrets")).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -62,24 +64,30 @@ fn open_to_others(home: &Path) -> Vec<PathBuf> {
             found.is_file() && (found.permissions().mode() & 0o077 != 0 || found.uid() != geteuid().as_raw())
         })
     };
-    PRIVATE.iter().map(|name| home.join(name)).chain(secrets).filter(is_open).collect()
+    PRIVATE_FILES.iter().map(|name| home.join(name)).chain(secrets).filter(is_open).collect()
 }
 
 fn commands() -> Finding {
-    Finding::ok("enforced: commands", "no new privileges, limits, few variables; no sandbox yet")
+    Finding::ok("enforced: commands", "no new privileges, resource limits, few variables; no sandbox yet")
 }
 
 fn doors() -> Finding {
     const CHECK: &str = "enforced: doors";
     if let Err(error) = File::open("/proc/net/tcp") {
-        let said = format!("who connects cannot be known (/proc/net/tcp: {error}): all need the token");
-        return Finding::warning(CHECK, said, "mount /proc, or give clients the token of parlor token");
+        let text = format!(
+            "the user of a client cannot be determined (/proc/net/tcp: {error}), so all clients need the token"
+        );
+        return Finding::warning(
+            CHECK,
+            text,
+            "mount /proc, or give clients the token that parlor token prints",
+        );
     }
     if dumpable_behavior().is_ok_and(|behavior| behavior == DumpableBehavior::Dumpable) {
-        let said = "this user only; but others of its processes can read parlor's memory";
-        return Finding::warning(CHECK, said, "unset PARLOR_DUMPABLE");
+        let text = "other users need the token, but other processes of this user can read parlor's memory";
+        return Finding::warning(CHECK, text, "unset PARLOR_DUMPABLE");
     }
-    Finding::ok(CHECK, "this user only, others need the token; memory is closed")
+    Finding::ok(CHECK, "other users need the token; other processes cannot read parlor's memory")
 }
 
 #[cfg(test)]
@@ -88,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_told_what_that_means() {
+    fn running_as_root_is_a_warning_with_a_fix() {
         assert_eq!(user(false).state, Health::Ok);
         let root = user(true);
         assert_eq!(root.state, Health::Warning);
@@ -96,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_others_can_read_is_named_with_the_command_that_closes_it() {
+    fn a_secret_that_others_can_read_is_named_with_the_fixing_command() {
         let home = tempfile::tempdir().unwrap();
         let secret = home.path().join("secrets/key-x");
         fs::create_dir(home.path().join("secrets")).unwrap();

@@ -1,14 +1,14 @@
-//! `parlor doctor`: what is ready and what is missing, with the fix for each.
+//! `parlor doctor`: checks what works and what is missing, and prints a fix for each problem.
 //!
-//! It looks and changes nothing, except that opening a database of an older format brings it up to
-//! date, as every command does. `--recover` alone mends something: a damaged database.
+//! The checks change nothing, except that opening a database of an older format upgrades it, as every command does. Only
+//! `--recover` repairs something: a damaged database.
 
 mod database;
 pub(crate) mod enforced;
 mod models;
 mod recover;
 mod state;
-mod surroundings;
+mod system;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -21,33 +21,32 @@ use crate::environment::Environment;
 use crate::json;
 use crate::ownership;
 
-/// How to report.
+/// The flags of `parlor doctor`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Print one JSON object a line: check, state, found, fix
+    /// Print one JSON object per line: check, state, found, fix
     #[arg(long)]
     json: bool,
-    /// Save what can be read of a damaged database into a new one, and keep the damaged one beside it
+    /// Copy what can be read of a damaged database into a new one, and keep the damaged file beside it
     ///
-    /// Of each session the events up to the first one that is missing are saved. Refused while any process has
-    /// the database open; one that is intact is left as it is. Nothing else is looked at.
+    /// Saves the events of each session up to the first one that is missing. Fails while a process has the database
+    /// open, and leaves an intact database unchanged. Makes no other checks.
     #[arg(long)]
     recover: bool,
 }
 
-/// How something is.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Health {
-    /// Ready.
     Ok,
-    /// Something does not work that not everybody needs.
+    /// Something optional does not work, or is not safe.
     Warning,
     /// Parlor does not work.
     Problem,
 }
 
-/// One thing that was looked at.
+/// What one check found. The fields are the members of the JSON output.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Finding {
     check: &'static str,
@@ -55,7 +54,8 @@ struct Finding {
     found: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     fix: Option<String>,
-    /// For people: what several checks are about together, and what is said of all of them if it is the same.
+    /// Set if the text output can join this finding with similar ones: the name of the group, and the text that is
+    /// then printed for all of them.
     #[serde(skip)]
     group: Option<(&'static str, &'static str)>,
 }
@@ -72,34 +72,32 @@ impl Finding {
     fn problem(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { check, state: Health::Problem, found: found.into(), fix: Some(fix.into()), group: None }
     }
-}
 
-impl Finding {
-    fn in_group(self, group: &'static str, said: &'static str) -> Self {
-        Self { group: Some((group, said)), ..self }
+    fn in_group(self, group: &'static str, text: &'static str) -> Self {
+        Self { group: Some((group, text)), ..self }
     }
 }
 
-/// The findings with one for each group of those that say the same, so that all fit on one screen.
-fn grouped(findings: Vec<Finding>) -> Vec<Finding> {
+/// Joins findings of the same group and text into one, so that all fit on one screen.
+fn join_groups(findings: Vec<Finding>) -> Vec<Finding> {
     let mut shown: Vec<Finding> = Vec::new();
     for finding in findings {
-        let Some((name, said)) = finding.group else {
+        let Some((name, text)) = finding.group else {
             shown.push(finding);
             continue;
         };
-        // What stands for the check, without the group's name.
+        // The name of the check without the name of the group: `port 9876` becomes `9876`.
         let member = finding.check.trim_start_matches(name.trim_end_matches('s')).trim_start();
         let same = |other: &&mut Finding| other.group == finding.group && other.state == finding.state;
         match shown.iter_mut().find(same) {
             Some(first) => first.found = first.found.replacen(": ", &format!(", {member}: "), 1),
-            None => shown.push(Finding { check: name, found: format!("{member}: {said}"), ..finding }),
+            None => shown.push(Finding { check: name, found: format!("{member}: {text}"), ..finding }),
         }
     }
     shown
 }
 
-/// Looks at everything and says how it is. Fails if anything is a problem.
+/// Runs all checks and prints the findings. The exit status is 1 if one of them is a problem.
 pub(crate) fn doctor(
     environment: &Environment,
     options: &Options,
@@ -112,43 +110,43 @@ pub(crate) fn doctor(
     let mut findings = Vec::new();
     let home = environment.state_folder();
     match &home {
-        Ok(home) if let Err(not_ours) = ownership::check(home) => {
-            findings.push(Finding::problem("state folder", not_ours.found(), not_ours.fix));
+        Ok(home) if let Err(untrusted) = ownership::check(home) => {
+            findings.push(Finding::problem("state folder", untrusted.description(), untrusted.fix));
         }
         Ok(home) => {
-            findings.extend(state::look(home, environment));
-            findings.push(database::look(home));
-            findings.extend(models::look(home, environment));
+            findings.extend(state::check(home, environment));
+            findings.push(database::check(home));
+            findings.extend(models::check(home, environment));
         }
         Err(error) => {
-            let fix = "set PARLOR_HOME to a folder that is yours";
+            let fix = "set PARLOR_HOME to a folder of your own";
             findings.push(Finding::problem("state folder", error.to_string(), fix));
         }
     }
-    findings.extend(surroundings::look(environment));
-    findings.extend(enforced::look(home.as_deref().ok()));
+    findings.extend(system::check(environment));
+    findings.extend(enforced::check(home.as_deref().ok()));
     let count = |health| findings.iter().filter(|finding| finding.state == health).count();
     let (problems, warnings) = (count(Health::Problem), count(Health::Warning));
     if !options.json {
-        findings = grouped(findings);
+        findings = join_groups(findings);
     }
     for (finding, next) in findings.iter().zip(findings.iter().skip(1).map(Some).chain([None])) {
         if options.json {
             json::write_line(out, finding)?;
         } else {
-            // What mends several in a row is said once.
+            // A fix that is the same for several findings in a row is printed once, after the last.
             let fix = finding.fix.as_deref().filter(|_| next.is_none_or(|next| next.fix != finding.fix));
             print(finding, fix, console, out)?;
         }
     }
     if !options.json {
-        writeln!(out, "{}", verdict(problems, warnings))?;
+        writeln!(out, "{}", summary(problems, warnings))?;
     }
     Ok(if problems == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn print(finding: &Finding, fix: Option<&str>, console: Console, out: &mut dyn Write) -> std::io::Result<()> {
-    let style = crate::console::Style(console.style.0 && console.output);
+    let style = crate::console::Style(console.style.0 && console.stdout_is_terminal);
     let mark = match (finding.state, console.unicode) {
         (Health::Ok, true) => "✓".to_owned(),
         (Health::Warning, true) => style.bold("!"),
@@ -165,18 +163,18 @@ fn print(finding: &Finding, fix: Option<&str>, console: Console, out: &mut dyn W
     Ok(())
 }
 
-fn verdict(problems: usize, warnings: usize) -> String {
+fn summary(problems: usize, warnings: usize) -> String {
     let plural = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     match (problems, warnings) {
         (0, 0) => "Everything is ready.".to_owned(),
         (0, warnings) => {
             format!(
-                "Ready, with {}: parlor works, and what a warning names is missing or not safe.",
+                "Ready, with {}: parlor works, but something optional is missing or not safe.",
                 plural(warnings, "warning")
             )
         }
         (problems, warnings) => format!(
-            "{} and {}: mend the problems first.",
+            "{} and {}: fix the problems first.",
             plural(problems, "problem"),
             plural(warnings, "warning")
         ),
@@ -188,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_of_a_group_that_say_the_same_are_one_line() {
+    fn findings_of_a_group_with_the_same_text_are_one_line() {
         let port = |check, state| {
             Finding { state, ..Finding::ok(check, "x") }.in_group(
                 "ports",
@@ -204,15 +202,15 @@ mod tests {
             port("port 2", Health::Warning),
             port("port 3", Health::Ok),
         ];
-        let shown = grouped(findings);
+        let shown = join_groups(findings);
         let shown: Vec<_> = shown.iter().map(|finding| (finding.check, finding.found.as_str())).collect();
         assert_eq!(shown, [("ruby", "there"), ("ports", "1, 3: free"), ("ports", "2: in use")]);
     }
 
     #[test]
-    fn the_verdict_counts() {
-        assert_eq!(verdict(0, 0), "Everything is ready.");
-        assert!(verdict(0, 1).contains("1 warning:"));
-        assert!(verdict(2, 0).starts_with("2 problems and 0 warnings"));
+    fn the_summary_counts_problems_and_warnings() {
+        assert_eq!(summary(0, 0), "Everything is ready.");
+        assert!(summary(0, 1).contains("1 warning:"));
+        assert!(summary(2, 0).starts_with("2 problems and 0 warnings"));
     }
 }

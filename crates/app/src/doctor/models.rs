@@ -1,4 +1,4 @@
-//! Whether there is a model to talk to, and how to get one.
+//! Checks whether an agent has a model that can be used, and says how to set one up.
 
 use std::path::Path;
 
@@ -7,68 +7,73 @@ use parlor_model::provider::redacted_url;
 use super::Finding;
 use crate::environment::Environment;
 use crate::home::Home;
-use crate::models::{ModelCredential, name_of};
+use crate::models::{ModelCredential, provider_credential_name};
 use crate::settings::models::{BUILT_IN, is_address};
 use crate::settings::{AgentKind, FILE};
 
 const CHECK: &str = "model";
 
-/// Where servers of one's own mostly are.
+/// The address of a local model server in examples.
 const LOCAL_SERVER: &str = "http://127.0.0.1:8080/v1";
 
-/// Looks at the agent that answers where nobody is asked for, and at the variable that moves models elsewhere.
-pub(super) fn look(home: &Path, environment: &Environment) -> Vec<Finding> {
-    let is_wrong = environment.openai_base_url.as_deref().is_some_and(|url| !is_address(url));
-    let mut findings: Vec<Finding> = is_wrong.then(moved_nowhere).into_iter().collect();
-    findings.extend(agent(home, environment));
+/// Checks the default agent's model and `OPENAI_BASE_URL`.
+pub(super) fn check(home: &Path, environment: &Environment) -> Vec<Finding> {
+    let is_invalid = environment.openai_base_url.as_deref().is_some_and(|url| !is_address(url));
+    let mut findings: Vec<Finding> = is_invalid.then(invalid_base_url).into_iter().collect();
+    findings.extend(check_agent(home, environment));
     findings
 }
 
-/// None if it is where the variable says, and that is nowhere.
-fn agent(home: &Path, environment: &Environment) -> Option<Finding> {
-    // What is wrong with the settings is said elsewhere.
+/// `None` if the settings are invalid or `OPENAI_BASE_URL` is: other checks report that.
+fn check_agent(home: &Path, environment: &Environment) -> Option<Finding> {
     let home = Home::at(environment, home.to_owned()).ok()?;
     let config = home.config();
-    let minds = config.agents.iter().filter_map(|(id, agent)| match &agent.kind {
-        AgentKind::Model(mind) => Some((id, mind)),
+    let model_agents = config.agents.iter().filter_map(|(id, agent)| match &agent.kind {
+        AgentKind::Model(model_agent) => Some((id, model_agent)),
         AgentKind::Local | AgentKind::Script(_) => None,
     });
-    let mut minds: Vec<_> = minds.collect();
-    minds.sort_by_key(|(id, _)| **id != config.default_agent);
-    let Some((id, mind)) = minds.first() else { return Some(none()) };
-    let model = config.models.get(&mind.model)?;
+    let mut model_agents: Vec<_> = model_agents.collect();
+    model_agents.sort_by_key(|(id, _)| **id != config.default_agent);
+    let Some((id, model_agent)) = model_agents.first() else { return Some(no_model()) };
+    let model = config.models.get(&model_agent.model)?;
     if home.keys().base_url(model).is_some_and(|url| !is_address(url)) {
         return None;
     }
-    let place =
+    let address =
         home.keys().base_url(model).map_or_else(String::new, |url| format!(" at {}", redacted_url(url)));
-    let said =
-        format!("agent {id} asks {} ({} of {}{place})", mind.model, model.model, model.provider.name());
+    let text = format!(
+        "agent {id} uses {} ({} of {}{address})",
+        model_agent.model,
+        model.model,
+        model.provider.name()
+    );
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     Some(match runtime.block_on(home.keys().credential(model)) {
-        Ok(ModelCredential::Variable(name)) => Finding::ok(CHECK, format!("{said}; {name} set")),
-        Ok(ModelCredential::Kept(name)) => Finding::ok(CHECK, format!("{said}, with the key of {name} that is kept")),
-        Ok(ModelCredential::Login(name)) => Finding::ok(CHECK, format!("{said}, with the login to {name}")),
-        Ok(ModelCredential::None) => Finding::ok(CHECK, format!("{said}, without a key")),
+        Ok(ModelCredential::Variable(name)) => Finding::ok(CHECK, format!("{text}; {name} set")),
+        Ok(ModelCredential::StoredKey(name)) => {
+            Finding::ok(CHECK, format!("{text}, with the stored key of {name}"))
+        }
+        Ok(ModelCredential::Login(name)) => Finding::ok(CHECK, format!("{text}, with the login to {name}")),
+        Ok(ModelCredential::None) => Finding::ok(CHECK, format!("{text}, without a key")),
         Err(error) => Finding::warning(
             CHECK,
-            format!("{said}: {error}"),
-            "parlor models lists all, with what is missing",
+            format!("{text}: {error}"),
+            "parlor models lists all models, with what is missing for each",
         ),
     })
 }
 
-fn moved_nowhere() -> Finding {
+fn invalid_base_url() -> Finding {
     Finding::warning(
         CHECK,
-        "OPENAI_BASE_URL is no address",
+        "OPENAI_BASE_URL is not an address",
         format!("export OPENAI_BASE_URL={LOCAL_SERVER}, or unset it"),
     )
 }
 
-/// How to get a model, in so few and short lines that all findings fit on one screen.
-fn none() -> Finding {
-    let names = BUILT_IN.map(|(provider, _)| name_of(provider)).join("|");
+/// How to set up a model, in a few short lines, so that all findings fit on one screen.
+fn no_model() -> Finding {
+    let names = BUILT_IN.map(|(provider, _)| provider_credential_name(provider)).join("|");
     let variable = BUILT_IN.iter().find_map(|(provider, _)| provider.key_variable()).unwrap_or_default();
     let fix = format!(
         "any of these (docs/models.md, docs/auth.md):\n    \
@@ -78,5 +83,5 @@ fn none() -> Finding {
          and parlor chat --model openai/NAME (Ollama: port 11434)\n    \
          a login:         [auth.NAME] in {FILE}, then parlor login NAME"
     );
-    Finding::warning(CHECK, "none; the local agent answers, and does only as told", fix)
+    Finding::warning(CHECK, "none; the built-in agent answers, and only runs the commands that you type", fix)
 }

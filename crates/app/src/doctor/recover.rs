@@ -1,4 +1,4 @@
-//! `parlor doctor --recover`: a new database with what can be saved of a damaged one.
+//! `parlor doctor --recover`: copies what can be read of a damaged database into a new one.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::ownership;
 struct Line<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
-    /// Whether there was nothing to do.
+    /// Whether the database was intact, so that nothing was changed.
     intact: bool,
     sessions: u64,
     events: u64,
@@ -25,21 +25,21 @@ struct Line<'a> {
     damaged: Option<&'a Path>,
 }
 
-/// Recovers the database of a state folder, and says what was saved and what is lost.
+/// Recovers the database of a state folder, and prints what was saved and what is lost.
 pub(super) fn run(home: &Path, as_json: bool, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     ownership::check(home)?;
     let database = home.join("parlor.db");
     if !database.exists() {
-        bail!("there is no database in {}; parlor.db would be its name", home.display());
+        bail!("there is no database parlor.db in {}", home.display());
     }
-    let is_watched = stderr().is_terminal();
+    let shows_progress = stderr().is_terminal();
     let recovered = recover(home, &SystemClock, |progress| {
-        if is_watched {
-            // Whoever does not read it any more misses nothing.
-            let _ = write!(stderr(), "\r\x1b[K{}", told(progress));
+        if shows_progress {
+            // Progress is optional, so a write error is ignored.
+            let _ = write!(stderr(), "\r\x1b[K{}", progress_text(progress));
         }
     });
-    if is_watched {
+    if shows_progress {
         let _ = write!(stderr(), "\r\x1b[K");
     }
     let recovered = recovered.context("nothing was changed")?;
@@ -60,20 +60,20 @@ pub(super) fn run(home: &Path, as_json: bool, out: &mut dyn Write) -> anyhow::Re
         };
         json::write_line(out, &line)?;
     } else {
-        conclude(saved, lost, &database, damaged, out)?;
+        print_summary(saved, lost, &database, damaged, out)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(progress: RecoveryProgress) -> String {
+fn progress_text(progress: RecoveryProgress) -> String {
     match progress {
         RecoveryProgress::Reading { pages, of } => format!("reading page {pages} of {of}"),
-        RecoveryProgress::Writing { events } => format!("{events} events are saved"),
+        RecoveryProgress::Writing { events } => format!("{events} events saved"),
         RecoveryProgress::Checking => "checking the new database".to_owned(),
     }
 }
 
-fn conclude(
+fn print_summary(
     saved: SavedData,
     lost: LostData,
     database: &Path,
@@ -81,22 +81,22 @@ fn conclude(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let Some(damaged) = damaged else {
-        writeln!(out, "{} is intact and was left as it is.", database.display())?;
+        writeln!(out, "{} is intact; it was not changed.", database.display())?;
         return Ok(());
     };
     writeln!(out, "Saved: {} sessions with {} events.", saved.sessions, saved.events)?;
-    writeln!(
-        out,
-        "Lost, as far as is known: {} sessions, and {} events in all.",
-        lost.sessions, lost.events
-    )?;
+    writeln!(out, "Lost, as far as known: {} sessions, {} events in total.", lost.sessions, lost.events)?;
     if saved.unnamed > 0 {
         writeln!(
             out,
-            "The ids of {} sessions are lost: look for recovered-N in parlor sessions.",
+            "The ids of {} sessions are lost; parlor sessions lists them as recovered-N.",
             saved.unnamed
         )?;
     }
-    writeln!(out, "The damaged database is {}; delete it once nothing is missed.", damaged.display())?;
+    writeln!(
+        out,
+        "The damaged database is {}; delete it when you are sure that nothing is missing.",
+        damaged.display()
+    )?;
     Ok(())
 }

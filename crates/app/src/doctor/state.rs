@@ -1,4 +1,4 @@
-//! The state folder and what is configured in it.
+//! Checks the state folder, the free disk space, and the settings.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,24 +14,23 @@ use crate::home::{Home, agents};
 use crate::serve::who_may_connect;
 use crate::settings::{AgentKind, Config, FILE, size};
 
-/// With less room than this, sessions soon cannot be kept.
-const LITTLE_ROOM: u64 = 1 << 30;
+/// Less free disk space than this is a warning, in bytes.
+const LOW_SPACE_BYTES: u64 = 1 << 30;
 
-/// Looks at the folder, at the room in it and at its settings.
-pub(super) fn look(home: &Path, environment: &Environment) -> Vec<Finding> {
-    let mut findings = vec![folder(home), room(home), settings(home, environment)];
-    findings.extend(access(home));
+pub(super) fn check(home: &Path, environment: &Environment) -> Vec<Finding> {
+    let mut findings = vec![check_folder(home), check_disk_space(home), check_settings(home, environment)];
+    findings.extend(client_access(home));
     findings
 }
 
-fn folder(home: &Path) -> Finding {
+fn check_folder(home: &Path) -> Finding {
     const CHECK: &str = "state folder";
     let shown = home.display();
     let found = match fs::metadata(home) {
         Ok(found) => found,
-        Err(error) if error.kind() == ErrorKind::NotFound => return not_there(home),
+        Err(error) if error.kind() == ErrorKind::NotFound => return check_missing_folder(home),
         Err(error) => {
-            return Finding::problem(CHECK, format!("{shown}: {error}"), "choose another with PARLOR_HOME");
+            return Finding::problem(CHECK, format!("{shown}: {error}"), "set PARLOR_HOME to another folder");
         }
     };
     if !found.is_dir() {
@@ -43,66 +42,73 @@ fn folder(home: &Path) -> Finding {
     }
     if let Err(error) = may(home, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK) {
         let fix = format!(
-            "make it yours: chown {} {shown} && chmod 700 {shown}",
+            "make it your own: chown {} {shown} && chmod 700 {shown}",
             rustix::process::getuid().as_raw()
         );
-        return Finding::problem(CHECK, format!("{shown} cannot be written: {error}"), fix);
+        return Finding::problem(CHECK, format!("{shown} is not writable: {error}"), fix);
     }
     let mode = found.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        let said = format!("{shown} has mode {mode:04o}: others can look into it");
-        return Finding::warning(CHECK, said, format!("chmod 700 {shown}"));
+        let text = format!("{shown} has mode {mode:04o}: other users can look into it");
+        return Finding::warning(CHECK, text, format!("chmod 700 {shown}"));
     }
     if found.uid() != rustix::process::getuid().as_raw() {
-        let said = format!("{shown} belongs to user {}", found.uid());
-        return Finding::warning(CHECK, said, "set PARLOR_HOME to a folder of your own");
+        let text = format!("{shown} belongs to user {}", found.uid());
+        return Finding::warning(CHECK, text, "set PARLOR_HOME to a folder of your own");
     }
-    Finding::ok(CHECK, format!("{shown}, mode {mode:04o}, can be written"))
+    Finding::ok(CHECK, format!("{shown}, mode {mode:04o}, writable"))
 }
 
-fn not_there(home: &Path) -> Finding {
+fn check_missing_folder(home: &Path) -> Finding {
     const CHECK: &str = "state folder";
-    let above = nearest(home);
-    if may(above, Access::WRITE_OK | Access::EXEC_OK).is_ok() {
-        return Finding::ok(CHECK, format!("{} is made by the first command", home.display()));
+    let parent = nearest_folder(home);
+    if may(parent, Access::WRITE_OK | Access::EXEC_OK).is_ok() {
+        return Finding::ok(
+            CHECK,
+            format!("{} does not exist yet; the first command creates it", home.display()),
+        );
     }
-    let said = format!("{} cannot be made: {} cannot be written", home.display(), above.display());
-    Finding::problem(CHECK, said, "set PARLOR_HOME to a folder of your own")
+    let text = format!("{} cannot be created: {} is not writable", home.display(), parent.display());
+    Finding::problem(CHECK, text, "set PARLOR_HOME to a folder of your own")
 }
 
-/// The folder itself, or the one above it that is there.
-fn nearest(home: &Path) -> &Path {
+/// The folder itself, or its nearest ancestor that exists.
+fn nearest_folder(home: &Path) -> &Path {
     home.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"))
 }
 
-fn room(home: &Path) -> Finding {
+fn check_disk_space(home: &Path) -> Finding {
     const CHECK: &str = "disk space";
-    let stats = match statvfs(nearest(home)) {
+    let stats = match statvfs(nearest_folder(home)) {
         Ok(stats) => stats,
-        Err(error) => return Finding::warning(CHECK, format!("not known: {error}"), "look with df"),
+        Err(error) => return Finding::warning(CHECK, format!("unknown: {error}"), "run df to see it"),
     };
     let free = stats.f_bavail.saturating_mul(stats.f_frsize);
-    let said = format!("{} free", size::show(free));
+    let text = format!("{} free", size::show(free));
     if free < LEAST_FREE_BYTES {
         Finding::problem(
             CHECK,
-            said,
-            "free some, for example with parlor gc, or move PARLOR_HOME to another disk",
+            text,
+            "free some space, for example with parlor gc, or move PARLOR_HOME to another disk",
         )
-    } else if free < LITTLE_ROOM {
-        Finding::warning(CHECK, said, "parlor gc deletes old sessions")
+    } else if free < LOW_SPACE_BYTES {
+        Finding::warning(CHECK, text, "run parlor gc to delete old sessions")
     } else {
-        Finding::ok(CHECK, said)
+        Finding::ok(CHECK, text)
     }
 }
 
-fn settings(home: &Path, environment: &Environment) -> Finding {
+fn check_settings(home: &Path, environment: &Environment) -> Finding {
     const CHECK: &str = "parlor.toml";
-    // What is configured must also work: a script is loaded and checked.
-    let config = match load(home, environment) {
+    // Building the agents also loads and checks their scripts.
+    let config = match load_config(home, environment) {
         Ok(config) => config,
         Err(error) => {
-            return Finding::problem(CHECK, format!("{error:#}"), "docs/settings.md says what can be set");
+            return Finding::problem(
+                CHECK,
+                format!("{error:#}"),
+                "correct the file; docs/settings.md lists all settings",
+            );
         }
     };
     let listed: Vec<String> = config
@@ -118,17 +124,17 @@ fn settings(home: &Path, environment: &Environment) -> Finding {
             format!("{id} ({kind}{mark})")
         })
         .collect();
-    let there = if home.join(FILE).exists() { "right" } else { "none is needed" };
-    Finding::ok(CHECK, format!("{there}; agents: {}", listed.join(", ")))
+    let validity = if home.join(FILE).exists() { "valid" } else { "does not exist, and need not" };
+    Finding::ok(CHECK, format!("{validity}; agents: {}", listed.join(", ")))
 }
 
-/// Who may connect to a server of this folder. Settings that cannot be read are told of by [`settings`].
-fn access(home: &Path) -> Option<Finding> {
+/// Who may connect to a server of this folder. [`check_settings`] reports invalid settings.
+fn client_access(home: &Path) -> Option<Finding> {
     let config = Config::load(home).ok()?;
     Some(Finding::ok("who may connect", who_may_connect(config.allow_local)))
 }
 
-fn load(home: &Path, environment: &Environment) -> anyhow::Result<Config> {
+fn load_config(home: &Path, environment: &Environment) -> anyhow::Result<Config> {
     let home = Home::at(environment, home.to_owned())?;
     agents(&home, environment)?;
     Ok(home.config().clone())
@@ -143,11 +149,11 @@ mod tests {
     fn a_folder_that_others_can_read_is_a_warning() {
         let home = tempfile::tempdir().unwrap();
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(folder(home.path()).state, Health::Warning);
+        assert_eq!(check_folder(home.path()).state, Health::Warning);
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(folder(home.path()).state, Health::Ok);
-        assert_eq!(folder(&home.path().join("a/b")).state, Health::Ok, "it can be made");
+        assert_eq!(check_folder(home.path()).state, Health::Ok);
+        assert_eq!(check_folder(&home.path().join("a/b")).state, Health::Ok, "it can be created");
         fs::write(home.path().join("file"), "").unwrap();
-        assert_eq!(folder(&home.path().join("file")).state, Health::Problem);
+        assert_eq!(check_folder(&home.path().join("file")).state, Health::Problem);
     }
 }

@@ -1,8 +1,7 @@
-//! Events as JSON lines: the spelling that `--json` prints, and `docs/events.md` describes.
+//! Events as JSON lines: the format that `--json` prints and `docs/events.md` describes.
 //!
-//! A promise to the programs that read it, hence kept apart from the words inside (`vocab`, which
-//! cannot be serialized) and from the rows of the log. Members are added, never renamed;
-//! `golden.txt` pins them.
+//! Other programs depend on this format, so it has types of its own, apart from `vocab` (whose types cannot be
+//! serialized) and from the rows of the log. Members may be added but not renamed; `golden.txt` pins them.
 
 mod parts;
 mod run;
@@ -17,31 +16,35 @@ use serde::Serialize;
 
 use self::parts::{Choice, Fork, Input, Message};
 
-/// Writes `value` as one line, and sees to it that it arrives.
+/// Writes `value` as one line, and flushes the output.
 pub(crate) fn write_line(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")?;
     out.flush()
 }
 
-/// Writes what was seen of a session as one line.
-pub(crate) fn write_seen(out: &mut dyn Write, session: &SessionId, seen: &SessionUpdate) -> io::Result<()> {
-    match seen {
+/// Writes an update of a session as one line.
+pub(crate) fn write_update(
+    out: &mut dyn Write,
+    session: &SessionId,
+    update: &SessionUpdate,
+) -> io::Result<()> {
+    match update {
         SessionUpdate::Entry(entry) => write_line(out, &event(session, entry)),
-        SessionUpdate::Delta { run, subject, text } => {
-            let of = match subject {
-                StreamKind::Message(message) => Of::Message { message: message.as_str() },
-                StreamKind::Thought(step) => Of::Thought { step: step.as_str() },
-                StreamKind::Tool(call) => Of::Tool { call: call.as_str() },
-                StreamKind::Input { call, tool } => Of::Input { input: call.as_str(), tool },
+        SessionUpdate::Delta { run, stream, text } => {
+            let source = match stream {
+                StreamKind::Message(message) => DeltaSource::Message { message: message.as_str() },
+                StreamKind::Reasoning(step) => DeltaSource::Reasoning { step: step.as_str() },
+                StreamKind::ToolOutput(call) => DeltaSource::ToolOutput { call: call.as_str() },
+                StreamKind::ToolInput { call, tool } => DeltaSource::ToolInput { input: call.as_str(), tool },
             };
             let (session, run) = (session.as_str(), run.as_str());
-            write_line(out, &Delta { kind: "delta", session, run, of, text })
+            write_line(out, &Delta { kind: "delta", session, run, source, text })
         }
     }
 }
 
-/// A session in a list.
+/// A session as `parlor sessions --json` prints it.
 #[derive(Serialize)]
 pub(crate) struct Record<'a> {
     session: &'a str,
@@ -61,7 +64,7 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Of a session whose run is under way, or was cut off with its process.
+    /// `is_cut_off` says that the process of the running run has died.
     pub(crate) fn new(record: &'a SessionRecord, is_cut_off: bool) -> Self {
         let run = record.running.as_ref().map(|run| run.as_str());
         Self {
@@ -86,18 +89,18 @@ struct Delta<'a> {
     session: &'a str,
     run: &'a str,
     #[serde(flatten)]
-    of: Of<'a>,
+    source: DeltaSource<'a>,
     text: &'a str,
 }
 
-/// What a delta is a piece of.
+/// What the text of a delta is a part of.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Of<'a> {
+enum DeltaSource<'a> {
     Message { message: &'a str },
-    Thought { step: &'a str },
-    Tool { call: &'a str },
-    Input { input: &'a str, tool: &'a str },
+    Reasoning { step: &'a str },
+    ToolOutput { call: &'a str },
+    ToolInput { input: &'a str, tool: &'a str },
 }
 
 #[derive(Serialize)]
@@ -165,7 +168,7 @@ fn event<'a>(session: &'a SessionId, entry: &'a Entry) -> Line<'a> {
             },
         ),
         SessionEvent::Renamed { title } => ("session.renamed", Body::Renamed { title }),
-        SessionEvent::Chosen(choice) => ("session.chosen", Body::Chosen { choice: choice.into() }),
+        SessionEvent::AgentChosen(choice) => ("session.chosen", Body::Chosen { choice: choice.into() }),
         SessionEvent::Queued(queued) => {
             ("input.queued", Body::Queued { run: queued.run.as_str(), input: (&queued.input).into() })
         }
@@ -194,7 +197,7 @@ fn event<'a>(session: &'a SessionId, entry: &'a Entry) -> Line<'a> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::disallowed_methods, reason = "whether to rewrite the lines is asked by a variable")]
+    #![expect(clippy::disallowed_methods, reason = "the variable GOLDEN asks to rewrite the file")]
 
     use std::collections::BTreeSet;
 
@@ -216,23 +219,23 @@ mod tests {
         for (event, seq) in samples::all().into_iter().zip(1..) {
             let id = EventId::parse(&format!("evt_{seq}")).unwrap();
             let entry = Entry { seq: Seq(seq), id, at: Timestamp(951_826_209_007), event };
-            write_seen(&mut out, &session(), &SessionUpdate::Entry(Arc::new(entry))).unwrap();
+            write_update(&mut out, &session(), &SessionUpdate::Entry(Arc::new(entry))).unwrap();
         }
-        for subject in [
+        for stream in [
             StreamKind::Message(MessageId::parse("msg_1").unwrap()),
-            StreamKind::Thought(StepId::parse("s1").unwrap()),
-            StreamKind::Tool(ToolCallId::parse("c1").unwrap()),
-            StreamKind::Input { call: ToolCallId::parse("c1").unwrap(), tool: "shell".to_owned() },
+            StreamKind::Reasoning(StepId::parse("s1").unwrap()),
+            StreamKind::ToolOutput(ToolCallId::parse("c1").unwrap()),
+            StreamKind::ToolInput { call: ToolCallId::parse("c1").unwrap(), tool: "shell".to_owned() },
         ] {
             let run = RunId::parse("run_1").unwrap();
-            let delta = SessionUpdate::Delta { run, subject, text: "two\nlines".to_owned() };
-            write_seen(&mut out, &session(), &delta).unwrap();
+            let delta = SessionUpdate::Delta { run, stream, text: "two\nlines".to_owned() };
+            write_update(&mut out, &session(), &delta).unwrap();
         }
         String::from_utf8(out).unwrap()
     }
 
     #[test]
-    fn every_event_is_spelled_as_it_always_was() {
+    fn the_format_of_every_event_is_unchanged() {
         let lines = lines();
         if std::env::var_os("GOLDEN").is_some_and(|golden| golden == "write") {
             std::fs::write(GOLDEN, &lines).unwrap();
@@ -256,8 +259,7 @@ mod tests {
         }
     }
 
-    /// A new kind of event has to be written down here before it compiles; this sees to it that it
-    /// is also pinned.
+    /// The compiler asks for a line for each new kind of event; this test asks for a sample that pins the line.
     #[test]
     fn every_type_has_a_sample() {
         let lines = lines();
@@ -281,7 +283,7 @@ mod tests {
         for line in lines().lines() {
             let object: serde_json::Value = serde_json::from_str(line).unwrap();
             names.insert(object["type"].as_str().unwrap().to_owned());
-            collect(&object, &mut names);
+            collect_names(&object, &mut names);
         }
         assert!(names.len() > 50, "{names:?}");
         for name in names {
@@ -289,18 +291,18 @@ mod tests {
         }
     }
 
-    fn collect(value: &serde_json::Value, names: &mut BTreeSet<String>) {
+    fn collect_names(value: &serde_json::Value, names: &mut BTreeSet<String>) {
         if let Some(object) = value.as_object() {
             for (name, value) in object {
                 names.insert(name.clone());
-                // What a tool is given is the tool's own affair.
+                // The members of a tool's input belong to the tool, not to this format.
                 if object.get("tool").is_none() || name != "input" {
-                    collect(value, names);
+                    collect_names(value, names);
                 }
             }
         }
         for item in value.as_array().into_iter().flatten() {
-            collect(item, names);
+            collect_names(item, names);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What several events are made of.
+//! JSON objects that appear in several kinds of event.
 
 use parlor_vocab as vocab;
 use serde::Serialize;
@@ -36,8 +36,8 @@ pub(super) struct Fork<'a> {
     message: &'a str,
 }
 
-impl<'a> From<&'a vocab::Fork> for Fork<'a> {
-    fn from(fork: &'a vocab::Fork) -> Self {
+impl<'a> From<&'a vocab::ForkOrigin> for Fork<'a> {
+    fn from(fork: &'a vocab::ForkOrigin) -> Self {
         Self { session: fork.session.as_str(), message: fork.message.as_str() }
     }
 }

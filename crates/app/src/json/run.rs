@@ -1,4 +1,4 @@
-//! The events of a run.
+//! The JSON lines of run events.
 
 use parlor_vocab::{
     ErrorScope, MessageEvent, RunEnding, RunEvent, StepEvent, StepKind, SubagentEvent, ToolEvent,
@@ -15,7 +15,7 @@ pub(super) struct Line<'a> {
     pub(super) body: Body<'a>,
 }
 
-/// What belongs to one kind of event. A field that is absent from a kind is absent from its line.
+/// The members of each kind of event.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum Body<'a> {
@@ -125,7 +125,7 @@ pub(super) enum Body<'a> {
     },
 }
 
-/// The type of a line, and what is on it.
+/// The `type` of the line for an event, and its members.
 pub(super) fn body(event: &RunEvent) -> (&'static str, Body<'_>) {
     match event {
         RunEvent::Started { parent, agent, model, input, message } => (
@@ -153,7 +153,7 @@ pub(super) fn body(event: &RunEvent) -> (&'static str, Body<'_>) {
             },
         ),
         RunEvent::Step(StepEvent::Started { step, kind, title }) => {
-            ("step.started", Body::StepStarted { step: step.as_str(), kind: kind_of(*kind), title })
+            ("step.started", Body::StepStarted { step: step.as_str(), kind: step_kind(*kind), title })
         }
         RunEvent::Step(StepEvent::Updated { step, headline, percent }) => {
             ("step.updated", Body::StepUpdated { step: step.as_str(), headline, percent: *percent })
@@ -170,7 +170,7 @@ pub(super) fn body(event: &RunEvent) -> (&'static str, Body<'_>) {
             ("step.reasoned", Body::Reasoned { step: step.as_str(), text })
         }
         RunEvent::Tool(ToolEvent::Called { step, call, tool, input }) => {
-            // As it was given where it is JSON, which every tool insists on.
+            // As a JSON value if it is JSON, which every tool requires; otherwise as a string.
             let input = serde_json::from_str(input).unwrap_or_else(|_| input.as_str().into());
             ("tool.called", Body::ToolCalled { step: step.as_str(), call: call.as_str(), tool, input })
         }
@@ -206,7 +206,7 @@ pub(super) fn body(event: &RunEvent) -> (&'static str, Body<'_>) {
             };
             ("error.raised", Body::ErrorRaised { call, failure: failure.into() })
         }
-        RunEvent::Consumed { usage, model } => {
+        RunEvent::UsageAdded { usage, model } => {
             ("run.consumed", Body::Consumed { usage: usage.into(), model: model.as_deref() })
         }
         RunEvent::Ended { ending, duration_ms } => ("run.ended", ended(ending, *duration_ms)),
@@ -223,7 +223,7 @@ fn ended(ending: &RunEnding, duration_ms: u64) -> Body<'_> {
     Body::Ended { ending, message, failure, reason, duration_ms }
 }
 
-fn kind_of(kind: StepKind) -> &'static str {
+fn step_kind(kind: StepKind) -> &'static str {
     match kind {
         StepKind::Planning => "planning",
         StepKind::Reasoning => "reasoning",

@@ -1,4 +1,4 @@
-//! An event of every kind, with optional parts present and absent.
+//! Sample events of every kind, with optional members present and absent.
 
 use parlor_vocab::*;
 
@@ -20,14 +20,15 @@ pub(super) fn all() -> Vec<SessionEvent> {
         key: Some(t("k")),
         traceparent: Some(t("00-1-2-01")),
     };
-    let said = |role| Message { id: message.clone(), role, text: t("ü"), media: vec![media.clone()] };
+    let sample_message =
+        |role| Message { id: message.clone(), role, text: t("ü"), media: vec![media.clone()] };
     let new_session = NewSession {
         title: Some(t("T")),
         door: t("chat"),
         folder: "/w".into(),
         choice: choice(Reasoning::Adaptive),
         system: Some(t("be kind")),
-        forked_from: Some(Fork { session: id(SessionId::parse, "old"), message: message.clone() }),
+        forked_from: Some(ForkOrigin { session: id(SessionId::parse, "old"), message: message.clone() }),
     };
     let bare = NewSession {
         title: None,
@@ -40,24 +41,24 @@ pub(super) fn all() -> Vec<SessionEvent> {
         SessionEvent::Created(new_session),
         SessionEvent::Created(bare),
         SessionEvent::Renamed { title: t("U") },
-        SessionEvent::Chosen(choice(Reasoning::Off)),
-        SessionEvent::Chosen(choice(Reasoning::Low)),
-        SessionEvent::Chosen(choice(Reasoning::Medium)),
-        SessionEvent::Chosen(choice(Reasoning::High)),
-        SessionEvent::Chosen(AgentChoice::default()),
+        SessionEvent::AgentChosen(choice(Reasoning::Off)),
+        SessionEvent::AgentChosen(choice(Reasoning::Low)),
+        SessionEvent::AgentChosen(choice(Reasoning::Medium)),
+        SessionEvent::AgentChosen(choice(Reasoning::High)),
+        SessionEvent::AgentChosen(AgentChoice::default()),
         SessionEvent::Queued(QueuedInput { run: run.clone(), input: input.clone() }),
         SessionEvent::Unqueued { runs: vec![run.clone(), id(RunId::parse, "run_2")] },
         SessionEvent::Cleared,
-        SessionEvent::Compacted { summary: said(Role::User), kept_from: Some(message.clone()) },
-        SessionEvent::Compacted { summary: said(Role::Assistant), kept_from: None },
-        SessionEvent::MessageAdded(said(Role::System)),
+        SessionEvent::Compacted { summary: sample_message(Role::User), kept_from: Some(message.clone()) },
+        SessionEvent::Compacted { summary: sample_message(Role::Assistant), kept_from: None },
+        SessionEvent::MessageAdded(sample_message(Role::System)),
     ];
-    let in_run = |(place, event)| SessionEvent::Run { run: run.clone(), sequence: place as u64 + 1, event };
-    events.extend(of_run(&agent, input, &message, media, &failure).into_iter().enumerate().map(in_run));
+    let in_run = |(index, event)| SessionEvent::Run { run: run.clone(), sequence: index as u64 + 1, event };
+    events.extend(run_events(&agent, input, &message, media, &failure).into_iter().enumerate().map(in_run));
     events
 }
 
-fn of_run(
+fn run_events(
     agent: &AgentId,
     input: UserInput,
     message: &MessageId,
@@ -133,8 +134,8 @@ fn of_run(
         RunEvent::Subagent(SubagentEvent::Done { child, result: Err(failure()), duration_ms }),
         RunEvent::ErrorRaised { scope: ErrorScope::Run, failure: failure() },
         RunEvent::ErrorRaised { scope: ErrorScope::Tool(call), failure: failure() },
-        RunEvent::Consumed { usage, model: Some(t("m")) },
-        RunEvent::Consumed { usage, model: None },
+        RunEvent::UsageAdded { usage, model: Some(t("m")) },
+        RunEvent::UsageAdded { usage, model: None },
         RunEvent::Ended { ending: RunEnding::Completed { message: Some(message()) }, duration_ms },
         RunEvent::Ended { ending: RunEnding::Completed { message: None }, duration_ms },
         RunEvent::Ended { ending: RunEnding::Failed(failure()), duration_ms },

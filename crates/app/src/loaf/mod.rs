@@ -1,8 +1,8 @@
-//! `parlor stdio loaf`, and the program `loaf rpc` that it stands in for.
+//! `parlor stdio loaf`: serves the loaf door, and replaces the program `loaf rpc`.
 
-mod clerk;
-mod kept;
-mod offers;
+mod accounts;
+mod model_options;
+mod preferences;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,30 +11,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use parlor_doors::loaf::{LoafMachine, Server, Tool};
+use parlor_doors::ToolDescription;
+use parlor_doors::loaf::{LoafMachine, ServerParams};
 use parlor_engine::OnDisconnect;
 use parlor_frontend::{Accounts, FrontendBackend};
 use parlor_log::{SystemClock, TimeOrderedIds};
 use parlor_vocab::ShutdownSignal;
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::clerk::HomeAccounts;
+use self::accounts::HomeAccounts;
 use crate::environment::Environment;
 use crate::home::{self, Home};
 
-/// The file that all chats are in, in the state folder.
+/// The database in the state folder, which the door reports as the file of all chats.
 const CHATS: &str = "parlor.db";
 
-/// Where users of loaf keep skills, in their home folder.
+/// The folder of loaf's skills in the user's home folder.
 const SKILLS: &str = ".loaf/skills";
 
-/// How long a thread that read a file stays for the next one.
+/// How long an idle thread for blocking work, such as file access, stays alive.
 const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
-/// The exit status of a command line that is none.
+/// The exit status after wrong arguments.
 const WRONG_USAGE: u8 = 1;
 
-/// Behaves as `loaf`, of which only the server is here.
+/// Behaves as the program `loaf`, of which parlor has only the RPC mode.
 pub(crate) fn serve_as_loaf(arguments: &[OsString], environment: &Environment) -> anyhow::Result<ExitCode> {
     let command = arguments.get(1).map(|command| command.to_string_lossy().trim().to_lowercase());
     if command.as_deref() == Some("rpc") {
@@ -46,34 +47,34 @@ pub(crate) fn serve_as_loaf(arguments: &[OsString], environment: &Environment) -
     Ok(ExitCode::from(WRONG_USAGE))
 }
 
-/// Opens the door and serves it to its end.
+/// Serves the door until its client disconnects or the program is asked to end.
 pub(crate) fn serve(environment: &Environment) -> anyhow::Result<ExitCode> {
-    // One thread: children get a signal when the thread that started them ends.
+    // One thread: child processes get a signal when the thread that started them ends.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_keep_alive(THREAD_KEEP_ALIVE)
         .build()?;
     let done = runtime.block_on(async {
-        // Keys may come through the door, so there are agents for all of them.
+        // A client may set keys through the door, so there is an agent for each provider.
         let skills = environment.user_home.as_ref().map(|home| PathBuf::from(home).join(SKILLS));
-        let home = Home::open(environment)?.with_all_providers().with_skills(skills);
+        let home = Home::open(environment)?.with_all_providers().with_skill_folder(skills);
         let sessions = Arc::new(home.sessions(environment)?);
-        let folder = std::env::current_dir().context("the working folder is gone")?;
-        let clerk = Arc::new(HomeAccounts::new(&home, environment, folder.clone()));
-        let server = server(&home, &clerk, environment, folder).await;
-        let ending = ending()?;
-        let backend = FrontendBackend::new(sessions, clerk, OnDisconnect::Stop).with_shutdown(ending);
-        parlor_process::give_back_startup_code();
+        let folder = std::env::current_dir().context("the working folder does not exist any more")?;
+        let accounts = Arc::new(HomeAccounts::new(&home, environment, folder.clone()));
+        let server = server(&home, &accounts, environment, folder).await;
+        let shutdown = shutdown_signal()?;
+        let backend = FrontendBackend::new(sessions, accounts, OnDisconnect::Stop).with_shutdown(shutdown);
+        parlor_process::unmap_startup_code();
         parlor_transport::serve_stdio(LoafMachine::new(server), backend).await?;
         Ok(ExitCode::SUCCESS)
     });
-    // What still waits for a disk or a provider is not waited for.
+    // Do not wait for tasks that block on a disk or a provider.
     runtime.shutdown_background();
     done
 }
 
-/// Is ready once the program was told to end, with how.
-fn ending() -> std::io::Result<impl Future<Output = ShutdownSignal>> {
+/// Completes when a signal asks the program to end.
+fn shutdown_signal() -> std::io::Result<impl Future<Output = ShutdownSignal>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
@@ -85,24 +86,29 @@ fn ending() -> std::io::Result<impl Future<Output = ShutdownSignal>> {
     })
 }
 
-/// What the server begins with.
-async fn server(home: &Home, clerk: &HomeAccounts, environment: &Environment, folder: PathBuf) -> Server {
+/// The initial state of the door.
+async fn server(
+    home: &Home,
+    accounts: &HomeAccounts,
+    environment: &Environment,
+    folder: PathBuf,
+) -> ServerParams {
     let clock = Arc::new(SystemClock);
-    let skills = clerk.skills().await;
+    let skills = accounts.skills().await;
     let tools = home::tools(environment);
-    let tools = tools.iter().map(|tool| Tool {
+    let tools = tools.iter().map(|tool| ToolDescription {
         name: tool.name().to_owned(),
         description: tool.description().to_owned(),
         schema: tool.schema(),
     });
-    Server {
+    ServerParams {
         folder,
         user_home: environment.user_home.as_ref().map(PathBuf::from),
-        chats: home.path().join(CHATS),
-        kept: kept::read(home.path()),
-        offers: clerk.models().await,
-        logins: clerk.credentials().await,
-        skills: skills.skills.len(),
+        chats_path: home.path().join(CHATS),
+        preferences: preferences::read(home.path()),
+        models: accounts.models().await,
+        credentials: accounts.credentials().await,
+        skill_count: skills.skills.len(),
         skill_folders: skills.folders,
         tools: tools.collect(),
         clock: Arc::clone(&clock) as _,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use parlor_process::{ProcessNumber, spawn_for_person};
+use parlor_process::{ProcessNumber, spawn_unconfined};
 use parlor_vocab::{ProcessId, StartProcess, StdioKind};
 use tokio::sync::mpsc;
 
@@ -18,7 +18,7 @@ const DETACHED: &str = "exec setsid --fork --wait \"$1\" \"$2\" >/dev/null 2>&1"
 /// The capacity of the channel for process events, which are discarded.
 const EVENT_QUEUE: usize = 1;
 
-/// Variables that say, if set, that the user does not sit at this machine.
+/// If one of these variables is set, the user is not at this machine.
 const REMOTE: [&str; 4] = ["CI", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"];
 
 /// Variables of which one is set if there is a screen.
@@ -47,7 +47,7 @@ pub(super) fn open(environment: &Environment, url: &str) -> bool {
         retain_bytes: 0,
     };
     let (events, mut discarded) = mpsc::channel(EVENT_QUEUE);
-    let started = spawn_for_person(&start, ProcessNumber(0), events).is_ok();
+    let started = spawn_unconfined(&start, ProcessNumber(0), events).is_ok();
     tokio::spawn(async move { while discarded.recv().await.is_some() {} });
     started
 }

@@ -12,7 +12,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use super::INTERRUPTED;
 use crate::console::Console;
 use crate::home::Home;
-use crate::models::name_of;
+use crate::models::provider_credential_name;
 use crate::settings::Config;
 use crate::settings::models::BUILT_IN;
 
@@ -53,7 +53,10 @@ pub(super) fn ask_and_store(
     if let Some(reason) = store.keyring_error() {
         eprintln!("{}", keyring_unused(&reason));
     }
-    writeln!(out, "Stored the key of {name} in {location}; parlor models shows the models that it works for.")?;
+    writeln!(
+        out,
+        "Stored the key of {name} in {location}; parlor models shows the models that it works for."
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -66,7 +69,7 @@ pub(super) fn keyring_unused(reason: &str) -> String {
 
 /// The names under which models and doors look up a key.
 pub(super) fn known_services(config: &Config) -> BTreeSet<&str> {
-    let built_in = BUILT_IN.into_iter().map(|(provider, _)| name_of(provider));
+    let built_in = BUILT_IN.into_iter().map(|(provider, _)| provider_credential_name(provider));
     let of_models = config.models.values().filter_map(|model| model.auth.as_deref());
     built_in.chain(of_models).chain(OTHER_SERVICES).collect()
 }
@@ -140,7 +143,8 @@ struct HiddenInput(Termios);
 
 impl HiddenInput {
     fn begin() -> anyhow::Result<Self> {
-        let before = tcgetattr(stdin()).context("cannot disable the terminal's echo; pipe the key in instead")?;
+        let before =
+            tcgetattr(stdin()).context("cannot disable the terminal's echo; pipe the key in instead")?;
         let mut without_echo = before.clone();
         without_echo.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
         tcsetattr(stdin(), OptionalActions::Flush, &without_echo)?;

@@ -41,9 +41,9 @@ pub(crate) fn list(
                 if keys.is_empty() { " To store a key, run: parlor login NAME --key." } else { "" }
             )?;
         }
-        for StoredKey { name, location, trouble } in keys {
-            all_usable &= trouble.is_none() || !options.check;
-            match (options.json, trouble) {
+        for StoredKey { name, location, error } in keys {
+            all_usable &= error.is_none() || !options.check;
+            match (options.json, error) {
                 (true, reason) => {
                     let state = if reason.is_some() { "unreadable" } else { "key" };
                     let line = json!({"provider": name, "state": state, "reason": reason, "place": location});
@@ -68,19 +68,19 @@ struct StoredKey {
     /// The file or keyring entry, for people.
     location: String,
     /// Why the key cannot be read.
-    trouble: Option<String>,
+    error: Option<String>,
 }
 
 fn stored_keys(home: &Home) -> Vec<StoredKey> {
     let store = home.keys().store();
     let known = key::known_services(home.config()).into_iter().filter_map(|name| {
         let secret = SecretName::key(name)?;
-        let trouble = match store.read(&secret) {
+        let error = match store.read(&secret) {
             Ok(key) => key.map(|_| None)?,
             // A key that cannot be read exists, so it is listed.
             Err(error) => Some(error.to_string()),
         };
-        Some(StoredKey { name: name.to_owned(), location: store.location(&secret), trouble })
+        Some(StoredKey { name: name.to_owned(), location: store.location(&secret), error })
     });
     known.collect()
 }
@@ -103,7 +103,8 @@ async fn check_logins(logins: &LoginManager) -> bool {
 fn status_text(status: &LoginStatus) -> String {
     let name = &status.provider;
     let whose = status.account.as_ref().and_then(|account| account.label());
-    let whose = whose.map_or_else(String::new, |label| format!(" as {}", text::truncate(label, LABEL_COLUMNS)));
+    let whose =
+        whose.map_or_else(String::new, |label| format!(" as {}", text::truncate(label, LABEL_COLUMNS)));
     let until = match (status.expires_at, status.renewable) {
         (Some(at), true) => format!("; parlor renews it before {}", time::minute(at)),
         (Some(at), false) => format!("; expires at {}", time::minute(at)),

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use clap::Args;
 use parlor_auth::{
-    DeviceCode, PendingLogin, LoginDeps, LoginManager, LoginOutcome, LoginProgress, LoginRequest, LoginFlow,
-    LoginPreference, Redactor, Secret, SecretStore,
+    DeviceCode, LoginDeps, LoginFlow, LoginManager, LoginOutcome, LoginPreference, LoginProgress,
+    LoginRequest, PendingLogin, Redactor, Secret, SecretStore,
 };
 use parlor_log::SystemClock;
 use parlor_transport::ConnectedPeer;

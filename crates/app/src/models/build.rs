@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::bail;
-use parlor_model::provider::{Connection, Routing, AdvisedConnection};
+use parlor_model::provider::{AdvisedConnection, Connection, Routing};
 use parlor_model::{DEFAULT_CONTEXT_WINDOW, INSTRUCTIONS_FILE, Limits, Model, ModelAgent, UserFolders};
 
 use crate::environment::Environment;

@@ -75,7 +75,9 @@ impl Catalogue {
                     }
                     Err(_) => {
                         let name = model.provider.name();
-                        catalogue.errors.push(format!("{name} sent no list of models within {ANSWER_WAIT:?}"));
+                        catalogue
+                            .errors
+                            .push(format!("{name} sent no list of models within {ANSWER_WAIT:?}"));
                         continue;
                     }
                 },
@@ -111,7 +113,8 @@ fn is_fresh(list: &List, now: i64) -> bool {
 
 /// Reads the cache. A file that cannot be read counts as empty: the providers can be asked again.
 fn read(file: &Path) -> Cache {
-    let is_small = std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES);
+    let is_small =
+        std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.len() <= MAX_FILE_BYTES);
     let text = is_small.then(|| std::fs::read_to_string(file).ok()).flatten().unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }

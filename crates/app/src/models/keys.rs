@@ -162,8 +162,8 @@ impl Keys {
             Ok(ModelCredential::Variable(name)) => (
                 Some(format!("the key in {name}")),
                 match store_key {
-                    Some(store_key) => format!("set another key there, or unset it and {store_key}"),
-                    None => "set another key there".to_owned(),
+                    Some(store_key) => format!("set another there, or unset it and {store_key}"),
+                    None => "set another there".to_owned(),
                 },
             ),
             Ok(ModelCredential::StoredKey(name)) => {
@@ -175,7 +175,8 @@ impl Keys {
             Ok(ModelCredential::None) => {
                 let set = model.key_variable().map_or_else(String::new, |name| format!("set {name}, or "));
                 let store_key = store_key.unwrap_or_else(|| {
-                    "name a stored key with auth in its [models.NAME] in parlor.toml (docs/models.md)".to_owned()
+                    "name a stored key with auth in its [models.NAME] in parlor.toml (docs/models.md)"
+                        .to_owned()
                 });
                 (None, set + &store_key)
             }
@@ -285,7 +286,9 @@ impl KeySource for ModelKey {
     }
 
     async fn replacement_for(&self, refused: &Key) -> Result<Option<Key>, KeyError> {
-        let Some(name) = credential_name(&self.model).filter(|_| refused.is_bearer()) else { return Ok(None) };
+        let Some(name) = credential_name(&self.model).filter(|_| refused.is_bearer()) else {
+            return Ok(None);
+        };
         let renewed = self.keys.logins.replacement_token(name, &Secret::new(refused.reveal())).await;
         renewed.map(|token| Some(Key::bearer(token.expose()))).map_err(|error| login_error(&error))
     }

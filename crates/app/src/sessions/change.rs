@@ -1,4 +1,4 @@
-//! Renaming and deleting sessions.
+//! `parlor sessions rename` and `parlor sessions delete`.
 
 use std::io::{BufRead, Write, stdin};
 
@@ -7,18 +7,18 @@ use parlor_engine::{Sessions, is_blank, visible};
 use parlor_log::Erased;
 use parlor_vocab::SessionCommand;
 
-use super::pick::{pick, whole};
+use super::pick::{full_id, pick_session};
 use crate::console::Console;
-use crate::text::cut;
+use crate::text::truncate;
 
-/// The longest title, in characters: it is shown on one line.
+/// The longest title, in characters. Titles are shown on one line.
 const MAX_TITLE_CHARS: usize = 200;
-/// How much of a title is shown in a question.
-const ASKED_COLUMNS: usize = 60;
+/// Titles in the confirmation question are truncated to this many columns.
+const QUESTION_TITLE_COLUMNS: usize = 60;
 
-/// What is said if the text of deleted sessions could not be taken out of all files.
-pub(crate) const STILL_THERE: &str =
-    "What was said is in parlor.db-wal until those who read it now are done; parlor gc takes it out then.";
+/// Printed if the text of deleted sessions could not be erased from all files yet.
+pub(crate) const NOT_YET_ERASED: &str = "The deleted text stays in parlor.db-wal while other processes read the database; \
+     run parlor gc later to erase it.";
 
 /// Gives a session another title.
 pub(super) async fn rename(
@@ -28,13 +28,13 @@ pub(super) async fn rename(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let title = checked_title(title)?;
-    let record = pick(sessions, session).await?;
-    sessions.ask(&record.id, SessionCommand::Rename { title: title.clone() }).await?;
-    writeln!(out, "Session {} is called {title:?} now.", whole(&record.id))?;
+    let record = pick_session(sessions, session).await?;
+    sessions.execute(&record.id, SessionCommand::Rename { title: title.clone() }).await?;
+    writeln!(out, "Renamed session {} to {title:?}.", full_id(&record.id))?;
     Ok(())
 }
 
-/// Deletes sessions, all that are named or none that cannot be told.
+/// Deletes the sessions that `wanted` names. Deletes none if one of the names is unknown or ambiguous.
 pub(super) async fn delete(
     sessions: &Sessions,
     wanted: &[String],
@@ -44,20 +44,20 @@ pub(super) async fn delete(
 ) -> anyhow::Result<()> {
     let mut records = Vec::new();
     for session in wanted {
-        let record = pick(sessions, session).await?;
+        let record = pick_session(sessions, session).await?;
         if !records.contains(&record) {
             records.push(record);
         }
     }
     if !yes {
-        if !console.input {
-            bail!("nothing was deleted: nobody can be asked here, so say --yes");
+        if !console.stdin_is_terminal {
+            bail!("nothing was deleted: stdin is not a terminal, so confirm with --yes");
         }
         for record in &records {
-            let title = cut(record.title.as_deref().unwrap_or("-"), ASKED_COLUMNS);
-            writeln!(out, "{}  {} messages  {title}", whole(&record.id), record.messages)?;
+            let title = truncate(record.title.as_deref().unwrap_or("-"), QUESTION_TITLE_COLUMNS);
+            writeln!(out, "{}  {} messages  {title}", full_id(&record.id), record.messages)?;
         }
-        write!(out, "Delete this for good? [y/N] ")?;
+        write!(out, "Delete permanently? [y/N] ")?;
         out.flush()?;
         let mut answer = String::new();
         stdin().lock().read_line(&mut answer)?;
@@ -67,17 +67,17 @@ pub(super) async fn delete(
     }
     for record in records {
         let erased = sessions.delete(&record.id).await?;
-        writeln!(out, "Session {} is deleted.", whole(&record.id))?;
+        writeln!(out, "Deleted session {}.", full_id(&record.id))?;
         if erased == Erased::Later {
-            writeln!(out, "{STILL_THERE}")?;
+            writeln!(out, "{NOT_YET_ERASED}")?;
         }
     }
     Ok(())
 }
 
-/// A title as it is kept, or what is wrong with it.
+/// The title as it is stored: on one line and without invisible characters. Fails if it is blank or too long.
 pub(crate) fn checked_title(title: &str) -> anyhow::Result<String> {
-    let title = visible(&cut(title, usize::MAX)).trim().to_owned();
+    let title = visible(&truncate(title, usize::MAX)).trim().to_owned();
     if is_blank(&title) {
         bail!("a title needs at least a letter that can be seen");
     }

@@ -9,31 +9,31 @@ use clap::{Args, Subcommand};
 use parlor_engine::Sessions;
 use parlor_log::{MAX_PAGE, PageRequest, SessionRecord};
 
-pub(crate) use self::change::{STILL_THERE, checked_title};
-use self::pick::{short, whole};
+pub(crate) use self::change::{NOT_YET_ERASED, checked_title};
+use self::pick::{full_id, short_id};
 use crate::console::Console;
 use crate::json;
-use crate::text::cut;
+use crate::text::truncate;
 use crate::time::{minute, time};
 
-/// How many columns of a title are shown where there is no terminal to fit.
+/// Titles are truncated to this many columns if output is not a terminal.
 const TITLE_COLUMNS: usize = 100;
-/// A title gets at least so many columns, if need be beyond the edge.
-const LEAST_TITLE: usize = 10;
+/// A title gets at least this many columns, even if the line is then wider than the terminal.
+const MIN_TITLE_COLUMNS: usize = 10;
 
-/// Below so many columns there are only ids and titles.
-const NARROW: usize = 60;
+/// On a terminal with fewer columns, only ids and titles are listed.
+const FULL_LAYOUT_COLUMNS: usize = 60;
 
-/// What to do with sessions.
+/// The arguments of `parlor sessions`.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
     #[command(subcommand)]
     change: Option<Change>,
-    /// Print one JSON object a line, with whole ids
+    /// Print one JSON object per line, with full ids
     #[arg(long)]
     json: bool,
-    /// List the last N that were used
+    /// List only the N most recently used sessions
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }
@@ -42,25 +42,26 @@ pub(crate) struct Options {
 enum Change {
     /// Give a session another title
     Rename {
-        /// Its id, or the beginning of it
+        /// The id of the session, or the start of it
         session: String,
         /// The new title
         title: String,
     },
-    /// Delete sessions with all that was said in them
+    /// Delete sessions with all their events
     ///
-    /// A session that another process uses is not deleted. On a terminal you are asked first.
+    /// A session that another process uses is not deleted. Asks for confirmation, which needs a terminal; --yes
+    /// deletes without asking.
     Delete {
-        /// Their ids, or the beginnings of them
+        /// The ids of the sessions, or the start of each
         #[arg(required = true, value_name = "SESSION")]
         sessions: Vec<String>,
-        /// Do not ask
+        /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
     },
 }
 
-/// Does what was asked for.
+/// Runs `parlor sessions`: lists, renames or deletes.
 pub(crate) async fn sessions(
     sessions: &Sessions,
     options: Options,
@@ -76,7 +77,7 @@ pub(crate) async fn sessions(
     }
 }
 
-/// Lists sessions, the last used first.
+/// Lists sessions, the most recently used first.
 async fn list(
     sessions: &Sessions,
     json: bool,
@@ -85,25 +86,25 @@ async fn list(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let layout = Layout::of(console);
-    let mut left = limit.unwrap_or(usize::MAX);
-    let (mut any, mut rest) = (false, false);
+    let mut remaining = limit.unwrap_or(usize::MAX);
+    let (mut any_listed, mut has_more) = (false, false);
     let mut after = None;
-    while left > 0 {
-        let page = sessions.list(PageRequest { after, limit: left.min(MAX_PAGE) }).await?;
+    while remaining > 0 {
+        let page = sessions.list(PageRequest { after, limit: remaining.min(MAX_PAGE) }).await?;
         for record in &page.records {
-            let is_cut_off = sessions.is_cut_off(record).await;
+            let is_cut_off = sessions.is_interrupted(record).await;
             if json {
                 json::write_line(out, &json::Record::new(record, is_cut_off))?;
                 continue;
             }
-            if !any {
-                writeln!(out, "{}", layout.head())?;
-                any = true;
+            if !any_listed {
+                writeln!(out, "{}", layout.header())?;
+                any_listed = true;
             }
             writeln!(out, "{}", layout.line(record, is_cut_off))?;
         }
-        left -= page.records.len();
-        rest = page.next.is_some();
+        remaining -= page.records.len();
+        has_more = page.next.is_some();
         match page.next {
             Some(next) => after = Some(next),
             None => break,
@@ -112,16 +113,19 @@ async fn list(
     if json {
         return Ok(());
     }
-    if rest {
-        writeln!(out, "There are more; --limit N lists N of them.")?;
+    if has_more {
+        writeln!(out, "More sessions exist; --limit N lists N of them.")?;
     }
-    if any {
+    if any_listed {
         writeln!(
             out,
-            "\nparlor replay SESSION shows what happened in one; parlor chat --session SESSION goes on with it."
+            "\nparlor replay SESSION prints its events; parlor chat --session SESSION continues it."
         )?;
-        if console.output {
-            writeln!(out, "parlor sessions rename and parlor sessions delete change the list.")?;
+        if console.stdout_is_terminal {
+            writeln!(
+                out,
+                "parlor sessions rename SESSION TITLE renames it; parlor sessions delete SESSION deletes it."
+            )?;
         }
     } else if limit != Some(0) {
         writeln!(out, "No sessions yet. parlor chat starts one.")?;
@@ -129,32 +133,35 @@ async fn list(
     Ok(())
 }
 
-/// How a line is laid out: for a program that splits it at spaces, or to fit a terminal.
+/// The columns of the list.
 enum Layout {
-    Wide,
-    Fitting { columns: usize },
-    Narrow { columns: usize },
+    /// All columns with full ids, for output that is not a terminal.
+    Full,
+    /// Short ids, and titles that fit the terminal.
+    Terminal { columns: usize },
+    /// Short ids and titles only.
+    NarrowTerminal { columns: usize },
 }
 
 impl Layout {
     fn of(console: Console) -> Self {
         match console.columns() {
-            _ if !console.output => Self::Wide,
-            columns if columns < NARROW => Self::Narrow { columns },
-            columns => Self::Fitting { columns },
+            _ if !console.stdout_is_terminal => Self::Full,
+            columns if columns < FULL_LAYOUT_COLUMNS => Self::NarrowTerminal { columns },
+            columns => Self::Terminal { columns },
         }
     }
 
-    fn head(&self) -> String {
+    fn header(&self) -> String {
         match self {
-            Self::Wide => format!(
+            Self::Full => format!(
                 "{:<36}  {:<19}  {:<8}  {:>8}  {:<8}  TITLE",
                 "SESSION", "LAST USED (UTC)", "DOOR", "MESSAGES", "STATE"
             ),
-            Self::Fitting { .. } => {
+            Self::Terminal { .. } => {
                 format!("{:<13}  {:<16}  {:>5}  {:<7}  TITLE", "SESSION", "LAST USED (UTC)", "SAID", "STATE")
             }
-            Self::Narrow { .. } => format!("{:<13}  TITLE", "SESSION"),
+            Self::NarrowTerminal { .. } => format!("{:<13}  TITLE", "SESSION"),
         }
     }
 
@@ -166,21 +173,21 @@ impl Layout {
         };
         let title = record.title.as_deref().unwrap_or("-");
         match self {
-            Self::Wide => {
-                let (id, updated, messages) = (whole(&record.id), time(record.updated), record.messages);
-                let (door, title) = (cut(&record.door, 8), cut(title, TITLE_COLUMNS));
+            Self::Full => {
+                let (id, updated, messages) = (full_id(&record.id), time(record.updated), record.messages);
+                let (door, title) = (truncate(&record.door, 8), truncate(title, TITLE_COLUMNS));
                 format!("{id:<36}  {updated}  {door:<8}  {messages:>8}  {state:<8}  {title}")
             }
-            Self::Fitting { columns } => {
-                let (id, updated, messages) = (short(&record.id), minute(record.updated), record.messages);
+            Self::Terminal { columns } => {
+                let (id, updated, messages) = (short_id(&record.id), minute(record.updated), record.messages);
                 let start = format!("{id:<13}  {updated}  {messages:>5}  {state:<7}  ");
-                let room = columns.saturating_sub(start.chars().count()).max(LEAST_TITLE);
-                start + &cut(title, room)
+                let title_columns = columns.saturating_sub(start.chars().count()).max(MIN_TITLE_COLUMNS);
+                start + &truncate(title, title_columns)
             }
-            Self::Narrow { columns } => {
-                let start = format!("{:<13}  ", short(&record.id));
-                let room = columns.saturating_sub(start.chars().count()).max(LEAST_TITLE);
-                start + &cut(title, room)
+            Self::NarrowTerminal { columns } => {
+                let start = format!("{:<13}  ", short_id(&record.id));
+                let title_columns = columns.saturating_sub(start.chars().count()).max(MIN_TITLE_COLUMNS);
+                start + &truncate(title, title_columns)
             }
         }
     }
@@ -198,10 +205,10 @@ mod tests {
             SessionRecord::new(SessionId::parse("01234567-89ab-7cde-8f01-23456789abcd").unwrap());
         record.title = Some("a title of many words ".repeat(20));
         for columns in [60, 80, 200] {
-            let line = Layout::Fitting { columns }.line(&record, false);
+            let line = Layout::Terminal { columns }.line(&record, false);
             assert_eq!(line.chars().count(), columns, "{line}");
         }
-        assert_eq!(Layout::Narrow { columns: 40 }.line(&record, false).chars().count(), 40);
-        assert!(Layout::Narrow { columns: 20 }.line(&record, false).ends_with("  a title o…"));
+        assert_eq!(Layout::NarrowTerminal { columns: 40 }.line(&record, false).chars().count(), 40);
+        assert!(Layout::NarrowTerminal { columns: 20 }.line(&record, false).ends_with("  a title o…"));
     }
 }

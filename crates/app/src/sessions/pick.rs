@@ -1,28 +1,30 @@
-//! Which session is meant: its whole id, or a beginning of it that no other has.
+//! Finds the session that a command-line argument names: by its full id, or by a prefix that no other session shares.
 
 use anyhow::bail;
 use parlor_engine::Sessions;
 use parlor_log::{MAX_PAGE, PageRequest, SessionRecord};
 use parlor_vocab::{MAX_ID_BYTES, SessionId, SessionRefusal};
 
-use crate::text::cut;
+use crate::text::truncate;
 use crate::time::minute;
 
-/// How many sessions are named when more than one is meant.
-const CANDIDATES: usize = 10;
-/// How much of their titles is shown.
+/// An error about an ambiguous prefix lists at most this many sessions.
+const MAX_CANDIDATES: usize = 10;
+/// Their titles are truncated to this many columns.
 const TITLE_COLUMNS: usize = 40;
 
-/// How much of an id is shown to a person: of the ids that parlor makes, the time to the
-/// millisecond, which hardly ever two sessions share.
-const SHORT: usize = 13;
-/// How long the ids are that parlor makes.
-const WHOLE: usize = 36;
+/// The length of a short id. In the ids that parlor generates this prefix is the creation time in milliseconds, so two
+/// sessions hardly ever share it.
+const SHORT_ID_CHARS: usize = 13;
+/// The length of the ids that parlor generates.
+const GENERATED_ID_CHARS: usize = 36;
 
-/// The session that `text` means.
-pub(crate) async fn pick(sessions: &Sessions, text: &str) -> anyhow::Result<SessionRecord> {
+/// The session that `text` names.
+pub(crate) async fn pick_session(sessions: &Sessions, text: &str) -> anyhow::Result<SessionRecord> {
     if text.is_empty() {
-        bail!("a session is named by its id or the beginning of it; parlor sessions lists them");
+        bail!(
+            "the session id is empty; name a session by its id or the start of it (parlor sessions lists them)"
+        );
     }
     match sessions.record(&SessionId::parse(text)?).await {
         Ok(record) => return Ok(record),
@@ -35,7 +37,7 @@ pub(crate) async fn pick(sessions: &Sessions, text: &str) -> anyhow::Result<Sess
     loop {
         let page = sessions.list(request).await?;
         for record in page.records.into_iter().filter(|record| record.id.as_str().starts_with(text)) {
-            if found.len() < CANDIDATES {
+            if found.len() < MAX_CANDIDATES {
                 found.push(record);
             } else {
                 more += 1;
@@ -51,32 +53,37 @@ pub(crate) async fn pick(sessions: &Sessions, text: &str) -> anyhow::Result<Sess
     }
     match found.pop() {
         Some(record) => Ok(record),
-        None => bail!("no session is called {text:?} or begins so; parlor sessions lists what there is"),
+        None => bail!("no session has an id that starts with {text:?}; parlor sessions lists all sessions"),
     }
 }
 
-/// What a person sees of an id, and can use in its place.
-pub(crate) fn short(id: &SessionId) -> String {
-    let id = cut(id.as_str(), WHOLE);
-    if id.chars().count() == WHOLE && id.is_ascii() { id.chars().take(SHORT).collect() } else { id }
+/// The start of a generated id, which people can use in place of the full id. Other ids are truncated.
+pub(crate) fn short_id(id: &SessionId) -> String {
+    let id = truncate(id.as_str(), GENERATED_ID_CHARS);
+    if id.chars().count() == GENERATED_ID_CHARS && id.is_ascii() {
+        id.chars().take(SHORT_ID_CHARS).collect()
+    } else {
+        id
+    }
 }
 
-/// A whole id on one line. A client chose it, and may have put anything there.
-pub(crate) fn whole(id: &SessionId) -> String {
-    cut(id.as_str(), MAX_ID_BYTES)
+/// The full id on one line, safe to print: a client may have chosen an id with control characters.
+pub(crate) fn full_id(id: &SessionId) -> String {
+    truncate(id.as_str(), MAX_ID_BYTES)
 }
 
 fn ambiguous(text: &str, found: &[SessionRecord], more: usize) -> String {
-    let mut said = format!("{} sessions begin with {text:?}; say more of the id:", found.len() + more);
+    let mut message =
+        format!("the ids of {} sessions start with {text:?}; give more of the id:", found.len() + more);
     for record in found {
-        let title = cut(record.title.as_deref().unwrap_or("-"), TITLE_COLUMNS);
-        let id = whole(&record.id);
-        said.push_str(&format!("\n  {id}  {}  {title}", minute(record.updated)));
+        let title = truncate(record.title.as_deref().unwrap_or("-"), TITLE_COLUMNS);
+        let id = full_id(&record.id);
+        message.push_str(&format!("\n  {id}  {}  {title}", minute(record.updated)));
     }
     if more > 0 {
-        said.push_str(&format!("\n  and {more} more"));
+        message.push_str(&format!("\n  and {more} more"));
     }
-    said
+    message
 }
 
 #[cfg(test)]
@@ -84,21 +91,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_list_of_candidates_is_cut_and_counted() {
+    fn a_long_list_of_candidates_is_truncated_and_counted() {
         let record = |name: &str| SessionRecord::new(SessionId::parse(name).unwrap());
-        let found: Vec<SessionRecord> = (0..CANDIDATES).map(|n| record(&format!("a{n}"))).collect();
-        let said = ambiguous("a", &found, 3);
-        assert!(said.starts_with("13 sessions begin with \"a\""), "{said}");
-        assert!(said.ends_with("and 3 more") && said.lines().count() == CANDIDATES + 2, "{said}");
-        let said = ambiguous("a", &[record("a\u{1b}[2J\nb")], 1);
-        assert!(said.contains("\n  a") && !said.contains('\u{1b}') && said.lines().count() == 3, "{said}");
+        let found: Vec<SessionRecord> = (0..MAX_CANDIDATES).map(|n| record(&format!("a{n}"))).collect();
+        let message = ambiguous("a", &found, 3);
+        assert!(message.starts_with("the ids of 13 sessions start with \"a\""), "{message}");
+        assert!(
+            message.ends_with("and 3 more") && message.lines().count() == MAX_CANDIDATES + 2,
+            "{message}"
+        );
+        let message = ambiguous("a", &[record("a\u{1b}[2J\nb")], 1);
+        assert!(message.contains("\n  a") && !message.contains('\u{1b}'), "{message}");
+        assert_eq!(message.lines().count(), 3, "{message}");
     }
 
     #[test]
-    fn ids_of_parlor_are_shortened_and_others_are_not() {
+    fn generated_ids_are_shortened_and_others_are_not() {
         let id = |text: &str| SessionId::parse(text).unwrap();
-        assert_eq!(short(&id("01234567-89ab-7cde-8f01-23456789abcd")), "01234567-89ab");
-        assert_eq!(short(&id("mine")), "mine");
-        assert_eq!(short(&id(&"x".repeat(100))).chars().count(), WHOLE);
+        assert_eq!(short_id(&id("01234567-89ab-7cde-8f01-23456789abcd")), "01234567-89ab");
+        assert_eq!(short_id(&id("mine")), "mine");
+        assert_eq!(short_id(&id(&"x".repeat(100))).chars().count(), GENERATED_ID_CHARS);
     }
 }

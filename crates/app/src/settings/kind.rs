@@ -1,6 +1,6 @@
-//! What settings take, and the words for it.
+//! The kinds of values that settings take, and their descriptions.
 
-/// What a setting takes.
+/// The kind of value that a setting takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Any text.
@@ -15,7 +15,7 @@ pub(crate) enum Kind {
     Size,
     /// A number of seconds from 1 to [`MAX_SECONDS`].
     Seconds,
-    /// A number up to this one; 0 or less is the default.
+    /// A whole number up to this one; 0 or less means the default.
     UpTo(u64),
     /// A whole number from 1, or `"unlimited"`.
     Limit,
@@ -25,30 +25,30 @@ pub(crate) enum Kind {
     Budget,
     /// `true` or `false`.
     Flag,
-    /// A list of texts. Numbers are taken as texts.
+    /// A list of texts. Numbers in the list become texts.
     List,
 }
 
-/// The most days that can be asked for: a hundred years.
+/// The largest number of days: a hundred years.
 pub(crate) const MAX_DAYS: u64 = 36_500;
-/// The most seconds that can be asked for: a day.
+/// The largest number of seconds: a day.
 pub(crate) const MAX_SECONDS: u64 = 86_400;
-/// The most sockets that can be asked for.
+/// The largest number of sockets.
 pub(crate) const MAX_SOCKETS: u64 = 100_000;
-/// The most dollars that can be asked for.
+/// The largest amount in dollars.
 pub(crate) const MAX_DOLLARS: f64 = 1_000_000.0;
-/// The largest window of a model that can be asked for, in tokens.
+/// The largest context window of a model, in tokens.
 pub(crate) const MAX_WINDOW: u64 = 100_000_000;
-/// The largest limit that can be asked for.
+/// The largest value of a [`Kind::Limit`].
 pub(crate) const MAX_LIMIT: u64 = 1_000_000_000_000;
-/// The word for no limit of days.
+/// The value that stands for no limit of days.
 pub(crate) const NEVER: &str = "never";
-/// The word for no limit of size.
+/// The value that stands for no limit of size, number or cost.
 pub(crate) const UNLIMITED: &str = "unlimited";
 
 impl Kind {
-    /// What it takes, in words.
-    pub(crate) fn in_words(self) -> String {
+    /// A description for people, with Markdown code marks.
+    pub(crate) fn description(self) -> String {
         match self {
             Self::Text => "text".to_owned(),
             Self::Word(words) => {
@@ -57,7 +57,7 @@ impl Kind {
             Self::File => "a file, relative to `parlor.toml`".to_owned(),
             Self::Days => format!("a whole number from 1 to {MAX_DAYS}, or `\"{NEVER}\"`"),
             Self::Seconds => format!("a whole number from 1 to {MAX_SECONDS}"),
-            Self::UpTo(most) => format!("a whole number up to {most}; 0 or less is the default"),
+            Self::UpTo(max) => format!("a whole number up to {max}; 0 or less is the default"),
             Self::Flag => "`true` or `false`".to_owned(),
             Self::List => "a list of texts".to_owned(),
             Self::Limit => format!("a whole number from 1 to {MAX_LIMIT}, or `\"{UNLIMITED}\"`"),

@@ -1,7 +1,7 @@
-//! `parlor.toml`: its text is read once and becomes a [`Config`] of checked values.
+//! Reads `parlor.toml` into a [`Config`] of checked values.
 //!
-//! [`table`] names every setting; reading, the errors and `docs/settings.md` all follow it. What a
-//! setting does is decided by whoever is given the value.
+//! [`table`] lists every setting; the reader, the error messages and `docs/settings.md` are all derived from it. This
+//! module only checks values; the modules that get a value decide what it does.
 
 pub(crate) mod auth;
 mod kind;
@@ -24,80 +24,77 @@ use anyhow::Context;
 use parlor_model::provider::ProviderKind;
 use parlor_transport::AllowLocal;
 
-use self::auth::{Drafts, LoginConfig};
-use self::models::{BUILT_IN, ModelAgentConfig, ModelConfig, Spending};
-use self::read::{Found, Value};
+use self::auth::{LoginConfig, LoginDrafts};
+use self::models::{BUILT_IN, ModelAgentConfig, ModelConfig, ModelDrafts, Spending};
+use self::read::{Assignment, Value};
 use self::supex::SupexConfig;
 use self::supr::SuprConfig;
 use self::table::SETTINGS_BYTES;
 use self::tools::ToolsConfig;
 use crate::ownership;
 
-/// The agent that is always there.
+/// The id of the built-in agent, which always exists.
 pub(crate) const LOCAL: &str = "local";
 
 /// The file's name in the state folder.
 pub(crate) const FILE: &str = "parlor.toml";
 
-/// What is configured.
+/// The settings of a state folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Config {
-    /// Who answers where nobody is asked for. One of `agents`.
+    /// The id of the agent that answers if none is chosen. One of `agents`.
     pub(crate) default_agent: String,
-    /// All agents by name, with the one that is always there.
+    /// All agents by id, including the built-in one.
     pub(crate) agents: BTreeMap<String, AgentConfig>,
-    /// All models by name, with those that need no setting.
+    /// All models by name, including [`BUILT_IN`].
     pub(crate) models: BTreeMap<String, ModelConfig>,
-    /// What may be spent.
+    /// The limits of cost.
     pub(crate) spending: Spending,
-    /// Whether somebody chose the default agent.
+    /// Whether the file sets `default_agent`.
     is_default_chosen: bool,
-    /// Whether the file has agents with models.
-    are_minds_given: bool,
-    /// Where one can log in to, by name.
+    /// Whether the file itself configures agents with models.
+    has_configured_model_agents: bool,
+    /// The providers that one can log in to, by name.
     pub(crate) auth: BTreeMap<String, LoginConfig>,
-    /// What `parlor gc` keeps.
+    /// The limits of `parlor gc`.
     pub(crate) retention: Retention,
-    /// Whether secrets are kept in the system's keyring where there is one.
+    /// Whether to store secrets in the system's keyring if there is one.
     pub(crate) keyring: bool,
-    /// Who needs no token for the doors of a server.
+    /// Which local users need no token for the doors of a server.
     pub(crate) allow_local: AllowLocal,
-    /// How many bytes of large frames connections hold in all; no limit if there is none.
+    /// How many bytes of large frames all connections together may hold; `None` means no limit.
     pub(crate) max_frame_memory: Option<u64>,
-    /// How the Supex doors are opened.
+    /// The settings of the Supex doors.
     pub(crate) supex: SupexConfig,
-    /// How the web side is opened.
+    /// The settings of the supr door and the web page.
     pub(crate) supr: SuprConfig,
-    /// What processes of agents and clients are given.
+    /// The variables and limits of processes that parlor starts for agents and clients.
     pub(crate) tools: ToolsConfig,
 }
 
-/// One agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AgentConfig {
-    /// What people call it.
+    /// The name that people see.
     pub(crate) name: String,
-    /// What it is.
     pub(crate) kind: AgentKind,
 }
 
-/// What an agent is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AgentKind {
-    /// The built-in one.
+    /// The built-in agent, which needs no model.
     Local,
-    /// One that performs a file.
+    /// An agent that plays back the script in this file.
     Script(PathBuf),
-    /// One with a model.
+    /// An agent with a model.
     Model(Box<ModelAgentConfig>),
 }
 
-/// What `parlor gc` keeps. `None` is no limit.
+/// The limits of `parlor gc`. `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Retention {
-    /// For how many days after its last use.
+    /// A session is deleted this many days after its last use.
     pub(crate) days: Option<u64>,
-    /// How much in all.
+    /// The largest size of all sessions together, in bytes.
     pub(crate) max_size: Option<u64>,
 }
 
@@ -113,7 +110,7 @@ impl Default for Config {
                 .collect(),
             spending: Spending::default(),
             is_default_chosen: false,
-            are_minds_given: false,
+            has_configured_model_agents: false,
             auth: BTreeMap::new(),
             retention: Retention { days: Some(90), max_size: Some(10 << 30) },
             keyring: true,
@@ -127,26 +124,26 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads `parlor.toml` in the state folder; without one, everything is as by default. A folder that others could
-    /// have written to is refused.
+    /// Reads `parlor.toml` in the state folder; without the file, all settings have their defaults. Fails if other users
+    /// could have written to the folder.
     pub(crate) fn load(home: &Path) -> anyhow::Result<Self> {
         ownership::check(home)?;
         let file = home.join(FILE);
-        let text = match text_of(&file) {
+        let text = match read_text(&file) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", file.display())),
         };
-        Self::parse(home, &text).with_context(|| format!("{} is not right", file.display()))
+        Self::parse(home, &text).with_context(|| format!("{} is not valid", file.display()))
     }
 
-    fn parse(home: &Path, text: &str) -> Result<Self, Flaw> {
+    fn parse(home: &Path, text: &str) -> Result<Self, SettingsError> {
         let mut config = Self::default();
-        let mut agents: BTreeMap<String, Draft> = BTreeMap::new();
-        let mut logins = Drafts::default();
-        let mut models = models::Drafts::default();
+        let mut agents: BTreeMap<String, AgentDraft> = BTreeMap::new();
+        let mut logins = LoginDrafts::default();
+        let mut models = ModelDrafts::default();
         let mut default_line = None;
-        for Found { path, value, line } in read::read(text)? {
+        for Assignment { path, value, line } in read::read(text)? {
             let path: Vec<&str> = path.iter().map(String::as_str).collect();
             match (path.as_slice(), value) {
                 (["default_agent"], Value::Text(agent)) => {
@@ -155,7 +152,10 @@ impl Config {
                     default_line = Some(line);
                 }
                 (["agents", id, member], value) => {
-                    agents.entry((*id).to_owned()).or_insert_with(|| Draft::at(line)).set(member, value);
+                    agents
+                        .entry((*id).to_owned())
+                        .or_insert_with(|| AgentDraft::new(line))
+                        .set(member, value);
                 }
                 (["models", name, member @ ..], value) => models.set(name, member, value, line),
                 (["default_models", provider], Value::Text(model)) => {
@@ -167,13 +167,14 @@ impl Config {
                 (["spending", "day"], Value::Money(micros)) => config.spending.day = micros,
                 (["auth", name, member @ ..], value) => logins.set(name, member, value, line),
                 (["channels", "supex", member], value) => config.supex.set(member, value),
-                (["channels", "supr", member], value) => config.supr.set(member, value).map_err(|why| {
-                    Flaw { line: Some(line), what: format!("channels.supr.{member}: {why}") }
-                })?,
+                (["channels", "supr", member], value) => config
+                    .supr
+                    .set(member, value)
+                    .map_err(|error| SettingsError::at(line, format!("channels.supr.{member}: {error}")))?,
                 (["tools", member], value) => config
                     .tools
                     .set(member, value)
-                    .map_err(|why| Flaw { line: Some(line), what: format!("tools.{member}: {why}") })?,
+                    .map_err(|error| SettingsError::at(line, format!("tools.{member}: {error}")))?,
                 (["retention", _], Value::Days(days)) => config.retention.days = days,
                 (["retention", _], Value::Size(size)) => config.retention.max_size = size,
                 (["serve", "max_frame_memory"], Value::Size(size)) => config.max_frame_memory = size,
@@ -181,106 +182,118 @@ impl Config {
                 (["serve", "allow_local"], Value::Text(word)) => {
                     config.allow_local = if word == "token" { AllowLocal::Token } else { AllowLocal::User };
                 }
-                (path, _) => unreachable!("{path:?} is in the table of settings and nobody takes it"),
+                (path, _) => unreachable!("no code handles the setting {path:?}"),
             }
         }
         config.auth = logins.finish()?;
         config.models.extend(models.finish()?);
-        let mut agents: Vec<(String, Draft)> = agents.into_iter().collect();
+        let mut agents: Vec<(String, AgentDraft)> = agents.into_iter().collect();
         agents.sort_by_key(|(_, draft)| draft.line);
         for (id, draft) in agents {
             let agent = draft.finish(home, &id, &config.models)?;
-            if matches!(agent.kind, AgentKind::Model(_)) && !config.has_minds() && !config.is_default_chosen {
+            if matches!(agent.kind, AgentKind::Model(_))
+                && !config.has_model_agent()
+                && !config.is_default_chosen
+            {
                 config.default_agent.clone_from(&id);
             }
             config.agents.insert(id, agent);
         }
         if !config.agents.contains_key(&config.default_agent) {
             let known: Vec<&str> = config.agents.keys().map(String::as_str).collect();
-            let (wanted, known) = (&config.default_agent, known.join(", "));
-            let what = format!("default_agent is {wanted:?}, which is not configured; there are: {known}");
-            return Err(Flaw { line: default_line, what });
+            let (default_agent, known) = (&config.default_agent, known.join(", "));
+            let message =
+                format!("default_agent is {default_agent:?}, which is not configured; there are: {known}");
+            return Err(SettingsError { line: default_line, message });
         }
-        config.are_minds_given = config.has_minds();
+        config.has_configured_model_agents = config.has_model_agent();
         Ok(config)
     }
 
-    /// The same with an agent for each provider that `has_key`, if no agent with a model is configured. The
-    /// first of them answers where nobody is asked for.
+    /// Unless the file configures agents with models, adds an agent for each provider that `has_key` accepts. The first
+    /// of them becomes the default agent.
     pub(crate) fn with_keys(mut self, has_key: impl Fn(ProviderKind) -> bool) -> Self {
-        if self.are_minds_given {
+        if self.has_configured_model_agents {
             return self;
         }
         for (provider, _) in BUILT_IN {
             if !has_key(provider) || self.agents.contains_key(provider.name()) {
                 continue;
             }
-            if !self.has_minds() && !self.is_default_chosen {
+            if !self.has_model_agent() && !self.is_default_chosen {
                 self.default_agent = provider.name().to_owned();
             }
-            self.add_mind(provider);
+            self.add_model_agent(provider);
         }
         self
     }
 
-    /// The same with an agent for each provider, since keys may come later, if no agent with a model is
-    /// configured. Who answers where nobody is asked for stays.
+    /// Unless the file configures agents with models, adds an agent for every provider, because keys may come later. The
+    /// default agent stays the same.
     pub(crate) fn with_all_providers(mut self) -> Self {
-        if !self.are_minds_given {
-            BUILT_IN.into_iter().for_each(|(provider, _)| self.add_mind(provider));
+        if !self.has_configured_model_agents {
+            BUILT_IN.into_iter().for_each(|(provider, _)| self.add_model_agent(provider));
         }
         self
     }
 
-    fn add_mind(&mut self, provider: ProviderKind) {
+    fn add_model_agent(&mut self, provider: ProviderKind) {
         let name = provider.name().to_owned();
         let kind = AgentKind::Model(Box::new(ModelAgentConfig::new(&name)));
         self.agents.entry(name.clone()).or_insert(AgentConfig { name, kind });
     }
 
-    /// Whether agents with models are configured, and not only there because of a key.
-    pub(crate) fn are_minds_given(&self) -> bool {
-        self.are_minds_given
+    /// Whether the file configures agents with models. Otherwise those that exist come from keys.
+    pub(crate) fn has_configured_model_agents(&self) -> bool {
+        self.has_configured_model_agents
     }
 
-    /// Whether there is an agent with a model.
-    fn has_minds(&self) -> bool {
+    fn has_model_agent(&self) -> bool {
         self.agents.values().any(|agent| matches!(agent.kind, AgentKind::Model(_)))
     }
 }
 
-/// Something that is wrong in the file.
+/// An error in `parlor.toml`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Flaw {
+pub(crate) struct SettingsError {
+    /// Counted from 1; `None` if the error has no line.
     line: Option<usize>,
-    what: String,
+    message: String,
 }
 
-impl fmt::Display for Flaw {
+impl SettingsError {
+    fn at(line: usize, message: impl Into<String>) -> Self {
+        Self { line: Some(line), message: message.into() }
+    }
+}
+
+impl fmt::Display for SettingsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
-            Some(line) => write!(f, "line {line}: {}", self.what),
-            None => f.write_str(&self.what),
+            Some(line) => write!(f, "line {line}: {}", self.message),
+            None => f.write_str(&self.message),
         }
     }
 }
 
-impl std::error::Error for Flaw {}
+impl std::error::Error for SettingsError {}
 
-/// An agent of which not everything is read yet.
-struct Draft {
+/// The settings of an agent while the file is being read.
+struct AgentDraft {
+    /// The line of its first setting.
     line: usize,
     kind: Option<String>,
     name: Option<String>,
     file: Option<PathBuf>,
-    mind: ModelAgentConfig,
-    /// A setting that only an agent with a model has.
-    of_mind: Option<String>,
+    model_agent: ModelAgentConfig,
+    /// The last setting in the file that only an agent with a model may have.
+    model_setting: Option<String>,
 }
 
-impl Draft {
-    fn at(line: usize) -> Self {
-        Self { line, kind: None, name: None, file: None, mind: ModelAgentConfig::new(""), of_mind: None }
+impl AgentDraft {
+    fn new(line: usize) -> Self {
+        let model_agent = ModelAgentConfig::new("");
+        Self { line, kind: None, name: None, file: None, model_agent, model_setting: None }
     }
 
     fn set(&mut self, member: &str, value: Value) {
@@ -288,8 +301,10 @@ impl Draft {
             ("kind", Value::Text(kind)) => self.kind = Some(kind),
             ("name", Value::Text(name)) => self.name = Some(name),
             ("file", Value::File(file)) => self.file = Some(file),
-            (member, value) if self.mind.set(member, value.clone()) => self.of_mind = Some(member.to_owned()),
-            (member, _) => unreachable!("{member} is in the table of settings and nobody takes it"),
+            (member, value) if self.model_agent.set(member, value.clone()) => {
+                self.model_setting = Some(member.to_owned());
+            }
+            (member, _) => unreachable!("no code handles the setting {member}"),
         }
     }
 
@@ -298,30 +313,34 @@ impl Draft {
         home: &Path,
         id: &str,
         models: &BTreeMap<String, ModelConfig>,
-    ) -> Result<AgentConfig, Flaw> {
-        let flaw = |what: &str| Flaw { line: Some(self.line), what: format!("agents.{id} {what}") };
-        if let (Some("local" | "script"), Some(member)) = (self.kind.as_deref(), &self.of_mind) {
-            return Err(flaw(&format!("has {member}, which is only for kind = \"model\"")));
+    ) -> Result<AgentConfig, SettingsError> {
+        let error = |message: &str| SettingsError::at(self.line, format!("agents.{id} {message}"));
+        if let (Some("local" | "script"), Some(member)) = (self.kind.as_deref(), &self.model_setting) {
+            return Err(error(&format!("has {member}, which is only for kind = \"model\"")));
         }
         let kind = match (self.kind.as_deref(), self.file) {
             (Some("script"), Some(file)) => AgentKind::Script(home.join(file)),
-            (Some("script"), None) => return Err(flaw("needs a file: add file = \"….toml\"")),
+            (Some("script"), None) => return Err(error("needs a file: add file = \"….toml\"")),
             (Some("model"), None) => {
-                if self.mind.model.is_empty() {
-                    return Err(flaw("needs a model: add model = \"openai\" or one of [models]"));
+                if self.model_agent.model.is_empty() {
+                    return Err(error(
+                        "needs a model: add model = \"openai\" or the name of one in [models]",
+                    ));
                 }
-                let wanted = std::iter::once(&self.mind.model).chain(&self.mind.fallback);
-                if let Some(unknown) = wanted.into_iter().find(|name| !models.contains_key(*name)) {
+                let used = std::iter::once(&self.model_agent.model).chain(&self.model_agent.fallback);
+                if let Some(unknown) = used.into_iter().find(|name| !models.contains_key(*name)) {
                     let known: Vec<&str> = models.keys().map(String::as_str).collect();
                     let known = known.join(", ");
-                    return Err(flaw(&format!("wants {unknown:?}, which is no model; there are: {known}")));
+                    return Err(error(&format!(
+                        "uses {unknown:?}, which is not a model; there are: {known}"
+                    )));
                 }
-                AgentKind::Model(Box::new(self.mind))
+                AgentKind::Model(Box::new(self.model_agent))
             }
             (Some(_), None) => AgentKind::Local,
-            (Some(_), Some(_)) => return Err(flaw("has a file, which is only for kind = \"script\"")),
+            (Some(_), Some(_)) => return Err(error("has a file, which is only for kind = \"script\"")),
             (None, _) => {
-                return Err(flaw(
+                return Err(error(
                     "needs a kind: add kind = \"script\", kind = \"model\" or kind = \"local\"",
                 ));
             }
@@ -330,11 +349,11 @@ impl Draft {
     }
 }
 
-fn text_of(file: &Path) -> std::io::Result<String> {
+fn read_text(file: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     std::fs::File::open(file)?.take(SETTINGS_BYTES + 1).read_to_string(&mut text)?;
     if text.len() as u64 > SETTINGS_BYTES {
-        return Err(std::io::Error::other(format!("it is larger than {SETTINGS_BYTES} bytes")));
+        return Err(std::io::Error::other(format!("the file is larger than {SETTINGS_BYTES} bytes")));
     }
     Ok(text)
 }
@@ -344,16 +363,16 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Config, String> {
-        Config::parse(Path::new("/home"), text).map_err(|flaw| flaw.to_string())
+        Config::parse(Path::new("/home"), text).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn nothing_configured_is_the_default() {
+    fn an_empty_file_gives_the_defaults() {
         assert_eq!(parse(""), Ok(Config::default()));
     }
 
     #[test]
-    fn agents_and_retention_are_taken() {
+    fn agents_and_retention_are_read() {
         let config = parse(
             "default_agent = \"demo\"\n[agents.demo]\nkind = \"script\"\nfile = \"demo.toml\"\n\
              [agents.local]\nkind = \"local\"\nname = \"Mine\"\n[retention]\ndays = \"never\"\nmax_size = \"1MiB\"",
@@ -367,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn who_needs_no_token_is_one_of_two_words() {
+    fn allow_local_is_user_or_token() {
         assert_eq!(parse("").unwrap().allow_local, AllowLocal::User);
         assert_eq!(parse("[serve]\nallow_local = \"user\"").unwrap().allow_local, AllowLocal::User);
         assert_eq!(parse("[serve]\nallow_local = \"token\"").unwrap().allow_local, AllowLocal::Token);
@@ -377,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_has_a_kind_and_what_belongs_to_it() {
+    fn an_agent_needs_a_kind_and_only_the_settings_of_that_kind() {
         assert_eq!(
             parse("\n[agents.a]\nname = \"x\"").unwrap_err(),
             "line 3: agents.a needs a kind: add kind = \"script\", kind = \"model\" or kind = \"local\""
@@ -387,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_agent_is_one_that_exists() {
+    fn the_default_agent_must_exist() {
         assert_eq!(
             parse("default_agent = \"x\"").unwrap_err(),
             "line 1: default_agent is \"x\", which is not configured; there are: local"

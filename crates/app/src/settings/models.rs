@@ -1,4 +1,4 @@
-//! `[models.NAME]`, `[default_models]`, `[spending]`, and what an agent of `kind = "model"` has.
+//! `[models.NAME]`, `[default_models]`, `[spending]`, and the settings of agents with `kind = "model"`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use parlor_model::{Limits, MIN_CONTEXT_WINDOW, Price};
 use parlor_vocab::Reasoning;
 use url::Url;
 
-use super::Flaw;
+use super::SettingsError;
 use super::read::Value;
 use super::table::UNLIMITED;
 use crate::environment::looks_like_a_secret;
 
-/// The levels of reasoning by their names.
+/// The levels of reasoning with their names in settings and flags.
 pub(crate) const REASONING: [(&str, Reasoning); 6] = [
     ("off", Reasoning::Off),
     ("low", Reasoning::Low),
@@ -23,8 +23,7 @@ pub(crate) const REASONING: [(&str, Reasoning); 6] = [
     ("adaptive", Reasoning::Adaptive),
 ];
 
-/// The providers whose key alone gives a model, in the order in which they are preferred, each with the
-/// model that is used.
+/// The providers for which a key is enough to have a model, in the order of preference, each with its default model.
 pub(crate) const BUILT_IN: [(ProviderKind, &str); 4] = [
     (ProviderKind::Anthropic, "claude-sonnet-5"),
     (ProviderKind::OpenAi, "gpt-5.6"),
@@ -32,33 +31,32 @@ pub(crate) const BUILT_IN: [(ProviderKind, &str); 4] = [
     (ProviderKind::OpenRouter, "anthropic/claude-sonnet-5"),
 ];
 
-/// One model.
+/// The settings of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelConfig {
-    /// Whoever runs it.
     pub(crate) provider: ProviderKind,
-    /// What the provider calls it.
+    /// The provider's name for the model.
     pub(crate) model: String,
-    /// Where it is, if not at the provider's own address.
+    /// The address of the server, if it is not the provider's own.
     pub(crate) base_url: Option<String>,
-    /// The variable that holds the key, if not the provider's usual one.
+    /// The environment variable that holds the key, if it is not the provider's usual one.
     pub(crate) api_key_env: Option<String>,
-    /// Under which name its key or login is kept, if not the provider's.
+    /// The name under which its key or login is stored, if it is not the provider's.
     pub(crate) auth: Option<String>,
-    /// How many tokens it can read.
+    /// The context window, in tokens.
     pub(crate) context_window: Option<u64>,
-    /// The most tokens of an answer.
+    /// The largest number of tokens in one answer.
     pub(crate) max_output: Option<u64>,
-    /// How hard it is to think.
+    /// The level of reasoning unless another one is chosen.
     pub(crate) reasoning: Option<Reasoning>,
-    /// What it costs.
+    /// Without a price, the cost of a run is unknown.
     pub(crate) price: Option<Price>,
-    /// To whom OpenRouter passes on.
+    /// The providers to which OpenRouter routes requests, the preferred one first.
     pub(crate) routing: Vec<String>,
 }
 
 impl ModelConfig {
-    /// A model of which only the names are known.
+    /// A model with default settings.
     pub(crate) fn new(provider: ProviderKind, model: &str) -> Self {
         Self {
             provider,
@@ -74,12 +72,12 @@ impl ModelConfig {
         }
     }
 
-    /// The variable that holds its key, if it needs one.
+    /// The environment variable that holds its key. `None` if the provider needs no key.
     pub(crate) fn key_variable(&self) -> Option<&str> {
         self.api_key_env.as_deref().or_else(|| self.provider.key_variable())
     }
 
-    /// What a setting of `[models.NAME]` is set to, as TOML.
+    /// The value of a setting of `[models.NAME]`, as TOML. `None` if it is not set.
     pub(super) fn value(&self, member: &str) -> Option<String> {
         let quoted = |text: &str| format!("{text:?}");
         let dollars = |micros: fn(&Price) -> u64| self.price.as_ref().map(|price| money(Some(micros(price))));
@@ -91,7 +89,7 @@ impl ModelConfig {
             "auth" => self.auth.as_deref().map(quoted),
             "context_window" => self.context_window.map(|tokens| tokens.to_string()),
             "max_output" => self.max_output.map(|tokens| tokens.to_string()),
-            "reasoning" => self.reasoning.map(|level| quoted(name_of(level))),
+            "reasoning" => self.reasoning.map(|level| quoted(reasoning_name(level))),
             "price.input" => dollars(|price| price.input_micros),
             "price.output" => dollars(|price| price.output_micros),
             "price.cached_input" => dollars(|price| price.cached_input_micros),
@@ -101,23 +99,23 @@ impl ModelConfig {
     }
 }
 
-/// What an agent with a model has.
+/// The settings of an agent with a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelAgentConfig {
-    /// Its model.
+    /// The name of its model in `[models]`.
     pub(crate) model: String,
-    /// Those that take its place.
+    /// The models that are tried one after another if the first cannot answer.
     pub(crate) fallback: Vec<String>,
-    /// The tools it may use; none are all.
+    /// The tools that it may use; `None` means all.
     pub(crate) tools: Option<Vec<String>>,
-    /// What it is told first.
+    /// The system prompt; `None` means parlor's own.
     pub(crate) system: Option<String>,
-    /// How far a run may go, without what was spent before.
+    /// The limits of one run. The limits of a session and a day are in [`Spending`].
     pub(crate) limits: Limits,
 }
 
 impl ModelAgentConfig {
-    /// An agent of which only its model is known.
+    /// An agent with default settings.
     pub(crate) fn new(model: &str) -> Self {
         Self {
             model: model.to_owned(),
@@ -128,7 +126,7 @@ impl ModelAgentConfig {
         }
     }
 
-    /// Takes a setting of `[agents.NAME]`; false if it is none of a model's.
+    /// Sets a setting of `[agents.NAME]`. False if it is not a setting of agents with models.
     pub(super) fn set(&mut self, member: &str, value: Value) -> bool {
         match (member, value) {
             ("model", Value::Text(model)) => self.model = model,
@@ -144,7 +142,7 @@ impl ModelAgentConfig {
         true
     }
 
-    /// What a setting of `[agents.NAME]` is set to, as TOML.
+    /// The value of a setting of `[agents.NAME]`, as TOML. `None` if it is not set.
     pub(super) fn value(&self, member: &str) -> Option<String> {
         match member {
             "model" => Some(format!("{:?}", self.model)),
@@ -160,30 +158,32 @@ impl ModelAgentConfig {
     }
 }
 
-/// What may be spent, in millionths of a dollar. `None` is no limit.
+/// The limits of cost, in millionths of a dollar. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Spending {
-    /// By one session.
+    /// For one session.
     pub(crate) session: Option<u64>,
-    /// By all sessions in a day.
+    /// For all sessions in one UTC day.
     pub(crate) day: Option<u64>,
 }
 
-/// Models of which not everything is read yet.
+/// The settings of models while the file is being read.
 #[derive(Default)]
-pub(super) struct Drafts(BTreeMap<String, Draft>);
+pub(super) struct ModelDrafts(BTreeMap<String, ModelDraft>);
 
-struct Draft {
+struct ModelDraft {
+    /// The line of its first setting.
     line: usize,
     provider: Option<ProviderKind>,
+    /// For a million tokens of input, output and cached input, in millionths of a dollar.
     prices: [Option<u64>; 3],
     config: ModelConfig,
 }
 
-impl Drafts {
-    /// Takes a setting of `[models.NAME]`, or of its `price`.
+impl ModelDrafts {
+    /// Sets a setting of `[models.NAME]`, or of its `price`.
     pub(super) fn set(&mut self, name: &str, member: &[&str], value: Value, line: usize) {
-        let draft = self.0.entry(name.to_owned()).or_insert_with(|| Draft {
+        let draft = self.0.entry(name.to_owned()).or_insert_with(|| ModelDraft {
             line,
             provider: None,
             prices: [None; 3],
@@ -203,40 +203,40 @@ impl Drafts {
             (["price", "input"], Value::Money(micros)) => draft.prices[0] = micros,
             (["price", "output"], Value::Money(micros)) => draft.prices[1] = micros,
             (["price", "cached_input"], Value::Money(micros)) => draft.prices[2] = micros,
-            (member, _) => unreachable!("{member:?} is in the table of settings and nobody takes it"),
+            (member, _) => unreachable!("no code handles the setting {member:?}"),
         }
     }
 
-    /// All models.
-    pub(super) fn finish(self) -> Result<BTreeMap<String, ModelConfig>, Flaw> {
+    /// Checks each model as a whole.
+    pub(super) fn finish(self) -> Result<BTreeMap<String, ModelConfig>, SettingsError> {
         self.0.into_iter().map(|(name, draft)| Ok((name.clone(), draft.finish(&name)?))).collect()
     }
 }
 
-impl Draft {
-    fn finish(self, name: &str) -> Result<ModelConfig, Flaw> {
-        let flaw = |what: String| Flaw { line: Some(self.line), what: format!("models.{name} {what}") };
+impl ModelDraft {
+    fn finish(self, name: &str) -> Result<ModelConfig, SettingsError> {
+        let error = |message: String| SettingsError::at(self.line, format!("models.{name} {message}"));
         let mut config = self.config;
         let Some(provider) = self.provider else {
-            return Err(flaw("needs a provider: add provider = \"openai\" or another".to_owned()));
+            return Err(error("needs a provider: add provider = \"openai\" or another one".to_owned()));
         };
         config.provider = provider;
         if config.model.is_empty() {
-            return Err(flaw("needs a model: add model = \"…\", as the provider calls it".to_owned()));
+            return Err(error("needs a model: add model = \"…\" with the provider's name for it".to_owned()));
         }
         if let Some(variable) = config.api_key_env.as_deref().filter(|name| !looks_like_a_secret(name)) {
-            let what = format!(
-                "has api_key_env = {variable:?}, which commands would see; give it a name with KEY in it"
-            );
-            return Err(flaw(what));
+            return Err(error(format!(
+                "has api_key_env = {variable:?}, which commands of agents would see; give the variable a name with KEY \
+                 in it"
+            )));
         }
         if config.context_window.is_some_and(|tokens| tokens < MIN_CONTEXT_WINDOW) {
-            return Err(flaw(format!("needs a context_window of {MIN_CONTEXT_WINDOW} tokens or more")));
+            return Err(error(format!("needs a context_window of {MIN_CONTEXT_WINDOW} tokens or more")));
         }
         if config.base_url.as_deref().is_some_and(|url| !is_address(url)) {
-            // What it is instead may be a key, or have a password.
-            return Err(flaw(
-                "has a base_url that is no address such as http://127.0.0.1:8080/v1".to_owned(),
+            // The message does not repeat the value: it may be a key, or contain a password.
+            return Err(error(
+                "has a base_url that is not an address such as http://127.0.0.1:8080/v1".to_owned(),
             ));
         }
         config.price = match self.prices {
@@ -246,25 +246,25 @@ impl Draft {
                 output_micros,
                 cached_input_micros: cached.unwrap_or(input_micros),
             }),
-            _ => return Err(flaw("has a price without both input and output".to_owned())),
+            _ => return Err(error("has an incomplete price: set both input and output".to_owned())),
         };
         Ok(config)
     }
 }
 
-/// Whether it can be the address of a server.
+/// Whether the text is the HTTP address of a server.
 pub(crate) fn is_address(url: &str) -> bool {
     let is_web = ["http://", "https://"].iter().any(|scheme| url.starts_with(scheme));
-    // What is put behind it would not be a part of it.
+    // `Url::parse` would strip or encode white space, but parlor appends paths to the text itself.
     is_web && !url.contains(char::is_whitespace) && Url::parse(url).is_ok()
 }
 
-/// The level of that name.
+/// The level of reasoning with that name.
 pub(crate) fn reasoning(name: &str) -> Option<Reasoning> {
     REASONING.into_iter().find(|(known, _)| *known == name).map(|(_, level)| level)
 }
 
-fn name_of(level: Reasoning) -> &'static str {
+fn reasoning_name(level: Reasoning) -> &'static str {
     REASONING.into_iter().find(|(_, known)| *known == level).map_or("", |(name, _)| name)
 }
 
@@ -290,13 +290,13 @@ mod tests {
     use std::path::Path;
 
     fn parse(text: &str) -> Result<Config, String> {
-        Config::parse(Path::new("/home"), text).map_err(|flaw| flaw.to_string())
+        Config::parse(Path::new("/home"), text).map_err(|error| error.to_string())
     }
 
     const FAST: &str = "[models.fast]\nprovider = \"openai\"\nmodel = \"m\"\n";
 
     #[test]
-    fn a_model_is_taken_with_all_that_it_has() {
+    fn all_settings_of_a_model_are_read() {
         let text = format!(
             "{FAST}base_url = \"http://127.0.0.1:1/v1\"\napi_key_env = \"MY_KEY\"\nauth = \"mine\"\ncontext_window = 8000\n\
              max_output = 100\nreasoning = \"low\"\nrouting = [\"a\"]\n\
@@ -312,48 +312,48 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_model_is_said_with_its_line() {
-        let flaw = |text: &str| parse(text).unwrap_err();
+    fn errors_about_a_model_name_the_line() {
+        let error = |text: &str| parse(text).unwrap_err();
         assert_eq!(
-            flaw("[models.a]\nmodel = \"x\""),
-            "line 2: models.a needs a provider: add provider = \"openai\" or another"
+            error("[models.a]\nmodel = \"x\""),
+            "line 2: models.a needs a provider: add provider = \"openai\" or another one"
         );
-        assert!(flaw("[models.a]\nprovider = \"ollama\"").contains("needs a model"));
-        assert!(flaw(&format!("{FAST}api_key_env = \"HOME\"")).contains("commands would see"));
-        assert!(flaw(&format!("{FAST}context_window = 100")).contains("4000 tokens or more"));
+        assert!(error("[models.a]\nprovider = \"ollama\"").contains("needs a model"));
+        assert!(error(&format!("{FAST}api_key_env = \"HOME\"")).contains("commands of agents would see"));
+        assert!(error(&format!("{FAST}context_window = 100")).contains("4000 tokens or more"));
         for url in ["localhost:1", "http://", "http://a b/v1", "http://127.0.0.1:99999/v1", "ftp://a"] {
-            let flaw = flaw(&format!("{FAST}base_url = \"{url}\""));
-            assert!(flaw.contains("such as http://"), "{url}");
-            assert!(!flaw.contains(&format!("{url:?}")), "it may be a key: {flaw}");
+            let error = error(&format!("{FAST}base_url = \"{url}\""));
+            assert!(error.contains("such as http://"), "{url}");
+            assert!(!error.contains(&format!("{url:?}")), "it may be a key: {error}");
         }
-        assert!(flaw(&format!("{FAST}price = {{ input = 1 }}")).contains("both input and output"));
-        assert!(flaw("[models.a]\nprovider = \"opnai\"").contains("openai-responses"));
+        assert!(error(&format!("{FAST}price = {{ input = 1 }}")).contains("both input and output"));
+        assert!(error("[models.a]\nprovider = \"opnai\"").contains("openai-responses"));
     }
 
     #[test]
-    fn an_agent_has_a_model_that_exists() {
-        let agent = "[agents.main]\nkind = \"model\"\n";
+    fn the_model_of_an_agent_must_exist() {
+        let table = "[agents.main]\nkind = \"model\"\n";
         let text = format!(
-            "{FAST}{agent}model = \"fast\"\nfallback = [\"openai\"]\nmax_cost = \"unlimited\"\nmax_steps = 7"
+            "{FAST}{table}model = \"fast\"\nfallback = [\"openai\"]\nmax_cost = \"unlimited\"\nmax_steps = 7"
         );
-        let AgentKind::Model(mind) = parse(&text).unwrap().agents["main"].kind.clone() else { panic!() };
-        assert_eq!((mind.model.as_str(), mind.fallback.len()), ("fast", 1));
-        assert_eq!((mind.limits.cost_micros, mind.limits.steps), (None, Some(7)));
-        assert!(parse(agent).unwrap_err().contains("needs a model"));
-        let unknown = parse(&format!("{agent}model = \"fats\"")).unwrap_err();
+        let AgentKind::Model(agent) = parse(&text).unwrap().agents["main"].kind.clone() else { panic!() };
+        assert_eq!((agent.model.as_str(), agent.fallback.len()), ("fast", 1));
+        assert_eq!((agent.limits.cost_micros, agent.limits.steps), (None, Some(7)));
+        assert!(parse(table).unwrap_err().contains("needs a model"));
+        let unknown = parse(&format!("{table}model = \"fats\"")).unwrap_err();
         assert!(unknown.contains("\"fats\"") && unknown.contains("anthropic"), "{unknown}");
         assert!(parse("[agents.a]\nkind = \"local\"\nmodel = \"openai\"").unwrap_err().contains("only for"));
     }
 
     #[test]
-    fn the_first_model_agent_of_the_file_answers_where_nobody_is_asked_for() {
+    fn the_first_model_agent_of_the_file_is_the_default() {
         let text = "[agents.z]\nkind = \"model\"\nmodel = \"openai\"\n[agents.a]\nkind = \"model\"\nmodel = \"openai\"";
         assert_eq!(parse(text).unwrap().default_agent, "z");
         assert_eq!(parse(&format!("default_agent = \"local\"\n{text}")).unwrap().default_agent, "local");
     }
 
     #[test]
-    fn a_key_alone_gives_an_agent_unless_one_is_configured() {
+    fn a_key_adds_an_agent_unless_one_is_configured() {
         let keys = |provider| [ProviderKind::OpenAi, ProviderKind::Anthropic].contains(&provider);
         let config = parse("").unwrap().with_keys(keys);
         assert_eq!(config.default_agent, "anthropic");
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_for_keys_that_may_come_change_nothing_for_whoever_has_one() {
+    fn agents_for_future_keys_do_not_change_the_default() {
         let config = parse("").unwrap().with_keys(|_| false).with_all_providers();
         assert_eq!((config.default_agent.as_str(), config.agents.len()), ("local", 5));
         let config = parse("").unwrap().with_keys(|provider| provider == ProviderKind::Gemini);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_models_that_need_no_setting_can_be_set() {
+    fn built_in_models_can_be_changed() {
         let config = parse("default_models.openai = \"mine\"").unwrap();
         assert_eq!(config.models["openai"].model, "mine");
         let config = parse("[models.openai]\nprovider = \"ollama\"\nmodel = \"x\"").unwrap();
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn money_is_written_as_it_is_read() {
+    fn amounts_are_written_in_the_form_that_is_read() {
         for (micros, text) in [(0, "0.0"), (1_000_000, "1.0"), (4_500_000, "4.5"), (1, "0.000001")] {
             assert_eq!(money(Some(micros)), text);
         }

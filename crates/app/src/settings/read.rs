@@ -1,4 +1,4 @@
-//! From the text of `parlor.toml` to checked values, by the table of settings.
+//! Parses `parlor.toml` and checks each value against the table of settings.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -6,76 +6,78 @@ use std::path::PathBuf;
 use toml::de::{DeTable, DeValue};
 
 use super::table::{self, Kind, MAX_DAYS, MAX_DOLLARS, MAX_LIMIT, MAX_SECONDS, NEVER, UNLIMITED};
-use super::{Flaw, size};
+use super::{SettingsError, size};
 
-/// A name is close enough to be meant by another if it is so much like it, from 0 to 1.
-const ALIKE: f64 = 0.7;
+/// An error about an unknown name suggests a known name if their similarity, from 0 to 1, is at least this.
+const MIN_SIMILARITY: f64 = 0.7;
 
-/// A value with the path it stands under.
+/// One setting in the file.
 #[derive(Debug, PartialEq)]
-pub(super) struct Found {
+pub(super) struct Assignment {
+    /// The names of the tables and of the setting, from the top of the file.
     pub(super) path: Vec<String>,
     pub(super) value: Value,
+    /// Counted from 1.
     pub(super) line: usize,
 }
 
-/// What a setting is set to.
+/// The checked value of a setting. The variants correspond to those of [`Kind`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Text(String),
     File(PathBuf),
-    /// `None` is never.
+    /// `None` means never.
     Days(Option<u64>),
-    /// `None` is unlimited.
+    /// In bytes; `None` means unlimited.
     Size(Option<u64>),
     Seconds(u64),
-    /// `None` is the default.
+    /// `None` means the default.
     UpTo(Option<u64>),
-    /// `None` is unlimited.
+    /// `None` means unlimited.
     Limit(Option<u64>),
-    /// In millionths of a dollar; `None` is unlimited.
+    /// In millionths of a dollar; `None` means unlimited.
     Money(Option<u64>),
     Flag(bool),
     List(Vec<String>),
 }
 
-/// All values of a file, each checked for itself.
-pub(super) fn read(text: &str) -> Result<Vec<Found>, Flaw> {
+/// Reads all settings of a file. Checks each value, but not how they fit together.
+pub(super) fn read(text: &str) -> Result<Vec<Assignment>, SettingsError> {
     let file = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(text, &span));
-        Flaw { line: Some(line), what: error.message().trim_end().to_owned() }
+        SettingsError::at(line, error.message().trim_end())
     })?;
-    let mut found = Vec::new();
-    Reader { text, found: &mut found }.table(&[], file.get_ref())?;
-    Ok(found)
+    let mut assignments = Vec::new();
+    Reader { text, assignments: &mut assignments }.table(&[], file.get_ref())?;
+    Ok(assignments)
 }
 
 struct Reader<'a> {
     text: &'a str,
-    found: &'a mut Vec<Found>,
+    assignments: &'a mut Vec<Assignment>,
 }
 
 impl Reader<'_> {
-    fn table(&mut self, path: &[&str], table: &DeTable<'_>) -> Result<(), Flaw> {
+    fn table(&mut self, path: &[&str], table: &DeTable<'_>) -> Result<(), SettingsError> {
         let members = table::members(path).unwrap_or_default();
         for (name, value) in table {
             let line = line_of(self.text, &name.span());
             let name: &str = name.get_ref();
-            let flaw = |what: String| Flaw { line: Some(line), what };
+            let error = |message: String| SettingsError::at(line, message);
             if !members.contains(&name) && !members.contains(&"*") {
-                return Err(flaw(unknown(path, name, &members)));
+                return Err(error(unknown_name(path, name, &members)));
             }
             let path: Vec<&str> = path.iter().copied().chain([name]).collect();
             match (table::find(&path), value.get_ref()) {
                 (Some(setting), value) => {
                     let value = check(setting.kind, value)
-                        .map_err(|why| flaw(format!("{} {why}", path.join("."))))?;
+                        .map_err(|message| error(format!("{} {message}", path.join("."))))?;
                     let path = path.iter().map(|name| (*name).to_owned()).collect();
-                    self.found.push(Found { path, value, line });
+                    self.assignments.push(Assignment { path, value, line });
                 }
                 (None, DeValue::Table(inner)) => self.table(&path, inner)?,
                 (None, other) => {
-                    return Err(flaw(format!("{} is a table, not {}", path.join("."), article(other))));
+                    return Err(error(format!("{} is a table, not {}", path.join("."), describe(other))));
                 }
             }
         }
@@ -83,37 +85,38 @@ impl Reader<'_> {
     }
 }
 
+/// Checks a value against the kind of its setting. The error continues a sentence that starts with the setting's name.
 fn check(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
-    let wrong = || format!("takes {}, not {}", kind.in_words().replace('`', ""), article(value));
-    let text = || value.as_str().ok_or_else(wrong);
-    let whole = |most: u64| {
-        let number = value.as_integer().ok_or_else(wrong)?;
-        let number = u64::from_str_radix(number.as_str(), number.radix()).map_err(|_| wrong())?;
-        if (1..=most).contains(&number) { Ok(number) } else { Err(wrong()) }
+    let wrong_kind = || format!("takes {}, not {}", kind.description().replace('`', ""), describe(value));
+    let text = || value.as_str().ok_or_else(wrong_kind);
+    let positive = |max: u64| {
+        let number = value.as_integer().ok_or_else(wrong_kind)?;
+        let number = u64::from_str_radix(number.as_str(), number.radix()).map_err(|_| wrong_kind())?;
+        if (1..=max).contains(&number) { Ok(number) } else { Err(wrong_kind()) }
     };
     match kind {
         Kind::Text => Ok(Value::Text(text()?.to_owned())),
         Kind::File => Ok(Value::File(PathBuf::from(text()?))),
         Kind::Word(words) => {
             let word = text()?;
-            if words.contains(&word) { Ok(Value::Text(word.to_owned())) } else { Err(wrong()) }
+            if words.contains(&word) { Ok(Value::Text(word.to_owned())) } else { Err(wrong_kind()) }
         }
         Kind::Days if value.as_str() == Some(NEVER) => Ok(Value::Days(None)),
-        Kind::Days => Ok(Value::Days(Some(whole(MAX_DAYS)?))),
-        Kind::Seconds => Ok(Value::Seconds(whole(MAX_SECONDS)?)),
-        Kind::UpTo(most) => {
-            let number = value.as_integer().ok_or_else(wrong)?;
-            let number = i64::from_str_radix(number.as_str(), number.radix()).map_err(|_| wrong())?;
+        Kind::Days => Ok(Value::Days(Some(positive(MAX_DAYS)?))),
+        Kind::Seconds => Ok(Value::Seconds(positive(MAX_SECONDS)?)),
+        Kind::UpTo(max) => {
+            let number = value.as_integer().ok_or_else(wrong_kind)?;
+            let number = i64::from_str_radix(number.as_str(), number.radix()).map_err(|_| wrong_kind())?;
             match u64::try_from(number) {
                 Err(_) | Ok(0) => Ok(Value::UpTo(None)),
-                Ok(number) if number <= most => Ok(Value::UpTo(Some(number))),
-                Ok(_) => Err(wrong()),
+                Ok(number) if number <= max => Ok(Value::UpTo(Some(number))),
+                Ok(_) => Err(wrong_kind()),
             }
         }
         Kind::Limit | Kind::Budget if value.as_str() == Some(UNLIMITED) => {
             Ok(if kind == Kind::Limit { Value::Limit(None) } else { Value::Money(None) })
         }
-        Kind::Limit => Ok(Value::Limit(Some(whole(MAX_LIMIT)?))),
+        Kind::Limit => Ok(Value::Limit(Some(positive(MAX_LIMIT)?))),
         Kind::Dollars | Kind::Budget => {
             let number = match value {
                 DeValue::Float(number) => number.as_str().replace('_', "").parse::<f64>().ok(),
@@ -126,12 +129,13 @@ fn check(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
                 | DeValue::Array(_)
                 | DeValue::Table(_) => None,
             };
-            let number = number.filter(|dollars| (0.0..=MAX_DOLLARS).contains(dollars)).ok_or_else(wrong)?;
+            let number =
+                number.filter(|dollars| (0.0..=MAX_DOLLARS).contains(dollars)).ok_or_else(wrong_kind)?;
             Ok(Value::Money(Some((number * 1_000_000.0).round() as u64)))
         }
-        Kind::Flag => value.as_bool().map(Value::Flag).ok_or_else(wrong),
+        Kind::Flag => value.as_bool().map(Value::Flag).ok_or_else(wrong_kind),
         Kind::List => {
-            let DeValue::Array(items) = value else { return Err(wrong()) };
+            let DeValue::Array(items) = value else { return Err(wrong_kind()) };
             let text = |item: &DeValue<'_>| match item {
                 DeValue::String(text) => Ok(text.clone().into_owned()),
                 DeValue::Integer(number) => Ok(number.as_str().to_owned()),
@@ -140,22 +144,23 @@ fn check(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
                 | DeValue::Datetime(_)
                 | DeValue::Array(_)
                 | DeValue::Table(_) => {
-                    Err(format!("takes {}, not one with {}", kind.in_words(), article(item)))
+                    Err(format!("takes {}, not one with {}", kind.description(), describe(item)))
                 }
             };
             items.iter().map(|item| text(item.get_ref())).collect::<Result<_, _>>().map(Value::List)
         }
         Kind::Size => match text()? {
             UNLIMITED => Ok(Value::Size(None)),
-            text => {
-                size::parse(text).map(Some).map(Value::Size).map_err(|why| format!("is not right: {why}"))
-            }
+            text => size::parse(text)
+                .map(Some)
+                .map(Value::Size)
+                .map_err(|message| format!("is not valid: {message}")),
         },
     }
 }
 
-/// What a value is, in words.
-fn article(value: &DeValue<'_>) -> String {
+/// A value as error messages quote it.
+fn describe(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("{text:?}"),
         DeValue::Integer(number) => number.as_str().to_owned(),
@@ -167,11 +172,14 @@ fn article(value: &DeValue<'_>) -> String {
     }
 }
 
-fn unknown(path: &[&str], name: &str, members: &[&'static str]) -> String {
+/// The error about a name that is not in the table of settings.
+fn unknown_name(path: &[&str], name: &str, members: &[&'static str]) -> String {
     let within = if path.is_empty() { String::new() } else { format!(" in [{}]", path.join(".")) };
-    let likeness = |member: &&&str| (strsim::jaro_winkler(name, member) * 1000.0) as u64;
-    let nearest =
-        members.iter().max_by_key(likeness).filter(|member| likeness(member) as f64 >= ALIKE * 1000.0);
+    let similarity = |member: &&&str| (strsim::jaro_winkler(name, member) * 1000.0) as u64;
+    let nearest = members
+        .iter()
+        .max_by_key(similarity)
+        .filter(|member| similarity(member) as f64 >= MIN_SIMILARITY * 1000.0);
     match nearest {
         Some(nearest) => format!("there is no setting {name:?}{within}; did you mean {nearest:?}?"),
         None => format!("there is no setting {name:?}{within}; there are: {}", members.join(", ")),
@@ -187,56 +195,56 @@ fn line_of(text: &str, span: &Range<usize>) -> usize {
 mod tests {
     use super::*;
 
-    fn flaw(text: &str) -> String {
+    fn error(text: &str) -> String {
         read(text).unwrap_err().to_string()
     }
 
     #[test]
-    fn values_are_found_with_their_place() {
-        let found = read("\n[retention]\ndays = 7\nmax_size = \"unlimited\"").unwrap();
+    fn values_are_read_with_path_and_line() {
+        let assignments = read("\n[retention]\ndays = 7\nmax_size = \"unlimited\"").unwrap();
         let path = |name: &str| vec!["retention".to_owned(), name.to_owned()];
-        assert_eq!(found[0], Found { path: path("days"), value: Value::Days(Some(7)), line: 3 });
-        assert_eq!(found[1], Found { path: path("max_size"), value: Value::Size(None), line: 4 });
+        assert_eq!(assignments[0], Assignment { path: path("days"), value: Value::Days(Some(7)), line: 3 });
+        assert_eq!(assignments[1], Assignment { path: path("max_size"), value: Value::Size(None), line: 4 });
     }
 
     #[test]
-    fn a_mistyped_name_is_answered_with_the_nearest() {
+    fn an_error_about_a_mistyped_name_suggests_the_nearest_one() {
         assert_eq!(
-            flaw("default_agnet = 1"),
+            error("default_agnet = 1"),
             "line 1: there is no setting \"default_agnet\"; did you mean \"default_agent\"?"
         );
         assert_eq!(
-            flaw("[agents.a]\nkind = \"local\"\nnmae = \"x\""),
+            error("[agents.a]\nkind = \"local\"\nnmae = \"x\""),
             "line 3: there is no setting \"nmae\" in [agents.a]; did you mean \"name\"?"
         );
         assert_eq!(
-            flaw("[zzz]\n"),
+            error("[zzz]\n"),
             "line 1: there is no setting \"zzz\"; there are: default_agent, agents, auth, channels, \
              default_models, models, retention, secrets, serve, spending, tools"
         );
     }
 
     #[test]
-    fn a_value_of_the_wrong_kind_is_answered_with_the_right_one() {
+    fn an_error_about_a_wrong_value_says_what_is_accepted() {
         let days = "takes a whole number from 1 to 36500, or \"never\", not";
-        assert_eq!(flaw("retention.days = 0"), format!("line 1: retention.days {days} 0"));
-        assert_eq!(flaw("retention.days = -3"), format!("line 1: retention.days {days} -3"));
-        assert_eq!(flaw("retention.days = true"), format!("line 1: retention.days {days} true or false"));
+        assert_eq!(error("retention.days = 0"), format!("line 1: retention.days {days} 0"));
+        assert_eq!(error("retention.days = -3"), format!("line 1: retention.days {days} -3"));
+        assert_eq!(error("retention.days = true"), format!("line 1: retention.days {days} true or false"));
         assert_eq!(
-            flaw("channels.supex.eval_timeout = 86401"),
+            error("channels.supex.eval_timeout = 86401"),
             "line 1: channels.supex.eval_timeout takes a whole number from 1 to 86400, not 86401"
         );
-        assert_eq!(flaw("default_agent = [1]"), "line 1: default_agent takes text, not a list");
-        assert_eq!(flaw("agents = 3"), "line 1: agents is a table, not 3");
+        assert_eq!(error("default_agent = [1]"), "line 1: default_agent takes text, not a list");
+        assert_eq!(error("agents = 3"), "line 1: agents is a table, not 3");
         assert_eq!(
-            flaw("agents.a.kind = \"modle\""),
+            error("agents.a.kind = \"modle\""),
             "line 1: agents.a.kind takes \"local\" or \"script\" or \"model\", not \"modle\""
         );
-        assert!(flaw("retention.max_size = \"much\"").contains("10GiB"));
+        assert!(error("retention.max_size = \"much\"").contains("10GiB"));
     }
 
     #[test]
-    fn lists_flags_and_numbers_with_a_default_are_taken() {
+    fn lists_flags_and_numbers_with_a_default_are_read() {
         let value = |text: &str| read(&format!("channels.supr.{text}")).unwrap().remove(0).value;
         assert_eq!(value("allow_from = [\"a\", 7]"), Value::List(vec!["a".to_owned(), "7".to_owned()]));
         assert_eq!(value("enabled = false"), Value::Flag(false));
@@ -246,18 +254,18 @@ mod tests {
             [(); 2].map(|()| Value::UpTo(None))
         );
         assert_eq!(
-            flaw("channels.supr.allow_hosts = [true]"),
+            error("channels.supr.allow_hosts = [true]"),
             "line 1: channels.supr.allow_hosts takes a list of texts, not one with true or false"
         );
         assert_eq!(
-            flaw("channels.supr.enabled = \"yes\""),
+            error("channels.supr.enabled = \"yes\""),
             "line 1: channels.supr.enabled takes true or false, not \"yes\""
         );
-        assert!(flaw("channels.supr.max_connections = 100001").contains("up to 100000"));
+        assert!(error("channels.supr.max_connections = 100001").contains("up to 100000"));
     }
 
     #[test]
-    fn what_is_no_toml_says_where() {
-        assert!(flaw("a = 1\nb = ").starts_with("line 2: "), "{}", flaw("a = 1\nb = "));
+    fn invalid_toml_is_reported_with_its_line() {
+        assert!(error("a = 1\nb = ").starts_with("line 2: "), "{}", error("a = 1\nb = "));
     }
 }

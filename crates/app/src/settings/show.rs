@@ -1,4 +1,4 @@
-//! `parlor settings`: every setting with the value that holds.
+//! `parlor settings`: prints every setting with its current value.
 
 use std::io::Write;
 
@@ -11,15 +11,15 @@ use super::table::{NEVER, SETTINGS, UNLIMITED};
 use super::{AgentKind, Config, page, size};
 use crate::environment::Environment;
 
-/// How to print.
+/// The flags of `parlor settings`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Print the reference, docs/settings.md, and not what is set
+    /// Print the reference docs/settings.md instead of the current values
     #[arg(long)]
     markdown: bool,
 }
 
-/// Prints the settings.
+/// Runs `parlor settings`.
 pub(crate) fn show(environment: &Environment, options: &Options, out: &mut dyn Write) -> anyhow::Result<()> {
     if options.markdown {
         out.write_all(page::render().as_bytes())?;
@@ -32,10 +32,10 @@ pub(crate) fn show(environment: &Environment, options: &Options, out: &mut dyn W
         out,
         "# {}{}",
         file.display(),
-        if file.exists() { "" } else { " (not there; these are the defaults)" }
+        if file.exists() { "" } else { " (does not exist; these are the defaults)" }
     )?;
     for setting in SETTINGS {
-        let (doc, takes) = (setting.doc.replace('`', ""), setting.kind.in_words().replace('`', ""));
+        let (doc, takes) = (setting.doc.replace('`', ""), setting.kind.description().replace('`', ""));
         writeln!(out, "\n# {doc}\n# Takes {takes}; default: {}.", setting.default.replace('`', ""))?;
         for (name, value) in values(setting.name, &config) {
             writeln!(out, "{name} = {value}")?;
@@ -44,10 +44,10 @@ pub(crate) fn show(environment: &Environment, options: &Options, out: &mut dyn W
     Ok(())
 }
 
-/// What a setting is set to, as TOML: for each agent, if it is an agent's.
+/// The names and values of a setting as TOML. A setting with `*` in its name has one for each agent, model or login.
 fn values(name: &str, config: &Config) -> Vec<(String, String)> {
     let one = |value: String| vec![(name.to_owned(), value)];
-    let of_agents = |value: &dyn Fn(&super::AgentConfig) -> Option<String>| {
+    let for_agents = |value: &dyn Fn(&super::AgentConfig) -> Option<String>| {
         let named = |(id, agent): (&String, _)| Some((name.replace('*', id), value(agent)?));
         config.agents.iter().filter_map(named).collect()
     };
@@ -70,22 +70,22 @@ fn values(name: &str, config: &Config) -> Vec<(String, String)> {
     if let Some(member) = name.strip_prefix("agents.*.")
         && !["kind", "name", "file"].contains(&member)
     {
-        return of_agents(&|agent| match &agent.kind {
+        return for_agents(&|agent| match &agent.kind {
             AgentKind::Local | AgentKind::Script(_) => None,
-            AgentKind::Model(mind) => mind.value(member),
+            AgentKind::Model(model_agent) => model_agent.value(member),
         });
     }
     match name {
         "default_agent" => one(format!("{:?}", config.default_agent)),
-        "agents.*.kind" => of_agents(&|agent| {
+        "agents.*.kind" => for_agents(&|agent| {
             Some(match agent.kind {
                 AgentKind::Local => "\"local\"".to_owned(),
                 AgentKind::Script(_) => "\"script\"".to_owned(),
                 AgentKind::Model(_) => "\"model\"".to_owned(),
             })
         }),
-        "agents.*.name" => of_agents(&|agent| Some(format!("{:?}", agent.name))),
-        "agents.*.file" => of_agents(&|agent| match &agent.kind {
+        "agents.*.name" => for_agents(&|agent| Some(format!("{:?}", agent.name))),
+        "agents.*.file" => for_agents(&|agent| match &agent.kind {
             AgentKind::Local | AgentKind::Model(_) => None,
             AgentKind::Script(file) => Some(format!("{file:?}")),
         }),
@@ -117,14 +117,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_means_the_same_when_it_is_read() {
+    fn printed_settings_are_read_back_to_the_same_config() {
         let config = Config::default();
         let text: String = SETTINGS
             .iter()
             .flat_map(|setting| values(setting.name, &config))
             .map(|(name, value)| format!("{name} = {value}\n"))
             .collect();
-        // What is written down is chosen.
+        // The printed text sets `default_agent`, so it counts as chosen.
         let config = Config { is_default_chosen: true, ..config };
         assert_eq!(Config::parse(std::path::Path::new("/"), &text), Ok(config), "{text}");
         for name in ["default_agent", "retention.days", "retention.max_size", "agents.local.kind"] {

@@ -1,6 +1,6 @@
-//! Sizes as people write them.
+//! Sizes in bytes as people write them, such as `10GiB`.
 
-/// The units, each with its number of bytes. The larger ones first, for printing.
+/// The units with their number of bytes: binary units first, each group from the largest to the smallest, for printing.
 const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
         None => return Err(wrong(text)),
     };
     let number: u64 = number.parse().map_err(|_| wrong(text))?;
-    number.checked_mul(bytes).ok_or_else(|| format!("{text:?} is larger than any disk"))
+    number.checked_mul(bytes).ok_or_else(|| format!("{text:?} is too large"))
 }
 
 /// `10.0 GiB`: with one decimal, in the unit that fits.
@@ -36,7 +36,7 @@ pub(crate) fn show(bytes: u64) -> String {
     }
 }
 
-/// `10GiB`: such that [`parse`] gives back the same.
+/// `10GiB`: [`parse`] reads it back to the same number.
 pub(crate) fn exact(bytes: u64) -> String {
     match UNITS.iter().find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit)) {
         Some((name, unit)) => format!("{}{name}", bytes / unit),
@@ -45,7 +45,7 @@ pub(crate) fn exact(bytes: u64) -> String {
 }
 
 fn wrong(text: &str) -> String {
-    format!("{text:?} is no size; write a whole number and a unit, such as 500MB or 10GiB")
+    format!("{text:?} is not a size; write a whole number and a unit, such as 500MB or 10GiB")
 }
 
 #[cfg(test)]

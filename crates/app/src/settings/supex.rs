@@ -1,4 +1,4 @@
-//! `[channels.supex]`.
+//! `[channels.supex]`: the settings of the Supex bridge and REPL.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use super::read::Value;
 use super::size;
 
-/// How the Supex doors are opened.
+/// The settings of the Supex bridge and REPL.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SupexConfig {
-    /// Where the bridge listens.
+    /// The address of the bridge, `HOST:PORT`.
     pub(crate) listen: Option<String>,
-    /// Where the REPL listens.
+    /// The address of the REPL, `HOST:PORT`.
     pub(crate) repl_listen: Option<String>,
-    /// What clients must know.
+    /// The secret that clients must send.
     pub(crate) token: Option<String>,
-    /// Which folders clients may name files in, separated by colons.
+    /// The folders whose files clients may name, separated by colons.
     pub(crate) allowed_roots: Option<String>,
     /// How long one evaluation may take.
     pub(crate) eval_timeout: Duration,
-    /// How much memory Ruby may use.
+    /// How many bytes of memory Ruby may use; `None` means no limit.
     pub(crate) memory_limit: Option<u64>,
-    /// The SketchUp runtime to work with.
+    /// The address of a SketchUp runtime, `HOST:PORT`, that gets the calls that need SketchUp.
     pub(crate) upstream: Option<String>,
-    /// What that runtime asks for.
+    /// The secret for that runtime.
     pub(crate) upstream_token: Option<String>,
-    /// Whether code is evaluated in that runtime.
+    /// Whether Ruby code is evaluated in that runtime instead of parlor's own Ruby.
     pub(crate) evaluates_upstream: bool,
 }
 
@@ -45,7 +45,7 @@ impl Default for SupexConfig {
     }
 }
 
-/// Secrets are not shown.
+/// Leaves out the secrets.
 impl fmt::Debug for SupexConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SupexConfig")
@@ -58,7 +58,7 @@ impl fmt::Debug for SupexConfig {
 
 impl SupexConfig {
     pub(super) fn set(&mut self, member: &str, value: Value) {
-        // An empty text is as good as none, as it is in the environment.
+        // An empty text counts as unset, as an empty environment variable does.
         let text = |text: String| Some(text).filter(|text| !text.is_empty());
         match (member, value) {
             ("listen", Value::Text(address)) => self.listen = text(address),
@@ -69,12 +69,12 @@ impl SupexConfig {
             ("memory_limit", Value::Size(limit)) => self.memory_limit = limit,
             ("upstream", Value::Text(address)) => self.upstream = text(address),
             ("upstream_token", Value::Text(token)) => self.upstream_token = text(token),
-            ("eval", Value::Text(place)) => self.evaluates_upstream = place == "upstream",
-            (member, _) => unreachable!("{member} is in the table of settings and nobody takes it"),
+            ("eval", Value::Text(target)) => self.evaluates_upstream = target == "upstream",
+            (member, _) => unreachable!("no code handles the setting {member}"),
         }
     }
 
-    /// What a setting is set to, as TOML. Secrets and what is not set are left out.
+    /// The value of a setting, as TOML. `None` for secrets and settings that are not set.
     pub(super) fn value(&self, member: &str) -> Option<String> {
         let quoted = |text: &Option<String>| text.as_ref().map(|text| format!("{text:?}"));
         match member {
@@ -98,7 +98,7 @@ mod tests {
     use super::super::Config;
 
     #[test]
-    fn secrets_are_taken_and_never_shown() {
+    fn secrets_are_read_and_never_printed() {
         let text = "[channels.supex]\ntoken = \"s3cret\"\nupstream_token = \"s3cret\"\neval = \"here\"\nlisten = \"\"";
         let config = Config::parse(std::path::Path::new("/"), text).unwrap().supex;
         assert_eq!(config.token.as_deref(), Some("s3cret"));

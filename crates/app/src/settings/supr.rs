@@ -1,4 +1,4 @@
-//! `[channels.supr]`.
+//! `[channels.supr]`: the settings of the supr door and the HTTP server.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,28 +15,28 @@ const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_CONNECTIONS: usize = 100;
 
-/// How the web side is opened.
+/// The settings of the supr door and the HTTP server.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SuprConfig {
-    /// Whether sockets are let in.
+    /// Whether WebSocket clients may connect.
     pub(crate) is_enabled: bool,
-    /// Where it listens.
+    /// The address of the HTTP server, `HOST:PORT`.
     pub(crate) listen: Option<String>,
-    /// What clients must know.
+    /// The secret that clients must send; without one, parlor generates a token.
     pub(crate) token: Option<Token>,
-    /// Whether the token may stand in the address.
+    /// Whether clients may send the token in the query of the URL.
     pub(crate) allow_token_query: bool,
-    /// Where browsers may come from; everywhere if it is empty.
+    /// The `Origin` headers that may open a socket; empty allows all.
     pub(crate) allow_origins: Vec<String>,
-    /// Names of this server.
+    /// Host names of this server, beside its addresses and `localhost`.
     pub(crate) allow_hosts: Vec<String>,
-    /// Whose messages are taken; everybody's if it is empty.
+    /// The senders whose messages are accepted; empty accepts all.
     pub(crate) allow_from: Vec<String>,
-    /// Whether files are fetched from private networks.
+    /// Whether parlor may fetch files from this machine and from private networks.
     pub(crate) allow_private_urls: bool,
-    /// When clients are pinged and given up.
+    /// The ping interval and timeouts of a connection.
     pub(crate) keepalive: Keepalive,
-    /// How many clients there may be.
+    /// The largest number of WebSocket clients at a time.
     pub(crate) max_connections: usize,
 }
 
@@ -61,7 +61,7 @@ impl Default for SuprConfig {
     }
 }
 
-/// Secrets are not shown.
+/// Leaves out the secrets.
 impl fmt::Debug for SuprConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SuprConfig")
@@ -74,7 +74,7 @@ impl fmt::Debug for SuprConfig {
 }
 
 impl SuprConfig {
-    /// With what the environment says, which goes before.
+    /// The settings with the environment variables applied, which override the file.
     pub(crate) fn with(&self, variables: &SuprVariables) -> anyhow::Result<Self> {
         let mut config = self.clone();
         if let Some(text) = &variables.enabled {
@@ -85,10 +85,10 @@ impl SuprConfig {
             };
         }
         if let Some(text) = &variables.token {
-            config.token = Some(Token::parse(text).context("SUPRCLAW_CHANNELS_SUPR_TOKEN is not right")?);
+            config.token = Some(Token::parse(text).context("SUPRCLAW_CHANNELS_SUPR_TOKEN is not valid")?);
         }
         if let Some(text) = &variables.allow_from {
-            // Keyboards of some languages have a wide comma.
+            // Also accept the full-width comma, which some keyboards produce.
             let senders = text.split([',', '\u{ff0c}']).map(str::trim).filter(|sender| !sender.is_empty());
             config.allow_from = senders.map(str::to_owned).collect();
         }
@@ -96,7 +96,7 @@ impl SuprConfig {
     }
 
     pub(super) fn set(&mut self, member: &str, value: Value) -> Result<(), TokenError> {
-        // An empty text is as good as none, as it is in the environment.
+        // An empty text counts as unset, as an empty environment variable does.
         let text = |text: String| Some(text).filter(|text| !text.is_empty());
         let seconds = |given: Option<u64>, default| given.map_or(default, Duration::from_secs);
         match (member, value) {
@@ -123,12 +123,12 @@ impl SuprConfig {
                 let given = given.and_then(|given| usize::try_from(given).ok());
                 self.max_connections = given.unwrap_or(MAX_CONNECTIONS);
             }
-            (member, _) => unreachable!("{member} is in the table of settings and nobody takes it"),
+            (member, _) => unreachable!("no code handles the setting {member}"),
         }
         Ok(())
     }
 
-    /// What a setting is set to, as TOML. Secrets and what is not set are left out.
+    /// The value of a setting, as TOML. `None` for secrets and settings that are not set.
     pub(super) fn value(&self, member: &str) -> Option<String> {
         let seconds = |duration: Duration| Some(duration.as_secs().to_string());
         match member {
@@ -155,11 +155,11 @@ mod tests {
 
     fn parse(text: &str) -> Result<SuprConfig, String> {
         let config = Config::parse(std::path::Path::new("/"), &format!("[channels.supr]\n{text}"));
-        config.map(|config| config.supr).map_err(|flaw| flaw.to_string())
+        config.map(|config| config.supr).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn what_is_not_above_zero_is_the_default() {
+    fn zero_and_negative_numbers_mean_the_default() {
         let text = "ping_interval = 0\nread_timeout = -5\nwrite_timeout = 0\nmax_connections = 0";
         assert_eq!(parse(text), Ok(SuprConfig::default()));
         let config = parse("ping_interval = 1\nread_timeout = 3\nmax_connections = 7").unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_goes_before() {
+    fn environment_variables_override_the_file() {
         let variables = SuprVariables {
             enabled: Some("False".to_owned()),
             token: Some("other".to_owned()),
@@ -180,22 +180,22 @@ mod tests {
         assert_eq!(config.allow_from, ["a", "b", "c"]);
         assert!(!config.is_enabled);
         let wrong = |variables: SuprVariables| SuprConfig::default().with(&variables).unwrap_err();
-        let said = wrong(SuprVariables { enabled: Some("maybe".to_owned()), ..Default::default() });
-        assert!(said.to_string().contains("true or false"));
-        let said =
+        let message = wrong(SuprVariables { enabled: Some("maybe".to_owned()), ..Default::default() });
+        assert!(message.to_string().contains("true or false"));
+        let message =
             format!("{:#}", wrong(SuprVariables { token: Some("a b".to_owned()), ..Default::default() }));
-        assert!(said.contains("SUPR_TOKEN") && !said.contains("a b"), "{said}");
+        assert!(message.contains("SUPR_TOKEN") && !message.contains("a b"), "{message}");
     }
 
     #[test]
-    fn a_token_is_one_that_browsers_can_send_and_never_shown() {
+    fn a_token_is_checked_and_never_printed() {
         let config = parse("token = \"s3cret\"").unwrap();
         assert_eq!(config.token.as_ref().unwrap().reveal(), "s3cret");
         assert!(!format!("{config:?}").contains("s3cret") && config.value("token").is_none());
-        let flaw = parse("token = \"a b\"").unwrap_err();
+        let error = parse("token = \"a b\"").unwrap_err();
         assert!(
-            flaw.starts_with("line 2: channels.supr.token: ") && flaw.contains("letters, digits"),
-            "{flaw}"
+            error.starts_with("line 2: channels.supr.token: ") && error.contains("letters, digits"),
+            "{error}"
         );
         assert_eq!(parse("token = \"\""), Ok(SuprConfig::default()));
     }

@@ -1,4 +1,4 @@
-//! Every setting there is: what is read, what is documented and what a mistake is compared with.
+//! The table of all settings. The reader, the documentation and the error messages are derived from it.
 
 pub(crate) use super::kind::{
     Kind, MAX_DAYS, MAX_DOLLARS, MAX_LIMIT, MAX_SECONDS, MAX_SOCKETS, MAX_WINDOW, NEVER, UNLIMITED,
@@ -6,165 +6,169 @@ pub(crate) use super::kind::{
 
 /// One setting of `parlor.toml`.
 pub(crate) struct Setting {
-    /// Its name from the top of the file; `*` stands for a name that the user chooses.
+    /// The full path in the file; `*` stands for a name that the user chooses.
     pub(crate) name: &'static str,
-    /// What it takes.
     pub(crate) kind: Kind,
-    /// What holds without it, in words.
+    /// A description of the default, in Markdown.
     pub(crate) default: &'static str,
-    /// What it is for.
+    /// A description of the setting, in Markdown.
     pub(crate) doc: &'static str,
 }
 
-/// The largest `parlor.toml` that is read.
+/// A larger `parlor.toml` is an error, in bytes.
 pub(crate) const SETTINGS_BYTES: u64 = 1 << 20;
 
-/// All of them, in the order of the page.
+/// All settings, in the order of `docs/settings.md`.
 pub(crate) const SETTINGS: &[Setting] = &[
     Setting {
         name: "default_agent",
         kind: Kind::Text,
         default: "the first agent with a model, else `local`",
-        doc: "The agent that answers where nobody is asked for: one of `[agents]`, or `local`, which is always there.",
+        doc: "The agent that answers if a client chooses none: one of `[agents]`, or the built-in agent `local`.",
     },
     Setting {
         name: "agents.*.kind",
         kind: Kind::Word(&["local", "script", "model"]),
         default: "required",
-        doc: "What kind of agent it is; `docs/agents.md` describes them.",
+        doc: "The kind of the agent; `docs/agents.md` describes the kinds.",
     },
     Setting {
         name: "agents.*.name",
         kind: Kind::Text,
-        default: "its name in the file",
-        doc: "What people call it.",
+        default: "the agent's name in the file",
+        doc: "The name that people see.",
     },
     Setting {
         name: "agents.*.file",
         kind: Kind::File,
         default: "required for `script`",
-        doc: "The script. Only for `kind = \"script\"`.",
+        doc: "The file with the script. Only for `kind = \"script\"`.",
     },
     Setting {
         name: "agents.*.model",
         kind: Kind::Text,
         default: "required for `model`",
-        doc: "The model that answers: one of `[models]`, or `anthropic`, `openai`, `gemini` or `openrouter`. This and what follows is only for `kind = \"model\"`; `docs/models.md` describes it.",
+        doc: "The model that answers: one of `[models]`, or `anthropic`, `openai`, `gemini` or `openrouter`. This and the following settings of agents are only for `kind = \"model\"`; `docs/models.md` describes them.",
     },
     Setting {
         name: "agents.*.fallback",
         kind: Kind::List,
         default: "`[]`",
-        doc: "The models that take its place when it cannot answer, one after another.",
+        doc: "The models that parlor tries, in this order, if `model` cannot answer.",
     },
     Setting {
         name: "agents.*.tools",
         kind: Kind::List,
         default: "all",
-        doc: "The tools that it may use; `docs/tools.md` describes them.",
+        doc: "The tools that the agent may use; `docs/tools.md` describes them.",
     },
     Setting {
         name: "agents.*.system",
         kind: Kind::Text,
-        default: "a few sentences of parlor's own",
-        doc: "What the model is told first, before the instructions of the working folder.",
+        default: "a short text of parlor's own",
+        doc: "The system prompt, which comes before the instructions of the working folder.",
     },
     Setting {
         name: "agents.*.max_steps",
         kind: Kind::Limit,
         default: "`300`",
-        doc: "How many answers of a model one run may have.",
+        doc: "The largest number of model answers in one run.",
     },
     Setting {
         name: "agents.*.max_tokens",
         kind: Kind::Limit,
         default: "`20000000`",
-        doc: "How many tokens one run may read and write.",
+        doc: "The largest number of input and output tokens of one run.",
     },
     Setting {
         name: "agents.*.max_cost",
         kind: Kind::Budget,
         default: "`25.0`",
-        doc: "How many dollars one run may cost, where prices are known.",
+        doc: "The largest cost of one run in dollars, as far as prices are known.",
     },
     Setting {
         name: "agents.*.max_seconds",
         kind: Kind::Limit,
         default: "`7200`",
-        doc: "How long one run may take.",
+        doc: "The longest time that one run may take, in seconds.",
     },
     Setting {
         name: "auth.*.client_id",
         kind: Kind::Text,
         default: "required",
-        doc: "By what the provider knows parlor; it gives one to those who register. `docs/auth.md` describes logins.",
+        doc: "The client id that the provider gave you when you registered parlor there. `docs/auth.md` describes logins.",
     },
     Setting {
         name: "auth.*.client_secret_env",
         kind: Kind::Text,
         default: "none",
-        doc: "The variable that holds the client secret, if the provider gave one. Its name must look like that of a secret, so that commands of agents do not get it.",
+        doc: "The environment variable that holds the client secret, if the provider gave you one. Its name must look like that of a secret, so that commands of agents do not get it.",
     },
     Setting {
         name: "auth.*.authorize_url",
         kind: Kind::Text,
         default: "none",
-        doc: "Where a browser is sent to. Needed to log in with a browser.",
+        doc: "The authorization page that the browser opens. Required to log in with a browser.",
     },
     Setting {
         name: "auth.*.token_url",
         kind: Kind::Text,
         default: "required",
-        doc: "Where codes and refresh tokens are exchanged for tokens.",
+        doc: "The endpoint that exchanges codes and refresh tokens for access tokens.",
     },
     Setting {
         name: "auth.*.revoke_url",
         kind: Kind::Text,
         default: "none",
-        doc: "Where `parlor logout` tells the provider of it.",
+        doc: "The endpoint with which `parlor logout` revokes the login.",
     },
     Setting {
         name: "auth.*.device_url",
         kind: Kind::Text,
         default: "none",
-        doc: "Where a device code is asked for. Needed to log in with a code.",
+        doc: "The endpoint that issues device codes. Required to log in with a code.",
     },
     Setting {
         name: "auth.*.device_flow",
         kind: Kind::Word(&["rfc8628", "authorization_code"]),
         default: "`\"rfc8628\"`",
-        doc: "What a code that was entered yields: the tokens, as RFC 8628 has it, or an authorization code that is exchanged for them.",
+        doc: "What the provider returns after the user has entered the code: tokens, as in RFC 8628, or an authorization code that parlor exchanges for tokens.",
     },
     Setting {
         name: "auth.*.device_token_url",
         kind: Kind::Text,
         default: "`token_url`",
-        doc: "Where it is asked whether the code was entered.",
+        doc: "The endpoint that parlor polls until the user has entered the code.",
     },
     Setting {
         name: "auth.*.device_verification_url",
         kind: Kind::Text,
         default: "none",
-        doc: "Where people enter the code. Only for `device_flow = \"authorization_code\"`, and needed there.",
+        doc: "The page on which the user enters the code. Only for `device_flow = \"authorization_code\"`, which requires it.",
     },
     Setting {
         name: "auth.*.device_redirect_url",
         kind: Kind::Text,
         default: "none",
-        doc: "The redirect address that the exchange names. Only for `device_flow = \"authorization_code\"`, and needed there.",
+        doc: "The redirect address that parlor sends with the exchange of the code. Only for `device_flow = \"authorization_code\"`, which requires it.",
     },
-    Setting { name: "auth.*.scopes", kind: Kind::List, default: "`[]`", doc: "What is asked for." },
+    Setting {
+        name: "auth.*.scopes",
+        kind: Kind::List,
+        default: "`[]`",
+        doc: "The scopes that parlor requests.",
+    },
     Setting {
         name: "auth.*.redirect_host",
         kind: Kind::Word(&["127.0.0.1", "localhost"]),
         default: "`\"127.0.0.1\"`",
-        doc: "How the provider knows this machine in the address of the callback.",
+        doc: "The host in the address of the callback, as registered with the provider.",
     },
     Setting {
         name: "auth.*.redirect_port",
         kind: Kind::UpTo(65_535),
-        default: "any free one",
-        doc: "The port of the callback. If it is taken, a free one is used.",
+        default: "any free port",
+        doc: "The port of the callback. If it is in use, parlor uses a free one.",
     },
     Setting {
         name: "auth.*.redirect_path",
@@ -176,311 +180,311 @@ pub(crate) const SETTINGS: &[Setting] = &[
         name: "auth.*.authorize_params.*",
         kind: Kind::Text,
         default: "none",
-        doc: "Added to the address that a browser is sent to.",
+        doc: "Further query parameters of `authorize_url`.",
     },
     Setting {
         name: "auth.*.account_claim",
         kind: Kind::List,
         default: "`[\"sub\"]`",
-        doc: "Where the ID token names the account, from the outside to the inside.",
+        doc: "The path of the account id in the claims of the ID token, from the outermost name to the innermost.",
     },
     Setting {
         name: "auth.*.login_timeout",
         kind: Kind::Seconds,
         default: "`900`",
-        doc: "How many seconds a login may take.",
+        doc: "The longest time that a login may take, in seconds.",
     },
     Setting {
         name: "channels.supex.listen",
         kind: Kind::Text,
         default: "`\"127.0.0.1:9876\"`",
-        doc: "Where `parlor serve` opens the Supex bridge: a host and a port. `--supex`, `SUPEX_HOST` and `SUPEX_PORT` go before.",
+        doc: "The host and port of the Supex bridge of `parlor serve`. `--supex`, `SUPEX_HOST` and `SUPEX_PORT` override it.",
     },
     Setting {
         name: "channels.supex.repl_listen",
         kind: Kind::Text,
         default: "`\"127.0.0.1:4433\"`",
-        doc: "Where it opens the Supex REPL. `--supex-repl`, `SUPEX_REPL_HOST` and `SUPEX_REPL_PORT` go before.",
+        doc: "The host and port of the Supex REPL. `--supex-repl`, `SUPEX_REPL_HOST` and `SUPEX_REPL_PORT` override it.",
     },
     Setting {
         name: "channels.supex.token",
         kind: Kind::Text,
         default: "none",
-        doc: "The secret that Supex clients must send. With it they can use parlor's own tools. `SUPEX_AUTH_TOKEN` goes before.",
+        doc: "The secret that Supex clients must send. With it they can use parlor's own tools. `SUPEX_AUTH_TOKEN` overrides it.",
     },
     Setting {
         name: "channels.supex.allowed_roots",
         kind: Kind::Text,
         default: "none",
-        doc: "Folders, separated by colons, whose files Supex clients may name; `*` is everything. `SUPEX_ALLOWED_ROOTS` goes before.",
+        doc: "The folders, separated by colons, whose files Supex clients may name; `*` allows all. `SUPEX_ALLOWED_ROOTS` overrides it.",
     },
     Setting {
         name: "channels.supex.eval_timeout",
         kind: Kind::Seconds,
         default: "`60`",
-        doc: "How many seconds one evaluation of Ruby may take.",
+        doc: "The longest time that one evaluation of Ruby may take, in seconds.",
     },
     Setting {
         name: "channels.supex.memory_limit",
         kind: Kind::Size,
         default: "`\"1GiB\"`",
-        doc: "How much memory Ruby may use.",
+        doc: "The memory limit of the Ruby process.",
     },
     Setting {
         name: "channels.supex.upstream",
         kind: Kind::Text,
         default: "none",
-        doc: "A SketchUp runtime, as host and port, that tools which need SketchUp are forwarded to.",
+        doc: "The host and port of a SketchUp runtime to which parlor forwards the tools that need SketchUp.",
     },
     Setting {
         name: "channels.supex.upstream_token",
         kind: Kind::Text,
         default: "none",
-        doc: "The secret that this runtime asks for.",
+        doc: "The secret that parlor sends to `upstream`.",
     },
     Setting {
         name: "channels.supex.eval",
         kind: Kind::Word(&["upstream", "here"]),
         default: "`\"upstream\"`",
-        doc: "Where Ruby is evaluated if there is an `upstream`: in that runtime, or in parlor's own Ruby.",
+        doc: "Where Ruby is evaluated if `upstream` is set: in that runtime, or in parlor's own Ruby (`here`).",
     },
     Setting {
         name: "channels.supr.enabled",
         kind: Kind::Flag,
         default: "`true`",
-        doc: "Whether `parlor serve` lets WebSocket clients in. `SUPRCLAW_CHANNELS_SUPR_ENABLED` goes before.",
+        doc: "Whether `parlor serve` accepts WebSocket clients. `SUPRCLAW_CHANNELS_SUPR_ENABLED` overrides it.",
     },
     Setting {
         name: "channels.supr.listen",
         kind: Kind::Text,
         default: "`\"127.0.0.1:18790\"`",
-        doc: "Where it listens for HTTP: a host and a port. `--listen`, `SUPRCLAW_GATEWAY_HOST` and `SUPRCLAW_GATEWAY_PORT` go before.",
+        doc: "The host and port of the HTTP server of `parlor serve`. `--listen`, `SUPRCLAW_GATEWAY_HOST` and `SUPRCLAW_GATEWAY_PORT` override it.",
     },
     Setting {
         name: "channels.supr.token",
         kind: Kind::Text,
-        default: "made at the first start",
-        doc: "The secret that clients must send; `parlor token` prints the one that holds. `SUPRCLAW_CHANNELS_SUPR_TOKEN` goes before.",
+        default: "generated at the first start",
+        doc: "The secret that clients must send; `parlor token` prints the valid one. `SUPRCLAW_CHANNELS_SUPR_TOKEN` overrides it.",
     },
     Setting {
         name: "channels.supr.allow_token_query",
         kind: Kind::Flag,
         default: "`false`",
-        doc: "Whether the token may stand in the address, where logs and histories keep it.",
+        doc: "Whether clients may send the token in the query of the URL, where logs and browser histories record it.",
     },
     Setting {
         name: "channels.supr.allow_origins",
         kind: Kind::List,
         default: "`[]`: all",
-        doc: "The pages that may open a socket, each as in the `Origin` header, such as `\"http://localhost:5173\"`, or `\"*\"`. Clients without that header are not let in then.",
+        doc: "The `Origin` headers that may open a WebSocket, such as `\"http://localhost:5173\"`, or `\"*\"`. If the list is not empty, clients without that header are refused.",
     },
     Setting {
         name: "channels.supr.allow_hosts",
         kind: Kind::List,
         default: "`[]`",
-        doc: "Names under which this server is reached, beside its addresses and `localhost`. Whoever calls it by another name is refused.",
+        doc: "The host names of this server, in addition to its addresses and `localhost`. Requests with another `Host` header are refused.",
     },
     Setting {
         name: "channels.supr.allow_from",
         kind: Kind::List,
         default: "`[]`: all",
-        doc: "Whose messages are taken; over a socket that is always `supr:supr-user`. `SUPRCLAW_CHANNELS_SUPR_ALLOW_FROM`, a list with commas, goes before.",
+        doc: "The senders whose messages are accepted; over a WebSocket the sender is always `supr:supr-user`. `SUPRCLAW_CHANNELS_SUPR_ALLOW_FROM`, a comma-separated list, overrides it.",
     },
     Setting {
         name: "channels.supr.allow_private_urls",
         kind: Kind::Flag,
         default: "`false`",
-        doc: "Whether files may be fetched from addresses of this machine and of private networks.",
+        doc: "Whether parlor may fetch files from addresses of this machine and of private networks.",
     },
     Setting {
         name: "channels.supr.ping_interval",
         kind: Kind::UpTo(MAX_SECONDS),
         default: "`30`",
-        doc: "After how many seconds a client is pinged, again and again.",
+        doc: "The interval between pings to a client, in seconds.",
     },
     Setting {
         name: "channels.supr.read_timeout",
         kind: Kind::UpTo(MAX_SECONDS),
         default: "`60`",
-        doc: "After how many seconds of silence a client is given up. Longer than `ping_interval`, or the idle are lost.",
+        doc: "A client that sends nothing for this many seconds is disconnected. Must be longer than `ping_interval`, or idle clients are disconnected too.",
     },
     Setting {
         name: "channels.supr.write_timeout",
         kind: Kind::UpTo(MAX_SECONDS),
         default: "`10`",
-        doc: "After how many seconds a client that does not read is given up.",
+        doc: "A client that does not read for this many seconds is disconnected.",
     },
     Setting {
         name: "channels.supr.max_connections",
         kind: Kind::UpTo(MAX_SOCKETS),
         default: "`100`",
-        doc: "How many WebSocket clients there may be at a time.",
+        doc: "The largest number of WebSocket clients at a time.",
     },
     Setting {
         name: "default_models.anthropic",
         kind: Kind::Text,
         default: "`\"claude-sonnet-5\"`",
-        doc: "The model that `anthropic` means. A key in the environment is all that it needs.",
+        doc: "The model that `anthropic` stands for. It needs only a key.",
     },
     Setting {
         name: "default_models.openai",
         kind: Kind::Text,
         default: "`\"gpt-5.6\"`",
-        doc: "The model that `openai` means.",
+        doc: "The model that `openai` stands for.",
     },
     Setting {
         name: "default_models.gemini",
         kind: Kind::Text,
         default: "`\"gemini-3.5-flash\"`",
-        doc: "The model that `gemini` means.",
+        doc: "The model that `gemini` stands for.",
     },
     Setting {
         name: "default_models.openrouter",
         kind: Kind::Text,
         default: "`\"anthropic/claude-sonnet-5\"`",
-        doc: "The model that `openrouter` means.",
+        doc: "The model that `openrouter` stands for.",
     },
     Setting {
         name: "models.*.provider",
         kind: Kind::Word(&["openai", "openai-responses", "anthropic", "gemini", "openrouter", "ollama"]),
         default: "required",
-        doc: "How the model is spoken to. `openai` is also the way to most other servers, with a `base_url`.",
+        doc: "The API of the model. Most other servers accept that of `openai`; set `base_url` for them.",
     },
     Setting {
         name: "models.*.model",
         kind: Kind::Text,
         default: "required",
-        doc: "What the provider calls it.",
+        doc: "The provider's name for the model.",
     },
     Setting {
         name: "models.*.base_url",
         kind: Kind::Text,
         default: "the provider's own",
-        doc: "Where it is. For `openai` and `openai-responses`, `OPENAI_BASE_URL` is the default.",
+        doc: "The address of the server. For `openai` and `openai-responses`, `OPENAI_BASE_URL` is the default.",
     },
     Setting {
         name: "models.*.api_key_env",
         kind: Kind::Text,
         default: "the provider's usual one",
-        doc: "The variable that holds the key. Its name must look like that of a secret, so that commands of agents do not get it.",
+        doc: "The environment variable that holds the key. Its name must look like that of a secret, so that commands of agents do not get it.",
     },
     Setting {
         name: "models.*.auth",
         kind: Kind::Text,
         default: "the provider's name, unless there is a `base_url`",
-        doc: "Under which name of `parlor login` its key or login is kept. To a server at a `base_url` they go only if this names them.",
+        doc: "The name under which `parlor login` stored its key or login. Parlor sends a stored key to a server at a `base_url` only if this setting names the key.",
     },
     Setting {
         name: "models.*.context_window",
         kind: Kind::UpTo(MAX_WINDOW),
         default: "`128000`",
-        doc: "How many tokens it can read; at least 4000.",
+        doc: "The context window in tokens; at least 4000.",
     },
     Setting {
         name: "models.*.max_output",
         kind: Kind::UpTo(MAX_WINDOW),
         default: "the provider's own",
-        doc: "How many tokens one answer may have.",
+        doc: "The largest number of tokens in one answer.",
     },
     Setting {
         name: "models.*.reasoning",
         kind: Kind::Word(&["off", "low", "medium", "high", "xhigh", "adaptive"]),
         default: "the provider's own",
-        doc: "How hard it is to think where nobody chooses.",
+        doc: "How much reasoning the model does if a client does not choose a level.",
     },
     Setting {
         name: "models.*.price.input",
         kind: Kind::Dollars,
         default: "none",
-        doc: "What a million tokens cost that it reads, in dollars. Without prices no cost is known, and limits of cost do not hold.",
+        doc: "The price of a million input tokens in dollars. Without prices the cost is unknown, and cost limits have no effect.",
     },
     Setting {
         name: "models.*.price.output",
         kind: Kind::Dollars,
         default: "none",
-        doc: "What a million tokens cost that it writes.",
+        doc: "The price of a million output tokens in dollars.",
     },
     Setting {
         name: "models.*.price.cached_input",
         kind: Kind::Dollars,
         default: "`input`",
-        doc: "What a million tokens cost that it reads from the provider's cache.",
+        doc: "The price of a million input tokens that the provider has cached, in dollars.",
     },
     Setting {
         name: "models.*.routing",
         kind: Kind::List,
         default: "`[]`",
-        doc: "To whom OpenRouter passes on, the first first. Only for `provider = \"openrouter\"`.",
+        doc: "The providers to which OpenRouter may route requests, the preferred one first. Only for `provider = \"openrouter\"`.",
     },
     Setting {
         name: "retention.days",
         kind: Kind::Days,
         default: "`90`",
-        doc: "`parlor gc` deletes sessions that were not used for so many days.",
+        doc: "`parlor gc` deletes sessions that were not used for this many days.",
     },
     Setting {
         name: "retention.max_size",
         kind: Kind::Size,
         default: "`\"10GiB\"`",
-        doc: "`parlor gc` deletes the sessions that were not used for longest, until all that is kept is no larger.",
+        doc: "`parlor gc` deletes the least recently used sessions until the rest is no larger than this.",
     },
     Setting {
         name: "secrets.keyring",
         kind: Kind::Flag,
         default: "`true`",
-        doc: "Whether keys and logins are kept in the system's keyring, where there is one ([auth.md](auth.md)); else in files.",
+        doc: "Whether parlor stores keys and logins in the system's keyring if there is one ([auth.md](auth.md)), instead of in files.",
     },
     Setting {
         name: "serve.allow_local",
         kind: Kind::Word(&["user", "token"]),
         default: "`\"user\"`",
-        doc: "Who on this machine needs no token for the doors of `parlor serve`: connections of the user that it runs as, and of root (`user`), or nobody (`token`). A door with a token of its own, `channels.supex.token`, always asks for that one.",
+        doc: "Who on this machine may use the doors of `parlor serve` without a token: root and the user that runs it (`user`), or nobody (`token`). A door with a token of its own, `channels.supex.token`, always requires it.",
     },
     Setting {
         name: "serve.max_frame_memory",
         kind: Kind::Size,
         default: "`\"256MiB\"`",
-        doc: "How many bytes of large messages `parlor serve` holds in all, beside the 64 KiB that each connection has; when they are used up, large messages wait. Less than 1 MiB counts as 1 MiB; a message cannot be larger than this.",
+        doc: "The memory that `parlor serve` uses for large messages of all connections together, in addition to 64 KiB per connection. When it is used up, large messages wait. Values below 1 MiB count as 1 MiB. It also limits the size of one message.",
     },
     Setting {
         name: "spending.session",
         kind: Kind::Budget,
         default: "`\"unlimited\"`",
-        doc: "How many dollars one session may cost, where prices are known. What is reached ends the run.",
+        doc: "The largest cost of one session in dollars, as far as prices are known. A run that reaches the limit ends.",
     },
     Setting {
         name: "spending.day",
         kind: Kind::Budget,
         default: "`\"unlimited\"`",
-        doc: "How many dollars all sessions may cost from midnight to midnight, UTC.",
+        doc: "The largest cost of all sessions together in dollars, from midnight to midnight UTC.",
     },
     Setting {
         name: "tools.environment",
         kind: Kind::List,
         default: "`[]`",
-        doc: "Variables that commands of agents get beside those that `docs/tools.md` lists, such as `\"SSH_AUTH_SOCK\"`; `\"AWS_*\"` is all that begin so, but for those whose names look like secrets.",
+        doc: "Environment variables that commands of agents get in addition to those that `docs/tools.md` lists, such as `\"SSH_AUTH_SOCK\"`. A prefix such as `\"AWS_*\"` matches all names that start with it, except those that look like secrets.",
     },
     Setting {
         name: "tools.max_processes",
         kind: Kind::Limit,
         default: "`16384`",
-        doc: "How many processes and threads the user may have when a command starts another one. This and the next two hold for all processes that parlor starts for agents and clients, up to its own limits.",
+        doc: "A command cannot start another process or thread while the user has this many. This and the next two limits apply to all processes that parlor starts for agents and clients; they cannot exceed the limits of parlor itself.",
     },
     Setting {
         name: "tools.max_open_files",
         kind: Kind::Limit,
         default: "`65536`",
-        doc: "How many files such a process may have open.",
+        doc: "The largest number of open files of such a process.",
     },
     Setting {
         name: "tools.max_file_size",
         kind: Kind::Size,
         default: "`\"16GiB\"`",
-        doc: "How large a file it may write.",
+        doc: "The largest file that such a process may write.",
     },
 ];
 
-/// The setting of that path, if there is one.
+/// The setting with this path. `None` if there is none.
 pub(crate) fn find(path: &[&str]) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| {
         let parts: Vec<&str> = setting.name.split('.').collect();
@@ -488,16 +492,16 @@ pub(crate) fn find(path: &[&str]) -> Option<&'static Setting> {
     })
 }
 
-/// What can stand in the table of that path: the names of its settings and tables. `None` if there
-/// is no such table; `*` if the user chooses.
+/// The names of the settings and tables in the table with this path; `*` stands for a name that the user chooses. `None` if
+/// there is no such table.
 pub(crate) fn members(table: &[&str]) -> Option<Vec<&'static str>> {
     let mut members: Vec<&'static str> = SETTINGS
         .iter()
         .filter_map(|setting| {
             let mut parts = setting.name.split('.');
-            let leads_here =
+            let is_inside =
                 table.iter().all(|name| parts.next().is_some_and(|part| part == "*" || part == *name));
-            leads_here.then(|| parts.next()).flatten()
+            is_inside.then(|| parts.next()).flatten()
         })
         .collect();
     members.dedup();
@@ -509,13 +513,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_found_by_their_path() {
+    fn a_setting_is_found_by_its_path() {
         assert_eq!(find(&["agents", "x", "kind"]).map(|setting| setting.name), Some("agents.*.kind"));
         assert!(find(&["agents", "x"]).is_none() && find(&["kind"]).is_none());
     }
 
     #[test]
-    fn tables_know_their_members() {
+    fn the_members_of_a_table_are_known() {
         let tables = [
             "agents",
             "auth",

@@ -1,4 +1,4 @@
-//! What processes of agents and clients are given.
+//! `[tools]`: the variables and limits of processes that parlor starts for agents and clients.
 
 use parlor_process::ChildLimits;
 
@@ -6,40 +6,41 @@ use super::read::Value;
 use super::size;
 use super::table::UNLIMITED;
 
-/// What processes of agents and clients are given.
+/// The settings of `[tools]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ToolsConfig {
-    /// Names of variables that commands get beside the usual ones; with `*` at their end, beginnings of names.
+    /// Names of variables that commands get in addition to the usual ones. A name that ends in `*` is a prefix.
     pub(crate) environment: Vec<String>,
-    /// How far they may go.
     pub(crate) limits: ChildLimits,
 }
 
 impl ToolsConfig {
-    /// Takes a setting, or says why not.
+    /// Sets a setting by its name. The error says what is wrong with the value.
     pub(super) fn set(&mut self, member: &str, value: Value) -> Result<(), String> {
         match (member, value) {
             ("environment", Value::List(names)) => {
-                let is_wrong = |name: &&String| {
+                let is_invalid = |name: &&String| {
                     let plain = name.strip_suffix('*').unwrap_or(name);
                     name.is_empty() || plain.contains(['*', '=', '\0'])
                 };
-                if let Some(name) = names.iter().find(is_wrong) {
-                    return Err(format!("{name:?} is no name of a variable; `*` may stand at its end"));
+                if let Some(name) = names.iter().find(is_invalid) {
+                    return Err(format!(
+                        "{name:?} is not the name of a variable; only its last character may be `*`"
+                    ));
                 }
                 self.environment = names;
             }
-            ("max_processes", Value::Limit(most)) => self.limits.processes = most,
-            ("max_open_files", Value::Limit(most)) => self.limits.open_files = most,
-            ("max_file_size", Value::Size(most)) => self.limits.file_bytes = most,
-            (member, _) => unreachable!("{member} is in the table of settings and nobody takes it"),
+            ("max_processes", Value::Limit(max)) => self.limits.processes = max,
+            ("max_open_files", Value::Limit(max)) => self.limits.open_files = max,
+            ("max_file_size", Value::Size(max)) => self.limits.file_bytes = max,
+            (member, _) => unreachable!("no code handles the setting {member}"),
         }
         Ok(())
     }
 
-    /// What a setting is set to, as TOML.
+    /// The value of a setting, as TOML.
     pub(super) fn value(&self, member: &str) -> Option<String> {
-        let limit = |most: Option<u64>| most.map_or(format!("{UNLIMITED:?}"), |most| most.to_string());
+        let limit = |max: Option<u64>| max.map_or(format!("{UNLIMITED:?}"), |max| max.to_string());
         Some(match member {
             "environment" => format!("{:?}", self.environment),
             "max_processes" => limit(self.limits.processes),
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_variables_are_checked() {
+    fn variable_names_are_checked() {
         let set = |name: &str| {
             ToolsConfig::default().set("environment", Value::List(vec![name.to_owned()])).is_ok()
         };

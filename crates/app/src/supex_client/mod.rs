@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use parlor_client::supex::{SupexAnswer, Driver, DriverError, MAX_REQUEST_BYTES};
+use parlor_client::supex::{Driver, DriverError, MAX_REQUEST_BYTES, SupexAnswer};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -133,10 +133,17 @@ pub(crate) fn run(
 }
 
 /// Prints a result. A result that reports a failure makes the command fail.
-fn print_result(out: &mut dyn Write, tool: &str, answer: &SupexAnswer, console: Console) -> anyhow::Result<ExitCode> {
+fn print_result(
+    out: &mut dyn Write,
+    tool: &str,
+    answer: &SupexAnswer,
+    console: Console,
+) -> anyhow::Result<ExitCode> {
     writeln!(out, "{answer}")?;
     match answer.failure() {
-        Some(message) => output::print_error(&DriverError::Failed { tool: tool.to_owned(), message }, console),
+        Some(message) => {
+            output::print_error(&DriverError::Failed { tool: tool.to_owned(), message }, console)
+        }
         None => Ok(ExitCode::SUCCESS),
     }
 }
@@ -208,7 +215,9 @@ fn json_object(text: String) -> anyhow::Result<Box<RawValue>> {
 fn text_or_stdin(text: Option<&str>, console: Console, what: &str) -> anyhow::Result<String> {
     match text {
         Some(text) if text != "-" => Ok(text.to_owned()),
-        None if console.stdin_is_terminal => bail!("no code is given; write it after the command, or pipe it in on standard input"),
+        None if console.stdin_is_terminal => {
+            bail!("no code is given; write it after the command, or pipe it in on standard input")
+        }
         Some(_) | None => read_stdin(what),
     }
 }
@@ -218,7 +227,9 @@ fn read_stdin(what: &str) -> anyhow::Result<String> {
     let read = stdin().lock().take(MAX_STDIN_BYTES + 1).read_to_end(&mut bytes);
     read.with_context(|| format!("cannot read {what} from standard input"))?;
     if bytes.len() as u64 > MAX_STDIN_BYTES {
-        bail!("{what} on standard input is longer than {MAX_STDIN_BYTES} bytes; use a file and eval_ruby_file");
+        bail!(
+            "{what} on standard input is longer than {MAX_STDIN_BYTES} bytes; use a file and eval_ruby_file"
+        );
     }
     String::from_utf8(bytes).with_context(|| format!("{what} on standard input is not valid UTF-8"))
 }

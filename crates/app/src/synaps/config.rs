@@ -1,18 +1,18 @@
-//! The other program's configuration, of which one line matters: which model is used.
+//! Reads the `model` setting from the configuration of the program `synaps`.
 
 use std::path::Path;
 
-/// A configuration larger than this is not read.
-const CONFIG_BYTES: u64 = 1 << 20;
+/// A larger configuration file is ignored.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// The model that is configured in `base`: for the profile, else for all.
+/// The model that is configured in the folder `base`: for the profile, else in general.
 pub(super) fn model(base: &Path, profile: Option<&str>) -> Option<String> {
-    // A profile is a name, not a way out of the folder.
+    // A profile name must not lead out of the folder.
     let profile = profile.filter(|name| !name.is_empty() && *name != ".." && !name.contains('/'));
-    let of_profile = profile.map(|profile| base.join(profile).join("config"));
-    of_profile.into_iter().chain([base.join("config")]).find_map(|file| {
+    let profile_file = profile.map(|profile| base.join(profile).join("config"));
+    profile_file.into_iter().chain([base.join("config")]).find_map(|file| {
         let is_small =
-            std::fs::metadata(&file).is_ok_and(|about| about.is_file() && about.len() <= CONFIG_BYTES);
+            std::fs::metadata(&file).is_ok_and(|found| found.is_file() && found.len() <= MAX_CONFIG_BYTES);
         let text = is_small.then(|| std::fs::read_to_string(&file).ok()).flatten()?;
         value(&text, "model")
     })
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_comes_first_and_stays_in_its_folder() {
+    fn a_profile_overrides_the_general_file_and_cannot_leave_the_folder() {
         let base = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = base.path().join(path);

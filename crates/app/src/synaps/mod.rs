@@ -1,4 +1,4 @@
-//! `parlor stdio synaps`, and the program `synaps` that it stands in for.
+//! `parlor stdio synaps`: serves the synaps door, and replaces the program `synaps`.
 
 mod config;
 mod resume;
@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
-use parlor_doors::synaps::{Child, Model, SynapsMachine, Tool};
+use parlor_doors::ToolDescription;
+use parlor_doors::synaps::{ChildParams, Model, SynapsMachine};
 use parlor_engine::{OnDisconnect, SessionClient, Sessions};
 use parlor_vocab::{AgentChoice, NewSession, Seq, SessionCommand};
 
@@ -21,36 +22,36 @@ use crate::home::{self, Home};
 /// The door's name in session lists.
 const DOOR: &str = "synaps";
 
-/// The folder of the other program, in the user's home folder.
-const BASE: &str = ".synaps-cli";
+/// The folder of the program `synaps` in the user's home folder.
+const BASE_FOLDER: &str = ".synaps-cli";
 
-/// How long a thread that read a file stays for the next one. Short, because a parent keeps many
-/// children for hours.
+/// How long an idle thread for blocking work, such as file access, stays alive. Short, because a bridge keeps many of
+/// these processes for hours.
 const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// The flags of `synaps rpc`.
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// Go on with this session: its title, its id, or a part of its id that no other has
+    /// Continue this session, named by its title, its id, or a part of its id that no other session has
     #[arg(long = "continue", value_name = "SESSION")]
     resume: Option<String>,
-    /// Instructions that come before everything else: a text, or a file that holds it
-    // A text may begin with a dash, as a list does.
+    /// Instructions that come before everything else: a text, or the path of a file with the text
+    // A text may start with a dash, as a list does.
     #[arg(long, short, value_name = "TEXT_OR_FILE", allow_hyphen_values = true)]
     system: Option<String>,
-    /// The model, or the agent, that answers; beats that of the session and of the configuration
+    /// The model or agent that answers; overrides that of the session and of the configuration
     #[arg(long, short, value_name = "MODEL")]
     model: Option<String>,
-    /// Read `model` from the configuration of this profile first [env: SYNAPS_PROFILE]
+    /// Prefer the `model` of this profile's configuration [env: SYNAPS_PROFILE]
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
 }
 
-/// The command line of `synaps`, as far as its clients use it.
+/// The part of the command line of `synaps` that its clients use.
 #[derive(Parser)]
 #[command(name = "synaps", version, about = "synaps, served by parlor")]
 struct Synaps {
-    /// Read `model` from the configuration of this profile first [env: SYNAPS_PROFILE]
+    /// Prefer the `model` of this profile's configuration [env: SYNAPS_PROFILE]
     #[arg(long, value_name = "PROFILE")]
     profile: Option<String>,
     #[command(subcommand)]
@@ -59,18 +60,18 @@ struct Synaps {
 
 #[derive(Subcommand)]
 enum SynapsCommand {
-    /// Serve the parent on stdin and stdout, as `parlor stdio synaps` does
+    /// Serve the bridge on stdin and stdout, as `parlor stdio synaps` does
     Rpc(Options),
     /// Print the tools
     #[command(name = "tools_list")]
     ToolsList {
-        /// As a JSON array, which is the only way there is
+        /// Print a JSON array, which is the only format
         #[arg(long)]
         json: bool,
     },
 }
 
-/// Behaves as `synaps`.
+/// Behaves as the program `synaps`.
 pub(crate) fn serve_as_synaps(arguments: &[OsString], environment: &Environment) -> anyhow::Result<ExitCode> {
     let Synaps { profile, command } = Synaps::parse_from(arguments);
     match command {
@@ -79,72 +80,71 @@ pub(crate) fn serve_as_synaps(arguments: &[OsString], environment: &Environment)
             serve(Options { profile, ..options }, environment)
         }
         SynapsCommand::ToolsList { json: _ } => {
-            let tools: Vec<_> = tools(environment).iter().map(Tool::to_json).collect();
+            let tools: Vec<_> = tools(environment).iter().map(parlor_doors::synaps::tool_to_json).collect();
             crate::json::write_line(&mut std::io::stdout(), &tools)?;
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// Opens the door and serves it to its end.
+/// Serves the door until its client disconnects or the program is asked to end.
 pub(crate) fn serve(options: Options, environment: &Environment) -> anyhow::Result<ExitCode> {
-    // One thread: children get a signal when the thread that started them ends.
+    // One thread: child processes get a signal when the thread that started them ends.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_keep_alive(THREAD_KEEP_ALIVE)
         .build()?;
     let done = runtime.block_on(async {
-        let base = base(environment);
+        let base = base_folder(environment);
         let home = Home::at(environment, state_folder(environment, &base)?)?;
         let sessions = Arc::new(home.sessions(environment)?);
-        let child = begin(&sessions, &home, &base, options, environment).await?;
+        let child = open_session(&sessions, &home, &base, options, environment).await?;
         let client = SessionClient::new(sessions, OnDisconnect::Stop);
-        parlor_process::give_back_startup_code();
+        parlor_process::unmap_startup_code();
         parlor_transport::serve_stdio(SynapsMachine::new(child), client).await?;
         Ok(ExitCode::SUCCESS)
     });
-    // What still waits for a disk is not waited for.
+    // Do not wait for tasks that block on a disk.
     runtime.shutdown_background();
     done
 }
 
-/// The other program's folder: it has the configuration, and may be all that a service can write to.
-struct Base {
+/// The folder of the program `synaps`. It has the configuration, and may be the only folder that a service can write to.
+struct BaseFolder {
     path: PathBuf,
-    /// Whether there is reason to think that it is the place for state too.
+    /// Whether parlor should keep its state in there: a variable names the folder, or it exists.
     is_used: bool,
 }
 
-fn base(environment: &Environment) -> Base {
+fn base_folder(environment: &Environment) -> BaseFolder {
     if let Some(path) = &environment.synaps_base {
-        return Base { path: path.into(), is_used: true };
+        return BaseFolder { path: path.into(), is_used: true };
     }
     match &environment.user_home {
         Some(home) => {
-            let path = Path::new(home).join(BASE);
-            Base { is_used: path.is_dir(), path }
+            let path = Path::new(home).join(BASE_FOLDER);
+            BaseFolder { is_used: path.is_dir(), path }
         }
-        None => Base { path: PathBuf::from(BASE), is_used: true },
+        None => BaseFolder { path: PathBuf::from(BASE_FOLDER), is_used: true },
     }
 }
 
-/// Where state is kept: `$PARLOR_HOME`, else `parlor` in the other program's folder if that is in use,
-/// else where parlor always keeps it.
-fn state_folder(environment: &Environment, base: &Base) -> anyhow::Result<PathBuf> {
-    if base.is_used && !environment.has_state_folder() {
+/// The state folder: `$PARLOR_HOME`, else `parlor` in the folder of `synaps` if that is used, else the usual one.
+fn state_folder(environment: &Environment, base: &BaseFolder) -> anyhow::Result<PathBuf> {
+    if base.is_used && !environment.has_parlor_home() {
         return Ok(std::path::absolute(base.path.join("parlor"))?);
     }
     environment.state_folder()
 }
 
-/// Creates or opens the session, and says what the child begins with.
-async fn begin(
+/// Creates or opens the session, and returns the initial state of the door.
+async fn open_session(
     sessions: &Sessions,
     home: &Home,
-    base: &Base,
+    base: &BaseFolder,
     options: Options,
     environment: &Environment,
-) -> anyhow::Result<Child> {
+) -> anyhow::Result<ChildParams> {
     let config = home.config();
     let models = config.agents.iter().map(|(id, agent)| {
         let agent_id = parlor_vocab::AgentId::parse(id).ok();
@@ -152,13 +152,13 @@ async fn begin(
     });
     let profile = options.profile.as_deref().or(environment.synaps_profile.as_deref());
     let configured = config::model(&base.path, profile);
-    let mut child = Child {
+    let mut child = ChildParams {
         session: parlor_vocab::SessionId::parse("")?,
         head: Seq::START,
         new_session: NewSession {
             title: None,
             door: DOOR.to_owned(),
-            folder: std::env::current_dir().context("the working folder is gone")?,
+            folder: std::env::current_dir().context("the working folder does not exist any more")?,
             choice: AgentChoice::default(),
             system: options.system.as_deref().map(text_or_file).transpose()?,
             forked_from: None,
@@ -179,7 +179,7 @@ async fn begin(
             child.session = resume::find(sessions, wanted).await?;
             if let Some(model) = options.model {
                 let choice = child.choice(&model);
-                sessions.ask(&child.session, SessionCommand::Choose(choice)).await?;
+                sessions.execute(&child.session, SessionCommand::ChooseAgent(choice)).await?;
             }
             let session = sessions.view(&child.session).await?;
             child.head = session.head();
@@ -189,9 +189,9 @@ async fn begin(
     Ok(child)
 }
 
-fn tools(environment: &Environment) -> Vec<Tool> {
+fn tools(environment: &Environment) -> Vec<ToolDescription> {
     let tools = home::tools(environment);
-    let tools = tools.iter().map(|tool| Tool {
+    let tools = tools.iter().map(|tool| ToolDescription {
         name: tool.name().to_owned(),
         description: tool.description().to_owned(),
         schema: tool.schema(),
@@ -199,10 +199,10 @@ fn tools(environment: &Environment) -> Vec<Tool> {
     tools.collect()
 }
 
-/// What the file `text` holds, if there is such a file; else `text` itself.
+/// The content of the file `text`, if such a file exists; else `text` itself.
 fn text_or_file(text: &str) -> anyhow::Result<String> {
     let path = Path::new(text);
-    // A long text is no path, and asking for one fails.
+    // For a text that is too long for a path, `is_file` is false.
     if !path.is_file() {
         return Ok(text.to_owned());
     }

@@ -1,18 +1,18 @@
-//! Which session `--continue` means.
+//! Finds the session that `--continue` names.
 
 use anyhow::bail;
 use parlor_engine::Sessions;
 use parlor_log::PageRequest;
 use parlor_vocab::{SessionId, SessionRefusal};
 
-/// How many sessions are looked at together.
-const PAGE: usize = 200;
-/// How many are named when it is not clear which one is meant.
-const NAMED: usize = 5;
+/// How many sessions are read at a time.
+const PAGE_SIZE: usize = 200;
+/// An error about an ambiguous name lists at most this many sessions.
+const MAX_CANDIDATES: usize = 5;
 
-/// The session of the title `wanted`, else of that id, else the only one whose id contains it.
+/// The session whose id or title is `wanted`, else the only one whose id contains `wanted`.
 pub(super) async fn find(sessions: &Sessions, wanted: &str) -> anyhow::Result<SessionId> {
-    // An id is what parents have, and needs no list.
+    // Bridges mostly pass an id, which needs no search through the list.
     if let Ok(id) = SessionId::parse(wanted) {
         match sessions.record(&id).await {
             Ok(record) => return Ok(record.id),
@@ -21,7 +21,7 @@ pub(super) async fn find(sessions: &Sessions, wanted: &str) -> anyhow::Result<Se
         }
     }
     let (mut titled, mut containing) = (Vec::new(), Vec::new());
-    let mut request = PageRequest::first(PAGE);
+    let mut request = PageRequest::first(PAGE_SIZE);
     loop {
         let page = sessions.list(request.clone()).await?;
         for record in page.records {
@@ -39,10 +39,10 @@ pub(super) async fn find(sessions: &Sessions, wanted: &str) -> anyhow::Result<Se
     let found = if titled.is_empty() { containing } else { titled };
     match found.as_slice() {
         [one] => Ok(one.clone()),
-        [] => bail!("no session {wanted:?}; `parlor sessions` lists those there are"),
+        [] => bail!("no session {wanted:?}; `parlor sessions` lists all sessions"),
         several => {
-            let named: Vec<&str> = several.iter().take(NAMED).map(SessionId::as_str).collect();
-            bail!("{} sessions fit {wanted:?}, say which one: {}", several.len(), named.join(", "))
+            let candidates: Vec<&str> = several.iter().take(MAX_CANDIDATES).map(SessionId::as_str).collect();
+            bail!("{} sessions fit {wanted:?}; name one of them: {}", several.len(), candidates.join(", "))
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What is shown of a run, to whom: a pipe ([`plain`]), a person ([`talk`]) or a program
-//! ([`Json`]).
+//! Prints the updates of a run: as plain text for a pipe ([`plain`]), for a person at a terminal ([`terminal`]), or as
+//! JSON for a program ([`JsonView`]).
 
 mod plain;
 mod repeat;
-mod talk;
+mod terminal;
 
 use std::io::{self, Write};
 
@@ -11,46 +11,46 @@ use parlor_vocab::{RunEnding, RunEvent, RunId, SessionEvent, SessionId, SessionU
 
 use crate::json;
 
-pub(super) use plain::Plain;
-pub(super) use talk::Talk;
+pub(super) use plain::PlainView;
+pub(super) use terminal::TerminalView;
 
-/// Somebody to whom a run is shown.
+/// Prints the updates of a run.
 pub(super) trait View {
-    /// Shows one thing that was seen. `run` is the run that answers; others are its subagents.
-    fn see(&mut self, session: &SessionId, run: &RunId, seen: &SessionUpdate) -> io::Result<()>;
+    /// Prints one update. `run` is the run that answers; other runs are its subagents.
+    fn update(&mut self, session: &SessionId, run: &RunId, update: &SessionUpdate) -> io::Result<()>;
 
-    /// The user has pressed Ctrl-C, which a terminal shows where it stands.
-    fn pressed(&mut self) {}
+    /// The user has pressed Ctrl-C, and the terminal has printed `^C` at the cursor.
+    fn ctrl_c_echoed(&mut self) {}
 
-    /// Says something about the run that is not in its events.
-    fn note(&mut self, text: &str) -> io::Result<()>;
+    /// Prints a message about the run that is not one of its events.
+    fn notice(&mut self, text: &str) -> io::Result<()>;
 }
 
-/// Everything, for a program.
-pub(super) struct Json<'a> {
+/// Prints all updates as JSON lines to `out`, and messages to `notices`.
+pub(super) struct JsonView<'a> {
     pub(super) out: &'a mut dyn Write,
-    pub(super) aside: &'a mut dyn Write,
+    pub(super) notices: &'a mut dyn Write,
 }
 
-impl View for Json<'_> {
-    fn see(&mut self, session: &SessionId, _run: &RunId, seen: &SessionUpdate) -> io::Result<()> {
-        json::write_seen(self.out, session, seen)
+impl View for JsonView<'_> {
+    fn update(&mut self, session: &SessionId, _run: &RunId, update: &SessionUpdate) -> io::Result<()> {
+        json::write_update(self.out, session, update)
     }
 
-    fn note(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.aside, "{text}")
+    fn notice(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.notices, "{text}")
     }
 }
 
-/// How `run` ended, if this is its end.
-pub(super) fn ending<'a>(run: &RunId, seen: &'a SessionUpdate) -> Option<&'a RunEnding> {
-    let SessionUpdate::Entry(entry) = seen else { return None };
+/// How `run` ended, if this update is its end.
+pub(super) fn ending<'a>(run: &RunId, update: &'a SessionUpdate) -> Option<&'a RunEnding> {
+    let SessionUpdate::Entry(entry) = update else { return None };
     match &entry.event {
         SessionEvent::Run { run: of, event: RunEvent::Ended { ending, .. }, .. } if of == run => Some(ending),
         SessionEvent::Run { .. }
         | SessionEvent::Created(_)
         | SessionEvent::Renamed { .. }
-        | SessionEvent::Chosen(_)
+        | SessionEvent::AgentChosen(_)
         | SessionEvent::Queued(_)
         | SessionEvent::Unqueued { .. }
         | SessionEvent::Cleared

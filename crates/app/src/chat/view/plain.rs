@@ -1,4 +1,4 @@
-//! The answer and nothing else, for pipes and for those who asked one thing.
+//! Prints the answer alone, for pipes and for `parlor chat MESSAGE`.
 
 use std::io::{self, Write};
 
@@ -7,43 +7,47 @@ use parlor_vocab::{
 };
 
 use super::{View, ending};
-use crate::text::Clean;
+use crate::text::TerminalSanitizer;
 
-/// Prints what the agent says as it comes. Why there is no answer, or not all of one, goes to `aside`.
-pub(in crate::chat) struct Plain<'a> {
+/// Prints the answer to `out` as it comes, and progress, failures and stops to `notices`.
+pub(in crate::chat) struct PlainView<'a> {
     out: &'a mut dyn Write,
-    aside: &'a mut dyn Write,
-    /// For terminals; a pipe gets every byte.
-    clean: Option<Clean>,
-    /// Whether the last thing written did not end its line.
-    unfinished: bool,
+    notices: &'a mut dyn Write,
+    /// Set if `out` is a terminal; a pipe gets every byte.
+    sanitizer: Option<TerminalSanitizer>,
+    /// Whether the last text on `out` did not end in a line break.
+    in_line: bool,
 }
 
-impl<'a> Plain<'a> {
-    /// Prints to `out`, which is a terminal or not.
-    pub(in crate::chat) fn new(out: &'a mut dyn Write, aside: &'a mut dyn Write, terminal: bool) -> Self {
-        Self { out, aside, clean: terminal.then(Clean::default), unfinished: false }
+impl<'a> PlainView<'a> {
+    /// `is_terminal` says whether `out` is a terminal.
+    pub(in crate::chat) fn new(
+        out: &'a mut dyn Write,
+        notices: &'a mut dyn Write,
+        is_terminal: bool,
+    ) -> Self {
+        Self { out, notices, sanitizer: is_terminal.then(TerminalSanitizer::default), in_line: false }
     }
 
-    fn say(&mut self, text: &str) -> io::Result<()> {
-        let cleaned = self.clean.as_mut().map(|clean| clean.text(text));
-        let text = cleaned.as_deref().unwrap_or(text);
+    fn write_answer(&mut self, text: &str) -> io::Result<()> {
+        let sanitized = self.sanitizer.as_mut().map(|sanitizer| sanitizer.sanitize(text));
+        let text = sanitized.as_deref().unwrap_or(text);
         self.out.write_all(text.as_bytes())?;
         if !text.is_empty() {
-            self.unfinished = !text.ends_with('\n');
+            self.in_line = !text.ends_with('\n');
         }
         self.out.flush()
     }
 
-    fn event(&mut self, event: &RunEvent) -> io::Result<()> {
+    fn run_event(&mut self, event: &RunEvent) -> io::Result<()> {
         if let RunEvent::Step(StepEvent::Updated { headline, .. }) = event {
-            return self.note(&Clean::default().text(headline));
+            return self.notice(&TerminalSanitizer::default().sanitize(headline));
         }
         if let RunEvent::Message(MessageEvent::Completed { .. }) = event { self.end_line() } else { Ok(()) }
     }
 
     fn end_line(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.unfinished) {
+        if std::mem::take(&mut self.in_line) {
             self.out.write_all(b"\n")?;
             self.out.flush()?;
         }
@@ -51,38 +55,38 @@ impl<'a> Plain<'a> {
     }
 }
 
-impl View for Plain<'_> {
-    fn see(&mut self, _session: &SessionId, run: &RunId, seen: &SessionUpdate) -> io::Result<()> {
-        match seen {
-            SessionUpdate::Delta { run: of, subject: StreamKind::Message(_), text } if of == run => {
-                self.say(text)?
+impl View for PlainView<'_> {
+    fn update(&mut self, _session: &SessionId, run: &RunId, update: &SessionUpdate) -> io::Result<()> {
+        match update {
+            SessionUpdate::Delta { run: of, stream: StreamKind::Message(_), text } if of == run => {
+                self.write_answer(text)?
             }
             SessionUpdate::Delta { .. } => {}
             SessionUpdate::Entry(entry) => {
                 if let SessionEvent::Run { run: of, event, .. } = &entry.event
                     && of == run
                 {
-                    self.event(event)?;
+                    self.run_event(event)?;
                 }
             }
         }
-        match ending(run, seen) {
+        match ending(run, update) {
             Some(RunEnding::Failed(failure)) => {
                 self.end_line()?;
-                let message = Clean::default().text(&failure.message);
-                writeln!(self.aside, "failed: {message} ({})", failure.code)
+                let message = TerminalSanitizer::default().sanitize(&failure.message);
+                writeln!(self.notices, "failed: {message} ({})", failure.code)
             }
             Some(RunEnding::Stopped { cause, .. }) => {
                 self.end_line()?;
-                writeln!(self.aside, "stopped: {}", Clean::default().text(cause.reason()))
+                writeln!(self.notices, "stopped: {}", TerminalSanitizer::default().sanitize(cause.reason()))
             }
             Some(RunEnding::Completed { .. }) => self.end_line(),
             None => Ok(()),
         }
     }
 
-    fn note(&mut self, text: &str) -> io::Result<()> {
+    fn notice(&mut self, text: &str) -> io::Result<()> {
         self.end_line()?;
-        writeln!(self.aside, "{text}")
+        writeln!(self.notices, "{text}")
     }
 }

@@ -1,46 +1,46 @@
-//! Whether an answer only repeats what was shown already.
+//! Hides an answer that only repeats the tool output on the screen.
 //!
-//! The output of a command is shown while it runs. An agent that then says the same, word for
-//! word, would make the reader go through it twice; one that says anything else must be heard.
+//! The output of a command is shown while it runs. If the agent's answer is exactly the same text, it is not shown a
+//! second time; any other answer is shown in full.
 
-/// Stands in a tool's result where bytes were left out. What is before and after it is whole.
-const CUT: (&str, &str) = ("\n[… ", " bytes cut here …]\n");
+/// The text before and after the number in the marker that replaces omitted bytes in a tool's result.
+const OMISSION: (&str, &str) = ("\n[… ", " bytes cut here …]\n");
 
-/// What a tool's result has beyond what was shown of its output while it worked. `None` if the
-/// two do not fit together, so that the result must not be taken for shown.
-pub(super) fn rest<'a>(shown: &str, result: &'a str) -> Option<&'a str> {
+/// The end of a tool's result that its output on the screen does not contain. `None` if the result does not match the
+/// output, so that it does not count as shown.
+pub(super) fn unseen_rest<'a>(shown: &str, result: &'a str) -> Option<&'a str> {
     let shown = shown.replace("\r\n", "\n");
     if let Some(rest) = result.strip_prefix(shown.as_str()) {
         return Some(rest);
     }
-    let (head, after) = result.split_once(CUT.0)?;
-    let (_, tail) = after.split_once(CUT.1)?;
+    let (head, after) = result.split_once(OMISSION.0)?;
+    let (_, tail) = after.split_once(OMISSION.1)?;
     let (tail, ending) = tail.rsplit_once('\n').unwrap_or(("", tail));
     let is_shown = shown.starts_with(head) && shown.trim_end().ends_with(tail.trim_end());
     is_shown.then_some(ending)
 }
 
-/// Holds back an answer for as long as it may turn out to be a repetition.
-pub(super) struct Repeat {
-    expected: String,
+/// Holds back an answer while it may still turn out to repeat a text.
+pub(super) struct RepeatFilter {
+    repeated: String,
     held: String,
 }
 
-impl Repeat {
-    /// Of what was just shown in full.
-    pub(super) fn of(shown: String) -> Self {
-        Self { expected: shown, held: String::new() }
+impl RepeatFilter {
+    /// `shown` is the text on the screen that an answer may repeat.
+    pub(super) fn new(shown: String) -> Self {
+        Self { repeated: shown, held: String::new() }
     }
 
-    /// The next piece of the answer. Gives back what must be shown once it is no repetition.
-    pub(super) fn hear(&mut self, piece: &str) -> Option<String> {
+    /// Takes the next piece of the answer. Once the answer differs, returns all text that was held back.
+    pub(super) fn push(&mut self, piece: &str) -> Option<String> {
         self.held.push_str(piece);
-        if self.expected.starts_with(&self.held) { None } else { Some(std::mem::take(&mut self.held)) }
+        if self.repeated.starts_with(&self.held) { None } else { Some(std::mem::take(&mut self.held)) }
     }
 
-    /// The answer is complete. Gives back what must be shown, if it was not a repetition of all.
-    pub(super) fn end(self) -> Option<String> {
-        (self.held != self.expected && !self.held.is_empty()).then_some(self.held)
+    /// Called when the answer is complete. Returns the held text unless it repeats the whole shown text.
+    pub(super) fn finish(self) -> Option<String> {
+        (self.held != self.repeated && !self.held.is_empty()).then_some(self.held)
     }
 }
 
@@ -49,35 +49,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_goes_on_where_the_output_ended() {
-        assert_eq!(rest("a\nb\n", "a\nb\n[exit code 0]"), Some("[exit code 0]"));
-        assert_eq!(rest("a\r\n", "a\n[exit code 0]"), Some("[exit code 0]"));
-        assert_eq!(rest("", "[no output]\n[exit code 0]"), Some("[no output]\n[exit code 0]"));
-        assert_eq!(rest("a", "b"), None);
+    fn a_result_continues_where_the_output_ended() {
+        assert_eq!(unseen_rest("a\nb\n", "a\nb\n[exit code 0]"), Some("[exit code 0]"));
+        assert_eq!(unseen_rest("a\r\n", "a\n[exit code 0]"), Some("[exit code 0]"));
+        assert_eq!(unseen_rest("", "[no output]\n[exit code 0]"), Some("[no output]\n[exit code 0]"));
+        assert_eq!(unseen_rest("a", "b"), None);
     }
 
     #[test]
-    fn a_result_that_was_cut_is_shown_if_both_ends_were() {
+    fn a_shortened_result_counts_as_shown_if_both_its_ends_were_shown() {
         let result = "ab\n[… 4 bytes cut here …]\ngh\n[exit code 0]";
-        assert_eq!(rest("abcdefgh\n", result), Some("[exit code 0]"));
-        assert_eq!(rest("abcdef", result), None, "its end was not shown");
-        assert_eq!(rest("xbcdefgh\n", result), None, "its start is another");
+        assert_eq!(unseen_rest("abcdefgh\n", result), Some("[exit code 0]"));
+        assert_eq!(unseen_rest("abcdef", result), None, "its end was not shown");
+        assert_eq!(unseen_rest("xbcdefgh\n", result), None, "its start is another");
     }
 
     #[test]
-    fn a_repetition_is_held_back_and_anything_else_is_given_back_in_full() {
-        let mut same = Repeat::of("one two".to_owned());
-        assert_eq!((same.hear("one "), same.hear("two")), (None, None));
-        assert_eq!(same.end(), None);
+    fn a_repetition_is_hidden_and_any_other_answer_is_returned_in_full() {
+        let mut same = RepeatFilter::new("one two".to_owned());
+        assert_eq!((same.push("one "), same.push("two")), (None, None));
+        assert_eq!(same.finish(), None);
 
-        let mut other = Repeat::of("one two".to_owned());
-        assert_eq!((other.hear("one "), other.hear("three")), (None, Some("one three".to_owned())));
+        let mut other = RepeatFilter::new("one two".to_owned());
+        assert_eq!((other.push("one "), other.push("three")), (None, Some("one three".to_owned())));
 
-        let mut longer = Repeat::of("one".to_owned());
-        assert_eq!((longer.hear("one"), longer.hear(" more")), (None, Some("one more".to_owned())));
+        let mut longer = RepeatFilter::new("one".to_owned());
+        assert_eq!((longer.push("one"), longer.push(" more")), (None, Some("one more".to_owned())));
 
-        let mut shorter = Repeat::of("one two".to_owned());
-        assert_eq!(shorter.hear("one"), None);
-        assert_eq!(shorter.end(), Some("one".to_owned()));
+        let mut shorter = RepeatFilter::new("one two".to_owned());
+        assert_eq!(shorter.push("one"), None);
+        assert_eq!(shorter.finish(), Some("one".to_owned()));
     }
 }

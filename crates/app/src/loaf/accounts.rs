@@ -1,21 +1,21 @@
-//! Keys, logins and what was chosen, in the state folder.
+//! The keys, logins, models and preferences of a state folder, as the front-end backend needs them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
 use parlor_auth::{
-    Account, LoginError, LoginProgress, LoginRequest, LoginState, LoginWay, LoginWayWanted, Secret,
+    Account, LoginError, LoginFlow, LoginPreference, LoginProgress, LoginRequest, LoginState, Secret,
     SecretName,
 };
-use parlor_frontend::{Accounts, LoginOptions, LoginProgressSender, find_skills_in};
+use parlor_frontend::{Accounts, LoginOptions, LoginProgressSender, SkillFolders, find_skills};
 use parlor_model::provider::{ProviderKind, routes};
 use parlor_vocab::{
     CompletedLogin, Credentials, LoginAccount, LoginFailure, LoginMethod, LoginStep, ModelOption,
     Preferences, SecretText, SkillList,
 };
 
-use super::{kept, offers};
+use super::{model_options, preferences};
 use crate::environment::Environment;
 use crate::home::Home;
 use crate::login;
@@ -23,24 +23,27 @@ use crate::models::Keys;
 use crate::settings::Config;
 use crate::settings::models::ModelConfig;
 
-/// The services whose keys are kept.
+/// The services whose keys a client of this door can set.
 const SERVICES: [&str; 2] = ["openrouter", "exa"];
 
-/// The variable that holds the key of the first.
-const ROUTER_KEY: &str = "OPENROUTER_API_KEY";
+/// Where the real front end searches skills.
+const SKILL_FOLDERS: SkillFolders =
+    SkillFolders { project: ".agents/skills", user: &[".loaf/skills", ".agents/skills"] };
 
-/// The clerk of a state folder.
+/// The variable that holds the key of OpenRouter, the first of [`SERVICES`].
+const OPENROUTER_KEY: &str = "OPENROUTER_API_KEY";
+
+/// Implements [`Accounts`] on a state folder.
 pub(super) struct HomeAccounts {
     home: PathBuf,
     folder: PathBuf,
     user_home: Option<PathBuf>,
     config: Config,
     keys: Keys,
-    /// Where the router is.
-    router: String,
-    /// Whether no browser can be seen from here.
+    openrouter_url: String,
+    /// Whether the user could not see a browser on this machine.
     is_headless: bool,
-    has_router_variable: bool,
+    has_openrouter_variable: bool,
 }
 
 impl HomeAccounts {
@@ -51,14 +54,14 @@ impl HomeAccounts {
             user_home: environment.user_home.as_ref().map(PathBuf::from),
             config: home.config().clone(),
             keys: home.keys().clone(),
-            router: router(home.config()),
+            openrouter_url: openrouter_url(home.config()),
             is_headless: login::is_headless(&environment.for_desktop()),
-            has_router_variable: environment.model_keys.contains(&ROUTER_KEY),
+            has_openrouter_variable: environment.model_keys.contains(&OPENROUTER_KEY),
         }
     }
 
-    /// Does something that may block.
-    async fn on_disk<T: Send + 'static>(
+    /// Runs `work`, which may block, on another thread.
+    async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Keys) -> Result<T, String> + Send + 'static,
     ) -> Result<T, String> {
@@ -67,18 +70,19 @@ impl HomeAccounts {
         done.unwrap_or_else(|_| Err("the program is ending".to_owned()))
     }
 
-    async fn kept_keys(&self) -> Vec<String> {
-        let mut keys = Vec::new();
+    /// The services whose key is stored or set in a variable.
+    async fn services_with_key(&self) -> Vec<String> {
+        let mut services = Vec::new();
         for service in SERVICES {
             let Some(name) = SecretName::key(service) else { continue };
-            // No keyring is opened to say that there is something in it.
-            let kept = self.on_disk(move |keys| Ok(keys.store().has(&name))).await;
-            let is_set = service == SERVICES[0] && self.has_router_variable;
-            if is_set || kept.is_ok_and(|is_kept| is_kept) {
-                keys.push(service.to_owned());
+            // `has` does not open the keyring.
+            let stored = self.run_blocking(move |keys| Ok(keys.store().has(&name))).await;
+            let is_set = service == SERVICES[0] && self.has_openrouter_variable;
+            if is_set || stored.is_ok_and(|is_stored| is_stored) {
+                services.push(service.to_owned());
             }
         }
-        keys
+        services
     }
 }
 
@@ -87,27 +91,29 @@ impl Accounts for HomeAccounts {
     async fn models(&self) -> Vec<ModelOption> {
         let mut usable = BTreeSet::new();
         for (name, model) in &self.config.models {
-            if self.keys.pass(model).await.is_ok() {
+            if self.keys.credential(model).await.is_ok() {
                 usable.insert(name.as_str());
             }
         }
-        offers::models(&self.config, |name| usable.contains(name))
+        model_options::models(&self.config, |name| usable.contains(name))
     }
 
     async fn routes(&self, model: &str) -> Result<Vec<String>, String> {
-        let told = routes(&self.router, model).await;
-        told.map_err(|error| format!("who runs {model} cannot be looked up at {}: {error}", self.router))
+        let found = routes(&self.openrouter_url, model).await;
+        found.map_err(|error| {
+            format!("who runs {model} cannot be looked up at {}: {error}", self.openrouter_url)
+        })
     }
 
     async fn skills(&self) -> SkillList {
         let (folder, user_home, state) = (self.folder.clone(), self.user_home.clone(), self.home.clone());
-        let find = move || find_skills_in(&folder, user_home.as_deref(), Some(&state));
+        let find = move || find_skills(SKILL_FOLDERS, &folder, user_home.as_deref(), Some(&state));
         tokio::task::spawn_blocking(find).await.unwrap_or_default()
     }
 
-    async fn save_preferences(&self, preferences: Preferences) -> Result<(), String> {
+    async fn save_preferences(&self, chosen: Preferences) -> Result<(), String> {
         let home = self.home.clone();
-        self.on_disk(move |_| kept::write(&home, preferences)).await
+        self.run_blocking(move |_| preferences::write(&home, chosen)).await
     }
 
     async fn credentials(&self) -> Credentials {
@@ -115,14 +121,15 @@ impl Accounts for HomeAccounts {
         let logged_in = statuses.into_iter().filter(|status| status.state == LoginState::LoggedIn);
         Credentials {
             providers: logged_in.map(|status| (status.provider, status.account.map(account))).collect(),
-            keys: self.kept_keys().await,
+            keys: self.services_with_key().await,
         }
     }
 
     async fn set_key(&self, service: &str, key: Option<SecretText>) -> Result<usize, String> {
-        let wanted = service.to_owned();
-        self.on_disk(move |keys| keys.keep(&wanted, key.map(|SecretText(key)| Secret::new(key)))).await?;
-        Ok(self.models().await.iter().filter(|offer| offer.provider == service).count())
+        let name = service.to_owned();
+        self.run_blocking(move |keys| keys.set_key(&name, key.map(|SecretText(key)| Secret::new(key))))
+            .await?;
+        Ok(self.models().await.iter().filter(|option| option.provider == service).count())
     }
 
     async fn log_in(
@@ -130,15 +137,15 @@ impl Accounts for HomeAccounts {
         options: LoginOptions,
         progress: LoginProgressSender,
     ) -> Result<CompletedLogin, LoginFailure> {
-        let way = match options.method {
-            LoginMethod::Browser => LoginWayWanted::Only(LoginWay::Browser),
-            LoginMethod::Device => LoginWayWanted::Only(LoginWay::Device),
-            LoginMethod::Auto if self.is_headless => LoginWayWanted::Device,
-            LoginMethod::Auto => LoginWayWanted::Browser,
+        let preference = match options.method {
+            LoginMethod::Browser => LoginPreference::Only(LoginFlow::Browser),
+            LoginMethod::Device => LoginPreference::Only(LoginFlow::Device),
+            LoginMethod::Auto if self.is_headless => LoginPreference::Device,
+            LoginMethod::Auto => LoginPreference::Browser,
         };
         let originator = options.originator.map(|originator| ("originator".to_owned(), originator));
-        let request = LoginRequest { way, authorize_params: originator.into_iter().collect() };
-        let mut flow = self.keys.logins().start(&options.provider, request).map_err(flaw_of)?;
+        let request = LoginRequest { preference, authorize_params: originator.into_iter().collect() };
+        let mut flow = self.keys.logins().start(&options.provider, request).map_err(login_failure)?;
         loop {
             match flow.next().await {
                 Some(LoginProgress::Started) => {}
@@ -153,10 +160,10 @@ impl Accounts for HomeAccounts {
                     progress.send(step).await;
                 }
                 Some(LoginProgress::Completed(login)) => {
-                    let by_device = login.way == LoginWay::Device;
+                    let by_device = login.flow == LoginFlow::Device;
                     return Ok(CompletedLogin { by_device, account: login.account.map(account) });
                 }
-                Some(LoginProgress::Failed(error)) => return Err(flaw_of(error)),
+                Some(LoginProgress::Failed(error)) => return Err(login_failure(error)),
                 Some(LoginProgress::Cancelled) | None => return Err(LoginFailure::Cancelled),
             }
         }
@@ -175,12 +182,12 @@ impl Accounts for HomeAccounts {
             self.log_out(&provider).await?;
         }
         let home = self.home.clone();
-        self.on_disk(move |_| kept::remove(&home)).await
+        self.run_blocking(move |_| preferences::remove(&home)).await
     }
 }
 
-/// Where the models of the router are that are configured; where it usually is, if none is.
-fn router(config: &Config) -> String {
+/// The address of OpenRouter: that of a configured OpenRouter model, else the usual one.
+fn openrouter_url(config: &Config) -> String {
     let is_routed = |model: &&ModelConfig| model.provider == ProviderKind::OpenRouter;
     let urls = config.models.values().filter(is_routed).filter_map(|model| model.base_url.clone());
     urls.into_iter().next().unwrap_or_else(|| ProviderKind::OpenRouter.base_url().to_owned())
@@ -191,7 +198,7 @@ fn account(account: Account) -> LoginAccount {
     LoginAccount { id, email, name, picture }
 }
 
-fn flaw_of(error: LoginError) -> LoginFailure {
+fn login_failure(error: LoginError) -> LoginFailure {
     match error {
         LoginError::UnknownProvider { .. } => LoginFailure::NotConfigured,
         LoginError::Cancelled => LoginFailure::Cancelled,
@@ -204,7 +211,8 @@ fn flaw_of(error: LoginError) -> LoginFailure {
         LoginError::DeviceRequest { status, reason } => LoginFailure::CodeRefused(status, reason),
         LoginError::DevicePoll { status, reason } => LoginFailure::PollFailed(status, reason),
         LoginError::Exchange { status, reason } => LoginFailure::NoToken(status, reason),
-        error @ (LoginError::WayMissing { .. } | LoginError::TooMany { .. } | LoginError::Local(_)) => {
+        error
+        @ (LoginError::FlowNotConfigured { .. } | LoginError::TooMany { .. } | LoginError::Local(_)) => {
             LoginFailure::Other(error.to_string())
         }
     }

@@ -1,0 +1,141 @@
+//! An interactive chat on a terminal.
+
+use std::io::{self, Write, stderr, stdout};
+use std::path::Path;
+
+use super::editor::{Editor, EditorEvent, PROMPT};
+use super::exchange::{Conversation, Ended, ExchangeOutcome};
+use super::interrupts::{Interrupt, Interrupts};
+use super::view::TerminalView;
+use crate::console::Console;
+use crate::sessions::pick::short_id;
+use crate::settings::{AgentConfig, AgentKind};
+
+/// The file in the state folder with the lines that the user typed.
+pub(crate) const HISTORY: &str = "history";
+
+/// Lines that end the chat. All other lines go to the agent, even if they start with a slash.
+const EXIT_COMMANDS: [&str; 2] = ["/quit", "/exit"];
+
+/// Reads messages and shows the answers until the user leaves.
+pub(super) async fn run(
+    conversation: &mut Conversation<'_>,
+    agent: &AgentConfig,
+    home: &Path,
+    console: Console,
+    interrupts: &mut Interrupts,
+) -> anyhow::Result<()> {
+    print_welcome(conversation, agent, console)?;
+    let mut editor = Editor::start(&home.join(HISTORY), console)?;
+    // How many times in a row the user has pressed Ctrl-C, during an answer or at the prompt.
+    let mut ctrl_c_count = 0;
+    loop {
+        editor.request_line();
+        match next_line(&mut editor, interrupts, &mut ctrl_c_count, console).await? {
+            None => break,
+            Some(text) if EXIT_COMMANDS.contains(&text.as_str()) => break,
+            Some(text) if text.trim().is_empty() => {}
+            Some(text) => {
+                let (mut out, mut notices) = (stdout(), stderr());
+                let mut view = TerminalView::new(&mut out, &mut notices, console);
+                match conversation.exchange(text.trim_end().to_owned(), &mut view, interrupts).await {
+                    Ok(outcome) if outcome.should_exit => break,
+                    Ok(outcome) => {
+                        ctrl_c_count = outcome.interrupts;
+                        print_outcome(outcome, console)?;
+                    }
+                    // The chat goes on: the next message may succeed.
+                    Err(error) => writeln!(stderr(), "{}", console.style.red(&format!("Error: {error:#}")))?,
+                }
+            }
+        }
+    }
+    drop(editor);
+    print_farewell(conversation, console)?;
+    Ok(())
+}
+
+/// The next line, or `None` if the user leaves instead.
+async fn next_line(
+    editor: &mut Editor,
+    interrupts: &mut Interrupts,
+    ctrl_c_count: &mut usize,
+    console: Console,
+) -> io::Result<Option<String>> {
+    loop {
+        // Usually the editor reports Ctrl-C. A signal comes from another program, or from a terminal without line
+        // editing; then the editor is still reading the line.
+        let (event, still_reading) = tokio::select! {
+            event = editor.next() => (event, false),
+            interrupt = interrupts.next() => match interrupt {
+                Interrupt::CtrlC => (EditorEvent::Interrupt, true),
+                Interrupt::Terminate => (EditorEvent::End, true),
+            },
+        };
+        if still_reading {
+            writeln!(stderr())?;
+        }
+        match event {
+            EditorEvent::Text(text) => {
+                *ctrl_c_count = 0;
+                return Ok(Some(text));
+            }
+            EditorEvent::End => return Ok(None),
+            EditorEvent::Notice(notice) => print_notice(console, &notice)?,
+            EditorEvent::Interrupt if *ctrl_c_count > 0 => return Ok(None),
+            EditorEvent::Interrupt => {
+                *ctrl_c_count += 1;
+                print_notice(
+                    console,
+                    "Press Ctrl-C again or Ctrl-D to leave, or type a message and press Enter.",
+                )?;
+                if still_reading {
+                    write!(stderr(), "{PROMPT}")?;
+                } else {
+                    editor.request_line();
+                }
+            }
+        }
+    }
+}
+
+fn print_welcome(conversation: &Conversation<'_>, agent: &AgentConfig, console: Console) -> io::Result<()> {
+    let task = match (&conversation.session, std::env::current_dir()) {
+        (Some(session), _) => format!("continues session {}", short_id(session)),
+        (None, Ok(folder)) => format!("works in {}", folder.display()),
+        (None, Err(_)) => "is ready".to_owned(),
+    };
+    let name = &agent.name;
+    let (what, hint) = match agent.kind {
+        AgentKind::Local => {
+            ("the built-in agent, no model", "Try !ls to run a command, or /help to see what else it can do.")
+        }
+        AgentKind::Script(_) => ("a script", "Type a message and press Enter."),
+        AgentKind::Model(_) => ("a model with tools", "Describe what to do and press Enter."),
+    };
+    let mut out = stderr();
+    writeln!(out, "{}", console.style.bold(&format!("{name} ({what}) {task}.")))?;
+    writeln!(out, "{hint}")?;
+    writeln!(out, "Ctrl-C stops an answer. Ctrl-D or /quit leaves; the session is saved.\n")
+}
+
+fn print_outcome(outcome: ExchangeOutcome, console: Console) -> io::Result<()> {
+    if outcome.ended == Ended::Stopped {
+        let hint = if outcome.interrupts > 0 { " Press Ctrl-C again to leave." } else { "" };
+        print_notice(console, &format!("Stopped.{hint}"))?;
+    }
+    writeln!(stderr())
+}
+
+fn print_farewell(conversation: &Conversation<'_>, console: Console) -> io::Result<()> {
+    let Some(session) = &conversation.session else {
+        return print_notice(console, "No message was sent, so no session was saved.");
+    };
+    let session = short_id(session);
+    print_notice(console, &format!("Continue this session:  parlor chat --session {session}"))?;
+    print_notice(console, &format!("Print its events:       parlor replay {session}"))
+}
+
+fn print_notice(console: Console, text: &str) -> io::Result<()> {
+    writeln!(stderr(), "{}", console.style.dim(text))
+}

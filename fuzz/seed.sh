@@ -1,12 +1,12 @@
 #!/bin/sh
-# Makes the corpora that fuzzing starts from: what clients say in the transcripts of each dialect.
-# A second copy of each has whims for the engine: the byte 0xFF, then any bytes.
+# Makes the corpora that fuzzing starts from: the lines that clients send in the transcripts of each door.
+# A second copy of each seed has choices for the backend: the byte 0xFF, then any bytes.
 set -eu
 cd "$(dirname "$0")"
-# The sessions that the harness of the loaf door gives out first.
+# The ids of the first two sessions in the harness of the loaf door.
 FIRST=374708ff-f771-4dd5-979e-c875d56cd228
 SECOND=7c3ccd10-bb7e-437b-86d3-7926ae627426
-# The target, and the dialect whose transcripts it begins with.
+# Each target, and the door whose transcripts are its seeds.
 for pair in exec:exec lines:exec synaps:synaps supex:supex supr:supr loaf:loaf; do
     target=${pair%:*}
     mkdir -p "corpus/$target"
@@ -14,6 +14,6 @@ for pair in exec:exec lines:exec synaps:synaps supex:supex supr:supr loaf:loaf; 
         seed=corpus/$target/$(basename "$transcript" .txt)
         sed -n 's/^> //p' "$transcript" | sed 's/b64"[^"]*"/"aGVsbG8K"/g; s/{tmp}/\/tmp/g' \
             | sed "s/{s}/$FIRST/g; s/{s2}/$SECOND/g" > "$seed"
-        { cat "$seed"; printf '\377'; head -c 96 "$transcript"; } > "$seed-moody"
+        { cat "$seed"; printf '\377'; head -c 96 "$transcript"; } > "$seed-choices"
     done
 done

@@ -1,4 +1,4 @@
-//! The exec door: no bytes, in no cut, with no mood of the engine, make it break a promise.
+//! The exec door keeps its guarantees for any bytes, in chunks of any size, with any choices of its backend.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,4 @@
-//! Lines: any cut of the bytes gives the lines that are in them, and a line too long is dropped
-//! with the chunk that makes it so.
+//! The line decoder finds the same lines for chunks of any size, and drops a line with the chunk that exceeds the limit.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

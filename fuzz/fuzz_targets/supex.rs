@@ -1,4 +1,4 @@
-//! The supex doors: no bytes, in no cut, with no mood of the workshop, make them break a promise.
+//! The supex door keeps its guarantees for any bytes, in chunks of any size, with any choices of its backend.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

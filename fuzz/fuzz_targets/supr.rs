@@ -1,4 +1,4 @@
-//! The supr door: no messages, with no mood of the house and whatever happened before, make it break a promise.
+//! The supr door keeps its guarantees for any bytes, in chunks of any size, with any choices of its backend.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! The synaps door: no bytes, in no cut, with no mood of the house, make it break a promise.
+//! The synaps door keeps its guarantees for any bytes, in chunks of any size, with any choices of its backend.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the corpus that fuzzing starts from: recorded answers of models. The first byte is the kind of provider, the
-# second how the bytes are cut.
+# Makes the corpus that fuzzing starts from: recorded answers of models. The first byte chooses the kind of provider, the
+# second one the sizes of chunks.
 set -eu
 cd "$(dirname "$0")"
 mkdir -p corpus/answers

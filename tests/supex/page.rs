@@ -21,13 +21,13 @@ fn the_page_names_every_method_tool_code_limit_and_variable() {
     let mut names: Vec<String> = Vec::new();
     let folder = "crates/doors/src/supex";
     names.extend(
-        lines_with(&format!("{folder}/protocol.rs"), "pub const ").iter().filter_map(|line| quoted(line)),
+        lines_with(&format!("{folder}/wire.rs"), "pub const ").iter().filter_map(|line| quoted(line)),
     );
     names.extend(
         lines_with(&format!("{folder}/tool.rs"), "        name: \"").iter().filter_map(|line| quoted(line)),
     );
     names.extend(
-        lines_with(&format!("{folder}/tool.rs"), "    reading(").iter().filter_map(|line| quoted(line)),
+        lines_with(&format!("{folder}/tool.rs"), "    model_query(").iter().filter_map(|line| quoted(line)),
     );
     names.extend(
         lines_with("crates/app/src/environment.rs", "(\"SUPEX_").iter().filter_map(|line| quoted(line)),

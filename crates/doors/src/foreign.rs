@@ -1,12 +1,12 @@
-//! Recognises other protocols on a door that speaks JSON lines over TCP.
+//! Recognises other protocols on a TCP door that expects JSON lines.
 //!
-//! A web page can make a browser connect to any port of this machine, and chooses most of what follows the
-//! browser's own first bytes. So a door that is spoken to in HTTP, TLS, SSH or STUN hangs up before it reads
-//! what follows. No JSON begins as these do; broken JSON of a real client is not taken for one of them.
+//! A web page can make a browser connect to any port of this machine, and the page chooses most of the bytes that follow
+//! the browser's own first bytes. So a door closes a connection that begins with HTTP, TLS, SSH or STUN before it reads
+//! further. No JSON begins like these protocols, and broken JSON of a real client is not mistaken for one of them.
 
 use std::fmt;
 
-/// A protocol that no door of JSON lines speaks.
+/// A protocol that no JSON-lines door speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignProtocol {
     /// A request line, a status line or a header line of HTTP, or the preface of HTTP/2.
@@ -15,13 +15,13 @@ pub enum ForeignProtocol {
     Tls,
     /// The banner of an SSH client.
     Ssh,
-    /// A STUN or TURN message, which browsers send over TCP with a user name that the page chose.
+    /// A STUN or TURN message. Browsers send these over TCP with a user name that the page chooses.
     Stun,
-    /// Another one, whichever it is: its first line begins with something else than an object.
+    /// An unknown protocol: its first line does not begin with a JSON object.
     Unknown,
 }
 
-/// Methods that are recognised by themselves, before their line is complete. Any other needs `HTTP/` behind it.
+/// HTTP methods that are recognised before their line is complete. Any other method needs `HTTP/` after it.
 const METHODS: [&[u8]; 10] = [
     b"GET ",
     b"POST ",
@@ -39,7 +39,7 @@ const METHODS: [&[u8]; 10] = [
 const STUN_COOKIE: &[u8] = &[0x21, 0x12, 0xa4, 0x42];
 
 impl ForeignProtocol {
-    /// The protocol that a line belongs to. `start` begins with the line, and may hold less or more than it.
+    /// The protocol of the line that `start` begins with. `start` may hold a part of the line, or more than it.
     pub fn recognize(start: &[u8]) -> Option<Self> {
         match start {
             [0x16, 0x03, ..] => Some(Self::Tls),
@@ -51,11 +51,9 @@ impl ForeignProtocol {
             _ => None,
         }
     }
-}
 
-impl ForeignProtocol {
-    /// The protocol that a line belongs to where nothing but a JSON object is right. A blank line is none.
-    pub fn recognize_no_object(start: &[u8]) -> Option<Self> {
+    /// The protocol of a line where only a JSON object or a blank line is allowed; `None` for these two.
+    pub fn recognize_non_object(start: &[u8]) -> Option<Self> {
         let is_blank = |byte: &&u8| matches!(**byte, b' ' | b'\t' | b'\r');
         match start.iter().find(|byte| !is_blank(byte)) {
             None | Some(b'{' | b'\n') => None,
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_json_is_no_other_protocol() {
+    fn broken_json_is_not_a_foreign_protocol() {
         for start in [
             "",
             "{",
@@ -150,21 +148,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_recognised_by_its_first_byte() {
+    fn a_non_object_is_recognised_by_its_first_byte() {
         for start in ["", " ", "\r", "\r\n{", "\n", "{", " \t{bad", "{}"] {
-            assert_eq!(ForeignProtocol::recognize_no_object(start.as_bytes()), None, "{start:?}");
+            assert_eq!(ForeignProtocol::recognize_non_object(start.as_bytes()), None, "{start:?}");
         }
         for start in ["x", "5", "[", "\"", "\u{feff}{}", " EHLO x", "\0\x14\0\x01", "\x05\x01\0", "@\0\0\x10"]
         {
             let unknown = Some(ForeignProtocol::Unknown);
-            assert_eq!(ForeignProtocol::recognize_no_object(start.as_bytes()), unknown, "{start:?}");
+            assert_eq!(ForeignProtocol::recognize_non_object(start.as_bytes()), unknown, "{start:?}");
         }
-        assert_eq!(ForeignProtocol::recognize_no_object(b"GET /"), Some(ForeignProtocol::Http));
+        assert_eq!(ForeignProtocol::recognize_non_object(b"GET /"), Some(ForeignProtocol::Http));
     }
 
     proptest! {
         #[test]
-        fn no_json_is_another_protocol(value in any::<Option<Vec<String>>>(), space in "[ \t\r]{0,3}") {
+        fn valid_json_is_never_a_foreign_protocol(value in any::<Option<Vec<String>>>(), space in "[ \t\r]{0,3}") {
             let json = serde_json::json!({"method": "GET / HTTP/1.1", "params": value}).to_string();
             prop_assert_eq!(ForeignProtocol::recognize(format!("{space}{json}").as_bytes()), None);
         }

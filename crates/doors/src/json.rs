@@ -1,7 +1,7 @@
-//! Reading JSON without building it: what a frame takes stays in proportion to its bytes.
+//! Readers of JSON that build no tree, so the memory for a frame stays in proportion to its bytes.
 //!
-//! A tree of many tiny values takes a hundred times the bytes of their text. So doors name the members that they use,
-//! and everything else is checked and dropped as it is read.
+//! A tree of many tiny values takes a hundred times the bytes of their text. So a door names the members that it uses;
+//! these readers validate every other value and drop it.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use serde::de::{
 };
 use serde_json::value::RawValue;
 
-/// Any value, checked as strictly as if it were built (numbers in range, whole letters, no more than 128 levels), and
-/// dropped. [`IgnoredAny`] lets all of that pass.
+/// Any JSON value, validated as strictly as if it were built (numbers in range, no lone surrogates, at most 128 levels
+/// of nesting) and then dropped. [`IgnoredAny`] does not check any of that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Checked;
+pub(crate) struct ValidAny;
 
-impl<'de> Deserialize<'de> for Checked {
+impl<'de> Deserialize<'de> for ValidAny {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(LenientVisitor(Checked))
+        deserializer.deserialize_any(HandlerVisitor(ValidAny))
     }
 }
 
-impl Lenient<'_> for Checked {
+impl ValueHandler<'_> for ValidAny {
     type Value = Self;
 
     fn other(self) -> Self {
@@ -29,19 +29,20 @@ impl Lenient<'_> for Checked {
     }
 }
 
-/// Takes values of some kinds; those of all others are checked and dropped, and are no error.
-pub(crate) trait Lenient<'de>: Sized {
-    /// What a value becomes.
+/// What to do with a value of each JSON type. By default a value is validated, dropped, and handed to `other`; no
+/// type is an error.
+pub(crate) trait ValueHandler<'de>: Sized {
+    /// What a JSON value becomes.
     type Value;
 
-    /// For a value of any other kind.
+    /// Handles a value whose type has no method of its own here.
     fn other(self) -> Self::Value;
 
     fn null(self) -> Self::Value {
         self.other()
     }
 
-    /// For an integer that fits 64 bits with a sign.
+    /// Handles an integer that fits into an `i64`.
     fn integer(self) -> Self::Value {
         self.other()
     }
@@ -51,20 +52,20 @@ pub(crate) trait Lenient<'de>: Sized {
     }
 
     fn array<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
-        while items.next_element::<Checked>()?.is_some() {}
+        while items.next_element::<ValidAny>()?.is_some() {}
         Ok(self.other())
     }
 
     fn object<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-        while members.next_entry::<Checked, Checked>()?.is_some() {}
+        while members.next_entry::<ValidAny, ValidAny>()?.is_some() {}
         Ok(self.other())
     }
 }
 
-/// What reads a value for a [`Lenient`].
-pub(crate) struct LenientVisitor<L>(pub(crate) L);
+/// The serde visitor that calls a [`ValueHandler`].
+pub(crate) struct HandlerVisitor<L>(pub(crate) L);
 
-impl<'de, L: Lenient<'de>> Visitor<'de> for LenientVisitor<L> {
+impl<'de, L: ValueHandler<'de>> Visitor<'de> for HandlerVisitor<L> {
     type Value = L::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,7 +97,7 @@ impl<'de, L: Lenient<'de>> Visitor<'de> for LenientVisitor<L> {
     }
 }
 
-/// A member of which nothing but a text is of use.
+/// A member that is expected to be a string: its text, or the type that it has instead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Member {
     #[default]
@@ -108,7 +109,7 @@ pub(crate) enum Member {
 }
 
 impl Member {
-    /// The text, if it is one.
+    /// The text of a string, by value.
     pub(crate) fn into_text(self) -> Option<String> {
         match self {
             Self::Text(text) => Some(text),
@@ -116,7 +117,7 @@ impl Member {
         }
     }
 
-    /// The same, left where it is.
+    /// The text of a string, borrowed.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -127,8 +128,8 @@ impl Member {
 
 impl<'de> Deserialize<'de> for Member {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AnyMember;
-        impl Lenient<'_> for AnyMember {
+        struct MemberHandler;
+        impl ValueHandler<'_> for MemberHandler {
             type Value = Member;
 
             fn other(self) -> Member {
@@ -144,32 +145,33 @@ impl<'de> Deserialize<'de> for Member {
                 Member::Text(text.to_owned())
             }
         }
-        deserializer.deserialize_any(LenientVisitor(AnyMember))
+        deserializer.deserialize_any(HandlerVisitor(MemberHandler))
     }
 }
 
-/// The members of an object that somebody asked for, still raw. Of those that come twice the last one counts.
+/// The requested members of an object, still raw. If a member stands twice, the last one counts.
 #[derive(Debug, Default)]
 pub(crate) struct Members<'a>(Vec<(&'static str, &'a RawValue)>);
 
 impl<'a> Members<'a> {
-    /// Those of `object` with one of these names.
+    /// Reads the members of `object` that have one of these names. Fails if `object` is not a JSON object.
     pub(crate) fn read(object: &'a str, names: &[&'static str]) -> serde_json::Result<Self> {
         let mut deserializer = serde_json::Deserializer::from_str(object);
-        let members = Named(names).deserialize(&mut deserializer)?;
+        let members = MembersSeed(names).deserialize(&mut deserializer)?;
         deserializer.end()?;
         Ok(members)
     }
 
-    /// What the member holds, if it is there.
+    /// The raw value of a member; `None` if the object lacks it.
     pub(crate) fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 }
 
-struct Named<'n>(&'n [&'static str]);
+/// Reads an object and keeps the members with these names.
+struct MembersSeed<'n>(&'n [&'static str]);
 
-impl<'de> DeserializeSeed<'de> for Named<'_> {
+impl<'de> DeserializeSeed<'de> for MembersSeed<'_> {
     type Value = Members<'de>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Members<'de>, D::Error> {
@@ -177,7 +179,7 @@ impl<'de> DeserializeSeed<'de> for Named<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Named<'_> {
+impl<'de> Visitor<'de> for MembersSeed<'_> {
     type Value = Members<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -185,7 +187,7 @@ impl<'de> Visitor<'de> for Named<'_> {
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
         let mut members: Vec<(&'static str, &'de RawValue)> = Vec::new();
-        while let Some(name) = map.next_key_seed(NameOf(self.0))? {
+        while let Some(name) = map.next_key_seed(KnownName(self.0))? {
             let Some(name) = name else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
@@ -200,10 +202,10 @@ impl<'de> Visitor<'de> for Named<'_> {
     }
 }
 
-/// Which of these names a key is, if any.
-struct NameOf<'n>(&'n [&'static str]);
+/// Reads a string and returns the one of these names that it equals, if any.
+pub(crate) struct KnownName<'n>(pub(crate) &'n [&'static str]);
 
-impl<'de> DeserializeSeed<'de> for NameOf<'_> {
+impl<'de> DeserializeSeed<'de> for KnownName<'_> {
     type Value = Option<&'static str>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -211,7 +213,7 @@ impl<'de> DeserializeSeed<'de> for NameOf<'_> {
     }
 }
 
-impl Visitor<'_> for NameOf<'_> {
+impl Visitor<'_> for KnownName<'_> {
     type Value = Option<&'static str>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -222,9 +224,9 @@ impl Visitor<'_> for NameOf<'_> {
     }
 }
 
-/// Hands the items of an array to `take`, one after another, while it says yes. Tells whether it took all of them; what is
-/// no array has none, and gives `false`.
-pub(crate) fn take_items<'a>(array: &'a str, take: impl FnMut(&'a RawValue) -> bool) -> bool {
+/// Calls `take` with each item of an array until it returns `false`. Returns whether it took all items; `false` if
+/// `array` is not a JSON array.
+pub(crate) fn for_each_item<'a>(array: &'a str, take: impl FnMut(&'a RawValue) -> bool) -> bool {
     struct Items<F>(F);
     impl<'de, F: FnMut(&'de RawValue) -> bool> Visitor<'de> for Items<F> {
         type Value = ();
@@ -235,7 +237,7 @@ pub(crate) fn take_items<'a>(array: &'a str, take: impl FnMut(&'a RawValue) -> b
         fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
             while let Some(item) = items.next_element()? {
                 if !(self.0)(item) {
-                    return Err(A::Error::custom("no more is wanted"));
+                    return Err(A::Error::custom("the caller wants no more items"));
                 }
             }
             Ok(())
@@ -244,11 +246,11 @@ pub(crate) fn take_items<'a>(array: &'a str, take: impl FnMut(&'a RawValue) -> b
     serde_json::Deserializer::from_str(array).deserialize_seq(Items(take)).is_ok()
 }
 
-/// Which of `texts` are items of `array`: none of them, unless it is an array of texts.
-pub(crate) fn texts_in<const N: usize>(array: &str, texts: [&'static str; N]) -> [bool; N] {
+/// Which of `texts` are items of `array`. None are, unless `array` is a JSON array of strings only.
+pub(crate) fn strings_in<const N: usize>(array: &str, texts: [&'static str; N]) -> [bool; N] {
     let mut found = [false; N];
-    let are_texts = take_items(array, |item| {
-        let text = NameOf(&texts).deserialize(&mut serde_json::Deserializer::from_str(item.get()));
+    let are_texts = for_each_item(array, |item| {
+        let text = KnownName(&texts).deserialize(&mut serde_json::Deserializer::from_str(item.get()));
         for (is_found, known) in found.iter_mut().zip(texts) {
             *is_found |= matches!(text, Ok(Some(text)) if text == known);
         }
@@ -257,24 +259,24 @@ pub(crate) fn texts_in<const N: usize>(array: &str, texts: [&'static str; N]) ->
     if are_texts { found } else { [false; N] }
 }
 
-/// How much of what a parser says is passed on. It may quote a string of the frame, and that may be all of it.
-const MAX_SAID_BYTES: usize = 2048;
+/// The longest error text of a parser that is passed on. Such a text may quote a string that fills the whole frame.
+const MAX_ERROR_TEXT_BYTES: usize = 2048;
 
-/// What the parser says of a flaw, cut if it is long.
-pub(crate) fn words_of(error: &serde_json::Error) -> String {
-    struct Cut(String);
-    impl fmt::Write for Cut {
+/// The text of a parser's error, truncated to [`MAX_ERROR_TEXT_BYTES`].
+pub(crate) fn error_text(error: &serde_json::Error) -> String {
+    struct TruncatedText(String);
+    impl fmt::Write for TruncatedText {
         fn write_str(&mut self, piece: &str) -> fmt::Result {
-            let room = MAX_SAID_BYTES - self.0.len();
+            let room = MAX_ERROR_TEXT_BYTES - self.0.len();
             let end = if piece.len() <= room { piece.len() } else { piece.floor_char_boundary(room) };
             self.0.push_str(piece.get(..end).unwrap_or_default());
             if end < piece.len() { Err(fmt::Error) } else { Ok(()) }
         }
     }
-    let mut said = Cut(String::new());
-    // An error means that it was cut.
-    let _ = fmt::Write::write_fmt(&mut said, format_args!("{error}"));
-    said.0
+    let mut text = TruncatedText(String::new());
+    // An error means that the text was truncated.
+    let _ = fmt::Write::write_fmt(&mut text, format_args!("{error}"));
+    text.0
 }
 
 #[cfg(test)]
@@ -285,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_checked_is_what_can_be_built() {
+    fn validation_is_as_strict_as_building_a_tree() {
         let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         let texts = [
             "1e999",
@@ -308,16 +310,16 @@ mod tests {
         for text in texts.into_iter().map(str::to_owned).chain([deep(127), deep(128), deep(100_000)]) {
             let built = serde_json::from_str::<Value>(&text).map(|_| ()).map_err(|error| error.to_string());
             let checked =
-                serde_json::from_str::<Checked>(&text).map(|_| ()).map_err(|error| error.to_string());
+                serde_json::from_str::<ValidAny>(&text).map(|_| ()).map_err(|error| error.to_string());
             let member = serde_json::from_str::<Member>(&text).map(|_| ()).map_err(|error| error.to_string());
             assert_eq!(checked, built, "{text:.40}");
             assert_eq!(member, built, "{text:.40}");
         }
-        assert!(serde_json::from_slice::<Checked>(b"[\"\xff\"]").is_err());
+        assert!(serde_json::from_slice::<ValidAny>(b"[\"\xff\"]").is_err());
     }
 
     #[test]
-    fn a_member_is_told_apart_as_far_as_it_matters() {
+    fn a_member_keeps_a_text_and_names_other_types() {
         for (text, member) in [
             ("null", Member::Null),
             (r#""\u00e4""#, Member::Text("\u{e4}".to_owned())),
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn named_members_are_found_and_the_last_counts() {
+    fn requested_members_are_found_and_the_last_one_counts() {
         let members = Members::read(r#"{"a":1,"x":[[]],"\u0061":2,"b":null}"#, &["a", "b", "c"]).unwrap();
         assert_eq!(members.get("a").unwrap().get(), "2");
         assert_eq!(members.get("b").unwrap().get(), "null");
@@ -345,40 +347,40 @@ mod tests {
     }
 
     #[test]
-    fn items_are_taken_until_one_is_not() {
+    fn items_are_taken_until_the_caller_stops() {
         let mut seen = Vec::new();
-        assert!(take_items(r#"[1, [2] ,"x"]"#, |item| {
+        assert!(for_each_item(r#"[1, [2] ,"x"]"#, |item| {
             seen.push(item.get().to_owned());
             true
         }));
         assert_eq!(seen, ["1", "[2]", "\"x\""]);
-        assert!(!take_items("[1,2]", |item| item.get() == "1"));
-        assert!(take_items("[]", |_| false) && !take_items("{}", |_| true));
+        assert!(!for_each_item("[1,2]", |item| item.get() == "1"));
+        assert!(for_each_item("[]", |_| false) && !for_each_item("{}", |_| true));
     }
 
     #[test]
-    fn texts_are_found_among_texts_alone() {
-        assert_eq!(texts_in(r#"["x","b","\u0061"]"#, ["a", "b", "c"]), [true, true, false]);
+    fn strings_are_found_in_arrays_of_strings_only() {
+        assert_eq!(strings_in(r#"["x","b","\u0061"]"#, ["a", "b", "c"]), [true, true, false]);
         for array in ["[]", "\"a\"", "null", r#"["a",1]"#, r#"["a",null]"#, ""] {
-            assert_eq!(texts_in(array, ["a"]), [false], "{array}");
+            assert_eq!(strings_in(array, ["a"]), [false], "{array}");
         }
     }
 
     #[test]
-    fn what_a_parser_quotes_is_cut() {
-        let long = format!("\"{}\"", "\u{e4}".repeat(MAX_SAID_BYTES));
+    fn a_long_parser_error_is_truncated() {
+        let long = format!("\"{}\"", "\u{e4}".repeat(MAX_ERROR_TEXT_BYTES));
         let error = serde_json::from_str::<u8>(&long).unwrap_err();
-        let said = words_of(&error);
-        assert!(said.starts_with("invalid type: string") && said.len() <= MAX_SAID_BYTES, "{said}");
+        let text = error_text(&error);
+        assert!(text.starts_with("invalid type: string") && text.len() <= MAX_ERROR_TEXT_BYTES, "{text}");
         let error = serde_json::from_str::<u8>("[]").unwrap_err();
-        assert_eq!(words_of(&error), error.to_string());
+        assert_eq!(error_text(&error), error.to_string());
     }
 
     proptest! {
         #[test]
-        fn any_text_is_checked_as_it_is_built(text in r#"[\[\]{}",:0-9eE.+\-a-z\\ ]{0,40}"#) {
+        fn any_text_is_validated_as_it_is_built(text in r#"[\[\]{}",:0-9eE.+\-a-z\\ ]{0,40}"#) {
             let built = serde_json::from_str::<Value>(&text).is_ok();
-            prop_assert_eq!(serde_json::from_str::<Checked>(&text).is_ok(), built);
+            prop_assert_eq!(serde_json::from_str::<ValidAny>(&text).is_ok(), built);
         }
     }
 }

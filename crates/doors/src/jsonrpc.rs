@@ -1,7 +1,7 @@
 //! JSON-RPC envelopes without the `jsonrpc` member, as the exec dialect writes them.
 //!
-//! Decoding looks at the envelope only. `params` stays raw text, so that a request for an unknown
-//! method costs no more than its length and each method decodes its own.
+//! Decoding looks at the envelope only and leaves `params` raw. So a request for an unknown method costs no more
+//! memory than its length, and each method decodes its own params.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::json::words_of;
+use crate::json::error_text;
 
-/// A request's id: echoed with its type, so `1` and `"1"` are two ids.
+/// A request's id. Replies echo it with its type, so `1` and `"1"` are two ids.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RequestId {
     /// A signed 64-bit integer.
@@ -21,7 +21,7 @@ pub enum RequestId {
 }
 
 impl RequestId {
-    /// The id of errors that answer no request.
+    /// The id of an error that answers no request, such as a line that is not JSON.
     pub const NONE: Self = Self::Integer(-1);
 }
 
@@ -62,47 +62,48 @@ impl<'de> Deserialize<'de> for RequestId {
 /// A decoded envelope.
 #[derive(Debug)]
 pub enum Message<'a> {
-    /// Wants an answer.
+    /// A call that must be answered.
     Request {
-        /// To be echoed in the answer.
+        /// The answer echoes it.
         id: RequestId,
-        /// What is asked for.
+        /// Any name: the caller checks whether it is known.
         method: String,
-        /// Its parameters, not decoded yet.
+        /// Not decoded yet.
         params: Option<&'a RawValue>,
     },
-    /// Wants none.
+    /// A message that must not be answered.
     Notification {
-        /// What is told.
+        /// Any name: the caller checks whether it is known.
         method: String,
-        /// Its parameters, not decoded yet.
+        /// Not decoded yet.
         params: Option<&'a RawValue>,
     },
-    /// The answer to a request that the reader sent.
+    /// The answer to a request that the reader of this message sent.
     Response {
-        /// The request's id.
+        /// The id of that request.
         id: RequestId,
         /// The result, not decoded yet, or the error.
         outcome: Result<&'a RawValue, ErrorObject>,
     },
 }
 
-/// Why a frame is not a message. The text says precisely what is wrong.
+/// Why a frame is not a JSON-RPC message. The text names the member and the fault.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(String);
 
 impl<'a> Message<'a> {
-    /// Decodes one frame.
+    /// Decodes the envelope of one frame.
     pub fn decode(frame: &'a [u8]) -> Result<Self, Malformed> {
         let text =
             std::str::from_utf8(frame).map_err(|error| Malformed(format!("not valid UTF-8: {error}")))?;
-        let members: Members<'a> = serde_json::from_str(text).map_err(|error| Malformed(words_of(&error)))?;
+        let members: Members<'a> =
+            serde_json::from_str(text).map_err(|error| Malformed(error_text(&error)))?;
         members.classify()
     }
 }
 
-/// The members of an envelope, each at most once, none of them looked at yet.
+/// The members of an envelope, still raw. A member that stands twice is an error.
 #[derive(Default)]
 struct Members<'a> {
     id: Option<&'a RawValue>,
@@ -142,10 +143,10 @@ impl<'a> Members<'a> {
 
 fn part<'a, T: Deserialize<'a>>(raw: &'a RawValue, name: &str) -> Result<T, Malformed> {
     serde_json::from_str(raw.get())
-        .map_err(|error| Malformed(format!("member `{name}`: {}", words_of(&error))))
+        .map_err(|error| Malformed(format!("member `{name}`: {}", error_text(&error))))
 }
 
-/// A W3C trace context. Checked, since a peer that sends a broken one is told so; not used yet.
+/// A W3C trace context. Its types are checked, so a client learns of a broken one; nothing uses it yet.
 #[derive(serde::Deserialize)]
 #[serde(expecting = "an object with a trace context")]
 struct Trace {
@@ -192,9 +193,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 /// The error member of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, serde::Deserialize)]
 pub struct ErrorObject {
-    /// Which kind of error.
+    /// A JSON-RPC error code, such as -32600.
     pub code: i64,
-    /// What to tell a person.
+    /// A text for people.
     pub message: String,
 }
 
@@ -219,7 +220,7 @@ pub fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
     encode(&Notification { method, params })
 }
 
-/// Encodes the answer to request `id`.
+/// Encodes the successful answer to request `id`.
 pub fn result(id: &RequestId, result: &impl Serialize) -> Vec<u8> {
     #[derive(Serialize)]
     struct Success<'a, R> {
@@ -229,7 +230,7 @@ pub fn result(id: &RequestId, result: &impl Serialize) -> Vec<u8> {
     encode(&Success { id, result })
 }
 
-/// Encodes the refusal of request `id`.
+/// Encodes the error that answers request `id`.
 pub fn error(id: &RequestId, error: &ErrorObject) -> Vec<u8> {
     #[derive(Serialize)]
     struct Failure<'a> {
@@ -247,12 +248,12 @@ fn encode(message: &impl Serialize) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn flaw(frame: &str) -> String {
+    fn decode_error(frame: &str) -> String {
         Message::decode(frame.as_bytes()).unwrap_err().to_string()
     }
 
     #[test]
-    fn the_four_kinds_are_told_apart_by_their_members() {
+    fn the_four_kinds_of_message_are_recognised_by_their_members() {
         let kind = |frame: &str| match Message::decode(frame.as_bytes()).unwrap() {
             Message::Request { .. } => "request",
             Message::Notification { .. } => "notification",
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_jsonrpc_member_and_strangers_are_tolerated() {
+    fn the_jsonrpc_member_and_unknown_members_are_ignored() {
         assert!(Message::decode(br#"{"jsonrpc":"2.0","id":1,"method":"m","more":[{}]}"#).is_ok());
     }
 
@@ -279,30 +280,30 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_other_kinds_are_refused() {
+    fn ids_of_other_types_are_refused() {
         for id in ["null", "1.5", "1.0", "true", "9223372036854775808", "[]", "{}"] {
-            let said = flaw(&format!(r#"{{"id":{id},"method":"m"}}"#));
-            assert!(said.contains("`id`"), "{id}: {said}");
+            let error = decode_error(&format!(r#"{{"id":{id},"method":"m"}}"#));
+            assert!(error.contains("`id`"), "{id}: {error}");
         }
         assert!(Message::decode(br#"{"id":-9223372036854775808,"method":"m"}"#).is_ok());
     }
 
     #[test]
-    fn a_member_may_stand_only_once() {
-        assert!(flaw(r#"{"id":1,"id":1,"method":"m"}"#).contains("duplicate field `id`"));
+    fn a_repeated_member_is_refused() {
+        assert!(decode_error(r#"{"id":1,"id":1,"method":"m"}"#).contains("duplicate field `id`"));
     }
 
     #[test]
     fn a_broken_trace_is_refused_and_a_good_one_is_not() {
-        assert!(flaw(r#"{"id":1,"method":"m","trace":{"traceparent":5}}"#).contains("`trace`"));
+        assert!(decode_error(r#"{"id":1,"method":"m","trace":{"traceparent":5}}"#).contains("`trace`"));
         assert!(Message::decode(br#"{"id":1,"method":"m","trace":null}"#).is_ok());
         assert!(Message::decode(br#"{"id":1,"method":"m","trace":{"traceparent":"00-x"}}"#).is_ok());
     }
 
     #[test]
-    fn what_is_no_object_or_no_message_is_refused() {
+    fn a_frame_that_is_not_an_object_or_not_a_message_is_refused() {
         for frame in ["{bad", "[]", "5", "{}", "\"m\"", r#"{"id":1}"#, r#"{"method":5}"#, r#"{"result":1}"#] {
-            flaw(frame);
+            decode_error(frame);
         }
         assert!(Message::decode(b"{\"method\":\"\xff\"}").unwrap_err().to_string().contains("UTF-8"));
     }

@@ -1,14 +1,18 @@
-//! The wire protocols, as pure machines.
+//! The wire protocols ("doors"), as pure state machines.
 //!
-//! A door turns a peer's frames into [`parlor_vocab`] commands and turns answers and events back
-//! into frames. It opens nothing, spawns nothing, reads no clock and knows no async runtime: the
-//! drivers in `parlor-transport` do that, once per transport. Each dialect has a folder with its wire
-//! types, its `decode`, its `encode`, its machine and the one file that spells its error codes.
+//! A door turns a client's frames into the requests of a backend, and the backend's replies and events back into frames
+//! (the types between the two are in [`parlor_vocab`]). A door does no I/O, starts no task, reads no clock and knows no
+//! async runtime: the drivers in `parlor-transport` do that, once per transport.
+//!
+//! Every door is a folder with the same files: `wire.rs` (types as they are on the wire), `decode.rs` (bytes to
+//! requests), `encode.rs` (replies and events to bytes), `machine.rs` (the state machine), `dispatch.rs` where there are
+//! many methods (what each request does), and `code.rs`, the only file that spells error codes and error texts.
 
 pub mod exec;
 mod foreign;
 #[cfg(any(test, feature = "test-util"))]
 pub mod fuzz_harness;
+mod history;
 mod json;
 pub mod jsonrpc;
 pub mod lines;
@@ -17,7 +21,10 @@ mod machine;
 pub mod supex;
 pub mod supr;
 pub mod synaps;
+mod tool_description;
+mod truncate;
 
 pub use foreign::ForeignProtocol;
 pub use machine::{BackendFor, Input, InputOf, Machine, Output};
 pub use parlor_vocab::Ticket;
+pub use tool_description::ToolDescription;

@@ -1,36 +1,35 @@
-//! Cuts a stream of bytes into lines, holding no more than a limit.
+//! Splits a stream of bytes into lines and buffers at most one line of a limited length.
 //!
-//! How the bytes arrive makes no difference: any cut of the same stream gives the same lines. A
-//! line over the limit is reported once, its bytes are dropped as they come, and the line after
-//! its newline is whole again.
+//! The lines do not depend on the chunks in which the bytes arrive. The decoder reports a line above the limit once,
+//! drops its bytes as they arrive, and continues with the line after its newline.
 
-/// One piece of the stream.
+/// One line of the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// A line without its `\n`. A `\r` before it is still there, unless that ends lines as well.
+    /// A line without its `\n`. A `\r` before the `\n` is part of the line, unless `\r` ends lines too.
     Whole(&'a [u8]),
-    /// A line longer than the limit was skipped.
+    /// A line above the limit; its bytes are dropped.
     Oversize,
 }
 
-/// The decoder.
+/// A decoder that splits bytes into lines.
 #[derive(Debug)]
 pub struct Lines {
     limit: usize,
     /// Whether `\r` ends a line too.
     ends_at_return: bool,
-    /// Bytes not handed out yet: `buffer[start..]`.
+    /// `buffer[start..]` was not returned yet.
     buffer: Vec<u8>,
     start: usize,
-    /// Up to here `buffer` is known to hold no newline, so that slow arrival of a long line does
-    /// not make the search quadratic.
+    /// `buffer[start..searched]` has no newline. Without this the search would be quadratic when a long line arrives
+    /// in small chunks.
     searched: usize,
-    /// The line that is arriving was reported as oversize; drop everything up to its newline.
+    /// The arriving line was reported as oversize: drop its bytes up to the newline.
     skipping: bool,
 }
 
-/// A buffer that grew beyond this for one long line is given back once that line is gone.
-const KEEP_BYTES: usize = 256 * 1024;
+/// A buffer that grew beyond this for a long line shrinks to this size after that line.
+const MAX_IDLE_BUFFER_BYTES: usize = 256 * 1024;
 
 impl Lines {
     /// A decoder of lines of at most `limit` bytes, not counting the newline.
@@ -39,21 +38,20 @@ impl Lines {
         Self { limit, ends_at_return, buffer, start: 0, searched: 0, skipping: false }
     }
 
-    /// The same for a dialect in which `\r` ends a line as well. `\r\n` then ends two, the second of them
-    /// empty.
+    /// Also ends lines at `\r`. So `\r\n` ends two lines, and the second one is empty.
     #[must_use]
     pub fn ending_at_return(self) -> Self {
         Self { ends_at_return: true, ..self }
     }
 
-    /// From the next line on, lines have at most `limit` bytes.
+    /// Sets the limit for the next line and all later ones.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Takes in the next bytes of the stream.
+    /// Adds the next bytes of the stream.
     pub fn push(&mut self, mut bytes: &[u8]) {
-        self.discard_handed_out();
+        self.discard_returned();
         if self.skipping {
             let Some(newline) = self.line_end(bytes) else { return };
             self.skipping = false;
@@ -62,7 +60,7 @@ impl Lines {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next line that is complete.
+    /// The next complete line, or `None` until more bytes arrive.
     pub fn next_line(&mut self) -> Option<Line<'_>> {
         let unsearched = self.buffer.get(self.searched..).unwrap_or_default();
         match self.line_end(unsearched) {
@@ -70,7 +68,7 @@ impl Lines {
                 let (from, to) = (self.start, self.searched + offset);
                 self.start = to + 1;
                 self.searched = self.start;
-                Some(self.judge(from, to))
+                Some(self.check_length(from, to))
             }
             None => {
                 self.searched = self.buffer.len();
@@ -86,7 +84,7 @@ impl Lines {
         }
     }
 
-    /// What has arrived of the line that [`next_line`] gives next, and all behind it.
+    /// The buffered bytes: what has arrived of the line that [`next_line`] returns next, and everything after it.
     ///
     /// [`next_line`]: Lines::next_line
     pub fn unread(&self) -> &[u8] {
@@ -101,18 +99,18 @@ impl Lines {
         }
         self.start = to;
         self.searched = to;
-        Some(self.judge(from, to))
+        Some(self.check_length(from, to))
     }
 
-    /// How many bytes are here that were not handed out.
-    pub fn held(&self) -> usize {
+    /// How many bytes are buffered and not returned yet.
+    pub fn buffered_bytes(&self) -> usize {
         self.buffer.len() - self.start
     }
 
-    /// Gives back the memory of lines that were handed out.
-    pub fn let_go(&mut self) {
+    /// Frees the memory of lines that were returned.
+    pub fn release_memory(&mut self) {
         if self.start == self.buffer.len() {
-            self.discard_handed_out();
+            self.discard_returned();
         }
     }
 
@@ -120,17 +118,17 @@ impl Lines {
         if self.ends_at_return { memchr::memchr2(b'\n', b'\r', bytes) } else { memchr::memchr(b'\n', bytes) }
     }
 
-    fn judge(&self, from: usize, to: usize) -> Line<'_> {
+    fn check_length(&self, from: usize, to: usize) -> Line<'_> {
         if to - from > self.limit {
             return Line::Oversize;
         }
         Line::Whole(self.buffer.get(from..to).unwrap_or_default())
     }
 
-    fn discard_handed_out(&mut self) {
+    fn discard_returned(&mut self) {
         if self.start == self.buffer.len() {
             self.buffer.clear();
-            self.buffer.shrink_to(KEEP_BYTES);
+            self.buffer.shrink_to(MAX_IDLE_BUFFER_BYTES);
         } else if self.start > 0 {
             self.buffer.drain(..self.start);
         }
@@ -147,20 +145,20 @@ mod tests {
 
     const LIMIT: usize = 8;
 
-    fn cut(pieces: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
+    fn split(pieces: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
         let mut lines = Lines::new(LIMIT);
         let mut out = Vec::new();
-        let own = |line: Line<'_>| match line {
+        let to_owned_line = |line: Line<'_>| match line {
             Line::Whole(bytes) => Some(bytes.to_vec()),
             Line::Oversize => None,
         };
         for piece in pieces {
             lines.push(piece);
             while let Some(line) = lines.next_line() {
-                out.push(own(line));
+                out.push(to_owned_line(line));
             }
         }
-        out.extend(lines.finish().map(own));
+        out.extend(lines.finish().map(to_owned_line));
         out
     }
 
@@ -170,7 +168,7 @@ mod tests {
 
     #[test]
     fn lines_come_out_without_their_newline() {
-        assert_eq!(cut(&[b"one\n\ntwo\r\n"]), [whole("one"), whole(""), whole("two\r")]);
+        assert_eq!(split(&[b"one\n\ntwo\r\n"]), [whole("one"), whole(""), whole("two\r")]);
     }
 
     #[test]
@@ -188,50 +186,50 @@ mod tests {
 
     #[test]
     fn the_last_line_needs_no_newline() {
-        assert_eq!(cut(&[b"one\nhalf"]), [whole("one"), whole("half")]);
+        assert_eq!(split(&[b"one\nhalf"]), [whole("one"), whole("half")]);
     }
 
     #[test]
     fn the_limit_itself_is_accepted_and_one_byte_more_is_reported_once() {
-        assert_eq!(cut(&[b"12345678\n123456789\nok\n"]), [whole("12345678"), None, whole("ok")]);
+        assert_eq!(split(&[b"12345678\n123456789\nok\n"]), [whole("12345678"), None, whole("ok")]);
     }
 
     #[test]
     fn an_oversize_line_is_reported_before_its_newline_arrives() {
-        assert_eq!(cut(&[b"123456789", b"more and more", b"\nok\n"]), [None, whole("ok")]);
+        assert_eq!(split(&[b"123456789", b"more and more", b"\nok\n"]), [None, whole("ok")]);
     }
 
     #[test]
-    fn memory_for_a_long_line_is_given_back() {
+    fn memory_of_a_long_line_is_released() {
         let mut lines = Lines::new(64 << 20);
         lines.push(&vec![b'x'; 8 << 20]);
         assert!(lines.next_line().is_none());
         lines.push(b"\n");
-        assert_eq!(lines.held(), (8 << 20) + 1);
+        assert_eq!(lines.buffered_bytes(), (8 << 20) + 1);
         assert!(matches!(lines.next_line(), Some(Line::Whole(line)) if line.len() == 8 << 20));
-        assert_eq!(lines.held(), 0);
-        lines.let_go();
-        assert!(lines.buffer.capacity() <= KEEP_BYTES);
+        assert_eq!(lines.buffered_bytes(), 0);
+        lines.release_memory();
+        assert!(lines.buffer.capacity() <= MAX_IDLE_BUFFER_BYTES);
         lines.push(b"next");
-        assert_eq!((lines.held(), lines.finish()), (4, Some(Line::Whole(b"next"))));
+        assert_eq!((lines.buffered_bytes(), lines.finish()), (4, Some(Line::Whole(b"next"))));
     }
 
     proptest! {
         #[test]
-        fn any_cut_gives_the_same_lines(
+        fn lines_do_not_depend_on_chunks(
             stream in prop::collection::vec(prop_oneof![3 => any::<u8>(), 1 => Just(b'\n')], 0..200),
-            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+            splits in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
         ) {
-            let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
-            at.sort_unstable();
+            let mut offsets: Vec<usize> = splits.iter().map(|split| split.index(stream.len() + 1)).collect();
+            offsets.sort_unstable();
             let mut pieces = Vec::new();
             let mut from = 0;
-            for to in at {
+            for to in offsets {
                 pieces.push(&stream[from..to]);
                 from = to;
             }
             pieces.push(&stream[from..]);
-            prop_assert_eq!(cut(&pieces), cut(&[&stream]));
+            prop_assert_eq!(split(&pieces), split(&[&stream]));
         }
     }
 }

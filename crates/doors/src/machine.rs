@@ -1,4 +1,4 @@
-//! What every door's machine has in common: what goes in and what comes out.
+//! The interface of every door's state machine: what goes in and what comes out.
 
 use std::time::Instant;
 
@@ -6,41 +6,41 @@ use parlor_vocab::{Backend, Ticket};
 
 use crate::lines::Lines;
 
-/// All that can happen to one connection.
+/// Everything that can happen to one connection.
 #[derive(Debug)]
 pub enum Input<'a, R, E, X> {
     /// A line, without its newline.
     Frame(&'a [u8]),
-    /// A line that was longer than this limit. Its bytes are gone; the next frame is whole again.
+    /// The client sent a line above the limit. Its bytes were dropped; the next frame is complete again.
     Oversize {
-        /// The limit in bytes.
+        /// The limit in bytes, without the newline.
         limit: usize,
     },
-    /// The backend's answer to a request.
+    /// The backend's answer to the request with this ticket.
     Answer(Ticket, Result<R, X>),
-    /// Something that the backend reports.
+    /// The backend reports an event without being asked.
     Event(&'a E),
-    /// The moment has come that was asked for with [`Output::WakeAt`].
+    /// The moment of the last [`Output::WakeAt`] has come.
     Deadline,
 }
 
-/// All that one connection can want.
+/// Everything that a machine can ask of its driver.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<Q> {
-    /// Send this frame to the peer. It holds no newline and ends without one.
+    /// Send this frame to the client. It contains no newline; the driver adds one where the transport needs it.
     Send(Vec<u8>),
     /// Submit this request to the backend.
     Request(Ticket, Q),
-    /// Hand over a [`Input::Deadline`] at this moment. Replaces an earlier wish.
+    /// Pass in [`Input::Deadline`] at this moment. Replaces an earlier `WakeAt`.
     WakeAt(Instant),
-    /// End the connection: what was sent still goes out, nothing more is read.
+    /// Close the connection: write the frames that were sent, and read nothing more.
     Close,
 }
 
 /// [`Input`] with the types of one machine.
 pub type InputOf<'a, M> = Input<'a, <M as Machine>::Reply, <M as Machine>::Event, <M as Machine>::Error>;
 
-/// A backend whose requests, replies, events and errors are those of the machine `M`.
+/// A backend that has the request, reply, event and error types of the machine `M`.
 pub trait BackendFor<M: Machine>:
     Backend<Request = M::Request, Reply = M::Reply, Event = M::Event, Error = M::Error>
 {
@@ -53,58 +53,57 @@ where
 {
 }
 
-/// One connection of one dialect.
+/// The server's side of one connection, as a pure state machine.
 pub trait Machine {
-    /// What it asks of its backend.
+    /// What the machine asks of its backend.
     type Request;
-    /// The answer to an accepted request.
+    /// The backend's answer to a request that it carried out.
     type Reply;
-    /// What its backend reports.
+    /// What the backend reports without being asked.
     type Event;
-    /// The answer to a refused request.
+    /// The backend's answer to a request that it refused.
     type Error;
 
-    /// Takes in one thing that happened at `now`.
+    /// Handles one input that happened at `now`.
     fn handle(&mut self, now: Instant, input: InputOf<'_, Self>);
 
-    /// The next thing that the machine wants, if any. Drain this before the first and after every
-    /// [`handle`].
+    /// The next output, if there is one. A driver drains this before the first and after every [`handle`].
     ///
     /// [`handle`]: Machine::handle
     fn poll(&mut self) -> Option<Output<Self::Request>>;
 
-    /// Whether the next frame may come. A machine that serves requests one after another says no
-    /// while an answer is outstanding; answers and events are always welcome.
+    /// Whether the driver may pass in the next frame. A machine that serves requests one after another returns `false`
+    /// while an answer is outstanding. The driver may pass in answers and events at any time.
     fn wants_frame(&self) -> bool;
 
-    /// Whether something that the peer asked for is being carried out, which takes answers to be done. Asked
-    /// where peers come and go: what they asked for is done without them.
-    fn is_at_work(&self) -> bool {
+    /// Whether a request of the client is being carried out and needs further answers of the backend. The WebSocket
+    /// driver asks when a client has disconnected: it keeps driving the machine until the work is done.
+    fn has_work_in_progress(&self) -> bool {
         false
     }
 
-    /// Whether everything that the peer asked for is answered, but for what may take minutes. Asked when the
-    /// peer has said its last word: it is waited for.
-    fn is_settled(&self) -> bool {
+    /// Whether every request of the client is answered, except those that may take minutes. A driver asks when the
+    /// client has closed its sending side: it waits until this is `true`.
+    fn has_answered_all(&self) -> bool {
         self.wants_frame()
     }
 
-    /// How many bytes the answer to `ask` may have, if it may be large. There has to be memory for it before the question is
-    /// put.
+    /// The most bytes that the answer to `request` may have, or 0 if answers of this kind are small. The driver
+    /// reserves this much memory before it submits the request.
     fn max_reply_bytes(&self, _request: &Self::Request) -> usize {
         0
     }
 
-    /// Whether the next line has to begin as a JSON object does: the peer has not shown yet that it speaks this dialect. Who
-    /// begins otherwise is hung up on at its first byte, and nothing behind it is read.
-    fn wants_object(&self) -> bool {
+    /// Whether the next line has to begin with `{`, because the client has not proved yet that it speaks this protocol.
+    /// The driver closes a connection whose next line begins otherwise, and reads nothing after the first byte.
+    fn requires_object(&self) -> bool {
         false
     }
 
-    /// The longest line that this dialect accepts next, in bytes, without its newline.
+    /// The longest next line that the machine accepts, in bytes, without its newline.
     fn max_line_bytes(&self) -> usize;
 
-    /// What cuts the peer's bytes into lines.
+    /// The decoder that splits the client's bytes into lines.
     fn lines(&self) -> Lines {
         Lines::new(self.max_line_bytes())
     }

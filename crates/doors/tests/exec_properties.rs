@@ -1,7 +1,7 @@
-//! What holds for the exec door whatever is said, in whatever order and in whatever pieces.
+//! Properties of the exec door that hold for any frames, in any order and in chunks of any size.
 //!
-//! Most of it is checked by the harness at every step (`parlor_doors::talk`). Here whole
-//! conversations are made up, and what the peer heard is looked at once more from outside.
+//! The harness checks most of them at every step (`parlor_doors::fuzz_harness`). These tests generate whole conversations
+//! and check the frames that the client received.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ const HANDSHAKE: &str = concat!(
     "\n"
 );
 
-/// Names few enough that they meet again and again.
+/// Few names, so that they are often reused.
 fn name() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["a", "b", "\u{e4} \"\n"])
 }
@@ -39,22 +39,22 @@ fn call() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Few ids, of both kinds, so that one is often used while another request of that id is open.
+/// Few ids of both types, so that two open requests often have the same id.
 fn id() -> impl Strategy<Value = Value> {
     prop::sample::select(vec![json!(1), json!("1"), json!(2), json!(-1)])
 }
 
-/// A line of any kind: mostly a call, now and then something that is none.
+/// Any line: mostly a call, sometimes an invalid line.
 fn line() -> impl Strategy<Value = Vec<u8>> {
     let request = (id(), call()).prop_map(|(id, mut call)| {
         call["id"] = id;
         call.to_string().into_bytes()
     });
-    let stray =
+    let other =
         prop::sample::select(vec!["", "[]", r#"{"method":"m"}"#, r#"{"id":1,"result":2}"#, "\r", "\u{e4}"]);
     prop_oneof![
         12 => request,
-        2 => stray.prop_map(|text| text.as_bytes().to_vec()),
+        2 => other.prop_map(|text| text.as_bytes().to_vec()),
         1 => prop::collection::vec(any::<u8>(), 0..40),
     ]
 }
@@ -75,7 +75,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn each_request_has_one_response_and_each_process_its_order(
+    fn each_request_has_one_response_and_each_process_starts_and_exits_once(
         calls in prop::collection::vec((id(), call()), 0..60), choices in choices(),
     ) {
         let mut stream = HANDSHAKE.to_owned();
@@ -85,17 +85,17 @@ proptest! {
             stream.push_str(&request.to_string());
             stream.push('\n');
         }
-        let heard: Vec<Value> = play(Dialect::Exec, &[stream], &choices)
+        let received: Vec<Value> = play(Dialect::Exec, &[stream], &choices)
             .iter()
             .map(|frame| serde_json::from_slice(frame).unwrap())
             .collect();
 
-        let asked = calls.iter().map(|(id, _)| id.to_string()).chain(["\"hello\"".to_owned()]);
-        let replied = heard.iter().filter_map(|frame| frame.get("id")).map(ToString::to_string);
-        prop_assert_eq!(count(replied), count(asked));
+        let expected_ids = calls.iter().map(|(id, _)| id.to_string()).chain(["\"hello\"".to_owned()]);
+        let replied = received.iter().filter_map(|frame| frame.get("id")).map(ToString::to_string);
+        prop_assert_eq!(count(replied), count(expected_ids));
 
         for name in ["a", "b", "\u{e4} \"\n"] {
-            let of_it = heard.iter().filter_map(|frame| {
+            let its_frames = received.iter().filter_map(|frame| {
                 let about = |part: &str| frame[part]["processId"] == name;
                 match frame["method"].as_str() {
                     Some("command/exec/outputDelta") if about("params") => Some('o'),
@@ -104,26 +104,26 @@ proptest! {
                     _ => None,
                 }
             });
-            let life: String = of_it.collect();
-            let whole = life.split_inclusive('e').all(|life| {
-                life.starts_with('r') && life.ends_with('e') && life.matches('r').count() == 1
+            let lifecycle: String = its_frames.collect();
+            let valid = lifecycle.split_inclusive('e').all(|lifecycle| {
+                lifecycle.starts_with('r') && lifecycle.ends_with('e') && lifecycle.matches('r').count() == 1
             });
-            prop_assert!(whole, "{:?} lived {}", name, life);
+            prop_assert!(valid, "{:?} lived {}", name, lifecycle);
         }
     }
 
     #[test]
-    fn any_cut_of_the_bytes_gives_the_same_frames(
-        lines in prop::collection::vec(line(), 0..30), greeted: bool, choices in choices(), last_newline: bool,
-        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+    fn frames_do_not_depend_on_the_sizes_of_chunks(
+        lines in prop::collection::vec(line(), 0..30), with_handshake: bool, choices in choices(), last_newline: bool,
+        cut_points in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
     ) {
-        let mut stream = if greeted { HANDSHAKE.as_bytes().to_vec() } else { Vec::new() };
+        let mut stream = if with_handshake { HANDSHAKE.as_bytes().to_vec() } else { Vec::new() };
         stream.extend(lines.join(&b'\n'));
         stream.extend(last_newline.then_some(b'\n'));
-        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
-        at.extend([0, stream.len()]);
-        at.sort_unstable();
-        let pieces: Vec<&[u8]> = at.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
-        prop_assert_eq!(play(Dialect::Exec, &pieces, &choices), play(Dialect::Exec, &[&stream], &choices));
+        let mut offsets: Vec<usize> = cut_points.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+        offsets.extend([0, stream.len()]);
+        offsets.sort_unstable();
+        let chunks: Vec<&[u8]> = offsets.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
+        prop_assert_eq!(play(Dialect::Exec, &chunks, &choices), play(Dialect::Exec, &[&stream], &choices));
     }
 }

@@ -1,7 +1,7 @@
-//! What holds for the loaf door whatever is said, in whatever order and in whatever pieces.
+//! Properties of the loaf door that hold for any frames, in any order and in chunks of any size.
 //!
-//! Most of it is checked by the harness at every step (`parlor_doors::talk`). Here whole conversations are made
-//! up, in sessions whose ids are known because the harness gives them out in order.
+//! The harness checks most of them at every step (`parlor_doors::fuzz_harness`). These tests generate whole conversations
+//! and check the frames that the client received.
 
 use std::sync::OnceLock;
 
@@ -62,14 +62,14 @@ fn request() -> impl Strategy<Value = (&'static str, Value)> {
     ]
 }
 
-/// A line of any kind: mostly a request, now and then something that is none.
+/// Any line: mostly a request, sometimes an invalid line.
 fn line() -> impl Strategy<Value = Vec<u8>> {
     let ids = prop::sample::select(vec![json!(1), json!("a"), json!(null), json!(1.5), json!("\u{e4}\n")]);
-    let whole = (ids, request(), 0..2_usize).prop_map(|(id, (method, mut params), session)| {
+    let valid = (ids, request(), 0..2_usize).prop_map(|(id, (method, mut params), session)| {
         params["session_id"] = json!(sessions()[session]);
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string().into_bytes()
     });
-    let stray = prop::sample::select(vec![
+    let other = prop::sample::select(vec![
         "",
         "[]",
         "{}",
@@ -82,8 +82,8 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
         r#"{"jsonrpc":"2.0","id":7,"method":"system.shutdown"}"#,
     ]);
     prop_oneof![
-        30 => whole,
-        2 => stray.prop_map(|text| text.as_bytes().to_vec()),
+        30 => valid,
+        2 => other.prop_map(|text| text.as_bytes().to_vec()),
         1 => prop::collection::vec(any::<u8>(), 0..40),
     ]
 }
@@ -99,7 +99,7 @@ fn choices() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn the_seeds_of_the_fuzzer_speak_to_sessions_that_there_are() {
+fn the_seeds_of_the_fuzzer_name_existing_sessions() {
     let seeds = include_str!("../../../fuzz/seed.sh");
     assert!(sessions().iter().all(|id| seeds.contains(id)), "{:?}", sessions());
 }
@@ -111,20 +111,20 @@ proptest! {
     fn each_request_is_answered_once_and_each_turn_ends_once(
         lines in prop::collection::vec(line(), 0..60), choices in choices(),
     ) {
-        let heard = play(Dialect::Loaf, &[stream(&lines)], &choices);
-        prop_assert!(heard.len() >= 4, "two sessions were created");
+        let received = play(Dialect::Loaf, &[stream(&lines)], &choices);
+        prop_assert!(received.len() >= 4, "two sessions were created");
     }
 
     #[test]
-    fn any_cut_of_the_bytes_gives_the_same_frames(
+    fn frames_do_not_depend_on_the_sizes_of_chunks(
         lines in prop::collection::vec(line(), 0..30), choices in choices(),
-        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+        cut_points in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
     ) {
         let stream = stream(&lines);
-        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
-        at.extend([0, stream.len()]);
-        at.sort_unstable();
-        let pieces: Vec<&[u8]> = at.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
-        prop_assert_eq!(play(Dialect::Loaf, &pieces, &choices), play(Dialect::Loaf, &[&stream], &choices));
+        let mut offsets: Vec<usize> = cut_points.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+        offsets.extend([0, stream.len()]);
+        offsets.sort_unstable();
+        let chunks: Vec<&[u8]> = offsets.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
+        prop_assert_eq!(play(Dialect::Loaf, &chunks, &choices), play(Dialect::Loaf, &[&stream], &choices));
     }
 }

@@ -1,7 +1,7 @@
-//! What holds for the supr door whatever is said, in whatever order and whatever happens meanwhile.
+//! Properties of the supr door that hold for any frames, in any order and in chunks of any size.
 //!
-//! Most of it is checked by the harness at every step (`parlor_doors::talk`). Here whole conversations are
-//! made up, and what the client heard is looked at once more from outside.
+//! The harness checks most of them at every step (`parlor_doors::fuzz_harness`). These tests generate whole conversations
+//! and check the frames that the client received.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use parlor_doors::fuzz_harness::{Dialect, play};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A payload of any kind: mostly one that is right for something.
+/// Any payload: mostly a valid one.
 fn payload() -> impl Strategy<Value = Value> {
     let attachment = prop::sample::select(vec![
         json!({"data": "aGk=", "filename": "a.png", "content_type": "image/png"}),
@@ -31,7 +31,7 @@ fn payload() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A frame of any kind, and whether it is a ping.
+/// Any frame, and whether it is a ping.
 fn frame() -> impl Strategy<Value = (bool, Vec<u8>)> {
     let kind = prop::sample::select(vec![
         "message.send",
@@ -44,15 +44,15 @@ fn frame() -> impl Strategy<Value = (bool, Vec<u8>)> {
     ]);
     let session =
         prop::sample::select(vec![json!("own"), json!("other"), json!("third"), json!(""), Value::Null]);
-    let whole = (kind, payload(), session).prop_map(|(kind, payload, session)| {
+    let valid = (kind, payload(), session).prop_map(|(kind, payload, session)| {
         let frame = json!({"type": kind, "id": "i", "session_id": session, "payload": payload});
         (kind == "ping", frame.to_string().into_bytes())
     });
-    let stray =
+    let other =
         prop::sample::select(vec!["", "{", "[]", "null", "5", "{\"type\":\"ping\",\"id\":7}", "\u{feff}{}"]);
     prop_oneof![
-        20 => whole,
-        2 => stray.prop_map(|text| (false, text.as_bytes().to_vec())),
+        20 => valid,
+        2 => other.prop_map(|text| (false, text.as_bytes().to_vec())),
     ]
 }
 
@@ -60,7 +60,7 @@ fn choices() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..400)
 }
 
-fn heard(frames: &[(bool, Vec<u8>)], choices: &[u8]) -> Vec<Value> {
+fn received(frames: &[(bool, Vec<u8>)], choices: &[u8]) -> Vec<Value> {
     let mut stream = Vec::new();
     for (_, frame) in frames {
         stream.extend_from_slice(frame);
@@ -79,22 +79,22 @@ proptest! {
     fn each_ping_has_a_pong_and_other_frames_at_most_one_error(
         frames in prop::collection::vec(frame(), 0..60), choices in choices(),
     ) {
-        let heard = heard(&frames, &choices);
-        let count = |kind: &str| heard.iter().filter(|frame| frame["type"] == kind).count();
+        let received = received(&frames, &choices);
+        let count = |kind: &str| received.iter().filter(|frame| frame["type"] == kind).count();
         let pings = frames.iter().filter(|(is_ping, _)| *is_ping).count();
         prop_assert_eq!(count("agent.list"), 1);
-        prop_assert_eq!(&heard[0]["type"], "agent.list");
+        prop_assert_eq!(&received[0]["type"], "agent.list");
         prop_assert_eq!(count("pong"), pings);
         prop_assert!(count("error") <= frames.len() - pings);
     }
 
     #[test]
-    fn a_client_that_sorts_and_dedupes_has_each_run_without_gaps_and_with_one_end(
+    fn each_run_has_no_gaps_and_one_end(
         frames in prop::collection::vec(frame(), 0..60), choices in choices(),
     ) {
-        let heard = heard(&frames, &choices);
+        let received = received(&frames, &choices);
         let mut runs: HashMap<String, Vec<&Value>> = HashMap::new();
-        for event in heard.iter().filter(|frame| frame["event_type"].is_string()) {
+        for event in received.iter().filter(|frame| frame["event_type"].is_string()) {
             runs.entry(event["run_id"].as_str().unwrap().to_owned()).or_default().push(event);
         }
         for events in runs.values() {
@@ -105,23 +105,23 @@ proptest! {
             let ends = |event: &&&Value| matches!(event["event_type"].as_str(), Some("run.completed" | "run.failed"));
             let count = events.iter().filter(ends).count();
             prop_assert!(count <= 1 && (count == 0 || events.last().iter().any(ends)));
-            // What was told before the connection began comes before what happens.
+            // Replayed events come before new ones.
             let replays: Vec<bool> = events.iter().map(|event| event["replay"].as_bool().unwrap()).collect();
             prop_assert!(replays.is_sorted_by(|before, after| before >= after));
         }
     }
 
     #[test]
-    fn any_cut_of_the_bytes_gives_the_same_frames(
+    fn frames_do_not_depend_on_the_sizes_of_chunks(
         frames in prop::collection::vec(frame(), 0..20), choices in choices(),
-        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+        cut_points in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
     ) {
         let lines: Vec<&[u8]> = frames.iter().map(|(_, frame)| frame.as_slice()).collect();
         let stream = lines.join(&b'\n');
-        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
-        at.extend([0, stream.len()]);
-        at.sort_unstable();
-        let pieces: Vec<&[u8]> = at.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
-        prop_assert_eq!(play(Dialect::Supr, &pieces, &choices), play(Dialect::Supr, &[&stream], &choices));
+        let mut offsets: Vec<usize> = cut_points.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+        offsets.extend([0, stream.len()]);
+        offsets.sort_unstable();
+        let chunks: Vec<&[u8]> = offsets.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
+        prop_assert_eq!(play(Dialect::Supr, &chunks, &choices), play(Dialect::Supr, &[&stream], &choices));
     }
 }

@@ -1,7 +1,7 @@
-//! What holds for the synaps door whatever is said, in whatever order and in whatever pieces.
+//! Properties of the synaps door that hold for any frames, in any order and in chunks of any size.
 //!
-//! Most of it is checked by the harness at every step (`parlor_doors::talk`). Here whole
-//! conversations are made up, and what the parent heard is looked at once more from outside.
+//! The harness checks most of them at every step (`parlor_doors::fuzz_harness`). These tests generate whole conversations
+//! and check the frames that the client received.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use parlor_doors::fuzz_harness::{Dialect, play};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Few ids, so that one is often used while another command of that id is open.
+/// Few ids, so that two open commands often have the same id.
 fn id() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["a", "b", "auto:1", "", "\u{e4} \"\n"])
 }
@@ -39,13 +39,13 @@ fn command() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A line of any kind: mostly a command, now and then something that is none.
+/// Any line: mostly a command, sometimes an invalid line.
 fn line() -> impl Strategy<Value = Vec<u8>> {
-    let whole = (id(), command()).prop_map(|(id, mut command)| {
+    let valid = (id(), command()).prop_map(|(id, mut command)| {
         command["id"] = json!(id);
         command.to_string().into_bytes()
     });
-    let stray = prop::sample::select(vec![
+    let other = prop::sample::select(vec![
         "",
         "[]",
         "\r",
@@ -56,8 +56,8 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
         r#"{"type":"shutdown"}"#,
     ]);
     prop_oneof![
-        20 => whole,
-        2 => stray.prop_map(|text| text.as_bytes().to_vec()),
+        20 => valid,
+        2 => other.prop_map(|text| text.as_bytes().to_vec()),
         1 => prop::collection::vec(any::<u8>(), 0..40),
     ]
 }
@@ -66,7 +66,7 @@ fn choices() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..300)
 }
 
-fn heard(stream: String, choices: &[u8]) -> Vec<Value> {
+fn received(stream: String, choices: &[u8]) -> Vec<Value> {
     play(Dialect::Synaps, &[stream], choices)
         .iter()
         .map(|frame| serde_json::from_slice(frame).expect("a frame is JSON"))
@@ -81,21 +81,21 @@ proptest! {
         commands in prop::collection::vec((id(), command()), 0..60), choices in choices(),
     ) {
         let mut stream = String::new();
-        let mut owed: HashMap<&str, usize> = HashMap::new();
+        let mut expected: HashMap<&str, usize> = HashMap::new();
         for (id, command) in &commands {
             let mut command = command.clone();
             command["id"] = json!(id);
             stream.push_str(&command.to_string());
             stream.push('\n');
-            *owed.entry(*id).or_default() += 1;
+            *expected.entry(*id).or_default() += 1;
         }
-        let heard = heard(stream, &choices);
+        let received = received(stream, &choices);
 
-        // An error settles, unless it is the beginning of the end of a turn, whose response repeats it.
+        // An error settles a command, except the error of a failed turn, which the response repeats.
         let mut settled: HashMap<&str, usize> = HashMap::new();
         let (mut ends, mut turns) = (0, 0);
-        for (at, frame) in heard.iter().enumerate() {
-            let after = |places: usize| heard.get(at + places).unwrap_or(&Value::Null);
+        for (offsets, frame) in received.iter().enumerate() {
+            let after = |distance: usize| received.get(offsets + distance).unwrap_or(&Value::Null);
             match frame["type"].as_str() {
                 Some("error") if after(1)["type"] == "agent_end" && after(2)["error"] == frame["message"] => {}
                 Some("response" | "error") => *settled.entry(frame["id"].as_str().unwrap()).or_default() += 1,
@@ -108,23 +108,23 @@ proptest! {
             }
             turns += usize::from(frame["type"] == "response" && frame["command"] == "prompt");
         }
-        prop_assert_eq!(settled, owed);
+        prop_assert_eq!(settled, expected);
         prop_assert_eq!(ends, turns);
-        prop_assert_eq!(heard.iter().filter(|frame| frame["type"] == "ready").count(), 1);
+        prop_assert_eq!(received.iter().filter(|frame| frame["type"] == "ready").count(), 1);
     }
 
     #[test]
-    fn any_cut_of_the_bytes_gives_the_same_frames(
+    fn frames_do_not_depend_on_the_sizes_of_chunks(
         lines in prop::collection::vec(line(), 0..30), choices in choices(), last_newline: bool,
-        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+        cut_points in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
     ) {
         let mut stream = lines.join(&b'\n');
         stream.extend(last_newline.then_some(b'\n'));
-        let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
-        at.extend([0, stream.len()]);
-        at.sort_unstable();
-        let pieces: Vec<&[u8]> = at.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
-        let (cut, whole) = (play(Dialect::Synaps, &pieces, &choices), play(Dialect::Synaps, &[&stream], &choices));
-        prop_assert_eq!(cut, whole);
+        let mut offsets: Vec<usize> = cut_points.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+        offsets.extend([0, stream.len()]);
+        offsets.sort_unstable();
+        let chunks: Vec<&[u8]> = offsets.windows(2).map(|ends| &stream[ends[0]..ends[1]]).collect();
+        let (cut, valid) = (play(Dialect::Synaps, &chunks, &choices), play(Dialect::Synaps, &[&stream], &choices));
+        prop_assert_eq!(cut, valid);
     }
 }

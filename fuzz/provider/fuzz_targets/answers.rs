@@ -1,4 +1,4 @@
-//! Answers of providers: whatever comes is read to an end, and any cut of the bytes gives the same pieces.
+//! The readers of providers' answers accept any bytes, and give the same events for chunks of any size.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,11 +1,11 @@
-//! Lists and maps that are refused once they have more than [`MAX_ITEMS`].
+//! Deserializers of lists and maps that fail at more than [`MAX_ITEMS`] items.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::protocol::MAX_ITEMS;
+use super::wire::MAX_ITEMS;
 
 pub(super) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     struct ListVisitor;
@@ -18,7 +18,7 @@ pub(super) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Str
         fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
             let mut list = Vec::new();
             while let Some(item) = items.next_element()? {
-                check(list.len())?;
+                check_length(list.len())?;
                 list.push(item);
             }
             Ok(list)
@@ -38,7 +38,7 @@ pub(super) fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap
         fn visit_map<A: MapAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
             let mut map = BTreeMap::new();
             while let Some((name, value)) = items.next_entry()? {
-                check(map.len())?;
+                check_length(map.len())?;
                 map.insert(name, value);
             }
             Ok(map)
@@ -47,7 +47,7 @@ pub(super) fn map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap
     deserializer.deserialize_map(MapVisitor)
 }
 
-fn check<E: Error>(length: usize) -> Result<(), E> {
+fn check_length<E: Error>(length: usize) -> Result<(), E> {
     if length >= MAX_ITEMS { Err(E::custom(format_args!("more than {MAX_ITEMS} items"))) } else { Ok(()) }
 }
 
@@ -55,20 +55,20 @@ fn check<E: Error>(length: usize) -> Result<(), E> {
 mod tests {
     use super::*;
 
-    fn items(count: usize) -> Result<usize, String> {
+    fn list_of(count: usize) -> Result<usize, String> {
         let text = format!("[{}]", vec![r#""""#; count].join(","));
         let mut deserializer = serde_json::Deserializer::from_str(&text);
         list(&mut deserializer).map(|list| list.len()).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn the_limit_itself_is_accepted_and_one_more_is_not() {
-        assert_eq!(items(MAX_ITEMS), Ok(MAX_ITEMS));
-        assert!(items(MAX_ITEMS + 1).unwrap_err().contains("more than 262144 items"));
+    fn a_list_at_the_limit_is_accepted_and_one_more_item_is_refused() {
+        assert_eq!(list_of(MAX_ITEMS), Ok(MAX_ITEMS));
+        assert!(list_of(MAX_ITEMS + 1).unwrap_err().contains("more than 262144 items"));
     }
 
     #[test]
-    fn a_map_is_bounded_too() {
+    fn a_map_above_the_limit_is_refused() {
         let member = |number: usize| format!(r#""{number}":"""#);
         let text = |count: usize| format!("{{{}}}", (0..count).map(member).collect::<Vec<_>>().join(","));
         let count = |text: &str| map(&mut serde_json::Deserializer::from_str(text)).map(|map| map.len());

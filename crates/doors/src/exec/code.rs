@@ -1,61 +1,64 @@
-//! The numbers of this dialect: error codes and exit codes. No other file spells one.
+//! The error codes and exit codes of the exec protocol. No other file spells one.
 
 use parlor_vocab::{ProcessExit, ProcessRefusal};
 
 use super::MAX_REQUEST_ID_BYTES;
 use crate::jsonrpc::ErrorObject;
+use crate::truncate::truncate_bytes;
 
-/// What a peer can do wrong, in a frame or in its place.
+/// Why the door refuses a frame.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FrameError {
-    /// The frame is no message.
+    /// The frame is not a JSON-RPC message, or too long.
     #[error("failed to parse JSON-RPC message from exec-server stdio: {0}")]
-    NoMessage(String),
-    /// The id is longer than is kept for an answer.
+    NotAMessage(String),
+    /// The request's id is longer than [`MAX_REQUEST_ID_BYTES`].
     #[error("an id of {bytes} bytes is longer than the limit of {MAX_REQUEST_ID_BYTES}")]
-    LongId {
-        /// How long it is.
+    IdTooLong {
+        /// The length of the id.
         bytes: usize,
     },
-    /// Notifications other than `initialized` mean nothing here.
+    /// A notification other than `initialized`.
     #[error("unexpected notification method: {0}")]
     UnexpectedNotification(String),
-    /// No such request.
+    /// A request for a method that the protocol does not have.
     #[error("unknown method: {0}")]
     UnknownMethod(String),
-    /// The method is known, its params do not fit.
+    /// The method is known, and its params are invalid.
     #[error("{0}")]
-    BadParams(String),
+    InvalidParams(String),
     /// A process method before `initialize`.
     #[error("client must call initialize before using exec methods")]
-    NotGreeted,
+    InitializeMissing,
     /// A process method before `initialized`.
     #[error("client must send initialized before using exec methods")]
-    NotReady,
+    InitializedMissing,
     /// A second `initialize`.
     #[error("initialize may only be sent once per connection")]
-    AlreadyGreeted,
+    InitializeRepeated,
 }
 
 const INVALID_REQUEST: i64 = -32600;
 const INVALID_PARAMS: i64 = -32602;
 const INTERNAL_ERROR: i64 = -32603;
 
-pub(super) fn of_flaw(flaw: &FrameError) -> ErrorObject {
-    let code = match flaw {
-        FrameError::NoMessage(_)
-        | FrameError::LongId { .. }
+/// The wire form of a frame error.
+pub(super) fn frame_error(error: &FrameError) -> ErrorObject {
+    let code = match error {
+        FrameError::NotAMessage(_)
+        | FrameError::IdTooLong { .. }
         | FrameError::UnexpectedNotification(_)
         | FrameError::UnknownMethod(_)
-        | FrameError::NotGreeted
-        | FrameError::NotReady
-        | FrameError::AlreadyGreeted => INVALID_REQUEST,
-        FrameError::BadParams(_) => INVALID_PARAMS,
+        | FrameError::InitializeMissing
+        | FrameError::InitializedMissing
+        | FrameError::InitializeRepeated => INVALID_REQUEST,
+        FrameError::InvalidParams(_) => INVALID_PARAMS,
     };
-    ErrorObject { code, message: clipped(flaw.to_string()) }
+    ErrorObject { code, message: truncate_bytes(error.to_string(), MAX_MESSAGE_BYTES) }
 }
 
-pub(super) fn of_refusal(refusal: &ProcessRefusal) -> ErrorObject {
+/// The wire form of the backend's refusal.
+pub(super) fn refusal(refusal: &ProcessRefusal) -> ErrorObject {
     let code = match refusal {
         ProcessRefusal::UnknownProcess(_)
         | ProcessRefusal::ProcessExists(_)
@@ -66,24 +69,16 @@ pub(super) fn of_refusal(refusal: &ProcessRefusal) -> ErrorObject {
         | ProcessRefusal::StdinFull { .. }
         | ProcessRefusal::CannotStart { .. } => INTERNAL_ERROR,
     };
-    ErrorObject { code, message: clipped(refusal.to_string()) }
+    ErrorObject { code, message: truncate_bytes(refusal.to_string(), MAX_MESSAGE_BYTES) }
 }
 
-/// Messages quote the peer, who may have sent megabytes.
+/// The longest error message. Messages quote the client, which may have sent megabytes.
 const MAX_MESSAGE_BYTES: usize = 1024;
 
-fn clipped(mut message: String) -> String {
-    if message.len() > MAX_MESSAGE_BYTES {
-        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
-        message.push('…');
-    }
-    message
-}
-
-/// A signal is 128 and its number, as shells have it. A process that `terminate` brought down is
-/// always 137: clients know that number, and which of the two signals was needed is our affair.
-pub(super) fn of_ending(ending: ProcessExit) -> i32 {
-    match ending {
+/// The exit code on the wire. A signal is 128 plus its number, as in shells. A process that `terminate` ended is always
+/// 137 (SIGKILL), which clients expect, even if SIGTERM was enough.
+pub(super) fn exit_code(exit: ProcessExit) -> i32 {
+    match exit {
         ProcessExit::Code(code) => i32::from(code),
         ProcessExit::Signal(signal) => 128 + signal,
         ProcessExit::Terminated => 137,
@@ -96,10 +91,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_does_not_grow_with_what_it_quotes() {
-        let error = of_flaw(&FrameError::UnknownMethod("ä".repeat(1 << 20)));
+    fn a_long_quote_is_truncated() {
+        let error = frame_error(&FrameError::UnknownMethod("ä".repeat(1 << 20)));
         assert!(error.message.len() < MAX_MESSAGE_BYTES + 8);
         assert!(error.message.starts_with("unknown method: ä") && error.message.ends_with('…'));
-        assert_eq!(of_flaw(&FrameError::UnknownMethod("x".to_owned())).message, "unknown method: x");
+        assert_eq!(frame_error(&FrameError::UnknownMethod("x".to_owned())).message, "unknown method: x");
     }
 }

@@ -1,9 +1,9 @@
-//! From vocabulary to wire: events as notifications.
+//! Encodes process events as notifications.
 
 use parlor_vocab::{OutputStream, ProcessEvent, ProcessId};
 
 use super::code;
-use super::protocol::{ExecExitedNotification, method};
+use super::wire::{ExecExitedNotification, method};
 use crate::jsonrpc;
 
 pub(super) fn event(event: &ProcessEvent) -> Vec<u8> {
@@ -13,14 +13,14 @@ pub(super) fn event(event: &ProcessEvent) -> Vec<u8> {
             method::EXITED,
             &ExecExitedNotification {
                 process_id: process.as_str().to_owned(),
-                exit_code: code::of_ending(*ending),
+                exit_code: code::exit_code(*ending),
             },
         ),
     }
 }
 
-/// Written by hand: this is where the bulk of all bytes passes, and base64 needs no escaping, so
-/// it goes straight into the frame. Through `serde_json` each chunk would be copied twice more.
+/// Encodes an output chunk without `serde_json`, which would copy it twice more: most bytes of this door pass here, and
+/// base64 needs no escaping, so it can be written straight into the frame.
 fn output_delta(process: &ProcessId, stream: OutputStream, bytes: &[u8]) -> Vec<u8> {
     let stream = match stream {
         OutputStream::Stdout | OutputStream::Terminal => "stdout",
@@ -38,7 +38,7 @@ fn output_delta(process: &ProcessId, stream: OutputStream, bytes: &[u8]) -> Vec<
     ];
     let tail = br#""}}"#;
     let encoded = base64_simd::STANDARD.encoded_length(bytes.len());
-    // One byte more than the frame: the driver adds a newline.
+    // One byte more than the frame, because the driver appends a newline.
     let size = head.iter().map(|part| part.len()).sum::<usize>() + encoded + tail.len() + 1;
 
     let mut frame = Vec::with_capacity(size);
@@ -52,11 +52,11 @@ fn output_delta(process: &ProcessId, stream: OutputStream, bytes: &[u8]) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use super::super::protocol::{ByteChunk, ExecOutputDeltaNotification, ExecOutputStream};
+    use super::super::wire::{ByteChunk, ExecOutputDeltaNotification, ExecOutputStream};
     use super::*;
 
     #[test]
-    fn the_handwritten_frame_is_what_the_type_would_write() {
+    fn the_handwritten_frame_equals_the_serialized_type() {
         for (id, stream, bytes) in [
             ("p", OutputStream::Stdout, &b"hello\n"[..]),
             ("a \"quoted\"\n\u{1}id \u{e4}", OutputStream::Stderr, &[0, 255, 7]),
@@ -73,7 +73,7 @@ mod tests {
             };
             let frame = output_delta(&ProcessId::parse(id).unwrap(), stream, bytes);
             assert_eq!(frame, jsonrpc::notification(method::OUTPUT_DELTA, &typed));
-            assert!(frame.capacity() > frame.len(), "the newline will not make it grow");
+            assert!(frame.capacity() > frame.len(), "there is room for the newline");
         }
     }
 }

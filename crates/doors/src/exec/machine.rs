@@ -1,7 +1,7 @@
-//! One connection: the handshake, then requests one after another.
+//! The state machine of one connection: the handshake, then requests one after another.
 //!
-//! A reply precedes the next request's start, with one exception: a write to a process that does
-//! not read is answered when there is room for its bytes, and holds up nobody else.
+//! The machine replies to a request before it handles the next one, with one exception: a write. The reply to a write
+//! waits until there is room for the bytes, and other requests do not wait for it.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -11,7 +11,7 @@ use parlor_vocab::{ProcessEvent, ProcessId, ProcessRefusal, ProcessReply, Proces
 
 use super::code::{self, FrameError};
 use super::decode::Request;
-use super::protocol::{
+use super::wire::{
     ExecResponse, InitializeResponse, PROTOCOL_VERSION, TerminateResponse, WriteResponse, method,
 };
 use super::{MAX_LINE_BYTES, MAX_REQUEST_ID_BYTES, encode};
@@ -21,27 +21,29 @@ use crate::{Input, InputOf, Machine, Output, Ticket};
 /// The server's side of one connection.
 #[derive(Debug, Default)]
 pub struct ExecMachine {
-    stage: Stage,
-    /// Questions put to the engine and not answered yet.
-    asked: HashMap<Ticket, Asked>,
-    /// The one question that must be answered before the next frame is looked at.
-    awaiting: Option<Ticket>,
+    handshake: Handshake,
+    /// Requests that the backend has not answered yet.
+    pending: HashMap<Ticket, PendingRequest>,
+    /// The request that the backend must answer before the machine takes the next frame.
+    blocking: Option<Ticket>,
     next_ticket: u64,
     outbox: VecDeque<Output<ProcessRequest>>,
 }
 
 /// How far the handshake has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
+enum Handshake {
+    /// The client has sent nothing yet.
     #[default]
-    Connected,
-    Greeted,
-    Ready,
+    AwaitingInitialize,
+    /// The client has sent `initialize` and must send the notification `initialized`.
+    AwaitingInitialized,
+    Complete,
 }
 
-/// What the peer is to be told once the engine has answered.
+/// What the reply needs once the backend has answered.
 #[derive(Debug)]
-struct Asked {
+struct PendingRequest {
     id: RequestId,
     process: ProcessId,
 }
@@ -56,11 +58,11 @@ impl Machine for ExecMachine {
         match input {
             Input::Frame(frame) => self.on_frame(frame),
             Input::Oversize { limit } => {
-                self.complain(&FrameError::NoMessage(format!("the line is longer than {limit} bytes")));
+                self.send_error(&FrameError::NotAMessage(format!("the line is longer than {limit} bytes")));
             }
             Input::Answer(ticket, answer) => self.on_answer(ticket, answer),
             Input::Event(event) => self.send(encode::event(event)),
-            // It never asks to be woken.
+            // The machine never sends `Output::WakeAt`.
             Input::Deadline => {}
         }
     }
@@ -70,7 +72,7 @@ impl Machine for ExecMachine {
     }
 
     fn wants_frame(&self) -> bool {
-        self.awaiting.is_none()
+        self.blocking.is_none()
     }
 
     fn max_line_bytes(&self) -> usize {
@@ -85,66 +87,68 @@ impl ExecMachine {
         }
         match Message::decode(frame) {
             Ok(Message::Request { id: RequestId::Text(id), .. }) if id.len() > MAX_REQUEST_ID_BYTES => {
-                self.complain(&FrameError::LongId { bytes: id.len() });
+                self.send_error(&FrameError::IdTooLong { bytes: id.len() });
             }
             Ok(Message::Request { id, method, params }) => {
-                if let Err(flaw) =
+                if let Err(error) =
                     Request::decode(&method, params).and_then(|request| self.on_request(&id, request))
                 {
-                    self.send(jsonrpc::error(&id, &code::of_flaw(&flaw)));
+                    self.send(jsonrpc::error(&id, &code::frame_error(&error)));
                 }
             }
             Ok(Message::Notification { method, .. }) => self.on_notification(method),
-            // This server asks nothing, so this answers nothing.
+            // The server sends no requests, so a response answers nothing.
             Ok(Message::Response { .. }) => {}
-            Err(malformed) => self.complain(&FrameError::NoMessage(malformed.to_string())),
+            Err(malformed) => self.send_error(&FrameError::NotAMessage(malformed.to_string())),
         }
     }
 
     fn on_notification(&mut self, name: String) {
         if name != method::INITIALIZED {
-            self.complain(&FrameError::UnexpectedNotification(name));
-        } else if self.stage == Stage::Greeted {
-            self.stage = Stage::Ready;
+            self.send_error(&FrameError::UnexpectedNotification(name));
+        } else if self.handshake == Handshake::AwaitingInitialized {
+            self.handshake = Handshake::Complete;
         }
     }
 
     fn on_request(&mut self, id: &RequestId, request: Request) -> Result<(), FrameError> {
-        let greeting = matches!(request, Request::Initialize);
-        match self.stage {
-            Stage::Connected if greeting => {}
-            Stage::Connected => return Err(FrameError::NotGreeted),
-            Stage::Greeted | Stage::Ready if greeting => return Err(FrameError::AlreadyGreeted),
-            Stage::Greeted => return Err(FrameError::NotReady),
-            Stage::Ready => {}
+        let is_initialize = matches!(request, Request::Initialize);
+        match self.handshake {
+            Handshake::AwaitingInitialize if is_initialize => {}
+            Handshake::AwaitingInitialize => return Err(FrameError::InitializeMissing),
+            Handshake::AwaitingInitialized | Handshake::Complete if is_initialize => {
+                return Err(FrameError::InitializeRepeated);
+            }
+            Handshake::AwaitingInitialized => return Err(FrameError::InitializedMissing),
+            Handshake::Complete => {}
         }
         match request {
             Request::Initialize => {
-                self.stage = Stage::Greeted;
+                self.handshake = Handshake::AwaitingInitialized;
                 let protocol_version = Cow::Borrowed(PROTOCOL_VERSION);
                 self.send(jsonrpc::result(id, &InitializeResponse { protocol_version }));
             }
             Request::Start(start) => {
                 let process = start.process.clone();
-                let ticket = self.ask(id, process, ProcessRequest::StartProcess(start));
-                self.awaiting = Some(ticket);
+                let ticket = self.submit(id, process, ProcessRequest::StartProcess(start));
+                self.blocking = Some(ticket);
             }
             Request::Write { process, bytes } => {
-                self.ask(id, process.clone(), ProcessRequest::WriteProcess { process, bytes });
+                self.submit(id, process.clone(), ProcessRequest::WriteProcess { process, bytes });
             }
             Request::Terminate { process } => {
-                let ticket = self.ask(id, process.clone(), ProcessRequest::TerminateProcess { process });
-                self.awaiting = Some(ticket);
+                let ticket = self.submit(id, process.clone(), ProcessRequest::TerminateProcess { process });
+                self.blocking = Some(ticket);
             }
         }
         Ok(())
     }
 
     fn on_answer(&mut self, ticket: Ticket, answer: Result<ProcessReply, ProcessRefusal>) {
-        if self.awaiting == Some(ticket) {
-            self.awaiting = None;
+        if self.blocking == Some(ticket) {
+            self.blocking = None;
         }
-        let Some(Asked { id, process }) = self.asked.remove(&ticket) else { return };
+        let Some(PendingRequest { id, process }) = self.pending.remove(&ticket) else { return };
         let frame = match answer {
             Ok(ProcessReply::ProcessStarted) => {
                 let process_id = process.as_str().to_owned();
@@ -157,22 +161,22 @@ impl ExecMachine {
             Ok(ProcessReply::ProcessTerminating { was_running }) => {
                 jsonrpc::result(&id, &TerminateResponse { running: was_running })
             }
-            Err(refusal) => jsonrpc::error(&id, &code::of_refusal(&refusal)),
+            Err(refusal) => jsonrpc::error(&id, &code::refusal(&refusal)),
         };
         self.send(frame);
     }
 
-    fn ask(&mut self, id: &RequestId, process: ProcessId, command: ProcessRequest) -> Ticket {
+    fn submit(&mut self, id: &RequestId, process: ProcessId, request: ProcessRequest) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.asked.insert(ticket, Asked { id: id.clone(), process });
-        self.outbox.push_back(Output::Request(ticket, command));
+        self.pending.insert(ticket, PendingRequest { id: id.clone(), process });
+        self.outbox.push_back(Output::Request(ticket, request));
         ticket
     }
 
-    /// An error that answers no request.
-    fn complain(&mut self, flaw: &FrameError) {
-        self.send(jsonrpc::error(&RequestId::NONE, &code::of_flaw(flaw)));
+    /// Sends an error that answers no request.
+    fn send_error(&mut self, error: &FrameError) {
+        self.send(jsonrpc::error(&RequestId::NONE, &code::frame_error(error)));
     }
 
     fn send(&mut self, frame: Vec<u8>) {

@@ -1,6 +1,6 @@
-//! The `exec` dialect: processes over newline-delimited JSON-RPC (`docs/protocols/exec.md`).
+//! The `exec` door: child processes over newline-delimited JSON-RPC (`docs/protocols/exec.md`).
 //!
-//! This is `exec-server.v0`, the protocol of codex-exec-server: `initialize`, `initialized`, then
+//! It speaks `exec-server.v0`, the protocol of codex-exec-server: `initialize`, `initialized`, then
 //! `command/exec`, `command/exec/write` and `command/exec/terminate`, answered by replies and by
 //! the notifications `command/exec/outputDelta` and `command/exec/exited`.
 
@@ -9,17 +9,17 @@ mod code;
 mod decode;
 mod encode;
 mod machine;
-mod protocol;
+mod wire;
 
 pub use machine::ExecMachine;
-pub use protocol::{
+pub use wire::{
     ByteChunk, DEFAULT_OUTPUT_BYTES_CAP, ExecExitedNotification, ExecOutputDeltaNotification,
     ExecOutputStream, ExecParams, ExecResponse, InitializeParams, InitializeResponse, MAX_ITEMS,
     PROTOCOL_VERSION, TerminateParams, TerminateResponse, WriteParams, WriteResponse, method,
 };
 
-/// The longest request id that is accepted, in bytes. It is kept until the request is answered.
+/// The longest request id that the door accepts, in bytes. The door stores the id until it has answered the request.
 pub const MAX_REQUEST_ID_BYTES: usize = 1024;
 
-/// The longest line that is accepted, in bytes, without its newline.
+/// The longest line that the door accepts, in bytes, without its newline.
 pub const MAX_LINE_BYTES: usize = 64 << 20;

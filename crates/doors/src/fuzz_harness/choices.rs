@@ -1,5 +1,6 @@
-//! Where an imagined engine takes its decisions from.
+//! The choices of a fake backend, read from a string of bytes.
 
+/// Takes one byte for each decision.
 pub(super) struct Choices<'a>(std::slice::Iter<'a, u8>);
 
 impl<'a> Choices<'a> {
@@ -7,17 +8,17 @@ impl<'a> Choices<'a> {
         Self(bytes.iter())
     }
 
-    /// The next choice; without any left, the plainest of all.
+    /// The next choice; 0 if none is left.
     pub(super) fn next(&mut self) -> u8 {
         self.0.next().copied().unwrap_or(0)
     }
 
-    /// How many things are to happen before the next frame.
+    /// How many actions the backend takes before the next frame.
     pub(super) fn burst(&mut self) -> u8 {
         [1, 0, 2, 5][usize::from(self.next() % 4)]
     }
 
-    /// One of `count` things, if there are any.
+    /// An index below `count`; `None` if `count` is 0.
     pub(super) fn index(&mut self, count: usize) -> Option<usize> {
         usize::from(self.next()).checked_rem(count)
     }

@@ -1,4 +1,5 @@
-//! The promises of the exec door.
+//! Checks the guarantees of the exec door: each request has one reply, and nothing comes from a process before its start
+//! is answered or after its exit.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
@@ -17,11 +18,11 @@ pub(super) struct Conversation<'a, M> {
     machine: M,
     processes: FakeProcesses<'a>,
     now: Instant,
-    /// Whose answer the engine owes.
-    asked: HashMap<Ticket, RequestId>,
-    /// The processes that the peer was told of and that it may hear more of.
+    /// The ids of the requests that the backend has not answered yet.
+    pending: HashMap<Ticket, RequestId>,
+    /// The processes that the client knows to be running.
     running: BTreeSet<String>,
-    heard: Vec<Vec<u8>>,
+    received: Vec<Vec<u8>>,
 }
 
 impl<
@@ -31,10 +32,10 @@ impl<
 {
     pub(super) fn new(machine: M, choices: &'a [u8]) -> Self {
         let processes = FakeProcesses::new(choices);
-        // Only a place to count from: no machine here asks for the time.
+        // The machine does not use the time.
         let now = Instant::now();
-        let (asked, running, heard) = (HashMap::new(), BTreeSet::new(), Vec::new());
-        Self { machine, processes, now, asked, running, heard }
+        let (pending, running, received) = (HashMap::new(), BTreeSet::new(), Vec::new());
+        Self { machine, processes, now, pending, running, received }
     }
 
     pub(super) fn play<C: AsRef<[u8]>>(mut self, chunks: &[C]) -> Vec<Vec<u8>> {
@@ -48,59 +49,59 @@ impl<
         if let Some(line) = lines.finish() {
             self.on_line(line);
         }
-        while let Some(happening) = self.processes.answer().or_else(|| self.processes.exit()) {
-            self.on_happening(happening);
+        while let Some(update) = self.processes.answer().or_else(|| self.processes.exit()) {
+            self.on_backend_update(update);
         }
-        assert!(self.asked.is_empty(), "requests without a reply: {:?}", self.asked);
+        assert!(self.pending.is_empty(), "requests without a reply: {:?}", self.pending);
         assert!(self.running.is_empty(), "processes without an end: {:?}", self.running);
-        self.heard
+        self.received
     }
 
     fn on_line(&mut self, line: Line<'_>) {
         while !self.machine.wants_frame() {
-            let happening = self.processes.answer().expect("only an open question keeps frames waiting");
-            self.on_happening(happening);
+            let update = self.processes.answer().expect("frames wait for pending requests only");
+            self.on_backend_update(update);
         }
-        let (owed, input) = match line {
-            Line::Whole(frame) => (owed(frame), Input::Frame(frame)),
+        let (expected_id, input) = match line {
+            Line::Whole(frame) => (expected_reply_id(frame), Input::Frame(frame)),
             Line::Oversize => (Some(RequestId::NONE), Input::Oversize { limit: LINE_BYTES }),
         };
-        match (owed, self.hand_over(input).as_slice()) {
+        match (expected_id, self.handle(input).as_slice()) {
             (None, []) => {}
-            (Some(id), [Output::Send(frame)]) => self.hear_reply(&id, frame),
-            (Some(id), [Output::Request(ticket, command)]) => {
-                let before = self.asked.insert(*ticket, id);
+            (Some(id), [Output::Send(frame)]) => self.receive_reply(&id, frame),
+            (Some(id), [Output::Request(ticket, request)]) => {
+                let before = self.pending.insert(*ticket, id);
                 assert_eq!(before, None, "{ticket:?} is used twice");
-                let may_wait = matches!(command, ProcessRequest::WriteProcess { .. });
-                assert_eq!(self.machine.wants_frame(), may_wait, "after {command:?}");
-                self.processes.ask(*ticket, command.clone());
+                let may_wait = matches!(request, ProcessRequest::WriteProcess { .. });
+                assert_eq!(self.machine.wants_frame(), may_wait, "after {request:?}");
+                self.processes.submit(*ticket, request.clone());
             }
-            (owed, outputs) => panic!("owed a reply to {owed:?} and did {outputs:?}"),
+            (expected_id, outputs) => panic!("expected a reply to {expected_id:?}, got {outputs:?}"),
         }
         for _ in 0..self.processes.burst() {
-            if let Some(happening) = self.processes.act() {
-                self.on_happening(happening);
+            if let Some(update) = self.processes.act() {
+                self.on_backend_update(update);
             }
         }
     }
 
-    fn on_happening(&mut self, happening: Update) {
-        match happening {
+    fn on_backend_update(&mut self, update: Update) {
+        match update {
             Update::Answer(ticket, answer) => {
-                let id = self.asked.remove(&ticket).expect("the engine answers what it was asked");
-                match self.hand_over(Input::Answer(ticket, answer)).as_slice() {
-                    [Output::Send(frame)] => self.hear_reply(&id, frame),
-                    outputs => panic!("told an answer to {id:?} and did {outputs:?}"),
+                let id = self.pending.remove(&ticket).expect("the backend answers pending requests only");
+                match self.handle(Input::Answer(ticket, answer)).as_slice() {
+                    [Output::Send(frame)] => self.receive_reply(&id, frame),
+                    outputs => panic!("after the answer to {id:?}: {outputs:?}"),
                 }
             }
-            Update::Event(event) => match self.hand_over(Input::Event(&event)).as_slice() {
-                [Output::Send(frame)] => self.hear_notification(frame),
-                outputs => panic!("told {event:?} and did {outputs:?}"),
+            Update::Event(event) => match self.handle(Input::Event(&event)).as_slice() {
+                [Output::Send(frame)] => self.receive_notification(frame),
+                outputs => panic!("after {event:?}: {outputs:?}"),
             },
         }
     }
 
-    fn hand_over(
+    fn handle(
         &mut self,
         input: Input<'_, ProcessReply, ProcessEvent, ProcessRefusal>,
     ) -> Vec<Output<ProcessRequest>> {
@@ -108,9 +109,9 @@ impl<
         std::iter::from_fn(|| self.machine.poll()).collect()
     }
 
-    fn hear_reply(&mut self, owed: &RequestId, frame: &[u8]) {
-        let value = self.hear(frame);
-        assert_eq!(value["id"], serde_json::json!(owed));
+    fn receive_reply(&mut self, expected_id: &RequestId, frame: &[u8]) {
+        let value = self.receive(frame);
+        assert_eq!(value["id"], serde_json::json!(expected_id));
         if let Some(error) = value.get("error") {
             assert_eq!(members(&value), ["error", "id"]);
             assert_eq!(members(error), ["code", "message"]);
@@ -123,8 +124,8 @@ impl<
         }
     }
 
-    fn hear_notification(&mut self, frame: &[u8]) {
-        let value = self.hear(frame);
+    fn receive_notification(&mut self, frame: &[u8]) {
+        let value = self.receive(frame);
         assert_eq!(members(&value), ["method", "params"]);
         let process = value["params"]["processId"].as_str().expect("it is about a process");
         assert!(self.running.contains(process), "{process:?} is not running: {value}");
@@ -135,15 +136,15 @@ impl<
         }
     }
 
-    fn hear(&mut self, frame: &[u8]) -> Value {
+    fn receive(&mut self, frame: &[u8]) -> Value {
         assert!(!frame.contains(&b'\n'), "a frame is a line");
-        self.heard.push(frame.to_vec());
+        self.received.push(frame.to_vec());
         serde_json::from_slice(frame).expect("a frame is JSON")
     }
 }
 
-/// Under which id a frame is owed a reply, if it is.
-fn owed(frame: &[u8]) -> Option<RequestId> {
+/// The id of the reply that a frame must get; `None` if it must get none.
+fn expected_reply_id(frame: &[u8]) -> Option<RequestId> {
     match Message::decode(frame) {
         _ if frame.trim_ascii().is_empty() => None,
         Ok(Message::Request { id: RequestId::Text(id), .. }) if id.len() > MAX_REQUEST_ID_BYTES => {

@@ -1,8 +1,7 @@
-//! An frontend that keeps its promises and is moody in everything else.
+//! A fake front-end backend. It keeps the guarantees of the real one and takes all other decisions from its choices.
 //!
-//! Questions to the registry are carried out in the order in which they were put, all others whenever; answers come
-//! when they come. What happens in a watched session is told in its order, and a text in pieces before the event
-//! that holds it.
+//! It carries out registry requests in their order and all others in any order; it answers in any order. It reports the
+//! events of a watched session in their order, and the deltas of a text before the event that contains the text.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use super::choices::Choices;
 use super::fake_session::FakeSession;
 use crate::Ticket;
 
+/// What the backend passes to the machine.
 pub(super) enum Update {
     Answer(Ticket, Result<FrontendReply, SessionRefusal>),
     Event(FrontendEvent),
@@ -31,17 +31,18 @@ pub(super) struct FakeFrontend<'a> {
     answers: Vec<(Ticket, Result<FrontendReply, SessionRefusal>)>,
     sessions: BTreeMap<SessionId, FakeSession>,
     watches: BTreeMap<SessionId, Watch>,
-    /// Steps of logins that were not told yet.
+    /// Steps of logins that were not reported yet.
     steps: VecDeque<FrontendEvent>,
     is_closed: bool,
-    names: u64,
+    id_counter: u64,
 }
 
 #[derive(Default)]
 struct Watch {
-    /// What was told, and how much of the text that is being written.
-    place: usize,
-    shown: usize,
+    /// The number of log entries that were reported.
+    position: usize,
+    /// The bytes of the open message that were sent as deltas.
+    sent_bytes: usize,
 }
 
 impl<'a> FakeFrontend<'a> {
@@ -55,7 +56,7 @@ impl<'a> FakeFrontend<'a> {
             watches: BTreeMap::new(),
             steps: VecDeque::new(),
             is_closed: false,
-            names: 0,
+            id_counter: 0,
         }
     }
 
@@ -63,8 +64,8 @@ impl<'a> FakeFrontend<'a> {
         self.choices.burst()
     }
 
-    /// Takes a question, or turns it down because it is too late.
-    pub(super) fn ask(&mut self, ticket: Ticket, command: FrontendRequest) -> Option<SessionRefusal> {
+    /// Accepts a request, or refuses it because the connection has ended.
+    pub(super) fn submit(&mut self, ticket: Ticket, command: FrontendRequest) -> Option<SessionRefusal> {
         if self.is_closed {
             return Some(SessionRefusal::TooManyRequests { limit: 0 });
         }
@@ -76,48 +77,48 @@ impl<'a> FakeFrontend<'a> {
         None
     }
 
-    /// Does anything, or nothing.
+    /// Takes one action of its choice.
     pub(super) fn act(&mut self) -> Option<Update> {
         match self.choices.next() % 8 {
-            0 | 1 => self.oblige(),
+            0 | 1 => self.serve_next(),
             2 => {
-                self.carry_out();
+                self.carry_out_next();
                 None
             }
             3 => self.answer(),
-            4 => self.tell(),
+            4 => self.next_event(),
             _ => {
                 let index = self.choices.index(self.sessions.len())?;
                 let fake = self.sessions.values_mut().nth(index)?;
-                fake.perform(&mut self.names, &mut self.choices);
+                fake.advance_run(&mut self.id_counter, &mut self.choices);
                 None
             }
         }
     }
 
-    /// Does the next thing that somebody waits for, if anybody does.
-    pub(super) fn oblige(&mut self) -> Option<Update> {
+    /// Takes the next action that the machine waits for; `None` if it waits for nothing.
+    pub(super) fn serve_next(&mut self) -> Option<Update> {
         loop {
-            if let Some(happening) = self.answer().or_else(|| self.tell()) {
-                return Some(happening);
+            if let Some(update) = self.answer().or_else(|| self.next_event()) {
+                return Some(update);
             }
             if self.requests.is_empty() && self.background.is_empty() {
                 return None;
             }
-            self.carry_out();
+            self.carry_out_next();
         }
     }
 
-    /// Stops what is at work, as the end of the connection does.
+    /// Stops all runs, as the end of a connection does.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
         while !self.requests.is_empty() || !self.background.is_empty() {
-            self.carry_out();
+            self.carry_out_next();
         }
         for fake in self.sessions.values_mut() {
             while !fake.is_idle() {
-                let stopped = fake.stop(&mut self.names, None, StopCause::Shutdown);
-                assert!(stopped.is_ok(), "what runs can be stopped");
+                let stopped = fake.stop(&mut self.id_counter, None, StopCause::Shutdown);
+                assert!(stopped.is_ok(), "a running session can be stopped");
             }
         }
     }
@@ -128,27 +129,27 @@ impl<'a> FakeFrontend<'a> {
         Some(Update::Answer(ticket, answer))
     }
 
-    fn tell(&mut self) -> Option<Update> {
+    fn next_event(&mut self) -> Option<Update> {
         if let Some(step) = self.steps.pop_front() {
             return Some(Update::Event(step));
         }
         let sessions: Vec<SessionId> = self.watches.keys().cloned().collect();
         let start = self.choices.index(sessions.len())?;
-        let told = (0..sessions.len()).find_map(|offset| {
+        let event = (0..sessions.len()).find_map(|offset| {
             let session = sessions.get((start + offset) % sessions.len())?;
             let (watch, fake) = (self.watches.get_mut(session)?, self.sessions.get(session)?);
-            watch.next(fake).map(|seen| RegistryEvent { session: session.clone(), seen })
+            watch.next(fake).map(|update| RegistryEvent { session: session.clone(), update })
         });
-        told.map(|event| Update::Event(FrontendEvent::Registry(event)))
+        event.map(|event| Update::Event(FrontendEvent::Registry(event)))
     }
 
-    fn carry_out(&mut self) {
-        let errand = if self.choices.next().is_multiple_of(2) || self.requests.is_empty() {
+    fn carry_out_next(&mut self) {
+        let background_request = if self.choices.next().is_multiple_of(2) || self.requests.is_empty() {
             self.choices.index(self.background.len())
         } else {
             None
         };
-        if let Some(index) = errand {
+        if let Some(index) = background_request {
             let (ticket, command) = self.background.remove(index);
             let reply = self.run(command);
             return self.answers.push((ticket, Ok(reply)));
@@ -159,27 +160,29 @@ impl<'a> FakeFrontend<'a> {
         let answer = if self.choices.next() % 16 == 15 && !is_stop && !is_watch {
             Err(SessionRefusal::LogUnavailable { reason: "choice".to_owned() })
         } else {
-            self.decide(command)
+            self.answer_to(command)
         };
         self.answers.push((ticket, answer.map(FrontendReply::Registry)));
     }
 
-    fn decide(&mut self, command: RegistryRequest) -> Result<RegistryReply, SessionRefusal> {
+    fn answer_to(&mut self, command: RegistryRequest) -> Result<RegistryReply, SessionRefusal> {
         Ok(match command {
             RegistryRequest::Create { id, new_session } => {
                 let id = id.expect("this door names its sessions");
                 let mut fake = FakeSession::default();
-                fake.append(&mut self.names, SessionEvent::Created(*new_session));
+                fake.append(&mut self.id_counter, SessionEvent::Created(*new_session));
                 assert!(self.sessions.insert(id.clone(), fake).is_none(), "a session is created once");
                 RegistryReply::Created(id)
             }
             RegistryRequest::Watch { session, after } => {
-                let parlor_vocab::WatchFrom::At(seen) = after else { panic!("this door knows its place") };
-                let place = usize::try_from(seen.0).unwrap_or(usize::MAX);
-                self.watches.insert(session, Watch { place, shown: 0 });
+                let parlor_vocab::WatchFrom::At(seen) = after else {
+                    panic!("this door watches from a position")
+                };
+                let position = usize::try_from(seen.0).unwrap_or(usize::MAX);
+                self.watches.insert(session, Watch { position, sent_bytes: 0 });
                 RegistryReply::Watching { seen, head: seen }
             }
-            RegistryRequest::Unwatch(session) | RegistryRequest::Leave(session) => {
+            RegistryRequest::Unwatch(session) | RegistryRequest::Release(session) => {
                 self.watches.remove(&session);
                 RegistryReply::Done
             }
@@ -195,9 +198,9 @@ impl<'a> FakeFrontend<'a> {
                 RegistryReply::Contents(ids.iter().map(|_| Some(b"kept".to_vec())).collect())
             }
             RegistryRequest::Fork { .. }
-            | RegistryRequest::Look(_)
+            | RegistryRequest::GetOverview(_)
             | RegistryRequest::ReadFiles { .. }
-            | RegistryRequest::Fetch { .. } => panic!("this door does not ask for {command:?}"),
+            | RegistryRequest::Fetch { .. } => panic!("this door never submits {command:?}"),
         })
     }
 
@@ -213,27 +216,27 @@ impl<'a> FakeFrontend<'a> {
                 let run = active(&fake.log).ok_or(SessionRefusal::NoActiveRun)?;
                 let message = MessageId::parse("m").expect("a short text");
                 let event = RunEvent::Steered { input, message };
-                fake.append(&mut self.names, SessionEvent::Run { run: run.clone(), sequence: 0, event });
+                fake.append(&mut self.id_counter, SessionEvent::Run { run: run.clone(), sequence: 0, event });
                 Ok(SessionReply::Steered(run))
             }
-            SessionCommand::Send { input, .. } => fake.send(&mut self.names, input),
+            SessionCommand::Send { input, .. } => fake.send(&mut self.id_counter, input),
             SessionCommand::Stop { run, reason } => fake.stop(
-                &mut self.names,
+                &mut self.id_counter,
                 run.as_ref(),
                 StopCause::Client { reason: reason.unwrap_or_default() },
             ),
             SessionCommand::Compact { .. } if self.choices.next() % 4 != 3 => {
                 let summary = message(Role::User);
                 let event = SessionEvent::Compacted { summary: summary.clone(), kept_from: None };
-                fake.append(&mut self.names, event);
+                fake.append(&mut self.id_counter, event);
                 Ok(SessionReply::Compacted(summary))
             }
             SessionCommand::Compact { .. } => {
                 Err(SessionRefusal::NotCompacted { reason: "choice".to_owned() })
             }
-            SessionCommand::Rename { .. } | SessionCommand::Choose(_) => Ok(SessionReply::Done),
+            SessionCommand::Rename { .. } | SessionCommand::ChooseAgent(_) => Ok(SessionReply::Done),
             SessionCommand::ClearQueue | SessionCommand::ClearHistory => {
-                panic!("this door does not ask for {command:?}")
+                panic!("this door never submits {command:?}")
             }
         }
     }
@@ -255,7 +258,7 @@ impl<'a> FakeFrontend<'a> {
                 };
                 FrontendReply::Files(paths.iter().map(file).collect())
             }
-            FrontendRequest::ListModels => FrontendReply::Models(super::loaf::offers()),
+            FrontendRequest::ListModels => FrontendReply::Models(super::loaf::models()),
             FrontendRequest::ListRoutes(_) => FrontendReply::Routes(Ok(vec!["A_b".to_owned()])),
             FrontendRequest::ListSkills => {
                 let line =
@@ -278,14 +281,14 @@ impl<'a> FakeFrontend<'a> {
             }
             FrontendRequest::CancelLogin(_) => FrontendReply::Cancelled(0),
             FrontendRequest::Logout(_) => FrontendReply::LoggedOut(true, Credentials::default()),
-            FrontendRequest::Registry(_) => panic!("that is for the registry"),
+            FrontendRequest::Registry(_) => panic!("registry requests are handled elsewhere"),
         }
     }
 }
 
 impl Watch {
     fn next(&mut self, fake: &FakeSession) -> Option<SessionUpdate> {
-        let next = fake.log.get(self.place);
+        let next = fake.log.get(self.position);
         let (run, message, text) = match next.map(|entry| &entry.event) {
             Some(SessionEvent::Run {
                 run,
@@ -293,29 +296,29 @@ impl Watch {
                 ..
             }) => (run, message, text),
             Some(_) => return self.entry(next),
-            None => fake.speaking()?,
+            None => fake.open_message()?,
         };
-        let rest = text.get(self.shown..).unwrap_or_default();
-        if !rest.is_empty() && fake.has_begun(message, self.place) {
-            self.shown = text.len();
-            let (run, subject) = (run.clone(), StreamKind::Message(message.clone()));
-            return Some(SessionUpdate::Delta { run, subject, text: rest.to_owned() });
+        let rest = text.get(self.sent_bytes..).unwrap_or_default();
+        if !rest.is_empty() && fake.has_begun(message, self.position) {
+            self.sent_bytes = text.len();
+            let (run, stream) = (run.clone(), StreamKind::Message(message.clone()));
+            return Some(SessionUpdate::Delta { run, stream, text: rest.to_owned() });
         }
         self.entry(next)
     }
 
     fn entry(&mut self, next: Option<&Arc<Entry>>) -> Option<SessionUpdate> {
         let entry = Arc::clone(next?);
-        self.place += 1;
+        self.position += 1;
         if let SessionEvent::Run { event: RunEvent::Message(MessageEvent::Started { .. }), .. } = &entry.event
         {
-            self.shown = 0;
+            self.sent_bytes = 0;
         }
         Some(SessionUpdate::Entry(entry))
     }
 }
 
-/// The run that is under way at the end of a log.
+/// The run that is active at the end of a log.
 fn active(log: &[Arc<Entry>]) -> Option<RunId> {
     let mut open = None;
     for entry in log {
@@ -347,15 +350,15 @@ fn chat(id: &str) -> ChatSummary {
 }
 
 fn saved(id: &str, fake: Option<&FakeSession>) -> SavedChat {
-    let about = chat(id);
-    let mut spoken = message(Role::User);
-    spoken.media.push(media(&NamedFile { name: "f".to_owned(), bytes: Vec::new() }));
+    let summary = chat(id);
+    let mut prompt = message(Role::User);
+    prompt.media.push(media(&NamedFile { name: "f".to_owned(), bytes: Vec::new() }));
     let head = Seq(fake.map_or(0, |fake| fake.log.len() as u64));
-    let history = vec![HistoryItem::Message(spoken), HistoryItem::Message(message(Role::Assistant))];
+    let history = vec![HistoryItem::Message(prompt), HistoryItem::Message(message(Role::Assistant))];
     let (queue, active, usage) = (Vec::new(), None, Usage::default());
-    let (id, choice) = (about.id.clone(), AgentChoice::default());
+    let (id, choice) = (summary.id.clone(), AgentChoice::default());
     SavedChat {
-        about,
+        summary,
         overview: SessionOverview { id, head, title: None, choice, history, usage, queue, active },
     }
 }

@@ -1,4 +1,4 @@
-//! An engine that keeps its promises and is moody in everything else.
+//! A fake process backend. It keeps the guarantees of the real one and takes all other decisions from its choices.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use parlor_vocab::{
 use super::choices::Choices;
 use crate::Ticket;
 
+/// What the backend passes to the machine.
 pub(super) enum Update {
     Answer(Ticket, Result<ProcessReply, ProcessRefusal>),
     Event(ProcessEvent),
@@ -16,25 +17,25 @@ pub(super) enum Update {
 
 pub(super) struct FakeProcesses<'a> {
     choices: Choices<'a>,
-    /// Who has not exited, and whether it was told to end.
-    living: BTreeMap<ProcessId, bool>,
+    /// The processes that have not exited, and whether they are being terminated.
+    running: BTreeMap<ProcessId, bool>,
     requests: Vec<(Ticket, ProcessRequest)>,
 }
 
 impl<'a> FakeProcesses<'a> {
     pub(super) fn new(choices: &'a [u8]) -> Self {
-        Self { choices: Choices::new(choices), living: BTreeMap::new(), requests: Vec::new() }
+        Self { choices: Choices::new(choices), running: BTreeMap::new(), requests: Vec::new() }
     }
 
-    pub(super) fn ask(&mut self, ticket: Ticket, command: ProcessRequest) {
-        self.requests.push((ticket, command));
+    pub(super) fn submit(&mut self, ticket: Ticket, request: ProcessRequest) {
+        self.requests.push((ticket, request));
     }
 
     fn choice(&mut self) -> u8 {
         self.choices.next()
     }
 
-    /// How many things are to happen before the next frame.
+    /// How many actions the backend takes before the next frame.
     pub(super) fn burst(&mut self) -> u8 {
         self.choices.burst()
     }
@@ -47,28 +48,28 @@ impl<'a> FakeProcesses<'a> {
         }
     }
 
-    /// Answers any of the open requests, or comes closer to it.
+    /// Answers one of the pending requests, or lets the process exit that stands in its way.
     pub(super) fn answer(&mut self) -> Option<Update> {
         let index = usize::from(self.choice()).checked_rem(self.requests.len())?;
         if let (_, ProcessRequest::StartProcess(start)) = &self.requests[index] {
-            let name = start.process.clone();
-            if self.living.get(&name) == Some(&true) {
-                return Some(self.exit_of(name)); // A name is free for the next once this was told.
+            let id = start.process.clone();
+            if self.running.get(&id) == Some(&true) {
+                return Some(self.exit_of(id)); // The id is free again once the exit was reported.
             }
         }
-        let (ticket, command) = self.requests.remove(index);
-        Some(Update::Answer(ticket, self.decide(command)))
+        let (ticket, request) = self.requests.remove(index);
+        Some(Update::Answer(ticket, self.carry_out(request)))
     }
 
-    fn decide(&mut self, command: ProcessRequest) -> Result<ProcessReply, ProcessRefusal> {
+    fn carry_out(&mut self, request: ProcessRequest) -> Result<ProcessReply, ProcessRefusal> {
         let choice = self.choice();
-        match command {
+        match request {
             ProcessRequest::StartProcess(start) => match choice % 4 {
-                _ if self.living.contains_key(&start.process) => {
+                _ if self.running.contains_key(&start.process) => {
                     Err(ProcessRefusal::ProcessExists(start.process))
                 }
                 0 => {
-                    self.living.insert(start.process, false);
+                    self.running.insert(start.process, false);
                     Ok(ProcessReply::ProcessStarted)
                 }
                 1 => Err(ProcessRefusal::CannotStart { attempt: start.program, reason: "choice".to_owned() }),
@@ -76,7 +77,7 @@ impl<'a> FakeProcesses<'a> {
                 _ => Err(ProcessRefusal::TooManyProcesses { limit: choice.into() }),
             },
             ProcessRequest::WriteProcess { process, .. } => match choice % 4 {
-                _ if self.living.get(&process) != Some(&false) => {
+                _ if self.running.get(&process) != Some(&false) => {
                     Err(ProcessRefusal::UnknownProcess(process))
                 }
                 0 => Ok(ProcessReply::WriteAccepted),
@@ -85,16 +86,16 @@ impl<'a> FakeProcesses<'a> {
                 _ => Err(ProcessRefusal::StdinFull { process, limit: choice.into(), what: "bytes" }),
             },
             ProcessRequest::TerminateProcess { process } => {
-                let was_running = self.living.get(&process) == Some(&false);
-                self.living.entry(process).and_modify(|told_to_end| *told_to_end = true);
+                let was_running = self.running.get(&process) == Some(&false);
+                self.running.entry(process).and_modify(|is_terminating| *is_terminating = true);
                 Ok(ProcessReply::ProcessTerminating { was_running })
             }
         }
     }
 
     fn any_process(&mut self) -> Option<ProcessId> {
-        let index = usize::from(self.choice()).checked_rem(self.living.len())?;
-        self.living.keys().nth(index).cloned()
+        let index = usize::from(self.choice()).checked_rem(self.running.len())?;
+        self.running.keys().nth(index).cloned()
     }
 
     fn output(&mut self) -> Option<Update> {
@@ -111,7 +112,7 @@ impl<'a> FakeProcesses<'a> {
     }
 
     fn exit_of(&mut self, process: ProcessId) -> Update {
-        self.living.remove(&process);
+        self.running.remove(&process);
         let choice = self.choice();
         let ending = match choice % 4 {
             0 => ProcessExit::Code(choice),

@@ -1,8 +1,8 @@
-//! A registry of sessions that keeps its promises and is moody in everything else.
+//! A fake session registry with one client. It keeps the guarantees of the real one and takes all other decisions from
+//! its choices.
 //!
-//! Questions are carried out in the order in which they were put; their answers come when they come.
-//! What happens in a watched session is told in its order. A run starts once it was asked for, and
-//! ends once; one that was told to stop ends as stopped.
+//! It carries out requests in their order and answers in any order. It reports the events of a watched session in their
+//! order. A run starts after a `Send`, ends once, and ends as stopped after a `Stop`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use parlor_vocab::{
 use super::choices::Choices;
 use crate::Ticket;
 
+/// What the backend passes to the machine.
 pub(super) enum Update {
     Answer(Ticket, Result<RegistryReply, SessionRefusal>),
     Event(RegistryEvent),
@@ -32,15 +33,15 @@ pub(super) struct FakeRegistry<'a> {
     run: Option<Run>,
     compacting: Option<Ticket>,
     is_closed: bool,
-    names: u32,
+    id_counter: u32,
 }
 
 struct Run {
     session: SessionId,
     id: RunId,
     calls: Vec<(RunId, ToolCallId)>,
-    /// Calls whose inputs are being written.
-    writing: Vec<(RunId, ToolCallId)>,
+    /// Calls whose inputs the model is still writing.
+    open_inputs: Vec<(RunId, ToolCallId)>,
     children: Vec<RunId>,
     is_stopped: bool,
 }
@@ -56,12 +57,12 @@ impl<'a> FakeRegistry<'a> {
             run: None,
             compacting: None,
             is_closed: false,
-            names: 0,
+            id_counter: 0,
         }
     }
 
-    /// Takes a question, or turns it down because it is too late.
-    pub(super) fn ask(&mut self, ticket: Ticket, command: RegistryRequest) -> Option<SessionRefusal> {
+    /// Accepts a request, or refuses it because the connection has ended.
+    pub(super) fn submit(&mut self, ticket: Ticket, command: RegistryRequest) -> Option<SessionRefusal> {
         if self.is_closed {
             return Some(SessionRefusal::TooManyRequests { limit: 0 });
         }
@@ -78,27 +79,27 @@ impl<'a> FakeRegistry<'a> {
         [0, 0, 1, 20][usize::from(self.choices.next() % 4)]
     }
 
-    /// Does anything, or nothing.
+    /// Takes one action of its choice.
     pub(super) fn act(&mut self) -> Option<Update> {
         match self.choices.next() % 8 {
-            0 | 1 => self.oblige(),
-            2 => self.carry_out(),
+            0 | 1 => self.serve_next(),
+            2 => self.carry_out_next(),
             3 => self.answer(),
-            4 => self.tell(),
-            5 | 6 => self.perform(),
+            4 => self.next_event(),
+            5 | 6 => self.advance_run(),
             _ => self.end(),
         }
     }
 
-    /// Does the next thing that somebody waits for, if anybody does.
-    pub(super) fn oblige(&mut self) -> Option<Update> {
-        self.carry_out();
+    /// Takes the next action that the machine waits for; `None` if it waits for nothing.
+    pub(super) fn serve_next(&mut self) -> Option<Update> {
+        self.carry_out_next();
         loop {
-            if let Some(happening) = self.answer().or_else(|| self.tell()) {
-                return Some(happening);
+            if let Some(update) = self.answer().or_else(|| self.next_event()) {
+                return Some(update);
             }
             if !self.requests.is_empty() {
-                self.carry_out();
+                self.carry_out_next();
             } else if self.run.as_ref().is_some_and(|run| run.is_stopped) {
                 self.end();
             } else {
@@ -107,11 +108,11 @@ impl<'a> FakeRegistry<'a> {
         }
     }
 
-    /// Stops what is at work, as the end of the connection does.
+    /// Stops the run and the compaction, as the end of a connection does.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
         while !self.requests.is_empty() {
-            self.carry_out();
+            self.carry_out_next();
         }
         if let Some(run) = &mut self.run {
             run.is_stopped = true;
@@ -126,11 +127,11 @@ impl<'a> FakeRegistry<'a> {
         Some(Update::Answer(ticket, answer))
     }
 
-    fn tell(&mut self) -> Option<Update> {
+    fn next_event(&mut self) -> Option<Update> {
         self.events.pop_front().map(Update::Event)
     }
 
-    fn carry_out(&mut self) -> Option<Update> {
+    fn carry_out_next(&mut self) -> Option<Update> {
         let (ticket, command) = self.requests.pop_front()?;
         let choice = self.choices.next();
         if let RegistryRequest::Session(_, SessionCommand::Compact { .. }) = &command
@@ -145,23 +146,23 @@ impl<'a> FakeRegistry<'a> {
     }
 
     fn decide(&mut self, command: RegistryRequest, choice: u8) -> Result<RegistryReply, SessionRefusal> {
-        let moody = SessionRefusal::LogUnavailable { reason: "choice".to_owned() };
-        // Watching always works: what is not seen cannot be told of.
-        let is_moody = choice % 8 == 7
+        let unavailable = SessionRefusal::LogUnavailable { reason: "choice".to_owned() };
+        // Watching never fails: the harness could not check a session that is not watched.
+        let fails = choice % 8 == 7
             && !matches!(
                 command,
                 RegistryRequest::Watch { .. } | RegistryRequest::Session(_, SessionCommand::Stop { .. })
             );
-        if is_moody {
-            return Err(moody);
+        if fails {
+            return Err(unavailable);
         }
         Ok(match command {
             RegistryRequest::Watch { session, .. } => {
                 self.watched.push(session);
                 RegistryReply::Watching { seen: Seq::START, head: Seq::START }
             }
-            RegistryRequest::Create { .. } => RegistryReply::Created(self.name(SessionId::parse)),
-            RegistryRequest::Look(id) => RegistryReply::Overview(Box::new(self.overview(id))),
+            RegistryRequest::Create { .. } => RegistryReply::Created(self.new_id(SessionId::parse)),
+            RegistryRequest::GetOverview(id) => RegistryReply::Overview(Box::new(self.overview(id))),
             RegistryRequest::Session(session, command) => return self.command(session, command),
             RegistryRequest::ReadFiles { paths, .. } => {
                 RegistryReply::Files(paths.iter().map(|_| self.file()).collect())
@@ -174,9 +175,9 @@ impl<'a> FakeRegistry<'a> {
                 let content = |_| (self.choices.next() % 4 != 3).then(|| b"%PDF-kept".to_vec());
                 RegistryReply::Contents(ids.iter().map(content).collect())
             }
-            RegistryRequest::Leave(_) => RegistryReply::Done,
+            RegistryRequest::Release(_) => RegistryReply::Done,
             RegistryRequest::Fork { .. } | RegistryRequest::Unwatch(_) | RegistryRequest::Delete(_) => {
-                panic!("no door that is played here asks for {command:?}")
+                panic!("no door with this backend submits {command:?}")
             }
         })
     }
@@ -191,9 +192,9 @@ impl<'a> FakeRegistry<'a> {
                 if let Some(run) = &self.run {
                     return Err(SessionRefusal::Busy { active: run.id.clone() });
                 }
-                let id = self.name(RunId::parse);
-                let (calls, writing, children, is_stopped) = (Vec::new(), Vec::new(), Vec::new(), false);
-                self.run = Some(Run { session, id: id.clone(), calls, writing, children, is_stopped });
+                let id = self.new_id(RunId::parse);
+                let (calls, open_inputs, children, is_stopped) = (Vec::new(), Vec::new(), Vec::new(), false);
+                self.run = Some(Run { session, id: id.clone(), calls, open_inputs, children, is_stopped });
                 self.start(id.clone(), None, input);
                 SessionReply::Started(id)
             }
@@ -208,21 +209,21 @@ impl<'a> FakeRegistry<'a> {
                 }
                 None => return Err(SessionRefusal::NoActiveRun),
             },
-            SessionCommand::Choose(_) => SessionReply::Done,
+            SessionCommand::ChooseAgent(_) => SessionReply::Done,
             SessionCommand::Compact { .. } => {
                 return Err(SessionRefusal::NotCompacted { reason: "choice".to_owned() });
             }
             SessionCommand::ClearQueue | SessionCommand::ClearHistory | SessionCommand::Rename { .. } => {
-                panic!("no door that is played here asks for {command:?}")
+                panic!("no door with this backend submits {command:?}")
             }
         }))
     }
 
-    fn end_compaction(&mut self, well: bool) {
+    fn end_compaction(&mut self, succeeds: bool) {
         let Some(ticket) = self.compacting.take() else { return };
-        let (id, text) = (self.name(MessageId::parse), "sum".to_owned());
+        let (id, text) = (self.new_id(MessageId::parse), "sum".to_owned());
         let summary = Message { id, role: Role::User, text, media: Vec::new() };
-        let answer = if well {
+        let answer = if succeeds {
             Ok(RegistryReply::Session(SessionReply::Compacted(summary)))
         } else {
             Err(SessionRefusal::NotCompacted { reason: "it was stopped".to_owned() })
@@ -230,49 +231,49 @@ impl<'a> FakeRegistry<'a> {
         self.answers.push((ticket, answer));
     }
 
-    /// The run does something that runs do.
-    fn perform(&mut self) -> Option<Update> {
+    /// Adds one event or delta to the active run.
+    fn advance_run(&mut self) -> Option<Update> {
         let run = self.run.as_ref()?;
         let (own, children, calls) = (run.id.clone(), run.children.clone(), run.calls.clone());
         let choice = self.choices.next();
-        let mut who: Vec<RunId> = vec![own.clone()];
-        who.extend(children.iter().cloned());
-        let who = self.choices.index(who.len()).map_or(own.clone(), |index| who[index].clone());
+        let mut run_id: Vec<RunId> = vec![own.clone()];
+        run_id.extend(children.iter().cloned());
+        let run_id = self.choices.index(run_id.len()).map_or(own.clone(), |index| run_id[index].clone());
         let text = ["a", "\u{e4}\u{1f600}", "\n\"", ""][usize::from(choice >> 6)].to_owned();
         match choice % 11 {
-            0 => self.delta(who, StreamKind::Message(self.fixed(MessageId::parse)), text),
-            1 => self.delta(who, StreamKind::Thought(self.fixed(StepId::parse)), text),
-            2 => self.delta(who, StreamKind::Tool(self.fixed(ToolCallId::parse)), text),
+            0 => self.delta(run_id, StreamKind::Message(self.fixed_id(MessageId::parse)), text),
+            1 => self.delta(run_id, StreamKind::Reasoning(self.fixed_id(StepId::parse)), text),
+            2 => self.delta(run_id, StreamKind::ToolOutput(self.fixed_id(ToolCallId::parse)), text),
             3 => {
-                let written = self.run.as_mut()?.writing.pop().filter(|_| choice.is_multiple_of(2));
-                let (who, call) = written.unwrap_or_else(|| (who, self.name(ToolCallId::parse)));
-                let step = self.fixed(StepId::parse);
+                let open_call = self.run.as_mut()?.open_inputs.pop().filter(|_| choice.is_multiple_of(2));
+                let (run_id, call) = open_call.unwrap_or_else(|| (run_id, self.new_id(ToolCallId::parse)));
+                let step = self.fixed_id(StepId::parse);
                 let input = ["{}", "{\"a\":[1]}", "no json", ""][usize::from(choice >> 6)].to_owned();
-                self.run.as_mut()?.calls.push((who.clone(), call.clone()));
+                self.run.as_mut()?.calls.push((run_id.clone(), call.clone()));
                 self.record(
-                    who,
+                    run_id,
                     RunEvent::Tool(ToolEvent::Called { step, call, tool: "shell".to_owned(), input }),
                 );
             }
             4 | 5 => {
-                let (who, call) = calls.get(self.choices.index(calls.len())?)?.clone();
+                let (run_id, call) = calls.get(self.choices.index(calls.len())?)?.clone();
                 self.run.as_mut()?.calls.retain(|(_, open)| *open != call);
                 let event = if choice % 11 == 4 {
                     RunEvent::Tool(ToolEvent::Completed { call, output: text, duration_ms: 1 })
                 } else {
                     RunEvent::Tool(ToolEvent::Failed { call, failure: failure(&text), duration_ms: 1 })
                 };
-                self.record(who, event);
+                self.record(run_id, event);
             }
             6 => {
-                let child = self.name(RunId::parse);
+                let child = self.new_id(RunId::parse);
                 self.run.as_mut()?.children.push(child.clone());
                 let (name, task) = ("worker".to_owned(), text.repeat(100));
                 self.record(
-                    who.clone(),
+                    run_id.clone(),
                     RunEvent::Subagent(SubagentEvent::Started { child: child.clone(), name, task }),
                 );
-                self.start(child, Some(who), UserInput::default());
+                self.start(child, Some(run_id), UserInput::default());
             }
             7 => {
                 let child = children.get(self.choices.index(children.len())?)?.clone();
@@ -282,7 +283,7 @@ impl<'a> FakeRegistry<'a> {
                 let child = children.get(self.choices.index(children.len())?)?.clone();
                 let result = if choice > 127 { Ok("Error: none".to_owned()) } else { Err(failure(&text)) };
                 self.run.as_mut()?.children.retain(|open| *open != child);
-                self.run.as_mut()?.writing.retain(|(of, _)| *of != child);
+                self.run.as_mut()?.open_inputs.retain(|(of, _)| *of != child);
                 self.record(child.clone(), ended(RunEnding::Completed { message: None }));
                 self.record(
                     own,
@@ -290,87 +291,89 @@ impl<'a> FakeRegistry<'a> {
                 );
             }
             9 => {
-                let known = self.run.as_ref()?.writing.first().cloned().filter(|_| choice.is_multiple_of(2));
-                let (who, call) = known.unwrap_or_else(|| (who, self.name(ToolCallId::parse)));
-                let writing = &mut self.run.as_mut()?.writing;
-                if !writing.contains(&(who.clone(), call.clone())) {
-                    writing.push((who.clone(), call.clone()));
+                let known =
+                    self.run.as_ref()?.open_inputs.first().cloned().filter(|_| choice.is_multiple_of(2));
+                let (run_id, call) = known.unwrap_or_else(|| (run_id, self.new_id(ToolCallId::parse)));
+                let open_inputs = &mut self.run.as_mut()?.open_inputs;
+                if !open_inputs.contains(&(run_id.clone(), call.clone())) {
+                    open_inputs.push((run_id.clone(), call.clone()));
                 }
-                self.delta(who, StreamKind::Input { call, tool: "shell".to_owned() }, text);
+                self.delta(run_id, StreamKind::ToolInput { call, tool: "shell".to_owned() }, text);
             }
             _ => {
-                self.run.as_mut()?.writing.retain(|(of, _)| *of != who);
+                self.run.as_mut()?.open_inputs.retain(|(of, _)| *of != run_id);
                 let usage =
                     Usage { input_tokens: choice.into(), output_tokens: u64::MAX, ..Usage::default() };
                 let model = (choice > 127).then(|| "m".to_owned());
-                self.record(who.clone(), RunEvent::Consumed { usage, model });
-                let (step, kind) = (self.fixed(StepId::parse), StepKind::Planning);
-                self.record(who, RunEvent::Step(StepEvent::Started { step, kind, title: String::new() }));
+                self.record(run_id.clone(), RunEvent::UsageAdded { usage, model });
+                let (step, kind) = (self.fixed_id(StepId::parse), StepKind::Planning);
+                self.record(run_id, RunEvent::Step(StepEvent::Started { step, kind, title: String::new() }));
             }
         }
         None
     }
 
-    /// What is at work comes to its end.
+    /// Ends the active run and the compaction.
     fn end(&mut self) -> Option<Update> {
         let choice = self.choices.next();
         self.end_compaction(choice < 128);
         let run = self.run.take()?;
-        let message = self.name(MessageId::parse);
+        let message = self.new_id(MessageId::parse);
         let ending = match choice % 4 {
             _ if run.is_stopped => RunEnding::Stopped { cause: StopCause::Shutdown, message },
             0 | 1 => RunEnding::Completed { message: None },
             _ => RunEnding::Failed(failure("it broke")),
         };
-        self.tell_of(&run.session, SessionEvent::Run { run: run.id, sequence: 1, event: ended(ending) });
+        self.push_event(&run.session, SessionEvent::Run { run: run.id, sequence: 1, event: ended(ending) });
         None
     }
 
     fn start(&mut self, run: RunId, parent: Option<RunId>, input: UserInput) {
         let model = (self.choices.next() % 2 == 1).then(|| "chosen".to_owned());
-        let (agent, message) = (self.fixed(AgentId::parse), self.name(MessageId::parse));
+        let (agent, message) = (self.fixed_id(AgentId::parse), self.new_id(MessageId::parse));
         self.record(run, RunEvent::Started { parent, agent, model, input, message });
     }
 
     fn record(&mut self, run: RunId, event: RunEvent) {
         if let Some(session) = self.run.as_ref().map(|run| run.session.clone()) {
-            self.tell_of(&session, SessionEvent::Run { run, sequence: 1, event });
+            self.push_event(&session, SessionEvent::Run { run, sequence: 1, event });
         }
     }
 
-    fn tell_of(&mut self, session: &SessionId, event: SessionEvent) {
-        let (seq, at) = (Seq(u64::from(self.names)), Timestamp(0));
-        let entry = Entry { seq, id: self.fixed(EventId::parse), at, event };
-        self.see(session.clone(), SessionUpdate::Entry(Arc::new(entry)));
+    fn push_event(&mut self, session: &SessionId, event: SessionEvent) {
+        let (seq, at) = (Seq(u64::from(self.id_counter)), Timestamp(0));
+        let entry = Entry { seq, id: self.fixed_id(EventId::parse), at, event };
+        self.push_update(session.clone(), SessionUpdate::Entry(Arc::new(entry)));
     }
 
-    fn delta(&mut self, run: RunId, subject: StreamKind, text: String) {
+    fn delta(&mut self, run: RunId, stream: StreamKind, text: String) {
         if let Some(session) = self.run.as_ref().map(|run| run.session.clone()) {
-            self.see(session, SessionUpdate::Delta { run, subject, text });
+            self.push_update(session, SessionUpdate::Delta { run, stream, text });
         }
     }
 
-    fn see(&mut self, session: SessionId, seen: SessionUpdate) {
+    fn push_update(&mut self, session: SessionId, update: SessionUpdate) {
         assert!(self.watched.contains(&session), "{session} has a run and is not watched");
-        self.events.push_back(RegistryEvent { session, seen });
+        self.events.push_back(RegistryEvent { session, update });
     }
 
     fn overview(&mut self, id: SessionId) -> SessionOverview {
         let choice = self.choices.next();
         let file = NamedFile { name: "f".to_owned(), bytes: Vec::new() };
         let media = if choice & 1 == 1 { vec![self.stored(file)] } else { Vec::new() };
-        let spoken = |role, media| {
+        let message = |role, media| {
             let (id, text) = (MessageId::parse("m").expect("a short text"), "\u{e4}".to_owned());
             HistoryItem::Message(Message { id, role, text, media })
         };
-        let used = HistoryItem::ToolUse(ToolUse {
-            call: self.fixed(ToolCallId::parse),
+        let tool_use = HistoryItem::ToolUse(ToolUse {
+            call: self.fixed_id(ToolCallId::parse),
             tool: "shell".to_owned(),
             input: "no json".to_owned(),
             result: (choice & 2 == 2).then(|| Err(failure("no"))),
         });
-        let broken = HistoryItem::BrokenOff(RunEnding::Failed(failure("no")));
-        let mut history = vec![spoken(Role::User, media), spoken(Role::Assistant, Vec::new()), used, broken];
+        let unfinished = HistoryItem::UnfinishedRun(RunEnding::Failed(failure("no")));
+        let mut history =
+            vec![message(Role::User, media), message(Role::Assistant, Vec::new()), tool_use, unfinished];
         history.truncate(usize::from(choice >> 5));
         let (queue, active) = (Vec::new(), self.run.as_ref().map(|run| run.id.clone()));
         let (choice, usage) = (AgentChoice::default(), Usage { cost_micros: u64::MAX, ..Usage::default() });
@@ -393,23 +396,23 @@ impl<'a> FakeRegistry<'a> {
     }
 
     fn stored(&mut self, file: NamedFile) -> Media {
-        let (id, size) = (self.name(MediaId::parse), file.bytes.len() as u64);
+        let (id, size) = (self.new_id(MediaId::parse), file.bytes.len() as u64);
         Media { id, name: file.name, mime: "text/plain".to_owned(), size }
     }
 
     /// A new id.
-    fn name<T, E: std::fmt::Debug>(&mut self, parse: impl Fn(&str) -> Result<T, E>) -> T {
-        self.names += 1;
-        parse(&format!("n{}", self.names)).expect("a short text")
+    fn new_id<T, E: std::fmt::Debug>(&mut self, parse: impl Fn(&str) -> Result<T, E>) -> T {
+        self.id_counter += 1;
+        parse(&format!("n{}", self.id_counter)).expect("a short text")
     }
 
-    /// An id that stays the same.
-    fn fixed<T, E: std::fmt::Debug>(&self, parse: impl Fn(&str) -> Result<T, E>) -> T {
+    /// An id that is the same in every call.
+    fn fixed_id<T, E: std::fmt::Debug>(&self, parse: impl Fn(&str) -> Result<T, E>) -> T {
         parse("same").expect("a short text")
     }
 }
 
-/// What a session begins with.
+/// The parameters of a new session.
 pub(super) fn new_session() -> NewSession {
     let (title, system, forked_from) = (None, None, None);
     NewSession {
@@ -423,7 +426,7 @@ pub(super) fn new_session() -> NewSession {
 }
 
 pub(super) fn failure(text: &str) -> Failure {
-    Failure { code: "WHIM".into(), message: text.to_owned(), retryable: false }
+    Failure { code: "CHOICE".into(), message: text.to_owned(), retryable: false }
 }
 
 fn ended(ending: RunEnding) -> RunEvent {

@@ -1,4 +1,4 @@
-//! One session of an imagined registry: its log, the run that is active, and what waits.
+//! One session of a fake registry: its log, its active run, and its queue.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use parlor_vocab::{
 use super::choices::Choices;
 use super::fake_registry::failure;
 
-/// How many inputs may wait here: few, so that there are often too many.
+/// The most queued inputs. The limit is low, so that plays often exceed it.
 const MAX_QUEUED: usize = 2;
 
 #[derive(Default)]
@@ -20,66 +20,70 @@ pub(super) struct FakeSession {
     pub(super) log: Vec<Arc<Entry>>,
     run: Option<Run>,
     queue: VecDeque<QueuedInput>,
-    /// How many events each run has.
+    /// The number of events of each run.
     sequences: HashMap<RunId, u64>,
 }
 
 struct Run {
     id: RunId,
-    /// What is being said.
-    spoken: Option<(MessageId, String)>,
+    /// The open message and its text so far.
+    open_message: Option<(MessageId, String)>,
     calls: Vec<ToolCallId>,
     children: Vec<RunId>,
 }
 
 impl FakeSession {
-    pub(super) fn append(&mut self, names: &mut u64, event: SessionEvent) {
-        *names += 1;
-        let id = EventId::parse(&format!("evt_{names}")).expect("a short text");
+    pub(super) fn append(&mut self, id_counter: &mut u64, event: SessionEvent) {
+        *id_counter += 1;
+        let id = EventId::parse(&format!("evt_{id_counter}")).expect("a short text");
         let (seq, at) = (Seq(self.log.len() as u64 + 1), Timestamp(0));
         self.log.push(Arc::new(Entry { seq, id, at, event }));
     }
 
-    /// What is being said at the moment.
-    pub(super) fn speaking(&self) -> Option<(&RunId, &MessageId, &String)> {
+    /// The open message of the active run.
+    pub(super) fn open_message(&self) -> Option<(&RunId, &MessageId, &String)> {
         let run = self.run.as_ref()?;
-        run.spoken.as_ref().map(|(message, text)| (&run.id, message, text))
+        run.open_message.as_ref().map(|(message, text)| (&run.id, message, text))
     }
 
-    /// Whether a message was begun before a place.
-    pub(super) fn has_begun(&self, message: &MessageId, place: usize) -> bool {
+    /// Whether the message starts within the first `position` log entries.
+    pub(super) fn has_begun(&self, message: &MessageId, position: usize) -> bool {
         let begins = |entry: &Arc<Entry>| {
             let SessionEvent::Run { event, .. } = &entry.event else { return false };
             matches!(event, RunEvent::Message(MessageEvent::Started { message: begun }) if begun == message)
         };
-        self.log.iter().take(place).any(begins)
+        self.log.iter().take(position).any(begins)
     }
 
     pub(super) fn is_idle(&self) -> bool {
         self.run.is_none()
     }
 
-    pub(super) fn send(&mut self, names: &mut u64, input: UserInput) -> Result<SessionReply, SessionRefusal> {
+    pub(super) fn send(
+        &mut self,
+        id_counter: &mut u64,
+        input: UserInput,
+    ) -> Result<SessionReply, SessionRefusal> {
         if input.choice.agent.as_ref().is_some_and(|agent| agent.as_str() == "nobody") {
             return Err(SessionRefusal::UnknownAgent(input.choice.agent.expect("it is there")));
         }
-        let run = named(names, RunId::parse);
+        let run = new_id(id_counter, RunId::parse);
         if self.run.is_none() {
-            self.start(names, run.clone(), input);
+            self.start(id_counter, run.clone(), input);
             return Ok(SessionReply::Started(run));
         }
         if self.queue.len() == MAX_QUEUED {
             return Err(SessionRefusal::QueueFull { limit: MAX_QUEUED });
         }
         let queued = QueuedInput { run: run.clone(), input };
-        self.append(names, SessionEvent::Queued(queued.clone()));
+        self.append(id_counter, SessionEvent::Queued(queued.clone()));
         self.queue.push_back(queued);
         Ok(SessionReply::Queued { run, waiting: self.queue.len() })
     }
 
     pub(super) fn stop(
         &mut self,
-        names: &mut u64,
+        id_counter: &mut u64,
         asked: Option<&RunId>,
         cause: StopCause,
     ) -> Result<SessionReply, SessionRefusal> {
@@ -87,58 +91,58 @@ impl FakeSession {
         if let Some(asked) = asked.filter(|asked| **asked != active) {
             return Err(SessionRefusal::WrongRun { asked: asked.clone(), active });
         }
-        let message = named(names, MessageId::parse);
+        let message = new_id(id_counter, MessageId::parse);
         let text = cause.reason().to_owned();
-        self.finish_speaking(names);
+        self.finish_message(id_counter);
         self.record(
-            names,
+            id_counter,
             &active,
             RunEvent::Message(MessageEvent::Completed { message: message.clone(), text, media: vec![] }),
         );
-        self.end(names, RunEnding::Stopped { cause, message });
+        self.end(id_counter, RunEnding::Stopped { cause, message });
         Ok(SessionReply::Stopping(active))
     }
 
-    fn start(&mut self, names: &mut u64, id: RunId, input: UserInput) {
-        let (spoken, calls, children) = (None, Vec::new(), Vec::new());
-        self.run = Some(Run { id: id.clone(), spoken, calls, children });
-        self.begin(names, &id, None, input);
+    fn start(&mut self, id_counter: &mut u64, id: RunId, input: UserInput) {
+        let (open_message, calls, children) = (None, Vec::new(), Vec::new());
+        self.run = Some(Run { id: id.clone(), open_message, calls, children });
+        self.begin(id_counter, &id, None, input);
     }
 
-    fn begin(&mut self, names: &mut u64, id: &RunId, parent: Option<RunId>, input: UserInput) {
+    fn begin(&mut self, id_counter: &mut u64, id: &RunId, parent: Option<RunId>, input: UserInput) {
         let agent = AgentId::parse("a").expect("a short text");
-        let message = named(names, MessageId::parse);
-        self.record(names, id, RunEvent::Started { parent, agent, model: None, input, message });
+        let message = new_id(id_counter, MessageId::parse);
+        self.record(id_counter, id, RunEvent::Started { parent, agent, model: None, input, message });
     }
 
-    fn record(&mut self, names: &mut u64, run: &RunId, event: RunEvent) {
+    fn record(&mut self, id_counter: &mut u64, run: &RunId, event: RunEvent) {
         let sequence = self.sequences.entry(run.clone()).or_default();
         *sequence += 1;
         let event = SessionEvent::Run { run: run.clone(), sequence: *sequence, event };
-        self.append(names, event);
+        self.append(id_counter, event);
     }
 
-    /// The run does something that runs do.
-    pub(super) fn perform(&mut self, names: &mut u64, choices: &mut Choices<'_>) {
+    /// Adds one event to the active run, or some text to its open message.
+    pub(super) fn advance_run(&mut self, id_counter: &mut u64, choices: &mut Choices<'_>) {
         let choice = choices.next();
         let text = ["a", "\u{e4}\u{1f600}", "\n\"", ""][usize::from(choice >> 6)].to_owned();
         let Some(run) = &mut self.run else { return };
         let (id, duration_ms) = (run.id.clone(), 1);
         let step = StepId::parse("step_001").expect("a short text");
         let event = match choice % 12 {
-            0..=2 => match &mut run.spoken {
-                Some((_, spoken)) => return spoken.push_str(&text),
+            0..=2 => match &mut run.open_message {
+                Some((_, open_message)) => return open_message.push_str(&text),
                 None => {
-                    let message = named(names, MessageId::parse);
-                    run.spoken = Some((message.clone(), String::new()));
+                    let message = new_id(id_counter, MessageId::parse);
+                    run.open_message = Some((message.clone(), String::new()));
                     RunEvent::Message(MessageEvent::Started { message })
                 }
             },
-            3 => return self.finish_speaking(names),
+            3 => return self.finish_message(id_counter),
             4 => RunEvent::Step(StepEvent::Started { step, kind: StepKind::Planning, title: text }),
             5 => RunEvent::Step(StepEvent::Reasoned { step, text }),
             6 => {
-                let call = named(names, ToolCallId::parse);
+                let call = new_id(id_counter, ToolCallId::parse);
                 run.calls.push(call.clone());
                 RunEvent::Tool(ToolEvent::Called { step, call, tool: "shell".to_owned(), input: text })
             }
@@ -153,51 +157,51 @@ impl FakeSession {
             },
             8 => match run.children.pop() {
                 Some(child) => {
-                    self.record(names, &child, ended(RunEnding::Completed { message: None }));
+                    self.record(id_counter, &child, ended(RunEnding::Completed { message: None }));
                     RunEvent::Subagent(SubagentEvent::Done { child, result: Ok(text), duration_ms })
                 }
                 None => {
-                    let child = named(names, RunId::parse);
+                    let child = new_id(id_counter, RunId::parse);
                     run.children.push(child.clone());
                     let event = RunEvent::Subagent(SubagentEvent::Started {
                         child: child.clone(),
                         name: "s".to_owned(),
                         task: text,
                     });
-                    self.record(names, &id, event);
-                    return self.begin(names, &child, Some(id), UserInput::default());
+                    self.record(id_counter, &id, event);
+                    return self.begin(id_counter, &child, Some(id), UserInput::default());
                 }
             },
-            9 => RunEvent::Consumed { usage: Usage::default(), model: None },
+            9 => RunEvent::UsageAdded { usage: Usage::default(), model: None },
             _ => {
                 let ending = match choice > 127 {
                     true => RunEnding::Completed { message: None },
                     false => RunEnding::Failed(failure("choice")),
                 };
-                self.finish_speaking(names);
-                return self.end(names, ending);
+                self.finish_message(id_counter);
+                return self.end(id_counter, ending);
             }
         };
-        self.record(names, &id, event);
+        self.record(id_counter, &id, event);
     }
 
-    fn finish_speaking(&mut self, names: &mut u64) {
+    fn finish_message(&mut self, id_counter: &mut u64) {
         let Some(run) = &mut self.run else { return };
-        let Some((message, text)) = run.spoken.take() else { return };
+        let Some((message, text)) = run.open_message.take() else { return };
         let id = run.id.clone();
-        // Some answers bring a file along.
+        // Some messages have a file.
         let media = if text.is_empty() { vec![file()] } else { Vec::new() };
-        self.record(names, &id, RunEvent::Message(MessageEvent::Completed { message, text, media }));
+        self.record(id_counter, &id, RunEvent::Message(MessageEvent::Completed { message, text, media }));
     }
 
-    fn end(&mut self, names: &mut u64, ending: RunEnding) {
+    fn end(&mut self, id_counter: &mut u64, ending: RunEnding) {
         let Some(run) = self.run.take() else { return };
         for child in run.children {
-            self.record(names, &child, ended(RunEnding::Failed(failure("over"))));
+            self.record(id_counter, &child, ended(RunEnding::Failed(failure("over"))));
         }
-        self.record(names, &run.id, ended(ending));
+        self.record(id_counter, &run.id, ended(ending));
         if let Some(QueuedInput { run, input }) = self.queue.pop_front() {
-            self.start(names, run, input);
+            self.start(id_counter, run, input);
         }
     }
 }
@@ -212,7 +216,7 @@ fn file() -> Media {
 }
 
 /// A new id.
-fn named<T, E: std::fmt::Debug>(names: &mut u64, parse: impl Fn(&str) -> Result<T, E>) -> T {
-    *names += 1;
-    parse(&format!("n{names}")).expect("a short text")
+fn new_id<T, E: std::fmt::Debug>(id_counter: &mut u64, parse: impl Fn(&str) -> Result<T, E>) -> T {
+    *id_counter += 1;
+    parse(&format!("n{id_counter}")).expect("a short text")
 }

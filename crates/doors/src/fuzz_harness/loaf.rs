@@ -1,94 +1,76 @@
-//! The promises of the loaf door.
+//! Checks the guarantees of the loaf door.
 //!
-//! Each request is answered once, under the id that it came with. Each turn that begins to be prepared ends once:
-//! completed, interrupted or with an error; one that somebody interrupts ends so. The answer of a completed turn is what was streamed. Tools are told
+//! Each request is answered once, with its id. Each turn ends once: completed, interrupted or with an error; an
+//! interrupted turn ends as interrupted. The answer of a completed turn equals the streamed text. Tool calls are reported
 //! one after another.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use parlor_vocab::{
-    AgentChoice, AgentId, Clock, Credentials, FrontendRequest, IdSource, ModelOption, Preferences, Timestamp,
-    UniqueNumber,
-};
+use parlor_vocab::{AgentChoice, AgentId, Credentials, FrontendRequest, ModelOption, Preferences, Timestamp};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::LINE_BYTES;
 use super::fake_frontend::{FakeFrontend, Update};
+use super::{DeterministicSource, LINE_BYTES};
 use crate::lines::{Line, Lines};
-use crate::loaf::{LoafMachine, Server};
+use crate::loaf::{LoafMachine, ServerParams};
 use crate::{Input, Machine, Output};
 
 pub(super) struct Conversation<'a> {
     machine: LoafMachine,
     frontend: FakeFrontend<'a>,
     is_closed: bool,
-    /// How many answers are owed under each id.
-    owed: HashMap<String, i64>,
-    /// Turns: what was streamed, and whether they have ended.
+    /// The number of answers that are missing for each id.
+    missing_answers: HashMap<String, i64>,
+    /// The turns by their ids.
     turns: HashMap<String, Turn>,
-    /// Tools whose end was not told yet, by turn.
-    tools: HashMap<String, usize>,
-    /// The turn that began last in each session.
-    current: HashMap<String, String>,
+    /// The number of open tool calls of each turn.
+    open_calls: HashMap<String, usize>,
+    /// The last turn of each session.
+    current_turns: HashMap<String, String>,
     /// The last assistant message of each session.
-    said: HashMap<String, String>,
-    heard: Vec<Vec<u8>>,
+    last_messages: HashMap<String, String>,
+    received: Vec<Vec<u8>>,
 }
 
 #[derive(Default)]
 struct Turn {
     streamed: String,
     ends: usize,
-    /// Somebody was told that it is being interrupted.
+    /// Whether the client was told that the turn is being interrupted.
     is_interrupted: bool,
 }
 
-struct Counting(AtomicU64);
-
-impl Clock for Counting {
-    fn now(&self) -> Timestamp {
-        Timestamp(1)
-    }
-}
-
-impl IdSource for Counting {
-    fn next(&self) -> UniqueNumber {
-        UniqueNumber(self.0.fetch_add(1, Ordering::Relaxed).into())
-    }
-}
-
-/// The models there are.
-pub(super) fn offers() -> Vec<ModelOption> {
-    let offer = |id: &str, provider: &str| ModelOption {
+/// The models that the client can select.
+pub(super) fn models() -> Vec<ModelOption> {
+    let model = |id: &str, provider: &str| ModelOption {
         id: id.to_owned(),
         provider: provider.to_owned(),
-        shown_provider: None,
+        provider_label: None,
         label: id.to_owned(),
         description: String::new(),
-        window: None,
+        context_window: None,
         choice: AgentChoice { agent: AgentId::parse(id).ok(), ..AgentChoice::default() },
     };
-    vec![offer("local", "openai"), offer("routed", "openrouter")]
+    vec![model("local", "openai"), model("routed", "openrouter")]
 }
 
 impl<'a> Conversation<'a> {
     pub(super) fn new(choices: &'a [u8]) -> Self {
-        let source = Arc::new(Counting(AtomicU64::new(0)));
+        let source = DeterministicSource::new(Timestamp(1));
         let (model, provider, thinking, route) = Default::default();
-        let server = Server {
+        let server = ServerParams {
             folder: "/".into(),
             user_home: None,
-            chats: "/chats".into(),
-            kept: Preferences { model, provider, reasoning: thinking, route, setup_done: false },
-            offers: offers(),
-            logins: Credentials::default(),
+            chats_path: "/chats".into(),
+            preferences: Preferences { model, provider, reasoning: thinking, route, setup_done: false },
+            models: models(),
+            credentials: Credentials::default(),
             skill_folders: Vec::new(),
-            skills: 0,
+            skill_count: 0,
             tools: Vec::new(),
             clock: Arc::clone(&source) as _,
             ids: source,
@@ -97,12 +79,12 @@ impl<'a> Conversation<'a> {
             machine: LoafMachine::new(server),
             frontend: FakeFrontend::new(choices),
             is_closed: false,
-            owed: HashMap::new(),
+            missing_answers: HashMap::new(),
             turns: HashMap::new(),
-            tools: HashMap::new(),
-            current: HashMap::new(),
-            said: HashMap::new(),
-            heard: Vec::new(),
+            open_calls: HashMap::new(),
+            current_turns: HashMap::new(),
+            last_messages: HashMap::new(),
+            received: Vec::new(),
         }
     }
 
@@ -119,48 +101,49 @@ impl<'a> Conversation<'a> {
             self.on_line(line);
         }
         self.frontend.close();
-        while let Some(happening) = self.frontend.oblige() {
-            self.on_happening(happening);
+        while let Some(update) = self.frontend.serve_next() {
+            self.on_backend_update(update);
         }
-        let open: Vec<_> = self.owed.iter().filter(|(_, count)| **count != 0).collect();
+        let open: Vec<_> = self.missing_answers.iter().filter(|(_, count)| **count != 0).collect();
         assert!(open.is_empty(), "not answered once: {open:?}");
         for (id, turn) in &self.turns {
             assert_eq!(turn.ends, 1, "turn {id}");
         }
-        self.heard
+        self.received
     }
 
     fn on_line(&mut self, line: Line<'_>) {
         while !self.machine.wants_frame() && !self.is_closed {
-            let happening = self.frontend.oblige().expect("a machine that waits is answered");
-            self.on_happening(happening);
+            let update =
+                self.frontend.serve_next().expect("a machine that takes no frame waits for the backend");
+            self.on_backend_update(update);
         }
         if self.is_closed {
             return;
         }
         let input = match line {
             Line::Whole(line) => {
-                if let Some(id) = owed_under(&String::from_utf8_lossy(line)) {
-                    *self.owed.entry(id).or_default() += 1;
+                if let Some(id) = expected_answer_id(&String::from_utf8_lossy(line)) {
+                    *self.missing_answers.entry(id).or_default() += 1;
                 }
                 Input::Frame(line)
             }
             Line::Oversize => {
-                *self.owed.entry("null".to_owned()).or_default() += 1;
+                *self.missing_answers.entry("null".to_owned()).or_default() += 1;
                 Input::Oversize { limit: LINE_BYTES }
             }
         };
         self.machine.handle(Instant::now(), input);
         self.drain();
         for _ in 0..self.frontend.burst() {
-            if let Some(happening) = self.frontend.act() {
-                self.on_happening(happening);
+            if let Some(update) = self.frontend.act() {
+                self.on_backend_update(update);
             }
         }
     }
 
-    fn on_happening(&mut self, happening: Update) {
-        match happening {
+    fn on_backend_update(&mut self, update: Update) {
+        match update {
             Update::Answer(ticket, answer) => {
                 self.machine.handle(Instant::now(), Input::Answer(ticket, answer));
             }
@@ -173,15 +156,15 @@ impl<'a> Conversation<'a> {
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Send(frame) => self.on_frame(frame),
-                Output::Request(ticket, command) => self.on_ask(ticket, command),
+                Output::Request(ticket, request) => self.on_request(ticket, request),
                 Output::Close => self.is_closed = true,
-                Output::WakeAt(_) => panic!("this door waits for nothing"),
+                Output::WakeAt(_) => panic!("this door sets no timer"),
             }
         }
     }
 
-    fn on_ask(&mut self, ticket: crate::Ticket, command: FrontendRequest) {
-        if let Some(refusal) = self.frontend.ask(ticket, command) {
+    fn on_request(&mut self, ticket: crate::Ticket, request: FrontendRequest) {
+        if let Some(refusal) = self.frontend.submit(ticket, request) {
             self.machine.handle(Instant::now(), Input::Answer(ticket, Err(refusal)));
         }
     }
@@ -191,15 +174,15 @@ impl<'a> Conversation<'a> {
         let text = std::str::from_utf8(&frame).expect("a frame is UTF-8");
         if let Some(rest) = text.strip_prefix(r#"{"jsonrpc":"2.0","id":"#) {
             let id: &RawValue = first_value(rest);
-            let count = self.owed.entry(id.get().to_owned()).or_default();
+            let count = self.missing_answers.entry(id.get().to_owned()).or_default();
             *count -= 1;
-            assert!(*count >= 0, "nobody asked for {text}");
+            assert!(*count >= 0, "no request for the answer {text}");
         } else {
             let event: Value = serde_json::from_str(text).expect("an event is JSON");
             assert_eq!(event["method"], "event", "{text}");
             self.on_event(&event["params"]);
         }
-        self.heard.push(frame);
+        self.received.push(frame);
     }
 
     fn on_event(&mut self, event: &Value) {
@@ -209,38 +192,39 @@ impl<'a> Conversation<'a> {
         match event["type"].as_str().expect("an event has a type") {
             "session.status" if payload["status_label"] == "preparing..." => {
                 assert!(self.turns.insert(turn.clone(), Turn::default()).is_none(), "a turn begins once");
-                self.current.insert(session, turn);
+                self.current_turns.insert(session, turn);
             }
             "session.status" if payload["status_label"] == "interrupting..." => {
-                let current = self.current.get(&session).and_then(|turn| self.turns.get_mut(turn));
-                current.expect("a turn to interrupt").is_interrupted = true;
+                let current_turns =
+                    self.current_turns.get(&session).and_then(|turn| self.turns.get_mut(turn));
+                current_turns.expect("a turn to interrupt").is_interrupted = true;
             }
             "session.stream.chunk" => {
-                let known = self.turns.get_mut(&turn).expect("a turn that has begun");
-                assert_eq!(known.ends, 0, "a turn that has ended says no more");
-                known.streamed.push_str(payload["chunk"]["answerText"].as_str().expect("a text"));
+                let turn_state = self.turns.get_mut(&turn).expect("a turn that has begun");
+                assert_eq!(turn_state.ends, 0, "a turn that has ended sends no text");
+                turn_state.streamed.push_str(payload["chunk"]["answerText"].as_str().expect("a text"));
             }
             "session.message.appended" if payload["message"]["kind"] == "assistant" => {
-                self.said.insert(session, text(&payload["message"]["text"]));
+                self.last_messages.insert(session, text(&payload["message"]["text"]));
             }
             "session.tool.call.started" => {
-                let open = self.tools.entry(turn).or_default();
-                assert_eq!(*open, 0, "tools are told one after another");
+                let open = self.open_calls.entry(turn).or_default();
+                assert_eq!(*open, 0, "tool calls are reported one after another");
                 *open += 1;
             }
-            "session.tool.call.completed" => *self.tools.get_mut(&turn).expect("it was started") -= 1,
-            "session.tool.results" => assert_eq!(self.tools.get(&turn), Some(&0)),
+            "session.tool.call.completed" => *self.open_calls.get_mut(&turn).expect("it was started") -= 1,
+            "session.tool.results" => assert_eq!(self.open_calls.get(&turn), Some(&0)),
             kind @ ("session.completed" | "session.interrupted" | "session.error") => {
-                let known = self.turns.get_mut(&turn).expect("a turn that has begun");
-                known.ends += 1;
-                assert_eq!(known.ends, 1, "a turn ends once");
-                let as_told = !known.is_interrupted || kind == "session.interrupted";
-                assert!(as_told, "a turn that was interrupted is never anything else");
-                if kind == "session.completed" && !known.streamed.is_empty() {
+                let turn_state = self.turns.get_mut(&turn).expect("a turn that has begun");
+                turn_state.ends += 1;
+                assert_eq!(turn_state.ends, 1, "a turn ends once");
+                let is_reported_correctly = !turn_state.is_interrupted || kind == "session.interrupted";
+                assert!(is_reported_correctly, "an interrupted turn ends as interrupted");
+                if kind == "session.completed" && !turn_state.streamed.is_empty() {
                     assert_eq!(
-                        self.said.get(&session),
-                        Some(&known.streamed),
-                        "the answer is what was streamed"
+                        self.last_messages.get(&session),
+                        Some(&turn_state.streamed),
+                        "the answer equals the streamed text"
                     );
                 }
             }
@@ -249,14 +233,14 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// The JSON value at the beginning of a text.
+/// The first JSON value in a text.
 fn first_value(text: &str) -> &RawValue {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
     values.next().expect("a value").expect("a value")
 }
 
-/// The id under which a line is answered, if it is.
-fn owed_under(line: &str) -> Option<String> {
+/// The raw id of the answer to a line; `None` if the line must get no answer.
+fn expected_answer_id(line: &str) -> Option<String> {
     let is_blank = |letter: char| letter == '\u{feff}' || (letter.is_whitespace() && letter != '\u{85}');
     let line = line.trim_matches(is_blank);
     let null = || Some("null".to_owned());
@@ -271,14 +255,14 @@ fn owed_under(line: &str) -> Option<String> {
         let raw: &&RawValue = members.get(name)?;
         raw.get().starts_with('"').then(|| match serde_json::from_str::<String>(raw.get()) {
             Ok(text) => text,
-            // Half a surrogate pair, which is replaced and so no blank.
+            // A lone surrogate is replaced, so the text is not blank.
             Err(_) => "?".to_owned(),
         })
     };
-    let is_right = text("jsonrpc").as_deref() == Some("2.0")
+    let is_valid = text("jsonrpc").as_deref() == Some("2.0")
         && text("method").is_some_and(|method| !method.trim_matches(is_blank).is_empty());
     match members.get("id") {
-        _ if !is_right => null(),
+        _ if !is_valid => null(),
         None => None,
         Some(id)
             if id.get().starts_with(['"', '-', 'n'])

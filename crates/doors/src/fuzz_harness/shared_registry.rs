@@ -1,8 +1,8 @@
-//! A registry that others visit too, with logs that can be read again from any place.
+//! A fake session registry that other clients use too, with logs that can be read from any position.
 //!
-//! It keeps the promises that those who watch rely on: what happens in a session is told in its order and
-//! once, the events of a run are numbered without gaps, a text is shown in pieces before the event that
-//! holds it. All else is choice: when it answers, what its runs do, and whether a session is deleted.
+//! It keeps the guarantees that watchers rely on: it reports the events of a session once and in order, numbers the events
+//! of a run without gaps, and sends the deltas of a text before the event that contains the text. It takes all other
+//! decisions from its choices: when it answers, what its runs do, and whether a session is deleted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,21 +24,22 @@ pub(super) struct SharedRegistry<'a> {
     answers: Vec<(Ticket, Result<RegistryReply, SessionRefusal>)>,
     sessions: BTreeMap<SessionId, FakeSession>,
     watches: Vec<Watch>,
-    /// How many inputs were accepted, and how many stops.
+    /// The numbers of accepted inputs and stops.
     pub(super) inputs: usize,
     pub(super) stops: usize,
-    names: u64,
+    id_counter: u64,
 }
 
-/// Somebody who watches a session.
+/// A watch of a session.
 struct Watch {
     session: SessionId,
     ticket: Ticket,
-    /// It has heard that it watches.
+    /// Whether the machine has received the answer to its `Watch`.
     has_begun: bool,
-    /// What was told, and how much of the text that is being written.
-    place: usize,
-    shown: usize,
+    /// The number of log entries that were reported.
+    position: usize,
+    /// The bytes of the open message that were sent as deltas.
+    sent_bytes: usize,
 }
 
 impl<'a> SharedRegistry<'a> {
@@ -51,54 +52,54 @@ impl<'a> SharedRegistry<'a> {
             watches: Vec::new(),
             inputs: 0,
             stops: 0,
-            names: 0,
+            id_counter: 0,
         }
     }
 
-    /// Something happens before anybody comes.
-    pub(super) fn live(&mut self, session: &SessionId) {
+    /// Creates a session with some events before the connection begins.
+    pub(super) fn create_with_events(&mut self, session: &SessionId) {
         let new_session = super::fake_registry::new_session();
         self.create(session.clone(), new_session);
         for _ in 0..self.choices.next() % 16 {
             let input = Default::default();
             let _ = self.command(session, SessionCommand::Send { input, when_busy: Default::default() });
-            self.perform();
+            self.advance_run();
         }
         self.inputs = 0;
     }
 
-    /// The events of a session's log.
+    /// The log of a session.
     pub(super) fn log(&self, session: &SessionId) -> &[Arc<Entry>] {
         self.sessions.get(session).map_or(&[], |fake| &fake.log)
     }
 
-    pub(super) fn ask(&mut self, ticket: Ticket, command: RegistryRequest) {
+    pub(super) fn submit(&mut self, ticket: Ticket, command: RegistryRequest) {
         self.requests.push_back((ticket, command));
     }
 
-    /// Does anything, or nothing.
+    /// Takes one action of its choice.
     pub(super) fn act(&mut self) -> Option<Update> {
         match self.choices.next() % 8 {
-            0 | 1 => return self.oblige(),
-            2 => self.carry_out(),
+            0 | 1 => return self.serve_next(),
+            2 => self.carry_out_next(),
             3 => return self.answer(),
-            4 => return self.tell(),
-            5 | 6 => self.perform(),
-            _ => self.disturb(),
+            4 => return self.next_event(),
+            5 | 6 => self.advance_run(),
+            _ => self.change_from_outside(),
         }
         None
     }
 
-    /// Does the next thing that somebody waits for, if anybody does.
-    pub(super) fn oblige(&mut self) -> Option<Update> {
+    /// Takes the next action that the machine waits for; `None` if it waits for nothing.
+    pub(super) fn serve_next(&mut self) -> Option<Update> {
         loop {
-            if let Some(happening) = self.answer().or_else(|| self.tell()) {
-                return Some(happening);
+            if let Some(update) = self.answer().or_else(|| self.next_event()) {
+                return Some(update);
             }
             if self.requests.is_empty() {
                 return None;
             }
-            self.carry_out();
+            self.carry_out_next();
         }
     }
 
@@ -112,18 +113,18 @@ impl<'a> SharedRegistry<'a> {
         Some(Update::Answer(ticket, answer))
     }
 
-    /// Tells one who watches the next thing there is.
-    fn tell(&mut self) -> Option<Update> {
+    /// The next event or delta of a watched session.
+    fn next_event(&mut self) -> Option<Update> {
         let start = self.choices.index(self.watches.len())?;
         let count = self.watches.len();
-        (0..count).find_map(|offset| self.tell_at((start + offset) % count)).map(Update::Event)
+        (0..count).find_map(|offset| self.next_event_of((start + offset) % count)).map(Update::Event)
     }
 
-    fn tell_at(&mut self, index: usize) -> Option<RegistryEvent> {
+    fn next_event_of(&mut self, index: usize) -> Option<RegistryEvent> {
         let watch = self.watches.get_mut(index).filter(|watch| watch.has_begun)?;
         let fake = self.sessions.get(&watch.session)?;
         let session = watch.session.clone();
-        let next = fake.log.get(watch.place);
+        let next = fake.log.get(watch.position);
         let (run, message, text) = match next.map(|entry| &entry.event) {
             Some(SessionEvent::Run {
                 run,
@@ -131,37 +132,41 @@ impl<'a> SharedRegistry<'a> {
                 ..
             }) => (run, message, text),
             Some(_) => return Some(watch.entry(session, next)),
-            None => fake.speaking()?,
+            None => fake.open_message()?,
         };
-        let rest = text.get(watch.shown..).unwrap_or_default();
-        // A stop's last words are never being written.
-        if !rest.is_empty() && fake.has_begun(message, watch.place) {
-            watch.shown = text.len();
-            let (run, subject) = (run.clone(), StreamKind::Message(message.clone()));
+        let rest = text.get(watch.sent_bytes..).unwrap_or_default();
+        // The message of a stop has no deltas.
+        if !rest.is_empty() && fake.has_begun(message, watch.position) {
+            watch.sent_bytes = text.len();
+            let (run, stream) = (run.clone(), StreamKind::Message(message.clone()));
             return Some(RegistryEvent {
                 session,
-                seen: SessionUpdate::Delta { run, subject, text: rest.to_owned() },
+                update: SessionUpdate::Delta { run, stream, text: rest.to_owned() },
             });
         }
         next.map(|_| watch.entry(session, next))
     }
 
-    fn carry_out(&mut self) {
+    fn carry_out_next(&mut self) {
         let Some((ticket, command)) = self.requests.pop_front() else { return };
-        let is_moody = self.choices.next() % 8 == 7 && !matches!(command, RegistryRequest::Watch { .. });
-        let answer = if is_moody {
+        let fails = self.choices.next() % 8 == 7 && !matches!(command, RegistryRequest::Watch { .. });
+        let answer = if fails {
             Err(SessionRefusal::LogUnavailable { reason: "choice".to_owned() })
         } else {
-            self.decide(ticket, command)
+            self.answer_to(ticket, command)
         };
         self.answers.push((ticket, answer));
     }
 
-    fn decide(&mut self, ticket: Ticket, command: RegistryRequest) -> Result<RegistryReply, SessionRefusal> {
+    fn answer_to(
+        &mut self,
+        ticket: Ticket,
+        command: RegistryRequest,
+    ) -> Result<RegistryReply, SessionRefusal> {
         Ok(match command {
             RegistryRequest::Watch { session, after } => self.watch(ticket, session, &after),
             RegistryRequest::Create { id, new_session } => {
-                let id = id.expect("a visitor names its session");
+                let id = id.expect("the client names its session");
                 if self.sessions.contains_key(&id) {
                     return Err(SessionRefusal::SessionExists(id));
                 }
@@ -182,32 +187,33 @@ impl<'a> SharedRegistry<'a> {
                 RegistryReply::Contents(ids.iter().map(content).collect())
             }
             RegistryRequest::Fork { .. }
-            | RegistryRequest::Look(_)
+            | RegistryRequest::GetOverview(_)
             | RegistryRequest::Unwatch(_)
-            | RegistryRequest::Leave(_)
+            | RegistryRequest::Release(_)
             | RegistryRequest::Delete(_)
-            | RegistryRequest::ReadFiles { .. } => panic!("no visitor asks for {command:?}"),
+            | RegistryRequest::ReadFiles { .. } => panic!("the supr door never submits {command:?}"),
         })
     }
 
     fn watch(&mut self, ticket: Ticket, session: SessionId, after: &WatchFrom) -> RegistryReply {
         let (log, head) = (self.log(&session), self.log(&session).len());
-        let found = |event: &EventId| log.iter().position(|entry| entry.id == *event).map(|place| place + 1);
+        let found =
+            |event: &EventId| log.iter().position(|entry| entry.id == *event).map(|position| position + 1);
         let seen = match after {
             WatchFrom::Now => head,
             WatchFrom::At(seen) => usize::try_from(seen.0).unwrap_or(head),
             WatchFrom::Event(event) => found(event).unwrap_or(0),
         };
-        let place = before_run(log, seen);
-        let seq = |place: usize| Seq(place as u64);
+        let position = before_run(log, seen);
+        let seq = |position: usize| Seq(position as u64);
         let reply = RegistryReply::Watching { seen: seq(seen), head: seq(head) };
-        self.watches.push(Watch { session, ticket, has_begun: false, place, shown: 0 });
+        self.watches.push(Watch { session, ticket, has_begun: false, position, sent_bytes: 0 });
         reply
     }
 
     fn create(&mut self, id: SessionId, new_session: NewSession) {
         let mut fake = FakeSession::default();
-        fake.append(&mut self.names, SessionEvent::Created(new_session));
+        fake.append(&mut self.id_counter, SessionEvent::Created(new_session));
         self.sessions.insert(id, fake);
     }
 
@@ -220,13 +226,13 @@ impl<'a> SharedRegistry<'a> {
             self.sessions.get_mut(session).ok_or_else(|| SessionRefusal::UnknownSession(session.clone()))?;
         match command {
             SessionCommand::Send { input, .. } => {
-                let reply = fake.send(&mut self.names, input)?;
+                let reply = fake.send(&mut self.id_counter, input)?;
                 self.inputs += 1;
                 Ok(reply)
             }
             SessionCommand::Stop { run, reason } => {
                 let reply = fake.stop(
-                    &mut self.names,
+                    &mut self.id_counter,
                     run.as_ref(),
                     StopCause::Client { reason: reason.unwrap_or_default() },
                 )?;
@@ -237,32 +243,32 @@ impl<'a> SharedRegistry<'a> {
             | SessionCommand::ClearHistory
             | SessionCommand::Compact { .. }
             | SessionCommand::Rename { .. }
-            | SessionCommand::Choose(_) => panic!("no visitor asks for {command:?}"),
+            | SessionCommand::ChooseAgent(_) => panic!("the supr door never submits {command:?}"),
         }
     }
 
-    fn perform(&mut self) {
+    fn advance_run(&mut self) {
         let Some(index) = self.choices.index(self.sessions.len()) else { return };
         if let Some(fake) = self.sessions.values_mut().nth(index) {
-            fake.perform(&mut self.names, &mut self.choices);
+            fake.advance_run(&mut self.id_counter, &mut self.choices);
         }
     }
 
-    /// Somebody else does something: a session is renamed, or gone.
-    fn disturb(&mut self) {
+    /// Another client renames or deletes a session.
+    fn change_from_outside(&mut self) {
         let Some(index) = self.choices.index(self.sessions.len()) else { return };
         let Some((session, fake)) = self.sessions.iter_mut().nth(index) else { return };
         if self.choices.next() % 4 != 3 {
-            return fake.append(&mut self.names, SessionEvent::Renamed { title: "t".to_owned() });
+            return fake.append(&mut self.id_counter, SessionEvent::Renamed { title: "t".to_owned() });
         }
         let session = session.clone();
-        // Those who have not heard of its last events would miss them, which is how it is.
-        let is_told =
-            self.watches.iter().all(|watch| watch.session != session || watch.place == fake.log.len());
-        if fake.is_idle() && is_told {
+        // A session is deleted only when all its events were reported, as the harness expects all of them.
+        let is_reported =
+            self.watches.iter().all(|watch| watch.session != session || watch.position == fake.log.len());
+        if fake.is_idle() && is_reported {
             self.sessions.remove(&session);
-            let those = self.watches.iter_mut().filter(|watch| watch.session == session);
-            those.for_each(|watch| (watch.place, watch.shown) = (0, 0));
+            let watches = self.watches.iter_mut().filter(|watch| watch.session == session);
+            watches.for_each(|watch| (watch.position, watch.sent_bytes) = (0, 0));
         }
     }
 }
@@ -270,19 +276,19 @@ impl<'a> SharedRegistry<'a> {
 impl Watch {
     fn entry(&mut self, session: SessionId, next: Option<&Arc<Entry>>) -> RegistryEvent {
         let entry = Arc::clone(next.expect("there is one"));
-        self.place += 1;
+        self.position += 1;
         if let SessionEvent::Run { event: RunEvent::Message(MessageEvent::Started { .. }), .. } = &entry.event
         {
-            self.shown = 0;
+            self.sent_bytes = 0;
         }
-        RegistryEvent { session, seen: SessionUpdate::Entry(entry) }
+        RegistryEvent { session, update: SessionUpdate::Entry(entry) }
     }
 }
 
-/// The place before the run that is under way at `place`, or `place` itself.
-fn before_run(log: &[Arc<Entry>], place: usize) -> usize {
+/// The position before the run that is active at `position`, or `position` itself.
+fn before_run(log: &[Arc<Entry>], position: usize) -> usize {
     let mut open: Option<(RunId, usize)> = None;
-    for (index, entry) in log.iter().take(place).enumerate() {
+    for (index, entry) in log.iter().take(position).enumerate() {
         let SessionEvent::Run { run, event, .. } = &entry.event else { continue };
         if matches!(event, RunEvent::Started { parent: None, .. }) {
             open = Some((run.clone(), index));
@@ -290,7 +296,7 @@ fn before_run(log: &[Arc<Entry>], place: usize) -> usize {
             open.take_if(|(running, _)| running == run);
         }
     }
-    open.map_or(place, |(_, index)| index)
+    open.map_or(position, |(_, index)| index)
 }
 
 fn media(file: &NamedFile) -> Media {

@@ -1,4 +1,5 @@
-//! The promises of the supex door, with a backend that answers as its choices say.
+//! Checks the guarantees of the supex door, with a backend that takes its answers from the choices: each line has one
+//! reply, and replies keep the order of requests.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,16 +15,16 @@ use crate::lines::{Line, Lines};
 use crate::supex::{BridgeMachine, MAX_REPLY_BYTES, ReplMachine, Token};
 use crate::{Input, Machine, Output, Ticket};
 
-/// Plays a connection to the bridge and one to the console, both of the same bytes. Returns the frames that
-/// came, which depend on the bytes and not on how they were cut.
+/// Plays a connection to the bridge and one to the console with the same bytes. Returns the frames that the client
+/// received.
 pub(super) fn play<C: AsRef<[u8]>>(chunks: &[C], choices: &[u8]) -> Vec<Vec<u8>> {
-    // Some choices have a token, which the peer does not know.
+    // With some choices the door has a token, which the client does not know.
     let token =
         choices.first().filter(|choice| **choice > 200).and_then(|_| Token::new("secret")).map(Arc::new);
     let bridge = BridgeMachine::new(token.clone(), "one".into(), Instant::now());
-    let mut heard = Conversation::new(bridge, choices, true).play(chunks);
-    heard.extend(Conversation::new(ReplMachine::new(token), choices, false).play(chunks));
-    heard
+    let mut received = Conversation::new(bridge, choices, true).play(chunks);
+    received.extend(Conversation::new(ReplMachine::new(token), choices, false).play(chunks));
+    received
 }
 
 struct Conversation<'a, M> {
@@ -32,7 +33,7 @@ struct Conversation<'a, M> {
     errors_have_data: bool,
     is_closed: bool,
     now: Instant,
-    heard: Vec<Vec<u8>>,
+    received: Vec<Vec<u8>>,
 }
 
 impl<'a, M> Conversation<'a, M>
@@ -42,9 +43,12 @@ where
     fn new(machine: M, choices: &'a [u8], errors_have_data: bool) -> Self {
         let (choices, now) = (choices.iter(), Instant::now());
         let mut conversation =
-            Self { machine, choices, errors_have_data, is_closed: false, now, heard: Vec::new() };
-        let wants = conversation.drain();
-        assert!(wants.iter().all(|want| matches!(want, Output::WakeAt(_))), "it speaks first: {wants:?}");
+            Self { machine, choices, errors_have_data, is_closed: false, now, received: Vec::new() };
+        let outputs = conversation.drain();
+        assert!(
+            outputs.iter().all(|output| matches!(output, Output::WakeAt(_))),
+            "the server sends nothing first: {outputs:?}"
+        );
         conversation
     }
 
@@ -59,10 +63,10 @@ where
         if let Some(line) = lines.finish() {
             self.on_line(line);
         }
-        self.heard
+        self.received
     }
 
-    /// One line is one reply, at once or after one answer.
+    /// Passes in a line and expects one reply, at once or after one answer of the backend.
     fn on_line(&mut self, line: Line<'_>) {
         if self.is_closed {
             return;
@@ -73,28 +77,28 @@ where
             Line::Oversize => (Value::Null, Input::Oversize { limit: LINE_BYTES }),
         };
         self.machine.handle(self.now, input);
-        let mut wants = self.drain();
-        if let [Output::Request(ticket, command)] = wants.as_slice() {
-            let (ticket, answer) = (*ticket, self.answer(command));
+        let mut outputs = self.drain();
+        if let [Output::Request(ticket, request)] = outputs.as_slice() {
+            let (ticket, answer) = (*ticket, self.answer(request));
             assert!(!self.machine.wants_frame(), "replies keep the order of requests");
             self.machine.handle(self.now, Input::Answer(Ticket(u64::MAX), Ok(RubyReply::NoUpstream.into())));
-            assert!(self.drain().is_empty(), "nobody asked that");
+            assert!(self.drain().is_empty(), "an answer without a request is ignored");
             self.machine.handle(self.now, Input::Answer(ticket, answer));
-            wants = self.drain();
+            outputs = self.drain();
         }
-        wants.retain(|want| !matches!(want, Output::WakeAt(_)));
-        match wants.as_slice() {
-            [Output::Send(frame)] => self.hear(&id, frame),
+        outputs.retain(|output| !matches!(output, Output::WakeAt(_)));
+        match outputs.as_slice() {
+            [Output::Send(frame)] => self.receive(&id, frame),
             [Output::Send(frame), Output::Close] => {
-                self.hear(&id, frame);
+                self.receive(&id, frame);
                 self.is_closed = true;
                 assert!(!self.machine.wants_frame());
             }
-            other => panic!("owed one reply to {id} and did {other:?}"),
+            other => panic!("expected one reply to {id}, got {other:?}"),
         }
     }
 
-    fn hear(&mut self, id: &Value, frame: &[u8]) {
+    fn receive(&mut self, id: &Value, frame: &[u8]) {
         assert!(frame.len() < MAX_REPLY_BYTES && !frame.contains(&b'\n'));
         let reply: Value = serde_json::from_slice(frame).expect("a frame is JSON");
         let members = reply.as_object().expect("a frame is an object");
@@ -109,7 +113,7 @@ where
                 }
             }
         }
-        self.heard.push(frame.to_vec());
+        self.received.push(frame.to_vec());
     }
 
     fn drain(&mut self) -> Vec<Output<RubyRequest>> {
@@ -120,9 +124,9 @@ where
         self.choices.next().copied().unwrap_or_default()
     }
 
-    fn answer(&mut self, command: &RubyRequest) -> Result<Arc<RubyReply>, RubyRefusal> {
+    fn answer(&mut self, request: &RubyRequest) -> Result<Arc<RubyReply>, RubyRefusal> {
         let text = |choice: u8| char::from(choice).to_string().repeat(usize::from(choice));
-        let reply = match (command, self.choice() % 16) {
+        let reply = match (request, self.choice() % 16) {
             (RubyRequest::OpenConsole { .. }, 0..14) => {
                 RubyReply::ConsoleOpened { session: "s260314-091500-1".to_owned() }
             }
@@ -188,7 +192,7 @@ where
     }
 }
 
-/// The id that the reply to a line must have, read in another way than the machine does.
+/// The id of the reply to a line, decoded in another way than the machine does.
 fn id_of(line: &[u8]) -> Value {
     match serde_json::from_slice::<Value>(line) {
         Ok(message) if crate::supex::decode::Request::decode(line).is_ok() => {
@@ -204,16 +208,17 @@ mod tests {
 
     use super::*;
 
-    /// Lines that get somewhere, and some that do not.
+    /// Valid and invalid lines.
     fn line() -> impl Strategy<Value = String> {
-        let names =
+        let id_counter =
             ["eval_ruby", "eval_ruby_file", "ping", "get_layers", "take_batch_screenshots", "shell", "x"];
-        let call =
-            (prop::sample::select(names.to_vec()), "[ -~]{0,8}", 0..9_u8).prop_map(|(name, text, id)| {
+        let call = (prop::sample::select(id_counter.to_vec()), "[ -~]{0,8}", 0..9_u8).prop_map(
+            |(name, text, id)| {
                 let arguments = serde_json::json!({"code": text, "file_path": text, "base_name": text});
                 let params = serde_json::json!({"name": name, "arguments": arguments});
                 serde_json::json!({"method": "tools/call", "params": params, "id": id}).to_string()
-            });
+            },
+        );
         let method = prop::sample::select(&["ping", "eval", "tools/list", "resources/list", "nope"][..])
             .prop_map(|method| {
                 serde_json::json!({"method": method, "params": {"code": "1"}, "id": [1]}).to_string()
@@ -230,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn promises_are_kept_however_bytes_are_cut(
+        fn replies_do_not_depend_on_the_sizes_of_chunks(
             lines in prop::collection::vec(line(), 0..8),
             choices in prop::collection::vec(any::<u8>(), 0..40),
             size in 1..50_usize,

@@ -1,78 +1,62 @@
-//! The promises of the supr door.
+//! Checks the guarantees of the supr door.
 //!
-//! Each frame of the client has one outcome: a pong, a typed error, a run, the end of a run that never began,
-//! or a stop that shows in the events. The events of what is watched are told once and in their order, and
-//! nothing of a run after its last one.
+//! Each frame of the client has one outcome: a pong, an error, a run, the activities of a refused run, or a stop that
+//! shows in the events. The activities of a watched session are sent once and in order, and none of a run after its last
+//! one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parlor_vocab::{
-    Clock, IdSource, MessageEvent, RegistryEvent, RegistryReply, RunEvent, RunId, Seq, SessionEvent,
-    SessionId, SessionUpdate, Timestamp, UniqueNumber,
+    MessageEvent, RegistryEvent, RegistryReply, RunEvent, RunId, Seq, SessionEvent, SessionId, SessionUpdate,
+    Timestamp,
 };
 use serde_json::Value;
 
-use super::LINE_BYTES;
 use super::fake_registry::Update;
 use super::shared_registry::SharedRegistry;
+use super::{DeterministicSource, LINE_BYTES};
 use crate::lines::{Line, Lines};
-use crate::supr::pairs::mended;
-use crate::supr::protocol::{Activity, ServerFrame, Typed};
+use crate::supr::surrogates::replace_lone_surrogates;
+use crate::supr::wire::{Activity, ServerFrame, Typed};
 use crate::supr::{ConnectionParams, SuprMachine};
 use crate::{Input, Machine, Output, Ticket};
 
 pub(super) struct Conversation<'a> {
     machine: SuprMachine,
     registry: SharedRegistry<'a>,
-    visit: ConnectionParams,
+    params: ConnectionParams,
     now: Instant,
-    /// What is watched: where the new begins, by the question that asked for it.
-    asked: HashMap<Ticket, SessionId>,
+    /// The watches that the backend has not confirmed yet.
+    pending: HashMap<Ticket, SessionId>,
     watched: HashMap<SessionId, Watched>,
     runs: HashMap<String, Run>,
     event_ids: HashSet<String>,
-    /// What was shown of texts that are being written, by their messages.
-    shown: HashMap<String, String>,
-    /// What the client sent, pings aside, and what it got for it.
+    /// The deltas of open messages, joined, by message id.
+    deltas: HashMap<String, String>,
+    /// The number of frames that the client sent, except pings, and of their outcomes.
     frames: usize,
     errors: usize,
     refused: usize,
-    heard: Vec<Vec<u8>>,
+    received: Vec<Vec<u8>>,
 }
 
-/// What is known of a session from the registry's side.
+/// The state of a watched session, from the events of the registry.
 #[derive(Default)]
 struct Watched {
     seen: Seq,
     head: Seq,
     last: Seq,
-    /// Runs whose start was heard.
-    begun: HashSet<RunId>,
+    /// The runs whose start was reported.
+    started: HashSet<RunId>,
 }
 
-/// What was told of a run.
+/// The activities of a run that the client has received.
 #[derive(Default)]
 struct Run {
     sequence: Option<u64>,
     has_ended: bool,
-}
-
-/// Counts, so that ids differ and stay the same in each play.
-struct Counting(AtomicU64);
-
-impl Clock for Counting {
-    fn now(&self) -> Timestamp {
-        Timestamp(1)
-    }
-}
-
-impl IdSource for Counting {
-    fn next(&self) -> UniqueNumber {
-        UniqueNumber(self.0.fetch_add(1, Ordering::Relaxed).into())
-    }
 }
 
 impl<'a> Conversation<'a> {
@@ -82,12 +66,12 @@ impl<'a> Conversation<'a> {
         let own = session("own");
         let choice = registry.choices.next();
         if choice & 1 == 1 {
-            registry.live(&own);
+            registry.create_with_events(&own);
         }
         let last = registry.log(&own).len();
         let event = registry.choices.index(last).map(|index| registry.log(&own)[index].id.to_string());
-        let counting = Arc::new(Counting(AtomicU64::new(0)));
-        let visit = ConnectionParams {
+        let source = DeterministicSource::new(Timestamp(1));
+        let params = ConnectionParams {
             session: own,
             after: match choice >> 1 & 3 {
                 0 | 1 => None,
@@ -100,29 +84,29 @@ impl<'a> Conversation<'a> {
             traceparent: None,
             agents: Arc::new([("a".to_owned(), "A".to_owned()), ("nobody".to_owned(), String::new())]),
             folder: "/".into(),
-            clock: Arc::clone(&counting) as _,
-            ids: counting,
+            clock: Arc::clone(&source) as _,
+            ids: source,
         };
         Self {
-            machine: SuprMachine::new(visit.clone()),
+            machine: SuprMachine::new(params.clone()),
             registry,
-            visit,
-            // Only a place to count from.
+            params,
+            // The machine measures durations only.
             now: Instant::now(),
-            asked: HashMap::new(),
+            pending: HashMap::new(),
             watched: HashMap::new(),
             runs: HashMap::new(),
             event_ids: HashSet::new(),
-            shown: HashMap::new(),
+            deltas: HashMap::new(),
             frames: 0,
             errors: 0,
             refused: 0,
-            heard: Vec::new(),
+            received: Vec::new(),
         }
     }
 
     pub(super) fn play<C: AsRef<[u8]>>(mut self, chunks: &[C]) -> Vec<Vec<u8>> {
-        let first = self.take();
+        let first = self.drain();
         assert!(
             matches!(first.as_slice(), [ServerFrame::Typed(Typed { kind, .. })] if kind == "agent.list"),
             "{first:?}"
@@ -137,31 +121,34 @@ impl<'a> Conversation<'a> {
         if let Some(line) = lines.finish() {
             self.on_line(line);
         }
-        while let Some(happening) = self.registry.oblige() {
-            self.on_happening(happening);
+        while let Some(update) = self.registry.serve_next() {
+            self.on_backend_update(update);
         }
-        assert!(!self.machine.is_at_work(), "nothing is outstanding, but it is at work");
+        assert!(
+            !self.machine.has_work_in_progress(),
+            "the backend has nothing to do, but the machine has work in progress"
+        );
         let outcomes = self.errors + self.refused + self.registry.inputs + self.registry.stops;
         assert!(outcomes <= self.frames, "{outcomes} outcomes of {} frames", self.frames);
         assert!(
-            outcomes == self.frames || !self.visit.may_send,
+            outcomes == self.frames || !self.params.may_send,
             "{outcomes} outcomes of {} frames",
             self.frames
         );
-        self.heard
+        self.received
     }
 
     fn on_line(&mut self, line: Line<'_>) {
         while !self.machine.wants_frame() {
-            let happening = self.registry.oblige();
-            self.on_happening(happening.expect("what is not wanted waits for something"));
+            let update = self.registry.serve_next();
+            self.on_backend_update(update.expect("a machine that takes no frame waits for the backend"));
         }
         let (ping, input) = match line {
             Line::Whole(frame) => (ping(frame), Input::Frame(frame)),
             Line::Oversize => (None, Input::Oversize { limit: LINE_BYTES }),
         };
         self.machine.handle(self.now, input);
-        let frames = self.take();
+        let frames = self.drain();
         match (ping, frames.as_slice()) {
             (Some(id), [ServerFrame::Typed(pong)]) => {
                 assert!(pong.kind == "pong" && pong.id == id && pong.payload.is_empty(), "{pong:?}");
@@ -174,8 +161,8 @@ impl<'a> Conversation<'a> {
             }
         }
         for _ in 0..self.registry.choices.burst() {
-            if let Some(happening) = self.registry.act() {
-                self.on_happening(happening);
+            if let Some(update) = self.registry.act() {
+                self.on_backend_update(update);
             }
         }
     }
@@ -184,22 +171,22 @@ impl<'a> Conversation<'a> {
         let ServerFrame::Typed(Typed { kind, id: None, session_id: None, payload, .. }) = frame else {
             panic!("{frame:?} answers no frame")
         };
-        // What is about a message with a key names it.
+        // An error about a message with a key names the key.
         let known = 2 + usize::from(payload.get("key").is_some_and(|key| key.is_string()));
         assert!(kind == "error" && payload.len() == known, "{frame:?}");
         assert!(payload["code"].is_string() && payload["message"].is_string(), "{frame:?}");
         self.errors += 1;
     }
 
-    fn on_happening(&mut self, happening: Update) {
-        match happening {
+    fn on_backend_update(&mut self, update: Update) {
+        match update {
             Update::Answer(ticket, answer) => {
-                if let Some(session) = self.asked.remove(&ticket) {
+                if let Some(session) = self.pending.remove(&ticket) {
                     let Ok(RegistryReply::Watching { seen, head }) = &answer else { panic!("{answer:?}") };
                     self.watched.insert(session, Watched { seen: *seen, head: *head, ..Watched::default() });
                 }
                 self.machine.handle(self.now, Input::Answer(ticket, answer));
-                for frame in self.take() {
+                for frame in self.drain() {
                     match &frame {
                         ServerFrame::Activity(activity) => self.on_refusal(activity),
                         ServerFrame::Typed(typed) if typed.kind == "media.create" => self.on_media(typed),
@@ -209,14 +196,14 @@ impl<'a> Conversation<'a> {
             }
             Update::Event(event) => {
                 self.machine.handle(self.now, Input::Event(&event));
-                let frames = self.take();
+                let frames = self.drain();
                 assert!(frames.len() <= 1, "{frames:?}");
                 self.on_event(&event, frames.into_iter().next());
             }
         }
     }
 
-    /// An event of a run that never began: it fails, and that is all of it.
+    /// Checks an activity of a refused run: an error and then the end, no others.
     fn on_refusal(&mut self, activity: &Activity) {
         let kind = activity.event_type.as_str();
         let is_known = self.runs.contains_key(&activity.run_id);
@@ -234,16 +221,16 @@ impl<'a> Conversation<'a> {
         assert!(members.iter().all(|member| typed.payload[*member].is_string()), "{typed:?}");
     }
 
-    /// What happened became this frame, or none.
-    fn on_event(&mut self, RegistryEvent { session, seen }: &RegistryEvent, frame: Option<ServerFrame>) {
-        let watched = self.watched.get_mut(session).expect("nobody hears before the watch has begun");
-        let entry = match seen {
+    /// Checks the frame that an event became; `None` if it became none.
+    fn on_event(&mut self, RegistryEvent { session, update }: &RegistryEvent, frame: Option<ServerFrame>) {
+        let watched = self.watched.get_mut(session).expect("no event comes before the watch is confirmed");
+        let entry = match update {
             SessionUpdate::Entry(entry) => entry,
             SessionUpdate::Delta { text, .. } => {
-                let is_due = self.visit.streams && watched.last >= watched.seen;
+                let is_expected = self.params.streams && watched.last >= watched.seen;
                 return match frame {
-                    Some(ServerFrame::Typed(typed)) if is_due => self.on_delta(&typed, text),
-                    None if !is_due => {}
+                    Some(ServerFrame::Typed(typed)) if is_expected => self.on_delta(&typed, text),
+                    None if !is_expected => {}
                     frame => panic!("{text:?} became {frame:?}"),
                 };
             }
@@ -254,18 +241,18 @@ impl<'a> Conversation<'a> {
         watched.last = entry.seq;
         let SessionEvent::Run { run, event, sequence } = &entry.event else {
             let is_typed = matches!(frame, Some(ServerFrame::Typed(_)));
-            return assert!(frame.is_none() || (is_typed && self.visit.streams), "{frame:?}");
+            return assert!(frame.is_none() || (is_typed && self.params.streams), "{frame:?}");
         };
         if let RunEvent::Started { parent, .. } = event
-            && (parent.is_none() || self.visit.streams)
+            && (parent.is_none() || self.params.streams)
         {
-            watched.begun.insert(run.clone());
+            watched.started.insert(run.clone());
         }
-        let is_child = !watched.begun.contains(run);
+        let is_child = !watched.started.contains(run);
         let replay = entry.seq <= watched.head;
-        let is_due = entry.seq > watched.seen && !is_child;
+        let is_expected = entry.seq > watched.seen && !is_child;
         match frame {
-            Some(ServerFrame::Activity(activity)) if is_due => {
+            Some(ServerFrame::Activity(activity)) if is_expected => {
                 assert_eq!(activity.event_id, entry.id.as_str());
                 assert_eq!((activity.run_id.as_str(), activity.sequence), (run.as_str(), *sequence));
                 assert_eq!((activity.session_id.as_str(), activity.replay), (session.as_str(), replay));
@@ -273,11 +260,11 @@ impl<'a> Conversation<'a> {
                 assert_eq!(is_last, matches!(event, RunEvent::Ended { .. }), "{activity:?}");
                 self.check(&activity);
                 if let RunEvent::Message(MessageEvent::Completed { message, text, .. }) = event {
-                    let shown = self.shown.remove(message.as_str()).unwrap_or_else(|| text.clone());
-                    assert_eq!(shown, *text, "what was shown, put together, is the text");
+                    let deltas = self.deltas.remove(message.as_str()).unwrap_or_else(|| text.clone());
+                    assert_eq!(deltas, *text, "the joined deltas equal the text");
                 }
             }
-            None if !is_due => {}
+            None if !is_expected => {}
             frame => panic!("{entry:?} became {frame:?}"),
         }
     }
@@ -287,16 +274,16 @@ impl<'a> Conversation<'a> {
         let run = typed.payload["run_id"].as_str().expect("a text is of a run");
         assert!(self.runs.get(run).is_none_or(|run| !run.has_ended), "{typed:?} after the end");
         let message = typed.payload["message_id"].as_str().expect("a text is of a message").to_owned();
-        self.shown.entry(message).or_default().push_str(text);
+        self.deltas.entry(message).or_default().push_str(text);
     }
 
-    /// What holds for every event.
+    /// Checks what holds for every activity.
     fn check(&mut self, activity: &Activity) {
-        assert!(self.event_ids.insert(activity.event_id.clone()), "{activity:?} was told before");
+        assert!(self.event_ids.insert(activity.event_id.clone()), "{activity:?} was sent before");
         assert_eq!(activity.data.get("agent_id"), activity.agent_id.clone().map(Value::from).as_ref());
         assert!(activity.agent_id.is_some() && activity.v == "1.0", "{activity:?}");
         assert_eq!(activity.idempotency_key, format!("{}_{}", activity.run_id, activity.sequence));
-        assert!(activity.parent_run_id.is_none() || self.visit.streams, "{activity:?}");
+        assert!(activity.parent_run_id.is_none() || self.params.streams, "{activity:?}");
         let run = self.runs.entry(activity.run_id.clone()).or_default();
         assert!(!run.has_ended, "{activity:?} comes after the last event of its run");
         assert!(run.sequence.is_none_or(|last| activity.sequence == last + 1), "{activity:?} leaves a gap");
@@ -304,8 +291,8 @@ impl<'a> Conversation<'a> {
         run.has_ended = matches!(activity.event_type.as_str(), "run.completed" | "run.failed");
     }
 
-    /// Takes out what the machine wants: passes requests on, and gives back the frames.
-    fn take(&mut self) -> Vec<ServerFrame> {
+    /// Drains the machine: submits its requests, and returns its frames.
+    fn drain(&mut self) -> Vec<ServerFrame> {
         let mut frames = Vec::new();
         while let Some(output) = self.machine.poll() {
             match output {
@@ -313,35 +300,36 @@ impl<'a> Conversation<'a> {
                     let value: Value = serde_json::from_slice(&frame).expect("a frame is JSON");
                     assert!(value.get("type").is_some() != value.get("event_type").is_some(), "{value}");
                     frames.push(serde_json::from_value(value).expect("a frame is one of the server's"));
-                    self.heard.push(frame);
+                    self.received.push(frame);
                 }
-                Output::Request(ticket, command) => {
-                    if let parlor_vocab::RegistryRequest::Watch { session, .. } = &command {
+                Output::Request(ticket, request) => {
+                    if let parlor_vocab::RegistryRequest::Watch { session, .. } = &request {
                         assert!(
-                            self.asked.insert(ticket, session.clone()).is_none(),
+                            self.pending.insert(ticket, session.clone()).is_none(),
                             "{ticket:?} is used twice"
                         );
                     }
-                    self.registry.ask(ticket, command);
+                    self.registry.submit(ticket, request);
                 }
-                Output::WakeAt(_) => panic!("it waits for nothing"),
-                Output::Close => panic!("nothing that a client says closes the connection"),
+                Output::WakeAt(_) => panic!("this door sets no timer"),
+                Output::Close => panic!("no frame of a client closes the connection"),
             }
         }
         frames
     }
 }
 
-/// The id of the ping that a frame is, if it is one.
+/// The id of a ping; `None` if the frame is not a ping.
 fn ping(frame: &[u8]) -> Option<Option<String>> {
     let frame: Typed = serde_json::from_slice(&without_nulls(frame)?).ok()?;
     (frame.kind == "ping").then(|| frame.id.filter(|id| !id.is_empty()))
 }
 
-/// An object in which what is null is not there, which is the same thing.
+/// The frame without its null members. The door treats null as missing.
 fn without_nulls(frame: &[u8]) -> Option<Vec<u8>> {
-    let read = serde_json::from_slice(frame).or_else(|_| serde_json::from_slice(&mended(frame)));
-    let Value::Object(mut members) = read.ok()? else { return None };
+    let value =
+        serde_json::from_slice(frame).or_else(|_| serde_json::from_slice(&replace_lone_surrogates(frame)));
+    let Value::Object(mut members) = value.ok()? else { return None };
     members.retain(|_, value| !value.is_null());
     serde_json::to_vec(&members).ok()
 }

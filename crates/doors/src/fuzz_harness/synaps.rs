@@ -1,9 +1,8 @@
-//! The promises of the synaps door.
+//! Checks the guarantees of the synaps door.
 //!
-//! Each command with an id is settled once: by its response, or by an error under that id. A turn
-//! that has begun is an exception in one way: if it fails, the error comes before `agent_end` and the
-//! response. An error without an id is for lines that have none. Of a call its start is told, then pieces of its input, its
-//! input, and its result; of none only a part.
+//! Each command with an id is settled once: by its response, or by an error with its id. There is one exception: the
+//! error of a failed turn comes before `agent_end` and the response. Lines without an id get errors without an id. Each
+//! tool call has its start, the deltas of its input, its input and its result, in this order.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -18,35 +17,35 @@ use serde_json::Value;
 use super::LINE_BYTES;
 use super::fake_registry::{FakeRegistry, Update};
 use crate::lines::{Line, Lines};
-use crate::synaps::{AssistantEvent, Child, LATE_FAILURE, RpcCommand, RpcEvent, SynapsMachine};
+use crate::synaps::{AssistantEvent, ChildParams, LATE_FAILURE, RpcCommand, RpcEvent, SynapsMachine};
 use crate::{Input, Machine, Output, Ticket};
 
-/// What a parent looks for in the error of a command that cannot be served during a turn.
+/// The words that parents search for in the error of a command that is refused during a turn.
 const BUSY: &str = "abort first";
 
-/// A command that is to be settled.
+/// A command that must be settled.
 #[derive(Clone, Debug, PartialEq)]
-struct Owed {
+struct OpenCommand {
     number: usize,
     id: String,
-    /// What its response says.
+    /// The `command` of its response.
     command: &'static str,
-    came: Instant,
+    received_at: Instant,
 }
 
-/// What was told of a call.
+/// What was sent of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Told {
+enum CallProgress {
     Start,
     Input,
     Result,
 }
 
-/// What a line asks for.
-enum Wish {
+/// What must follow a line.
+enum Expectation {
     Nothing,
     Shutdown,
-    /// An error, under this id if there is one.
+    /// An error, with this id if there is one.
     Error(Option<String>),
     Settle(String, &'static str),
 }
@@ -57,28 +56,28 @@ pub(super) struct Conversation<'a> {
     now: Instant,
     wake_at: Option<Instant>,
     is_closed: bool,
-    is_draining: bool,
-    /// What is not settled yet.
-    open: Vec<Owed>,
-    /// How many commands there were.
+    is_shutting_down: bool,
+    /// The commands that are not settled yet.
+    open: Vec<OpenCommand>,
+    /// The number of commands so far.
     commands: usize,
-    /// For whom the registry is asked what.
-    asked: HashMap<Ticket, Option<Owed>>,
-    /// The prompt whose turn has been asked for and has not ended.
-    turn: Option<Owed>,
-    compacting: Option<Owed>,
+    /// The requests that the backend has not answered yet, and their commands.
+    pending: HashMap<Ticket, Option<OpenCommand>>,
+    /// The prompt of the running turn.
+    turn: Option<OpenCommand>,
+    compacting: Option<OpenCommand>,
     subagents: Vec<u64>,
     last_subagent: u64,
-    /// The calls of the turn, with what was told of each last.
-    calls: HashMap<String, Told>,
-    heard: Vec<Vec<u8>>,
+    /// The tool calls of the turn.
+    calls: HashMap<String, CallProgress>,
+    received: Vec<Vec<u8>>,
 }
 
 impl<'a> Conversation<'a> {
     pub(super) fn new(choices: &'a [u8]) -> Self {
         let (choice, folder) = (AgentChoice::default(), "/".into());
         let (title, system, forked_from) = (None, None, None);
-        let child = Child {
+        let params = ChildParams {
             session: SessionId::parse("first").expect("a short text"),
             head: Seq(1),
             new_session: NewSession { title, door: "synaps".to_owned(), folder, choice, system, forked_from },
@@ -87,27 +86,27 @@ impl<'a> Conversation<'a> {
             tools: Vec::new(),
         };
         Self {
-            machine: SynapsMachine::new(child),
+            machine: SynapsMachine::new(params),
             registry: FakeRegistry::new(choices),
-            // Only a place to count from.
+            // The machine measures durations only.
             now: Instant::now(),
             wake_at: None,
             is_closed: false,
-            is_draining: false,
+            is_shutting_down: false,
             open: Vec::new(),
             commands: 0,
-            asked: HashMap::new(),
+            pending: HashMap::new(),
             turn: None,
             compacting: None,
             subagents: Vec::new(),
             last_subagent: 0,
             calls: HashMap::new(),
-            heard: Vec::new(),
+            received: Vec::new(),
         }
     }
 
     pub(super) fn play<C: AsRef<[u8]>>(mut self, chunks: &[C]) -> Vec<Vec<u8>> {
-        let first = self.take(None);
+        let first = self.drain(None);
         assert!(matches!(first.as_slice(), [RpcEvent::Ready { protocol_version: 1, .. }]), "{first:?}");
         let mut lines = Lines::new(LINE_BYTES);
         for chunk in chunks {
@@ -120,45 +119,50 @@ impl<'a> Conversation<'a> {
             self.on_line(line);
         }
         self.registry.close();
-        while let Some(happening) = self.registry.oblige() {
-            self.on_happening(happening);
+        while let Some(update) = self.registry.serve_next() {
+            self.on_backend_update(update);
         }
         assert!(self.open.is_empty(), "commands that were not settled: {:?}", self.open);
-        assert!(self.turn.is_none() && self.compacting.is_none(), "something is still at work");
-        self.heard
+        assert!(self.turn.is_none() && self.compacting.is_none(), "a turn or a compaction has not ended");
+        self.received
     }
 
     fn on_line(&mut self, line: Line<'_>) {
         while !self.machine.wants_frame() && !self.is_closed {
-            match self.registry.oblige() {
-                Some(happening) => self.on_happening(happening),
-                None if self.is_draining => return,
-                None => panic!("nothing is outstanding, but no frame is wanted"),
+            match self.registry.serve_next() {
+                Some(update) => self.on_backend_update(update),
+                None if self.is_shutting_down => return,
+                None => panic!("the backend has nothing to do, but the machine takes no frame"),
             }
         }
         if self.is_closed {
             return;
         }
-        let (wish, input) = match line {
-            Line::Whole(frame) => (wish(frame), Input::Frame(frame)),
-            Line::Oversize => (Wish::Error(None), Input::Oversize { limit: LINE_BYTES }),
+        let (expectation, input) = match line {
+            Line::Whole(frame) => (expectation(frame), Input::Frame(frame)),
+            Line::Oversize => (Expectation::Error(None), Input::Oversize { limit: LINE_BYTES }),
         };
         self.machine.handle(self.now, input);
-        match wish {
-            Wish::Nothing => assert!(self.take(None).is_empty(), "a blank line says nothing"),
-            Wish::Error(owed) => match self.take(None).as_slice() {
-                [RpcEvent::Error { id, message }] => assert!(*id == owed && !message.is_empty(), "{owed:?}"),
-                frames => panic!("owed an error for {owed:?} and sent {frames:?}"),
+        match expectation {
+            Expectation::Nothing => assert!(self.drain(None).is_empty(), "a blank line has no answer"),
+            Expectation::Error(open_command) => match self.drain(None).as_slice() {
+                [RpcEvent::Error { id, message }] => {
+                    assert!(*id == open_command && !message.is_empty(), "{open_command:?}")
+                }
+                frames => panic!("expected an error for {open_command:?}, got {frames:?}"),
             },
-            Wish::Shutdown => {
-                self.is_draining = true;
-                assert!(self.take(None).is_empty(), "a shutdown has no answer");
-                assert!(self.is_closed != self.is_busy(), "it closes unless something is at work");
+            Expectation::Shutdown => {
+                self.is_shutting_down = true;
+                assert!(self.drain(None).is_empty(), "a shutdown has no answer");
+                assert!(
+                    self.is_closed != self.is_busy(),
+                    "it closes unless a turn or a compaction is running"
+                );
             }
-            Wish::Settle(id, command) => {
+            Expectation::Settle(id, command) => {
                 self.commands += 1;
-                let owed = Owed { number: self.commands, id, command, came: self.now };
-                self.on_command(owed);
+                let open_command = OpenCommand { number: self.commands, id, command, received_at: self.now };
+                self.on_command(open_command);
             }
         }
         for _ in 0..self.registry.burst() {
@@ -166,10 +170,10 @@ impl<'a> Conversation<'a> {
             if self.wake_at.is_some_and(|moment| moment <= self.now) {
                 self.wake_at = None;
                 self.machine.handle(self.now, Input::Deadline);
-                assert!(self.take(None).is_empty() && self.is_closed, "the deadline ends the connection");
+                assert!(self.drain(None).is_empty() && self.is_closed, "the deadline ends the connection");
             }
-            if let Some(happening) = self.registry.act() {
-                self.on_happening(happening);
+            if let Some(update) = self.registry.act() {
+                self.on_backend_update(update);
             }
         }
     }
@@ -178,100 +182,111 @@ impl<'a> Conversation<'a> {
         self.turn.is_some() || self.compacting.is_some()
     }
 
-    fn on_command(&mut self, owed: Owed) {
-        let must_wait = matches!(owed.command, "prompt" | "new_session" | "compact") && self.is_busy();
-        self.open.push(owed.clone());
-        let frames = self.take(Some(&owed));
+    fn on_command(&mut self, open_command: OpenCommand) {
+        let must_wait =
+            matches!(open_command.command, "prompt" | "new_session" | "compact") && self.is_busy();
+        self.open.push(open_command.clone());
+        let frames = self.drain(Some(&open_command));
         if must_wait {
             let is_refused =
                 matches!(frames.as_slice(), [RpcEvent::Error { message, .. }] if message.contains(BUSY));
-            assert!(is_refused, "{owed:?} during a turn: {frames:?}");
+            assert!(is_refused, "{open_command:?} during a turn: {frames:?}");
         }
         for frame in &frames {
-            self.settle(&owed, frame);
+            self.settle(&open_command, frame);
         }
-        let is_asked = self.asked.values().flatten().any(|asked| *asked == owed);
-        assert!(frames.len() == usize::from(!is_asked), "{owed:?}: {frames:?}, asked: {is_asked}");
+        let is_asked = self.pending.values().flatten().any(|pending| *pending == open_command);
+        assert!(frames.len() == usize::from(!is_asked), "{open_command:?}: {frames:?}, asked: {is_asked}");
     }
 
-    fn on_happening(&mut self, happening: Update) {
-        match happening {
+    fn on_backend_update(&mut self, update: Update) {
+        match update {
             Update::Answer(ticket, answer) => {
-                let owed = self.asked.remove(&ticket).expect("the registry answers what it was asked");
-                let began = self.turn.is_some() && self.turn == owed;
+                let open_command =
+                    self.pending.remove(&ticket).expect("the backend answers pending requests only");
+                let began = self.turn.is_some() && self.turn == open_command;
                 let failed = answer.is_err();
                 self.machine.handle(self.now, Input::Answer(ticket, answer));
-                let frames = self.take(owed.as_ref());
-                let Some(owed) = owed else { return assert!(frames.is_empty(), "{frames:?}") };
+                let frames = self.drain(open_command.as_ref());
+                let Some(open_command) = open_command else {
+                    return assert!(frames.is_empty(), "{frames:?}");
+                };
                 if began && failed {
                     self.turn = None;
                 }
-                let was_compacting = self.compacting.take_if(|compacting| *compacting == owed).is_some();
+                let was_compacting =
+                    self.compacting.take_if(|compacting| *compacting == open_command).is_some();
                 for (index, frame) in frames.iter().enumerate() {
-                    // Those who stopped a summary are answered after it.
+                    // The `abort` commands of a compaction are answered after it.
                     match self.abort_of(frame).filter(|_| was_compacting && index > 0) {
                         Some(abort) => self.settle(&abort, frame),
-                        None => self.settle(&owed, frame),
+                        None => self.settle(&open_command, frame),
                     }
                 }
             }
             Update::Event(event) => {
                 self.machine.handle(self.now, Input::Event(&event));
-                let frames = self.take(None);
+                let frames = self.drain(None);
                 self.on_frames_of(&event, &frames);
             }
         }
     }
 
     /// The abort that `frame` answers.
-    fn abort_of(&self, frame: &RpcEvent) -> Option<Owed> {
+    fn abort_of(&self, frame: &RpcEvent) -> Option<OpenCommand> {
         let RpcEvent::Response { id, command, .. } = frame else { return None };
-        let is_it = |owed: &&Owed| owed.command == "abort" && command == "abort" && owed.id == *id;
+        let is_it = |open_command: &&OpenCommand| {
+            open_command.command == "abort" && command == "abort" && open_command.id == *id
+        };
         self.open.iter().find(is_it).cloned()
     }
 
-    /// `frame` is the one that settles `owed`.
-    fn settle(&mut self, owed: &Owed, frame: &RpcEvent) {
+    /// Checks that `frame` settles `open_command`.
+    fn settle(&mut self, open_command: &OpenCommand, frame: &RpcEvent) {
         match frame {
             RpcEvent::Response { id, command, .. } => {
-                assert_eq!((id.as_str(), command.as_str()), (owed.id.as_str(), owed.command));
+                assert_eq!((id.as_str(), command.as_str()), (open_command.id.as_str(), open_command.command));
             }
             RpcEvent::Error { id, message } => {
-                assert!(id.as_ref() == Some(&owed.id) && !message.is_empty(), "{owed:?}: {frame:?}");
+                assert!(
+                    id.as_ref() == Some(&open_command.id) && !message.is_empty(),
+                    "{open_command:?}: {frame:?}"
+                );
             }
             RpcEvent::Ready { .. }
             | RpcEvent::MessageUpdate { .. }
             | RpcEvent::SubagentStart { .. }
             | RpcEvent::SubagentUpdate { .. }
             | RpcEvent::SubagentDone { .. }
-            | RpcEvent::AgentEnd { .. } => panic!("{owed:?} is not settled by {frame:?}"),
+            | RpcEvent::AgentEnd { .. } => panic!("{open_command:?} is not settled by {frame:?}"),
         }
-        let index = self.open.iter().position(|open| open == owed);
-        let index = index.unwrap_or_else(|| panic!("{owed:?} is settled again, by {frame:?}"));
+        let index = self.open.iter().position(|open| open == open_command);
+        let index = index.unwrap_or_else(|| panic!("{open_command:?} is settled again, by {frame:?}"));
         self.open.remove(index);
     }
 
-    /// What happened in the turn became `frames`.
+    /// Checks the frames that an event of the turn became.
     fn on_frames_of(&mut self, event: &RegistryEvent, frames: &[RpcEvent]) {
         let mut frames = frames.iter();
         let ending = frames.as_slice().iter().any(|frame| matches!(frame, RpcEvent::AgentEnd { .. }));
         assert!(frames.len() == 0 || self.turn.is_some(), "frames of a turn without one: {frames:?}");
-        while let Some(frame) = frames.as_slice().first().filter(|frame| !is_last_word(frame)) {
+        while let Some(frame) = frames.as_slice().first().filter(|frame| !is_end_frame(frame)) {
             frames.next();
             self.on_update(frame);
         }
         if !ending {
-            return assert!(frames.len() == 0, "the last words of a turn that goes on: {frames:?}");
+            return assert!(frames.len() == 0, "the last frames of a turn that has not ended: {frames:?}");
         }
         let turn = self.turn.take().expect("there is a turn");
-        let begun = std::mem::take(&mut self.calls).into_iter().find(|(_, told)| *told == Told::Start);
-        assert!(begun.is_none(), "the input of {begun:?} was never told");
+        let started =
+            std::mem::take(&mut self.calls).into_iter().find(|(_, told)| *told == CallProgress::Start);
+        assert!(started.is_none(), "the input of {started:?} was never sent");
         assert!(self.subagents.is_empty(), "subagents that were never done: {:?}", self.subagents);
-        let SessionUpdate::Entry(entry) = &event.seen else { panic!("a delta ends no turn") };
+        let SessionUpdate::Entry(entry) = &event.update else { panic!("a delta ends no turn") };
         let SessionEvent::Run { event: RunEvent::Ended { ending, .. }, .. } = &entry.event else {
             panic!("{entry:?} ends no turn")
         };
-        let is_late = self.now.duration_since(turn.came) > LATE_FAILURE;
+        let is_late = self.now.duration_since(turn.received_at) > LATE_FAILURE;
         if matches!(ending, RunEnding::Failed(_)) && !is_late {
             let error = frames.next();
             let is_its = matches!(error, Some(RpcEvent::Error { id: Some(id), .. }) if *id == turn.id);
@@ -318,38 +333,43 @@ impl<'a> Conversation<'a> {
     fn on_assistant(&mut self, event: &AssistantEvent) {
         let (id, before, now) = match event {
             AssistantEvent::TextDelta { .. } | AssistantEvent::ThinkingDelta { .. } => return,
-            AssistantEvent::ToolcallStart { tool_id, .. } => (tool_id, None, Told::Start),
-            AssistantEvent::ToolcallInputDelta { tool_id, .. } => (tool_id, Some(Told::Start), Told::Start),
-            AssistantEvent::ToolcallInput { tool_id, .. } => (tool_id, Some(Told::Start), Told::Input),
-            AssistantEvent::ToolcallResult { tool_id, .. } => (tool_id, Some(Told::Input), Told::Result),
+            AssistantEvent::ToolcallStart { tool_id, .. } => (tool_id, None, CallProgress::Start),
+            AssistantEvent::ToolcallInputDelta { tool_id, .. } => {
+                (tool_id, Some(CallProgress::Start), CallProgress::Start)
+            }
+            AssistantEvent::ToolcallInput { tool_id, .. } => {
+                (tool_id, Some(CallProgress::Start), CallProgress::Input)
+            }
+            AssistantEvent::ToolcallResult { tool_id, .. } => {
+                (tool_id, Some(CallProgress::Input), CallProgress::Result)
+            }
         };
         assert_eq!(self.calls.insert(id.clone(), now), before, "{event:?}");
     }
 
-    /// Takes out what the machine wants, on behalf of `owed`: passes requests on, and gives back
-    /// the frames.
-    fn take(&mut self, owed: Option<&Owed>) -> Vec<RpcEvent> {
+    /// Drains the machine after `open_command` or an event: submits its requests, and returns its frames.
+    fn drain(&mut self, open_command: Option<&OpenCommand>) -> Vec<RpcEvent> {
         let mut frames = Vec::new();
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Send(frame) => {
                     assert!(frame.is_ascii() && !frame.contains(&b'\n'), "a frame is a line of ASCII");
                     frames.push(serde_json::from_slice(&frame).expect("a frame is an event"));
-                    self.heard.push(frame);
+                    self.received.push(frame);
                 }
                 Output::Request(ticket, command) => {
-                    self.note(owed, &command);
-                    let owed = owed.filter(|_| is_waited_for(&command)).cloned();
-                    if let Some(refusal) = self.registry.ask(ticket, command) {
-                        self.turn.take_if(|turn| Some(&*turn) == owed.as_ref());
+                    self.check_request(open_command, &command);
+                    let open_command = open_command.filter(|_| is_waited_for(&command)).cloned();
+                    if let Some(refusal) = self.registry.submit(ticket, command) {
+                        self.turn.take_if(|turn| Some(&*turn) == open_command.as_ref());
                         self.machine.handle(self.now, Input::Answer(ticket, Err(refusal)));
                         continue;
                     }
-                    assert!(self.asked.insert(ticket, owed).is_none(), "{ticket:?} is used twice");
+                    assert!(self.pending.insert(ticket, open_command).is_none(), "{ticket:?} is used twice");
                 }
                 Output::WakeAt(moment) => self.wake_at = Some(moment),
                 Output::Close => {
-                    assert!(self.is_draining, "only a shutdown closes the connection");
+                    assert!(self.is_shutting_down, "only a shutdown closes the connection");
                     self.is_closed = true;
                 }
             }
@@ -357,56 +377,56 @@ impl<'a> Conversation<'a> {
         frames
     }
 
-    fn note(&mut self, owed: Option<&Owed>, command: &RegistryRequest) {
+    fn check_request(&mut self, open_command: Option<&OpenCommand>, command: &RegistryRequest) {
         if let RegistryRequest::Session(_, SessionCommand::Send { .. }) = command {
             assert!(!self.is_busy(), "two turns at a time");
-            self.turn = owed.cloned();
+            self.turn = open_command.cloned();
         }
         if let RegistryRequest::Session(_, SessionCommand::Compact { .. }) = command {
             assert!(!self.is_busy(), "a summary during a turn");
-            self.compacting = owed.cloned();
+            self.compacting = open_command.cloned();
         }
     }
 }
 
-/// Whether the command that asks this is held up by it.
+/// Whether a command waits for the answer to this request.
 fn is_waited_for(command: &RegistryRequest) -> bool {
-    !matches!(command, RegistryRequest::Watch { .. } | RegistryRequest::Leave(_))
+    !matches!(command, RegistryRequest::Watch { .. } | RegistryRequest::Release(_))
 }
 
-/// Whether `frame` belongs to the end of a turn, after all that happened in it.
-fn is_last_word(frame: &RpcEvent) -> bool {
+/// Whether `frame` belongs to the end of a turn.
+fn is_end_frame(frame: &RpcEvent) -> bool {
     matches!(frame, RpcEvent::Error { .. } | RpcEvent::AgentEnd { .. } | RpcEvent::Response { .. })
 }
 
-/// What `frame` asks for.
-fn wish(frame: &[u8]) -> Wish {
+/// What must follow `frame`.
+fn expectation(frame: &[u8]) -> Expectation {
     #[derive(Deserialize)]
     struct Id {
         id: String,
     }
     if frame.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
-        return Wish::Nothing;
+        return Expectation::Nothing;
     }
     match serde_json::from_slice::<Value>(frame) {
         Ok(value) if value.is_object() => {}
-        Ok(_) | Err(_) => return Wish::Error(None),
+        Ok(_) | Err(_) => return Expectation::Error(None),
     }
     let Ok(command) = serde_json::from_slice::<RpcCommand>(frame) else {
         let id = serde_json::from_slice(frame).ok().map(|Id { id }| id);
-        return Wish::Error(id.filter(|id| !id.is_empty()));
+        return Expectation::Error(id.filter(|id| !id.is_empty()));
     };
     match command {
-        RpcCommand::Prompt { id, .. } | RpcCommand::FollowUp { id, .. } => Wish::Settle(id, "prompt"),
-        RpcCommand::Compact { id } => Wish::Settle(id, "compact"),
-        RpcCommand::NewSession { id } => Wish::Settle(id, "new_session"),
-        RpcCommand::GetMessages { id } => Wish::Settle(id, "get_messages"),
-        RpcCommand::SetModel { id, .. } => Wish::Settle(id, "set_model"),
-        RpcCommand::GetAvailableModels { id } => Wish::Settle(id, "get_available_models"),
-        RpcCommand::Abort { id } => Wish::Settle(id, "abort"),
-        RpcCommand::GetSessionStats { id } => Wish::Settle(id, "get_session_stats"),
-        RpcCommand::GetState { id } => Wish::Settle(id, "get_state"),
-        RpcCommand::ToolsList { id } => Wish::Settle(id.unwrap_or_default(), "tools_list"),
-        RpcCommand::Shutdown => Wish::Shutdown,
+        RpcCommand::Prompt { id, .. } | RpcCommand::FollowUp { id, .. } => Expectation::Settle(id, "prompt"),
+        RpcCommand::Compact { id } => Expectation::Settle(id, "compact"),
+        RpcCommand::NewSession { id } => Expectation::Settle(id, "new_session"),
+        RpcCommand::GetMessages { id } => Expectation::Settle(id, "get_messages"),
+        RpcCommand::SetModel { id, .. } => Expectation::Settle(id, "set_model"),
+        RpcCommand::GetAvailableModels { id } => Expectation::Settle(id, "get_available_models"),
+        RpcCommand::Abort { id } => Expectation::Settle(id, "abort"),
+        RpcCommand::GetSessionStats { id } => Expectation::Settle(id, "get_session_stats"),
+        RpcCommand::GetState { id } => Expectation::Settle(id, "get_state"),
+        RpcCommand::ToolsList { id } => Expectation::Settle(id.unwrap_or_default(), "tools_list"),
+        RpcCommand::Shutdown => Expectation::Shutdown,
     }
 }

@@ -1,4 +1,4 @@
-//! `auth.*`: keys and logins. What a key or a token is, is never told here.
+//! The `auth.*` and `onboarding.*` methods: keys and logins. Keys and tokens themselves are never sent to the client.
 
 use parlor_vocab::{
     FrontendReply, FrontendRequest, LoginAccount, LoginMethod, LoginStep, SecretText, SessionRefusal,
@@ -8,71 +8,79 @@ use serde_json::{Map, Value, json};
 
 use super::MAX_LOGINS;
 use super::code::{self, FrameError};
-use super::machine::{LoafMachine, flaw_of};
+use super::machine::{LoafMachine, answer_error};
 use super::params::Params;
-use super::pending::{AfterSave, Pending, Service, To};
+use super::pending::{AfterSave, Pending, ReplyTo, Service};
 
-/// The word that clears the key of the search.
+/// The value of `api_key` that removes the key of the search service.
 const SKIP: &str = "skip";
 
 impl LoafMachine {
-    pub(super) fn ask_logins(&mut self, to: &To) {
-        self.out.ask(FrontendRequest::ListCredentials, Pending::Logins(to.clone()));
+    pub(super) fn request_credentials(&mut self, reply_to: &ReplyTo) {
+        self.out.submit(FrontendRequest::ListCredentials, Pending::Credentials(reply_to.clone()));
     }
 
-    pub(super) fn on_logins(&mut self, to: &To, answer: Result<FrontendReply, SessionRefusal>) {
+    pub(super) fn on_credentials(
+        &mut self,
+        reply_to: &ReplyTo,
+        answer: Result<FrontendReply, SessionRefusal>,
+    ) {
         match answer {
-            Ok(FrontendReply::Credentials(logins)) => {
-                self.state.logins = logins;
+            Ok(FrontendReply::Credentials(credentials)) => {
+                self.state.credentials = credentials;
                 let status = self.state.auth_status();
-                let result = if to.is_output {
+                let result = if reply_to.is_command_output {
                     json!({"auth_status": status, "hint": code::AUTH_HINT})
                 } else {
                     status
                 };
-                self.out.answer(to, result);
+                self.out.send_result(reply_to, result);
             }
-            other => self.out.refuse(&to.id, &flaw_of(other)),
+            other => self.out.send_error(&reply_to.id, &answer_error(other)),
         }
     }
 
-    pub(super) fn connect_openai(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
+    pub(super) fn connect_openai(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
         let params = Params::optional("auth.connect.openai", params)?;
-        let way = match params.maybe_text("mode")?.as_deref() {
+        let method = match params.optional_text("mode")?.as_deref() {
             None | Some("auto") => LoginMethod::Auto,
             Some("device_code") => LoginMethod::Device,
             Some(_) => LoginMethod::Browser,
         };
-        let originator = params.maybe_text("originator")?;
-        self.connect(to, "openai", way, originator)
+        let originator = params.optional_text("originator")?;
+        self.start_login(reply_to, "openai", method, originator)
     }
 
-    pub(super) fn connect(
+    pub(super) fn start_login(
         &mut self,
-        to: &To,
+        reply_to: &ReplyTo,
         provider: &'static str,
-        way: LoginMethod,
+        method: LoginMethod,
         originator: Option<String>,
     ) -> Result<(), FrameError> {
-        if self.logins >= MAX_LOGINS {
+        if self.active_logins >= MAX_LOGINS {
             return Err(code::too_many_logins());
         }
-        self.logins += 1;
+        self.active_logins += 1;
         let mut payload = json!({"provider": provider});
         if self.out.extensions {
             payload["flow_type"] =
-                Value::from(if way == LoginMethod::Device { "device_code" } else { "browser" });
+                Value::from(if method == LoginMethod::Device { "device_code" } else { "browser" });
         }
-        self.out.event("auth.flow.started", &payload);
-        let command = FrontendRequest::Login { provider: provider.to_owned(), method: way, originator };
-        self.out.ask(command, Pending::Login(to.clone(), provider));
+        self.out.send_event("auth.flow.started", &payload);
+        let request = FrontendRequest::Login { provider: provider.to_owned(), method, originator };
+        self.out.submit(request, Pending::Login(reply_to.clone(), provider));
         Ok(())
     }
 
     pub(super) fn on_login_step(&mut self, provider: &str, step: &LoginStep) {
         match step {
             LoginStep::Url(url) => {
-                self.out.event("auth.flow.url", &json!({"provider": provider, "url": url}))
+                self.out.send_event("auth.flow.url", &json!({"provider": provider, "url": url}))
             }
             LoginStep::Code { url, code, interval_seconds, expires_in_seconds } => {
                 let mut payload = json!({
@@ -85,26 +93,26 @@ impl LoafMachine {
                 if self.out.extensions {
                     payload["expires_in"] = Value::from(*expires_in_seconds);
                 }
-                self.out.event("auth.flow.device_code", &payload);
+                self.out.send_event("auth.flow.device_code", &payload);
             }
         }
     }
 
     pub(super) fn on_logged_in(
         &mut self,
-        to: &To,
+        reply_to: &ReplyTo,
         provider: &'static str,
         answer: Result<FrontendReply, SessionRefusal>,
     ) {
-        self.logins -= 1;
-        let (login, logins) = match answer {
+        self.active_logins -= 1;
+        let (login, credentials) = match answer {
             Ok(FrontendReply::LoggedIn(Ok(done))) => done,
-            Ok(FrontendReply::LoggedIn(Err(flaw))) => {
-                return self.login_failed(to, provider, &code::of_login(provider, &flaw));
+            Ok(FrontendReply::LoggedIn(Err(error))) => {
+                return self.fail_login(reply_to, provider, &code::login_failed(provider, &error));
             }
-            other => return self.login_failed(to, provider, &flaw_of(other)),
+            other => return self.fail_login(reply_to, provider, &answer_error(other)),
         };
-        self.state.logins = logins;
+        self.state.credentials = credentials;
         self.refresh_models();
         let result = if provider == "openai" {
             let method = if login.by_device { "device_code" } else { "browser" };
@@ -113,121 +121,142 @@ impl LoafMachine {
         } else {
             json!({"provider": provider, "profile": login.account.as_ref().map(profile)})
         };
-        self.out.event("auth.flow.completed", &result);
-        self.changed(&format!("auth_{provider}_connected"), None);
-        self.out.answer(to, result);
+        self.out.send_event("auth.flow.completed", &result);
+        self.send_state_changed(&format!("auth_{provider}_connected"), None);
+        self.out.send_result(reply_to, result);
     }
 
-    fn login_failed(&mut self, to: &To, provider: &str, flaw: &FrameError) {
-        self.out.event("auth.flow.failed", &json!({"provider": provider, "message": flaw.message()}));
-        self.out.refuse(&to.id, flaw);
+    fn fail_login(&mut self, reply_to: &ReplyTo, provider: &str, error: &FrameError) {
+        self.out.send_event("auth.flow.failed", &json!({"provider": provider, "message": error.message()}));
+        self.out.send_error(&reply_to.id, error);
     }
 
-    pub(super) fn cancel_login(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
+    pub(super) fn cancel_login(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
         let provider = login_provider("auth.cancel", params)?;
-        self.out.ask(FrontendRequest::CancelLogin(provider.to_owned()), Pending::Cancel(to.clone()));
+        self.out.submit(FrontendRequest::CancelLogin(provider.to_owned()), Pending::Cancel(reply_to.clone()));
         Ok(())
     }
 
-    pub(super) fn on_cancelled(&mut self, to: &To, answer: Result<FrontendReply, SessionRefusal>) {
+    pub(super) fn on_cancelled(&mut self, reply_to: &ReplyTo, answer: Result<FrontendReply, SessionRefusal>) {
         match answer {
-            Ok(FrontendReply::Cancelled(count)) => self.out.answer(to, json!({"cancelled": count})),
-            other => self.out.refuse(&to.id, &flaw_of(other)),
+            Ok(FrontendReply::Cancelled(count)) => {
+                self.out.send_result(reply_to, json!({"cancelled": count}))
+            }
+            other => self.out.send_error(&reply_to.id, &answer_error(other)),
         }
     }
 
-    pub(super) fn log_out(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
+    pub(super) fn log_out(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
         let provider = login_provider("auth.logout", params)?;
-        self.out.ask(FrontendRequest::Logout(provider.to_owned()), Pending::Logout(to.clone(), provider));
+        self.out.submit(
+            FrontendRequest::Logout(provider.to_owned()),
+            Pending::Logout(reply_to.clone(), provider),
+        );
         Ok(())
     }
 
     pub(super) fn on_logged_out(
         &mut self,
-        to: &To,
+        reply_to: &ReplyTo,
         provider: &'static str,
         answer: Result<FrontendReply, SessionRefusal>,
     ) {
         match answer {
-            Ok(FrontendReply::LoggedOut(existed, logins)) => {
-                self.state.logins = logins;
+            Ok(FrontendReply::LoggedOut(existed, credentials)) => {
+                self.state.credentials = credentials;
                 self.refresh_models();
                 if existed {
-                    self.changed(&format!("auth_{provider}_disconnected"), None);
+                    self.send_state_changed(&format!("auth_{provider}_disconnected"), None);
                 }
-                self.out.answer(to, json!({"provider": provider, "logged_out": existed}));
+                self.out.send_result(reply_to, json!({"provider": provider, "logged_out": existed}));
             }
-            other => self.out.refuse(&to.id, &flaw_of(other)),
+            other => self.out.send_error(&reply_to.id, &answer_error(other)),
         }
     }
 
-    pub(super) fn set_router_key(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
-        let key = Params::needed("auth.set.openrouter_key", params)?.text("api_key")?;
-        self.set_key(to, "openrouter", Some(key), Service::OpenRouter);
+    pub(super) fn set_router_key(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
+        let key = Params::required("auth.set.openrouter_key", params)?.text("api_key")?;
+        self.set_key(reply_to, "openrouter", Some(key), Service::OpenRouter);
         Ok(())
     }
 
-    pub(super) fn set_exa_key(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
-        let key = Params::needed("auth.set.exa_key", params)?.text("api_key")?;
+    pub(super) fn set_exa_key(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
+        let key = Params::required("auth.set.exa_key", params)?.text("api_key")?;
         let is_skipped = key.eq_ignore_ascii_case(SKIP);
-        self.set_key(to, "exa", Some(key).filter(|_| !is_skipped), Service::Exa { is_skipped });
+        self.set_key(reply_to, "exa", Some(key).filter(|_| !is_skipped), Service::Exa { is_skipped });
         Ok(())
     }
 
-    fn set_key(&mut self, to: &To, service: &str, key: Option<String>, pending: Service) {
-        let command = FrontendRequest::SetKey { service: service.to_owned(), key: key.map(SecretText) };
-        self.out.ask(command, Pending::SetKey(to.clone(), pending));
+    fn set_key(&mut self, reply_to: &ReplyTo, service: &str, key: Option<String>, pending: Service) {
+        let request = FrontendRequest::SetKey { service: service.to_owned(), key: key.map(SecretText) };
+        self.out.submit(request, Pending::SetKey(reply_to.clone(), pending));
     }
 
     pub(super) fn on_key_set(
         &mut self,
-        to: &To,
+        reply_to: &ReplyTo,
         service: Service,
         answer: Result<FrontendReply, SessionRefusal>,
     ) {
         let models = match answer {
             Ok(FrontendReply::KeySet { models }) => models,
-            other => return self.out.refuse(&to.id, &flaw_of(other)),
+            other => return self.out.send_error(&reply_to.id, &answer_error(other)),
         };
         let (name, reason) = match service {
             Service::OpenRouter => ("openrouter", "openrouter_key_updated"),
             Service::Exa { is_skipped: false } => ("exa", "exa_key_updated"),
             Service::Exa { is_skipped: true } => ("exa", "exa_key_skipped"),
         };
-        self.state.logins.keys.retain(|known| known != name);
+        self.state.credentials.keys.retain(|known| known != name);
         let is_set = service != Service::Exa { is_skipped: true };
         if is_set {
-            self.state.logins.keys.push(name.to_owned());
+            self.state.credentials.keys.push(name.to_owned());
         }
-        self.changed(reason, None);
+        self.send_state_changed(reason, None);
         let result = match service {
             Service::OpenRouter => {
                 self.refresh_models();
-                // Those that are configured: the router's catalogue is not asked for.
+                // The configured models; the server does not query OpenRouter's catalogue.
                 json!({"configured": true, "model_count": models, "source": "fallback"})
             }
             Service::Exa { is_skipped } => json!({"configured": is_set, "skipped": is_skipped}),
         };
-        self.out.answer(to, result);
+        self.out.send_result(reply_to, result);
     }
 
-    pub(super) fn complete_onboarding(&mut self, to: &To) {
-        self.state.kept.setup_done = true;
-        let command = FrontendRequest::SavePreferences(self.state.kept.clone());
-        self.out.ask(command, Pending::Kept(to.clone(), AfterSave::Onboarded));
+    pub(super) fn complete_onboarding(&mut self, reply_to: &ReplyTo) {
+        self.state.preferences.setup_done = true;
+        let request = FrontendRequest::SavePreferences(self.state.preferences.clone());
+        self.out.submit(request, Pending::SavePreferences(reply_to.clone(), AfterSave::Onboarded));
     }
 }
 
-/// A provider that one can log in to.
+/// The `provider` of a request about logins.
 fn login_provider(method: &str, params: Option<&RawValue>) -> Result<&'static str, FrameError> {
-    match Params::needed(method, params)?.text("provider")?.as_str() {
+    match Params::required(method, params)?.text("provider")?.as_str() {
         "openai" => Ok("openai"),
         "antigravity" => Ok("antigravity"),
-        _ => Err(code::no_provider_to_log_in()),
+        _ => Err(code::provider_without_login()),
     }
 }
 
-/// Whose login it is, as it is told.
+/// The profile of a logged-in account, as results show it.
 pub(super) fn profile(account: &LoginAccount) -> Value {
     let text = |text: &Option<String>| Value::from(text.as_deref().unwrap_or_default());
     let mut profile = Map::from_iter([

@@ -1,4 +1,4 @@
-//! One session of this dialect: what it shows, what it remembers, what waits in it and what is at work.
+//! One session of this protocol: its messages, its history for models, its queue of prompts, and its current work.
 
 use std::collections::VecDeque;
 
@@ -6,17 +6,17 @@ use parlor_vocab::{AgentChoice, Seq, SessionId, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::estimate::{self, Estimate};
-use super::image::{self, Image, Wanted};
-use super::machine::Out;
-use super::pending::To;
+use super::image::{self, Image, ImageInput};
+use super::machine::Outgoing;
+use super::pending::ReplyTo;
 use super::recent::{Recent, TextBytes};
 use super::state::State;
 use super::turn::Turn;
 
-/// The label of a session that has nothing to do.
+/// The status label of an idle session.
 pub(super) const READY: &str = "ready";
 
-/// Who speaks.
+/// The sender of a shown message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     User,
@@ -34,7 +34,7 @@ impl Kind {
     }
 }
 
-/// A message as it is shown.
+/// A message as clients show it.
 #[derive(Debug)]
 struct ShownMessage {
     id: u64,
@@ -43,50 +43,50 @@ struct ShownMessage {
     images: Vec<Image>,
 }
 
-/// A message as a model gets to read it.
+/// A message as models read it.
 #[derive(Clone, Debug)]
-pub(super) struct SaidText {
+pub(super) struct ModelMessage {
     pub(super) is_user: bool,
     pub(super) text: String,
     pub(super) images: Vec<Image>,
 }
 
 impl TextBytes for ShownMessage {
-    fn weight(&self) -> usize {
+    fn text_bytes(&self) -> usize {
         self.text.len()
     }
 }
 
-impl TextBytes for SaidText {
-    fn weight(&self) -> usize {
+impl TextBytes for ModelMessage {
+    fn text_bytes(&self) -> usize {
         self.text.len()
     }
 }
 
-/// What is gone on with: all of it counts, the newest is told.
+/// The conversation that models continue. Only the newest messages are stored here; the token estimate counts all.
 #[derive(Debug, Default)]
 pub(super) struct ModelHistory {
-    told: Recent<SaidText>,
+    recent: Recent<ModelMessage>,
     tokens: usize,
 }
 
 impl ModelHistory {
-    pub(super) fn add(&mut self, said: SaidText) {
-        self.tokens += estimate::of_message(&said);
-        let has_images = !said.images.is_empty();
-        self.told.push(said);
+    pub(super) fn add(&mut self, message: ModelMessage) {
+        self.tokens += estimate::message_tokens(&message);
+        let has_images = !message.images.is_empty();
+        self.recent.push(message);
         if has_images {
-            image::keep_newest(self.told.iter_mut().map(|said| &mut said.images));
+            image::drop_oldest_images(self.recent.iter_mut().map(|message| &mut message.images));
         }
     }
 
-    /// What of it is told, the oldest first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &SaidText> {
-        self.told.iter()
+    /// The stored messages, the oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ModelMessage> {
+        self.recent.iter()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.told.count()
+        self.recent.count()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -94,76 +94,77 @@ impl ModelHistory {
     }
 }
 
-/// A prompt that is not sent yet.
+/// A prompt that has not become a turn yet.
 #[derive(Debug)]
 pub(super) struct Prompt {
-    /// The turn that it will be.
+    /// The id of the turn that the prompt becomes.
     pub(super) turn: String,
     pub(super) text: String,
-    pub(super) images: Vec<Wanted>,
+    pub(super) images: Vec<ImageInput>,
     pub(super) at: Timestamp,
 }
 
 impl Prompt {
-    /// How many bytes it holds.
-    pub(super) fn weight(&self) -> usize {
-        self.text.len() + self.images.iter().map(Wanted::weight).sum::<usize>()
+    /// The bytes of the prompt's text and images.
+    pub(super) fn size(&self) -> usize {
+        self.text.len() + self.images.iter().map(ImageInput::size).sum::<usize>()
     }
 
     fn to_json(&self) -> Value {
-        let images: Value = self.images.iter().map(Wanted::to_json).collect();
+        let images: Value = self.images.iter().map(ImageInput::to_json).collect();
         json!({"id": self.turn, "text": self.text, "images": images, "enqueuedAt": self.at.rfc3339()})
     }
 }
 
-/// What a session is at.
+/// What a session is doing.
 #[derive(Debug, Default)]
 pub(super) enum Work {
     #[default]
     Idle,
     Turn(Box<Turn>),
-    /// A summary is being written, for whoever asked.
+    /// The conversation is being summarized.
     Summary(Box<Summary>),
 }
 
-/// A summary that is being written.
+/// A running summary.
 #[derive(Debug)]
 pub(super) struct Summary {
     pub(super) id: String,
-    pub(super) to: To,
-    pub(super) why: SummaryFor,
-    /// What the conversation took before.
+    pub(super) reply_to: ReplyTo,
+    pub(super) trigger: SummaryTrigger,
+    /// The estimated tokens of the conversation before.
     pub(super) before: usize,
 }
 
-/// Who wants a summary.
+/// The request that a summary is for.
 #[derive(Debug)]
-pub(super) enum SummaryFor {
+pub(super) enum SummaryTrigger {
     /// `/compress`.
     Command,
-    /// `model.select`, whose answer it becomes a part of.
-    Choice { answer: Map<String, Value>, is_switch: bool },
+    /// `model.select`. Its answer gets the outcome of the summary.
+    ModelSelection { answer: Map<String, Value>, is_switch: bool },
 }
 
-/// A session.
+/// A session of this protocol.
 #[derive(Debug)]
 pub(super) struct Chat {
     pub(super) id: String,
     created: Timestamp,
     updated: Timestamp,
+    /// The status label, [`READY`] if the session is idle.
     label: String,
     messages: Recent<ShownMessage>,
     pub(super) history: ModelHistory,
     pub(super) queue: VecDeque<Prompt>,
     /// The provider of the last turn that ended.
     pub(super) provider: Option<String>,
-    /// The session of the engine, once there is one.
-    pub(super) saved: Option<SessionId>,
-    /// Up to where its log was seen.
-    pub(super) seen: Seq,
-    /// What answers in it, as far as the engine knows.
-    pub(super) chosen: Option<AgentChoice>,
-    /// What it is to be called.
+    /// The engine's session, once there is one.
+    pub(super) saved_session: Option<SessionId>,
+    /// The last entry of that session's log that the machine has handled.
+    pub(super) last_seq: Seq,
+    /// The choice of agent and model that the engine has for that session.
+    pub(super) agent_choice: Option<AgentChoice>,
+    /// The title that `session.rename` set.
     pub(super) title: Option<String>,
     pub(super) work: Work,
 }
@@ -179,19 +180,20 @@ impl Chat {
             history: ModelHistory::default(),
             queue: VecDeque::new(),
             provider: None,
-            saved: None,
-            seen: Seq::START,
-            chosen: None,
+            saved_session: None,
+            last_seq: Seq::START,
+            agent_choice: None,
             title: None,
             work: Work::Idle,
         }
     }
 
+    /// Whether a turn or a summary is running.
     pub(super) fn is_pending(&self) -> bool {
         !matches!(self.work, Work::Idle)
     }
 
-    /// The turn that is at work.
+    /// The running turn.
     pub(super) fn turn(&mut self) -> Option<&mut Turn> {
         match &mut self.work {
             Work::Turn(turn) => Some(turn),
@@ -199,42 +201,42 @@ impl Chat {
         }
     }
 
-    /// The turn of this id, if it is at work.
-    pub(super) fn turn_of(&mut self, id: &str) -> Option<&mut Turn> {
+    /// The running turn, if it has this id.
+    pub(super) fn turn_with_id(&mut self, id: &str) -> Option<&mut Turn> {
         self.turn().filter(|turn| turn.id == id)
     }
 
-    pub(super) fn touch(&mut self, now: Timestamp) {
+    pub(super) fn set_updated(&mut self, now: Timestamp) {
         self.updated = now;
     }
 
-    /// How many bytes wait.
+    /// The bytes of all prompts in the queue.
     pub(super) fn queued_bytes(&self) -> usize {
-        self.queue.iter().map(Prompt::weight).sum()
+        self.queue.iter().map(Prompt::size).sum()
     }
 
     pub(super) fn queue_to_json(&self) -> Value {
         self.queue.iter().map(Prompt::to_json).collect()
     }
 
-    /// Says what it is doing. Only the set-up of a turn names the turn.
-    pub(super) fn status(&mut self, out: &mut Out, label: &str, turn: Option<&str>) {
+    /// Sets and sends the status label. The event names a turn only while the turn is being prepared.
+    pub(super) fn set_status(&mut self, out: &mut Outgoing, label: &str, turn: Option<&str>) {
         self.label.clear();
         self.label.push_str(label);
-        self.tell_status(out, label, label != READY, turn);
+        self.send_status(out, label, label != READY, turn);
     }
 
-    /// Says so without taking it as its own label.
-    pub(super) fn tell_status(&self, out: &mut Out, label: &str, is_pending: bool, turn: Option<&str>) {
+    /// Sends a status without changing the session's label.
+    pub(super) fn send_status(&self, out: &mut Outgoing, label: &str, is_pending: bool, turn: Option<&str>) {
         let mut payload = json!({"session_id": self.id, "pending": is_pending, "status_label": label});
         if let Some(turn) = turn {
             payload["turn_id"] = Value::from(turn);
         }
-        out.event("session.status", &payload);
+        out.send_event("session.status", &payload);
     }
 
-    /// Shows a message.
-    pub(super) fn append(&mut self, out: &mut Out, kind: Kind, text: &str, images: &[Image]) {
+    /// Adds a message and sends it to the client.
+    pub(super) fn append(&mut self, out: &mut Outgoing, kind: Kind, text: &str, images: &[Image]) {
         out.messages += 1;
         self.updated = out.now();
         let shown = ShownMessage { id: out.messages, kind, text: text.to_owned(), images: images.to_vec() };
@@ -245,48 +247,48 @@ impl Chat {
         }
         self.messages.push(shown);
         if !images.is_empty() {
-            image::keep_newest(self.messages.iter_mut().map(|shown| &mut shown.images));
+            image::drop_oldest_images(self.messages.iter_mut().map(|shown| &mut shown.images));
         }
-        out.event("session.message.appended", &json!({"session_id": self.id, "message": message}));
+        out.send_event("session.message.appended", &json!({"session_id": self.id, "message": message}));
     }
 
-    /// Takes over what was said in a turn.
-    pub(super) fn remember(&mut self, said: &mut Vec<SaidText>) {
-        said.drain(..).for_each(|said| self.history.add(said));
+    /// Moves the messages of a turn into the history.
+    pub(super) fn remember(&mut self, messages: &mut Vec<ModelMessage>) {
+        messages.drain(..).for_each(|message| self.history.add(message));
     }
 
-    /// Takes over what was said before, under new numbers.
-    pub(super) fn resume(&mut self, out: &mut Out, history: Vec<SaidText>) {
+    /// Replaces the messages with those of a saved chat, under new ids.
+    pub(super) fn resume(&mut self, out: &mut Outgoing, history: Vec<ModelMessage>) {
         self.messages = Recent::default();
         self.history = ModelHistory::default();
-        for said in history {
+        for message in history {
             out.messages += 1;
-            let kind = if said.is_user { Kind::User } else { Kind::Assistant };
-            let (text, images) = (said.text.clone(), said.images.clone());
+            let kind = if message.is_user { Kind::User } else { Kind::Assistant };
+            let (text, images) = (message.text.clone(), message.images.clone());
             self.messages.push(ShownMessage { id: out.messages, kind, text, images });
-            self.history.add(said);
+            self.history.add(message);
         }
     }
 
-    /// Forgets what was said, and which chat that was. What waits stays.
+    /// Forgets the messages and the saved chat. The queue stays.
     pub(super) fn clear(&mut self, now: Timestamp) {
         self.messages = Recent::default();
         self.history = ModelHistory::default();
-        (self.saved, self.chosen, self.provider, self.title) = (None, None, None, None);
-        self.seen = Seq::START;
+        (self.saved_session, self.agent_choice, self.provider, self.title) = (None, None, None, None);
+        self.last_seq = Seq::START;
         self.label = READY.to_owned();
         self.updated = now;
     }
 
-    /// How much the conversation may take, with what was said in the turn that is at work.
-    pub(super) fn estimate(&self, state: &State, now: &[SaidText]) -> Estimate {
-        let tokens = self.history.tokens + now.iter().map(estimate::of_message).sum::<usize>();
-        Estimate::of(tokens, state.tool_tokens, state.provider())
+    /// The estimated tokens of the conversation, with the messages of the running turn.
+    pub(super) fn estimate(&self, state: &State, new_messages: &[ModelMessage]) -> Estimate {
+        let tokens = self.history.tokens + new_messages.iter().map(estimate::message_tokens).sum::<usize>();
+        Estimate::new(tokens, state.tool_tokens, state.provider())
     }
 
-    /// Tells it.
-    pub(super) fn tell_estimate(&self, out: &mut Out, state: &State, now: &[SaidText]) {
-        let estimate = self.estimate(state, now);
+    /// Sends the estimate.
+    pub(super) fn send_estimate(&self, out: &mut Outgoing, state: &State, new_messages: &[ModelMessage]) {
+        let estimate = self.estimate(state, new_messages);
         let payload = json!({
             "session_id": self.id,
             "provider": state.provider(),
@@ -294,16 +296,16 @@ impl Chat {
             "total_tokens_estimate": estimate.total(),
             "breakdown": estimate.breakdown(),
         });
-        out.event("session.context.estimate", &payload);
+        out.send_event("session.context.estimate", &payload);
     }
 
-    /// The session as `session.get` tells it.
+    /// The result of `session.get`.
     pub(super) fn to_json(&self, state: &State) -> Value {
-        let (steers, now) = match &self.work {
-            Work::Turn(turn) => (turn.steers(), turn.said.as_slice()),
+        let (steers, new_messages) = match &self.work {
+            Work::Turn(turn) => (turn.waiting_steers(), turn.new_messages.as_slice()),
             Work::Idle | Work::Summary(_) => (0, [].as_slice()),
         };
-        let estimate = self.estimate(state, now);
+        let estimate = self.estimate(state, new_messages);
         json!({
             "id": self.id,
             "createdAt": self.created.rfc3339(),
@@ -311,11 +313,11 @@ impl Chat {
             "pending": self.is_pending(),
             "statusLabel": self.label,
             "messages": self.messages.iter().map(ShownMessage::to_json).collect::<Value>(),
-            "history": self.history.iter().map(SaidText::to_json).collect::<Value>(),
+            "history": self.history.iter().map(ModelMessage::to_json).collect::<Value>(),
             "queue": self.queue_to_json(),
             "pendingSteerCount": steers,
             "conversationProvider": self.provider,
-            "activeSessionId": self.saved.as_ref().map(|saved| saved.as_str()),
+            "activeSessionId": self.saved_session.as_ref().map(|session| session.as_str()),
             "contextTokenEstimate": estimate.total(),
             "contextTokenSource": "history",
             "contextTokenProvider": self.provider,
@@ -323,8 +325,8 @@ impl Chat {
         })
     }
 
-    /// A line about it, for lists.
-    pub(super) fn line(&self) -> Value {
+    /// The session in the result of `session.list`.
+    pub(super) fn summary_json(&self) -> Value {
         json!({
             "session_id": self.id,
             "created_at": self.created.rfc3339(),
@@ -333,7 +335,7 @@ impl Chat {
             "status_label": self.label,
             "message_count": self.messages.count(),
             "queue_length": self.queue.len(),
-            "active_session_id": self.saved.as_ref().map(|saved| saved.as_str()),
+            "active_session_id": self.saved_session.as_ref().map(|session| session.as_str()),
         })
     }
 }
@@ -344,7 +346,7 @@ impl ShownMessage {
     }
 }
 
-impl SaidText {
+impl ModelMessage {
     pub(super) fn user(text: impl Into<String>, images: Vec<Image>) -> Self {
         Self { is_user: true, text: text.into(), images }
     }

@@ -1,11 +1,11 @@
-//! All codes, and the texts of all errors. Clients tell most errors apart by their texts alone, so these are
-//! a part of the contract; `reason` says the same in a word. No other file spells any of them.
+//! All error codes and error texts of the loaf protocol. Clients recognise most errors by their texts, so the texts are
+//! part of the contract; `reason` is a short code for the same. No other file spells any of them.
 
 use parlor_vocab::{FileError, LoginFailure, SessionRefusal};
 use serde::Serialize;
 
 use super::{
-    MAX_IMAGE_BYTES, MAX_IMAGES, MAX_LINE_BYTES, MAX_LOGINS, MAX_QUEUED, MAX_REPEATED_CHARS, MAX_SESSIONS,
+    MAX_IMAGE_BYTES, MAX_IMAGES, MAX_LINE_BYTES, MAX_LOGINS, MAX_QUEUED, MAX_QUOTED_CHARS, MAX_SESSIONS,
     MAX_STEERS, MAX_TURNS, PROTOCOL_VERSION,
 };
 
@@ -16,7 +16,7 @@ const INVALID_PARAMS: i32 = -32602;
 const INTERNAL_ERROR: i32 = -32603;
 const SERVER_ERROR: i32 = -32000;
 
-/// Why a request is refused, as it is told.
+/// Why the server refuses a request: the `error` member of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct FrameError {
     code: i32,
@@ -45,26 +45,26 @@ impl FrameError {
         Self { data: Data { field: Some(field), ..self.data }, ..self }
     }
 
-    /// What to tell a person.
+    /// The text for people.
     pub(super) fn message(&self) -> &str {
         &self.message
     }
 
-    /// The word for programs.
+    /// The code for programs.
     #[cfg(test)]
     pub(super) fn reason(&self) -> &'static str {
         self.data.reason
     }
 }
 
-/// An application error: all of them have one code.
+/// An application error. All of them have the same JSON-RPC code.
 fn failed(reason: &'static str, message: impl Into<String>) -> FrameError {
     FrameError::new(INTERNAL_ERROR, reason, message)
 }
 
-/// The beginning of what a client sent: it may be a line long.
-fn repeated(text: &str) -> &str {
-    text.char_indices().nth(MAX_REPEATED_CHARS).map_or(text, |(end, _)| text.split_at(end).0)
+/// The beginning of a client's text, which may be as long as a line.
+fn quote_of(text: &str) -> &str {
+    text.char_indices().nth(MAX_QUOTED_CHARS).map_or(text, |(end, _)| text.split_at(end).0)
 }
 
 pub(super) fn not_json(detail: &str) -> FrameError {
@@ -79,13 +79,13 @@ pub(super) fn invalid_request() -> FrameError {
     FrameError::new(INVALID_REQUEST, "invalid_request", "invalid request")
 }
 
-pub(super) fn no_method(method: &str) -> FrameError {
-    let method = repeated(method);
-    let flaw = FrameError::new(METHOD_NOT_FOUND, "method_not_found", format!("method not found: {method}"));
-    FrameError { data: Data { method: Some(method.to_owned()), ..flaw.data }, ..flaw }
+pub(super) fn unknown_method(method: &str) -> FrameError {
+    let method = quote_of(method);
+    let error = FrameError::new(METHOD_NOT_FOUND, "method_not_found", format!("method not found: {method}"));
+    FrameError { data: Data { method: Some(method.to_owned()), ..error.data }, ..error }
 }
 
-pub(super) fn no_object(method: &str) -> FrameError {
+pub(super) fn params_not_an_object(method: &str) -> FrameError {
     FrameError::new(INVALID_PARAMS, "invalid_params", format!("invalid params for {method}: expected object"))
 }
 
@@ -95,25 +95,25 @@ pub(super) fn wrong_field(method: &str, field: &'static str, what: &str) -> Fram
 }
 
 pub(super) fn other_version(version: &str) -> FrameError {
-    let message = format!("unsupported protocol_version: {}", repeated(version));
-    let flaw = FrameError::new(INVALID_PARAMS, "unsupported_protocol_version", message);
-    FrameError { data: Data { supported: Some(PROTOCOL_VERSION), ..flaw.data }, ..flaw }
+    let message = format!("unsupported protocol_version: {}", quote_of(version));
+    let error = FrameError::new(INVALID_PARAMS, "unsupported_protocol_version", message);
+    FrameError { data: Data { supported: Some(PROTOCOL_VERSION), ..error.data }, ..error }
 }
 
-/// A list is asked for of a provider that there is not.
-pub(super) fn no_provider_to_list() -> FrameError {
+/// `model.list` names an unknown provider.
+pub(super) fn unknown_listed_provider() -> FrameError {
     let message = "provider must be one of: openai, openrouter, antigravity";
     FrameError::new(INVALID_PARAMS, "invalid_params", message).in_field("provider")
 }
 
-/// A model is chosen of a provider that there is not.
-pub(super) fn no_provider_to_choose() -> FrameError {
+/// `model.select` names an unknown provider.
+pub(super) fn unknown_selected_provider() -> FrameError {
     let message = "provider must be openai, openrouter, or antigravity";
     FrameError::new(INVALID_PARAMS, "invalid_params", message).in_field("provider")
 }
 
-/// One logs in to two of the three only.
-pub(super) fn no_provider_to_log_in() -> FrameError {
+/// A request about logins names a provider without login.
+pub(super) fn provider_without_login() -> FrameError {
     FrameError::new(INVALID_PARAMS, "invalid_params", "provider must be openai or antigravity")
         .in_field("provider")
 }
@@ -152,7 +152,7 @@ pub(super) fn too_many_logins() -> FrameError {
 }
 
 pub(super) fn unknown_session(id: &str) -> FrameError {
-    failed("unknown_session", format!("unknown session: {}", repeated(id)))
+    failed("unknown_session", format!("unknown session: {}", quote_of(id)))
 }
 
 pub(super) fn nothing_to_send() -> FrameError {
@@ -164,7 +164,7 @@ pub(super) fn busy() -> FrameError {
 }
 
 pub(super) fn unknown_model(provider: &str, model: &str) -> FrameError {
-    failed("unknown_model", format!("unknown model for provider {provider}: {}", repeated(model)))
+    failed("unknown_model", format!("unknown model for provider {provider}: {}", quote_of(model)))
 }
 
 pub(super) fn compression_without_session() -> FrameError {
@@ -175,8 +175,8 @@ pub(super) fn no_router_key() -> FrameError {
     failed("missing_key", "openrouter api key is not configured")
 }
 
-pub(super) fn routes_unknown(why: &str) -> FrameError {
-    failed("provider_error", why)
+pub(super) fn routes_unknown(reason: &str) -> FrameError {
+    failed("provider_error", reason)
 }
 
 pub(super) fn no_limits() -> FrameError {
@@ -192,11 +192,11 @@ pub(super) fn no_history() -> FrameError {
 }
 
 pub(super) fn no_rollout(path: &str) -> FrameError {
-    failed("chat_not_found", format!("failed to load chat: {}", repeated(path)))
+    failed("chat_not_found", format!("failed to load chat: {}", quote_of(path)))
 }
 
 pub(super) fn no_chat(id: &str) -> FrameError {
-    failed("chat_not_found", format!("no saved chat matched id: {}", repeated(id)))
+    failed("chat_not_found", format!("no saved chat matched id: {}", quote_of(id)))
 }
 
 pub(super) fn busy_for_resume() -> FrameError {
@@ -207,20 +207,20 @@ pub(super) fn no_model_to_compress() -> FrameError {
     failed("no_model", "select a model first before running /compress")
 }
 
-pub(super) fn not_compressed(why: &str) -> FrameError {
-    failed("compaction_failed", format!("context compaction failed: {why}"))
+pub(super) fn not_compressed(reason: &str) -> FrameError {
+    failed("compaction_failed", format!("context compaction failed: {reason}"))
 }
 
 pub(super) fn already_compressing() -> FrameError {
     not_compressed("the session is being compressed already")
 }
 
-/// Something was not kept or done, in the words of whoever tried.
-pub(super) fn not_done(why: &str) -> FrameError {
-    failed("not_saved", why)
+/// The backend could not save or do something; `reason` is its error text.
+pub(super) fn not_done(reason: &str) -> FrameError {
+    failed("not_saved", reason)
 }
 
-/// The house turned a command down.
+/// The session registry refused a request.
 pub(super) fn refused(refusal: &SessionRefusal) -> FrameError {
     failed(reason_of(refusal), refusal.to_string())
 }
@@ -249,12 +249,12 @@ fn reason_of(refusal: &SessionRefusal) -> &'static str {
     }
 }
 
-/// Why a login came to nothing. The two providers have words of their own for some of it.
-pub(super) fn of_login(provider: &str, flaw: &LoginFailure) -> FrameError {
-    let is_google = provider == "antigravity";
+/// Why a login failed. Some texts differ between the two providers.
+pub(super) fn login_failed(provider: &str, error: &LoginFailure) -> FrameError {
+    let is_antigravity = provider == "antigravity";
     let status =
         |status: &Option<u16>| status.map_or_else(|| "no answer".to_owned(), |status| status.to_string());
-    match flaw {
+    match error {
         LoginFailure::NotConfigured => {
             let message = format!(
                 "no login is configured for {provider}; [auth.{provider}] in parlor.toml describes one"
@@ -262,19 +262,19 @@ pub(super) fn of_login(provider: &str, flaw: &LoginFailure) -> FrameError {
             failed("login_not_configured", message)
         }
         LoginFailure::Cancelled => failed("login_cancelled", "OAuth login cancelled."),
-        LoginFailure::StateMismatch if is_google => {
+        LoginFailure::StateMismatch if is_antigravity => {
             failed("login_state_mismatch", "OAuth login rejected due to state mismatch.")
         }
         LoginFailure::StateMismatch => failed("login_state_mismatch", "OAuth login failed: state mismatch."),
-        LoginFailure::Denied(why) if is_google => {
-            failed("login_denied", format!("OAuth authorization failed: {why}"))
+        LoginFailure::Denied(reason) if is_antigravity => {
+            failed("login_denied", format!("OAuth authorization failed: {reason}"))
         }
-        LoginFailure::Denied(why) => failed("login_denied", format!("OAuth login failed: {why}")),
-        LoginFailure::NoCode if is_google => {
+        LoginFailure::Denied(reason) => failed("login_denied", format!("OAuth login failed: {reason}")),
+        LoginFailure::NoCode if is_antigravity => {
             failed("login_denied", "OAuth authorization failed: Missing authorization code.")
         }
         LoginFailure::NoCode => failed("login_denied", "OAuth login failed: Missing authorization code."),
-        LoginFailure::TimedOut(_) if is_google => failed("login_timed_out", "OAuth login cancelled."),
+        LoginFailure::TimedOut(_) if is_antigravity => failed("login_timed_out", "OAuth login cancelled."),
         LoginFailure::TimedOut(seconds) => failed(
             "login_timed_out",
             format!("OAuth login timed out after {} minutes.", seconds.div_ceil(60)),
@@ -285,23 +285,23 @@ pub(super) fn of_login(provider: &str, flaw: &LoginFailure) -> FrameError {
         LoginFailure::NoDeviceCode => {
             failed("login_no_device_code", "Device code login is not enabled for this OAuth issuer.")
         }
-        LoginFailure::CodeRefused(code, why) => {
-            failed("login_failed", format!("Device code request failed ({}): {why}", status(code)))
+        LoginFailure::CodeRefused(code, reason) => {
+            failed("login_failed", format!("Device code request failed ({}): {reason}", status(code)))
         }
-        LoginFailure::PollFailed(code, why) => {
-            failed("login_failed", format!("Device code poll failed ({}): {why}", status(code)))
+        LoginFailure::PollFailed(code, reason) => {
+            failed("login_failed", format!("Device code poll failed ({}): {reason}", status(code)))
         }
-        LoginFailure::NoToken(code, why) => {
-            failed("login_failed", format!("OAuth token exchange failed ({}): {why}", status(code)))
+        LoginFailure::NoToken(code, reason) => {
+            failed("login_failed", format!("OAuth token exchange failed ({}): {reason}", status(code)))
         }
-        LoginFailure::Other(why) => failed("login_failed", why.clone()),
+        LoginFailure::Other(reason) => failed("login_failed", reason.clone()),
     }
 }
 
-/// Why an image is not taken. These are told by `session.error`.
-pub(super) fn of_path(flaw: FileError, path: &str) -> String {
-    let path = repeated(path);
-    match flaw {
+/// Why the file of an image is refused. `session.error` has this text.
+pub(super) fn image_file_error(error: FileError, path: &str) -> String {
+    let path = quote_of(path);
+    match error {
         FileError::Missing => format!("file not found: {path}"),
         FileError::NotRegular => format!("not a file: {path}"),
         FileError::Inaccessible => format!("unable to stat file: {path}"),
@@ -317,36 +317,36 @@ pub(super) fn image_too_large(bytes: u64) -> String {
 
 pub(super) fn image_type(extension: Option<&str>) -> String {
     let extension = extension
-        .map_or_else(|| "(no extension)".to_owned(), |extension| format!(".{}", repeated(extension)));
+        .map_or_else(|| "(no extension)".to_owned(), |extension| format!(".{}", quote_of(extension)));
     format!("unsupported image type: {extension}. supported: .png, .jpg, .jpeg, .webp, .gif")
 }
 
 pub(super) fn image_mime(mime: &str) -> String {
-    format!("unsupported image mime type: {}", repeated(mime))
+    format!("unsupported image mime type: {}", quote_of(mime))
 }
 
-/// A data URL is none.
+/// A data URL is invalid.
 pub(super) const IMAGE_URL: &str = "invalid image data_url. expected data:<mime>;base64,<payload>";
-/// A data URL holds nothing.
+/// A data URL has no payload.
 pub(super) const IMAGE_EMPTY: &str = "image payload is empty";
 
-/// The chosen model is not there any more.
+/// The selected model does not exist any more.
 pub(super) const NO_MODEL: &str = "select a model from an enabled provider first";
-/// Another session of this server is at work in the same chat.
+/// Another session of this server has a running turn in the same chat.
 pub(super) const CHAT_AT_WORK: &str = "another session is at work in this chat; wait for it, or interrupt it";
-/// Why a summary is given up.
+/// Why a summary was cancelled.
 pub(super) const SESSION_CLEARED: &str = "the session was cleared";
 
 pub(super) fn too_many_images() -> String {
     format!("at most {MAX_IMAGES} images go along with a prompt")
 }
 
-/// What is said of a turn that failed.
-pub(super) fn inference_error(why: &str) -> String {
-    format!("inference error: {why}")
+/// The system message of a failed turn.
+pub(super) fn inference_error(reason: &str) -> String {
+    format!("inference error: {reason}")
 }
 
-/// What is said of a turn that was interrupted.
+/// The system message of an interrupted turn.
 pub(super) fn interrupted(is_partial: bool) -> &'static str {
     if is_partial {
         "response interrupted by user. partial output kept."
@@ -355,47 +355,47 @@ pub(super) fn interrupted(is_partial: bool) -> &'static str {
     }
 }
 
-/// What is said of texts that came too late to join a turn.
+/// The system message about steering texts that came too late.
 pub(super) fn late_steers(count: usize) -> String {
     format!("{count} steer message(s) were queued too late and not applied.")
 }
 
-/// What is said of skills that go along with a prompt.
+/// The system message about the skills of a prompt.
 pub(super) fn skills_applied(names: &[String]) -> String {
     format!("skills applied: {}", names.join(", "))
 }
 
-/// What is said after a summary.
+/// The system message after a summary.
 pub(super) fn compressed(before: u64, after: u64) -> String {
     format!("context compression complete: {} -> {} est. tokens.", grouped(before), grouped(after))
 }
 
-/// What is said when everything was forgotten.
+/// The system message after `/forgeteverything`.
 pub(super) const FORGOTTEN: &str = "everything was forgotten: keys, logins and choices. saved chats stay.";
 
-/// What stands for an answer that has no text.
+/// The text of an answer without text.
 pub(super) const NO_TEXT: &str = "(No response text returned)";
 
-/// What is said of a tool that there is not.
+/// The error of a call to an unknown tool.
 pub(super) fn unknown_tool(tool: &str) -> String {
-    format!("unknown tool: {}", repeated(tool))
+    format!("unknown tool: {}", quote_of(tool))
 }
 
-/// What a tool says that was stopped.
+/// The error of a stopped tool.
 pub(super) const TOOL_ABORTED: &str = "process aborted (no exit code)";
 
-/// What tells how to log in.
+/// How to log in.
 pub(super) const AUTH_HINT: &str = "use auth.connect.openai, auth.connect.antigravity or auth.set.openrouter_key; parlor.toml configures agents and models";
 
-/// The limits of a provider are not known.
+/// The server does not know the limits of a provider.
 pub(super) const LIMITS_UNKNOWN: &str = "the provider's limits are not known to this server";
 
-/// A number with commas between thousands.
+/// A number with commas as thousands separators.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -408,12 +408,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_client_sent_is_repeated_in_parts() {
-        let long = "\u{e4}".repeat(MAX_REPEATED_CHARS + 1);
+    fn a_long_quote_is_truncated() {
+        let long = "\u{e4}".repeat(MAX_QUOTED_CHARS + 1);
         let letters = |text: &str| text.chars().filter(|letter| *letter == '\u{e4}').count();
-        assert_eq!(letters(no_method(&long).message()), MAX_REPEATED_CHARS);
-        assert_eq!(letters(&of_path(FileError::Missing, &long)), MAX_REPEATED_CHARS);
-        assert_eq!(repeated("short"), "short");
+        assert_eq!(letters(unknown_method(&long).message()), MAX_QUOTED_CHARS);
+        assert_eq!(letters(&image_file_error(FileError::Missing, &long)), MAX_QUOTED_CHARS);
+        assert_eq!(quote_of("short"), "short");
     }
 
     #[test]
@@ -423,12 +423,12 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_told_in_megabytes() {
+    fn sizes_are_in_megabytes() {
         assert_eq!(image_too_large(9 << 20), "image too large (9.00 mb). max is 8.00 mb");
     }
 
     #[test]
-    fn an_error_is_written_with_what_it_has() {
+    fn an_error_omits_missing_data() {
         let json = serde_json::to_string(&wrong_field("m", "f", "a string")).unwrap();
         assert_eq!(
             json,

@@ -1,19 +1,19 @@
-//! `command.execute`: what people type after a slash.
+//! The method `command.execute`: the slash commands that people type.
 
 use parlor_vocab::{FrontendReply, FrontendRequest, SessionRefusal};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::chat::{Kind, SummaryFor, Work};
+use super::chat::{Kind, SummaryTrigger, Work};
 use super::code::{self, FrameError};
 use super::history::DEFAULT_PAGE;
-use super::machine::{LoafMachine, flaw_of};
+use super::machine::{LoafMachine, answer_error};
 use super::params::Params;
-use super::pending::{ChatFor, ChatQuery, Pending, To};
+use super::pending::{ChatPurpose, ChatQuery, Pending, ReplyTo};
 use super::state::State;
-use super::turn::Stopping;
+use super::turn::StopReason;
 
-/// The commands, with what they do.
+/// The commands and their descriptions.
 const COMMANDS: [(&str, &str); 13] = [
     ("/auth", "show who is logged in"),
     ("/onboarding", "show whether the first steps were done"),
@@ -31,50 +31,58 @@ const COMMANDS: [(&str, &str); 13] = [
 ];
 
 impl LoafMachine {
-    pub(super) fn execute(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
-        let params = Params::needed("command.execute", params)?;
+    pub(super) fn execute(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
+        let params = Params::required("command.execute", params)?;
         let (id, command) = (params.text("session_id")?, params.text("raw_command")?);
         self.chat(&id)?;
         if !command.starts_with('/') {
-            self.out.answer(to, json!({"handled": false}));
+            self.out.send_result(reply_to, json!({"handled": false}));
             return Ok(());
         }
-        let to = &To { is_output: true, ..to.clone() };
+        let reply_to = &ReplyTo { is_command_output: true, ..reply_to.clone() };
         let (word, rest) = command.split_once(char::is_whitespace).unwrap_or((&command, ""));
         let (word, rest) = (word.to_lowercase(), rest.trim());
         match word.as_str() {
-            "/auth" => self.ask_logins(to),
-            "/onboarding" => self.out.answer(to, json!({"completed": self.state.kept.setup_done})),
-            "/model" => self.ask_models(to, None),
-            "/limits" => self.tell_limits(to)?,
-            "/history" => self.execute_history(to, &id, rest)?,
-            "/clear" => {
-                self.forget_chat(&id);
-                self.out.answer(to, json!({"cleared": true}));
-                self.start_next(&id);
+            "/auth" => self.request_credentials(reply_to),
+            "/onboarding" => {
+                self.out.send_result(reply_to, json!({"completed": self.state.preferences.setup_done}))
             }
-            "/compress" => self.execute_compress(to, &id)?,
-            "/skills" => self.ask_skills(to),
-            "/tools" => self.tell_tools(to),
+            "/model" => self.request_models(reply_to, None),
+            "/limits" => self.send_limits(reply_to)?,
+            "/history" => self.execute_history(reply_to, &id, rest)?,
+            "/clear" => {
+                self.clear_chat(&id);
+                self.out.send_result(reply_to, json!({"cleared": true}));
+                self.start_next_turn(&id);
+            }
+            "/compress" => self.execute_compress(reply_to, &id)?,
+            "/skills" => self.request_skills(reply_to),
+            "/tools" => self.send_tools(reply_to),
             "/help" => {
                 let commands = COMMANDS.map(|(name, what)| json!({"name": name, "description": what}));
-                self.out.answer(to, json!({"commands": commands}));
+                self.out.send_result(reply_to, json!({"commands": commands}));
             }
-            "/forgeteverything" => self.out.ask(FrontendRequest::ForgetAll, Pending::Forget(to.clone(), id)),
+            "/forgeteverything" => {
+                self.out.submit(FrontendRequest::ForgetAll, Pending::Forget(reply_to.clone(), id))
+            }
             "/quit" | "/exit" => {
-                self.begin_to_end("quit_command");
-                self.out.answer(to, json!({"shutting_down": true}));
+                self.begin_shutdown("quit_command");
+                self.out.send_result(reply_to, json!({"shutting_down": true}));
                 self.out.close();
             }
-            other => self.out.answer(to, json!({"error": format!("unknown command: {other}")})),
+            other => self.out.send_result(reply_to, json!({"error": format!("unknown command: {other}")})),
         }
         Ok(())
     }
 
-    fn execute_history(&mut self, to: &To, session: &str, rest: &str) -> Result<(), FrameError> {
-        let sought = match rest.to_lowercase().as_str() {
+    fn execute_history(&mut self, reply_to: &ReplyTo, session: &str, rest: &str) -> Result<(), FrameError> {
+        let query = match rest.to_lowercase().as_str() {
             "" | "list" | "all" => {
-                self.ask_chats(to, 0, DEFAULT_PAGE);
+                self.request_chats(reply_to, 0, DEFAULT_PAGE);
                 return Ok(());
             }
             "last" => ChatQuery::Last,
@@ -83,39 +91,44 @@ impl LoafMachine {
         if self.chat(session)?.is_pending() {
             return Err(code::busy_for_resume());
         }
-        self.seek(to, ChatFor::Resume(sought, session.to_owned()));
+        self.request_chat(reply_to, ChatPurpose::Resume(query, session.to_owned()));
         Ok(())
     }
 
-    fn execute_compress(&mut self, to: &To, session: &str) -> Result<(), FrameError> {
-        if self.state.offer().is_none() {
+    fn execute_compress(&mut self, reply_to: &ReplyTo, session: &str) -> Result<(), FrameError> {
+        if self.state.selected_model().is_none() {
             return Err(code::no_model_to_compress());
         }
         match &self.chat(session)?.work {
-            Work::Idle => self.compress(to.clone(), session, SummaryFor::Command),
+            Work::Idle => self.start_compression(reply_to.clone(), session, SummaryTrigger::Command),
             Work::Summary(_) => return Err(code::already_compressing()),
-            Work::Turn(turn) if matches!(turn.stopping, Some(Stopping::ForSummary(_))) => {
+            Work::Turn(turn) if matches!(turn.stop_reason, Some(StopReason::Summary(_))) => {
                 return Err(code::already_compressing());
             }
-            Work::Turn(_) => self.stop_turn(session, Stopping::ForSummary(to.clone())),
+            Work::Turn(_) => self.stop_turn(session, StopReason::Summary(reply_to.clone())),
         }
         Ok(())
     }
 
-    pub(super) fn on_forgotten(&mut self, to: &To, id: &str, answer: Result<FrontendReply, SessionRefusal>) {
+    pub(super) fn on_forgotten(
+        &mut self,
+        reply_to: &ReplyTo,
+        id: &str,
+        answer: Result<FrontendReply, SessionRefusal>,
+    ) {
         if !matches!(answer, Ok(FrontendReply::Done)) {
-            return self.out.refuse(&to.id, &flaw_of(answer));
+            return self.out.send_error(&reply_to.id, &answer_error(answer));
         }
-        self.state.kept = State::nothing_kept();
-        self.state.logins = parlor_vocab::Credentials::default();
-        self.state.fall_back();
+        self.state.preferences = State::default_preferences();
+        self.state.credentials = parlor_vocab::Credentials::default();
+        self.state.select_available_model();
         self.refresh_models();
-        self.forget_chat(id);
+        self.clear_chat(id);
         if let Some(chat) = self.chats.get_mut(id) {
             chat.queue.clear();
             chat.append(&mut self.out, Kind::System, code::FORGOTTEN, &[]);
         }
-        self.changed("forgeteverything", None);
-        self.out.answer(to, json!({"cleared": true}));
+        self.send_state_changed("forgeteverything", None);
+        self.out.send_result(reply_to, json!({"cleared": true}));
     }
 }

@@ -1,27 +1,27 @@
-//! How many tokens a conversation may take: a guess that clients show, made of lengths alone.
+//! Estimates the tokens of a conversation from the lengths of its texts. Clients show the estimate.
 
 use serde_json::{Value, json};
 
-use super::Tool;
-use super::chat::SaidText;
+use super::ToolDescription;
+use super::chat::ModelMessage;
 use super::text::{collapsed_units, units};
 
-/// What each message takes beside its text.
-const PER_MESSAGE: usize = 20;
-/// What an image takes.
-const PER_IMAGE: usize = 850;
-/// How many letters are one token.
-const LETTERS_PER_TOKEN: usize = 4;
-/// What each tool takes beside its words, and what having tools takes.
-const PER_TOOL: (usize, usize) = (18, 24);
-const FOR_TOOLS: (usize, usize) = (16, 24);
+/// The overhead of each message.
+const TOKENS_PER_MESSAGE: usize = 20;
+/// The tokens of an image.
+const TOKENS_PER_IMAGE: usize = 850;
+/// How many characters make one token.
+const CHARS_PER_TOKEN: usize = 4;
+/// The overhead of each tool, and of having tools at all: for most providers, and for Google.
+const TOKENS_PER_TOOL: (usize, usize) = (18, 24);
+const TOKENS_FOR_TOOLS: (usize, usize) = (16, 24);
 
-/// The share of a window at which a conversation counts as large.
+/// The percentage of the context window at which a conversation counts as large.
 pub(super) const HIGH_PERCENT: u64 = 82;
-/// The share that a summary aims for.
+/// The percentage of the context window that a summary aims for.
 pub(super) const TARGET_PERCENT: u64 = 74;
 
-/// A guess, in its parts.
+/// An estimate in tokens, in its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Estimate {
     pinned: usize,
@@ -31,14 +31,14 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Of a conversation that takes so much, with these tools, at this provider.
-    pub(super) fn of(conversation: usize, tools: (usize, usize), provider: &str) -> Self {
-        let (usual, google) = tools;
+    /// The estimate for a conversation of so many tokens, with the tools' tokens for most providers and for Google.
+    pub(super) fn new(conversation: usize, tools: (usize, usize), provider: &str) -> Self {
+        let (default, google) = tools;
         Self {
-            // What a model is told first is the agent's own, and not known here.
-            pinned: PER_MESSAGE,
+            // The system prompt belongs to the agent and is not known here.
+            pinned: TOKENS_PER_MESSAGE,
             conversation,
-            tools: if provider == "antigravity" { google } else { usual },
+            tools: if provider == "antigravity" { google } else { default },
             overhead: match provider {
                 "openrouter" => 48,
                 "antigravity" => 58,
@@ -61,28 +61,30 @@ impl Estimate {
     }
 }
 
-/// What tools take: usually, and at Google.
-pub(super) fn of_tools(tools: &[Tool]) -> (usize, usize) {
-    let of_words = |tool: &Tool| {
-        let letters = units(&tool.name) + units(&tool.description) + units(&tool.schema.to_string());
-        letters.div_ceil(LETTERS_PER_TOKEN)
+/// The tokens of the tool schemas: for most providers, and for Google.
+pub(super) fn tool_tokens(tools: &[ToolDescription]) -> (usize, usize) {
+    let text_tokens = |tool: &ToolDescription| {
+        let chars = units(&tool.name) + units(&tool.description) + units(&tool.schema.to_string());
+        chars.div_ceil(CHARS_PER_TOKEN)
     };
-    let words: usize = tools.iter().map(of_words).sum();
-    let (usual, google) = PER_TOOL;
-    (words + usual * tools.len() + FOR_TOOLS.0, words + google * tools.len() + FOR_TOOLS.1)
+    let words: usize = tools.iter().map(text_tokens).sum();
+    let (default, google) = TOKENS_PER_TOOL;
+    (words + default * tools.len() + TOKENS_FOR_TOOLS.0, words + google * tools.len() + TOKENS_FOR_TOOLS.1)
 }
 
-/// What a message takes.
-pub(super) fn of_message(said: &SaidText) -> usize {
-    PER_MESSAGE + collapsed_units(&said.text).div_ceil(LETTERS_PER_TOKEN) + PER_IMAGE * said.images.len()
+/// The tokens of a message.
+pub(super) fn message_tokens(message: &ModelMessage) -> usize {
+    TOKENS_PER_MESSAGE
+        + collapsed_units(&message.text).div_ceil(CHARS_PER_TOKEN)
+        + TOKENS_PER_IMAGE * message.images.len()
 }
 
-/// How much a model can read, as far as its names tell.
-pub(super) fn window(told: Option<u64>, names: [&str; 3]) -> u64 {
+/// The context window of a model in tokens: the known size, or else a guess from its names.
+pub(super) fn window(known: Option<u64>, names: [&str; 3]) -> u64 {
     const SMALLEST: u64 = 8_000;
     const LARGEST: u64 = 2_000_000;
-    if let Some(told) = told {
-        return told.clamp(SMALLEST, LARGEST);
+    if let Some(known) = known {
+        return known.clamp(SMALLEST, LARGEST);
     }
     let names = names.join(" ").to_lowercase();
     let words = names.split(|letter: char| !letter.is_ascii_alphanumeric());
@@ -109,16 +111,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guess_is_the_sum_of_its_parts() {
-        let said = SaidText { is_user: true, text: "a  b c d".to_owned(), images: Vec::new() };
-        let tool = Tool { name: "t".to_owned(), description: "do".to_owned(), schema: json!({}) };
-        let estimate = Estimate::of(of_message(&said), of_tools(&[tool]), "openai");
+    fn an_estimate_is_the_sum_of_its_parts() {
+        let message = ModelMessage { is_user: true, text: "a  b c d".to_owned(), images: Vec::new() };
+        let tool = ToolDescription { name: "t".to_owned(), description: "do".to_owned(), schema: json!({}) };
+        let estimate = Estimate::new(message_tokens(&message), tool_tokens(&[tool]), "openai");
         assert_eq!(estimate, Estimate { pinned: 20, conversation: 22, tools: 2 + 18 + 16, overhead: 42 });
         assert_eq!(estimate.total(), 120);
     }
 
     #[test]
-    fn a_window_is_told_or_found_in_a_name() {
+    fn a_window_is_known_or_guessed_from_a_name() {
         assert_eq!(window(Some(5), ["", "", ""]), 8_000);
         assert_eq!(window(Some(9_000_000), ["", "", ""]), 2_000_000);
         assert_eq!(window(None, ["big-128k", "", ""]), 128_000);

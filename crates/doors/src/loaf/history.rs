@@ -1,46 +1,54 @@
-//! `history.*`: saved chats, told and gone on with.
+//! The `history.*` methods: lists, returns and resumes saved chats.
 
 use std::collections::HashMap;
 
 use parlor_vocab::{
-    ChatSelector, ChatSummary as SavedLine, FailureCode, FrontendReply, FrontendRequest, HistoryItem,
-    MediaId, RegistryReply, RegistryRequest, Role, RunEnding, SavedChat, SessionRefusal,
+    ChatSelector, ChatSummary, FailureCode, FrontendReply, FrontendRequest, HistoryItem, MediaId,
+    RegistryReply, RegistryRequest, Role, RunEnding, SavedChat, SessionRefusal,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::chat::SaidText;
+use super::chat::ModelMessage;
 use super::code::{self, FrameError};
 use super::image::Image;
-use super::machine::{LoafMachine, flaw_of, of_house};
+use super::machine::{LoafMachine, answer_error, registry_reply};
 use super::params::Params;
-use super::pending::{AfterSave, ChatFor, ChatQuery, Pending, To};
+use super::pending::{AfterSave, ChatPurpose, ChatQuery, Pending, ReplyTo};
 use super::{MAX_CHATS_PAGE, MAX_HISTORY_IMAGE_BYTES};
+use crate::history::media_ids;
 
-/// How many chats are told where nobody says how many.
+/// The number of chats in a list if the client gives no limit.
 pub(super) const DEFAULT_PAGE: usize = 100;
 
-/// What a chat without a title is called.
+/// The title of a chat without a title.
 const UNTITLED: &str = "untitled chat";
 
 impl LoafMachine {
-    pub(super) fn list_history(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
+    pub(super) fn list_history(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
         let params = Params::optional("history.list", params)?;
-        let limit = params.maybe_number("limit")?.map_or(0.0, f64::floor);
-        let cursor = params.maybe_number("cursor")?.map_or(0.0, f64::floor);
-        // A float beyond what an integer holds becomes the largest one.
+        let limit = params.optional_number("limit")?.map_or(0.0, f64::floor);
+        let cursor = params.optional_number("cursor")?.map_or(0.0, f64::floor);
+        // The cast turns a float above `usize::MAX` into `usize::MAX`.
         let limit = if limit == 0.0 { DEFAULT_PAGE } else { (limit.max(1.0) as usize).min(MAX_CHATS_PAGE) };
-        self.ask_chats(to, cursor.max(0.0) as usize, limit);
+        self.request_chats(reply_to, cursor.max(0.0) as usize, limit);
         Ok(())
     }
 
-    pub(super) fn ask_chats(&mut self, to: &To, skip: usize, limit: usize) {
-        self.out.ask(FrontendRequest::ListChats { skip, limit }, Pending::Chats(to.clone(), skip, limit));
+    pub(super) fn request_chats(&mut self, reply_to: &ReplyTo, skip: usize, limit: usize) {
+        self.out.submit(
+            FrontendRequest::ListChats { skip, limit },
+            Pending::Chats(reply_to.clone(), skip, limit),
+        );
     }
 
     pub(super) fn on_chats(
         &mut self,
-        to: &To,
+        reply_to: &ReplyTo,
         cursor: usize,
         limit: usize,
         answer: Result<FrontendReply, SessionRefusal>,
@@ -49,18 +57,18 @@ impl LoafMachine {
             Ok(FrontendReply::Chats { total, chats }) => {
                 let next = cursor.saturating_add(chats.len());
                 let next = Some(next).filter(|next| *next < total && !chats.is_empty());
-                let sessions: Value = chats.iter().map(|chat| self.summary(chat)).collect();
+                let sessions: Value = chats.iter().map(|chat| self.chat_json(chat)).collect();
                 let result = json!({"total": total, "cursor": cursor, "limit": limit,
                                     "sessions": sessions, "next_cursor": next});
-                self.out.answer(to, result);
+                self.out.send_result(reply_to, result);
             }
-            other => self.out.refuse(&to.id, &flaw_of(other)),
+            other => self.out.send_error(&reply_to.id, &answer_error(other)),
         }
     }
 
-    /// A line about a saved chat.
-    fn summary(&self, chat: &SavedLine) -> Value {
-        let (model, provider, level) = self.state.meaning(&chat.choice);
+    /// A saved chat in a list.
+    fn chat_json(&self, chat: &ChatSummary) -> Value {
+        let (model, provider, level) = self.state.describe_choice(&chat.choice);
         let mut summary = json!({
             "id": chat.id.as_str(),
             "title": chat.title.as_deref().unwrap_or(UNTITLED),
@@ -70,138 +78,170 @@ impl LoafMachine {
             "createdAt": chat.created.rfc3339(),
             "updatedAt": chat.updated.rfc3339(),
             "messageCount": chat.messages,
-            "rolloutPath": format!("{}#{}", self.state.server.chats.display(), chat.id),
+            "rolloutPath": format!("{}#{}", self.state.params.chats_path.display(), chat.id),
         });
         if provider == "openrouter" {
-            summary["openRouterProvider"] = Value::from(self.state.kept.route.as_str());
+            summary["openRouterProvider"] = Value::from(self.state.preferences.route.as_str());
         }
         summary
     }
 
-    pub(super) fn get_history(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
+    pub(super) fn get_history(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
         let params = Params::optional("history.get", params)?;
-        let (id, is_last) = (params.maybe_text("id")?, params.maybe_flag("last")?);
-        let path = params.maybe_text("rollout_path")?;
-        let sought = match (is_last, path, id) {
+        let (id, is_last) = (params.optional_text("id")?, params.optional_flag("last")?);
+        let path = params.optional_text("rollout_path")?;
+        let query = match (is_last, path, id) {
             (true, _, _) => ChatQuery::Last,
             (false, Some(path), _) => ChatQuery::Path(path),
             (false, None, Some(id)) => ChatQuery::Id(id),
             (false, None, None) => return Err(code::no_history_named()),
         };
-        self.seek(to, ChatFor::Tell(sought));
+        self.request_chat(reply_to, ChatPurpose::Send(query));
         Ok(())
     }
 
-    /// Reads a saved chat.
-    pub(super) fn seek(&mut self, to: &To, why: ChatFor) {
-        let (ChatFor::Tell(sought) | ChatFor::Resume(sought, _)) = &why;
-        let wanted = match sought {
+    /// Requests a saved chat from the backend.
+    pub(super) fn request_chat(&mut self, reply_to: &ReplyTo, purpose: ChatPurpose) {
+        let (ChatPurpose::Send(query) | ChatPurpose::Resume(query, _)) = &purpose;
+        let selector = match query {
             ChatQuery::Last => ChatSelector::Last,
             ChatQuery::Id(id) => ChatSelector::Id(id.clone()),
-            ChatQuery::Path(path) => match self.id_in(path) {
+            ChatQuery::Path(path) => match self.id_from_path(path) {
                 Some(id) => ChatSelector::Id(id.to_owned()),
-                None => return self.out.refuse(&to.id, &code::no_rollout(path)),
+                None => return self.out.send_error(&reply_to.id, &code::no_rollout(path)),
             },
         };
-        self.out.ask(FrontendRequest::ReadChat(wanted), Pending::Chat(to.clone(), why));
+        self.out.submit(FrontendRequest::ReadChat(selector), Pending::Chat(reply_to.clone(), purpose));
     }
 
-    /// The chat that a path of ours leads to.
-    fn id_in<'a>(&self, path: &'a str) -> Option<&'a str> {
-        let chats = self.state.server.chats.to_str()?;
+    /// The chat id in a `rolloutPath`.
+    fn id_from_path<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let chats = self.state.params.chats_path.to_str()?;
         path.strip_prefix(chats)?.strip_prefix('#').filter(|id| !id.is_empty())
     }
 
-    pub(super) fn on_chat(&mut self, to: &To, why: ChatFor, answer: Result<FrontendReply, SessionRefusal>) {
+    pub(super) fn on_chat(
+        &mut self,
+        reply_to: &ReplyTo,
+        purpose: ChatPurpose,
+        answer: Result<FrontendReply, SessionRefusal>,
+    ) {
         let found = match answer {
             Ok(FrontendReply::Chat(found)) => found,
-            other => return self.out.refuse(&to.id, &flaw_of(other)),
+            other => return self.out.send_error(&reply_to.id, &answer_error(other)),
         };
-        let (ChatFor::Tell(sought) | ChatFor::Resume(sought, _)) = &why;
-        let found = found.filter(|chat| match sought {
-            // A path is a whole one.
-            ChatQuery::Path(path) => self.id_in(path) == Some(chat.about.id.as_str()),
+        let (ChatPurpose::Send(query) | ChatPurpose::Resume(query, _)) = &purpose;
+        let found = found.filter(|chat| match query {
+            // The backend accepts the beginning of an id; a path must have the whole id.
+            ChatQuery::Path(path) => self.id_from_path(path) == Some(chat.summary.id.as_str()),
             ChatQuery::Last | ChatQuery::Id(_) => true,
         });
         let Some(chat) = found else {
-            let flaw = match sought {
+            let error = match query {
                 ChatQuery::Last => code::no_history(),
                 ChatQuery::Path(path) => code::no_rollout(path),
                 ChatQuery::Id(id) => code::no_chat(id),
             };
-            return self.out.refuse(&to.id, &flaw);
+            return self.out.send_error(&reply_to.id, &error);
         };
-        let ids = media(&chat.overview.history);
+        let ids = media_ids(&chat.overview.history);
         if ids.is_empty() {
-            return self.tell_or_resume(to, why, &chat, &HashMap::new());
+            return self.send_or_resume(reply_to, purpose, &chat, &HashMap::new());
         }
-        let command = RegistryRequest::ReadMedia { ids: ids.clone(), max_bytes: MAX_HISTORY_IMAGE_BYTES };
-        self.out.ask(FrontendRequest::Registry(command), Pending::ChatMedia(to.clone(), why, chat, ids));
+        let request = RegistryRequest::ReadMedia { ids: ids.clone(), max_bytes: MAX_HISTORY_IMAGE_BYTES };
+        self.out.submit(
+            FrontendRequest::Registry(request),
+            Pending::ChatMedia(reply_to.clone(), purpose, chat, ids),
+        );
     }
 
     pub(super) fn on_chat_media(
         &mut self,
-        to: &To,
-        why: ChatFor,
+        reply_to: &ReplyTo,
+        purpose: ChatPurpose,
         chat: SavedChat,
         ids: Vec<MediaId>,
         answer: Result<FrontendReply, SessionRefusal>,
     ) {
-        let contents = match of_house(answer) {
+        let contents = match registry_reply(answer) {
             Ok(RegistryReply::Contents(contents)) => contents,
-            // Without its images it is a chat all the same.
+            // Without its images the chat is still useful.
             Ok(_) | Err(_) => Vec::new(),
         };
         let contents = ids.into_iter().zip(contents).filter_map(|(id, content)| Some((id, content?)));
-        self.tell_or_resume(to, why, &chat, &contents.collect());
+        self.send_or_resume(reply_to, purpose, &chat, &contents.collect());
     }
 
-    fn tell_or_resume(&mut self, to: &To, why: ChatFor, chat: &SavedChat, contents: &Contents) {
-        let said = said(&chat.overview.history, contents);
-        match why {
-            ChatFor::Tell(_) => {
-                let mut record = self.summary(&chat.about);
-                record["messages"] = said.iter().map(SaidText::to_json).collect();
-                record["messageCount"] = Value::from(said.len());
-                self.out.answer(to, record);
+    fn send_or_resume(
+        &mut self,
+        reply_to: &ReplyTo,
+        purpose: ChatPurpose,
+        chat: &SavedChat,
+        contents: &Contents,
+    ) {
+        let messages = model_messages(&chat.overview.history, contents);
+        match purpose {
+            ChatPurpose::Send(_) => {
+                let mut record = self.chat_json(&chat.summary);
+                record["messages"] = messages.iter().map(ModelMessage::to_json).collect();
+                record["messageCount"] = Value::from(messages.len());
+                self.out.send_result(reply_to, record);
             }
-            ChatFor::Resume(_, session) => self.resume(to, &session, chat, said),
+            ChatPurpose::Resume(_, session) => self.resume(reply_to, &session, chat, messages),
         }
     }
 
-    /// Takes a saved chat into a session.
-    fn resume(&mut self, to: &To, session: &str, saved: &SavedChat, said: Vec<SaidText>) {
-        let (model, provider, level) = self.state.meaning(&saved.overview.choice);
+    /// Loads a saved chat into a session.
+    fn resume(
+        &mut self,
+        reply_to: &ReplyTo,
+        session: &str,
+        saved_chat: &SavedChat,
+        messages: Vec<ModelMessage>,
+    ) {
+        let (model, provider, level) = self.state.describe_choice(&saved_chat.overview.choice);
         let now = self.out.now();
         let Some(chat) = self.chats.get_mut(session) else {
-            return self.out.refuse(&to.id, &code::unknown_session(session));
+            return self.out.send_error(&reply_to.id, &code::unknown_session(session));
         };
         if chat.is_pending() {
-            return self.out.refuse(&to.id, &code::busy_for_resume());
+            return self.out.send_error(&reply_to.id, &code::busy_for_resume());
         }
         chat.clear(now);
-        chat.resume(&mut self.out, said);
-        chat.saved = Some(saved.about.id.clone());
-        chat.seen = saved.overview.head;
-        chat.chosen = Some(saved.overview.choice.clone());
+        chat.resume(&mut self.out, messages);
+        chat.saved_session = Some(saved_chat.summary.id.clone());
+        chat.last_seq = saved_chat.overview.head;
+        chat.agent_choice = Some(saved_chat.overview.choice.clone());
         chat.provider = Some(provider.clone());
-        let kept = &mut self.state.kept;
-        (kept.model, kept.provider, kept.reasoning) = (model, provider, level.to_owned());
-        let then = AfterSave::Resumed(saved.about.id.clone());
-        self.out.ask(FrontendRequest::SavePreferences(kept.clone()), Pending::Kept(to.clone(), then));
+        let preferences = &mut self.state.preferences;
+        (preferences.model, preferences.provider, preferences.reasoning) =
+            (model, provider, level.to_owned());
+        let then = AfterSave::Resumed(saved_chat.summary.id.clone());
+        self.out.submit(
+            FrontendRequest::SavePreferences(preferences.clone()),
+            Pending::SavePreferences(reply_to.clone(), then),
+        );
     }
 
-    pub(super) fn clear_session(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
-        let id = Params::needed("history.clear_session", params)?.text("session_id")?;
+    pub(super) fn clear_session(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
+        let id = Params::required("history.clear_session", params)?.text("session_id")?;
         self.chat(&id)?.queue.clear();
-        self.forget_chat(&id);
-        self.out.answer(to, json!({"session_id": id, "cleared": true}));
+        self.clear_chat(&id);
+        self.out.send_result(reply_to, json!({"session_id": id, "cleared": true}));
         Ok(())
     }
 
-    /// Stops what is at work in a session, and forgets what was said there. What waits stays.
-    pub(super) fn forget_chat(&mut self, id: &str) {
-        self.detach(id);
+    /// Stops the work of a session and forgets its messages. Its queue stays.
+    pub(super) fn clear_chat(&mut self, id: &str) {
+        self.cancel_work(id);
         let now = self.out.now();
         if let Some(chat) = self.chats.get_mut(id) {
             chat.clear(now);
@@ -211,51 +251,35 @@ impl LoafMachine {
 
 type Contents = HashMap<MediaId, Vec<u8>>;
 
-/// The files that a history speaks of.
-fn media(history: &[HistoryItem]) -> Vec<MediaId> {
-    let mut ids: Vec<MediaId> = Vec::new();
-    for passage in history {
-        if let HistoryItem::Message(message) = passage {
-            for media in &message.media {
-                if !ids.contains(&media.id) {
-                    ids.push(media.id.clone());
-                }
-            }
-        }
-    }
-    ids
-}
-
-/// A history as a model of this dialect has it: what an agent said in one turn is one message, and a turn
-/// that failed is none.
-fn said(history: &[HistoryItem], contents: &Contents) -> Vec<SaidText> {
-    let mut all: Vec<SaidText> = Vec::new();
-    for passage in history {
-        match passage {
+/// A history as this protocol shows it to models: the texts of one turn are one message, and failed turns are omitted.
+fn model_messages(history: &[HistoryItem], contents: &Contents) -> Vec<ModelMessage> {
+    let mut messages: Vec<ModelMessage> = Vec::new();
+    for item in history {
+        match item {
             HistoryItem::Message(message) => match message.role {
                 Role::User => {
                     let images = message.media.iter().filter_map(|media| {
                         let bytes = contents.get(&media.id)?;
                         Some(Image::new(media.name.clone(), media.mime.clone(), bytes))
                     });
-                    all.push(SaidText::user(message.text.as_str(), images.collect()));
+                    messages.push(ModelMessage::user(message.text.as_str(), images.collect()));
                 }
-                Role::Assistant => match all.last_mut().filter(|last| !last.is_user) {
+                Role::Assistant => match messages.last_mut().filter(|last| !last.is_user) {
                     Some(last) => last.text.push_str(&message.text),
-                    None => all.push(SaidText::assistant(message.text.as_str())),
+                    None => messages.push(ModelMessage::assistant(message.text.as_str())),
                 },
                 Role::System => {}
             },
-            HistoryItem::BrokenOff(RunEnding::Failed(failure))
+            HistoryItem::UnfinishedRun(RunEnding::Failed(failure))
                 if failure.code != FailureCode::RunInterrupted =>
             {
-                let last_prompt = all.iter().rposition(|said| said.is_user);
-                all.truncate(last_prompt.unwrap_or(all.len()));
+                let last_prompt = messages.iter().rposition(|messages| messages.is_user);
+                messages.truncate(last_prompt.unwrap_or(messages.len()));
             }
-            HistoryItem::ToolUse(_) | HistoryItem::BrokenOff(_) => {}
+            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => {}
         }
     }
-    all
+    messages
 }
 
 #[cfg(test)]
@@ -271,11 +295,11 @@ mod tests {
 
     fn failed(code: &str) -> HistoryItem {
         let (code, message) = (code.into(), String::new());
-        HistoryItem::BrokenOff(RunEnding::Failed(Failure { code, message, retryable: false }))
+        HistoryItem::UnfinishedRun(RunEnding::Failed(Failure { code, message, retryable: false }))
     }
 
     #[test]
-    fn a_turn_is_a_prompt_and_one_answer_and_a_failed_one_is_none() {
+    fn a_turn_is_a_prompt_and_one_answer_and_failed_turns_are_omitted() {
         let history = [
             message(Role::User, "one"),
             message(Role::Assistant, "a"),
@@ -287,7 +311,8 @@ mod tests {
             message(Role::User, "cut off"),
             failed(FailureCode::RunInterrupted.as_str()),
         ];
-        let texts: Vec<String> = said(&history, &Contents::new()).into_iter().map(|said| said.text).collect();
+        let texts: Vec<String> =
+            model_messages(&history, &Contents::new()).into_iter().map(|messages| messages.text).collect();
         assert_eq!(texts, ["one", "ab", "cut off"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Images that come along with a prompt: by path or as a data URL.
+//! The images of a prompt, given by path or as a data URL.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,39 +10,40 @@ use serde_json::{Map, Value, json};
 use super::params::members;
 use super::text::{string, trim};
 use super::{MAX_IMAGE_BYTES, MAX_IMAGES, MAX_KEPT_IMAGE_BYTES, code};
-use crate::json::take_items;
+use crate::json::for_each_item;
 
 /// An image as the client sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct ImageInput {
     path: String,
     data_url: Option<String>,
     mime: Option<String>,
 }
 
-/// An image that goes along, as it is told.
+/// An accepted image, as events show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
     pub(super) path: String,
     pub(super) mime: String,
-    /// Shared by all that tell it: it may be large.
+    /// Shared between messages, because it may be large.
     pub(super) data_url: Arc<str>,
     pub(super) bytes: u64,
 }
 
-/// The images of a request. What is none is skipped, and one more than allowed is enough to refuse them all.
-pub(super) fn wanted(images: Option<&RawValue>) -> Vec<Wanted> {
-    let mut wanted = Vec::new();
+/// The images of a request. Items that are not images are skipped. Reading stops one image above the limit, which is
+/// enough to refuse the prompt.
+pub(super) fn parse_images(images: Option<&RawValue>) -> Vec<ImageInput> {
+    let mut inputs = Vec::new();
     if let Some(images) = images {
-        take_items(images.get(), |item| {
-            wanted.extend(one(item));
-            wanted.len() <= MAX_IMAGES
+        for_each_item(images.get(), |item| {
+            inputs.extend(parse_image(item));
+            inputs.len() <= MAX_IMAGES
         });
     }
-    wanted
+    inputs
 }
 
-fn one(item: &RawValue) -> Option<Wanted> {
+fn parse_image(item: &RawValue) -> Option<ImageInput> {
     let fields = members(item, &["path", "data_url", "dataUrl", "mime_type", "mimeType"])?;
     let text = |names: [&str; 2]| {
         let found = names.iter().find_map(|name| fields.get(name).and_then(string));
@@ -52,40 +53,40 @@ fn one(item: &RawValue) -> Option<Wanted> {
     if path.is_none() && data_url.is_none() {
         return None;
     }
-    Some(Wanted { path: path.unwrap_or_default(), data_url, mime: text(["mime_type", "mimeType"]) })
+    Some(ImageInput { path: path.unwrap_or_default(), data_url, mime: text(["mime_type", "mimeType"]) })
 }
 
-impl Wanted {
-    /// How many bytes it holds while it waits.
-    pub(super) fn weight(&self) -> usize {
+impl ImageInput {
+    /// The bytes of the image while its prompt waits.
+    pub(super) fn size(&self) -> usize {
         self.path.len() + self.data_url.as_ref().map_or(0, String::len)
     }
 
-    /// As it waits in the queue.
+    /// The image in the result of `session.queue.list`.
     pub(super) fn to_json(&self) -> Value {
-        let mut told = Map::from_iter([("path".to_owned(), Value::from(self.path.as_str()))]);
+        let mut members = Map::from_iter([("path".to_owned(), Value::from(self.path.as_str()))]);
         for (name, value) in [("mime_type", &self.mime), ("data_url", &self.data_url)] {
             if let Some(value) = value {
-                told.insert(name.to_owned(), Value::from(value.as_str()));
+                members.insert(name.to_owned(), Value::from(value.as_str()));
             }
         }
-        Value::Object(told)
+        Value::Object(members)
     }
 
-    /// The file to read, unless the image is at hand.
-    pub(super) fn file(&self, folder: &Path, user_home: Option<&Path>) -> Option<PathBuf> {
+    /// The file to read; `None` for a data URL.
+    pub(super) fn file_path(&self, folder: &Path, user_home: Option<&Path>) -> Option<PathBuf> {
         self.data_url.is_none().then(|| resolve(&self.path, folder, user_home))
     }
 
-    /// The image of a data URL.
-    pub(super) fn decoded(&self, now_ms: i64) -> Result<(Image, Vec<u8>), String> {
+    /// Decodes the image of a data URL.
+    pub(super) fn decode_data_url(&self, now_ms: i64) -> Result<(Image, Vec<u8>), String> {
         let url = self.data_url.as_deref().unwrap_or_default();
-        let (in_url, payload) = split(url).ok_or_else(|| code::IMAGE_URL.to_owned())?;
-        let mime = self.mime.as_deref().unwrap_or(in_url).to_lowercase();
+        let (url_mime, payload) = split_data_url(url).ok_or_else(|| code::IMAGE_URL.to_owned())?;
+        let mime = self.mime.as_deref().unwrap_or(url_mime).to_lowercase();
         if extension_of(&mime).is_none() {
             return Err(code::image_mime(&mime));
         }
-        let bytes = decode(payload);
+        let bytes = decode_base64(payload);
         if bytes.is_empty() {
             return Err(code::IMAGE_EMPTY.to_owned());
         }
@@ -96,21 +97,21 @@ impl Wanted {
         Ok((Image::new(label, mime, &bytes), bytes))
     }
 
-    /// The image in a file that was read.
-    pub(super) fn read(&self, file: Result<NamedFile, FileError>) -> Result<(Image, Vec<u8>), String> {
+    /// Checks the image in a file that was read.
+    pub(super) fn check_file(&self, file: Result<NamedFile, FileError>) -> Result<(Image, Vec<u8>), String> {
         let path = unquoted(&self.path);
         let file_path = resolve(path, Path::new(""), None);
         let extension = file_path.extension().and_then(|extension| extension.to_str());
         let mime = extension.and_then(|extension| mime_of(&extension.to_lowercase()));
         match (file, mime) {
-            (Err(flaw @ (FileError::Missing | FileError::NotRegular | FileError::Inaccessible)), _) => {
-                Err(code::of_path(flaw, path))
+            (Err(error @ (FileError::Missing | FileError::NotRegular | FileError::Inaccessible)), _) => {
+                Err(code::image_file_error(error, path))
             }
             (_, None) => Err(code::image_type(extension.map(str::to_lowercase).as_deref())),
             (
-                Err(flaw @ (FileError::TooLarge { .. } | FileError::Unreadable | FileError::Empty)),
+                Err(error @ (FileError::TooLarge { .. } | FileError::Unreadable | FileError::Empty)),
                 Some(_),
-            ) => Err(code::of_path(flaw, path)),
+            ) => Err(code::image_file_error(error, path)),
             (Ok(file), Some(_)) if file.bytes.is_empty() => Err(code::IMAGE_EMPTY.to_owned()),
             (Ok(file), Some(mime)) => {
                 Ok((Image::new(path.to_owned(), mime.to_owned(), &file.bytes), file.bytes))
@@ -129,16 +130,16 @@ impl Image {
         json!({"path": self.path, "mimeType": self.mime, "dataUrl": &*self.data_url, "byteSize": self.bytes})
     }
 
-    /// The name under which it is kept.
+    /// The file name under which the image is stored.
     pub(super) fn file_name(&self) -> String {
         let name = Path::new(&self.path).file_name().and_then(|name| name.to_str()).unwrap_or("image");
         name.to_owned()
     }
 }
 
-/// Forgets the oldest images of a conversation, given the oldest first, once all together are larger than a session
-/// keeps. Their messages stay.
-pub(super) fn keep_newest<'a>(messages: impl DoubleEndedIterator<Item = &'a mut Vec<Image>>) {
+/// Drops the oldest images of a conversation above [`MAX_KEPT_IMAGE_BYTES`]. `messages` are the images of each message,
+/// the oldest message first; the messages themselves stay.
+pub(super) fn drop_oldest_images<'a>(messages: impl DoubleEndedIterator<Item = &'a mut Vec<Image>>) {
     let mut bytes = 0;
     for images in messages.rev() {
         bytes += images.iter().map(|image| image.data_url.len()).sum::<usize>();
@@ -148,12 +149,12 @@ pub(super) fn keep_newest<'a>(messages: impl DoubleEndedIterator<Item = &'a mut 
     }
 }
 
-/// The text of a prompt with a label for each image that it does not speak of yet.
-pub(super) fn labelled(text: &str, images: usize) -> String {
-    let spoken = text.to_lowercase();
+/// The text of a prompt with a label such as `[Image 1]` for each image that the text does not mention.
+pub(super) fn with_labels(text: &str, images: usize) -> String {
+    let lower_case = text.to_lowercase();
     let mut labelled = text.to_owned();
     for number in 1..=images {
-        if !spoken.contains(&format!("[image {number}]")) {
+        if !lower_case.contains(&format!("[image {number}]")) {
             if !labelled.is_empty() {
                 labelled.push(' ');
             }
@@ -209,17 +210,17 @@ fn percent_decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The type and the payload of a data URL.
-fn split(url: &str) -> Option<(&str, &str)> {
+/// The MIME type and the payload of a data URL.
+fn split_data_url(url: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = url.split_once(':')?;
     let (head, payload) = rest.split_once(',')?;
     let (mime, encoding) = head.split_once(';')?;
-    let is_right = scheme.eq_ignore_ascii_case("data") && encoding.eq_ignore_ascii_case("base64");
-    (is_right && !mime.is_empty()).then_some((mime, payload))
+    let is_base64_data = scheme.eq_ignore_ascii_case("data") && encoding.eq_ignore_ascii_case("base64");
+    (is_base64_data && !mime.is_empty()).then_some((mime, payload))
 }
 
-/// Decodes base64 of either alphabet up to its padding, and skips what belongs to neither.
-fn decode(payload: &str) -> Vec<u8> {
+/// Decodes base64 of either alphabet up to its padding. Characters that belong to neither are skipped.
+fn decode_base64(payload: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(payload.len() / 4 * 3 + 3);
     let (mut bits, mut count) = (0_u32, 0_u32);
     for letter in payload.bytes().take_while(|letter| *letter != b'=') {
@@ -245,8 +246,12 @@ fn decode(payload: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn image(path: &str, data_url: Option<&str>, mime: Option<&str>) -> Wanted {
-        Wanted { path: path.to_owned(), data_url: data_url.map(str::to_owned), mime: mime.map(str::to_owned) }
+    fn image(path: &str, data_url: Option<&str>, mime: Option<&str>) -> ImageInput {
+        ImageInput {
+            path: path.to_owned(),
+            data_url: data_url.map(str::to_owned),
+            mime: mime.map(str::to_owned),
+        }
     }
 
     fn file(bytes: &[u8]) -> Result<NamedFile, FileError> {
@@ -254,10 +259,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_skipped() {
+    fn items_that_are_not_images_are_skipped() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
-        assert!(wanted(None).is_empty() && wanted(Some(&raw("\"str\""))).is_empty());
-        let found = wanted(Some(&raw(
+        assert!(parse_images(None).is_empty() && parse_images(Some(&raw("\"str\""))).is_empty());
+        let found = parse_images(Some(&raw(
             r#"[1,{},{"path":" "},{"path":" a.png "},{"dataUrl":"data:x","mimeType":"image/gif"}]"#,
         )));
         assert_eq!(found, [image("a.png", None, None), image("", Some("data:x"), Some("image/gif"))]);
@@ -265,18 +270,19 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_taken_as_people_write_them() {
-        let at = |path: &str| image(path, None, None).file(Path::new("/w"), Some(Path::new("/u"))).unwrap();
+    fn paths_may_be_quoted_relative_or_urls() {
+        let at =
+            |path: &str| image(path, None, None).file_path(Path::new("/w"), Some(Path::new("/u"))).unwrap();
         assert_eq!(at("a.png"), PathBuf::from("/w/a.png"));
         assert_eq!(at("'/x/a b.png'"), PathBuf::from("/x/a b.png"));
         assert_eq!(at("~/a.png"), PathBuf::from("/u/a.png"));
         assert_eq!(at("file:///x/a%20b%zz.png"), PathBuf::from("/x/a b%zz.png"));
-        assert_eq!(image("p", Some("data:"), None).file(Path::new("/"), None), None);
+        assert_eq!(image("p", Some("data:"), None).file_path(Path::new("/"), None), None);
     }
 
     #[test]
-    fn a_file_is_refused_for_one_reason_after_another() {
-        let refused = |path: &str, file| image(path, None, None).read(file).unwrap_err();
+    fn a_file_is_refused_for_the_first_matching_reason() {
+        let refused = |path: &str, file| image(path, None, None).check_file(file).unwrap_err();
         assert_eq!(refused("/x.txt", Err(FileError::Missing)), "file not found: /x.txt");
         assert_eq!(refused("/x.png", Err(FileError::NotRegular)), "not a file: /x.png");
         assert!(refused("/x.TXT", file(b"x")).starts_with("unsupported image type: .txt. "));
@@ -286,14 +292,14 @@ mod tests {
             "image too large (9.00 mb). max is 8.00 mb"
         );
         assert_eq!(refused("/x.png", file(b"")), "image payload is empty");
-        let (taken, bytes) = image("/x.JPG", None, None).read(file(b"hi")).unwrap();
+        let (taken, bytes) = image("/x.JPG", None, None).check_file(file(b"hi")).unwrap();
         assert_eq!((taken.mime.as_str(), bytes.as_slice()), ("image/jpeg", b"hi".as_slice()));
         assert_eq!(&*taken.data_url, "data:image/jpeg;base64,aGk=");
     }
 
     #[test]
-    fn a_data_url_is_refused_for_one_reason_after_another() {
-        let refused = |url: &str, mime| image("", Some(url), mime).decoded(5).unwrap_err();
+    fn a_data_url_is_refused_for_the_first_matching_reason() {
+        let refused = |url: &str, mime| image("", Some(url), mime).decode_data_url(5).unwrap_err();
         for url in ["nonsense", "data:image/png,aGk=", "data:;base64,aGk=", "http://x"] {
             assert_eq!(refused(url, None), code::IMAGE_URL, "{url}");
         }
@@ -304,13 +310,14 @@ mod tests {
         assert_eq!(refused("data:image/png;base64,====", None), "image payload is empty");
         let large = format!("data:image/png;base64,{}", "A".repeat((8 << 20) / 3 * 4 + 8));
         assert!(refused(&large, None).starts_with("image too large (8.00 mb)"));
-        let (taken, bytes) = image("", Some("DATA:image/PNG;BASE64,aG k=\n"), None).decoded(5).unwrap();
+        let (taken, bytes) =
+            image("", Some("DATA:image/PNG;BASE64,aG k=\n"), None).decode_data_url(5).unwrap();
         assert_eq!((taken.path.as_str(), taken.mime.as_str()), ("rpc-image-5.png", "image/png"));
         assert_eq!(bytes, b"hi");
     }
 
     #[test]
-    fn the_newest_images_are_kept_and_no_more_than_a_session_may_have() {
+    fn the_oldest_images_are_dropped_above_the_limit() {
         let image = |bytes: usize| Image {
             path: String::new(),
             mime: String::new(),
@@ -318,14 +325,14 @@ mod tests {
             bytes: 0,
         };
         let mut messages = [vec![image(1)], vec![image(MAX_KEPT_IMAGE_BYTES - 1)], vec![], vec![image(1)]];
-        keep_newest(messages.iter_mut());
+        drop_oldest_images(messages.iter_mut());
         assert_eq!(messages.each_ref().map(Vec::len), [0, 1, 0, 1]);
     }
 
     #[test]
-    fn labels_are_added_where_they_are_missing() {
-        assert_eq!(labelled("see [image 1]", 2), "see [image 1] [Image 2]");
-        assert_eq!(labelled("", 2), "[Image 1] [Image 2]");
-        assert_eq!(labelled("plain", 0), "plain");
+    fn missing_labels_are_added() {
+        assert_eq!(with_labels("see [image 1]", 2), "see [image 1] [Image 2]");
+        assert_eq!(with_labels("", 2), "[Image 1] [Image 2]");
+        assert_eq!(with_labels("plain", 0), "plain");
     }
 }

@@ -1,217 +1,244 @@
-//! `model.*` and `limits.*`: which models there are, and which one is used.
+//! The `model.*` and `limits.*` methods: lists and selects models.
 
 use parlor_vocab::{FrontendReply, FrontendRequest, ModelOption, SessionRefusal};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::chat::SummaryFor;
+use super::chat::SummaryTrigger;
 use super::code::{self, FrameError};
 use super::estimate::HIGH_PERCENT;
-use super::machine::{LoafMachine, flaw_of};
+use super::machine::{LoafMachine, answer_error};
 use super::params::Params;
-use super::pending::{AfterSave, Pending, To};
+use super::pending::{AfterSave, Pending, ReplyTo};
 use super::state::{ANY_ROUTE, DEFAULT_LEVEL, LEVELS, PROVIDERS};
 
-/// A choice that is being made.
+/// A `model.select` that is being carried out.
 #[derive(Debug)]
-pub(super) struct Selecting {
+pub(super) struct ModelSelection {
     model: String,
     provider: &'static str,
     thinking: String,
     route: Option<String>,
-    /// The session whose history is to be summarized along with it.
+    /// The session to summarize after the selection.
     compress: Option<String>,
-    /// Whether the provider is another than before.
+    /// Whether the provider changes.
     is_switch: bool,
 }
 
 impl LoafMachine {
-    pub(super) fn list_models(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
-        let filter = Params::optional("model.list", params)?.maybe_text("provider")?;
+    pub(super) fn list_models(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
+        let filter = Params::optional("model.list", params)?.optional_text("provider")?;
         if let Some(filter) = &filter {
-            provider_of(filter).ok_or_else(code::no_provider_to_list)?;
+            provider_of(filter).ok_or_else(code::unknown_listed_provider)?;
         }
-        self.ask_models(to, filter);
+        self.request_models(reply_to, filter);
         Ok(())
     }
 
-    pub(super) fn ask_models(&mut self, to: &To, filter: Option<String>) {
-        self.out.ask(FrontendRequest::ListModels, Pending::Models(to.clone(), filter));
+    pub(super) fn request_models(&mut self, reply_to: &ReplyTo, filter: Option<String>) {
+        self.out.submit(FrontendRequest::ListModels, Pending::Models(reply_to.clone(), filter));
     }
 
     pub(super) fn on_models(
         &mut self,
-        to: &To,
+        reply_to: &ReplyTo,
         filter: Option<&str>,
         answer: Result<FrontendReply, SessionRefusal>,
     ) {
         match answer {
-            Ok(FrontendReply::Models(offers)) => {
-                self.state.offers = offers;
+            Ok(FrontendReply::Models(models)) => {
+                self.state.models = models;
                 let list = self.models(filter);
-                let result = if to.is_output {
-                    let mut selected = self.state.selected();
+                let result = if reply_to.is_command_output {
+                    let mut selected = self.state.selection_json();
                     selected.insert("available".to_owned(), list);
                     Value::Object(selected)
                 } else {
                     list
                 };
-                self.out.answer(to, result);
+                self.out.send_result(reply_to, result);
             }
-            other => self.out.refuse(&to.id, &flaw_of(other)),
+            other => self.out.send_error(&reply_to.id, &answer_error(other)),
         }
     }
 
-    /// The models, as they are listed.
+    /// The result of `model.list`.
     fn models(&self, filter: Option<&str>) -> Value {
         let listed: Vec<&str> = match filter {
             Some(filter) => vec![filter],
-            None => self.state.enabled(),
+            None => self.state.enabled_providers(),
         };
-        let of = |provider: &str| {
-            let offers = self.state.offers.iter().filter(move |offer| offer.provider == provider);
-            offers.map(option).collect::<Vec<_>>()
+        let models_of = |provider: &str| {
+            let models = self.state.models.iter().filter(move |model| model.provider == provider);
+            models.map(model_json).collect::<Vec<_>>()
         };
         let groups = PROVIDERS.into_iter().filter(|provider| listed.contains(provider));
-        let models: Vec<Value> = groups.flat_map(of).collect();
-        let mut list = self.state.selected();
+        let models: Vec<Value> = groups.flat_map(models_of).collect();
+        let mut list = self.state.selection_json();
         list.insert("providers".to_owned(), listed.into());
         list.insert("models".to_owned(), models.into());
         Value::Object(list)
     }
 
-    /// Looks again at which models there are, since something changed that may change them.
+    /// Requests the models again, after a change that may add or remove some.
     pub(super) fn refresh_models(&mut self) {
-        self.out.ask(FrontendRequest::ListModels, Pending::Refresh);
+        self.out.submit(FrontendRequest::ListModels, Pending::RefreshModels);
     }
 
     pub(super) fn on_refreshed(&mut self, answer: Result<FrontendReply, SessionRefusal>) {
-        if let Ok(FrontendReply::Models(offers)) = answer {
-            self.state.offers = offers;
+        if let Ok(FrontendReply::Models(models)) = answer {
+            self.state.models = models;
         }
     }
 
-    pub(super) fn select_model(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
-        let params = Params::needed("model.select", params)?;
+    pub(super) fn select_model(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
+        let params = Params::required("model.select", params)?;
         let model = params.text("model_id")?;
         let provider = params.text("provider")?;
-        let provider = provider_of(&provider).ok_or_else(code::no_provider_to_choose)?;
+        let provider = provider_of(&provider).ok_or_else(code::unknown_selected_provider)?;
         let thinking = params.text("thinking_level")?;
-        let route = params.maybe_text("openrouter_provider")?;
-        let session = params.maybe_text("session_id")?;
-        let compress = if params.maybe_flag("compress_immediately")? {
+        let route = params.optional_text("openrouter_provider")?;
+        let session = params.optional_text("session_id")?;
+        let compress = if params.optional_flag("compress_immediately")? {
             let session = session.ok_or_else(code::compression_without_session)?;
             self.chat(&session)?;
             Some(session)
         } else {
             None
         };
-        let selecting = Selecting { model, provider, thinking, route, compress, is_switch: false };
-        self.out.ask(FrontendRequest::ListModels, Pending::Select(to.clone(), Box::new(selecting)));
+        let selection = ModelSelection { model, provider, thinking, route, compress, is_switch: false };
+        self.out.submit(
+            FrontendRequest::ListModels,
+            Pending::ModelsForSelection(reply_to.clone(), Box::new(selection)),
+        );
         Ok(())
     }
 
-    pub(super) fn on_offers(
+    pub(super) fn on_models_for_selection(
         &mut self,
-        to: &To,
-        mut selecting: Box<Selecting>,
+        reply_to: &ReplyTo,
+        mut selection: Box<ModelSelection>,
         answer: Result<FrontendReply, SessionRefusal>,
     ) {
         match answer {
-            Ok(FrontendReply::Models(offers)) => self.state.offers = offers,
-            other => return self.out.refuse(&to.id, &flaw_of(other)),
+            Ok(FrontendReply::Models(models)) => self.state.models = models,
+            other => return self.out.send_error(&reply_to.id, &answer_error(other)),
         }
-        let Selecting { model, provider, thinking, route, .. } = &*selecting;
-        if self.state.find(provider, model).is_none() {
-            return self.out.refuse(&to.id, &code::unknown_model(provider, model));
+        let ModelSelection { model, provider, thinking, route, .. } = &*selection;
+        if self.state.find_model(provider, model).is_none() {
+            return self.out.send_error(&reply_to.id, &code::unknown_model(provider, model));
         }
-        let is_switch = self.state.kept.provider != *provider;
+        let is_switch = self.state.preferences.provider != *provider;
         let is_known = LEVELS.contains(&thinking.as_str());
-        let kept = &mut self.state.kept;
-        kept.model.clone_from(model);
-        kept.provider = (*provider).to_owned();
-        kept.reasoning = if is_known { thinking.clone() } else { DEFAULT_LEVEL.to_owned() };
+        let preferences = &mut self.state.preferences;
+        preferences.model.clone_from(model);
+        preferences.provider = (*provider).to_owned();
+        preferences.reasoning = if is_known { thinking.clone() } else { DEFAULT_LEVEL.to_owned() };
         if *provider == "openrouter" {
-            kept.route = route.as_deref().map_or_else(|| ANY_ROUTE.to_owned(), str::to_lowercase);
+            preferences.route = route.as_deref().map_or_else(|| ANY_ROUTE.to_owned(), str::to_lowercase);
         }
-        let command = FrontendRequest::SavePreferences(kept.clone());
-        selecting.is_switch = is_switch;
-        self.out.ask(command, Pending::Kept(to.clone(), AfterSave::Selected(selecting)));
+        let request = FrontendRequest::SavePreferences(preferences.clone());
+        selection.is_switch = is_switch;
+        self.out.submit(request, Pending::SavePreferences(reply_to.clone(), AfterSave::Selected(selection)));
     }
 
-    /// Goes on with what was to be remembered first.
-    pub(super) fn on_kept(
+    /// Continues a request whose preferences are saved now.
+    pub(super) fn on_preferences_saved(
         &mut self,
-        to: &To,
+        reply_to: &ReplyTo,
         then: AfterSave,
         answer: Result<FrontendReply, SessionRefusal>,
     ) {
         if !matches!(answer, Ok(FrontendReply::Done)) {
-            return self.out.refuse(&to.id, &flaw_of(answer));
+            return self.out.send_error(&reply_to.id, &answer_error(answer));
         }
         match then {
             AfterSave::Onboarded => {
-                self.changed("onboarding_complete", None);
-                self.out.answer(to, json!({"completed": true}));
+                self.send_state_changed("onboarding_complete", None);
+                self.out.send_result(reply_to, json!({"completed": true}));
             }
             AfterSave::Resumed(saved) => {
-                self.changed("session_resumed", None);
-                self.out.answer(to, json!({"resumed": saved.as_str()}));
+                self.send_state_changed("session_resumed", None);
+                self.out.send_result(reply_to, json!({"resumed": saved.as_str()}));
             }
-            AfterSave::Selected(selecting) => {
-                self.changed("model_selected", None);
-                let answer = self.state.selected();
-                let Selecting { compress, is_switch, .. } = *selecting;
+            AfterSave::Selected(selection) => {
+                self.send_state_changed("model_selected", None);
+                let answer = self.state.selection_json();
+                let ModelSelection { compress, is_switch, .. } = *selection;
                 match compress {
-                    None => self.out.answer(to, Value::Object(answer)),
-                    Some(chat) => self.compress(to.clone(), &chat, SummaryFor::Choice { answer, is_switch }),
+                    None => self.out.send_result(reply_to, Value::Object(answer)),
+                    Some(chat) => self.start_compression(
+                        reply_to.clone(),
+                        &chat,
+                        SummaryTrigger::ModelSelection { answer, is_switch },
+                    ),
                 }
             }
         }
     }
 
-    pub(super) fn list_routes(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
-        let model = Params::needed("model.openrouter.providers", params)?.text("model_id")?;
+    pub(super) fn list_routes(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
+        let model = Params::required("model.openrouter.providers", params)?.text("model_id")?;
         if !self.state.has_key("openrouter") {
             return Err(code::no_router_key());
         }
         if model.contains('/') {
-            self.out.ask(FrontendRequest::ListRoutes(model.clone()), Pending::Routes(to.clone(), model));
+            self.out
+                .submit(FrontendRequest::ListRoutes(model.clone()), Pending::Routes(reply_to.clone(), model));
         } else {
-            self.out.answer(to, json!({"model_id": model, "providers": []}));
+            self.out.send_result(reply_to, json!({"model_id": model, "providers": []}));
         }
         Ok(())
     }
 
-    pub(super) fn on_routes(&mut self, to: &To, model: &str, answer: Result<FrontendReply, SessionRefusal>) {
+    pub(super) fn on_routes(
+        &mut self,
+        reply_to: &ReplyTo,
+        model: &str,
+        answer: Result<FrontendReply, SessionRefusal>,
+    ) {
         match answer {
             Ok(FrontendReply::Routes(Ok(routes))) => {
                 let mut routes: Vec<String> =
                     routes.iter().map(|route| route.to_lowercase().replace([' ', '_'], "-")).collect();
                 routes.sort_unstable();
                 routes.dedup();
-                self.out.answer(to, json!({"model_id": model, "providers": routes}));
+                self.out.send_result(reply_to, json!({"model_id": model, "providers": routes}));
             }
-            Ok(FrontendReply::Routes(Err(why))) => self.out.refuse(&to.id, &code::routes_unknown(&why)),
-            other => self.out.refuse(&to.id, &flaw_of(other)),
+            Ok(FrontendReply::Routes(Err(reason))) => {
+                self.out.send_error(&reply_to.id, &code::routes_unknown(&reason))
+            }
+            other => self.out.send_error(&reply_to.id, &answer_error(other)),
         }
     }
 
-    pub(super) fn tell_limits(&mut self, to: &To) -> Result<(), FrameError> {
-        let of = |provider: &str| {
+    pub(super) fn send_limits(&mut self, reply_to: &ReplyTo) -> Result<(), FrameError> {
+        let limits_of = |provider: &str| {
             let unknown = json!({"ok": false, "message": code::LIMITS_UNKNOWN});
             if self.state.has_login(provider) { unknown } else { Value::Null }
         };
-        let (openai, antigravity) = (of("openai"), of("antigravity"));
+        let (openai, antigravity) = (limits_of("openai"), limits_of("antigravity"));
         if openai.is_null() && antigravity.is_null() {
             return Err(code::no_limits());
         }
-        self.out.answer(to, json!({"openai": openai, "antigravity": antigravity}));
+        self.out.send_result(reply_to, json!({"openai": openai, "antigravity": antigravity}));
         Ok(())
     }
 }
 
-/// The share of the window in use at which a conversation counts as large.
+/// The tokens at which a conversation counts as large.
 pub(super) fn high_watermark(window: u64) -> u64 {
     window * HIGH_PERCENT / 100
 }
@@ -220,21 +247,21 @@ fn provider_of(name: &str) -> Option<&'static str> {
     PROVIDERS.into_iter().find(|provider| *provider == name)
 }
 
-/// A model, as lists tell it.
-fn option(offer: &ModelOption) -> Value {
-    let mut option = json!({
-        "id": offer.id,
-        "provider": offer.provider,
-        "label": offer.label,
-        "description": offer.description,
+/// A model in the result of `model.list`.
+fn model_json(model: &ModelOption) -> Value {
+    let mut json = json!({
+        "id": model.id,
+        "provider": model.provider,
+        "label": model.label,
+        "description": model.description,
         "supportedThinkingLevels": LEVELS,
         "defaultThinkingLevel": DEFAULT_LEVEL,
     });
-    if let Some(shown) = &offer.shown_provider {
-        option["displayProvider"] = Value::from(shown.as_str());
+    if let Some(display_provider) = &model.provider_label {
+        json["displayProvider"] = Value::from(display_provider.as_str());
     }
-    if let Some(window) = offer.window {
-        option["contextWindowTokens"] = Value::from(window);
+    if let Some(window) = model.context_window {
+        json["contextWindowTokens"] = Value::from(window);
     }
-    option
+    json
 }

@@ -1,4 +1,4 @@
-//! The fields of a request, checked one after another: the first that is wrong is told.
+//! The params of a request. Fields are checked one after another, and the first invalid one is reported.
 
 use serde_json::value::RawValue;
 
@@ -6,7 +6,7 @@ use super::code::{self, FrameError};
 use super::text::{string, trim};
 use crate::json::Members;
 
-/// The fields that some method reads. Of all others nothing is kept: there may be millions of them.
+/// The fields that some method reads. All others are dropped: there may be millions of them.
 const FIELDS: &[&str] = &[
     "after",
     "api_key",
@@ -43,46 +43,47 @@ pub(super) struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// Those that must be there.
-    pub(crate) fn needed(method: &'a str, params: Option<&'a RawValue>) -> Result<Self, FrameError> {
-        let fields = params.and_then(|raw| members(raw, FIELDS)).ok_or_else(|| code::no_object(method))?;
+    /// Params that must be an object.
+    pub(crate) fn required(method: &'a str, params: Option<&'a RawValue>) -> Result<Self, FrameError> {
+        let fields =
+            params.and_then(|raw| members(raw, FIELDS)).ok_or_else(|| code::params_not_an_object(method))?;
         Ok(Self { method, fields })
     }
 
-    /// Those that may be left out.
+    /// Params that must be an object, null or missing.
     pub(super) fn optional(method: &'a str, params: Option<&'a RawValue>) -> Result<Self, FrameError> {
         match params.filter(|raw| raw.get() != "null") {
             None => Ok(Self { method, fields: Members::default() }),
-            some => Self::needed(method, some),
+            some => Self::required(method, some),
         }
     }
 
-    /// What a field holds, if it is there. The last one counts.
+    /// The raw value of a field. If it stands twice, the last one counts.
     pub(super) fn raw(&self, field: &str) -> Option<&'a RawValue> {
-        debug_assert!(FIELDS.contains(&field), "{field} is not among the fields that are kept");
+        debug_assert!(FIELDS.contains(&field), "{field} is missing in FIELDS");
         self.fields.get(field)
     }
 
-    /// What a field holds, unless that is null.
-    fn given(&self, field: &str) -> Option<&'a RawValue> {
+    /// The raw value of a field; `None` if it is null.
+    fn non_null(&self, field: &str) -> Option<&'a RawValue> {
         self.raw(field).filter(|raw| raw.get() != "null")
     }
 
-    /// A text that says something, trimmed.
+    /// A required string, trimmed; blank strings are refused.
     pub(super) fn text(&self, field: &'static str) -> Result<String, FrameError> {
         let text = self.raw(field).and_then(string);
         let text = text.map(|text| trim(&text).to_owned()).filter(|text| !text.is_empty());
         text.ok_or_else(|| code::wrong_field(self.method, field, "a non-empty string"))
     }
 
-    /// A text, trimmed; a blank one is none.
-    pub(super) fn maybe_text(&self, field: &'static str) -> Result<Option<String>, FrameError> {
-        let Some(raw) = self.given(field) else { return Ok(None) };
+    /// An optional string, trimmed; a blank string counts as missing.
+    pub(super) fn optional_text(&self, field: &'static str) -> Result<Option<String>, FrameError> {
+        let Some(raw) = self.non_null(field) else { return Ok(None) };
         let text = string(raw).ok_or_else(|| code::wrong_field(self.method, field, "a string"))?;
         Ok(Some(trim(&text).to_owned()).filter(|text| !text.is_empty()))
     }
 
-    /// True or false.
+    /// A required boolean.
     pub(super) fn flag(&self, field: &'static str) -> Result<bool, FrameError> {
         match self.raw(field).map(RawValue::get) {
             Some("true") => Ok(true),
@@ -91,20 +92,20 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// True, or false, which it is if it is not there.
-    pub(super) fn maybe_flag(&self, field: &'static str) -> Result<bool, FrameError> {
-        self.given(field).map_or(Ok(false), |_| self.flag(field))
+    /// An optional boolean, by default false.
+    pub(super) fn optional_flag(&self, field: &'static str) -> Result<bool, FrameError> {
+        self.non_null(field).map_or(Ok(false), |_| self.flag(field))
     }
 
-    /// A number.
-    pub(super) fn maybe_number(&self, field: &'static str) -> Result<Option<f64>, FrameError> {
-        let Some(raw) = self.given(field) else { return Ok(None) };
+    /// An optional finite number.
+    pub(super) fn optional_number(&self, field: &'static str) -> Result<Option<f64>, FrameError> {
+        let Some(raw) = self.non_null(field) else { return Ok(None) };
         let number = raw.get().parse().ok().filter(|number: &f64| number.is_finite());
         number.map(Some).ok_or_else(|| code::wrong_field(self.method, field, "a finite number"))
     }
 }
 
-/// The members of `raw` with these names, if it is an object.
+/// The members of `raw` that have one of these names; `None` if it is not an object.
 pub(super) fn members<'a>(raw: &'a RawValue, names: &[&'static str]) -> Option<Members<'a>> {
     raw.get().starts_with('{').then(|| Members::read(raw.get(), names).ok())?
 }
@@ -118,37 +119,40 @@ mod tests {
     }
 
     #[test]
-    fn only_an_object_has_fields() {
+    fn params_must_be_an_object() {
         for text in ["[]", "\"x\"", "false", "1"] {
             let raw = raw(text);
-            for refused in [Params::needed("m", Some(&raw)), Params::optional("m", Some(&raw))] {
-                assert_eq!(refused.unwrap_err(), code::no_object("m"), "{text}");
+            for refused in [Params::required("m", Some(&raw)), Params::optional("m", Some(&raw))] {
+                assert_eq!(refused.unwrap_err(), code::params_not_an_object("m"), "{text}");
             }
         }
         let null = raw("null");
-        assert!(Params::needed("m", Some(&null)).is_err() && Params::needed("m", None).is_err());
+        assert!(Params::required("m", Some(&null)).is_err() && Params::required("m", None).is_err());
         assert!(Params::optional("m", Some(&null)).is_ok() && Params::optional("m", None).is_ok());
     }
 
     #[test]
-    fn each_kind_of_field_takes_what_it_takes() {
+    fn each_type_of_field_accepts_its_values() {
         let raw = raw(
             r#"{"title":" ","text":" a ","mode":null,"strict":true,"limit":-1.5e1,"after":1e999,"text":"\u00a0b","images":[[]]}"#,
         );
-        let params = Params::needed("m", Some(&raw)).unwrap();
+        let params = Params::required("m", Some(&raw)).unwrap();
         assert_eq!(params.text("text").unwrap(), "b");
         for field in ["title", "mode", "strict", "limit", "reason"] {
             assert!(params.text(field).is_err(), "{field}");
         }
-        assert_eq!(params.maybe_text("title"), Ok(None));
-        assert_eq!(params.maybe_text("mode"), Ok(None));
-        assert!(params.maybe_text("strict").is_err() && params.maybe_text("images").is_err());
+        assert_eq!(params.optional_text("title"), Ok(None));
+        assert_eq!(params.optional_text("mode"), Ok(None));
+        assert!(params.optional_text("strict").is_err() && params.optional_text("images").is_err());
         assert_eq!(
-            (params.flag("strict"), params.maybe_flag("mode"), params.maybe_flag("reason")),
+            (params.flag("strict"), params.optional_flag("mode"), params.optional_flag("reason")),
             (Ok(true), Ok(false), Ok(false))
         );
-        assert!(params.flag("mode").is_err() && params.maybe_flag("limit").is_err());
-        assert_eq!((params.maybe_number("limit"), params.maybe_number("mode")), (Ok(Some(-15.0)), Ok(None)));
-        assert!(params.maybe_number("after").is_err() && params.maybe_number("text").is_err());
+        assert!(params.flag("mode").is_err() && params.optional_flag("limit").is_err());
+        assert_eq!(
+            (params.optional_number("limit"), params.optional_number("mode")),
+            (Ok(Some(-15.0)), Ok(None))
+        );
+        assert!(params.optional_number("after").is_err() && params.optional_number("text").is_err());
     }
 }

@@ -1,60 +1,63 @@
-//! What is being asked of the office, and for whom.
+//! The requests that the backend has not answered yet, and what their answers are for.
 
 use parlor_vocab::{MediaId, SavedChat, SessionId};
 
-use super::model::Selecting;
+use super::model::ModelSelection;
 
-/// Whom an answer goes to.
+/// The client's request that an answer belongs to.
 #[derive(Clone, Debug)]
-pub(super) struct To {
-    /// The request's id, as it was written.
+pub(super) struct ReplyTo {
+    /// The request's id, byte for byte as the client wrote it.
     pub(super) id: Box<str>,
-    /// Whether the answer is the output of a command.
-    pub(super) is_output: bool,
+    /// Whether the request is `command.execute`, whose answer wraps the output of the command.
+    pub(super) is_command_output: bool,
 }
 
-/// A question that is not answered yet.
+/// A pending request to the backend.
 #[derive(Debug)]
 pub(super) enum Pending {
-    /// Nobody waits for it.
-    Nothing,
-    /// Something was to be remembered; then this is told.
-    Kept(To, AfterSave),
-    /// The models, for their list.
-    Models(To, Option<String>),
-    /// The models, to choose one.
-    Select(To, Box<Selecting>),
-    /// The models, after a key or a login changed them.
-    Refresh,
-    Routes(To, String),
-    Logins(To),
-    SetKey(To, Service),
-    Login(To, &'static str),
-    Cancel(To),
-    Logout(To, &'static str),
-    Forget(To, String),
-    Chats(To, usize, usize),
-    /// A saved chat, to be told or taken into a session.
-    Chat(To, ChatFor),
-    /// Its images.
-    ChatMedia(To, ChatFor, Box<SavedChat>, Vec<MediaId>),
-    Skills(To),
-    /// Something on the way from a prompt to a turn.
-    Turn(Place, TurnStep),
-    Steer(To, Place),
-    /// A summary of the session's chat, which has an id like a turn.
-    Summary(Place),
-    Rename(To, String),
+    /// The answer is ignored.
+    Ignored,
+    /// The preferences are saved; then this follows.
+    SavePreferences(ReplyTo, AfterSave),
+    /// The models are listed for the client. The text filters by provider.
+    Models(ReplyTo, Option<String>),
+    /// The models are listed to check a selection.
+    ModelsForSelection(ReplyTo, Box<ModelSelection>),
+    /// The models are listed again, because a key or a login has changed.
+    RefreshModels,
+    /// The routes of this model are listed.
+    Routes(ReplyTo, String),
+    Credentials(ReplyTo),
+    SetKey(ReplyTo, Service),
+    Login(ReplyTo, &'static str),
+    Cancel(ReplyTo),
+    Logout(ReplyTo, &'static str),
+    Forget(ReplyTo, String),
+    /// Saved chats are listed: the number of skipped chats and the limit.
+    Chats(ReplyTo, usize, usize),
+    /// A saved chat is read.
+    Chat(ReplyTo, ChatPurpose),
+    /// The images of a saved chat are read.
+    ChatMedia(ReplyTo, ChatPurpose, Box<SavedChat>, Vec<MediaId>),
+    Skills(ReplyTo),
+    /// A step on the way from a prompt to a turn.
+    Turn(TurnKey, TurnStep),
+    Steer(ReplyTo, TurnKey),
+    /// A session is summarized. The summary has an id like a turn.
+    Summary(TurnKey),
+    Rename(ReplyTo, String),
 }
 
-/// A turn of a session.
+/// The key of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TurnKey {
+    /// The id of the session.
     pub(super) chat: String,
     pub(super) turn: String,
 }
 
-/// What a turn that has not begun waits for.
+/// What a turn waits for before its run starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnStep {
     Skills,
@@ -66,23 +69,23 @@ pub(super) enum TurnStep {
     Send,
 }
 
-/// Whose key is set.
+/// The service whose key is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Service {
     OpenRouter,
     Exa { is_skipped: bool },
 }
 
-/// What a saved chat is read for.
+/// Why a saved chat is read.
 #[derive(Clone, Debug)]
-pub(super) enum ChatFor {
-    /// To be told; the flaw if there is none is about this.
-    Tell(ChatQuery),
-    /// To be gone on with in a session.
+pub(super) enum ChatPurpose {
+    /// To send it to the client. The query is for the error text.
+    Send(ChatQuery),
+    /// To continue it in the session with this id.
     Resume(ChatQuery, String),
 }
 
-/// How a chat was named.
+/// How the client named a chat.
 #[derive(Clone, Debug)]
 pub(super) enum ChatQuery {
     Last,
@@ -90,10 +93,10 @@ pub(super) enum ChatQuery {
     Id(String),
 }
 
-/// What is told once something is remembered.
+/// What follows when the preferences are saved.
 #[derive(Debug)]
 pub(super) enum AfterSave {
     Onboarded,
-    Selected(Box<Selecting>),
+    Selected(Box<ModelSelection>),
     Resumed(SessionId),
 }

@@ -1,4 +1,4 @@
-//! `rpc.*`, `system.*`, `state.*` and `debug.*`.
+//! The `rpc.*`, `system.*`, `state.*` and `debug.*` methods.
 
 use parlor_vocab::ShutdownSignal;
 use serde::Serialize;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::code::{self, FrameError};
 use super::machine::LoafMachine;
 use super::params::Params;
-use super::pending::To;
+use super::pending::ReplyTo;
 use super::{EXTRA_METHODS, METHODS, PROTOCOL_VERSION};
 
-/// The answer to the probe, which is asked for often.
+/// The result of `system.ping`. Clients ping often, so it is a type and not a JSON tree.
 #[derive(Serialize)]
 struct Pong {
     ok: bool,
@@ -19,16 +19,20 @@ struct Pong {
 }
 
 impl LoafMachine {
-    pub(super) fn ping(&mut self, to: &To) {
+    pub(super) fn ping(&mut self, reply_to: &ReplyTo) {
         let time = self.out.now().rfc3339();
-        self.out.answer_raw(to, &Pong { ok: true, time });
+        self.out.send_serialized(reply_to, &Pong { ok: true, time });
     }
 
-    pub(super) fn handshake(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
+    pub(super) fn handshake(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
         let params = Params::optional("rpc.handshake", params)?;
-        let version = params.maybe_text("protocol_version")?;
-        let is_strict = params.maybe_flag("strict")?;
-        let extensions = params.maybe_flag("extensions")?;
+        let version = params.optional_text("protocol_version")?;
+        let is_strict = params.optional_flag("strict")?;
+        let extensions = params.optional_flag("extensions")?;
         if let Some(version) = version.filter(|version| is_strict && version != PROTOCOL_VERSION) {
             return Err(code::other_version(&version));
         }
@@ -46,27 +50,31 @@ impl LoafMachine {
             "capabilities": capabilities,
             "methods": METHODS,
         });
-        self.out.answer(to, result);
+        self.out.send_result(reply_to, result);
         Ok(())
     }
 
-    pub(super) fn shutdown(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
-        let reason = Params::optional("system.shutdown", params)?.maybe_text("reason")?;
-        self.begin_to_end(reason.as_deref().unwrap_or("shutdown"));
+    pub(super) fn shutdown(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
+        let reason = Params::optional("system.shutdown", params)?.optional_text("reason")?;
+        self.begin_shutdown(reason.as_deref().unwrap_or("shutdown"));
         let mut result = json!({"accepted": true});
         if let Some(reason) = reason {
             result["reason"] = Value::from(reason);
         }
-        self.out.answer(to, result);
+        self.out.send_result(reply_to, result);
         self.out.close();
         Ok(())
     }
 
-    /// Nothing more is begun; what is at work is stopped by whoever ends the connection.
-    pub(super) fn begin_to_end(&mut self, reason: &str) {
+    /// Starts nothing new. The driver stops the running turns when it closes the connection.
+    pub(super) fn begin_shutdown(&mut self, reason: &str) {
         self.is_closing = true;
         self.chats.values_mut().for_each(|chat| chat.queue.clear());
-        self.changed(reason, None);
+        self.send_state_changed(reason, None);
     }
 
     pub(super) fn on_signal(&mut self, signal: ShutdownSignal) {
@@ -75,18 +83,22 @@ impl LoafMachine {
             ShutdownSignal::Interrupt => "sigint",
             ShutdownSignal::Terminate => "sigterm",
         };
-        self.changed(reason, None);
+        self.send_state_changed(reason, None);
     }
 
-    pub(super) fn tell_state(&mut self, to: &To) {
+    pub(super) fn send_state(&mut self, reply_to: &ReplyTo) {
         let snapshot = self.state.snapshot(&self.order);
-        self.out.answer(to, snapshot);
+        self.out.send_result(reply_to, snapshot);
     }
 
-    pub(super) fn set_debug(&mut self, to: &To, params: Option<&RawValue>) -> Result<(), FrameError> {
-        let is_on = Params::needed("debug.set", params)?.flag("super_debug")?;
-        self.state.super_debug = is_on;
-        self.out.answer(to, json!({"super_debug": is_on}));
+    pub(super) fn set_debug(
+        &mut self,
+        reply_to: &ReplyTo,
+        params: Option<&RawValue>,
+    ) -> Result<(), FrameError> {
+        let is_enabled = Params::required("debug.set", params)?.flag("super_debug")?;
+        self.state.super_debug = is_enabled;
+        self.out.send_result(reply_to, json!({"super_debug": is_enabled}));
         Ok(())
     }
 }

@@ -1,33 +1,33 @@
-//! Text as clients of this dialect count and trim it, which is as JavaScript does.
+//! Trims and counts text as JavaScript does, because the clients of this protocol are written in it.
 
 use parlor_vocab::UniqueNumber;
 use serde::de::{Deserializer, Error, Visitor};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-/// Whether JavaScript trims it.
+/// Whether JavaScript's `trim` removes the character.
 pub(super) fn is_blank(letter: char) -> bool {
     letter == '\u{feff}' || (letter.is_whitespace() && letter != '\u{85}')
 }
 
-/// `text` without the blanks around it.
+/// `text` without surrounding white space.
 pub(super) fn trim(text: &str) -> &str {
     text.trim_matches(is_blank)
 }
 
-/// The length of `text`, as JavaScript counts it.
+/// The length of `text` in UTF-16 code units.
 pub(super) fn units(text: &str) -> usize {
     text.chars().map(char::len_utf16).sum()
 }
 
-/// The length of `text` if each run of blanks were one, and those around it were none.
+/// The length of `text` in UTF-16 code units after trimming, with each sequence of white space counted once.
 pub(super) fn collapsed_units(text: &str) -> usize {
     let words = text.split(is_blank).filter(|word| !word.is_empty());
     let (count, length) = words.fold((0, 0), |(count, length), word| (count + 1, length + units(word)));
     length + usize::saturating_sub(count, 1)
 }
 
-/// The string that `raw` is, if it is one. Half a surrogate pair is replaced.
+/// The text of `raw`, if it is a string. Lone surrogates are replaced.
 pub(super) fn string(raw: &RawValue) -> Option<String> {
     let text = raw.get();
     if !text.starts_with('"') {
@@ -48,11 +48,12 @@ fn lossy(text: &str) -> Option<String> {
             Ok(String::from_utf8_lossy(bytes).into_owned())
         }
     }
-    // As bytes, halves of surrogate pairs are let through.
+    // `deserialize_bytes` accepts lone surrogates.
     serde_json::Deserializer::from_str(text).deserialize_bytes(Bytes).ok()
 }
 
-/// A random UUID. The numbers of the source grow with time, which those of this form do not.
+/// A UUID of version 4. It is made of a hash, because the numbers of the source grow with time and a UUID of this
+/// version must look random.
 pub(super) fn uuid(number: UniqueNumber) -> String {
     let digest = Sha256::digest(number.0.to_be_bytes());
     let mut bytes = [0; 16];
@@ -75,19 +76,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blanks_are_those_of_javascript() {
+    fn white_space_is_that_of_javascript() {
         assert_eq!(trim("\u{feff}\u{a0} \u{2028}x\u{3000}\n"), "x");
         assert_eq!(trim("\u{85}x"), "\u{85}x");
     }
 
     #[test]
-    fn letters_beyond_the_first_plane_count_twice() {
+    fn characters_beyond_the_basic_plane_count_twice() {
         assert_eq!((units("a\u{1f600}"), collapsed_units("  a \n b  ")), (3, 3));
         assert_eq!((units(""), collapsed_units(" \t")), (0, 0));
     }
 
     #[test]
-    fn half_a_pair_is_replaced() {
+    fn a_lone_surrogate_is_replaced() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
         assert_eq!(string(&raw(r#""a\n\u00e4""#)).unwrap(), "a\n\u{e4}");
         let half = string(&raw(r#""x\ud800y""#)).unwrap();

@@ -1,4 +1,4 @@
-//! One turn: what happens in its run, as events.
+//! One turn: makes client events of the events of its run.
 
 use parlor_vocab::{
     RunEnding, RunEvent, RunId, SessionEvent, SessionId, SessionUpdate, StepEvent, StepId, StepKind,
@@ -6,67 +6,67 @@ use parlor_vocab::{
 };
 use serde_json::{Value, json};
 
-use super::chat::{Chat, Kind, READY, SaidText};
+use super::chat::{Chat, Kind, ModelMessage, READY};
 use super::code;
-use super::image::{Image, Wanted};
-use super::machine::Out;
-use super::pending::To;
-use super::round::Rounds;
+use super::image::{Image, ImageInput};
+use super::machine::Outgoing;
+use super::pending::ReplyTo;
 use super::state::State;
 use super::text::{trim, units};
+use super::tool_rounds::Rounds;
 
-/// A turn at work.
+/// A running turn, or one that is being prepared.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) id: String,
-    /// Who waits to hear that it was accepted.
-    pub(super) to: Option<To>,
-    /// What is sent.
+    /// The request that waits to be answered when the turn is accepted.
+    pub(super) reply_to: Option<ReplyTo>,
+    /// The text of the prompt.
     pub(super) text: String,
-    pub(super) wanted: Vec<Wanted>,
+    pub(super) image_inputs: Vec<ImageInput>,
     pub(super) images: Vec<Image>,
-    /// Where it runs, once that is known, and whether that session is made for it.
+    /// The engine's session of the turn, and whether it is created for this turn.
     pub(super) session: Option<(SessionId, bool)>,
-    /// The run that answers, once it has started.
+    /// The run of the turn, once it has started.
     pub(super) run: Option<RunId>,
-    /// The provider that it began with.
+    /// The provider at the start of the turn.
     provider: String,
-    /// What was said to the agent in this turn.
-    pub(super) said: Vec<SaidText>,
-    /// All that the agent has said.
+    /// The messages of this turn that are not in the session's history yet.
+    pub(super) new_messages: Vec<ModelMessage>,
+    /// The text of the agent's answer so far.
     answer: String,
-    /// The thought that is being thought, and where.
+    /// The reasoning step that is being streamed, and its text so far.
     thought: Option<(StepId, String)>,
     rounds: Rounds,
-    /// Texts that came before the run had started.
-    pub(super) early: Vec<String>,
-    /// How many texts were handed to the engine, and not seen to have joined yet.
-    pub(super) handed_on: usize,
-    /// Texts that have joined it, and that the agent has not got to yet.
-    due: Vec<String>,
-    pub(super) stopping: Option<Stopping>,
+    /// Steering texts that arrived before the run started.
+    pub(super) early_steers: Vec<String>,
+    /// The number of steering texts that the engine has, and that have not joined the run yet.
+    pub(super) submitted_steers: usize,
+    /// Steering texts that have joined the run, and that the agent reads at its next step.
+    joined_steers: Vec<String>,
+    pub(super) stop_reason: Option<StopReason>,
 }
 
-/// Why a turn is being stopped.
+/// Why a turn is stopped.
 #[derive(Debug)]
-pub(super) enum Stopping {
-    /// Somebody interrupted it.
-    ByUser,
-    /// For a summary that somebody asked for.
-    ForSummary(To),
+pub(super) enum StopReason {
+    /// A client interrupted it.
+    User,
+    /// A client asked for a summary, which starts when the turn has ended.
+    Summary(ReplyTo),
 }
 
-/// What a turn speaks with.
-pub(super) struct Scene<'a> {
+/// What a turn needs to send events.
+pub(super) struct TurnContext<'a> {
     pub(super) chat: &'a mut Chat,
-    pub(super) out: &'a mut Out,
+    pub(super) out: &'a mut Outgoing,
     pub(super) state: &'a State,
     pub(super) turn: &'a str,
-    pub(super) said: &'a [SaidText],
+    pub(super) new_messages: &'a [ModelMessage],
 }
 
-impl Scene<'_> {
-    /// `more`, with the names of the session and the turn.
+impl TurnContext<'_> {
+    /// `more` with the ids of the session and the turn.
     pub(super) fn payload(&self, more: Value) -> Value {
         let mut payload = json!({"session_id": self.chat.id, "turn_id": self.turn});
         if let (Value::Object(payload), Value::Object(more)) = (&mut payload, more) {
@@ -75,23 +75,23 @@ impl Scene<'_> {
         payload
     }
 
-    pub(super) fn estimate(&mut self) {
-        self.chat.tell_estimate(self.out, self.state, self.said);
+    pub(super) fn send_estimate(&mut self) {
+        self.chat.send_estimate(self.out, self.state, self.new_messages);
     }
 
-    fn status(&mut self, label: &str) {
-        self.chat.status(self.out, label, None);
+    fn send_status(&mut self, label: &str) {
+        self.chat.set_status(self.out, label, None);
     }
 
-    fn event(&mut self, kind: &str, payload: Value) {
+    fn send_event(&mut self, kind: &str, payload: Value) {
         let payload = self.payload(payload);
-        self.out.event(kind, &payload);
+        self.out.send_event(kind, &payload);
     }
 
-    /// Tells what only those want to know who look for mistakes.
-    pub(super) fn debug(&mut self, stage: &str, data: impl FnOnce() -> Value) {
+    /// Sends a `session.debug` event if the client has enabled them.
+    pub(super) fn send_debug(&mut self, stage: &str, data: impl FnOnce() -> Value) {
         if self.state.super_debug {
-            self.event("session.debug", json!({"stage": stage, "data": data()}));
+            self.send_event("session.debug", json!({"stage": stage, "data": data()}));
         }
     }
 }
@@ -99,90 +99,90 @@ impl Scene<'_> {
 impl Turn {
     pub(super) fn new(
         id: String,
-        to: Option<To>,
+        reply_to: Option<ReplyTo>,
         text: String,
-        wanted: Vec<Wanted>,
+        image_inputs: Vec<ImageInput>,
         provider: String,
     ) -> Self {
         Self {
             id,
-            to,
+            reply_to,
             text,
-            wanted,
+            image_inputs,
             images: Vec::new(),
             session: None,
             run: None,
             provider,
-            said: Vec::new(),
+            new_messages: Vec::new(),
             answer: String::new(),
             thought: None,
             rounds: Rounds::default(),
-            early: Vec::new(),
-            handed_on: 0,
-            due: Vec::new(),
-            stopping: None,
+            early_steers: Vec::new(),
+            submitted_steers: 0,
+            joined_steers: Vec::new(),
+            stop_reason: None,
         }
     }
 
-    /// How many texts the agent has not got to yet.
-    pub(super) fn steers(&self) -> usize {
-        self.early.len() + self.handed_on + self.due.len()
+    /// The number of steering texts that the agent has not read yet.
+    pub(super) fn waiting_steers(&self) -> usize {
+        self.early_steers.len() + self.submitted_steers + self.joined_steers.len()
     }
 
-    /// Whether the agent has said anything.
-    pub(super) fn has_said(&self) -> bool {
+    /// Whether the agent has written any text.
+    pub(super) fn has_answer(&self) -> bool {
         !trim(&self.answer).is_empty()
     }
 
-    /// Tells who asked that it was accepted, if that was not told yet.
-    pub(super) fn accept(&mut self, chat: &str, out: &mut Out) {
-        if let Some(to) = self.to.take() {
+    /// Answers the request that the turn is accepted, unless that was done before.
+    pub(super) fn accept(&mut self, chat: &str, out: &mut Outgoing) {
+        if let Some(reply_to) = self.reply_to.take() {
             let result = json!({"session_id": chat, "turn_id": self.id, "accepted": true, "queued": false});
-            out.answer(&to, result);
+            out.send_result(&reply_to, result);
         }
     }
 
-    /// The run has started.
-    pub(super) fn begin(&mut self, chat: &mut Chat, out: &mut Out, state: &State) {
+    /// Sends the first events of the turn when its run has started.
+    pub(super) fn on_run_started(&mut self, chat: &mut Chat, out: &mut Outgoing, state: &State) {
         self.accept(&chat.id, out);
-        if !chat.history.is_empty() && self.stopping.is_none() {
-            chat.status(out, "compressing context...", Some(&self.id));
+        if !chat.history.is_empty() && self.stop_reason.is_none() {
+            chat.set_status(out, "compressing context...", Some(&self.id));
         }
-        let label = if state.kept.reasoning == "OFF" { "drafting response..." } else { "thinking..." };
-        // One that is being stopped already says so.
-        if self.stopping.is_none() {
-            chat.status(out, label, Some(&self.id));
+        let label = if state.preferences.reasoning == "OFF" { "drafting response..." } else { "thinking..." };
+        // A turn that is being stopped has another status.
+        if self.stop_reason.is_none() {
+            chat.set_status(out, label, Some(&self.id));
         }
-        self.said.push(SaidText::user(self.text.as_str(), self.images.clone()));
+        self.new_messages.push(ModelMessage::user(self.text.as_str(), self.images.clone()));
         chat.append(out, Kind::User, &self.text, &self.images);
         let request = state.super_debug.then(|| {
-            let messages: Value = chat.history.iter().chain(&self.said).map(SaidText::to_json).collect();
-            json!({"model": state.kept.model, "thinking": state.kept.reasoning, "messages": messages})
+            let messages: Value = chat.history.iter().chain(&self.new_messages).map(ModelMessage::to_json).collect();
+            json!({"model": state.preferences.model, "thinking": state.preferences.reasoning, "messages": messages})
         });
-        let mut scene = self.scene_of(chat, out, state);
-        scene.estimate();
+        let mut context = self.context(chat, out, state);
+        context.send_estimate();
         if let Some(request) = request {
-            scene.debug("request", || request);
+            context.send_debug("request", || request);
         }
     }
 
-    fn scene_of<'a>(&'a self, chat: &'a mut Chat, out: &'a mut Out, state: &'a State) -> Scene<'a> {
-        Scene { chat, out, state, turn: &self.id, said: &self.said }
+    fn context<'a>(&'a self, chat: &'a mut Chat, out: &'a mut Outgoing, state: &'a State) -> TurnContext<'a> {
+        TurnContext { chat, out, state, turn: &self.id, new_messages: &self.new_messages }
     }
 
-    /// Takes in what was seen in the session. Returns how the run ended, once it has.
-    pub(super) fn see(
+    /// Handles an update of the session. Returns the ending of the run once it has ended.
+    pub(super) fn on_update(
         &mut self,
         chat: &mut Chat,
-        out: &mut Out,
+        out: &mut Outgoing,
         state: &State,
         seen: &SessionUpdate,
     ) -> Option<RunEnding> {
         match seen {
-            SessionUpdate::Delta { run, subject, text } => {
-                // What a subagent says is for the agent, which says what it makes of it.
+            SessionUpdate::Delta { run, stream, text } => {
+                // The text of a subagent is not sent; its result goes to the agent of the turn.
                 if self.run.as_ref() == Some(run) && !text.is_empty() {
-                    self.delta(chat, out, state, subject, text);
+                    self.on_delta(chat, out, state, stream, text);
                 }
                 None
             }
@@ -191,13 +191,13 @@ impl Turn {
                     self.on_event(chat, out, state, event)
                 }
                 SessionEvent::Compacted { summary, .. } => {
-                    self.summarized(chat, out, state, &summary.text);
+                    self.on_compacted(chat, out, state, &summary.text);
                     None
                 }
                 SessionEvent::Run { .. }
                 | SessionEvent::Created(_)
                 | SessionEvent::Renamed { .. }
-                | SessionEvent::Chosen(_)
+                | SessionEvent::AgentChosen(_)
                 | SessionEvent::Queued(_)
                 | SessionEvent::Unqueued { .. }
                 | SessionEvent::Cleared
@@ -206,23 +206,30 @@ impl Turn {
         }
     }
 
-    fn delta(&mut self, chat: &mut Chat, out: &mut Out, state: &State, subject: &StreamKind, text: &str) {
-        match subject {
+    fn on_delta(
+        &mut self,
+        chat: &mut Chat,
+        out: &mut Outgoing,
+        state: &State,
+        stream: &StreamKind,
+        text: &str,
+    ) {
+        match stream {
             StreamKind::Message(_) => {
                 self.close_round(chat, out, state);
                 self.answer.push_str(text);
-                let mut scene = self.scene_of(chat, out, state);
-                scene.status("drafting response...");
+                let mut context = self.context(chat, out, state);
+                context.send_status("drafting response...");
                 let segments = json!([{"kind": "answer", "text": text}]);
                 let chunk = json!({"thoughts": [], "answerText": text, "segments": segments});
                 let mut payload = json!({"chunk": chunk});
-                if scene.out.extensions {
+                if context.out.extensions {
                     payload["text"] = Value::from(text);
                     payload["done"] = Value::Bool(false);
                 }
-                scene.event("session.stream.chunk", payload);
+                context.send_event("session.stream.chunk", payload);
             }
-            StreamKind::Thought(step) => {
+            StreamKind::Reasoning(step) => {
                 self.close_round(chat, out, state);
                 let thought = match &mut self.thought {
                     Some((known, thought)) if known == step => {
@@ -231,27 +238,27 @@ impl Turn {
                     }
                     other => other.insert((step.clone(), text.to_owned())).1.clone(),
                 };
-                let mut scene = self.scene_of(chat, out, state);
-                scene.status(&format!("thinking: {}", title(text)));
+                let mut context = self.context(chat, out, state);
+                context.send_status(&format!("thinking: {}", thought_title(text)));
                 let segments = json!([{"kind": "thought", "text": text}]);
                 let chunk = json!({"thoughts": [thought], "answerText": "", "segments": segments});
-                scene.event("session.stream.chunk", json!({"chunk": chunk}));
+                context.send_event("session.stream.chunk", json!({"chunk": chunk}));
             }
-            // The dialect has the whole call and the whole result only.
-            StreamKind::Tool(_) | StreamKind::Input { .. } => {}
+            // The protocol has no deltas of tool inputs and outputs.
+            StreamKind::ToolOutput(_) | StreamKind::ToolInput { .. } => {}
         }
     }
 
-    fn close_round(&mut self, chat: &mut Chat, out: &mut Out, state: &State) {
+    fn close_round(&mut self, chat: &mut Chat, out: &mut Outgoing, state: &State) {
         let mut rounds = std::mem::take(&mut self.rounds);
-        rounds.close(&mut self.scene_of(chat, out, state));
+        rounds.close(&mut self.context(chat, out, state));
         self.rounds = rounds;
     }
 
     fn on_event(
         &mut self,
         chat: &mut Chat,
-        out: &mut Out,
+        out: &mut Outgoing,
         state: &State,
         event: &RunEvent,
     ) -> Option<RunEnding> {
@@ -261,28 +268,28 @@ impl Turn {
                 self.apply_steers(chat, out, state);
             }
             RunEvent::Step(StepEvent::Updated { headline, .. }) => {
-                self.scene_of(chat, out, state).status(headline)
+                self.context(chat, out, state).send_status(headline)
             }
             RunEvent::Steered { input, .. } => self.on_steered(input),
             RunEvent::Step(StepEvent::Reasoned { .. }) => self.thought = None,
             RunEvent::Tool(ToolEvent::Called { call, tool, input, .. }) => {
                 let mut rounds = std::mem::take(&mut self.rounds);
-                rounds.called(&mut self.scene_of(chat, out, state), call, tool, input);
+                rounds.on_call(&mut self.context(chat, out, state), call, tool, input);
                 self.rounds = rounds;
             }
             RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }) => {
                 let mut rounds = std::mem::take(&mut self.rounds);
-                let scene = &mut self.scene_of(chat, out, state);
-                rounds.returned(scene, call, Ok(output.clone()), *duration_ms);
+                let context = &mut self.context(chat, out, state);
+                rounds.on_result(context, call, Ok(output.clone()), *duration_ms);
                 self.rounds = rounds;
             }
             RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms }) => {
                 let mut rounds = std::mem::take(&mut self.rounds);
-                let scene = &mut self.scene_of(chat, out, state);
-                rounds.returned(scene, call, Err(failure.clone()), *duration_ms);
+                let context = &mut self.context(chat, out, state);
+                rounds.on_result(context, call, Err(failure.clone()), *duration_ms);
                 self.rounds = rounds;
             }
-            RunEvent::Consumed { .. } => self.close_round(chat, out, state),
+            RunEvent::UsageAdded { .. } => self.close_round(chat, out, state),
             RunEvent::Ended { ending, .. } => {
                 self.close_round(chat, out, state);
                 return Some(ending.clone());
@@ -299,133 +306,146 @@ impl Turn {
     }
 
     fn on_steered(&mut self, input: &UserInput) {
-        self.handed_on = self.handed_on.saturating_sub(1);
-        self.due.push(input.text.clone());
+        self.submitted_steers = self.submitted_steers.saturating_sub(1);
+        self.joined_steers.push(input.text.clone());
     }
 
-    /// The agent begins another step, and knows by then what was said to it meanwhile.
-    fn apply_steers(&mut self, chat: &mut Chat, out: &mut Out, state: &State) {
-        if self.due.is_empty() {
+    /// Shows the steering texts that have joined the run: the agent begins a new step and reads them.
+    fn apply_steers(&mut self, chat: &mut Chat, out: &mut Outgoing, state: &State) {
+        if self.joined_steers.is_empty() {
             return;
         }
-        for text in std::mem::take(&mut self.due) {
+        for text in std::mem::take(&mut self.joined_steers) {
             chat.append(out, Kind::User, &text, &[]);
-            self.scene_of(chat, out, state).debug("steer_injected", || json!({"text": text}));
-            self.said.push(SaidText::user(text, Vec::new()));
+            self.context(chat, out, state).send_debug("steer_injected", || json!({"text": text}));
+            self.new_messages.push(ModelMessage::user(text, Vec::new()));
         }
-        chat.status(out, "steer applied; continuing...", None);
+        chat.set_status(out, "steer applied; continuing...", None);
     }
 
-    /// The agent has put a summary in the place of what was said before.
-    fn summarized(&mut self, chat: &mut Chat, out: &mut Out, state: &State, summary: &str) {
-        chat.status(out, "compressing context...", Some(&self.id));
-        super::compress::tell(chat, out, state, "auto", Some(&self.id), summary);
-        self.scene_of(chat, out, state).estimate();
+    /// The agent has replaced the earlier conversation with a summary.
+    fn on_compacted(&mut self, chat: &mut Chat, out: &mut Outgoing, state: &State, summary: &str) {
+        chat.set_status(out, "compressing context...", Some(&self.id));
+        super::compress::send_agent_summary(chat, out, state, "auto", Some(&self.id), summary);
+        self.context(chat, out, state).send_estimate();
     }
 
-    /// The last events of the turn. Returns who wants a summary now.
+    /// Sends the last events of the turn. Returns the request that wants a summary now.
     pub(super) fn finish(
         mut self,
         chat: &mut Chat,
-        out: &mut Out,
+        out: &mut Outgoing,
         state: &State,
         ending: &RunEnding,
-    ) -> Option<To> {
-        let stopping = self.stopping.take();
+    ) -> Option<ReplyTo> {
+        let stop_reason = self.stop_reason.take();
         match ending {
-            // What somebody interrupted is interrupted, however it ended at that moment.
-            _ if stopping.is_some() => self.interrupted(chat, out, state, stopping.as_ref()),
+            // An interrupted turn is reported as interrupted, even if its run completed at that moment.
+            _ if stop_reason.is_some() => self.interrupted(chat, out, state, stop_reason.as_ref()),
             RunEnding::Stopped { .. } => self.interrupted(chat, out, state, None),
             RunEnding::Completed { .. } => self.completed(chat, out, state),
             RunEnding::Failed(failure) => self.failed(chat, out, state, &failure.message),
         }
-        chat.status(out, READY, None);
-        let late = self.early.len() + self.due.len();
-        if late > 0 {
-            chat.append(out, Kind::System, &code::late_steers(late), &[]);
+        chat.set_status(out, READY, None);
+        let late_count = self.early_steers.len() + self.joined_steers.len();
+        if late_count > 0 {
+            chat.append(out, Kind::System, &code::late_steers(late_count), &[]);
         }
-        match stopping {
-            Some(Stopping::ForSummary(to)) => Some(to),
-            Some(Stopping::ByUser) | None => None,
+        match stop_reason {
+            Some(StopReason::Summary(reply_to)) => Some(reply_to),
+            Some(StopReason::User) | None => None,
         }
     }
 
-    fn completed(&mut self, chat: &mut Chat, out: &mut Out, state: &State) {
+    fn completed(&mut self, chat: &mut Chat, out: &mut Outgoing, state: &State) {
         let text = if self.answer.is_empty() { code::NO_TEXT } else { self.answer.as_str() };
         chat.append(out, Kind::Assistant, text, &[]);
         let length = units(text);
-        self.said.push(SaidText::assistant(text));
+        self.new_messages.push(ModelMessage::assistant(text));
         self.remember(chat);
-        let mut scene = Scene { chat, out, state, turn: &self.id, said: &[] };
-        scene.estimate();
-        scene.debug("response_final", || json!({"answer_length": length}));
-        scene.event("session.completed", json!({"answer_length": length}));
+        let mut context = TurnContext { chat, out, state, turn: &self.id, new_messages: &[] };
+        context.send_estimate();
+        context.send_debug("response_final", || json!({"answer_length": length}));
+        context.send_event("session.completed", json!({"answer_length": length}));
     }
 
-    fn interrupted(&mut self, chat: &mut Chat, out: &mut Out, state: &State, why: Option<&Stopping>) {
-        let is_partial = self.has_said();
+    fn interrupted(
+        &mut self,
+        chat: &mut Chat,
+        out: &mut Outgoing,
+        state: &State,
+        reason: Option<&StopReason>,
+    ) {
+        let is_partial = self.has_answer();
         if is_partial {
             let partial = trim(&self.answer).to_owned();
             chat.append(out, Kind::Assistant, &partial, &[]);
-            self.said.push(SaidText::assistant(partial));
+            self.new_messages.push(ModelMessage::assistant(partial));
         }
         self.remember(chat);
-        let mut scene = Scene { chat, out, state, turn: &self.id, said: &[] };
+        let mut context = TurnContext { chat, out, state, turn: &self.id, new_messages: &[] };
         if is_partial {
-            scene.estimate();
+            context.send_estimate();
         }
-        if !matches!(why, Some(Stopping::ForSummary(_))) {
-            scene.chat.append(scene.out, Kind::System, code::interrupted(is_partial), &[]);
+        if !matches!(reason, Some(StopReason::Summary(_))) {
+            context.chat.append(context.out, Kind::System, code::interrupted(is_partial), &[]);
         }
-        scene.event("session.interrupted", json!({"partial_output": is_partial}));
+        context.send_event("session.interrupted", json!({"partial_output": is_partial}));
     }
 
-    /// It failed: what was asked stays to be seen, and is not gone on with.
-    fn failed(&mut self, chat: &mut Chat, out: &mut Out, state: &State, why: &str) {
-        chat.append(out, Kind::System, &code::inference_error(why), &[]);
-        let mut scene = Scene { chat, out, state, turn: &self.id, said: &[] };
-        scene.estimate();
-        tell_error(&mut scene, why);
+    /// The turn failed: its prompt stays among the shown messages, and models do not see it again.
+    fn failed(&mut self, chat: &mut Chat, out: &mut Outgoing, state: &State, reason: &str) {
+        chat.append(out, Kind::System, &code::inference_error(reason), &[]);
+        let mut context = TurnContext { chat, out, state, turn: &self.id, new_messages: &[] };
+        context.send_estimate();
+        send_turn_error(&mut context, reason);
     }
 
-    /// It could not begin, for this reason; `line` is what is shown of it.
-    pub(super) fn not_begun(&self, chat: &mut Chat, out: &mut Out, state: &State, why: &str, line: &str) {
-        let is_interrupted = self.stopping.is_some();
-        match &self.stopping {
-            Some(Stopping::ByUser) => chat.append(out, Kind::System, code::interrupted(false), &[]),
-            Some(Stopping::ForSummary(_)) => {}
+    /// The turn could not start, for this reason. `line` is the system message that clients show.
+    pub(super) fn fail_before_start(
+        &self,
+        chat: &mut Chat,
+        out: &mut Outgoing,
+        state: &State,
+        reason: &str,
+        line: &str,
+    ) {
+        let is_interrupted = self.stop_reason.is_some();
+        match &self.stop_reason {
+            Some(StopReason::User) => chat.append(out, Kind::System, code::interrupted(false), &[]),
+            Some(StopReason::Summary(_)) => {}
             None => chat.append(out, Kind::System, line, &[]),
         }
-        let mut scene = Scene { chat, out, state, turn: &self.id, said: &[] };
+        let mut context = TurnContext { chat, out, state, turn: &self.id, new_messages: &[] };
         if is_interrupted {
-            scene.event("session.interrupted", json!({"partial_output": false}));
+            context.send_event("session.interrupted", json!({"partial_output": false}));
         } else {
-            tell_error(&mut scene, why);
+            send_turn_error(&mut context, reason);
         }
-        chat.status(out, READY, None);
+        chat.set_status(out, READY, None);
     }
 
     fn remember(&mut self, chat: &mut Chat) {
-        chat.remember(&mut self.said);
+        chat.remember(&mut self.new_messages);
         chat.provider = Some(self.provider.clone());
     }
 }
 
-fn tell_error(scene: &mut Scene<'_>, why: &str) {
-    let mut payload = json!({"message": why});
-    if scene.out.extensions {
+fn send_turn_error(context: &mut TurnContext<'_>, reason: &str) {
+    let mut payload = json!({"message": reason});
+    if context.out.extensions {
         payload["code"] = Value::from("turn_failed");
     }
-    scene.event("session.error", payload);
+    context.send_event("session.error", payload);
 }
 
-/// A few words for what is thought: what stands in bold at its beginning, else its first line.
-fn title(text: &str) -> String {
+/// A title for a thought: the bold text at its beginning, or else its first line.
+fn thought_title(text: &str) -> String {
     let text = trim(text);
     let bold = text.strip_prefix("**").and_then(|rest| rest.split_once("**")).map(|(bold, _)| trim(bold));
     let line = text.lines().next().map(trim);
-    let title = bold.filter(|bold| !bold.is_empty()).or(line).filter(|line| !line.is_empty());
-    title.unwrap_or("reasoning").to_lowercase()
+    let thought_title = bold.filter(|bold| !bold.is_empty()).or(line).filter(|line| !line.is_empty());
+    thought_title.unwrap_or("reasoning").to_lowercase()
 }
 
 #[cfg(test)]
@@ -433,7 +453,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thought_is_called_by_its_first_words() {
+    fn a_thought_is_titled_by_its_first_words() {
         for (text, expected) in [
             ("**Looking Around** at it", "looking around"),
             ("First line\nsecond", "first line"),
@@ -441,7 +461,7 @@ mod tests {
             ("**** x", "**** x"),
             ("**open", "**open"),
         ] {
-            assert_eq!(title(text), expected, "{text}");
+            assert_eq!(thought_title(text), expected, "{text}");
         }
     }
 }

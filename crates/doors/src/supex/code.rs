@@ -1,4 +1,4 @@
-//! The numbers of this dialect and the texts that go with them. No other file spells a code.
+//! The error codes of the supex protocol and their texts. No other file spells a code.
 
 use parlor_vocab::{Failure, FailureCode, RubyFailure, RubyFailureKind, RubyRefusal, UpstreamError};
 use serde::Serialize;
@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use super::tool::Tool;
 use super::{MAX_QUOTE_BYTES, MAX_REPLY_BYTES};
+use crate::truncate::truncate_bytes;
 
 const PARSE_ERROR: i64 = -32700;
 const INVALID_REQUEST: i64 = -32600;
@@ -16,33 +17,33 @@ const RUBY_ERROR: i64 = -32000;
 const AUTHENTICATION_FAILED: i64 = -32001;
 const PATH_DENIED: i64 = -32002;
 
-/// What a client can do that is not known to be the server's own user.
+/// What a client can do that the server does not know to belong to its own user.
 const SERVER_TOKEN_HINT: &str =
     "Set SUPEX_AUTH_TOKEN to what `parlor token` prints for the user of the server";
 
-/// What a runtime says that has read half a line.
-pub(super) const MISREAD: i64 = PARSE_ERROR;
+/// The code of a runtime that could not parse the request.
+pub(super) const PARSE_FAILED: i64 = PARSE_ERROR;
 
 /// The error member of a reply.
 #[derive(Debug)]
-pub(super) struct Fault {
+pub(super) struct ReplyError {
     pub(super) code: i64,
     pub(super) message: String,
-    pub(super) data: Data,
+    pub(super) data: ErrorData,
 }
 
-/// What the bridge adds to an error.
+/// The `data` of an error of the bridge.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Data {
-    Ours(Box<Details>),
-    /// SketchUp's own.
-    Theirs(Box<RawValue>),
+pub(super) enum ErrorData {
+    Own(Box<ErrorDetails>),
+    /// The data of SketchUp's own error, passed on unchanged.
+    Upstream(Box<RawValue>),
 }
 
-/// What there is to know about a failure. `success` is always false.
+/// The details of a failure. `success` is always false.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Details {
+pub(super) struct ErrorDetails {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
     success: bool,
@@ -54,186 +55,195 @@ pub(super) struct Details {
     class: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     backtrace: Vec<String>,
-    /// The word by which parlor's own tools tell failures apart.
+    /// The failure code of one of parlor's own tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) output: Option<String>,
 }
 
-/// What a peer can do wrong.
+/// Why a server refuses a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum FrameError {
-    /// The line is no JSON, for this reason.
-    NoJson(String),
-    /// The line is JSON and no object.
-    NoObject,
-    /// The line has more than so many bytes with its newline.
+pub(crate) enum FrameError {
+    /// The line is not JSON, for this reason.
+    NotJson(String),
+    /// The line is JSON, but not an object.
+    NotAnObject,
+    /// The line has more than `limit` bytes with its newline.
     Oversize { limit: usize },
-    /// There is no method, or it is no text.
-    NoMethod,
-    /// Nobody has said `hello` yet.
-    NotIdentified,
-    /// Something is missing in a `hello`.
+    /// The method is missing, or not a string.
+    MethodMissing,
+    /// The client has not sent a valid `hello` yet.
+    HelloMissing,
+    /// A required member of `hello` is missing.
     HelloIncomplete,
-    /// The token is not the right one.
-    BadToken,
-    /// The token is not that of the server, which only its own user need not show.
-    NoServerToken,
-    /// No such method.
+    /// The client sent a wrong token or none.
+    WrongToken,
+    /// The client sent not the token of the server. Clients of the server's own user do not need it.
+    WrongServerToken,
+    /// The server has no such method.
     UnknownMethod(String),
-    /// No such tool.
+    /// The bridge has no such tool.
     UnknownTool(String),
-    /// The params do not fit.
-    BadParams(String),
+    /// The params are invalid, for this reason.
+    InvalidParams(String),
 }
 
-/// Which of the two servers speaks.
+/// Which of the two servers answers. Their error texts and envelopes differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ServerKind {
     Bridge,
     Repl,
 }
 
-pub(super) fn of_flaw(flaw: FrameError, side: Side) -> Fault {
-    let mut details = Details::default();
-    let (code, message) = match flaw {
-        FrameError::NoJson(detail) => match side {
-            Side::Bridge => (PARSE_ERROR, "Parse error".to_owned()),
-            Side::Repl => (PARSE_ERROR, format!("Parse error: {detail}")),
+pub(super) fn frame_error(error: FrameError, server_kind: ServerKind) -> ReplyError {
+    let mut details = ErrorDetails::default();
+    let (code, message) = match error {
+        FrameError::NotJson(detail) => match server_kind {
+            ServerKind::Bridge => (PARSE_ERROR, "Parse error".to_owned()),
+            ServerKind::Repl => (PARSE_ERROR, format!("Parse error: {detail}")),
         },
-        FrameError::NoObject => (INVALID_REQUEST, "Invalid request".to_owned()),
+        FrameError::NotAnObject => (INVALID_REQUEST, "Invalid request".to_owned()),
         FrameError::Oversize { limit } => {
             (INVALID_REQUEST, format!("Message exceeds maximum size ({limit} bytes)"))
         }
-        FrameError::NoMethod => (INVALID_REQUEST, "Invalid request: method is required".to_owned()),
-        FrameError::NotIdentified => match side {
-            Side::Bridge => {
+        FrameError::MethodMissing => (INVALID_REQUEST, "Invalid request: method is required".to_owned()),
+        FrameError::HelloMissing => match server_kind {
+            ServerKind::Bridge => {
                 let hint = "Send hello method with params: name, version, agent, pid";
                 details.hint = Some(hint.to_owned());
                 (INVALID_REQUEST, "Client must identify with 'hello' method first".to_owned())
             }
-            Side::Repl => (INVALID_REQUEST, "Client must send 'hello' first".to_owned()),
+            ServerKind::Repl => (INVALID_REQUEST, "Client must send 'hello' first".to_owned()),
         },
         FrameError::HelloIncomplete => {
             (INVALID_REQUEST, "Missing required params: name, version, agent, pid".to_owned())
         }
-        FrameError::BadToken => {
+        FrameError::WrongToken => {
             (AUTHENTICATION_FAILED, "Authentication failed: invalid or missing token".to_owned())
         }
-        FrameError::NoServerToken => {
+        FrameError::WrongServerToken => {
             let text = "Authentication failed: invalid or missing token";
-            match side {
-                Side::Bridge => {
+            match server_kind {
+                ServerKind::Bridge => {
                     details.hint = Some(SERVER_TOKEN_HINT.to_owned());
                     (AUTHENTICATION_FAILED, text.to_owned())
                 }
-                // Its errors have no data, and so no other place for a hint.
-                Side::Repl => (AUTHENTICATION_FAILED, format!("{text} ({SERVER_TOKEN_HINT})")),
+                // The console's errors have no `data`, so the hint goes into the message.
+                ServerKind::Repl => (AUTHENTICATION_FAILED, format!("{text} ({SERVER_TOKEN_HINT})")),
             }
         }
-        FrameError::UnknownMethod(name) => (METHOD_NOT_FOUND, format!("Method not found: {}", clipped(name))),
-        FrameError::UnknownTool(name) => (INVALID_PARAMS, format!("Unknown tool: {}", clipped(name))),
-        FrameError::BadParams(what) => (INVALID_PARAMS, clipped(what)),
+        FrameError::UnknownMethod(name) => {
+            (METHOD_NOT_FOUND, format!("Method not found: {}", truncate_bytes(name, MAX_QUOTE_BYTES)))
+        }
+        FrameError::UnknownTool(name) => {
+            (INVALID_PARAMS, format!("Unknown tool: {}", truncate_bytes(name, MAX_QUOTE_BYTES)))
+        }
+        FrameError::InvalidParams(what) => (INVALID_PARAMS, truncate_bytes(what, MAX_QUOTE_BYTES)),
     };
-    ours(code, message, details)
+    own_error(code, message, details)
 }
 
-/// Code that was given as text has failed.
-pub(super) fn of_snippet(failure: &RubyFailure, printed: Option<String>) -> Fault {
+/// The error of `eval_ruby`.
+pub(super) fn snippet_failed(failure: &RubyFailure, printed: Option<String>) -> ReplyError {
     let prefix = match failure.kind {
         RubyFailureKind::Syntax => "Ruby syntax error",
-        RubyFailureKind::Raised | RubyFailureKind::Broken | RubyFailureKind::Unavailable => {
+        RubyFailureKind::Raised | RubyFailureKind::Aborted | RubyFailureKind::Unavailable => {
             "Ruby evaluation error"
         }
     };
-    of_ruby(failure, format!("{prefix}: {}", failure.message), printed)
+    ruby_failed(failure, format!("{prefix}: {}", failure.message), printed)
 }
 
-/// Code in the file at `path` has failed.
-pub(super) fn of_file(failure: &RubyFailure, path: &str, printed: Option<String>) -> Fault {
+/// The error of `eval_ruby_file`.
+pub(super) fn file_failed(failure: &RubyFailure, path: &str, printed: Option<String>) -> ReplyError {
     let mut message = format!("Error in {}: {}\nFile: {path}", base_name(path), failure.message);
     if let Some(line) = failure.line {
         message.push_str(&format!("\nLine: {line}"));
     }
-    of_ruby(failure, message, printed)
+    ruby_failed(failure, message, printed)
 }
 
-fn of_ruby(failure: &RubyFailure, message: String, output: Option<String>) -> Fault {
+fn ruby_failed(failure: &RubyFailure, message: String, output: Option<String>) -> ReplyError {
     let code = match failure.kind {
-        RubyFailureKind::Raised | RubyFailureKind::Syntax | RubyFailureKind::Broken => RUBY_ERROR,
+        RubyFailureKind::Raised | RubyFailureKind::Syntax | RubyFailureKind::Aborted => RUBY_ERROR,
         RubyFailureKind::Unavailable => INTERNAL_ERROR,
     };
-    let details = Details {
+    let details = ErrorDetails {
         hint: failure.hint.clone(),
         file: failure.file.clone(),
         line: failure.line,
         class: failure.class.clone(),
         backtrace: failure.backtrace.clone(),
         output,
-        ..Details::default()
+        ..ErrorDetails::default()
     };
-    ours(code, message, details)
+    own_error(code, message, details)
 }
 
-/// The path leads out of the allowed folders.
-pub(super) fn path_refused(tool: &Tool, path: &str) -> Fault {
+/// The path is outside of the allowed folders.
+pub(super) fn path_refused(tool: &Tool, path: &str) -> ReplyError {
     let message = format!("{}Path access denied for {}: {path}", tool.prefix, tool.name);
     let hint = "allow its folder with SUPEX_ALLOWED_ROOTS, SUPEX_PROJECT_ROOT or a workspace in hello";
-    let details = Details { hint: Some(hint.to_owned()), file: Some(path.to_owned()), ..Details::default() };
-    ours(PATH_DENIED, message, details)
+    let details =
+        ErrorDetails { hint: Some(hint.to_owned()), file: Some(path.to_owned()), ..ErrorDetails::default() };
+    own_error(PATH_DENIED, message, details)
 }
 
-/// The path is none.
-pub(super) fn path_invalid(tool: &Tool, reason: &str) -> Fault {
-    ours(INVALID_PARAMS, format!("{}{}", tool.prefix, clipped(reason.to_owned())), Details::default())
+/// The path is invalid.
+pub(super) fn path_invalid(tool: &Tool, reason: &str) -> ReplyError {
+    own_error(
+        INVALID_PARAMS,
+        format!("{}{}", tool.prefix, truncate_bytes(reason.to_owned(), MAX_QUOTE_BYTES)),
+        ErrorDetails::default(),
+    )
 }
 
-/// There is no file of Ruby code.
-pub(super) fn file_missing(path: &str) -> Fault {
-    let details = Details { file: Some(path.to_owned()), ..Details::default() };
-    ours(RUBY_ERROR, format!("Ruby file not found: {path}"), details)
+/// The Ruby file does not exist.
+pub(super) fn file_missing(path: &str) -> ReplyError {
+    let details = ErrorDetails { file: Some(path.to_owned()), ..ErrorDetails::default() };
+    own_error(RUBY_ERROR, format!("Ruby file not found: {path}"), details)
 }
 
-/// The file is there and cannot be read.
-pub(super) fn file_unreadable(path: &str, reason: &str) -> Fault {
+/// The Ruby file exists and cannot be read.
+pub(super) fn file_unreadable(path: &str, reason: &str) -> ReplyError {
     let message = format!("Error in {}: {reason}\nFile: {path}", base_name(path));
-    let details = Details { file: Some(path.to_owned()), ..Details::default() };
-    ours(RUBY_ERROR, message, details)
+    let details = ErrorDetails { file: Some(path.to_owned()), ..ErrorDetails::default() };
+    own_error(RUBY_ERROR, message, details)
 }
 
-/// There is no SketchUp for this tool.
-pub(super) fn no_sketchup(prefix: &str) -> Fault {
+/// The tool needs SketchUp, and none is configured.
+pub(super) fn no_sketchup(prefix: &str) -> ReplyError {
     let hint = "connect a SketchUp runtime: in parlor.toml, [channels.supex] upstream = \"HOST:PORT\"";
-    let details = Details { hint: Some(hint.to_owned()), ..Details::default() };
-    ours(INTERNAL_ERROR, format!("{prefix}SketchUp is not available"), details)
+    let details = ErrorDetails { hint: Some(hint.to_owned()), ..ErrorDetails::default() };
+    own_error(INTERNAL_ERROR, format!("{prefix}SketchUp is not available"), details)
 }
 
-/// SketchUp has refused, or is not to be reached.
-pub(super) fn of_model(failure: &UpstreamError, prefix: &str) -> Fault {
+/// SketchUp has refused the call, or cannot be reached.
+pub(super) fn upstream_failed(failure: &UpstreamError, prefix: &str) -> ReplyError {
     match failure {
         UpstreamError::Refused { code, message, data } => {
-            let theirs = data.as_ref().and_then(|data| RawValue::from_string(data.clone()).ok());
-            let data = theirs.map_or_else(|| Data::Ours(Box::default()), Data::Theirs);
-            Fault { code: of_theirs(*code, message), message: message.clone(), data }
+            let upstream_data = data.as_ref().and_then(|data| RawValue::from_string(data.clone()).ok());
+            let data = upstream_data.map_or_else(|| ErrorData::Own(Box::default()), ErrorData::Upstream);
+            ReplyError { code: upstream_code(*code, message), message: message.clone(), data }
         }
         UpstreamError::Unreachable { reason } => {
             let hint = "is SketchUp running, with its extension, where [channels.supex] upstream says?";
-            let details = Details { hint: Some(hint.to_owned()), ..Details::default() };
-            ours(INTERNAL_ERROR, format!("{prefix}SketchUp cannot be reached: {reason}"), details)
+            let details = ErrorDetails { hint: Some(hint.to_owned()), ..ErrorDetails::default() };
+            own_error(INTERNAL_ERROR, format!("{prefix}SketchUp cannot be reached: {reason}"), details)
         }
         UpstreamError::Unanswered { reason } => {
             let hint = "it was not asked again, since it may have been done";
-            let details = Details { hint: Some(hint.to_owned()), ..Details::default() };
-            ours(RUBY_ERROR, format!("{prefix}SketchUp gave no answer: {reason}"), details)
+            let details = ErrorDetails { hint: Some(hint.to_owned()), ..ErrorDetails::default() };
+            own_error(RUBY_ERROR, format!("{prefix}SketchUp gave no answer: {reason}"), details)
         }
     }
 }
 
-/// The runtime has one number for everything that fails; its texts tell more.
-fn of_theirs(code: i64, message: &str) -> i64 {
-    let of_ruby = ["Ruby evaluation error:", "Ruby syntax error:", "Error in "];
-    if of_ruby.iter().any(|prefix| message.starts_with(prefix)) {
+/// The code for an error of SketchUp's runtime. The runtime uses one code for all failures, so its texts decide.
+fn upstream_code(code: i64, message: &str) -> i64 {
+    let ruby_failed = ["Ruby evaluation error:", "Ruby syntax error:", "Error in "];
+    if ruby_failed.iter().any(|prefix| message.starts_with(prefix)) {
         RUBY_ERROR
     } else if message.contains("Path access denied for") {
         PATH_DENIED
@@ -245,49 +255,40 @@ fn of_theirs(code: i64, message: &str) -> i64 {
 }
 
 /// One of parlor's own tools has failed.
-pub(super) fn of_tool(failure: &Failure) -> Fault {
+pub(super) fn tool_failed(failure: &Failure) -> ReplyError {
     let code = match failure.code {
         FailureCode::InvalidInput => INVALID_PARAMS,
         FailureCode::PathRefused => PATH_DENIED,
         _ => INTERNAL_ERROR,
     };
-    let details = Details { kind: Some(failure.code.to_string()), ..Details::default() };
-    ours(code, failure.message.clone(), details)
+    let details = ErrorDetails { kind: Some(failure.code.to_string()), ..ErrorDetails::default() };
+    own_error(code, failure.message.clone(), details)
 }
 
-/// The engine turned it down, or said something else than was asked for.
-pub(super) fn internal(message: impl Into<String>) -> Fault {
-    ours(INTERNAL_ERROR, message.into(), Details::default())
+/// The backend failed, or sent a reply of the wrong kind.
+pub(super) fn internal(message: impl Into<String>) -> ReplyError {
+    own_error(INTERNAL_ERROR, message.into(), ErrorDetails::default())
 }
 
-pub(super) fn of_refusal(refusal: &RubyRefusal) -> Fault {
+pub(super) fn refused(refusal: &RubyRefusal) -> ReplyError {
     internal(refusal.to_string())
 }
 
-/// A reply would be longer than clients take.
-pub(super) fn reply_too_large(bytes: usize) -> Fault {
+/// The reply is longer than clients accept.
+pub(super) fn reply_too_large(bytes: usize) -> ReplyError {
     let hint = "the call was carried out; write the result to a file, or ask for a part of it";
-    let details = Details { hint: Some(hint.to_owned()), ..Details::default() };
+    let details = ErrorDetails { hint: Some(hint.to_owned()), ..ErrorDetails::default() };
     let message = format!("the reply has {bytes} bytes; {MAX_REPLY_BYTES} are the most that is sent");
-    ours(RUBY_ERROR, message, details)
+    own_error(RUBY_ERROR, message, details)
 }
 
-fn ours(code: i64, message: String, details: Details) -> Fault {
-    Fault { code, message, data: Data::Ours(Box::new(details)) }
+fn own_error(code: i64, message: String, details: ErrorDetails) -> ReplyError {
+    ReplyError { code, message, data: ErrorData::Own(Box::new(details)) }
 }
 
-/// The last part of a path.
+/// The last component of a path.
 pub(super) fn base_name(path: &str) -> &str {
     path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
-}
-
-/// Messages quote the peer, who may have sent a megabyte.
-fn clipped(mut text: String) -> String {
-    if text.len() > MAX_QUOTE_BYTES {
-        text.truncate(text.floor_char_boundary(MAX_QUOTE_BYTES));
-        text.push('…');
-    }
-    text
 }
 
 #[cfg(test)]
@@ -295,13 +296,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_does_not_grow_with_what_it_quotes() {
-        let fault = of_flaw(FrameError::UnknownMethod("ä".repeat(1 << 20)), Side::Bridge);
-        assert!(fault.message.len() < MAX_QUOTE_BYTES + 32 && fault.message.ends_with('…'));
+    fn a_long_quote_is_truncated() {
+        let error = frame_error(FrameError::UnknownMethod("ä".repeat(1 << 20)), ServerKind::Bridge);
+        assert!(error.message.len() < MAX_QUOTE_BYTES + 32 && error.message.ends_with('…'));
     }
 
     #[test]
-    fn what_sketchup_says_gets_the_number_that_fits_its_words() {
+    fn errors_of_sketchup_get_a_code_by_their_texts() {
         for (message, code) in [
             ("Ruby evaluation error: x", -32000),
             ("Ruby syntax error: x", -32000),
@@ -310,7 +311,7 @@ mod tests {
             ("Unknown tool: x", -32602),
             ("Failed to get layers: x", -32603),
         ] {
-            assert_eq!(of_theirs(-32603, message), code, "{message}");
+            assert_eq!(upstream_code(-32603, message), code, "{message}");
         }
     }
 }

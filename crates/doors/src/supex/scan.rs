@@ -1,5 +1,4 @@
-//! What has to be known of a line before it is decoded: that it is text, not nested too deep, and
-//! that its escapes are letters.
+//! Checks a line before it is decoded: it must be UTF-8, not nested too deeply, and without lone surrogates.
 
 use super::MAX_NESTING;
 
@@ -7,17 +6,17 @@ use super::MAX_NESTING;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum InvalidJson {
     #[error("not valid UTF-8")]
-    NoText,
+    NotUtf8,
     #[error("nesting is deeper than {MAX_NESTING}")]
     TooDeep,
     #[error("an escape is half of a surrogate pair")]
-    HalfLetter,
+    LoneSurrogate,
 }
 
-/// The line as text. Whether it is JSON is for the decoder to say, which would pass over what it does
-/// not look at.
+/// The line as text, after these checks. The decoder checks whether it is JSON; it would skip the members that it does
+/// not read, so these checks are made here.
 pub(super) fn text(line: &[u8]) -> Result<&str, InvalidJson> {
-    let text = std::str::from_utf8(line).map_err(|_| InvalidJson::NoText)?;
+    let text = std::str::from_utf8(line).map_err(|_| InvalidJson::NotUtf8)?;
     let mut depth = 0_usize;
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -29,26 +28,26 @@ pub(super) fn text(line: &[u8]) -> Result<&str, InvalidJson> {
                 }
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
-            b'"' => pass_string(&mut bytes)?,
+            b'"' => skip_string(&mut bytes)?,
             _ => {}
         }
     }
     Ok(text)
 }
 
-fn pass_string(bytes: &mut std::str::Bytes<'_>) -> Result<(), InvalidJson> {
-    /// Of the pairs that stand for one letter, the halves.
-    const FIRST: std::ops::RangeInclusive<u16> = 0xD800..=0xDBFF;
-    const SECOND: std::ops::RangeInclusive<u16> = 0xDC00..=0xDFFF;
-    let mut first_half = false;
+fn skip_string(bytes: &mut std::str::Bytes<'_>) -> Result<(), InvalidJson> {
+    /// The code units of high and low surrogates. A pair of them stands for one character.
+    const HIGH: std::ops::RangeInclusive<u16> = 0xD800..=0xDBFF;
+    const LOW: std::ops::RangeInclusive<u16> = 0xDC00..=0xDFFF;
+    let mut after_high = false;
     while let Some(byte) = bytes.next() {
         let escaped = if byte == b'\\' { bytes.next() } else { None };
         let unit = if escaped == Some(b'u') { hex4(bytes) } else { None };
-        let is_second = unit.is_some_and(|unit| SECOND.contains(&unit));
-        if first_half != is_second {
-            return Err(InvalidJson::HalfLetter);
+        let is_low = unit.is_some_and(|unit| LOW.contains(&unit));
+        if after_high != is_low {
+            return Err(InvalidJson::LoneSurrogate);
         }
-        first_half = unit.is_some_and(|unit| FIRST.contains(&unit));
+        after_high = unit.is_some_and(|unit| HIGH.contains(&unit));
         if byte == b'"' {
             return Ok(());
         }
@@ -65,18 +64,18 @@ fn hex4(bytes: &mut std::str::Bytes<'_>) -> Option<u16> {
     Some(unit)
 }
 
-/// The longest line that is decoded to be shown in a log. A `hello` is far shorter, and what is decoded takes a hundred
-/// times its bytes at worst.
-const MAX_SHOWN_BYTES: usize = 16 * 1024;
+/// The longest line that is decoded for a log message. A `hello` is far shorter, and the decoded tree takes up to a
+/// hundred times the bytes of the line.
+const MAX_LOGGED_BYTES: usize = 16 * 1024;
 
-/// A line for a log, without what it says under `token`.
-pub fn redacted(line: &[u8]) -> String {
+/// A line for a log message, without the client's token.
+pub fn redact_token(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     if !text.contains("token") && !text.contains("\\u") {
         return text.into_owned();
     }
-    if line.len() > MAX_SHOWN_BYTES {
-        return format!("({} bytes, among which there may be a token)", line.len());
+    if line.len() > MAX_LOGGED_BYTES {
+        return format!("({} bytes, not shown because they may contain a token)", line.len());
     }
     match serde_json::from_str::<serde_json::Value>(&text) {
         Ok(mut message) => {
@@ -85,8 +84,8 @@ pub fn redacted(line: &[u8]) -> String {
             }
             message.to_string()
         }
-        // Half a message may hold half a token.
-        Err(_) => format!("({} bytes that are no message)", line.len()),
+        // A part of a message may contain a part of the token.
+        Err(_) => format!("({} bytes that are not a JSON message)", line.len()),
     }
 }
 
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_deepest_nesting_is_accepted_and_one_more_is_not() {
+    fn nesting_at_the_limit_is_accepted_and_one_level_more_is_not() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         assert!(text(nested(MAX_NESTING).as_bytes()).is_ok());
         assert_eq!(text(nested(MAX_NESTING + 1).as_bytes()), Err(InvalidJson::TooDeep));
@@ -106,25 +105,25 @@ mod tests {
     }
 
     #[test]
-    fn half_a_letter_is_none() {
-        for whole in [r#""\ud83d\ude00""#, r#""\u00e4""#, r#""\\ud83d""#, r#""a\"\u0041""#, "\"\u{e4}\""] {
-            assert!(text(whole.as_bytes()).is_ok(), "{whole}");
+    fn lone_surrogates_are_refused() {
+        for valid in [r#""\ud83d\ude00""#, r#""\u00e4""#, r#""\\ud83d""#, r#""a\"\u0041""#, "\"\u{e4}\""] {
+            assert!(text(valid.as_bytes()).is_ok(), "{valid}");
         }
-        for half in [r#""\ud83d""#, r#""\ude00""#, r#""\ud83dx""#, r#""\ud83d\n\ude00""#, r#""\ud83d\ud83d""#]
+        for lone in [r#""\ud83d""#, r#""\ude00""#, r#""\ud83dx""#, r#""\ud83d\n\ude00""#, r#""\ud83d\ud83d""#]
         {
-            assert_eq!(text(half.as_bytes()), Err(InvalidJson::HalfLetter), "{half}");
+            assert_eq!(text(lone.as_bytes()), Err(InvalidJson::LoneSurrogate), "{lone}");
         }
     }
 
     #[test]
-    fn a_token_never_gets_into_a_log() {
+    fn a_token_is_never_logged() {
         let hello = br#"{"method":"hello","params":{"name":"n","token":"s3cret"},"id":1}"#;
-        assert!(!redacted(hello).contains("s3cret") && redacted(hello).contains("\"n\""));
+        assert!(!redact_token(hello).contains("s3cret") && redact_token(hello).contains("\"n\""));
         let escaped = br#"{"method":"hello","params":{"t\u006fken":"s3cret"}}"#;
-        assert!(!redacted(escaped).contains("s3cret"));
-        assert!(!redacted(br#"{"params":{"token":"s3cr"#).contains("s3cr"));
-        assert_eq!(redacted(br#"{"method":"ping"}"#), r#"{"method":"ping"}"#);
-        let long = format!(r#"{{"params":{{"token":"s3cret{}"}}}}"#, "x".repeat(MAX_SHOWN_BYTES));
-        assert!(!redacted(long.as_bytes()).contains("s3cret"));
+        assert!(!redact_token(escaped).contains("s3cret"));
+        assert!(!redact_token(br#"{"params":{"token":"s3cr"#).contains("s3cr"));
+        assert_eq!(redact_token(br#"{"method":"ping"}"#), r#"{"method":"ping"}"#);
+        let long = format!(r#"{{"params":{{"token":"s3cret{}"}}}}"#, "x".repeat(MAX_LOGGED_BYTES));
+        assert!(!redact_token(long.as_bytes()).contains("s3cret"));
     }
 }

@@ -1,16 +1,16 @@
-//! The other side of the bridge: what parlor says to a SketchUp runtime on behalf of its own clients.
+//! The client's side of the protocol: what parlor sends to a SketchUp runtime for its own clients.
 //!
-//! Pure, as the machines are. The runtime serves one call a connection: a `hello`, its reply, then one
-//! call and its reply. Its console serves one line after another.
+//! These functions only encode and decode. The runtime serves one call per connection: `hello` and its reply, then one
+//! call and its reply. Its console serves any number of lines.
 
 use parlor_vocab::{Caller, RubyJob, UpstreamError};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::protocol::{HelloParams, Reply, method, request};
+use super::wire::{HelloParams, Reply, method, request};
 use super::{MAX_REQUEST_BYTES, RUNTIME_VERSION};
 
-/// The line that introduces us, with its newline.
+/// The `hello` to the runtime's bridge, with its newline.
 pub fn hello(caller: &Caller, token: Option<&str>, pid: u64) -> Vec<u8> {
     let params = HelloParams {
         name: "parlor".to_owned(),
@@ -24,7 +24,7 @@ pub fn hello(caller: &Caller, token: Option<&str>, pid: u64) -> Vec<u8> {
     line(request(&"hello", method::HELLO, &params))
 }
 
-/// The line that introduces us to its console, with its newline.
+/// The `hello` to the runtime's console, with its newline.
 pub fn console_hello(token: Option<&str>, pid: u64) -> Vec<u8> {
     let mut params = json!({"name": "parlor", "version": RUNTIME_VERSION, "pid": pid});
     if let Some(token) = token {
@@ -33,16 +33,16 @@ pub fn console_hello(token: Option<&str>, pid: u64) -> Vec<u8> {
     line(request(&"hello", method::HELLO, &params))
 }
 
-/// The line that asks for `work`, with its newline. None if it cannot be asked for, or is longer than
-/// the runtime takes.
-pub fn call(work: &RubyJob) -> Option<Vec<u8>> {
+/// The request for `job`, with its newline. `None` if the runtime has no such call, or if the line is longer than the
+/// runtime accepts.
+pub fn call(job: &RubyJob) -> Option<Vec<u8>> {
     let tool = |name: &str, arguments: Value| {
         request(&1, method::TOOLS_CALL, &json!({"name": name, "arguments": arguments}))
     };
-    let frame = match work {
+    let frame = match job {
         RubyJob::Snippet { code } => tool("eval_ruby", json!({"code": code})),
         RubyJob::File { path } => tool("eval_ruby_file", json!({"file_path": path})),
-        RubyJob::ReplaceRuby => tool("reload_extension", json!({})),
+        RubyJob::RestartRuby => tool("reload_extension", json!({})),
         RubyJob::ListResources => request(&1, method::RESOURCES_LIST, &json!({})),
         RubyJob::Upstream(model) => {
             #[derive(serde::Serialize)]
@@ -53,14 +53,14 @@ pub fn call(work: &RubyJob) -> Option<Vec<u8>> {
             let arguments = serde_json::from_str(&model.arguments).ok()?;
             request(&1, method::TOOLS_CALL, &Params { name: model.tool, arguments })
         }
-        RubyJob::Line { code, .. } => request(&1, method::EVAL, &json!({"code": code})),
+        RubyJob::ConsoleLine { code, .. } => request(&1, method::EVAL, &json!({"code": code})),
         RubyJob::Tool { .. } => return None,
     };
     let line = line(frame);
     (line.len() <= MAX_REQUEST_BYTES).then_some(line)
 }
 
-/// What a line of the runtime says: the result as it was written, or its error.
+/// Decodes a reply of the runtime: its result as raw JSON, or its error.
 pub fn reply(line: &[u8]) -> Result<String, UpstreamError> {
     let unanswered = |reason: String| UpstreamError::Unanswered { reason };
     let reply: Reply<'_> = serde_json::from_slice(line)
@@ -75,9 +75,10 @@ pub fn reply(line: &[u8]) -> Result<String, UpstreamError> {
     }
 }
 
-/// Whether a refusal may be due to the runtime's reading of half a line: then nothing was done.
+/// Whether the runtime failed to parse the request, as it does after reading half a line. Then it did nothing, and the
+/// caller may try again.
 pub fn was_misread(failure: &UpstreamError) -> bool {
-    matches!(failure, UpstreamError::Refused { code, .. } if *code == super::code::MISREAD)
+    matches!(failure, UpstreamError::Refused { code, .. } if *code == super::code::PARSE_FAILED)
 }
 
 fn line(mut frame: Vec<u8>) -> Vec<u8> {
@@ -92,10 +93,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_and_results_pass_as_they_were_written() {
+    fn arguments_and_results_are_passed_on_unchanged() {
         let arguments = r#"{"width": 1920.0,"shots":[1e3]}"#.to_owned();
-        let work = RubyJob::Upstream(UpstreamCall { tool: "take_screenshot", arguments, paths: Vec::new() });
-        let line = String::from_utf8(call(&work).unwrap()).unwrap();
+        let job = RubyJob::Upstream(UpstreamCall { tool: "take_screenshot", arguments, paths: Vec::new() });
+        let line = String::from_utf8(call(&job).unwrap()).unwrap();
         assert!(line.contains(r#""arguments":{"width": 1920.0,"shots":[1e3]}"#), "{line}");
         assert_eq!(
             reply(br#"{"jsonrpc":"2.0","result":{"area": 1.50},"id":1}"#).unwrap(),
@@ -104,17 +105,17 @@ mod tests {
     }
 
     #[test]
-    fn a_console_gets_lines_and_a_token_only_where_there_is_one() {
+    fn a_console_gets_eval_requests_and_a_token_if_there_is_one() {
         let text = |line: Vec<u8>| String::from_utf8(line).unwrap();
         assert!(!text(console_hello(None, 1)).contains("token"));
         assert!(text(console_hello(Some("theirs"), 1)).contains(r#""token":"theirs""#));
-        let work = RubyJob::Line { session: "s1".to_owned(), number: 1, code: "x".to_owned() };
-        let line = text(call(&work).unwrap());
+        let job = RubyJob::ConsoleLine { session: "s1".to_owned(), number: 1, code: "x".to_owned() };
+        let line = text(call(&job).unwrap());
         assert!(line.contains(r#""method":"eval","params":{"code":"x"}"#), "{line}");
     }
 
     #[test]
-    fn what_the_runtime_does_not_take_is_not_sent() {
+    fn a_line_above_the_limit_is_not_sent() {
         let around = call(&RubyJob::Snippet { code: String::new() }).unwrap().len();
         let code = |size: usize| RubyJob::Snippet { code: "x".repeat(size) };
         assert!(call(&code(MAX_REQUEST_BYTES - around)).is_some());
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told_as_that() {
+    fn an_invalid_reply_is_an_unanswered_call() {
         for line in ["", "{}", "[]", r#"{"result":null}"#, r#"{"result":5}"#] {
             assert!(matches!(reply(line.as_bytes()), Err(UpstreamError::Unanswered { .. })), "{line}");
         }

@@ -1,4 +1,4 @@
-//! Events as clients know them.
+//! Makes activities, the events on the wire, of the events of runs.
 
 use parlor_vocab::{
     Entry, ErrorScope, Failure, Media, MessageEvent, MessageId, RunEnding, RunEvent, RunId, StepEvent,
@@ -7,30 +7,28 @@ use parlor_vocab::{
 use serde_json::{Map, Value, json};
 
 use super::code;
-use super::frame::object;
-use super::preview::{self, cut};
-use super::protocol::{Activity, VERSION};
+use super::encode::object;
+use super::preview::{self, truncated};
 use super::run::Run;
+use super::wire::{Activity, VERSION};
 
-/// An event of a run on its way to the client.
+/// A run event together with what its activity needs.
 pub(super) struct ActivityEvent<'a> {
-    /// The session.
     pub(super) session: &'a str,
-    /// The run, and what is known of it.
+    /// The id of the run.
     pub(super) id: &'a RunId,
     pub(super) run: &'a Run,
-    /// Where it stands in the run.
+    /// The number of the event within the run, from 1.
     pub(super) sequence: u64,
-    /// What happened.
     pub(super) event: &'a RunEvent,
-    /// Its id and its time.
+    /// The log entry of the event, with its id and its time.
     pub(super) entry: &'a Entry,
-    /// Whether it happened before the connection began.
+    /// Whether the event happened before the connection began.
     pub(super) replay: bool,
 }
 
 impl ActivityEvent<'_> {
-    /// The event as it is sent.
+    /// The activity on the wire.
     pub(super) fn activity(&self) -> Activity {
         let (event_type, mut data) = self.kind_and_data();
         data.insert("agent_id".to_owned(), Value::String(self.run.agent.clone()));
@@ -56,7 +54,7 @@ impl ActivityEvent<'_> {
         }
     }
 
-    /// The type of the event.
+    /// The `event_type` of the activity.
     pub(super) fn kind(&self) -> &'static str {
         self.kind_and_data().0
     }
@@ -77,7 +75,7 @@ impl ActivityEvent<'_> {
             }
             RunEvent::Step(StepEvent::Started { step, kind, title }) => (
                 "step.started",
-                json!({"step_id": step.as_str(), "kind": kind_of(*kind), "title": title, "status": "in_progress"}),
+                json!({"step_id": step.as_str(), "kind": step_kind(*kind), "title": title, "status": "in_progress"}),
             ),
             RunEvent::Step(StepEvent::Updated { step, headline, percent }) => (
                 "step.updated",
@@ -93,33 +91,33 @@ impl ActivityEvent<'_> {
                 ("reasoning.summary", json!({"step_id": step.as_str(), "text": text, "style": "concise"}))
             }
             RunEvent::Tool(_) => self.tool(),
-            // A subagent's work is a step of the run that it works for: this protocol has no nesting.
+            // The protocol has no nested runs, so a subagent's run is a step of its parent run.
             RunEvent::Subagent(SubagentEvent::Started { child, name, task }) => (
                 "step.started",
                 json!({"step_id": child.as_str(), "kind": "tool", "status": "in_progress",
-                       "title": format!("{name}: {}", cut(task, preview::TITLE_CHARS))}),
+                       "title": format!("{name}: {}", truncated(task, preview::TITLE_CHARS))}),
             ),
             RunEvent::Subagent(SubagentEvent::Updated { child, status }) => {
                 ("step.updated", json!({"step_id": child.as_str(), "headline": status}))
             }
             RunEvent::Subagent(SubagentEvent::Done { child, result, duration_ms }) => match result {
-                Ok(said) => {
-                    let summary = cut(said, preview::RESULT_CHARS);
+                Ok(answer) => {
+                    let summary = truncated(answer, preview::RESULT_CHARS);
                     ("step.completed", step_completed(child.as_str(), &summary, *duration_ms))
                 }
                 Err(failure) => ("step.failed", step_failed(child.as_str(), failure, *duration_ms)),
             },
-            RunEvent::ErrorRaised { scope, failure } => ("error.raised", self.raised(scope, failure)),
-            RunEvent::Consumed { usage, model } => ("usage.recorded", consumed(usage, model.as_deref())),
+            RunEvent::ErrorRaised { scope, failure } => ("error.raised", self.error_raised(scope, failure)),
+            RunEvent::UsageAdded { usage, model } => ("usage.recorded", consumed(usage, model.as_deref())),
             RunEvent::Ended { ending, duration_ms } => ended(ending, *duration_ms),
         };
         (kind, object(data))
     }
 
     fn message(&self, id: &MessageId, text: &str) -> Value {
-        let route = if self.run.is_agent_asked_for { "explicit" } else { "default" };
-        // What a program has printed is no markdown, whatever it looks like.
-        let format = if self.run.is_given(id, text) { "plain" } else { "markdown" };
+        let route = if self.run.is_agent_explicit { "explicit" } else { "default" };
+        // The output of a program is not markdown, even if it looks like it.
+        let format = if self.run.repeats_tool_output(id, text) { "plain" } else { "markdown" };
         let mut data = json!({"message_id": id.as_str(), "text": text, "format": format,
                               "resolved_agent_id": self.run.agent, "route_matched_by": route});
         if let (Some(model), Some(data)) = (&self.run.model, data.as_object_mut()) {
@@ -133,28 +131,28 @@ impl ActivityEvent<'_> {
             RunEvent::Tool(ToolEvent::Called { step, call, tool, input }) => (
                 "tool.called",
                 json!({"step_id": step.as_str(), "tool_call_id": call.as_str(), "tool_name": tool,
-                       "display_name": format!("Using {tool}"), "arg_preview": preview::of_arguments(input),
+                       "display_name": format!("Using {tool}"), "arg_preview": preview::arguments_preview(input),
                        "status": "in_progress"}),
             ),
             RunEvent::Tool(ToolEvent::Progressed { call, message, percent }) => {
-                let mut data = self.of_call(call);
+                let mut data = self.call_data(call);
                 data.insert("message".to_owned(), Value::from(message.as_str()));
                 data.insert("progress".to_owned(), progress(*percent));
                 ("tool.progress", Value::Object(data))
             }
             RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }) => {
-                let mut data = self.of_call(call);
+                let mut data = self.call_data(call);
                 data.insert("status".to_owned(), Value::from("completed"));
                 data.insert("duration_ms".to_owned(), Value::from(*duration_ms));
-                data.insert("result_preview".to_owned(), cut(output, preview::RESULT_CHARS).into());
+                data.insert("result_preview".to_owned(), truncated(output, preview::RESULT_CHARS).into());
                 ("tool.completed", Value::Object(data))
             }
             RunEvent::Tool(ToolEvent::Failed { call, failure, duration_ms }) => {
-                let mut data = self.of_call(call);
+                let mut data = self.call_data(call);
                 data.insert("status".to_owned(), Value::from("failed"));
                 data.insert("error_code".to_owned(), Value::from(code::TOOL_ERROR));
                 data.insert("reason_code".to_owned(), Value::from(failure.code.as_str()));
-                data.insert("message".to_owned(), cut(&failure.message, preview::RESULT_CHARS).into());
+                data.insert("message".to_owned(), truncated(&failure.message, preview::RESULT_CHARS).into());
                 data.insert("retryable".to_owned(), Value::from(failure.retryable));
                 data.insert("duration_ms".to_owned(), Value::from(*duration_ms));
                 ("tool.failed", Value::Object(data))
@@ -165,13 +163,13 @@ impl ActivityEvent<'_> {
             | RunEvent::Step(_)
             | RunEvent::Subagent(_)
             | RunEvent::ErrorRaised { .. }
-            | RunEvent::Consumed { .. }
-            | RunEvent::Ended { .. } => unreachable!("only tools come here"),
+            | RunEvent::UsageAdded { .. }
+            | RunEvent::Ended { .. } => unreachable!("the caller passes tool events only"),
         }
     }
 
-    /// What is said of every call.
-    fn of_call(&self, id: &ToolCallId) -> Map<String, Value> {
+    /// The members that the activities of every tool call have.
+    fn call_data(&self, id: &ToolCallId) -> Map<String, Value> {
         let mut data = object(json!({"tool_call_id": id.as_str()}));
         if let Some(call) = self.run.call(id) {
             data.insert("step_id".to_owned(), Value::from(call.step.as_str()));
@@ -180,11 +178,11 @@ impl ActivityEvent<'_> {
         data
     }
 
-    fn raised(&self, scope: &ErrorScope, failure: &Failure) -> Value {
+    fn error_raised(&self, scope: &ErrorScope, failure: &Failure) -> Value {
         let mut data = match scope {
             ErrorScope::Run => object(json!({"scope": "run", "code": failure.code.as_str()})),
             ErrorScope::Tool(call) => {
-                let mut data = self.of_call(call);
+                let mut data = self.call_data(call);
                 data.insert("scope".to_owned(), Value::from("tool"));
                 data.insert("code".to_owned(), Value::from(code::TOOL_ERROR));
                 data.insert("reason_code".to_owned(), Value::from(failure.code.as_str()));
@@ -199,9 +197,9 @@ impl ActivityEvent<'_> {
 
 fn started(input: &UserInput, message: &str) -> Value {
     json!({
-        "title": cut(&input.text, preview::TITLE_CHARS),
-        "goal": cut(&input.text, preview::GOAL_CHARS),
-        "input_summary": cut(&input.text, preview::SUMMARY_CHARS),
+        "title": truncated(&input.text, preview::TITLE_CHARS),
+        "goal": truncated(&input.text, preview::GOAL_CHARS),
+        "input_summary": truncated(&input.text, preview::SUMMARY_CHARS),
         "initiator": "user",
         "mode": "interactive",
         "capabilities": ["tools", "chat"],
@@ -213,7 +211,7 @@ fn file(media: &Media) -> Value {
     json!({"id": media.id.as_str(), "filename": media.name, "content_type": media.mime, "size": media.size})
 }
 
-fn kind_of(kind: StepKind) -> &'static str {
+fn step_kind(kind: StepKind) -> &'static str {
     match kind {
         StepKind::Planning => "planning",
         StepKind::Reasoning => "reasoning",
@@ -221,7 +219,7 @@ fn kind_of(kind: StepKind) -> &'static str {
     }
 }
 
-/// From 0 to 1.
+/// A number from 0 to 1.
 fn progress(percent: u8) -> Value {
     Value::from(f64::from(percent.min(100)) / 100.0)
 }

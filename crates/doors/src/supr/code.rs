@@ -1,17 +1,17 @@
-//! All codes, and the texts of all errors. No other file spells one.
+//! All error codes and error texts of the supr protocol. No other file spells one.
 
 use parlor_vocab::SessionRefusal;
 
 use super::MAX_ATTACHMENTS;
 
-/// A typed error: what is wrong with the frame that was just read.
+/// Why the door refuses a frame: the content of an `error` frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FrameError {
-    /// For programs.
+    /// The code for programs.
     pub(super) code: &'static str,
-    /// For people.
+    /// The text for people.
     pub(super) message: String,
-    /// The key of the message that it is about, if it has one.
+    /// The key of the refused message, if it has one.
     pub(super) key: Option<String>,
 }
 
@@ -20,16 +20,16 @@ impl FrameError {
         Self { code, message: message.into(), key: None }
     }
 
-    /// The same, about the message of this key.
-    pub(super) fn about(self, key: Option<&String>) -> Self {
+    /// The same error for the message with this key.
+    pub(super) fn for_key(self, key: Option<&String>) -> Self {
         Self { key: key.cloned(), ..self }
     }
 }
 
-/// How much of what a peer sent is repeated in a text, in letters.
-pub(super) const MAX_REPEATED_CHARS: usize = 200;
+/// How much of a client's text an error message quotes, in characters.
+pub(super) const MAX_QUOTED_CHARS: usize = 200;
 
-/// The words that `reasoning` takes.
+/// The values of `reasoning`.
 const REASONING: &str = "off|low|medium|high|xhigh|adaptive";
 
 const INVALID_MEDIA_DATA: &str = "invalid_media_data";
@@ -41,28 +41,28 @@ pub(super) fn unparsable() -> FrameError {
 }
 
 pub(super) fn unknown_type(kind: &str) -> FrameError {
-    FrameError::new("unknown_type", format!("unknown message type: {}", repeated(kind)))
+    FrameError::new("unknown_type", format!("unknown message type: {}", quote_of(kind)))
 }
 
 pub(super) fn empty_content() -> FrameError {
     FrameError::new("empty_content", "message content is empty")
 }
 
-pub(super) fn reasoning_is_no_text() -> FrameError {
+pub(super) fn reasoning_not_a_string() -> FrameError {
     FrameError::new(INVALID_REASONING, format!("reasoning must be a string ({REASONING})"))
 }
 
 pub(super) fn unknown_reasoning(value: &str) -> FrameError {
-    let value = repeated(value);
+    let value = quote_of(value);
     FrameError::new(INVALID_REASONING, format!("invalid reasoning {value:?}. Allowed: {REASONING}"))
 }
 
-/// The beginning of what a peer sent: it may be a frame long.
-fn repeated(text: &str) -> String {
-    text.chars().take(MAX_REPEATED_CHARS).collect()
+/// The beginning of a client's text, which may be as long as a frame.
+fn quote_of(text: &str) -> String {
+    text.chars().take(MAX_QUOTED_CHARS).collect()
 }
 
-pub(super) fn attachments_are_no_array() -> FrameError {
+pub(super) fn attachments_not_an_array() -> FrameError {
     FrameError::new(INVALID_MEDIA_DATA, "attachments must be an array")
 }
 
@@ -74,7 +74,7 @@ pub(super) fn too_many_attachments() -> FrameError {
     FrameError::new(INVALID_MEDIA_DATA, format!("attachments array has more than {MAX_ATTACHMENTS} items"))
 }
 
-pub(super) fn attachment_is_no_object(index: usize) -> FrameError {
+pub(super) fn attachment_not_an_object(index: usize) -> FrameError {
     FrameError::new(INVALID_MEDIA_DATA, format!("attachment {index} is not an object"))
 }
 
@@ -102,8 +102,8 @@ pub(super) fn not_stored(reason: &str) -> FrameError {
     FrameError::new(MEDIA_WRITE_FAILED, format!("failed to write media file: {reason}"))
 }
 
-/// Why a run was not stopped.
-pub(super) fn of_refused_stop(refusal: &SessionRefusal) -> FrameError {
+/// The error of a refused `run.stop`.
+pub(super) fn stop_refused(refusal: &SessionRefusal) -> FrameError {
     match refusal {
         SessionRefusal::NoActiveRun | SessionRefusal::UnknownSession(_) => {
             FrameError::new("no_active_run", "no active run to stop")
@@ -134,8 +134,8 @@ pub(super) fn of_refused_stop(refusal: &SessionRefusal) -> FrameError {
     }
 }
 
-/// The code of an input that became no run, and whether the same again may succeed.
-pub(super) fn of_refused_input(refusal: &SessionRefusal) -> (&'static str, bool) {
+/// The code of a refused input, and whether the client may succeed with the same input later.
+pub(super) fn input_refused(refusal: &SessionRefusal) -> (&'static str, bool) {
     match refusal {
         SessionRefusal::UnknownAgent(_) => ("AGENT_NOT_FOUND", false),
         SessionRefusal::Busy { .. }
@@ -161,10 +161,10 @@ pub(super) fn of_refused_input(refusal: &SessionRefusal) -> (&'static str, bool)
     }
 }
 
-/// The code of a run that was stopped.
+/// The code of a stopped run.
 pub(super) const RUN_CANCELLED: &str = "RUN_CANCELLED";
 
-/// The code of a tool that failed, whatever it was; its own code is told beside it.
+/// The code of every tool failure. The tool's own code stands beside it as `reason_code`.
 pub(super) const TOOL_ERROR: &str = "TOOL_ERROR";
 
 #[cfg(test)]
@@ -172,10 +172,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_peer_sent_is_repeated_in_parts() {
-        let long = "\u{e4}".repeat(MAX_REPEATED_CHARS + 1);
-        let letters = |flaw: &FrameError| flaw.message.chars().filter(|letter| *letter == '\u{e4}').count();
-        assert_eq!(letters(&unknown_type(&long)), MAX_REPEATED_CHARS);
-        assert_eq!(letters(&unknown_reasoning(&long)), MAX_REPEATED_CHARS);
+    fn a_long_quote_is_truncated() {
+        let long = "\u{e4}".repeat(MAX_QUOTED_CHARS + 1);
+        let letters = |error: &FrameError| error.message.chars().filter(|letter| *letter == '\u{e4}').count();
+        assert_eq!(letters(&unknown_type(&long)), MAX_QUOTED_CHARS);
+        assert_eq!(letters(&unknown_reasoning(&long)), MAX_QUOTED_CHARS);
     }
 }

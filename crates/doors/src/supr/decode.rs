@@ -1,75 +1,73 @@
-//! What a client's frame says.
+//! Decodes a client's frame into a request.
 
 use parlor_vocab::{AgentChoice, AgentId, EventId, MAX_ID_BYTES, Reasoning, RunId, SessionId};
 
 use super::MAX_KEY_BYTES;
+use super::client_frame::{ClientFrame, MaybeObject, Payload};
 use super::code::{self, FrameError};
-use super::incoming::{MaybeFrame, Payload};
 use super::media::{self, Upload};
-use super::pairs::mended;
+use super::surrogates::replace_lone_surrogates;
 use crate::json::Member;
 
-/// A frame that is in order.
+/// A valid request of a client.
 #[derive(Debug, PartialEq)]
 pub(super) enum Request {
-    /// Answered at once.
+    /// Answered at once with a pong.
     Ping {
-        /// Comes back with the answer.
+        /// The pong repeats it.
         id: Option<String>,
     },
-    /// Say something to a session.
+    /// Send a message to a session.
     Send {
-        /// Which, if not the connection's own.
+        /// `None` for the connection's own session.
         session: Option<SessionId>,
-        /// What is said.
         content: String,
-        /// What is to answer.
+        /// The agent that should answer.
         choice: AgentChoice,
-        /// Said again with the same key, it starts nothing.
+        /// A second message with the same key starts no run.
         key: Option<String>,
     },
-    /// Say something with files.
+    /// Send a message with files.
     Media {
-        /// Which session, if not the connection's own.
+        /// `None` for the connection's own session.
         session: Option<SessionId>,
-        /// The files.
         upload: Upload,
-        /// What is to answer.
+        /// The agent that should answer.
         choice: AgentChoice,
-        /// As above.
+        /// A second message with the same key starts no run.
         key: Option<String>,
     },
     /// Stop a run.
     Stop(StopRequest),
 }
 
-/// Which run is to be stopped.
+/// The run that a client wants to stop.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct StopRequest {
-    /// Of which session, if not the connection's own.
+    /// `None` for the connection's own session.
     pub(super) session: Option<SessionId>,
-    /// Only this one.
+    /// `None` for the active run, whichever it is.
     pub(super) run: Option<RunId>,
-    /// Why.
+    /// The text that the run's events give as the reason.
     pub(super) reason: Option<String>,
 }
 
-/// The longest name of an agent that is looked for, in letters.
+/// The longest name of an agent after normalization, in characters.
 const AGENT_CHARS: usize = 64;
 
-/// The agents there are: their ids and names.
+/// The ids and names of the configured agents.
 type Agents = [(String, String)];
 
-/// What `bytes` say where there are these agents.
+/// Decodes a frame. `agents` are the configured ones.
 pub(super) fn request(bytes: &[u8], agents: &Agents) -> Result<Request, FrameError> {
-    // A text that was cut in the middle of a letter is still a text.
-    let MaybeFrame(frame) = serde_json::from_slice(bytes)
-        .or_else(|_| serde_json::from_slice(&mended(bytes)))
+    // JavaScript can cut a string between the two halves of a surrogate pair. Such a string is accepted.
+    let MaybeObject(frame) = serde_json::from_slice(bytes)
+        .or_else(|_| serde_json::from_slice(&replace_lone_surrogates(bytes)))
         .map_err(|_| code::unparsable())?;
-    let frame = frame.ok_or_else(code::unparsable)?;
-    let kind = text(frame.kind)?.unwrap_or_default();
-    let id = text(frame.id)?.filter(|id| !id.is_empty());
-    let session = text(frame.session)?.filter(|id| !id.is_empty());
+    let frame: ClientFrame = frame.ok_or_else(code::unparsable)?;
+    let kind = optional_text(frame.kind)?.unwrap_or_default();
+    let id = optional_text(frame.id)?.filter(|id| !id.is_empty());
+    let session = optional_text(frame.session)?.filter(|id| !id.is_empty());
     let session = session.map(|id| SessionId::parse(&id)).transpose().map_err(|_| code::unparsable())?;
     if !matches!(frame.timestamp, Member::Missing | Member::Null | Member::Integer) {
         return Err(code::unparsable());
@@ -79,16 +77,16 @@ pub(super) fn request(bytes: &[u8], agents: &Agents) -> Result<Request, FrameErr
         "ping" => Ok(Request::Ping { id }),
         "message.send" => {
             let key = key(&payload);
-            message(session, payload, agents, key.clone()).map_err(|flaw| flaw.about(key.as_ref()))
+            message(session, payload, agents, key.clone()).map_err(|error| error.for_key(key.as_ref()))
         }
         "media.send" => {
             let key = key(&payload);
-            media(session, payload, agents, key.clone()).map_err(|flaw| flaw.about(key.as_ref()))
+            media(session, payload, agents, key.clone()).map_err(|error| error.for_key(key.as_ref()))
         }
         "run.stop" => Ok(Request::Stop(StopRequest {
             session,
-            run: trimmed(&payload.run).map(|run| run_id(&run)),
-            reason: trimmed(&payload.reason),
+            run: non_blank_text(&payload.run).map(|run| run_id(&run)),
+            reason: non_blank_text(&payload.reason),
         })),
         other => Err(code::unknown_type(other)),
     }
@@ -116,18 +114,18 @@ fn media(
     Ok(Request::Media { session, upload: media::upload(payload)?, choice, key })
 }
 
-/// What makes it safe to say it again. One that is too long to be kept is none.
+/// The idempotency key of a message. A key above [`MAX_KEY_BYTES`] is ignored.
 fn key(payload: &Payload) -> Option<String> {
     let key = payload.key.as_text()?;
     (!key.is_empty() && key.len() <= MAX_KEY_BYTES).then(|| key.to_owned())
 }
 
-/// Who is to answer, for this once.
+/// The agent, model and reasoning level for this message.
 fn choice(payload: &Payload, agents: &Agents) -> Result<AgentChoice, FrameError> {
     let reasoning = match &payload.reasoning {
         Member::Missing => None,
         Member::Text(word) => Some(reasoning(word)?),
-        Member::Null | Member::Integer | Member::Other => return Err(code::reasoning_is_no_text()),
+        Member::Null | Member::Integer | Member::Other => return Err(code::reasoning_not_a_string()),
     };
     let agent = payload.agent.as_text();
     let model = payload.model.as_text().filter(|model| !model.is_empty());
@@ -150,17 +148,17 @@ fn reasoning(word: &str) -> Result<Reasoning, FrameError> {
     })
 }
 
-/// The agent that is meant, if any is. One that is spelled exactly goes before one that is spelled alike.
+/// The agent that `text` names. An agent with exactly this id overrides one whose id is the same after normalization.
 fn agent_id(text: &str, agents: &Agents) -> Option<AgentId> {
-    let meant = plain(text);
+    let agent_for = normalized(text);
     let ids = || agents.iter().map(|(id, _)| id.as_str());
-    let known = ids().find(|id| *id == text).or_else(|| ids().find(|id| plain(id) == meant));
-    let id = known.unwrap_or(&meant);
-    (!id.is_empty()).then(|| AgentId::parse(id).expect("it is short, or is an agent's"))
+    let known = ids().find(|id| *id == text).or_else(|| ids().find(|id| normalized(id) == agent_for));
+    let id = known.unwrap_or(&agent_for);
+    (!id.is_empty()).then(|| AgentId::parse(id).expect("it is short, or the id of a configured agent"))
 }
 
-/// A name as letters, digits, `_` and `-`; whatever else stands between them is one `-`.
-fn plain(text: &str) -> String {
+/// A name in lower case with only letters, digits, `_` and `-`; other characters become one `-`.
+fn normalized(text: &str) -> String {
     let mut id = String::new();
     for letter in text.trim().to_lowercase().chars() {
         let is_plain =
@@ -174,22 +172,22 @@ fn plain(text: &str) -> String {
     id.trim_matches('-').chars().take(AGENT_CHARS).collect()
 }
 
-/// A run that a peer named. A name that is too long for any run is cut: it names none.
+/// The run id that a client sent. An id above the limit is truncated, because it matches no run anyway.
 fn run_id(text: &str) -> RunId {
     let mut end = text.len().min(MAX_ID_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    RunId::parse(text.get(..end).unwrap_or_default()).expect("it was cut")
+    RunId::parse(text.get(..end).unwrap_or_default()).expect("it was truncated to the limit")
 }
 
-/// An event that a peer named.
+/// The event id that a client sent; `None` if no event can have it.
 pub(super) fn event_id(text: &str) -> Option<EventId> {
     EventId::parse(text).ok()
 }
 
-/// A member that is a text if it is there.
-fn text(member: Member) -> Result<Option<String>, FrameError> {
+/// The text of a member that must be a string, null or missing.
+fn optional_text(member: Member) -> Result<Option<String>, FrameError> {
     match member {
         Member::Missing | Member::Null => Ok(None),
         Member::Text(text) => Ok(Some(text)),
@@ -197,7 +195,7 @@ fn text(member: Member) -> Result<Option<String>, FrameError> {
     }
 }
 
-fn trimmed(member: &Member) -> Option<String> {
+fn non_blank_text(member: &Member) -> Option<String> {
     let text = member.as_text()?.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
@@ -206,34 +204,34 @@ fn trimmed(member: &Member) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn meant(spelled: &str, agents: &[&str]) -> Option<String> {
+    fn agent_for(spelled: &str, agents: &[&str]) -> Option<String> {
         let agents: Vec<_> = agents.iter().map(|id| ((*id).to_owned(), String::new())).collect();
         agent_id(spelled, &agents).map(|id| id.to_string())
     }
 
     #[test]
-    fn agents_are_meant_by_many_spellings() {
-        for (spelled, plain) in
+    fn agent_names_are_normalized() {
+        for (spelled, normalized) in
             [(" Main Agent ", "main-agent"), ("a__b--c", "a__b--c"), ("\u{e4}x/\u{e4}y", "x-y")]
         {
-            assert_eq!(meant(spelled, &[]).as_deref(), Some(plain));
+            assert_eq!(agent_for(spelled, &[]).as_deref(), Some(normalized));
         }
-        assert_eq!(meant(&"x".repeat(100), &[]).unwrap().len(), AGENT_CHARS);
-        for nobody in ["", " ", "!!", "-"] {
-            assert_eq!(meant(nobody, &["main"]), None, "{nobody:?}");
+        assert_eq!(agent_for(&"x".repeat(100), &[]).unwrap().len(), AGENT_CHARS);
+        for empty in ["", " ", "!!", "-"] {
+            assert_eq!(agent_for(empty, &["main"]), None, "{empty:?}");
         }
     }
 
     #[test]
-    fn an_agent_that_is_configured_in_other_letters_is_found() {
-        assert_eq!(meant("My Agent", &["main", "My Agent"]).as_deref(), Some("My Agent"));
-        assert_eq!(meant("my-agent", &["main", "My Agent"]).as_deref(), Some("My Agent"));
-        assert_eq!(meant("MAIN", &["main", "MAIN"]).as_deref(), Some("MAIN"));
-        assert_eq!(meant("Main", &["main", "MAIN"]).as_deref(), Some("main"));
+    fn a_configured_agent_is_found_by_its_normalized_id() {
+        assert_eq!(agent_for("My Agent", &["main", "My Agent"]).as_deref(), Some("My Agent"));
+        assert_eq!(agent_for("my-agent", &["main", "My Agent"]).as_deref(), Some("My Agent"));
+        assert_eq!(agent_for("MAIN", &["main", "MAIN"]).as_deref(), Some("MAIN"));
+        assert_eq!(agent_for("Main", &["main", "MAIN"]).as_deref(), Some("main"));
     }
 
     #[test]
-    fn a_run_of_any_length_can_be_named() {
+    fn a_run_id_of_any_length_is_accepted() {
         assert_eq!(run_id(&"\u{e4}".repeat(MAX_ID_BYTES)).as_str().len(), MAX_ID_BYTES);
     }
 }

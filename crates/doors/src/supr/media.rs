@@ -1,21 +1,21 @@
-//! Files that come with a frame: what is right about them, and what the agent gets to read of them.
+//! The files of a client's frame: which ones are accepted, and what text the agent reads about them.
 
 use parlor_vocab::Media;
 use serde_json::{Map, Value};
 
+use super::client_frame::{Attachments, FileMembers, Payload};
 use super::code::{self, FrameError};
-use super::incoming::{Attachments, FileMembers, Payload};
 use crate::json::Member;
 
 /// The largest file: 25 MiB.
 pub const MAX_MEDIA_BYTES: u64 = 25 << 20;
 
-/// The files of one frame, of which nothing was looked at but the shape.
+/// The files of one frame. Their contents are not decoded yet.
 #[derive(Debug, PartialEq)]
 pub(super) struct Upload {
-    /// What is said about all of them.
+    /// The caption of all files together.
     pub(super) caption: Option<String>,
-    /// The files, the last first.
+    /// The files in reverse order, so that the machine can pop the next one.
     pub(super) items: Vec<Item>,
 }
 
@@ -26,16 +26,16 @@ pub(super) struct Item {
     pub(super) label: Label,
 }
 
-/// Where its content is.
+/// Where the content of a file is.
 #[derive(Debug, PartialEq)]
 pub(super) enum Content {
-    /// In the frame.
+    /// In the frame itself.
     Base64(String),
-    /// On the network.
+    /// At an address that the server downloads.
     Url(String),
 }
 
-/// What is said about a file.
+/// What the client says about a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Label {
     pub(super) filename: Option<String>,
@@ -43,17 +43,17 @@ pub(super) struct Label {
     caption: Option<String>,
 }
 
-/// The name of a file that has none.
+/// The name of a file that the client gave no name.
 const UNNAMED: &str = "upload";
 
-/// The files in a payload.
+/// The files of a payload.
 pub(crate) fn upload(payload: Payload) -> Result<Upload, FrameError> {
     let attachments = match payload.attachments {
         Attachments::Missing => {
             let item = item(payload.file).ok_or_else(code::no_content)?;
             return Ok(Upload { caption: None, items: vec![item] });
         }
-        Attachments::Other => return Err(code::attachments_are_no_array()),
+        Attachments::Other => return Err(code::attachments_not_an_array()),
         Attachments::TooMany => return Err(code::too_many_attachments()),
         Attachments::Files(attachments) => attachments,
     };
@@ -62,29 +62,32 @@ pub(crate) fn upload(payload: Payload) -> Result<Upload, FrameError> {
     }
     let mut items = Vec::with_capacity(attachments.len());
     for (index, attachment) in attachments.into_iter().enumerate() {
-        let file = attachment.ok_or_else(|| code::attachment_is_no_object(index))?;
+        let file = attachment.ok_or_else(|| code::attachment_not_an_object(index))?;
         items.push(item(file).ok_or_else(|| code::attachment_has_no_content(index))?);
     }
-    let caption = said(payload.file.caption).filter(|_| items.len() > 1);
+    let caption = non_empty_text(payload.file.caption).filter(|_| items.len() > 1);
     items.reverse();
     Ok(Upload { caption, items })
 }
 
 fn item(file: FileMembers) -> Option<Item> {
     let FileMembers { url, data, filename, content_type, caption } = file;
-    let content = said(url).map(Content::Url).or(said(data).map(Content::Base64))?;
-    let label = Label { filename: said(filename), content_type: said(content_type), caption: said(caption) };
+    let content = non_empty_text(url).map(Content::Url).or(non_empty_text(data).map(Content::Base64))?;
+    let label = Label {
+        filename: non_empty_text(filename),
+        content_type: non_empty_text(content_type),
+        caption: non_empty_text(caption),
+    };
     Some(Item { content, label })
 }
 
-/// The text of a member that says something.
-fn said(member: Member) -> Option<String> {
+/// The text of a string member; `None` if it is empty.
+fn non_empty_text(member: Member) -> Option<String> {
     member.into_text().filter(|text| !text.is_empty())
 }
 
-/// The bytes that base64 stands for: with padding, in the standard alphabet or in that for addresses; line
-/// ends do not count.
-pub(super) fn decoded(text: &str) -> Result<Vec<u8>, FrameError> {
+/// Decodes base64 with padding, in the standard or the URL-safe alphabet. Line breaks are ignored.
+pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, FrameError> {
     let mut bytes = text.as_bytes().to_vec();
     bytes.retain(|byte| !matches!(byte, b'\r' | b'\n'));
     let padding = bytes.iter().rev().take(2).take_while(|byte| **byte == b'=').count() as u64;
@@ -96,37 +99,37 @@ pub(super) fn decoded(text: &str) -> Result<Vec<u8>, FrameError> {
 }
 
 impl Label {
-    /// What the file is called.
+    /// The name of the file.
     pub(super) fn name(&self) -> &str {
         self.filename.as_deref().unwrap_or(UNNAMED)
     }
 
-    /// What the agent gets to read of the file.
+    /// The text about the file that the agent reads.
     fn line(&self) -> String {
-        let kind = kind_of(self.content_type.as_deref().unwrap_or_default());
+        let kind = media_kind(self.content_type.as_deref().unwrap_or_default());
         let caption = self.caption.as_ref().map(|caption| format!("{caption}\n")).unwrap_or_default();
         format!("{caption}[{kind}: {}]", self.name())
     }
 }
 
-/// What the agent gets to read of all files.
+/// The text about all files that the agent reads.
 pub(super) fn text(caption: Option<&str>, labels: &[Label]) -> String {
     let caption = caption.map(|caption| format!("{caption}\n")).unwrap_or_default();
     let lines: Vec<String> = labels.iter().map(Label::line).collect();
     format!("{caption}{}", lines.join("\n"))
 }
 
-/// What a client does with a file of this type.
-fn kind_of(content_type: &str) -> &'static str {
+/// The kind of file that clients tell apart: image, audio, video or file.
+fn media_kind(content_type: &str) -> &'static str {
     let kinds = ["image", "audio", "video"];
     let is_of = |kind: &&str| content_type.strip_prefix(kind).is_some_and(|rest| rest.starts_with('/'));
     kinds.into_iter().find(is_of).unwrap_or("file")
 }
 
-/// The payload that brings a file to a client.
-pub(super) fn sent(media: &Media, content: &[u8]) -> Map<String, Value> {
+/// The payload of the `media.create` frame that sends a file to a client.
+pub(super) fn create_payload(media: &Media, content: &[u8]) -> Map<String, Value> {
     let members = [
-        ("type", kind_of(&media.mime).to_owned()),
+        ("type", media_kind(&media.mime).to_owned()),
         ("data", base64_simd::STANDARD.encode_to_string(content)),
         ("filename", media.name.clone()),
         ("content_type", media.mime.clone()),
@@ -140,23 +143,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_has_padding_and_one_of_two_alphabets() {
-        assert_eq!(decoded("aGk=").unwrap(), b"hi");
-        assert_eq!(decoded("a\r\nGk\n=").unwrap(), b"hi");
-        assert_eq!(decoded("-_-_").unwrap(), [0xfb, 0xff, 0xbf]);
+    fn base64_needs_padding_and_one_of_two_alphabets() {
+        assert_eq!(decode_base64("aGk=").unwrap(), b"hi");
+        assert_eq!(decode_base64("a\r\nGk\n=").unwrap(), b"hi");
+        assert_eq!(decode_base64("-_-_").unwrap(), [0xfb, 0xff, 0xbf]);
         for wrong in ["***", "aGk", "aGk==", "data:text/plain;base64,aGk=", "+_+_", "aGl="] {
-            assert_eq!(decoded(wrong), Err(code::not_base64()), "{wrong}");
+            assert_eq!(decode_base64(wrong), Err(code::not_base64()), "{wrong}");
         }
     }
 
     #[test]
-    fn a_file_of_the_largest_size_is_right_and_one_byte_more_is_not() {
+    fn a_file_at_the_limit_is_accepted_and_one_byte_more_is_not() {
         let most = usize::try_from(MAX_MEDIA_BYTES).unwrap();
-        for (size, is_right) in [(most - 1, true), (most, true), (most + 1, false), (most + 2, false)] {
+        for (size, is_accepted) in [(most - 1, true), (most, true), (most + 1, false), (most + 2, false)] {
             let text = base64_simd::STANDARD.encode_to_string(vec![7; size]);
-            match decoded(&text) {
-                Ok(bytes) => assert!(is_right && bytes.len() == size, "{size}"),
-                Err(flaw) => assert!(!is_right && flaw == code::too_large(), "{size}"),
+            match decode_base64(&text) {
+                Ok(bytes) => assert!(is_accepted && bytes.len() == size, "{size}"),
+                Err(error) => assert!(!is_accepted && error == code::too_large(), "{size}"),
             }
         }
     }

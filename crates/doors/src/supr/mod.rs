@@ -1,28 +1,34 @@
-//! The `supr` dialect: a web chat over one WebSocket (`docs/protocols/supr.md`).
+//! The `supr` door: a web chat over one WebSocket (`docs/protocols/supr.md`).
 //!
-//! Two kinds of frames. *Typed* frames have a `type`: what the client asks for, and the server's direct
-//! answers. *Events* have an `event_type`: what happens in the runs of the session. An event is its entry in
-//! the log and nothing else: its id, its time and its number within the run are the same for whoever sees
-//! it, now or years later. That is what makes replay possible.
+//! There are two kinds of frames. A *typed* frame has a `type`: it is a client's request or the server's direct answer.
+//! An *activity* has an `event_type`: it reports what happens in the runs of the session. The server makes an activity
+//! from one log entry only, so its id, its time and its number within the run are the same for every client at any
+//! time. That makes replay possible.
 //!
-//! `incoming` has the members of a client's frame that mean something, `decode` finds out what they say or what is wrong with them (`pairs` mends what JavaScript cuts), `media` what files come with it, `activity`
-//! makes events of what happens and `run` knows what they need of what happened before, `preview` cuts and
-//! redacts what is shown, `replay` makes frames for who looks back without a connection, and `code` has all codes and texts.
+//! - `wire` has the types of frames, `client_frame` the members that are read of a client's frame.
+//! - `decode` makes requests of a client's frame; `surrogates` repairs strings that JavaScript has cut, and `media` has
+//!   the files of a frame.
+//! - `machine` is the state machine and `dispatch` what each request does.
+//! - `activity` makes activities of run events, `run` stores what they need of earlier events, `preview` shortens and
+//!   redacts what is shown, and `encode` writes frames.
+//! - `replay` makes frames of log entries without a connection.
+//! - `code` has all error codes and texts.
 //!
-//! Deliberately absent: who may connect, and when a socket is closed. That is HTTP, and the driver's.
+//! Not here: who may connect, and when a socket is closed. The HTTP server and the driver decide that.
 
 mod activity;
+mod client_frame;
 mod code;
 mod decode;
-mod frame;
-mod incoming;
+mod dispatch;
+mod encode;
 mod machine;
 mod media;
-pub(crate) mod pairs;
 mod preview;
-pub mod protocol;
 mod replay;
 mod run;
+pub(crate) mod surrogates;
+pub mod wire;
 
 use std::time::Duration;
 
@@ -30,29 +36,29 @@ pub use machine::{ConnectionParams, SuprMachine};
 pub use media::MAX_MEDIA_BYTES;
 pub use replay::{Replay, error_code, event_type};
 
-/// The longest message that a client may send: 64 MiB. One file of the largest size fits, as base64.
+/// The longest message that a client may send: 64 MiB. A file of [`MAX_MEDIA_BYTES`] fits as base64.
 pub const MAX_FRAME_BYTES: usize = 64 << 20;
 
-/// The most files that one frame may bring.
+/// The most files in one frame.
 pub const MAX_ATTACHMENTS: usize = 64;
 
-/// How long the downloads of one frame may take before no more is begun.
+/// How long the downloads of one frame may take. After that the door starts no further download.
 pub const FILES_WAIT: Duration = Duration::from_secs(60);
 
-/// How many frames may wait while one before them is being carried out; `ping` never waits.
+/// The most frames that may wait while an earlier one is carried out; `ping` never waits.
 pub const MAX_WAITING_FRAMES: usize = 16;
 
-/// How many bytes these frames may have in all before no more is read.
+/// The most bytes of waiting frames in all. Above it the door reads no further frame.
 pub const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// The most files of one answer that are sent along, in bytes before base64.
+/// The most bytes of files, before base64, that the door sends to the client with one answer.
 pub const MAX_SENT_MEDIA_BYTES: u64 = 64 << 20;
 
-/// How many other sessions one connection may watch.
+/// The most other sessions that one connection may watch.
 pub const MAX_WATCHED: usize = 16;
 
-/// The longest `key` of a message.
+/// The longest `key` of a message, in bytes. The door ignores a longer one.
 pub const MAX_KEY_BYTES: usize = 128;
 
-/// The longest session id: it is repeated in every event.
+/// The longest session id, in bytes. Every activity repeats it.
 pub const MAX_SESSION_ID_BYTES: usize = 256;

@@ -1,24 +1,24 @@
-//! What is shown of long or secret texts.
+//! Shortens long texts and removes secrets from what clients show.
 
 use serde_json::Value;
 
-/// How much of a tool's input is shown, in letters.
+/// The longest preview of a tool's input, in characters, like all limits here.
 pub(super) const ARGUMENT_CHARS: usize = 200;
-/// How much of a tool's result is shown.
+/// The longest preview of a tool's result.
 pub(super) const RESULT_CHARS: usize = 140;
-/// How much of an input is shown as a run's title, goal and summary.
+/// The longest title, goal and summary of a run, all made of its input.
 pub(super) const TITLE_CHARS: usize = 100;
 pub(super) const GOAL_CHARS: usize = 200;
 pub(super) const SUMMARY_CHARS: usize = 180;
 
-/// What stands in the place of a secret.
+/// Stands for a secret.
 const REDACTED: &str = "[REDACTED]";
 
-/// What the name of a secret contains.
+/// A member is secret if its name contains one of these.
 const SECRET_NAMES: &[&str] = &["token", "password", "secret", "api_key", "apikey", "authorization"];
 
-/// `text` without white space around it, cut to so many letters.
-pub(super) fn cut(text: &str, max: usize) -> String {
+/// `text` without surrounding white space, truncated to `max` characters.
+pub(super) fn truncated(text: &str, max: usize) -> String {
     let text = text.trim();
     if text.chars().nth(max).is_none() {
         return text.to_owned();
@@ -26,21 +26,22 @@ pub(super) fn cut(text: &str, max: usize) -> String {
     text.chars().take(max - 3).chain("...".chars()).collect()
 }
 
-/// A tool's input, with its keys in order and its secrets left out.
-pub(super) fn of_arguments(input: &str) -> String {
+/// The preview of a tool's input: sorted keys, and no secrets.
+pub(super) fn arguments_preview(input: &str) -> String {
     match serde_json::from_str::<Value>(input) {
         Ok(value) => {
             let mut text = String::new();
             write(&mut text, &value);
-            cut(&text, ARGUMENT_CHARS)
+            truncated(&text, ARGUMENT_CHARS)
         }
         Err(_) if input.trim().is_empty() => "{}".to_owned(),
-        // It may hold anything: what cannot be read cannot be redacted.
+        // Input that is not JSON cannot be redacted, so nothing of it is shown.
         Err(_) => REDACTED.to_owned(),
     }
 }
 
-/// Spelled by hand: whether maps keep their order is decided by whoever else uses the JSON library.
+/// Writes JSON with sorted keys. `serde_json` does not promise an order: a feature that any other crate may enable
+/// changes it.
 fn write(to: &mut String, value: &Value) {
     match value {
         Value::Object(members) => {
@@ -81,23 +82,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_cut_by_letters_after_trimming() {
-        assert_eq!(cut("  ab ", 2), "ab");
-        assert_eq!(cut("\u{e4}\u{e4}\u{e4}\u{e4}", 4), "\u{e4}\u{e4}\u{e4}\u{e4}");
-        assert_eq!(cut("\u{e4}bcde", 4), "\u{e4}...");
+    fn texts_are_truncated_by_characters_after_trimming() {
+        assert_eq!(truncated("  ab ", 2), "ab");
+        assert_eq!(truncated("\u{e4}\u{e4}\u{e4}\u{e4}", 4), "\u{e4}\u{e4}\u{e4}\u{e4}");
+        assert_eq!(truncated("\u{e4}bcde", 4), "\u{e4}...");
     }
 
     #[test]
-    fn arguments_are_in_order_and_without_secrets() {
+    fn arguments_are_sorted_and_redacted() {
         let input = r#"{"b":[{"API_Key":"s3"},null],"a":{"x-authorization":{"deep":1}},"n":1.5}"#;
         assert_eq!(
-            of_arguments(input),
+            arguments_preview(input),
             r#"{"a":{"x-authorization":"[REDACTED]"},"b":[{"API_Key":"[REDACTED]"},null],"n":1.5}"#
         );
-        assert_eq!(of_arguments(" "), "{}");
-        assert_eq!(of_arguments("token=s3"), "[REDACTED]");
+        assert_eq!(arguments_preview(" "), "{}");
+        assert_eq!(arguments_preview("token=s3"), "[REDACTED]");
         assert_eq!(
-            of_arguments(&format!("{{\"a\":\"{}\"}}", "x".repeat(300))).chars().count(),
+            arguments_preview(&format!("{{\"a\":\"{}\"}}", "x".repeat(300))).chars().count(),
             ARGUMENT_CHARS
         );
     }

@@ -1,4 +1,4 @@
-//! What happened, outside of a connection: entries of the log as the frames that a socket would show of them.
+//! Log entries as frames, without a connection: the same frames that a socket would send.
 
 use std::collections::HashMap;
 
@@ -7,68 +7,68 @@ use serde_json::{Map, Value, json};
 
 use super::activity::ActivityEvent;
 use super::code::RUN_CANCELLED;
-use super::frame::{self, object};
+use super::encode::{self, object};
 use super::run::Run;
 
 const RENAMED: &str = "session.renamed";
 const QUEUED: &str = "run.queued";
 const UNQUEUED: &str = "run.unqueued";
 
-/// Makes frames of the entries of a session, for who looks back. It is to be shown them in order, from the start
-/// of a run or from between two.
+/// Makes frames of the log entries of a session. Pass the entries in order, and begin at the start of a run or between
+/// two runs.
 pub struct Replay {
     session: SessionId,
-    /// The runs under way.
+    /// The runs that have not ended yet.
     runs: HashMap<RunId, Run>,
 }
 
 impl Replay {
-    /// Of a session of which nothing was shown yet.
+    /// Begins with no run active.
     pub fn new(session: SessionId) -> Self {
         Self { session, runs: HashMap::new() }
     }
 
-    /// The frame of the next entry, as a client with `stream=1` gets it; none if it would get none.
+    /// The frame of the next entry, as a client with `stream=1` gets it; `None` if the entry has no frame.
     pub fn frame(&mut self, entry: &Entry) -> Option<Vec<u8>> {
         let SessionEvent::Run { run: id, sequence, event } = &entry.event else {
-            let (kind, payload) = aside(&entry.event)?;
-            return Some(frame::typed(kind, None, Some(self.session.to_string()), payload, entry.at));
+            let (kind, payload) = session_frame(&entry.event)?;
+            return Some(encode::typed(kind, None, Some(self.session.to_string()), payload, entry.at));
         };
-        if let Some(run) = Run::begun_by(event) {
+        if let Some(run) = Run::from_start_event(event) {
             self.runs.insert(id.clone(), run);
         }
         let run = self.runs.get_mut(id)?;
-        run.note(event);
+        run.record(event);
         let (session, sequence) = (self.session.as_str(), *sequence);
         let activity = ActivityEvent { session, id, run, sequence, event, entry, replay: true }.activity();
         if matches!(event, RunEvent::Ended { .. }) {
             self.runs.remove(id);
         }
-        Some(frame::bytes(&activity))
+        Some(encode::bytes(&activity))
     }
 }
 
-/// What an entry is called: as the frame that is made of it, or by a name of its own if there is none.
+/// The type of an entry: that of its frame, or a name of its own if the entry has no frame.
 pub fn event_type(entry: &Entry) -> &'static str {
     match &entry.event {
         SessionEvent::Run { run: id, sequence, event } => {
             let run = Run::refused(false, String::new(), None);
-            let happening =
+            let activity_event =
                 ActivityEvent { session: "", id, run: &run, sequence: *sequence, event, entry, replay: true };
-            happening.kind()
+            activity_event.kind()
         }
         SessionEvent::Renamed { .. } => RENAMED,
         SessionEvent::Queued(_) => QUEUED,
         SessionEvent::Unqueued { .. } => UNQUEUED,
         SessionEvent::Created(_) => "session.created",
-        SessionEvent::Chosen(_) => "session.chosen",
+        SessionEvent::AgentChosen(_) => "session.chosen",
         SessionEvent::Cleared => "session.cleared",
         SessionEvent::Compacted { .. } => "session.compacted",
         SessionEvent::MessageAdded(_) => "message.added",
     }
 }
 
-/// Why the run that an entry ends did not come to its own end: as `error_code` of the frame that is made of it.
+/// The `error_code` of an entry that ends a run; `None` if the run completed or the entry ends no run.
 pub fn error_code(entry: &Entry) -> Option<&str> {
     let SessionEvent::Run { event: RunEvent::Ended { ending, .. }, .. } = &entry.event else { return None };
     match ending {
@@ -78,8 +78,8 @@ pub fn error_code(entry: &Entry) -> Option<&str> {
     }
 }
 
-/// What happens beside runs, as far as clients that want to know more hear of it.
-pub(super) fn aside(event: &SessionEvent) -> Option<(&'static str, Map<String, Value>)> {
+/// The type and payload of a session event that belongs to no run. Only clients with `stream=1` get these frames.
+pub(super) fn session_frame(event: &SessionEvent) -> Option<(&'static str, Map<String, Value>)> {
     let (kind, payload) = match event {
         SessionEvent::Renamed { title } => (RENAMED, json!({"title": title})),
         SessionEvent::Queued(queued) => {
@@ -91,7 +91,7 @@ pub(super) fn aside(event: &SessionEvent) -> Option<(&'static str, Map<String, V
             (UNQUEUED, json!({"run_ids": runs}))
         }
         SessionEvent::Created(_)
-        | SessionEvent::Chosen(_)
+        | SessionEvent::AgentChosen(_)
         | SessionEvent::Cleared
         | SessionEvent::Compacted { .. }
         | SessionEvent::MessageAdded(_)

@@ -1,33 +1,35 @@
-//! What is known of the runs under way: what their events need of what happened before.
+//! The state of an active run: what its later activities need of its earlier events.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use parlor_vocab::{Failure, MessageEvent, MessageId, RunEvent, RunId, StepId, ToolCallId, ToolEvent};
+use parlor_vocab::{
+    Failure, MessageEvent, MessageId, RunEvent, RunId, StepId, ToolCallId, ToolEvent, Traceparent,
+};
 
-/// A run under way.
+/// An active run.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// The run that it works for, if it is a subagent's.
+    /// The run that started this one, if a subagent runs.
     pub(super) parent: Option<RunId>,
-    /// Who answers.
+    /// The id of the agent that answers.
     pub(super) agent: String,
-    /// Whether somebody asked for this agent.
-    pub(super) is_agent_asked_for: bool,
-    /// The model that is used.
+    /// Whether the client named the agent; otherwise the session's agent answers.
+    pub(super) is_agent_explicit: bool,
+    /// The model of the run, if the agent has one.
     pub(super) model: Option<String>,
-    /// The trace and the span of whoever started it.
+    /// The trace id and the span id of the client that started the run.
     pub(super) trace: Option<(String, String)>,
-    /// The key of an input that was refused: the run is told of, and never was.
+    /// The key of a refused input. The activities of such a run are invented, so that the client sees an end.
     pub(super) refused_key: Option<String>,
     calls: HashMap<ToolCallId, Call>,
-    /// What the last tool gave back, as far as it takes to know it again: the text itself may be long.
-    given: Option<u64>,
-    /// The message that the agent spoke last. The words of a stop are not the agent's.
-    spoken: Option<MessageId>,
+    /// A hash of the last tool's output, to recognise the output when the agent repeats it. The text itself may be long.
+    tool_output_hash: Option<u64>,
+    /// The message that the agent began last. The message of a stop is not one of the agent's.
+    last_message: Option<MessageId>,
 }
 
-/// A tool at work.
+/// A tool call.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) step: StepId,
@@ -35,103 +37,70 @@ pub(super) struct Call {
 }
 
 impl Run {
-    /// The run that begins with `event`, if it is a beginning.
-    pub(super) fn begun_by(event: &RunEvent) -> Option<Self> {
+    /// The run that `event` starts; `None` if it is not a start event.
+    pub(super) fn from_start_event(event: &RunEvent) -> Option<Self> {
         let RunEvent::Started { parent, agent, model, input, .. } = event else { return None };
         Some(Self {
             parent: parent.clone(),
             agent: agent.to_string(),
-            is_agent_asked_for: input.choice.agent.is_some(),
+            is_agent_explicit: input.choice.agent.is_some(),
             model: model.clone(),
-            trace: input.traceparent.as_deref().and_then(trace),
+            trace: input.traceparent.as_deref().and_then(Traceparent::parse).map(trace_and_span),
             refused_key: None,
             calls: HashMap::new(),
-            given: None,
-            spoken: None,
+            tool_output_hash: None,
+            last_message: None,
         })
     }
 
-    /// One that never began.
-    pub(super) fn refused(is_agent_asked_for: bool, agent: String, refused_key: Option<String>) -> Self {
+    /// A run that was refused and never began.
+    pub(super) fn refused(is_agent_explicit: bool, agent: String, refused_key: Option<String>) -> Self {
         Self {
             parent: None,
             agent,
-            is_agent_asked_for,
+            is_agent_explicit,
             model: None,
             trace: None,
             refused_key,
             calls: HashMap::new(),
-            given: None,
-            spoken: None,
+            tool_output_hash: None,
+            last_message: None,
         }
     }
 
-    /// Remembers what later events will need.
-    pub(super) fn note(&mut self, event: &RunEvent) {
+    /// Stores what later events need.
+    pub(super) fn record(&mut self, event: &RunEvent) {
         if let RunEvent::Tool(ToolEvent::Called { step, call, tool, .. }) = event {
             self.calls.insert(call.clone(), Call { step: step.clone(), tool: tool.clone() });
         }
-        if let RunEvent::Tool(ToolEvent::Completed { output: given, .. })
-        | RunEvent::Tool(ToolEvent::Failed { failure: Failure { message: given, .. }, .. }) = event
+        if let RunEvent::Tool(ToolEvent::Completed { output, .. })
+        | RunEvent::Tool(ToolEvent::Failed { failure: Failure { message: output, .. }, .. }) = event
         {
-            self.given = Some(mark(given));
+            self.tool_output_hash = Some(hash_of(output));
         }
         if let RunEvent::Message(MessageEvent::Started { message }) = event {
-            self.spoken = Some(message.clone());
+            self.last_message = Some(message.clone());
         }
     }
 
-    /// Whether the agent only says again, word for word, what the last tool gave back.
-    pub(super) fn is_given(&self, message: &MessageId, text: &str) -> bool {
-        self.spoken.as_ref() == Some(message) && self.given.is_some_and(|given| given == mark(text))
+    /// Whether `text` is the agent's message and equals the output of the last tool.
+    pub(super) fn repeats_tool_output(&self, message: &MessageId, text: &str) -> bool {
+        self.last_message.as_ref() == Some(message) && self.tool_output_hash == Some(hash_of(text))
     }
 
-    /// The call of this id.
+    /// The tool call with this id.
     pub(super) fn call(&self, id: &ToolCallId) -> Option<&Call> {
         self.calls.get(id)
     }
 }
 
-/// By what a text is known again. Two that have the same by accident would be shown alike, and nothing else.
-fn mark(text: &str) -> u64 {
+/// A hash of a text. After a collision a client shows a message as plain text; nothing worse happens.
+fn hash_of(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The two ids in a W3C `traceparent`, if it is one.
-fn trace(text: &str) -> Option<(String, String)> {
-    let parts: Vec<&str> = text.split('-').collect();
-    let [version, trace, span, flags, ..] = parts.as_slice() else { return None };
-    let is_hex = |part: &str, length: usize| {
-        part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    let is_set = |part: &str| part.bytes().any(|byte| byte != b'0');
-    let is_known = is_hex(version, 2) && *version != "ff" && (*version != "00" || parts.len() == 4);
-    let is_right = is_known && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2);
-    (is_right && is_set(trace) && is_set(span)).then(|| ((*trace).to_owned(), (*span).to_owned()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_trace_is_taken_from_what_the_standard_allows() {
-        let (ours, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
-        for right in [format!("00-{ours}-{span}-01"), format!("cc-{ours}-{span}-01-what-comes-later")] {
-            assert_eq!(trace(&right), Some((ours.to_owned(), span.to_owned())), "{right}");
-        }
-        for wrong in [
-            String::new(),
-            format!("ff-{ours}-{span}-01"),
-            format!("00-{ours}-{span}-01-more"),
-            format!("00-{}-{span}-01", ours.to_uppercase()),
-            format!("00-{}-{span}-01", "0".repeat(32)),
-            format!("00-{ours}-{}-01", "0".repeat(16)),
-            format!("00-{ours}-{span}"),
-        ] {
-            assert_eq!(trace(&wrong), None, "{wrong}");
-        }
-    }
+fn trace_and_span(parent: Traceparent) -> (String, String) {
+    (parent.trace_id().to_owned(), parent.parent_id().to_owned())
 }

@@ -1,24 +1,24 @@
-//! Files that come along with a prompt: which paths are taken, and which contents.
+//! Attachments of a prompt: which paths and which contents are accepted.
 //!
-//! A path that breaks a rule refuses the prompt. A file that merely cannot be shown to a model (too
-//! large, or of a kind that models do not read) is left out and named in the message instead, because
-//! the user in the chat sees nothing of a prompt that was refused.
+//! The door refuses a prompt with an invalid path. It only omits a file that models cannot read (too large, or of
+//! another type) and names it in the message instead, because the user in the chat does not see that a prompt was
+//! refused.
 
 use std::path::{Component, Path, PathBuf};
 
 use parlor_vocab::{FileError, NamedFile};
 
 use super::code;
-use super::protocol::RpcAttachment;
+use super::wire::RpcAttachment;
 use super::{MAX_ATTACHED_BYTES, MAX_ATTACHMENTS, MAX_IMAGE_BYTES, MAX_IMAGE_SIDE, MAX_TEXT_BYTES};
 
-/// How far from its end a PDF must say that it ends.
+/// A complete PDF has its end marker within this many last bytes.
 const PDF_TAIL_BYTES: usize = 1024;
 
-/// The paths of `attachments`, or why the prompt is refused.
+/// The paths of `attachments`, or the error text if the prompt is refused.
 pub(super) fn paths(attachments: &[RpcAttachment]) -> Result<Vec<PathBuf>, String> {
-    if let Some(flaw) = attachments.iter().find_map(flaw) {
-        return Err(flaw);
+    if let Some(error) = attachments.iter().find_map(path_error) {
+        return Err(error);
     }
     if attachments.len() > MAX_ATTACHMENTS {
         return Err(code::too_many_attachments());
@@ -26,73 +26,75 @@ pub(super) fn paths(attachments: &[RpcAttachment]) -> Result<Vec<PathBuf>, Strin
     Ok(attachments.iter().map(|attachment| PathBuf::from(&attachment.path)).collect())
 }
 
-/// Whether its path alone refuses the prompt.
-pub(super) fn is_refused(attachment: &RpcAttachment) -> bool {
-    flaw(attachment).is_some()
+/// Whether the path of an attachment makes the door refuse the prompt.
+pub(super) fn has_invalid_path(attachment: &RpcAttachment) -> bool {
+    path_error(attachment).is_some()
 }
 
-fn flaw(RpcAttachment { path, .. }: &RpcAttachment) -> Option<String> {
+fn path_error(RpcAttachment { path, .. }: &RpcAttachment) -> Option<String> {
     if !Path::new(path).is_absolute() {
-        return Some(code::relative(path));
+        return Some(code::relative_path(path));
     }
     let is_parent = |part| part == Component::ParentDir;
-    Path::new(path).components().any(is_parent).then(|| code::upwards(path))
+    Path::new(path).components().any(is_parent).then(|| code::parent_component(path))
 }
 
-/// What becomes of the files of a prompt.
+/// The files of a prompt after their check.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct CheckedAttachment {
-    /// Those that come along.
+pub(super) struct CheckedAttachments {
+    /// The files for the model.
     pub(super) files: Vec<NamedFile>,
-    /// The paths of those that are only named.
-    pub(super) named: Vec<String>,
+    /// The paths of the files that the message only names.
+    pub(super) omitted: Vec<String>,
 }
 
-/// Judges the files that were read, or says why the prompt is refused.
-pub(super) fn judge(
+/// Checks the files that were read. Returns the error text if the prompt is refused.
+pub(super) fn check(
     paths: &[PathBuf],
     read: Vec<Result<NamedFile, FileError>>,
-) -> Result<CheckedAttachment, &'static str> {
-    let mut judged = CheckedAttachment::default();
-    let mut room = MAX_ATTACHED_BYTES;
+) -> Result<CheckedAttachments, &'static str> {
+    let mut checked = CheckedAttachments::default();
+    let mut remaining_bytes = MAX_ATTACHED_BYTES;
     for (path, file) in paths.iter().zip(read) {
-        let shown = match file {
-            Ok(file) => Some(file).filter(|file| is_readable(&file.bytes) && file.bytes.len() as u64 <= room),
-            Err(flaw) => match code::of_file(flaw) {
+        let accepted = match file {
+            Ok(file) => Some(file)
+                .filter(|file| is_model_readable(&file.bytes) && file.bytes.len() as u64 <= remaining_bytes),
+            Err(error) => match code::file_error(error) {
                 Some(refused) => return Err(refused),
                 None => None,
             },
         };
-        match shown {
+        match accepted {
             Some(file) => {
-                room -= file.bytes.len() as u64;
-                judged.files.push(file);
+                remaining_bytes -= file.bytes.len() as u64;
+                checked.files.push(file);
             }
-            None => judged.named.push(path.to_string_lossy().into_owned()),
+            None => checked.omitted.push(path.to_string_lossy().into_owned()),
         }
     }
-    Ok(judged)
+    Ok(checked)
 }
 
-/// The message with the files in front that are only named.
-pub(super) fn with_names(named: &[String], message: String) -> String {
-    if named.is_empty() {
+/// The message with the names of the omitted files before it.
+pub(super) fn prepend_names(omitted: &[String], message: String) -> String {
+    if omitted.is_empty() {
         return message;
     }
-    let quoted = named.iter().map(|path| format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")));
+    let quoted =
+        omitted.iter().map(|path| format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")));
     format!("[user attached files: {}]\n{message}", quoted.collect::<Vec<_>>().join(", "))
 }
 
-/// What a content is to a model.
+/// The types of content that models read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ContentKind {
     Image,
     Pdf,
     Text,
 }
 
-/// Tells what `bytes` are, if models read such a thing.
-pub(super) fn kind(bytes: &[u8]) -> Option<Kind> {
+/// The type of a file's content; `None` if models do not read it.
+pub(super) fn content_kind(bytes: &[u8]) -> Option<ContentKind> {
     let image = matches!(
         imagesize::image_type(bytes),
         Ok(imagesize::ImageType::Png
@@ -101,27 +103,27 @@ pub(super) fn kind(bytes: &[u8]) -> Option<Kind> {
             | imagesize::ImageType::Webp)
     );
     if image {
-        return Some(Kind::Image);
+        return Some(ContentKind::Image);
     }
     if bytes.starts_with(b"%PDF-") {
-        return Some(Kind::Pdf);
+        return Some(ContentKind::Pdf);
     }
     let text = std::str::from_utf8(bytes).ok()?;
     let is_plain = |letter: char| !letter.is_control() || matches!(letter, '\t' | '\n' | '\r');
-    text.chars().all(is_plain).then_some(Kind::Text)
+    text.chars().all(is_plain).then_some(ContentKind::Text)
 }
 
-fn is_readable(bytes: &[u8]) -> bool {
-    match kind(bytes) {
-        Some(Kind::Image) => {
+fn is_model_readable(bytes: &[u8]) -> bool {
+    match content_kind(bytes) {
+        Some(ContentKind::Image) => {
             let fits = |size: imagesize::ImageSize| size.width.max(size.height) <= MAX_IMAGE_SIDE;
             bytes.len() <= MAX_IMAGE_BYTES && imagesize::blob_size(bytes).is_ok_and(fits)
         }
-        Some(Kind::Pdf) => {
+        Some(ContentKind::Pdf) => {
             let tail = bytes.get(bytes.len().saturating_sub(PDF_TAIL_BYTES)..).unwrap_or_default();
             tail.windows(5).any(|window| window == b"%%EOF")
         }
-        Some(Kind::Text) => bytes.len() <= MAX_TEXT_BYTES,
+        Some(ContentKind::Text) => bytes.len() <= MAX_TEXT_BYTES,
         None => false,
     }
 }
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_breaks_a_rule_refuses_the_prompt() {
+    fn an_invalid_path_refuses_the_prompt() {
         assert!(paths(&[attached("relative.txt")]).unwrap_err().contains("absolute"));
         assert!(paths(&[attached("~/x")]).unwrap_err().contains("absolute"));
         assert!(paths(&[attached("/tmp/../etc/passwd")]).unwrap_err().contains(".."));
@@ -151,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_refuses_and_what_cannot_be_shown_is_named() {
+    fn an_unreadable_file_refuses_the_prompt_and_an_unsupported_file_is_omitted() {
         let path = vec![PathBuf::from("/a \"b\"")];
-        for flaw in [FileError::Unreadable, FileError::NotRegular, FileError::Empty] {
-            assert!(judge(&path, vec![Err(flaw)]).is_err());
+        for error in [FileError::Unreadable, FileError::NotRegular, FileError::Empty] {
+            assert!(check(&path, vec![Err(error)]).is_err());
         }
-        for named in [
+        for omitted in [
             Err(FileError::TooLarge { bytes: u64::MAX }),
             file(b"\xff\xfe\x00".to_vec()),
             file("bell \x07"),
@@ -164,18 +166,18 @@ mod tests {
             file(PNG[..12].to_vec()),
             file("x".repeat(MAX_TEXT_BYTES + 1)),
         ] {
-            let judged = judge(&path, vec![named.clone()]).unwrap();
-            assert_eq!((judged.files.len(), judged.named.len()), (0, 1), "{named:?}");
+            let checked = check(&path, vec![omitted.clone()]).unwrap();
+            assert_eq!((checked.files.len(), checked.omitted.len()), (0, 1), "{omitted:?}");
         }
-        for shown in
+        for accepted in
             [file(PNG), file("plain\n\ttext"), file("%PDF-1.4 …\n%%EOF\n"), file("x".repeat(MAX_TEXT_BYTES))]
         {
-            assert_eq!(judge(&path, vec![shown]).unwrap().files.len(), 1);
+            assert_eq!(check(&path, vec![accepted]).unwrap().files.len(), 1);
         }
     }
 
     #[test]
-    fn beyond_the_room_for_all_a_file_is_named() {
+    fn a_file_beyond_the_total_limit_is_omitted() {
         let pdf = |bytes: usize| {
             let mut pdf = b"%PDF-".to_vec();
             pdf.resize(bytes - 5, b' ');
@@ -183,17 +185,17 @@ mod tests {
             file(pdf)
         };
         let paths = ["/a", "/b", "/c"].map(PathBuf::from);
-        let judged = judge(&paths, vec![pdf(9 << 20), pdf(9 << 20), pdf(1 << 20)]).unwrap();
-        assert_eq!((judged.files.len(), judged.named), (2, vec!["/b".to_owned()]));
+        let checked = check(&paths, vec![pdf(9 << 20), pdf(9 << 20), pdf(1 << 20)]).unwrap();
+        assert_eq!((checked.files.len(), checked.omitted), (2, vec!["/b".to_owned()]));
     }
 
     #[test]
-    fn names_stand_before_the_message_in_quotes() {
-        let named = ["/a".to_owned(), "/b \"c\\d\"".to_owned()];
+    fn names_of_omitted_files_are_quoted_before_the_message() {
+        let omitted = ["/a".to_owned(), "/b \"c\\d\"".to_owned()];
         assert_eq!(
-            with_names(&named, "hi".to_owned()),
+            prepend_names(&omitted, "hi".to_owned()),
             "[user attached files: \"/a\", \"/b \\\"c\\\\d\\\"\"]\nhi"
         );
-        assert_eq!(with_names(&[], "hi".to_owned()), "hi");
+        assert_eq!(prepend_names(&[], "hi".to_owned()), "hi");
     }
 }

@@ -1,31 +1,31 @@
-//! The texts of all errors. The dialect has no codes: parents look for words in these.
+//! All error texts of the synaps protocol. It has no error codes: parents search the texts for words.
 
 use parlor_vocab::{FileError, SessionRefusal};
 
-use super::{MAX_ATTACHMENTS, decode::FrameError, protocol::RpcEvent};
+use super::{MAX_ATTACHMENTS, decode::FrameError, wire::RpcEvent};
 
-/// A line is longer than the limit.
+/// A line is above the limit.
 pub(super) const OVERSIZE: &str = "frame exceeds 1 MiB limit";
-/// A turn is running. Parents look for `abort first`.
+/// A turn is running. Parents search this text for `abort first`.
 pub(super) const BUSY: &str = "another prompt is in flight; abort first";
-/// What stands for a subagent that was cut off. Parents take a preview that begins so as a failure.
-pub(super) const CUT_OFF: &str = "error: the turn ended before it was done";
-/// What stands for the result of a call whose input broke off.
-pub(super) const NOT_CALLED: &str = "not carried out: the answer broke off";
-/// In the history, after a turn that its user stopped.
+/// The result of a subagent that did not finish. Parents take a preview that begins with `error` for a failure.
+pub(super) const SUBAGENT_CUT_OFF: &str = "error: the turn ended before it was done";
+/// The result of a tool call whose input was not completed.
+pub(super) const CALL_CUT_OFF: &str = "not carried out: the answer broke off";
+/// Stands in the history after a turn that the user stopped.
 pub(super) const INTERRUPTED_BY_USER: &str = "[Request interrupted by user]";
-/// In the history, after a turn that was cut off by a crash.
+/// Stands in the history after a turn that a crash ended.
 pub(super) const INTERRUPTED_BY_CRASH: &str = "[Request interrupted: Synaps stopped unexpectedly]";
-/// In the history, after a turn that ended with the program.
+/// Stands in the history after a turn that the shutdown of the program ended.
 pub(super) const INTERRUPTED: &str = "[Request interrupted]";
 
-/// The error for a line that is no command.
-pub(super) fn of_flaw(flaw: FrameError) -> RpcEvent {
-    RpcEvent::Error { id: flaw.id, message: flaw.message }
+/// The `error` frame for a line that is not a command.
+pub(super) fn frame_error(error: FrameError) -> RpcEvent {
+    RpcEvent::Error { id: error.id, message: error.message }
 }
 
-/// Why a command was turned down.
-pub(super) fn of_refusal(refusal: &SessionRefusal) -> String {
+/// The text for a command that the backend refused.
+pub(super) fn refusal_text(refusal: &SessionRefusal) -> String {
     match refusal {
         SessionRefusal::Busy { .. } | SessionRefusal::Compacting => BUSY.to_owned(),
         SessionRefusal::UnknownSession(_)
@@ -49,24 +49,24 @@ pub(super) fn of_refusal(refusal: &SessionRefusal) -> String {
     }
 }
 
-/// An attachment's path does not begin at the root.
-pub(super) fn relative(path: &str) -> String {
+/// An attachment's path is not absolute.
+pub(super) fn relative_path(path: &str) -> String {
     format!("attachment path must be absolute: {path}")
 }
 
-/// An attachment's path leads upwards.
-pub(super) fn upwards(path: &str) -> String {
+/// An attachment's path contains `..`.
+pub(super) fn parent_component(path: &str) -> String {
     format!("attachment path must not contain ..: {path}")
 }
 
-/// There are more attachments than a prompt may have.
+/// A prompt has more than [`MAX_ATTACHMENTS`].
 pub(super) fn too_many_attachments() -> String {
     format!("At most {MAX_ATTACHMENTS} attachments are allowed")
 }
 
-/// Why a file refuses the whole prompt; none if only the file itself is left out.
-pub(super) fn of_file(flaw: FileError) -> Option<&'static str> {
-    match flaw {
+/// The error text if a file makes the door refuse the whole prompt; `None` if the door only omits the file.
+pub(super) fn file_error(error: FileError) -> Option<&'static str> {
+    match error {
         FileError::Missing | FileError::Inaccessible | FileError::Unreadable => {
             Some("Cannot open attachment (check path, permissions, and symlinks)")
         }

@@ -1,44 +1,44 @@
-//! What a line says, or what is wrong with it.
+//! Decodes a line into a command.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 
-use super::protocol::{RpcAttachment, RpcCommand};
+use super::wire::{RpcAttachment, RpcCommand};
 use super::{MAX_ATTACHMENTS, attachment};
-use crate::json::{Checked, words_of};
+use crate::json::{ValidAny, error_text};
 
-/// What is wrong with a line.
+/// Why a line is not a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FrameError {
-    /// The command's, if it can be read: the parent waits for an answer to it.
+    /// The id of the command, if the line has one. The parent waits for an answer with this id.
     pub(super) id: Option<String>,
-    /// The parser's words.
+    /// The parser's error text.
     pub(super) message: String,
 }
 
-/// Reads a line. Blank ones say nothing.
+/// Decodes a line; `None` if the line is blank.
 pub(super) fn command(line: &[u8]) -> Result<Option<RpcCommand>, FrameError> {
-    // What counts as blank in JSON; other blanks are a flaw.
+    // JSON's own white space. A line with any other white space is an error.
     let is_blank = |byte: &&u8| matches!(**byte, b' ' | b'\t' | b'\r');
     let Some(first) = line.iter().find(|byte| !is_blank(byte)) else { return Ok(None) };
-    // The wire types could be read from an array as well, by position, which nobody means.
+    // A derived decoder would also accept an array, by position.
     if *first == b'[' {
         return Err(FrameError {
             id: None,
             message: "invalid type: sequence, expected a JSON object".to_owned(),
         });
     }
-    // What is skipped below is not looked at closely, and a line that is no JSON has no id.
-    if let Err(error) = serde_json::from_slice::<Checked>(line) {
-        return Err(FrameError { id: None, message: words_of(&error) });
+    // The decoders below do not validate the members that they skip. A line that is not valid JSON has no id.
+    if let Err(error) = serde_json::from_slice::<ValidAny>(line) {
+        return Err(FrameError { id: None, message: error_text(&error) });
     }
-    read(line).map(Some).map_err(|error| flaw(line, &error))
+    read(line).map(Some).map_err(|error| frame_error(line, &error))
 }
 
-/// Reads each command into a type of its own. Reading the enum itself would build the whole line first, as a tree that
-/// takes many times its bytes.
+/// Decodes each command into a type of its own. Serde would decode the tagged enum by building a tree of the whole line
+/// first, which takes many times its bytes.
 fn read(line: &[u8]) -> serde_json::Result<RpcCommand> {
     let Head { kind } = serde_json::from_slice(line)?;
     let id = || serde_json::from_slice(line).map(|Id { id }| id);
@@ -125,8 +125,8 @@ struct Id {
     id: String,
 }
 
-/// Reads attachments, of which no more are kept than it takes to see that there are too many. Paths are told apart before
-/// they are counted, so one of those left out that is not allowed goes in the place of the last.
+/// Decodes attachments and keeps one more than the limit at most. An invalid path is reported before too many
+/// attachments, so the first invalid one beyond the limit replaces the last that was kept.
 fn attachments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RpcAttachment>, D::Error> {
     struct Attachments;
     impl<'de> Visitor<'de> for Attachments {
@@ -140,7 +140,9 @@ fn attachments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RpcAtta
             while let Some(item) = items.next_element::<RpcAttachment>()? {
                 if kept.len() <= MAX_ATTACHMENTS {
                     kept.push(item);
-                } else if attachment::is_refused(&item) && !kept.iter().any(attachment::is_refused) {
+                } else if attachment::has_invalid_path(&item)
+                    && !kept.iter().any(attachment::has_invalid_path)
+                {
                     kept.pop();
                     kept.push(item);
                 }
@@ -151,27 +153,27 @@ fn attachments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RpcAtta
     deserializer.deserialize_seq(Attachments)
 }
 
-/// What is wrong with a line that is no command for this reason.
-fn flaw(line: &[u8], error: &serde_json::Error) -> FrameError {
+/// The error of a line that could not be decoded.
+fn frame_error(line: &[u8], error: &serde_json::Error) -> FrameError {
     let id = serde_json::from_slice(line).ok().map(|Id { id }| id).filter(|id| !id.is_empty());
-    // Where it is says nothing: the line was read in parts.
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    let message = words_of(error);
-    FrameError { id, message: message.strip_suffix(&place).unwrap_or(&message).to_owned() }
+    // The position means nothing, because the line was decoded in several passes.
+    let position = format!(" at line {} column {}", error.line(), error.column());
+    let message = error_text(error);
+    FrameError { id, message: message.strip_suffix(&position).unwrap_or(&message).to_owned() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn flaw(line: &str) -> FrameError {
+    fn decode_error(line: &str) -> FrameError {
         command(line.as_bytes()).unwrap_err()
     }
 
     #[test]
-    fn what_is_wrong_is_said_under_the_id_where_there_is_one() {
-        assert_eq!(flaw(r#"{"type":"bogus","id":"q"}"#).id.as_deref(), Some("q"));
-        let missing = flaw(r#"{"type":"prompt","id":"q"}"#);
+    fn an_error_has_the_id_of_the_command_if_there_is_one() {
+        assert_eq!(decode_error(r#"{"type":"bogus","id":"q"}"#).id.as_deref(), Some("q"));
+        let missing = decode_error(r#"{"type":"prompt","id":"q"}"#);
         assert_eq!((missing.id.as_deref(), missing.message.as_str()), (Some("q"), "missing field `message`"));
         for line in [
             "not json",
@@ -188,29 +190,33 @@ mod tests {
             r#"{"type":"bogus","id":"q","x":"\ud800"}"#,
             "{\"type\":\"bogus\",\"id\":\"q\",\"x\":\"\u{1}\"}",
         ] {
-            assert_eq!(flaw(line).id, None, "{line}");
-            assert!(!flaw(line).message.is_empty());
+            assert_eq!(decode_error(line).id, None, "{line}");
+            assert!(!decode_error(line).message.is_empty());
         }
     }
 
     #[test]
-    fn blank_lines_say_nothing_and_what_is_more_is_ignored() {
+    fn blank_lines_and_unknown_members_are_ignored() {
         assert_eq!(command(b" \t\r"), Ok(None));
         let more = br#" {"extra":[1,{"b":2}],"id":"a","type":"get_state"} "#;
         assert_eq!(command(more), Ok(Some(RpcCommand::GetState { id: "a".to_owned() })));
     }
 
     #[test]
-    fn a_member_twice_is_an_error() {
-        assert!(flaw(r#"{"type":"get_state","id":"a","id":"a"}"#).message.contains("duplicate field"));
-        assert!(flaw(r#"{"type":"get_state","type":"get_state","id":"a"}"#).message.contains("duplicate"));
+    fn a_repeated_member_is_an_error() {
+        assert!(
+            decode_error(r#"{"type":"get_state","id":"a","id":"a"}"#).message.contains("duplicate field")
+        );
+        assert!(
+            decode_error(r#"{"type":"get_state","type":"get_state","id":"a"}"#).message.contains("duplicate")
+        );
     }
 
     #[test]
-    fn deep_nesting_and_bad_utf_8_are_errors_of_nobody() {
+    fn errors_of_deep_nesting_and_invalid_utf_8_have_no_id() {
         for kind in ["get_state", "bogus"] {
             let (open, close) = ("[".repeat(200), "]".repeat(200));
-            let deep = flaw(&format!(r#"{{"type":"{kind}","id":"a","x":{open}{close}}}"#));
+            let deep = decode_error(&format!(r#"{{"type":"{kind}","id":"a","x":{open}{close}}}"#));
             assert!(deep.message.contains("recursion limit") && deep.id.is_none(), "{deep:?}");
             let line = [br#"{"type":""#, kind.as_bytes(), b"\",\"id\":\"a\",\"x\":\"\xff\"}"].concat();
             assert_eq!(command(&line).unwrap_err().id, None);

@@ -1,17 +1,18 @@
-//! Frames as bytes: compact JSON in ASCII.
+//! Encodes frames as compact JSON in ASCII.
 //!
-//! Everything beyond ASCII is escaped, because the real parent decodes each piece that it reads from
-//! the pipe on its own: a letter of several bytes that is cut between two pieces would be lost.
+//! Characters beyond ASCII are escaped, because the real parent decodes each chunk that it reads from the pipe by itself:
+//! a character whose bytes are split between two chunks would be lost.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::Serializer;
 use serde_json::ser::Formatter;
+use serde_json::{Serializer, Value, json};
 
-use super::protocol::RpcEvent;
+use super::wire::RpcEvent;
+use crate::ToolDescription;
 
-/// The frame of `event`.
+/// Encodes an event.
 pub(super) fn frame(event: &RpcEvent) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(128);
     let mut serializer = Serializer::with_formatter(&mut bytes, Ascii);
@@ -19,6 +20,14 @@ pub(super) fn frame(event: &RpcEvent) -> Vec<u8> {
     bytes
 }
 
+/// A tool in the answer to `tools_list`. Parents pass it on over MCP, where the schema has another name, so both names
+/// are there.
+pub fn tool_to_json(tool: &ToolDescription) -> Value {
+    json!({"name": tool.name, "description": tool.description,
+           "input_schema": tool.schema, "inputSchema": tool.schema})
+}
+
+/// A JSON formatter that escapes all characters beyond ASCII.
 struct Ascii;
 
 impl Formatter for Ascii {
@@ -28,8 +37,8 @@ impl Formatter for Ascii {
             let (plain, tail) = rest.split_at(at);
             to.write_all(plain.as_bytes())?;
             let end = tail.find(|letter: char| letter.is_ascii()).unwrap_or(tail.len());
-            let (foreign, tail) = tail.split_at(end);
-            for unit in foreign.encode_utf16() {
+            let (escaped, tail) = tail.split_at(end);
+            for unit in escaped.encode_utf16() {
                 write!(to, "\\u{unit:04x}")?;
             }
             rest = tail;
@@ -48,14 +57,14 @@ mod tests {
     }
 
     #[test]
-    fn letters_beyond_ascii_are_escaped_and_the_rest_is_not() {
+    fn only_characters_beyond_ascii_are_escaped() {
         let text = String::from_utf8(frame(&error("a\u{e4}\u{1f600}\"\n\u{7f}"))).unwrap();
         assert_eq!(text, "{\"type\":\"error\",\"message\":\"a\\u00e4\\ud83d\\ude00\\\"\\n\u{7f}\"}");
     }
 
     proptest! {
         #[test]
-        fn any_text_is_ascii_on_the_wire_and_comes_back(text in any::<String>()) {
+        fn any_text_is_ascii_on_the_wire_and_decodes_to_itself(text in any::<String>()) {
             let bytes = frame(&error(&text));
             prop_assert!(bytes.is_ascii() && !bytes.contains(&b'\n'));
             prop_assert_eq!(serde_json::from_slice::<RpcEvent>(&bytes).unwrap(), error(&text));

@@ -1,65 +1,50 @@
-//! What was said before, as the messages of `get_messages`.
+//! Makes the messages of `get_messages` from a session's history.
 //!
-//! Messages alternate as model APIs want them: what an agent says and the tools it calls are blocks of
-//! one assistant message, what tools gave back are blocks of the user message that follows.
+//! The roles alternate as in model APIs: the texts and tool calls of an agent are blocks of one assistant message, and
+//! the results of the tools are blocks of the user message that follows.
 
 use std::collections::HashMap;
 
 use parlor_vocab::{FailureCode, HistoryItem, Media, MediaId, Message, Role, RunEnding, StopCause, ToolUse};
 use serde_json::{Value, json};
 
-use super::attachment::{self, Kind};
+use super::attachment::{self, ContentKind};
 use super::code;
 
-/// The contents of files that came along, as far as they were read.
+/// The contents of attached files that could be read.
 pub(super) type Contents = HashMap<MediaId, Vec<u8>>;
 
-/// The files that `history` speaks of.
-pub(super) fn media(history: &[HistoryItem]) -> Vec<MediaId> {
-    let mut ids: Vec<MediaId> = Vec::new();
-    for passage in history {
-        if let HistoryItem::Message(message) = passage {
-            for media in &message.media {
-                if !ids.contains(&media.id) {
-                    ids.push(media.id.clone());
-                }
-            }
-        }
-    }
-    ids
-}
-
-/// How many messages `history` is.
+/// How many messages `history` becomes.
 pub(super) fn count(history: &[HistoryItem]) -> usize {
     messages(history, &Contents::new()).len()
 }
 
 /// `history` as messages.
 pub(super) fn messages(history: &[HistoryItem], contents: &Contents) -> Vec<Value> {
-    let mut written = Writer::default();
-    for passage in history {
-        match passage {
+    let mut writer = Writer::default();
+    for item in history {
+        match item {
             HistoryItem::Message(message) => match message.role {
-                Role::User => written.add(user(message, contents)),
+                Role::User => writer.add(user(message, contents)),
                 Role::Assistant => {
-                    written.assistant(json!({"type": "text", "text": message.text}));
+                    writer.assistant(json!({"type": "text", "text": message.text}));
                 }
-                // For people, not for models.
+                // Notes for people are not messages of a conversation.
                 Role::System => {}
             },
-            HistoryItem::ToolUse(used) => written.tool(used),
-            HistoryItem::BrokenOff(ending) => {
-                if let Some(mark) = mark(ending) {
-                    written.add(json!({"role": "user", "content": mark}));
+            HistoryItem::ToolUse(tool_use) => writer.tool(tool_use),
+            HistoryItem::UnfinishedRun(ending) => {
+                if let Some(mark) = interruption_text(ending) {
+                    writer.add(json!({"role": "user", "content": mark}));
                 }
             }
         }
     }
-    written.finish()
+    writer.finish()
 }
 
-/// What marks a turn that broke off; one that failed by itself has said so when it did.
-fn mark(ending: &RunEnding) -> Option<&'static str> {
+/// The text that marks an interrupted turn; `None` for a turn that completed or failed by itself.
+fn interruption_text(ending: &RunEnding) -> Option<&'static str> {
     match ending {
         RunEnding::Stopped { cause: StopCause::Shutdown, .. } => Some(code::INTERRUPTED),
         RunEnding::Stopped { .. } => Some(code::INTERRUPTED_BY_USER),
@@ -81,20 +66,21 @@ fn user(message: &Message, contents: &Contents) -> Value {
 }
 
 fn file(media: &Media, content: Option<&Vec<u8>>) -> Value {
-    let Some((bytes, kind)) = content.and_then(|bytes| Some((bytes, attachment::kind(bytes)?))) else {
+    let Some((bytes, kind)) = content.and_then(|bytes| Some((bytes, attachment::content_kind(bytes)?)))
+    else {
         let name = &media.name;
         return json!({"type": "text", "text": format!("[attached file {name:?}, whose content is not at hand]")});
     };
     let base64 = || base64_simd::STANDARD.encode_to_string(bytes);
     match kind {
-        Kind::Image => {
+        ContentKind::Image => {
             json!({"type": "image", "source": {"type": "base64", "media_type": media.mime, "data": base64()}})
         }
-        Kind::Pdf => {
+        ContentKind::Pdf => {
             let source = json!({"type": "base64", "media_type": "application/pdf", "data": base64()});
             json!({"type": "document", "title": media.name, "source": source})
         }
-        Kind::Text => {
+        ContentKind::Text => {
             let text = String::from_utf8_lossy(bytes);
             let source = json!({"type": "text", "media_type": "text/plain", "data": text});
             json!({"type": "document", "title": media.name, "source": source})
@@ -102,13 +88,13 @@ fn file(media: &Media, content: Option<&Vec<u8>>) -> Value {
     }
 }
 
-/// Puts blocks together to messages.
+/// Groups blocks into messages.
 #[derive(Default)]
 struct Writer {
     messages: Vec<Value>,
-    /// The assistant message that is being written.
-    said: Vec<Value>,
-    /// What the tools of it gave back.
+    /// The blocks of the open assistant message.
+    assistant_blocks: Vec<Value>,
+    /// The results of its tool calls.
     results: Vec<Value>,
 }
 
@@ -122,15 +108,15 @@ impl Writer {
         if !self.results.is_empty() {
             self.close();
         }
-        self.said.push(block);
+        self.assistant_blocks.push(block);
     }
 
-    fn tool(&mut self, used: &ToolUse) {
-        let id = used.call.as_str();
+    fn tool(&mut self, tool_use: &ToolUse) {
+        let id = tool_use.call.as_str();
         let input: Value =
-            serde_json::from_str(&used.input).unwrap_or_else(|_| Value::String(used.input.clone()));
-        self.assistant(json!({"type": "tool_use", "id": id, "name": used.tool, "input": input}));
-        let content = match &used.result {
+            serde_json::from_str(&tool_use.input).unwrap_or_else(|_| Value::String(tool_use.input.clone()));
+        self.assistant(json!({"type": "tool_use", "id": id, "name": tool_use.tool, "input": input}));
+        let content = match &tool_use.result {
             Some(Ok(output)) => output.clone(),
             Some(Err(failure)) => failure.message.clone(),
             None => return,
@@ -139,7 +125,7 @@ impl Writer {
     }
 
     fn close(&mut self) {
-        for (role, blocks) in [("assistant", &mut self.said), ("user", &mut self.results)] {
+        for (role, blocks) in [("assistant", &mut self.assistant_blocks), ("user", &mut self.results)] {
             if !blocks.is_empty() {
                 self.messages.push(json!({"role": role, "content": std::mem::take(blocks)}));
             }
@@ -155,27 +141,28 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::media_ids;
     use parlor_vocab::{Failure, MessageId, ToolCallId};
 
-    fn says(role: Role, text: &str) -> HistoryItem {
+    fn message(role: Role, text: &str) -> HistoryItem {
         let id = MessageId::parse("m").unwrap();
         HistoryItem::Message(Message { id, role, text: text.to_owned(), media: Vec::new() })
     }
 
-    fn uses(call: &str) -> HistoryItem {
+    fn tool_use_item(call: &str) -> HistoryItem {
         let (tool, input) = ("shell".to_owned(), "{\"command\":\"ls\"}".to_owned());
         let result = Some(Ok("out".to_owned()));
         HistoryItem::ToolUse(ToolUse { call: ToolCallId::parse(call).unwrap(), tool, input, result })
     }
 
     #[test]
-    fn tools_are_blocks_between_what_is_said() {
+    fn tool_calls_are_blocks_between_texts() {
         let history = [
-            says(Role::User, "hi"),
-            says(Role::Assistant, "look"),
-            uses("c1"),
-            uses("c2"),
-            says(Role::Assistant, "done"),
+            message(Role::User, "hi"),
+            message(Role::Assistant, "look"),
+            tool_use_item("c1"),
+            tool_use_item("c2"),
+            message(Role::Assistant, "done"),
         ];
         let use_block = |id: &str| json!({"type":"tool_use","id":id,"name":"shell","input":{"command":"ls"}});
         let result = |id: &str| json!({"type":"tool_result","tool_use_id":id,"content":"out"});
@@ -192,15 +179,15 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_broke_off_is_marked() {
+    fn an_interrupted_turn_is_marked() {
         let message = MessageId::parse("m").unwrap();
         let stopped = |cause| {
             let message = message.clone();
-            HistoryItem::BrokenOff(RunEnding::Stopped { cause, message })
+            HistoryItem::UnfinishedRun(RunEnding::Stopped { cause, message })
         };
         let failed = |code: FailureCode| {
             let message = String::new();
-            HistoryItem::BrokenOff(RunEnding::Failed(Failure { code, message, retryable: false }))
+            HistoryItem::UnfinishedRun(RunEnding::Failed(Failure { code, message, retryable: false }))
         };
         let enough = StopCause::Client { reason: "enough".to_owned() };
         let crashed = failed(FailureCode::RunInterrupted);
@@ -227,6 +214,6 @@ mod tests {
         assert_eq!(messages(&message(""), &contents)[0]["content"], json!([document]));
         let gone = messages(&message(""), &Contents::new());
         assert!(gone[0]["content"][0]["text"].as_str().unwrap().contains("a.txt"));
-        assert_eq!(super::media(&message("x")), [id]);
+        assert_eq!(media_ids(&message("x")), [id]);
     }
 }

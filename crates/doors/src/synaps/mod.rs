@@ -1,25 +1,28 @@
-//! The `synaps` dialect: typed frames between a parent and its child (`docs/protocols/synaps.md`).
+//! The `synaps` door: typed frames between a parent process and its child (`docs/protocols/synaps.md`).
 //!
-//! One child is one conversation. The parent writes commands, the child writes events: `ready`
-//! first, then answers under the command's id, and what happens in the running turn without one.
+//! A child serves one conversation. The parent writes commands and the child writes events: first `ready`, then answers
+//! with the id of the command, and the events of the running turn without an id.
 //!
-//! [`protocol`] has the wire types under their upstream names, `decode` finds out what a line says or
-//! what is wrong with it, `turn` makes frames of what happens, `history` spells what was said before,
-//! `attachment` judges files, `encode` writes ASCII, and `code` has the texts of all errors.
+//! - [`wire`] has the types of frames under their upstream names; `decode` reads commands, `encode` writes events.
+//! - `machine` is the state machine and `dispatch` what each command does.
+//! - `turn` makes frames of run events, `history` makes the messages of `get_messages`, and `attachment` checks files.
+//! - `code` has all error texts.
 
 mod attachment;
 mod code;
 mod decode;
+mod dispatch;
 mod encode;
 mod history;
 mod machine;
-pub mod protocol;
 mod turn;
+pub mod wire;
 
 use std::time::Duration;
 
-pub use machine::{Child, Model, SynapsMachine, Tool};
-pub use protocol::{AssistantEvent, RPC_PROTOCOL_VERSION, RpcAttachment, RpcCommand, RpcEvent, TurnUsage};
+pub use encode::tool_to_json;
+pub use machine::{ChildParams, Model, SynapsMachine};
+pub use wire::{AssistantEvent, RPC_PROTOCOL_VERSION, RpcAttachment, RpcCommand, RpcEvent, TurnUsage};
 
 /// The longest frame that a parent may send, in bytes, without its line ending: 1 MiB.
 pub const MAX_FRAME_BYTES: usize = 1 << 20;
@@ -30,7 +33,7 @@ pub const MAX_ATTACHMENTS: usize = 8;
 /// The largest attachment: 10 MiB.
 pub const MAX_ATTACHMENT_BYTES: u64 = 10 << 20;
 
-/// All attachments of a prompt together: 15 MiB.
+/// The most bytes of all attachments of a prompt together: 15 MiB.
 pub const MAX_ATTACHED_BYTES: u64 = 15 << 20;
 
 /// The largest image: 3.5 MiB.
@@ -42,15 +45,15 @@ pub const MAX_IMAGE_SIDE: usize = 8000;
 /// The largest text: 256 KiB.
 pub const MAX_TEXT_BYTES: usize = 256 << 10;
 
-/// How much of the files that came along is spelled out in an answer to `get_messages`.
+/// The most bytes of attached files that an answer to `get_messages` contains.
 pub const MAX_HISTORY_MEDIA_BYTES: u64 = 64 << 20;
 
 /// How long a running turn may go on after `shutdown`.
 pub const DRAIN_WAIT: Duration = Duration::from_secs(30);
 
-/// A turn that fails later than this after its prompt says so in its response alone: the real parent
-/// has given the prompt up by then, and an `error` that nobody waits for ends it.
+/// A turn that fails later than this after its prompt sends no `error` frame; only its response reports the failure. The
+/// real parent has given up the prompt by then, and an unexpected `error` would end the parent.
 pub const LATE_FAILURE: Duration = Duration::from_secs(55);
 
-/// How much of a subagent's task or result is shown.
+/// The longest preview of a subagent's task or result, in characters.
 pub const PREVIEW_CHARS: usize = 80;

@@ -1,4 +1,4 @@
-//! One turn: what happens in its run, as frames.
+//! One turn: makes frames of the events of its run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -9,27 +9,27 @@ use parlor_vocab::{
 };
 use serde_json::{Map, Value};
 
-use super::protocol::{AssistantEvent, RpcEvent, TurnUsage};
+use super::wire::{AssistantEvent, RpcEvent, TurnUsage};
 use super::{LATE_FAILURE, PREVIEW_CHARS, code};
 
 /// A turn that is running.
 #[derive(Debug)]
 pub(super) struct Turn {
-    /// The prompt's id.
+    /// The id of the prompt.
     pub(super) id: String,
-    /// When the prompt came.
-    began: Instant,
-    /// The run that answers, once it has started.
+    /// When the prompt arrived.
+    started: Instant,
+    /// The run of the turn, once it has started.
     run: Option<RunId>,
     usage: Usage,
-    /// The first model that consumed something, else what the run was started with.
+    /// The first model that reported usage; until then the model or agent of the run.
     model: Option<String>,
-    has_consumed: bool,
-    /// The subagents that work for it, by run.
+    has_usage: bool,
+    /// The running subagents, by their runs.
     subagents: BTreeMap<RunId, Subagent>,
-    /// The calls whose inputs are being written.
-    writing: BTreeSet<ToolCallId>,
-    /// The ids of those who asked to stop it.
+    /// The tool calls whose inputs the model is still writing.
+    open_inputs: BTreeSet<ToolCallId>,
+    /// The ids of the `abort` commands for this turn.
     pub(super) aborts: Vec<String>,
 }
 
@@ -37,50 +37,53 @@ pub(super) struct Turn {
 struct Subagent {
     number: u64,
     name: String,
-    began: Instant,
+    started: Instant,
 }
 
 /// How a turn ended.
 #[derive(Debug, PartialEq)]
-pub(super) enum End {
+pub(super) enum TurnEnd {
     Done,
     Cancelled,
     Failed(String),
 }
 
 impl Turn {
-    pub(super) fn new(id: String, began: Instant) -> Self {
+    pub(super) fn new(id: String, started: Instant) -> Self {
         Self {
             id,
-            began,
+            started,
             run: None,
             usage: Usage::default(),
             model: None,
-            has_consumed: false,
+            has_usage: false,
             subagents: BTreeMap::new(),
-            writing: BTreeSet::new(),
+            open_inputs: BTreeSet::new(),
             aborts: Vec::new(),
         }
     }
 
-    /// Takes in what was seen in the session. `numbers` counts the subagents of the connection.
-    pub(super) fn see(
+    /// Handles an update of the session: adds its frames, and returns the end of the turn once it has ended.
+    /// `subagent_counter` counts the subagents of the connection.
+    pub(super) fn on_update(
         &mut self,
         now: Instant,
         seen: &SessionUpdate,
-        numbers: &mut u64,
+        subagent_counter: &mut u64,
         frames: &mut Vec<RpcEvent>,
-    ) -> Option<End> {
+    ) -> Option<TurnEnd> {
         match seen {
-            SessionUpdate::Delta { run, subject, text } => {
-                self.on_delta(run, subject, text, frames);
+            SessionUpdate::Delta { run, stream, text } => {
+                self.on_delta(run, stream, text, frames);
                 None
             }
             SessionUpdate::Entry(entry) => match &entry.event {
-                SessionEvent::Run { run, event, .. } => self.on_event(now, run, event, numbers, frames),
+                SessionEvent::Run { run, event, .. } => {
+                    self.on_event(now, run, event, subagent_counter, frames)
+                }
                 SessionEvent::Created(_)
                 | SessionEvent::Renamed { .. }
-                | SessionEvent::Chosen(_)
+                | SessionEvent::AgentChosen(_)
                 | SessionEvent::Queued(_)
                 | SessionEvent::Unqueued { .. }
                 | SessionEvent::Cleared
@@ -90,31 +93,31 @@ impl Turn {
         }
     }
 
-    fn on_delta(&mut self, run: &RunId, subject: &StreamKind, text: &str, frames: &mut Vec<RpcEvent>) {
-        // What a subagent says is for the turn, which says what it makes of it.
+    fn on_delta(&mut self, run: &RunId, stream: &StreamKind, text: &str, frames: &mut Vec<RpcEvent>) {
+        // The text of a subagent is not sent; its result goes to the agent of the turn.
         if self.run.as_ref() != Some(run) {
             return;
         }
         let delta = text.to_owned();
-        match subject {
+        match stream {
             StreamKind::Message(_) => frames.push(update(AssistantEvent::TextDelta { delta })),
-            StreamKind::Thought(_) => frames.push(update(AssistantEvent::ThinkingDelta { delta })),
-            StreamKind::Input { call, tool } => {
-                if self.writing.insert(call.clone()) {
+            StreamKind::Reasoning(_) => frames.push(update(AssistantEvent::ThinkingDelta { delta })),
+            StreamKind::ToolInput { call, tool } => {
+                if self.open_inputs.insert(call.clone()) {
                     frames.push(tool_start(call, tool));
                 }
                 frames.push(tool_input_delta(call, text));
             }
-            // The dialect has the whole result only.
-            StreamKind::Tool(_) => {}
+            // The protocol has no deltas of tool output.
+            StreamKind::ToolOutput(_) => {}
         }
     }
 
-    /// The calls whose inputs were being written are never made.
-    fn end_writing(&mut self, frames: &mut Vec<RpcEvent>) {
-        for call in std::mem::take(&mut self.writing) {
+    /// Closes the calls whose inputs were not completed: the agent never makes them.
+    fn close_open_inputs(&mut self, frames: &mut Vec<RpcEvent>) {
+        for call in std::mem::take(&mut self.open_inputs) {
             frames.push(tool_input(&call, Value::Object(Map::new())));
-            frames.push(tool_result(&call, code::NOT_CALLED));
+            frames.push(tool_result(&call, code::CALL_CUT_OFF));
         }
     }
 
@@ -123,9 +126,9 @@ impl Turn {
         now: Instant,
         run: &RunId,
         event: &RunEvent,
-        numbers: &mut u64,
+        subagent_counter: &mut u64,
         frames: &mut Vec<RpcEvent>,
-    ) -> Option<End> {
+    ) -> Option<TurnEnd> {
         if let RunEvent::Started { parent: None, agent, model, .. } = event {
             self.run.get_or_insert_with(|| run.clone());
             self.model.get_or_insert_with(|| model.clone().unwrap_or_else(|| agent.to_string()));
@@ -142,11 +145,12 @@ impl Turn {
                     frames.push(RpcEvent::SubagentUpdate { subagent_id: number, agent_name: name, status });
                 }
                 None => {
-                    if !self.writing.remove(call) {
+                    if !self.open_inputs.remove(call) {
                         frames.extend([tool_start(call, tool), tool_input_delta(call, input)]);
                     }
-                    let whole = serde_json::from_str(input).unwrap_or_else(|_| Value::from(input.as_str()));
-                    frames.push(tool_input(call, whole));
+                    let input_json =
+                        serde_json::from_str(input).unwrap_or_else(|_| Value::from(input.as_str()));
+                    frames.push(tool_input(call, input_json));
                 }
             },
             RunEvent::Tool(ToolEvent::Completed { call, output, .. }) if is_own => {
@@ -156,11 +160,11 @@ impl Turn {
                 frames.push(tool_result(call, &failure.message));
             }
             RunEvent::Subagent(SubagentEvent::Started { child, name, task }) => {
-                *numbers += 1;
-                let subagent = Subagent { number: *numbers, name: name.clone(), began: now };
+                *subagent_counter += 1;
+                let subagent = Subagent { number: *subagent_counter, name: name.clone(), started: now };
                 self.subagents.insert(child.clone(), subagent);
                 frames.push(RpcEvent::SubagentStart {
-                    subagent_id: *numbers,
+                    subagent_id: *subagent_counter,
                     agent_name: name.clone(),
                     task_preview: preview(task),
                 });
@@ -174,25 +178,25 @@ impl Turn {
             RunEvent::Subagent(SubagentEvent::Done { child, result, duration_ms }) => {
                 if let Some(subagent) = self.subagents.remove(child) {
                     let result_preview = match result {
-                        Ok(text) => good_preview(text),
+                        Ok(text) => success_preview(text),
                         Err(failure) => preview(&format!("error: {}", failure.message)),
                     };
                     frames.push(subagent.done(result_preview, *duration_ms as f64 / 1000.0));
                 }
             }
-            RunEvent::Consumed { usage, model } => {
+            RunEvent::UsageAdded { usage, model } => {
                 self.usage = self.usage.plus(*usage);
-                if let (false, Some(model)) = (self.has_consumed, model) {
+                if let (false, Some(model)) = (self.has_usage, model) {
                     self.model = Some(model.clone());
-                    self.has_consumed = true;
+                    self.has_usage = true;
                 }
             }
             RunEvent::Step(StepEvent::Started { kind: StepKind::Planning | StepKind::Reasoning, .. })
                 if is_own =>
             {
-                self.end_writing(frames);
+                self.close_open_inputs(frames);
             }
-            RunEvent::Ended { ending, .. } if is_own => return Some(end(ending)),
+            RunEvent::Ended { ending, .. } if is_own => return Some(turn_end(ending)),
             RunEvent::Started { .. }
             | RunEvent::Steered { .. }
             | RunEvent::Message(_)
@@ -206,24 +210,24 @@ impl Turn {
         None
     }
 
-    /// The last frames of the turn, its response and the answers to those who stopped it included.
-    pub(super) fn finish(mut self, now: Instant, end: End, frames: &mut Vec<RpcEvent>) {
-        self.end_writing(frames);
+    /// Adds the last frames of the turn, with its response and the answers to its `abort` commands.
+    pub(super) fn finish(mut self, now: Instant, end: TurnEnd, frames: &mut Vec<RpcEvent>) {
+        self.close_open_inputs(frames);
         for subagent in self.subagents.into_values() {
-            let seconds = now.saturating_duration_since(subagent.began).as_secs_f64();
-            frames.push(subagent.done(code::CUT_OFF.to_owned(), seconds));
+            let seconds = now.saturating_duration_since(subagent.started).as_secs_f64();
+            frames.push(subagent.done(code::SUBAGENT_CUT_OFF.to_owned(), seconds));
         }
-        let is_late = now.saturating_duration_since(self.began) > LATE_FAILURE;
-        if let End::Failed(message) = &end
+        let is_late = now.saturating_duration_since(self.started) > LATE_FAILURE;
+        if let TurnEnd::Failed(message) = &end
             && !is_late
         {
             frames.push(RpcEvent::Error { id: Some(self.id.clone()), message: message.clone() });
         }
         frames.push(RpcEvent::AgentEnd { usage: turn_usage(self.usage, self.model) });
         let body = match end {
-            End::Done => vec![("ok", Value::Bool(true))],
-            End::Cancelled => vec![("ok", Value::Bool(true)), ("cancelled", Value::Bool(true))],
-            End::Failed(message) => vec![("ok", Value::Bool(false)), ("error", Value::String(message))],
+            TurnEnd::Done => vec![("ok", Value::Bool(true))],
+            TurnEnd::Cancelled => vec![("ok", Value::Bool(true)), ("cancelled", Value::Bool(true))],
+            TurnEnd::Failed(message) => vec![("ok", Value::Bool(false)), ("error", Value::String(message))],
         };
         frames.push(response(self.id, "prompt", body));
         let aborted = |id| response(id, "abort", vec![("ok", Value::Bool(true))]);
@@ -244,11 +248,11 @@ pub(super) fn response(id: String, command: &str, body: Vec<(&str, Value)>) -> R
     RpcEvent::Response { id, command: command.to_owned(), body }
 }
 
-fn end(ending: &RunEnding) -> End {
+fn turn_end(ending: &RunEnding) -> TurnEnd {
     match ending {
-        RunEnding::Completed { .. } => End::Done,
-        RunEnding::Failed(failure) => End::Failed(failure.message.clone()),
-        RunEnding::Stopped { .. } => End::Cancelled,
+        RunEnding::Completed { .. } => TurnEnd::Done,
+        RunEnding::Failed(failure) => TurnEnd::Failed(failure.message.clone()),
+        RunEnding::Stopped { .. } => TurnEnd::Cancelled,
     }
 }
 
@@ -288,8 +292,8 @@ fn preview(text: &str) -> String {
     text.chars().take(PREVIEW_CHARS).collect()
 }
 
-/// The preview of a good result, which must not look like a failed one.
-fn good_preview(text: &str) -> String {
+/// The preview of a successful result. It must not begin with `error`, which means a failure.
+fn success_preview(text: &str) -> String {
     let looks_failed = text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("error"));
     if looks_failed { preview(&format!("ok: {text}")) } else { preview(text) }
 }
@@ -299,11 +303,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_good_result_never_looks_like_a_failed_one() {
-        assert_eq!(good_preview("Errors were found"), "ok: Errors were found");
-        assert_eq!(good_preview("fine"), "fine");
-        assert_eq!(good_preview("er"), "er");
-        assert_eq!(good_preview("\u{e4}\u{e4}\u{e4}"), "\u{e4}\u{e4}\u{e4}");
+    fn the_preview_of_a_success_never_begins_with_error() {
+        assert_eq!(success_preview("Errors were found"), "ok: Errors were found");
+        assert_eq!(success_preview("fine"), "fine");
+        assert_eq!(success_preview("er"), "er");
+        assert_eq!(success_preview("\u{e4}\u{e4}\u{e4}"), "\u{e4}\u{e4}\u{e4}");
         assert_eq!(preview(&"\u{e4}".repeat(200)).chars().count(), PREVIEW_CHARS);
     }
 }

@@ -1,7 +1,7 @@
-//! Decoding a frame takes memory in proportion to its bytes, whatever the frame is made of.
+//! Decoding a frame takes memory in proportion to its bytes, whatever the frame contains.
 //!
-//! A frame of many tiny values is the attack: built as a tree it takes a hundred times its bytes, and two such frames of
-//! the largest size ended a server. Every door gets hostile values in every place where it might build one.
+//! A frame of many tiny values is an attack: as a tree it takes a hundred times its bytes, and two such frames of the
+//! largest size once exhausted a server's memory. Every door gets hostile values in every member that it might build.
 
 mod counting;
 mod doors;
@@ -12,13 +12,14 @@ use doors::{bridge, exec, loaf, repl, supr, synaps};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How many times its own bytes a frame may take while it is decoded and answered, the frame itself not counted.
+/// The most memory for decoding and answering a frame, as a multiple of its bytes. The frame itself is not counted.
 const MAX_FACTOR: usize = 4;
 
-/// How large the hostile values are. Factors do not depend on it, and every door takes at least four times as much.
+/// The size of the hostile values. The measured factors do not depend on it, and every door accepts frames that are four
+/// times larger.
 const VALUE_BYTES: usize = 256 << 10;
 
-/// Values of about `bytes` bytes that are expensive as trees.
+/// JSON values of about `bytes` bytes whose trees are large.
 fn hostile_values(bytes: usize) -> Vec<(&'static str, String)> {
     let repeated = |item: &str| vec![item; bytes / (item.len() + 1)].join(",");
     let numbered = |member: fn(usize) -> String| {
@@ -48,45 +49,47 @@ fn hostile_values(bytes: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Hands each frame to a machine of its own, and asserts what each takes.
+/// Passes each frame to a machine of its own with `take`, and checks the memory that it takes.
 fn assert_bounded(door: &str, frames: impl IntoIterator<Item = (String, String)>, take: fn(&[u8])) {
-    let mut flaws = Vec::new();
+    let mut failures = Vec::new();
     for (what, frame) in frames {
         let peak = peak_of(|| take(frame.as_bytes()));
         if peak > MAX_FACTOR * frame.len() {
             let tenths = peak * 10 / frame.len();
-            flaws.push(format!("{what}: {}.{} times its bytes", tenths / 10, tenths % 10));
+            failures.push(format!("{what}: {}.{} times its bytes", tenths / 10, tenths % 10));
         }
     }
-    assert!(flaws.is_empty(), "{door}, more than {MAX_FACTOR} times:\n{}", flaws.join("\n"));
+    assert!(failures.is_empty(), "{door}, more than {MAX_FACTOR} times:\n{}", failures.join("\n"));
 }
 
-/// Frames in which each hostile value stands in each of these places, marked by `#`.
-fn frames(places: &[&str]) -> Vec<(String, String)> {
+/// Frames from templates: each hostile value in each template, in the place of `#`.
+fn frames(templates: &[&str]) -> Vec<(String, String)> {
     let values = hostile_values(VALUE_BYTES);
-    let frames = places.iter().flat_map(|place| {
-        values.iter().map(move |(what, value)| (format!("{what} in {place}"), place.replacen('#', value, 1)))
+    let frames = templates.iter().flat_map(|template| {
+        values
+            .iter()
+            .map(move |(what, value)| (format!("{what} in {template}"), template.replacen('#', value, 1)))
     });
     frames.collect()
 }
 
-/// The members of an object alone, to stand among others.
-fn with_many_keys(places: &[&str]) -> Vec<(String, String)> {
+/// Frames from templates, with many members in the place of `#`.
+fn with_many_keys(templates: &[&str]) -> Vec<(String, String)> {
     let object = hostile_values(VALUE_BYTES)
         .into_iter()
         .find(|(what, _)| *what == "many keys")
-        .expect("it is among them")
+        .expect("it is one of the values")
         .1;
     let members = object.trim_start_matches('{').trim_end_matches('}').to_owned();
-    places
+    templates
         .iter()
-        .map(|place| (format!("many keys beside {place}"), place.replacen('#', &members, 1)))
+        .map(|template| (format!("many keys beside {template}"), template.replacen('#', &members, 1)))
         .collect()
 }
 
 #[test]
 fn a_supr_frame_takes_a_small_multiple_of_its_bytes() {
-    let places = [
+    let templates = [
         r#"{"type":"ping","payload":#}"#,
         r#"{"type":"ping","payload":{"a":#}}"#,
         r#"{"payload":{"a":#},"type":"ping"}"#,
@@ -105,13 +108,13 @@ fn a_supr_frame_takes_a_small_multiple_of_its_bytes() {
         "#",
     ];
     let beside = [r#"{"type":"ping",#}"#, r#"{"type":"message.send","payload":{"content":"hi",#}}"#];
-    let all = frames(&places).into_iter().chain(with_many_keys(&beside));
+    let all = frames(&templates).into_iter().chain(with_many_keys(&beside));
     assert_bounded("supr", all, supr);
 }
 
 #[test]
 fn a_loaf_line_takes_a_small_multiple_of_its_bytes() {
-    let places = [
+    let templates = [
         r#"{"jsonrpc":"2.0","id":1,"method":"session.send","params":#}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"session.send","params":{"session_id":"s","text":"t","images":#}}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"session.send","params":{"session_id":"s","text":#}}"#,
@@ -126,13 +129,13 @@ fn a_loaf_line_takes_a_small_multiple_of_its_bytes() {
         r#"{"jsonrpc":"2.0","id":1,"method":"session.send","params":{"images":[{"path":"p",#}]}}"#,
         r#"{"jsonrpc":"2.0","id":1,"method":"tools.list",#}"#,
     ];
-    let all = frames(&places).into_iter().chain(with_many_keys(&beside));
+    let all = frames(&templates).into_iter().chain(with_many_keys(&beside));
     assert_bounded("loaf", all, loaf);
 }
 
 #[test]
 fn a_synaps_line_takes_a_small_multiple_of_its_bytes() {
-    let places = [
+    let templates = [
         r#"{"type":"get_state","id":"a","other":#}"#,
         r#"{"other":#,"type":"get_state","id":"a"}"#,
         r#"{"type":"bogus","id":"a","other":#}"#,
@@ -144,7 +147,7 @@ fn a_synaps_line_takes_a_small_multiple_of_its_bytes() {
         "#",
     ];
     let beside = [r#"{"type":"get_state","id":"a",#}"#];
-    let all = frames(&places).into_iter().chain(with_many_keys(&beside));
+    let all = frames(&templates).into_iter().chain(with_many_keys(&beside));
     assert_bounded("synaps", all, synaps);
 }
 
@@ -181,7 +184,7 @@ fn a_supex_line_takes_a_small_multiple_of_its_bytes() {
 
 #[test]
 fn an_exec_line_takes_a_small_multiple_of_its_bytes() {
-    let places = [
+    let templates = [
         r#"{"id":1,"method":"initialize","params":#}"#,
         r#"{"id":1,"method":"initialize","params":{"clientName":"c","other":#}}"#,
         r#"{"id":1,"method":"command/exec","params":#}"#,
@@ -192,6 +195,6 @@ fn an_exec_line_takes_a_small_multiple_of_its_bytes() {
         "#",
     ];
     let beside = [r#"{"id":1,"method":"initialize","params":{"clientName":"c",#}}"#];
-    let all = frames(&places).into_iter().chain(with_many_keys(&beside));
+    let all = frames(&templates).into_iter().chain(with_many_keys(&beside));
     assert_bounded("exec", all, exec);
 }

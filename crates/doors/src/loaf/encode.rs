@@ -1,4 +1,4 @@
-//! Lines that go out: answers and events.
+//! Encodes answers and events.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -8,14 +8,14 @@ use super::code::FrameError;
 
 const BEFORE_ID: &[u8] = br#"{"jsonrpc":"2.0","id":"#;
 
-/// The answer to the request with this id.
+/// The successful answer to the request with this id.
 pub(super) fn result(id: &str, result: &impl Serialize) -> Vec<u8> {
     answer(id, br#","result":"#, result)
 }
 
-/// The refusal of the request with this id.
-pub(super) fn error(id: &str, flaw: &FrameError) -> Vec<u8> {
-    answer(id, br#","error":"#, flaw)
+/// The error that answers the request with this id.
+pub(super) fn error(id: &str, error: &FrameError) -> Vec<u8> {
+    answer(id, br#","error":"#, error)
 }
 
 fn answer(id: &str, member: &[u8], value: &impl Serialize) -> Vec<u8> {
@@ -28,7 +28,7 @@ fn answer(id: &str, member: &[u8], value: &impl Serialize) -> Vec<u8> {
     frame
 }
 
-/// What is told of an event.
+/// The params of an event.
 #[derive(Serialize)]
 struct Params<'a> {
     r#type: &'a str,
@@ -36,14 +36,14 @@ struct Params<'a> {
     payload: &'a Value,
 }
 
-/// An event without its number, to be kept.
-pub(super) fn event(kind: &str, timestamp: String, payload: &Value) -> Box<RawValue> {
+/// The params of an event without its number, in the form that is stored for replay.
+pub(super) fn event_params(kind: &str, timestamp: String, payload: &Value) -> Box<RawValue> {
     serde_json::value::to_raw_value(&Params { r#type: kind, timestamp, payload })
         .expect("values have string keys and memory does not fail")
 }
 
-/// The line that tells an event, with its number if the client wants numbers.
-pub(super) fn told(event: &RawValue, sequence: Option<u64>) -> Vec<u8> {
+/// The frame of an event, with its number if the client has enabled extensions.
+pub(super) fn event_frame(event: &RawValue, sequence: Option<u64>) -> Vec<u8> {
     let event = event.get().as_bytes();
     let mut frame = Vec::with_capacity(event.len() + 80);
     frame.extend_from_slice(br#"{"jsonrpc":"2.0","method":"event","params":"#);
@@ -71,15 +71,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_stand_in_the_order_that_clients_know() {
+    fn members_have_a_fixed_order() {
         assert_eq!(
             result("\"a\"", &json!({"ok": true})),
             br#"{"jsonrpc":"2.0","id":"a","result":{"ok":true}}"#
         );
-        let event = event("t", "now".to_owned(), &json!({"x": "\u{e4}"}));
+        let event = event_params("t", "now".to_owned(), &json!({"x": "\u{e4}"}));
         let plain = r#"{"jsonrpc":"2.0","method":"event","params":{"type":"t","timestamp":"now","payload":{"x":"ä"}}}"#;
-        assert_eq!(told(&event, None), plain.as_bytes());
+        assert_eq!(event_frame(&event, None), plain.as_bytes());
         let numbered = plain.replace("}}}", r#"},"sequence":7}}"#);
-        assert_eq!(told(&event, Some(7)), numbered.as_bytes());
+        assert_eq!(event_frame(&event, Some(7)), numbered.as_bytes());
     }
 }

@@ -1,224 +1,224 @@
-//! The frames, as the parent and the child spell them.
+//! The wire types: commands of the parent and events of the child.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The version of the wire format. The child names it in `ready`, and a parent refuses any other.
+/// The version of the wire format. The child sends it in `ready`, and a parent refuses any other version.
 pub const RPC_PROTOCOL_VERSION: u32 = 1;
 
-/// What the parent tells the child. Every command but `shutdown` has an id, which its answer repeats.
+/// A command of the parent. Every command except `shutdown` has an id, which the answer repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RpcCommand {
-    /// Begin a turn.
+    /// Starts a turn.
     Prompt {
         /// Repeated in the answer.
         id: String,
-        /// What the user says.
+        /// The user's text.
         message: String,
-        /// Files that come along.
+        /// The files of the prompt, at most `MAX_ATTACHMENTS`.
         #[serde(default)]
         attachments: Vec<RpcAttachment>,
     },
-    /// Begin another turn in the same conversation.
+    /// Starts another turn in the same conversation.
     FollowUp {
         /// Repeated in the answer.
         id: String,
-        /// What the user says.
+        /// The user's text.
         message: String,
     },
-    /// Put a summary in the place of the history.
+    /// Replaces the history with a summary.
     Compact {
         /// Repeated in the answer.
         id: String,
     },
-    /// Begin a new conversation.
+    /// Starts a new conversation.
     NewSession {
         /// Repeated in the answer.
         id: String,
     },
-    /// Tell the history.
+    /// Asks for the history.
     GetMessages {
         /// Repeated in the answer.
         id: String,
     },
-    /// Use another model from now on.
+    /// Chooses the model of the next turns.
     SetModel {
         /// Repeated in the answer.
         id: String,
-        /// Which one.
+        /// The id of the model.
         model: String,
     },
-    /// Tell which models there are.
+    /// Asks for the models that can be chosen.
     GetAvailableModels {
         /// Repeated in the answer.
         id: String,
     },
-    /// Stop the running turn.
+    /// Stops the running turn.
     Abort {
         /// Repeated in the answer.
         id: String,
     },
-    /// Tell what the conversation has consumed.
+    /// Asks for the usage of the conversation.
     GetSessionStats {
         /// Repeated in the answer.
         id: String,
     },
-    /// Tell how things are.
+    /// Asks whether a turn is running, and for the model in use.
     GetState {
         /// Repeated in the answer.
         id: String,
     },
-    /// Tell which tools there are.
+    /// Asks for the tools of the agent.
     ToolsList {
-        /// Repeated in the answer, which has an empty one if there is none.
+        /// Repeated in the answer; without an id the answer has an empty one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
     },
-    /// End. The exit is the answer.
+    /// Ends the child. The exit of the process is the answer.
     Shutdown,
 }
 
-/// A file that comes along with a prompt.
+/// A file of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RpcAttachment {
-    /// Where it is: absolute, without `..`.
+    /// An absolute path without `..`.
     pub path: String,
-    /// What it is called. A hint.
+    /// A display name. The child ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is. A hint: its bytes decide.
+    /// The MIME type. The child ignores it and looks at the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mime: Option<String>,
 }
 
-/// What the child tells the parent.
+/// An event of the child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RpcEvent {
-    /// The child is there. Always the first.
+    /// The child is ready. Always the first event.
     Ready {
-        /// The conversation; `--continue` takes it.
+        /// The id of the conversation, for `--continue`.
         session_id: String,
-        /// The model in use.
+        /// The id of the model in use.
         model: String,
         /// [`RPC_PROTOCOL_VERSION`].
         protocol_version: u32,
     },
-    /// Something happened in the running turn.
+    /// The running turn has made progress.
     MessageUpdate {
-        /// What.
+        /// The progress.
         event: AssistantEvent,
     },
-    /// Another agent begins to work for the turn.
+    /// A subagent of the turn has started.
     SubagentStart {
-        /// Its number.
+        /// Unique within the connection.
         subagent_id: u64,
-        /// Its name.
+        /// The name of the subagent.
         agent_name: String,
-        /// The beginning of what it is to do.
+        /// The first characters of its task.
         task_preview: String,
     },
-    /// It is at work.
+    /// A subagent has made progress.
     SubagentUpdate {
-        /// Its number.
+        /// The id from `subagent_start`.
         subagent_id: u64,
-        /// Its name.
+        /// The name of the subagent.
         agent_name: String,
-        /// A few words.
+        /// A short text for people.
         status: String,
     },
-    /// It is done. A preview that begins with `error` means that it failed.
+    /// A subagent has ended. A preview that begins with `error` means that it failed.
     SubagentDone {
-        /// Its number.
+        /// The id from `subagent_start`.
         subagent_id: u64,
-        /// Its name.
+        /// The name of the subagent.
         agent_name: String,
-        /// The beginning of what came of it.
+        /// The first characters of its result.
         result_preview: String,
-        /// How long it took.
+        /// How long the subagent ran.
         duration_secs: f64,
     },
-    /// The turn is over. Once for each turn, before its response.
+    /// The turn has ended. Sent once for each turn, before its response.
     AgentEnd {
-        /// What it consumed.
+        /// What the turn consumed.
         usage: TurnUsage,
     },
     /// The answer to a command.
     Response {
-        /// The command's.
+        /// The id of the command.
         id: String,
-        /// What was answered; `prompt` for `follow_up` too.
+        /// The type of the command; `prompt` for `follow_up` too.
         command: String,
-        /// The answer's members.
+        /// The members of the answer, which depend on the command.
         #[serde(flatten)]
         body: Map<String, Value>,
     },
-    /// Something is wrong with a command, or with a line.
+    /// The child refuses a command or a line.
     Error {
-        /// The command's, where it is known.
+        /// The id of the command, if it is known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
-        /// What is wrong.
+        /// A text for people; parents also search it for words.
         message: String,
     },
 }
 
-/// What happens in a turn.
+/// Progress of a turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AssistantEvent {
-    /// More of the answer.
+    /// More text of the answer.
     TextDelta {
-        /// The piece.
+        /// The added text.
         delta: String,
     },
-    /// More of the reasoning.
+    /// More text of the reasoning.
     ThinkingDelta {
-        /// The piece.
+        /// The added text.
         delta: String,
     },
-    /// A tool is going to be called.
+    /// The agent begins a tool call.
     #[serde(rename = "toolcall_start")]
     ToolcallStart {
-        /// The call.
+        /// The id of the call.
         tool_id: String,
-        /// The tool.
+        /// The name of the tool.
         tool_name: String,
     },
-    /// More of the input's JSON text.
+    /// More of the JSON text of the call's input.
     #[serde(rename = "toolcall_input_delta")]
     ToolcallInputDelta {
-        /// The call.
+        /// The id of the call.
         tool_id: String,
-        /// The piece.
+        /// The added text.
         delta: String,
     },
-    /// The whole input.
+    /// The complete input of a call.
     #[serde(rename = "toolcall_input")]
     ToolcallInput {
-        /// The call.
+        /// The id of the call.
         tool_id: String,
-        /// The input.
+        /// The decoded JSON, or a string if the model wrote invalid JSON.
         input: Value,
     },
-    /// What the tool gave back.
+    /// The result of a call.
     #[serde(rename = "toolcall_result")]
     ToolcallResult {
-        /// The call.
+        /// The id of the call.
         tool_id: String,
-        /// All of it.
+        /// The complete output, or the error text.
         result: String,
     },
 }
 
-/// What a turn consumed, over all its model calls. Whole numbers: the metering parent reads a number
-/// with a point as zero.
+/// The usage of a turn, over all its model calls. All numbers are integers: the parent reads a number with a decimal
+/// point as zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnUsage {
-    /// Tokens read, without those below.
+    /// Input tokens, without those of the caches below.
     pub input_tokens: u64,
-    /// Tokens written.
+    /// Output tokens.
     pub output_tokens: u64,
     /// Tokens read from the provider's cache.
     #[serde(default)]
@@ -226,13 +226,13 @@ pub struct TurnUsage {
     /// Tokens written to the provider's cache.
     #[serde(default)]
     pub cache_creation_input_tokens: u64,
-    /// Of these, those kept for five minutes, where the provider says so.
+    /// The part of these that the provider caches for five minutes, if it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_creation_5m: Option<u64>,
-    /// Of these, those kept for an hour, where the provider says so.
+    /// The part of these that the provider caches for an hour, if it says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_creation_1h: Option<u64>,
-    /// The first model that was used, if known.
+    /// The first model of the turn, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use serde::de::DeserializeOwned;
 
-    /// Each text is one frame, and comes back as it was.
+    /// Decodes each text and expects that encoding gives the same text.
     fn round_trip<T: Serialize + DeserializeOwned>(texts: &[&str]) {
         for text in texts {
             let frame: T = serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_comes_back_as_it_was() {
+    fn every_command_is_unchanged_by_decoding_and_encoding() {
         round_trip::<RpcCommand>(&[
             r#"{"type":"prompt","id":"p","message":"m","attachments":[{"path":"/a","name":"a","mime":"t/p"}]}"#,
             r#"{"type":"prompt","id":"","message":"","attachments":[{"path":"/a"}]}"#,
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_comes_back_as_it_was() {
+    fn every_event_is_unchanged_by_decoding_and_encoding() {
         round_trip::<RpcEvent>(&[
             r#"{"type":"ready","session_id":"s","model":"m","protocol_version":1}"#,
             r#"{"type":"message_update","event":{"type":"text_delta","delta":"d"}}"#,
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn every_assistant_event_comes_back_as_it_was() {
+    fn every_assistant_event_is_unchanged_by_decoding_and_encoding() {
         round_trip::<AssistantEvent>(&[
             r#"{"type":"text_delta","delta":"d"}"#,
             r#"{"type":"thinking_delta","delta":"d"}"#,
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn usage_comes_back_as_it_was_and_is_whole_numbers() {
+    fn usage_is_unchanged_and_has_integers() {
         round_trip::<RpcEvent>(&[
             r#"{"type":"agent_end","usage":{"input_tokens":812,"output_tokens":64,"cache_read_input_tokens":0,"cache_creation_input_tokens":0,"model":"m"}}"#,
         ]);

@@ -1,4 +1,4 @@
-//! What a line is: nothing, a request, a notification, or something that is none of these.
+//! Decodes the envelope of a line.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,36 +9,36 @@ use serde_json::value::RawValue;
 use super::code::{self, FrameError};
 use super::text::{string, trim};
 
-/// What a line says.
+/// A decoded line.
 #[derive(Debug)]
 pub(super) enum Line<'a> {
-    /// Something that is answered.
+    /// A request, which must be answered.
     Request(Request<'a>),
-    /// Nothing, or something that nobody answers and nobody carries out.
-    Nothing,
+    /// A blank line or a notification. The server ignores notifications.
+    Ignored,
 }
 
 /// A request.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
-    /// As it was written, to be repeated.
+    /// Raw JSON; the answer repeats it byte for byte.
     pub(super) id: &'a str,
     pub(super) method: Cow<'a, str>,
     pub(super) params: Option<&'a RawValue>,
 }
 
-/// Reads a line.
-pub(super) fn read(line: &str) -> Result<Line<'_>, FrameError> {
+/// Decodes a line.
+pub(super) fn decode(line: &str) -> Result<Line<'_>, FrameError> {
     let line = trim(line);
     match line.bytes().next() {
-        None => Ok(Line::Nothing),
+        None => Ok(Line::Ignored),
         Some(b'{') => {
             let members: Members<'_> =
                 serde_json::from_str(line).map_err(|error| code::not_json(&error.to_string()))?;
             members.classify()
         }
         Some(first) => {
-            // The rest of it counts too.
+            // An invalid line is a parse error, even if it begins like an array or a number.
             let whole: Result<IgnoredAny, _> = serde_json::from_str(line);
             whole.map_err(|error| code::not_json(&error.to_string()))?;
             Err(if first == b'[' { code::batch() } else { code::invalid_request() })
@@ -46,7 +46,7 @@ pub(super) fn read(line: &str) -> Result<Line<'_>, FrameError> {
     }
 }
 
-/// The members of an envelope. One that comes again takes the place of the one before.
+/// The members of an envelope. If a member stands twice, the last one counts.
 #[derive(Default)]
 struct Members<'a> {
     jsonrpc: Option<&'a RawValue>,
@@ -60,7 +60,7 @@ impl<'a> Members<'a> {
         let is_current = self.jsonrpc.is_some_and(|version| string(version).as_deref() == Some("2.0"));
         let method = self.method.and_then(method).filter(|method| !trim(method).is_empty());
         let (true, Some(method)) = (is_current, method) else { return Err(code::invalid_request()) };
-        let Some(id) = self.id else { return Ok(Line::Nothing) };
+        let Some(id) = self.id else { return Ok(Line::Ignored) };
         let id = id.get();
         match id.bytes().next() {
             Some(b'"' | b'-' | b'0'..=b'9' | b'n') => {
@@ -111,11 +111,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 mod tests {
     use super::*;
 
-    fn verdict(line: &str) -> String {
-        match read(line) {
-            Ok(Line::Nothing) => "nothing".to_owned(),
+    fn classify_line(line: &str) -> String {
+        match decode(line) {
+            Ok(Line::Ignored) => "ignored".to_owned(),
             Ok(Line::Request(request)) => format!("{} {}", request.id, request.method),
-            Err(flaw) => flaw.reason().to_owned(),
+            Err(error) => error.reason().to_owned(),
         }
     }
 
@@ -128,16 +128,16 @@ mod tests {
             (r#"{"jsonrpc":"1.0","jsonrpc":"2.0","id":1,"id":2,"method":"m"}"#, "2 m"),
             ("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":\"\",\"method\":\"m\"}", "\"\" m"),
         ] {
-            assert_eq!(verdict(line), expected, "{line}");
+            assert_eq!(classify_line(line), expected, "{line}");
         }
     }
 
     #[test]
-    fn what_is_none_is_told_apart_in_order() {
+    fn other_lines_are_ignored_or_refused() {
         for (line, expected) in [
-            ("", "nothing"),
-            (" \u{a0}\u{feff}\t", "nothing"),
-            (r#"{"jsonrpc":"2.0","method":"system.shutdown"}"#, "nothing"),
+            ("", "ignored"),
+            (" \u{a0}\u{feff}\t", "ignored"),
+            (r#"{"jsonrpc":"2.0","method":"system.shutdown"}"#, "ignored"),
             ("nope", "parse_error"),
             ("[1", "parse_error"),
             ("{}\0", "parse_error"),
@@ -157,14 +157,17 @@ mod tests {
             (r#"{"jsonrpc":"2.0","method":" "}"#, "invalid_request"),
             (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "invalid_request"),
         ] {
-            assert_eq!(verdict(line), expected, "{line}");
+            assert_eq!(classify_line(line), expected, "{line}");
         }
     }
 
     #[test]
-    fn a_hundred_thousand_brackets_are_a_value_like_any_other() {
+    fn a_hundred_thousand_brackets_are_accepted() {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-        assert_eq!(verdict(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{deep}}}"#)), "1 m");
-        assert_eq!(verdict(&deep), "batch_not_supported");
+        assert_eq!(
+            classify_line(&format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{deep}}}"#)),
+            "1 m"
+        );
+        assert_eq!(classify_line(&deep), "batch_not_supported");
     }
 }

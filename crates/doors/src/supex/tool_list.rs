@@ -1,4 +1,4 @@
-//! `tools/list`: the tools with what they take, as other protocols list theirs.
+//! The result of `tools/list`: all tools with the JSON schemas of their arguments, in the form that MCP uses.
 
 use std::borrow::Cow;
 
@@ -11,33 +11,33 @@ use super::tool::{ArgumentType, TOOLS, Tool};
 
 /// Result of `tools/list`.
 #[derive(Serialize)]
-pub(super) struct Catalogue<'a> {
-    tools: Vec<Entry<'a>>,
+pub(super) struct ToolList<'a> {
+    tools: Vec<ToolEntry<'a>>,
     success: bool,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry<'a> {
+struct ToolEntry<'a> {
     name: Cow<'a, str>,
     description: Cow<'a, str>,
     input_schema: Box<RawValue>,
 }
 
-impl<'a> Catalogue<'a> {
+impl<'a> ToolList<'a> {
     /// The tools of the bridge, then parlor's own.
     pub(super) fn new(own: &'a [ToolInfo]) -> Self {
-        let of_bridge = TOOLS.iter().map(|tool| Entry {
+        let from_bridge_hello = TOOLS.iter().map(|tool| ToolEntry {
             name: tool.name.into(),
             description: tool.description.into(),
             input_schema: raw(schema(tool).to_string()),
         });
-        let own = own.iter().map(|tool| Entry {
+        let own = own.iter().map(|tool| ToolEntry {
             name: tool.name.as_str().into(),
             description: tool.description.as_str().into(),
             input_schema: raw(tool.schema.clone()),
         });
-        Self { tools: of_bridge.chain(own).collect(), success: true }
+        Self { tools: from_bridge_hello.chain(own).collect(), success: true }
     }
 }
 
@@ -46,7 +46,7 @@ fn raw(json: String) -> Box<RawValue> {
 }
 
 fn schema(tool: &Tool) -> Value {
-    let kind = |takes: ArgumentType| match takes {
+    let kind = |argument_type: ArgumentType| match argument_type {
         ArgumentType::Text | ArgumentType::Path | ArgumentType::Name => "string",
         ArgumentType::Number => "integer",
         ArgumentType::Flag => "boolean",
@@ -55,7 +55,7 @@ fn schema(tool: &Tool) -> Value {
     let properties: Map<String, Value> = tool
         .arguments
         .iter()
-        .map(|argument| (argument.name.to_owned(), json!({"type": kind(argument.takes)})))
+        .map(|argument| (argument.name.to_owned(), json!({"type": kind(argument.argument_type)})))
         .collect();
     let required: Vec<&str> =
         tool.arguments.iter().filter(|argument| argument.is_required).map(|argument| argument.name).collect();
@@ -73,7 +73,7 @@ mod tests {
             description: "Runs.".to_owned(),
             schema: r#"{"type":"object"}"#.to_owned(),
         }];
-        let list = serde_json::to_value(Catalogue::new(&own)).unwrap();
+        let list = serde_json::to_value(ToolList::new(&own)).unwrap();
         let tools = list["tools"].as_array().unwrap();
         assert_eq!(tools.len(), TOOLS.len() + 1);
         assert!(tools.iter().all(|tool| tool["inputSchema"]["type"] == "object"));

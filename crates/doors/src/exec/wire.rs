@@ -1,4 +1,4 @@
-//! The wire types, named as the protocol's document names them.
+//! The wire types, with the names of the protocol's document.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::bounded;
 
-/// What `initialize` answers.
+/// The protocol version in the answer to `initialize`.
 pub const PROTOCOL_VERSION: &str = "exec-server.v0";
 
-/// How many bytes of each output stream are retained where a request does not say.
+/// How many bytes of each output stream the server retains if a request has no `outputBytesCap`.
 pub const DEFAULT_OUTPUT_BYTES_CAP: u64 = 1 << 20;
 
-/// How many items a list or a map in params may have. No system takes as many arguments; without a
-/// limit a line of empty texts would cost many times its length.
+/// The most items of a list or a map in params. No operating system accepts that many arguments; without a limit a
+/// line of empty strings would take many times its length in memory.
 pub const MAX_ITEMS: usize = 262_144;
 
 /// The method names.
@@ -31,9 +31,9 @@ pub mod method {
     pub const WRITE: &str = "command/exec/write";
     /// Request: end a process.
     pub const TERMINATE: &str = "command/exec/terminate";
-    /// Notification from the server: a process wrote something.
+    /// Notification from the server: a process wrote output.
     pub const OUTPUT_DELTA: &str = "command/exec/outputDelta";
-    /// Notification from the server: a process is over.
+    /// Notification from the server: a process has exited.
     pub const EXITED: &str = "command/exec/exited";
 }
 
@@ -41,7 +41,7 @@ pub mod method {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InitializeParams {
-    /// Who is calling.
+    /// The name of the client program. The server ignores it.
     pub client_name: String,
 }
 
@@ -64,22 +64,22 @@ pub struct InitializeResponse {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecParams {
-    /// The name under which the client will speak of the process. Unique among the living.
+    /// The client's name for the process. No other running process of this connection may have it.
     pub process_id: String,
     /// The program and its arguments. Must not be empty; at most [`MAX_ITEMS`].
     #[serde(deserialize_with = "bounded::list")]
     pub argv: Vec<String>,
     /// The working folder, an absolute path.
     pub cwd: String,
-    /// The complete environment: nothing is inherited. At most [`MAX_ITEMS`].
+    /// The complete environment: the process inherits no variable of the server. At most [`MAX_ITEMS`].
     #[serde(deserialize_with = "bounded::map")]
     pub env: BTreeMap<String, String>,
-    /// Whether the process gets a terminal. Without one its stdin is at its end from the start.
+    /// Whether the process gets a terminal. Without a terminal its stdin is empty.
     pub tty: bool,
     /// How many of the last bytes of each output stream the server retains.
     #[serde(default = "default_output_bytes_cap")]
     pub output_bytes_cap: u64,
-    /// What the process sees as `argv[0]`, where it is not to be the program's name.
+    /// The `argv[0]` that the process sees; by default the first item of `argv`.
     #[serde(default)]
     pub arg0: Option<String>,
 }
@@ -89,7 +89,7 @@ fn default_output_bytes_cap() -> u64 {
 }
 
 impl ExecParams {
-    /// A process on pipes with an empty environment; set the fields that are to differ.
+    /// A process on pipes with an empty environment and the default output cap.
     pub fn new<A: Into<String>>(
         process_id: impl Into<String>,
         argv: impl IntoIterator<Item = A>,
@@ -121,7 +121,7 @@ impl ExecParams {
     }
 }
 
-/// Result of `command/exec`. It comes as soon as the process is started.
+/// Result of `command/exec`. The server sends it as soon as the process has started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecResponse {
@@ -129,13 +129,13 @@ pub struct ExecResponse {
     pub process_id: String,
     /// Always true when parlor answers.
     pub running: bool,
-    /// Always null when parlor answers: the exit is a notification.
+    /// Always null when parlor answers: the exit code comes in a notification.
     #[serde(default)]
     pub exit_code: Option<i32>,
-    /// Always null when parlor answers: output is notifications.
+    /// Always null when parlor answers: output comes in notifications.
     #[serde(default)]
     pub stdout: Option<ByteChunk>,
-    /// Always null when parlor answers: output is notifications.
+    /// Always null when parlor answers: output comes in notifications.
     #[serde(default)]
     pub stderr: Option<ByteChunk>,
 }
@@ -146,14 +146,14 @@ pub struct ExecResponse {
 pub struct WriteParams {
     /// The process to write to.
     pub process_id: String,
-    /// What to write.
+    /// The bytes for the process's stdin.
     pub chunk: ByteChunk,
 }
 
 /// Result of `command/exec/write`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteResponse {
-    /// Always true: the bytes are queued, if not yet read.
+    /// Always true: the server has queued the bytes. The process may not have read them yet.
     pub accepted: bool,
 }
 
@@ -161,14 +161,14 @@ pub struct WriteResponse {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TerminateParams {
-    /// The process to end.
+    /// The process to terminate.
     pub process_id: String,
 }
 
 /// Result of `command/exec/terminate`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminateResponse {
-    /// Whether the process was alive when the request was served.
+    /// Whether the process was running when the server handled the request.
     pub running: bool,
 }
 
@@ -186,11 +186,11 @@ pub enum ExecOutputStream {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecOutputDeltaNotification {
-    /// The process that wrote.
+    /// The process that wrote the chunk.
     pub process_id: String,
-    /// Where it wrote to.
+    /// The stream that the process wrote to.
     pub stream: ExecOutputStream,
-    /// What it wrote.
+    /// A piece of the output. Pieces are cut anywhere, even inside a character.
     pub chunk: ByteChunk,
 }
 
@@ -198,13 +198,13 @@ pub struct ExecOutputDeltaNotification {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecExitedNotification {
-    /// The process that is over.
+    /// The process that has exited. Its name is free again.
     pub process_id: String,
-    /// Its exit status; 128 and the signal's number if a signal killed it.
+    /// The exit status, or 128 plus the signal's number if a signal killed the process.
     pub exit_code: i32,
 }
 
-/// Raw bytes, standard base64 with padding on the wire.
+/// Raw bytes. On the wire they are standard base64 with padding.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ByteChunk(pub Vec<u8>);
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cap_of_null_is_an_error_and_none_is_the_default() {
+    fn a_null_cap_is_an_error_and_a_missing_cap_is_the_default() {
         let params = |cap: &str| {
             serde_json::from_str::<ExecParams>(&format!(
                 r#"{{"processId":"p","argv":["x"],"cwd":"/","env":{{}},"tty":false{cap}}}"#
@@ -277,13 +277,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_survive_the_wire(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn bytes_are_unchanged_by_encoding_and_decoding(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let text = serde_json::to_string(&ByteChunk(bytes.clone())).unwrap();
             prop_assert_eq!(decode(&text).unwrap().0, bytes);
         }
 
         #[test]
-        fn exec_params_survive_the_wire(
+        fn exec_params_are_unchanged_by_encoding_and_decoding(
             process_id in ".*", argv in prop::collection::vec(".*", 0..4), cwd in ".*",
             env in prop::collection::btree_map(".*", ".*", 0..4), tty: bool, output_bytes_cap: u64,
             arg0 in prop::option::of(".*"),

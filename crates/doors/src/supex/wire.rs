@@ -1,4 +1,4 @@
-//! The wire types that a client needs as well.
+//! The wire types that clients need too.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,42 +9,41 @@ pub mod method {
     pub const HELLO: &str = "hello";
     /// Calls a tool; bridge only.
     pub const TOOLS_CALL: &str = "tools/call";
-    /// Lists tools; bridge only, and only where a token is asked for.
+    /// Lists tools; bridge only, and only if the door has a token.
     pub const TOOLS_LIST: &str = "tools/list";
-    /// Lists what is in the model; bridge only.
+    /// Lists the resources of the model; bridge only.
     pub const RESOURCES_LIST: &str = "resources/list";
-    /// Asks whether the server is there.
+    /// Checks that the server answers.
     pub const PING: &str = "ping";
     /// Evaluates a line; console only.
     pub const EVAL: &str = "eval";
 }
 
-/// A feature that a client can name in its `hello`: the reply says whether a repeated request attaches
-/// to the call that runs.
+/// A feature that a client can name in `hello`: the reply then says whether a repeated request attaches to the running
+/// call.
 pub const FEATURE_ATTACH: &str = "attach";
 
-/// A feature that a client can name in its `hello`: results and errors of evaluations carry what was
-/// printed.
+/// A feature that a client can name in `hello`: results and errors of evaluations then contain the printed text.
 pub const FEATURE_OUTPUT: &str = "output";
 
 /// Params of `hello`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HelloParams {
-    /// The client program.
+    /// The name of the client program.
     pub name: String,
-    /// Its version.
+    /// The version of the client program.
     pub version: String,
-    /// Whom it works for.
+    /// The agent that uses the client, such as `claude-code`.
     pub agent: String,
-    /// Its process.
+    /// The client's process id.
     pub pid: u64,
-    /// The secret, where the server has one.
+    /// The token, if the server requires one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The project's folder.
+    /// The folder of the client's project. Tools may use files in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// What the client understands beyond the protocol of the runtime.
+    /// Extensions of the runtime's protocol that the client understands, such as [`FEATURE_ATTACH`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<String>,
 }
@@ -54,9 +53,9 @@ pub struct HelloParams {
 pub struct HelloResult {
     /// Always true.
     pub success: bool,
-    /// `Client identified`.
+    /// Always `Client identified`.
     pub message: String,
-    /// Who answers.
+    /// The server that answers.
     pub server: ServerInfo,
 }
 
@@ -65,25 +64,24 @@ pub struct HelloResult {
 pub struct ReplHelloResult {
     /// Always true.
     pub success: bool,
-    /// The name of the session.
+    /// The name of the console session.
     pub session: String,
-    /// Who answers.
+    /// The server that answers.
     pub server: ServerInfo,
 }
 
-/// Who answers.
+/// The server, as `hello` describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerInfo {
     /// `supex-runtime` or `supex-repl`.
     pub name: String,
-    /// Its version.
+    /// `RUNTIME_VERSION`.
     pub version: String,
-    /// Whether a repeated request attaches to the call that runs. Only said to clients that name
-    /// [`FEATURE_ATTACH`].
+    /// Whether a repeated request attaches to the running call. Only for clients that name [`FEATURE_ATTACH`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attach: Option<bool>,
-    /// Which one of its kind it is: another after each start, and then it knows of no call from before. Only
-    /// said along with `attach`.
+    /// A name that changes with every start of the server. A server that was restarted knows no earlier call. Only
+    /// together with `attach`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
 }
@@ -91,11 +89,11 @@ pub struct ServerInfo {
 /// The error member of a reply.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ErrorObject {
-    /// Which kind of error.
+    /// A JSON-RPC error code.
     pub code: i64,
-    /// What to tell a person.
+    /// A text for people.
     pub message: String,
-    /// More about it, an object.
+    /// Details, as an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
 }
@@ -103,13 +101,13 @@ pub struct ErrorObject {
 /// A reply, as a client reads it.
 #[derive(Debug, Deserialize)]
 pub struct Reply<'a> {
-    /// The request's id, as it was written.
+    /// The request's id, byte for byte as the client wrote it.
     #[serde(borrow, default)]
     pub id: Option<&'a RawValue>,
-    /// The result, an object.
+    /// The result, an object. Missing if there is an error.
     #[serde(borrow, default)]
     pub result: Option<&'a RawValue>,
-    /// The error, in the place of a result.
+    /// The error. Missing if there is a result.
     #[serde(default)]
     pub error: Option<ErrorObject>,
 }
@@ -132,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hello_is_written_as_the_protocol_page_shows_it() {
+    fn a_hello_is_encoded_as_on_the_protocol_page() {
         let params = HelloParams {
             name: "supex-driver".to_owned(),
             version: "0.2.0".to_owned(),
@@ -148,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_read_with_their_id_as_it_was_written() {
+    fn replies_keep_the_raw_id() {
         let reply: Reply<'_> =
             serde_json::from_str(r#"{"jsonrpc":"2.0","result":{"a":1},"id":1.0}"#).unwrap();
         assert_eq!((reply.id.unwrap().get(), reply.result.unwrap().get()), ("1.0", r#"{"a":1}"#));

@@ -1,4 +1,4 @@
-//! The envelope of a request, with everything in it still raw.
+//! Decodes the envelope of a request; the members stay raw.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,61 +6,53 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::code::FrameError;
 use super::scan;
 
-/// The members of a request that mean something. Of those that come twice the last one counts.
+/// The members of a request that the servers use. If a member stands twice, the last one counts.
 #[derive(Debug, Default)]
 pub(crate) struct Request<'a> {
     id: Option<&'a RawValue>,
     pub(super) method: Option<&'a RawValue>,
     pub(super) params: Option<&'a RawValue>,
-    /// The older form of a tool's name.
+    /// A tool's name in the older form of a call.
     pub(super) command: Option<&'a RawValue>,
-    /// The older form of its arguments.
+    /// A tool's arguments in the older form of a call.
     pub(super) parameters: Option<&'a RawValue>,
 }
 
-/// Why a line is no request.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Unreadable {
-    /// It is no JSON, for this reason.
-    NoJson(String),
-    /// It is JSON and no object.
-    NoObject,
-}
-
 impl<'a> Request<'a> {
-    /// Reads a line.
-    pub(crate) fn read(line: &'a [u8]) -> Result<Self, Unreadable> {
-        let text = scan::text(line).map_err(|unfit| Unreadable::NoJson(unfit.to_string()))?;
-        let no_json = |error: serde_json::Error| Unreadable::NoJson(error.to_string());
+    /// Decodes a line. Fails with [`FrameError::NotJson`] or [`FrameError::NotAnObject`].
+    pub(crate) fn decode(line: &'a [u8]) -> Result<Self, FrameError> {
+        let text = scan::text(line).map_err(|invalid| FrameError::NotJson(invalid.to_string()))?;
+        let not_json = |error: serde_json::Error| FrameError::NotJson(error.to_string());
         if text.trim_ascii_start().starts_with('{') {
-            return serde_json::from_str(text).map_err(no_json);
+            return serde_json::from_str(text).map_err(not_json);
         }
-        serde_json::from_str::<IgnoredAny>(text).map_err(no_json)?;
-        Err(Unreadable::NoObject)
+        serde_json::from_str::<IgnoredAny>(text).map_err(not_json)?;
+        Err(FrameError::NotAnObject)
     }
 
-    /// The id as the peer wrote it. Without one it is null.
+    /// The id as the client wrote it; `null` if there is none.
     pub(super) fn id(&self) -> &'a str {
-        self.id.map_or(NULL, RawValue::get)
+        self.id.map_or(NULL_ID, RawValue::get)
     }
 
-    /// The method, if it is a text.
+    /// The method, if it is a string.
     pub(super) fn method(&self) -> Option<String> {
         self.method.and_then(string)
     }
 }
 
-/// What stands for an id that nobody gave.
-pub(super) const NULL: &str = "null";
+/// The id in a reply to a request without an id.
+pub(super) const NULL_ID: &str = "null";
 
-/// What `raw` says, if it is a string.
+/// The text of `raw`, if it is a string.
 pub(super) fn string(raw: &RawValue) -> Option<String> {
     serde_json::from_str(raw.get()).ok()
 }
 
-/// Whether Ruby would take it for true: all but null and false.
+/// Whether Ruby takes the value for true: every value except null and false.
 pub(super) fn is_truthy(raw: &RawValue) -> bool {
     !matches!(raw.get(), "null" | "false")
 }
@@ -102,25 +94,25 @@ mod tests {
     fn ids_stay_as_they_were_written() {
         for id in ["1.0", "1e3", "123456789012345678901234567890", r#"{"a": [1 ]}"#, r#""\u00e4""#, "null"] {
             let line = format!(r#"{{"id": {id} ,"method":"ping"}}"#);
-            assert_eq!(Request::read(line.as_bytes()).unwrap().id(), id);
+            assert_eq!(Request::decode(line.as_bytes()).unwrap().id(), id);
         }
-        assert_eq!(Request::read(b"{}").unwrap().id(), "null");
+        assert_eq!(Request::decode(b"{}").unwrap().id(), "null");
     }
 
     #[test]
-    fn of_members_that_come_twice_the_last_counts() {
-        let request = Request::read(br#"{"id":1,"method":"a","id":2,"m\u0065thod":"b"}"#).unwrap();
+    fn the_last_of_repeated_members_counts() {
+        let request = Request::decode(br#"{"id":1,"method":"a","id":2,"m\u0065thod":"b"}"#).unwrap();
         assert_eq!((request.id(), request.method().as_deref()), ("2", Some("b")));
     }
 
     #[test]
-    fn what_is_no_object_is_told_from_what_is_no_json() {
+    fn a_non_object_is_another_error_than_invalid_json() {
         for json in ["[]", "5", "true", "null", "\"abc\"", " [1] "] {
-            assert_eq!(Request::read(json.as_bytes()).unwrap_err(), Unreadable::NoObject, "{json}");
+            assert_eq!(Request::decode(json.as_bytes()).unwrap_err(), FrameError::NotAnObject, "{json}");
         }
         for other in ["", "  ", "{bad", "NaN", "\u{feff}{}", "[1", "{} {}", "{\"a\":1,}", "\"\\ud800\""] {
-            let read = Request::read(other.as_bytes());
-            assert!(matches!(read, Err(Unreadable::NoJson(_))), "{other:?}");
+            let decoded = Request::decode(other.as_bytes());
+            assert!(matches!(decoded, Err(FrameError::NotJson(_))), "{other:?}");
         }
     }
 }

@@ -1,18 +1,18 @@
-//! Frames as bytes.
+//! Encodes frames.
 
 use parlor_vocab::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::code::FrameError;
-use super::protocol::Typed;
+use super::wire::Typed;
 
-/// The bytes of a frame.
+/// Encodes a frame as JSON.
 pub(super) fn bytes(frame: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(frame).expect("frames have string keys and memory does not fail")
 }
 
-/// A typed frame of this moment.
+/// A typed frame with the time `now`.
 pub(super) fn typed(
     kind: &str,
     id: Option<String>,
@@ -23,16 +23,16 @@ pub(super) fn typed(
     bytes(&Typed { kind: kind.to_owned(), id, session_id, timestamp: Some(now.0), payload })
 }
 
-/// What is wrong with the frame that was just read.
-pub(super) fn error(flaw: FrameError, now: Timestamp) -> Vec<u8> {
-    let mut payload = object(json!({"code": flaw.code, "message": flaw.message}));
-    if let Some(key) = flaw.key {
+/// The `error` frame that answers a client's frame.
+pub(super) fn error(error: FrameError, now: Timestamp) -> Vec<u8> {
+    let mut payload = object(json!({"code": error.code, "message": error.message}));
+    if let Some(key) = error.key {
         payload.insert("key".to_owned(), Value::String(key));
     }
     typed("error", None, None, payload, now)
 }
 
-/// The members of an object.
+/// The members of a JSON object; empty if `value` is not an object.
 pub(super) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(members) => members,

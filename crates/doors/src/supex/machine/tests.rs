@@ -1,9 +1,10 @@
-//! Both machines, driven by hand: what cannot be seen over a wire, above all time.
+//! Tests of both machines that transcripts cannot show, above all deadlines.
 
 use std::time::{Duration, Instant};
 
 use parlor_vocab::{RubyReply, RubyRequest};
 
+use super::super::{HELLO_LINE_BYTES, HELLO_WAIT, IDLE_WAIT};
 use super::*;
 use crate::{Input, Machine, Output, Ticket};
 
@@ -16,8 +17,8 @@ fn drain<M: Machine>(machine: &mut M) -> Vec<Output<M::Request>> {
     std::iter::from_fn(|| machine.poll()).collect()
 }
 
-/// A bridge that was greeted at the moment that comes with it.
-fn bridge() -> (BridgeMachine, Instant) {
+/// A bridge that has received a valid `hello`, and the moment of that.
+fn identified_bridge() -> (BridgeMachine, Instant) {
     let now = Instant::now();
     let mut machine = BridgeMachine::new(None, "one".into(), now);
     drain(&mut machine);
@@ -28,7 +29,7 @@ fn bridge() -> (BridgeMachine, Instant) {
 }
 
 #[test]
-fn a_client_that_may_ask_again_learns_which_server_this_is() {
+fn a_client_with_the_feature_attach_learns_the_instance_of_the_server() {
     let hello = |instance: &str, features: &str| {
         let now = Instant::now();
         let mut machine = BridgeMachine::new(None, instance.into(), now);
@@ -44,7 +45,11 @@ fn a_client_that_may_ask_again_learns_which_server_this_is() {
     assert_eq!((&server["attach"], &server["instance"]), (&true.into(), &"one".into()));
     assert_eq!(hello("two", r#"["attach"]"#)["instance"], "two");
     let plain = serde_json::json!({"name": "supex-runtime", "version": "0.2.0"});
-    assert_eq!(hello("one", r#"["output"]"#), plain, "others get what they know");
+    assert_eq!(
+        hello("one", r#"["output"]"#),
+        plain,
+        "other clients get the members of the original protocol"
+    );
 }
 
 fn closes(outputs: &[Output<RubyRequest>]) -> bool {
@@ -52,7 +57,7 @@ fn closes(outputs: &[Output<RubyRequest>]) -> bool {
 }
 
 #[test]
-fn who_says_no_hello_is_shown_out_in_silence() {
+fn a_client_that_sends_no_hello_is_disconnected_without_an_error() {
     let now = Instant::now();
     let mut machine = BridgeMachine::new(None, "one".into(), now);
     assert!(matches!(drain(&mut machine).as_slice(), [Output::WakeAt(at)] if *at == now + HELLO_WAIT));
@@ -61,7 +66,7 @@ fn who_says_no_hello_is_shown_out_in_silence() {
 }
 
 #[test]
-fn a_failed_hello_gives_as_much_time_again() {
+fn a_failed_hello_restarts_the_deadline() {
     let now = Instant::now();
     let mut machine = BridgeMachine::new(None, "one".into(), now);
     drain(&mut machine);
@@ -73,8 +78,8 @@ fn a_failed_hello_gives_as_much_time_again() {
 }
 
 #[test]
-fn a_greeted_client_may_be_silent_for_long_and_not_for_ever() {
-    let (mut machine, now) = bridge();
+fn an_idle_client_is_disconnected_after_the_idle_wait() {
+    let (mut machine, now) = identified_bridge();
     let active = now + Duration::from_secs(100);
     machine.handle(active, Input::Frame(br#"{"method":"ping"}"#));
     drain(&mut machine);
@@ -86,8 +91,8 @@ fn a_greeted_client_may_be_silent_for_long_and_not_for_ever() {
 }
 
 #[test]
-fn who_waits_for_an_answer_is_not_idle() {
-    let (mut machine, now) = bridge();
+fn a_client_with_a_pending_request_is_not_idle() {
+    let (mut machine, now) = identified_bridge();
     machine.handle(now, Input::Frame(EVAL));
     assert!(matches!(drain(&mut machine).as_slice(), [Output::Request(..)]));
     machine.handle(now + 2 * IDLE_WAIT, Input::Deadline);
@@ -95,11 +100,11 @@ fn who_waits_for_an_answer_is_not_idle() {
 }
 
 #[test]
-fn a_console_never_asks_to_be_woken() {
+fn a_console_without_a_hello_deadline_sets_no_timer() {
     let mut machine = ReplMachine::new(None);
     assert!(drain(&mut machine).is_empty());
     machine.handle(Instant::now(), Input::Frame(br#"{"method":"hello"}"#));
-    let [Output::Request(ticket, _)] = drain(&mut machine)[..] else { panic!("a session is asked for") };
+    let [Output::Request(ticket, _)] = drain(&mut machine)[..] else { panic!("a session is requested") };
     let opened = RubyReply::ConsoleOpened { session: "s1".to_owned() };
     machine.handle(Instant::now(), Input::Answer(ticket, Ok(opened.into())));
     assert!(matches!(drain(&mut machine).as_slice(), [Output::Send(_)]));
@@ -107,20 +112,20 @@ fn a_console_never_asks_to_be_woken() {
 
 #[test]
 fn the_next_request_waits_for_the_reply_before_it() {
-    let (mut machine, now) = bridge();
+    let (mut machine, now) = identified_bridge();
     machine.handle(now, Input::Frame(EVAL));
-    let [Output::Request(ticket, _)] = drain(&mut machine)[..] else { panic!("a call is asked for") };
+    let [Output::Request(ticket, _)] = drain(&mut machine)[..] else { panic!("a call is submitted") };
     assert!(!machine.wants_frame());
     machine.handle(now, Input::Answer(Ticket(ticket.0 + 1), Ok(RubyReply::NoUpstream.into())));
-    assert!(drain(&mut machine).is_empty() && !machine.wants_frame(), "that was another one's answer");
+    assert!(drain(&mut machine).is_empty() && !machine.wants_frame(), "this answers another request");
     machine.handle(now, Input::Answer(ticket, Ok(RubyReply::NoUpstream.into())));
     assert!(matches!(drain(&mut machine).as_slice(), [Output::Send(_)]));
     assert!(machine.wants_frame());
 }
 
 #[test]
-fn a_line_that_is_too_long_costs_the_connection() {
-    let (mut machine, now) = bridge();
+fn a_line_above_the_limit_closes_the_connection() {
+    let (mut machine, now) = identified_bridge();
     machine.handle(now, Input::Oversize { limit: machine.max_line_bytes() });
     let outputs = drain(&mut machine);
     let [Output::Send(frame), Output::Close] = outputs.as_slice() else { panic!("{outputs:?}") };
@@ -130,41 +135,41 @@ fn a_line_that_is_too_long_costs_the_connection() {
 }
 
 #[test]
-fn a_console_of_a_stranger_says_hello_in_time_or_is_closed() {
+fn a_console_with_a_hello_deadline_is_closed_without_hello() {
     let now = Instant::now();
     let late = now + HELLO_WAIT;
-    let mut silent = ReplMachine::new(None).of_stranger(now);
-    assert_eq!(silent.poll(), Some(Output::WakeAt(late)));
-    silent.handle(now, Input::Frame(br#"{"method":"ping","id":1}"#));
-    assert!(matches!(silent.poll(), Some(Output::Send(_))));
-    silent.handle(late, Input::Deadline);
-    assert_eq!(silent.poll(), Some(Output::Close));
-    assert!(!silent.wants_frame());
+    let mut unidentified = ReplMachine::new(None).with_hello_deadline(now);
+    assert_eq!(unidentified.poll(), Some(Output::WakeAt(late)));
+    unidentified.handle(now, Input::Frame(br#"{"method":"ping","id":1}"#));
+    assert!(matches!(unidentified.poll(), Some(Output::Send(_))));
+    unidentified.handle(late, Input::Deadline);
+    assert_eq!(unidentified.poll(), Some(Output::Close));
+    assert!(!unidentified.wants_frame());
 
-    // Its hello is right, and still being carried out.
-    let mut greeted = ReplMachine::new(None).of_stranger(now);
-    greeted.handle(now, Input::Frame(br#"{"method":"hello","id":1}"#));
-    greeted.handle(late, Input::Deadline);
-    let wanted: Vec<_> = std::iter::from_fn(|| greeted.poll()).collect();
-    assert!(matches!(wanted.as_slice(), [Output::WakeAt(_), Output::Request(..)]), "{wanted:?}");
+    // The `hello` is valid, and the backend has not answered yet.
+    let mut identified = ReplMachine::new(None).with_hello_deadline(now);
+    identified.handle(now, Input::Frame(br#"{"method":"hello","id":1}"#));
+    identified.handle(late, Input::Deadline);
+    let outputs: Vec<_> = std::iter::from_fn(|| identified.poll()).collect();
+    assert!(matches!(outputs.as_slice(), [Output::WakeAt(_), Output::Request(..)]), "{outputs:?}");
 }
 
 #[test]
-fn who_has_not_said_hello_says_little() {
+fn lines_before_hello_have_a_lower_limit() {
     let mut bridge = BridgeMachine::new(None, "one".into(), Instant::now());
     let mut repl = ReplMachine::new(None);
     assert_eq!(
         (bridge.max_line_bytes(), repl.max_line_bytes()),
         (HELLO_LINE_BYTES - 1, HELLO_LINE_BYTES - 1)
     );
-    assert!(repl.wants_object());
+    assert!(repl.requires_object());
     for machine in [&mut bridge as &mut dyn Machine<Request = _, Reply = _, Event = _, Error = _>, &mut repl]
     {
         machine.handle(Instant::now(), Input::Oversize { limit: machine.max_line_bytes() });
-        let told = std::iter::from_fn(|| machine.poll()).find_map(|output| match output {
+        let error = std::iter::from_fn(|| machine.poll()).find_map(|output| match output {
             Output::Send(frame) => Some(String::from_utf8_lossy(&frame).into_owned()),
             Output::Request(..) | Output::WakeAt(_) | Output::Close => None,
         });
-        assert!(told.unwrap().contains("Message exceeds maximum size (65536 bytes)"));
+        assert!(error.unwrap().contains("Message exceeds maximum size (65536 bytes)"));
     }
 }

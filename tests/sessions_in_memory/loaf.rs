@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use parlor_doors::loaf::{LoafMachine, Server, Tool};
+use parlor_doors::ToolDescription;
+use parlor_doors::loaf::{LoafMachine, ServerParams};
 use parlor_engine::OnDisconnect;
-use parlor_frontend::{Accounts, FrontendBackend, LoginOptions, LoginProgressSender, find_skills_in};
+use parlor_frontend::{Accounts, FrontendBackend, LoginOptions, LoginProgressSender, SkillFolders, find_skills};
 use parlor_log::{SystemClock, TimeOrderedIds};
 use parlor_testkit::Case;
 use parlor_vocab::{
@@ -31,10 +32,10 @@ impl Loaf {
         let offers = sessions.child.models.iter().map(|model| ModelOption {
             id: model.id.clone(),
             provider: "openai".to_owned(),
-            shown_provider: Some("parlor".to_owned()),
+            provider_label: Some("parlor".to_owned()),
             label: model.name.clone(),
             description: "an agent".to_owned(),
-            window: None,
+            context_window: None,
             choice: AgentChoice { agent: AgentId::parse(&model.id).ok(), ..AgentChoice::default() },
         });
         let mut offers: Vec<ModelOption> = offers.collect();
@@ -47,26 +48,26 @@ impl Loaf {
     pub(crate) async fn serve(self) -> (LoafMachine, FrontendBackend) {
         let Self { sessions, accounts, state } = self;
         let clock = Arc::new(SystemClock);
-        let tools = sessions.child.tools.iter().map(|tool| Tool {
+        let tools = sessions.child.tools.iter().map(|tool| ToolDescription {
             name: tool.name.clone(),
             description: tool.description.clone(),
             schema: tool.schema.clone(),
         });
-        let server = Server {
+        let server = ServerParams {
             folder: accounts.folder.clone(),
             user_home: Some(accounts.folder.clone()),
-            chats: state.join("parlor.db"),
-            kept: Preferences {
+            chats_path: state.join("parlor.db"),
+            preferences: Preferences {
                 model: String::new(),
                 provider: String::new(),
                 reasoning: String::new(),
                 route: String::new(),
                 setup_done: false,
             },
-            offers: accounts.models().await,
-            logins: Credentials::default(),
+            models: accounts.models().await,
+            credentials: Credentials::default(),
             skill_folders: accounts.skills().await.folders,
-            skills: accounts.skills().await.skills.len(),
+            skill_count: accounts.skills().await.skills.len(),
             tools: tools.collect(),
             clock: Arc::clone(&clock) as _,
             ids: Arc::new(TimeOrderedIds::new(clock)),
@@ -101,7 +102,8 @@ impl Accounts for MemoryAccounts {
     }
 
     async fn skills(&self) -> SkillList {
-        find_skills_in(&self.folder, Some(&self.folder), None)
+        let folders = SkillFolders { project: ".agents/skills", user: &[".loaf/skills", ".agents/skills"] };
+        find_skills(folders, &self.folder, Some(&self.folder), None)
     }
 
     async fn save_preferences(&self, _preferences: Preferences) -> Result<(), String> {

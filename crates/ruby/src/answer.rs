@@ -29,7 +29,7 @@ pub struct PrintedOutput {
     /// The text in pieces. Two neighbouring pieces are of different streams.
     pub pieces: Vec<PrintedPiece>,
     /// How many more bytes were printed after these and dropped.
-    pub cut: u64,
+    pub omitted_bytes: u64,
 }
 
 /// Text that was printed to one stream.
@@ -46,14 +46,14 @@ impl PrintedOutput {
     /// The concatenated text, with a note at its end if some was dropped.
     pub fn text(&self) -> String {
         let mut text: String = self.pieces.iter().map(|piece| piece.text.as_str()).collect();
-        if self.cut > 0 {
-            text.push_str(&format!("\n[… {} more bytes were printed …]\n", self.cut));
+        if self.omitted_bytes > 0 {
+            text.push_str(&format!("\n[… {} more bytes were printed …]\n", self.omitted_bytes));
         }
         text
     }
 
     /// Whether nothing was printed.
     pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty() && self.cut == 0
+        self.pieces.is_empty() && self.omitted_bytes == 0
     }
 }

@@ -66,13 +66,13 @@ struct Pieces {
     bytes: Vec<u8>,
     /// The offset in `bytes` at which each piece starts, with its stream.
     starts: Vec<(usize, OutputStream)>,
-    cut: u64,
+    omitted_bytes: u64,
 }
 
 impl Pieces {
     fn push(&mut self, stream: OutputStream, text: &[u8]) {
-        let (kept, cut) = text.split_at(text.len().min(MAX_OUTPUT_BYTES - self.bytes.len()));
-        self.cut += cut.len() as u64;
+        let (kept, omitted) = text.split_at(text.len().min(MAX_OUTPUT_BYTES - self.bytes.len()));
+        self.omitted_bytes += omitted.len() as u64;
         if kept.is_empty() {
             return;
         }
@@ -84,17 +84,17 @@ impl Pieces {
     }
 
     fn into_output(mut self) -> PrintedOutput {
-        if self.cut > 0 {
+        if self.omitted_bytes > 0 {
             let incomplete = incomplete_char_len(&self.bytes);
             self.bytes.truncate(self.bytes.len() - incomplete);
-            self.cut += incomplete as u64;
+            self.omitted_bytes += incomplete as u64;
         }
         let ends = self.starts.iter().skip(1).map(|(start, _)| *start).chain([self.bytes.len()]);
         let pieces = self.starts.iter().zip(ends).map(|((start, stream), end)| PrintedPiece {
             stream: *stream,
             text: String::from_utf8_lossy(self.bytes.get(*start..end).unwrap_or_default()).into_owned(),
         });
-        PrintedOutput { pieces: pieces.collect(), cut: self.cut }
+        PrintedOutput { pieces: pieces.collect(), omitted_bytes: self.omitted_bytes }
     }
 }
 
@@ -159,12 +159,12 @@ mod tests {
     fn output_beyond_the_limit_is_counted_but_not_kept() {
         let mut capture = capture(&"x".repeat(MAX_OUTPUT_BYTES), 4096);
         let output = capture.take();
-        assert_eq!((output.text().len(), output.cut), (MAX_OUTPUT_BYTES, 0));
+        assert_eq!((output.text().len(), output.omitted_bytes), (MAX_OUTPUT_BYTES, 0));
         capture.push("x".repeat(MAX_OUTPUT_BYTES - 1).as_bytes());
         capture.push("ü".as_bytes());
         let output = capture.take();
         assert_eq!(
-            (output.pieces[0].text.len(), output.cut),
+            (output.pieces[0].text.len(), output.omitted_bytes),
             (MAX_OUTPUT_BYTES - 1, 2),
             "no incomplete character"
         );

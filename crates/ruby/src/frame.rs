@@ -18,7 +18,7 @@ const NUMBER_BYTES: usize = size_of::<u32>();
 /// Encodes a request.
 pub(crate) fn request(letter: u8, number: u32, path: &[u8], code: &[u8]) -> Vec<u8> {
     let size =
-        |text: &[u8]| u32::try_from(text.len()).expect("requests are limited to far less").to_be_bytes();
+        |text: &[u8]| u32::try_from(text.len()).expect("code is limited to less than 4 GiB").to_be_bytes();
     [&[letter], &number.to_be_bytes()[..], &size(path)[..], &size(code)[..], path, code].concat()
 }
 
@@ -81,7 +81,7 @@ impl Decoder {
 
     fn number(&self, index: usize) -> Option<u32> {
         let bytes = self.bytes.get(NUMBER_BYTES * index..NUMBER_BYTES * (index + 1))?;
-        Some(u32::from_be_bytes(bytes.try_into().expect("four bytes were asked for")))
+        Some(u32::from_be_bytes(bytes.try_into().expect("the slice has four bytes")))
     }
 }
 

@@ -117,7 +117,7 @@ mod tests {
         for _ in 0..20 {
             let taken = output.take_output();
             let shown: usize = taken.pieces.iter().map(|piece| piece.text.len()).sum();
-            assert!(shown + taken.cut as usize <= MAX_PIPE_BYTES + READ_BYTES);
+            assert!(shown + taken.omitted_bytes as usize <= MAX_PIPE_BYTES + READ_BYTES);
         }
         drop(output);
         printers.into_iter().for_each(|printer| printer.join().unwrap());

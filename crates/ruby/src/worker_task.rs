@@ -42,6 +42,7 @@ pub(crate) enum JobKind {
     Replace,
 }
 
+/// The state of the task: the worker, and what is known about lost ones.
 pub(crate) struct WorkerTask {
     settings: RubySettings,
     stop: CancellationToken,
@@ -130,7 +131,7 @@ impl WorkerTask {
                 none => none.insert(Worker::start(&self.settings)?),
             };
             let Err(loss) = connect_in_time(worker).await else { return Ok(()) };
-            let worker = self.worker.take().expect("it was there a moment ago");
+            let worker = self.worker.take().expect("the worker that failed to connect");
             // The worker has not got any code, so another try is safe.
             let DeadWorker { reason, output, was_killed } = worker.reap(loss).await;
             if !was_killed || tries == START_TRIES {
@@ -148,7 +149,7 @@ impl WorkerTask {
         source: &RubySource,
         cancel: &CancellationToken,
     ) -> (Result<String, RubyError>, PrintedOutput) {
-        let mut worker = self.worker.take().expect("one was made ready");
+        let mut worker = self.worker.take().expect("ensure_worker has started one");
         let limit = self.settings.time_limit;
         self.deadline.as_mut().reset(Instant::now() + limit);
         let evaluation = async {

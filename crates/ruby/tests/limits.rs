@@ -44,10 +44,13 @@ async fn output_beyond_the_limit_is_counted_and_the_code_continues() {
     let answer =
         answer(&host, &format!("print 'x' * {MAX_OUTPUT_BYTES}; print 'y' * 5; system('echo'); 7")).await;
     assert_eq!(answer.outcome, Ok("7".to_owned()));
-    assert_eq!(answer.output.cut, 6);
+    assert_eq!(answer.output.omitted_bytes, 6);
     assert!(answer.output.text().ends_with("x\n[… 6 more bytes were printed …]\n"));
     let much = common::answer(&host, "200.times { puts 'z' * 1_000_000 }; 8").await;
-    assert_eq!((much.outcome, much.output.cut), (Ok("8".to_owned()), 200_000_200 - MAX_OUTPUT_BYTES as u64));
+    assert_eq!(
+        (much.outcome, much.output.omitted_bytes),
+        (Ok("8".to_owned()), 200_000_200 - MAX_OUTPUT_BYTES as u64)
+    );
 }
 
 #[tokio::test]

@@ -87,12 +87,12 @@ impl Tool for RubyTool {
         let evaluation = Evaluation { source: RubySource::Snippet { code }, cancel: context.cancel.clone() };
         let RubyAnswer { outcome, output, restart_reason } = host.evaluate(evaluation).await;
         let printed: String = output.pieces.iter().map(|piece| piece.text.as_str()).collect();
-        let mut text = match output.cut {
+        let mut text = match output.omitted_bytes {
             0 => clean(&*context.redact, printed),
-            cut => format!(
+            omitted_bytes => format!(
                 "{}{}",
                 context.redact.redact_truncated(&printed),
-                PrintedOutput { pieces: Vec::new(), cut }.text()
+                PrintedOutput { pieces: Vec::new(), omitted_bytes }.text()
             ),
         };
         if let Some(reason) = restart_reason {

@@ -77,7 +77,7 @@ impl Session {
         Self { head: position, ..Self::default() }
     }
 
-    /// Messages, tool uses and failed runs, oldest first. Of subagents only their results.
+    /// Messages, tool uses and unfinished runs, oldest first. Of subagents, only their results.
     pub fn history(&self) -> &[HistoryItem] {
         self.history.items()
     }

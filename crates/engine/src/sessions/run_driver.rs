@@ -233,7 +233,7 @@ impl RunDriver {
 
     fn new_step(&mut self) -> StepId {
         self.steps += 1;
-        StepId::parse(&format!("step_{:03}", self.steps)).expect("a short text")
+        StepId::parse(&format!("step_{:03}", self.steps)).expect("a step number is a short id")
     }
 
     /// Opens a step for reasoning and messages, if none is open.

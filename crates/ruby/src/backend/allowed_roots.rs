@@ -106,14 +106,17 @@ impl AllowedRoots {
             found.is_err_and(|error| error.raw_os_error() == Some(Errno::LOOP.raw_os_error()))
         };
         let path = path.to_owned();
-        Box::new(match failure.code {
-            FailureCode::NotFound => RubyReply::FileMissing { path },
-            FailureCode::InvalidInput => RubyReply::PathInvalid { reason: failure.message },
-            FailureCode::ToolError | FailureCode::Unsupported if !is_link_loop() => {
-                RubyReply::FileUnreadable { path, reason: failure.message }
-            }
+        let code = failure.code;
+        let is_unreadable = code == FailureCode::ToolError || code == FailureCode::Unsupported;
+        Box::new(if code == FailureCode::NotFound {
+            RubyReply::FileMissing { path }
+        } else if code == FailureCode::InvalidInput {
+            RubyReply::PathInvalid { reason: failure.message }
+        } else if is_unreadable && !is_link_loop() {
+            RubyReply::FileUnreadable { path, reason: failure.message }
+        } else {
             // Outside of the roots, or links that form a loop or keep changing.
-            _ => RubyReply::PathRefused { path },
+            RubyReply::PathRefused { path }
         })
     }
 }

@@ -119,7 +119,7 @@ impl RubyShared {
         EvaluationResult {
             outcome: outcome.map_err(failure),
             printed: output.pieces.into_iter().map(|piece| (piece.stream, piece.text)).collect(),
-            omitted_bytes: output.cut,
+            omitted_bytes: output.omitted_bytes,
             restart_reason,
         }
     }

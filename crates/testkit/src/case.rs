@@ -1,4 +1,4 @@
-//! What a transcript says about itself in its `#!` lines, and the folders that its play gets.
+//! The `#!` lines of a transcript, and the folders of its play.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use crate::transcript::TMP;
 /// Where cases are played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlayedIn {
-    /// In the test's own process, where time can be invented.
+    /// In the test's own process, where time can be simulated.
     Memory,
     /// Over a real transport.
     Wire,
 }
 
 impl PlayedIn {
-    fn named(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         match name {
             "memory" => Some(Self::Memory),
             "wire" => Some(Self::Wire),
@@ -24,16 +24,16 @@ impl PlayedIn {
     }
 }
 
-/// One play's surroundings, for whoever makes its peer.
+/// The arguments, variables and folders of one play. The function that makes the peer gets it.
 #[derive(Debug)]
 pub struct Case {
-    /// What the command line has beyond the door's name: `#! args`.
+    /// The arguments after the door's name: `#! args`.
     pub args: Vec<String>,
-    /// Variables that are set, or taken away: `#! env`.
+    /// Variables that are set, or removed if the value is `None`: `#! env`.
     pub env: Vec<(String, Option<String>)>,
-    /// A fresh folder for state, with the files of `#! home`.
+    /// A new state folder with the files of `#! home`.
     pub home: PathBuf,
-    /// The fresh folder that `{tmp}` stands for.
+    /// The new folder that `{tmp}` stands for.
     pub tmp: PathBuf,
 }
 
@@ -47,19 +47,19 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
-    /// Reads them. An error names its line.
+    /// Parses the `#!` lines of a transcript. An error names its line.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let mut headers = Self::default();
         for (number, line) in (1..).zip(text.lines()) {
             if let Some(header) = line.strip_prefix("#!") {
-                headers.take(header.trim()).map_err(|flaw| format!("line {number}: {flaw}"))?;
+                headers.parse_line(header.trim()).map_err(|error| format!("line {number}: {error}"))?;
             }
         }
         Ok(headers)
     }
 
-    fn take(&mut self, header: &str) -> Result<(), String> {
-        let (word, rest) = header.split_once(' ').ok_or(format!("{header:?} says nothing"))?;
+    fn parse_line(&mut self, header: &str) -> Result<(), String> {
+        let (word, rest) = header.split_once(' ').ok_or(format!("{header:?} has no value"))?;
         match word {
             "args" => self.args.extend(rest.split_whitespace().map(str::to_owned)),
             "env" => {
@@ -70,23 +70,23 @@ impl Headers {
             }
             "home" => self.home = Some(rest.to_owned()),
             "only" => {
-                let (place, reason) =
+                let (played_in, reason) =
                     rest.split_once(": ").ok_or("write `#! only PLACE: REASON`, with a reason")?;
-                let place =
-                    PlayedIn::named(place).ok_or("a case is played in `memory` or over the `wire`")?;
-                self.only = Some((place, reason.to_owned()));
+                let played_in =
+                    PlayedIn::from_name(played_in).ok_or("write `memory` or `wire` after `only`")?;
+                self.only = Some((played_in, reason.to_owned()));
             }
             _ => return Err(format!("there is no header {word:?}")),
         }
         Ok(())
     }
 
-    /// Why the case is not played at `place`, if it is not.
-    pub(crate) fn skipped_at(&self, place: PlayedIn) -> Option<&str> {
-        self.only.as_ref().filter(|(only, _)| *only != place).map(|(_, reason)| reason.as_str())
+    /// The reason of `#! only` if the case is not played in `played_in`.
+    pub(crate) fn skip_reason(&self, played_in: PlayedIn) -> Option<&str> {
+        self.only.as_ref().filter(|(only, _)| *only != played_in).map(|(_, reason)| reason.as_str())
     }
 
-    /// Makes the surroundings in `folder`. `transcripts` has the homes in its folder `home`.
+    /// Creates the folders of a play in `folder`. The files of `#! home` are in the folder `home` of `transcripts`.
     pub(crate) fn into_case(self, transcripts: &Path, folder: &Path) -> Result<Case, String> {
         let (home, tmp) = (folder.join("home"), folder.join("tmp"));
         for folder in [&home, &tmp] {
@@ -97,9 +97,9 @@ impl Headers {
             copy_files(&from, &home).map_err(|error| format!("the home {name:?}: {error}"))?;
         }
         let path = tmp.to_str().ok_or("the temporary folder's path is not UTF-8")?;
-        let spelled = |text: String| text.replace(TMP, path);
-        let args = self.args.into_iter().map(spelled).collect();
-        let env = self.env.into_iter().map(|(name, value)| (name, value.map(spelled))).collect();
+        let with_tmp_path = |text: String| text.replace(TMP, path);
+        let args = self.args.into_iter().map(with_tmp_path).collect();
+        let env = self.env.into_iter().map(|(name, value)| (name, value.map(with_tmp_path))).collect();
         Ok(Case { args, env, home, tmp })
     }
 }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_make_the_surroundings() {
+    fn headers_set_arguments_variables_and_folders() {
         let transcripts = tempfile::tempdir().unwrap();
         fs::create_dir_all(transcripts.path().join("home/demo")).unwrap();
         fs::write(transcripts.path().join("home/demo/parlor.toml"), "x").unwrap();
@@ -132,17 +132,17 @@ mod tests {
     }
 
     #[test]
-    fn a_case_for_one_place_is_skipped_at_the_other() {
+    fn a_case_for_memory_is_skipped_over_the_wire() {
         let headers = Headers::parse("# case\n#! only memory: an hour passes\n").unwrap();
-        assert_eq!(headers.skipped_at(PlayedIn::Memory), None);
-        assert_eq!(headers.skipped_at(PlayedIn::Wire), Some("an hour passes"));
+        assert_eq!(headers.skip_reason(PlayedIn::Memory), None);
+        assert_eq!(headers.skip_reason(PlayedIn::Wire), Some("an hour passes"));
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_with_its_line() {
+    fn an_invalid_header_is_refused_with_its_line() {
         for text in ["#! only memory", "#! only moon: far", "#! nonsense x", "#! args"] {
-            let flaw = Headers::parse(&format!("# case\n{text}\n")).unwrap_err();
-            assert!(flaw.starts_with("line 2:"), "{flaw}");
+            let error = Headers::parse(&format!("# case\n{text}\n")).unwrap_err();
+            assert!(error.starts_with("line 2:"), "{error}");
         }
         let missing = Headers::parse("#! home nowhere\n").unwrap();
         let folder = tempfile::tempdir().unwrap();

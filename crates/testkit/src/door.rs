@@ -1,22 +1,21 @@
-//! What a door tells the runner about its frames.
+//! What the runner must know about the frames of each door.
 
 use serde_json::Value;
 
-/// One dialect, as far as a transcript cannot know it.
+/// The rules of a door's frames that transcripts do not contain.
 pub trait Door: Sync {
-    /// `held` and `next` as one frame, if they are neighbouring pieces of one stream that could as
-    /// well have come uncut. A frame that is a piece can be joined with itself; that is how the
-    /// runner asks whether waiting for more makes sense.
+    /// Joins `held` and `next` if they are adjacent pieces of one stream that may be cut anywhere. A piece of a stream can
+    /// be joined with itself; with that the runner checks whether more pieces may follow.
     fn join(&self, held: &Value, next: &Value) -> Option<Value>;
 
-    /// What is wrong with a frame, whatever the transcript expects: for rules that every frame keeps.
+    /// Checks the rules that hold for every frame of the door.
     fn check(&self, frame: &Value) -> Result<(), String> {
         let _ = frame;
         Ok(())
     }
 }
 
-/// The exec dialect: output of one process on one stream may be cut anywhere.
+/// The exec door: the output of a process on one stream may be cut anywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Exec;
 
@@ -34,7 +33,7 @@ impl Door for Exec {
         joined.extend(bytes(next)?);
         let joined = Value::from(base64_simd::STANDARD.encode_to_string(joined));
 
-        // Equal but for their chunks: the same process, the same stream, and no stray member.
+        // The frames must be equal except for their chunks.
         let (mut frame, mut other) = (held.clone(), next.clone());
         *frame.pointer_mut(CHUNK)? = joined.clone();
         *other.pointer_mut(CHUNK)? = joined;
@@ -42,7 +41,7 @@ impl Door for Exec {
     }
 }
 
-/// The synaps dialect: what is said and thought, and a tool's input, may be cut anywhere.
+/// The synaps door: answers, reasoning and the inputs of tools may be cut anywhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Synaps;
 
@@ -52,7 +51,7 @@ impl Door for Synaps {
         let text = |frame: &Value| Some(frame.pointer(DELTA)?.as_str()?.to_owned());
         let joined = Value::from(text(held)? + &text(next)?);
 
-        // Equal but for their texts: of the same kind, and of the same tool.
+        // The frames must be equal except for their texts.
         let (mut frame, mut other) = (held.clone(), next.clone());
         *frame.pointer_mut(DELTA)? = joined.clone();
         *other.pointer_mut(DELTA)? = joined;
@@ -60,8 +59,7 @@ impl Door for Synaps {
     }
 }
 
-/// The supr dialect: texts as they are written may be cut anywhere, and every event keeps the rules of its
-/// envelope.
+/// The supr door: deltas of texts may be cut anywhere, and every activity has a valid envelope.
 #[derive(Clone, Copy, Debug)]
 pub struct Supr;
 
@@ -77,7 +75,7 @@ impl Door for Supr {
         let text = |frame: &Value| Some(frame.pointer(TEXT)?.as_str()?.to_owned());
         let joined = Value::from(text(held)? + &text(next)?);
 
-        // Equal but for their texts and their times.
+        // The frames must be equal except for their texts and timestamps.
         let (mut frame, mut other) = (held.clone(), next.clone());
         *frame.pointer_mut(TEXT)? = joined.clone();
         *other.pointer_mut(TEXT)? = joined;
@@ -90,8 +88,8 @@ impl Door for Supr {
             return Err(format!("a frame is either typed or an event: {frame}"));
         }
         if frame.get("type").is_some() {
-            let is_right = frame["timestamp"].is_i64() && frame.get("id").is_none_or(Value::is_string);
-            return is_right.then_some(()).ok_or_else(|| format!("a typed frame without its time: {frame}"));
+            let is_valid = frame["timestamp"].is_i64() && frame.get("id").is_none_or(Value::is_string);
+            return is_valid.then_some(()).ok_or_else(|| format!("a typed frame needs a timestamp: {frame}"));
         }
         let key = format!("{}_{}", frame["run_id"].as_str().unwrap_or_default(), frame["sequence"]);
         let rules = [
@@ -101,37 +99,37 @@ impl Door for Supr {
                 frame["agent_id"].is_string() && frame["agent_id"] == frame["data"]["agent_id"],
             ),
             ("idempotency_key is RUN_SEQUENCE", frame["idempotency_key"] == key.as_str()),
-            ("parent_run_id is there", frame.get("parent_run_id").is_some()),
+            ("parent_run_id is present", frame.get("parent_run_id").is_some()),
             ("replay is a boolean", frame["replay"].is_boolean()),
             ("sequence counts from 1", frame["sequence"].as_u64().is_some_and(|sequence| sequence > 0)),
             (
-                "ids have their form",
-                has_form(&frame["event_id"], "evt_") && has_form(&frame["run_id"], "run_"),
+                "ids have a prefix and 32 hexadecimal digits",
+                is_prefixed_id(&frame["event_id"], "evt_") && is_prefixed_id(&frame["run_id"], "run_"),
             ),
-            ("timestamp is RFC 3339 in milliseconds", is_time(&frame["timestamp"])),
+            ("timestamp is RFC 3339 in milliseconds", is_timestamp(&frame["timestamp"])),
         ];
         match rules.iter().find(|(_, holds)| !holds) {
-            Some((rule, _)) => Err(format!("{rule}, but not in {frame}")),
+            Some((rule, _)) => Err(format!("the rule \"{rule}\" is broken by {frame}")),
             None => Ok(()),
         }
     }
 }
 
-/// Whether `id` is the prefix and 32 hexadecimal digits.
-fn has_form(id: &Value, prefix: &str) -> bool {
+/// Whether `id` is `prefix` and 32 hexadecimal digits.
+fn is_prefixed_id(id: &Value, prefix: &str) -> bool {
     let digits = id.as_str().and_then(|id| id.strip_prefix(prefix)).unwrap_or_default();
     digits.len() == 32 && digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Whether it is such as `2026-03-04T12:00:00.123Z`.
-fn is_time(text: &Value) -> bool {
+/// Whether `text` has the form `2026-03-04T12:00:00.123Z`.
+fn is_timestamp(text: &Value) -> bool {
     let text = text.as_str().unwrap_or_default();
     let fits = |(form, given): (u8, u8)| if form == b'0' { given.is_ascii_digit() } else { form == given };
     let form = "0000-00-00T00:00:00.000Z";
     text.len() == form.len() && form.bytes().zip(text.bytes()).all(fits)
 }
 
-/// The loaf dialect: what is said and thought may be cut anywhere, and each piece has a status before it.
+/// The loaf door: answers and reasoning may be cut anywhere, and a status event comes before each piece.
 #[derive(Clone, Copy, Debug)]
 pub struct Loaf;
 
@@ -139,20 +137,20 @@ impl Door for Loaf {
     fn join(&self, held: &Value, next: &Value) -> Option<Value> {
         const CHUNK: &str = "/params/payload/chunk";
         const SEGMENT: &str = "/params/payload/chunk/segments/0";
-        let same =
+        let is_equal =
             |pointer: &str| held.pointer(pointer).is_some() && held.pointer(pointer) == next.pointer(pointer);
         let kind = |frame: &Value| Some(frame.pointer("/params/type")?.as_str()?.to_owned());
-        if kind(held)? != "session.stream.chunk" || !same("/params/payload/session_id") {
+        if kind(held)? != "session.stream.chunk" || !is_equal("/params/payload/session_id") {
             return None;
         }
-        // The status before the next piece says nothing that this piece has not said.
+        // The status event between two pieces is dropped.
         let label = next.pointer("/params/payload/status_label").and_then(Value::as_str).unwrap_or_default();
         if label == "drafting response..." || label.starts_with("thinking: ") {
             return Some(held.clone());
         }
         if kind(next)? != "session.stream.chunk"
-            || !same("/params/payload/turn_id")
-            || !same(&format!("{SEGMENT}/kind"))
+            || !is_equal("/params/payload/turn_id")
+            || !is_equal(&format!("{SEGMENT}/kind"))
         {
             return None;
         }
@@ -162,7 +160,7 @@ impl Door for Loaf {
         if held.pointer(SEGMENT)?.get("kind")? == "answer" {
             frame.pointer_mut(CHUNK)?["answerText"] = joined.clone();
         } else {
-            // A thought is told whole each time.
+            // Each piece of reasoning repeats the whole text so far.
             frame.pointer_mut(CHUNK)?["thoughts"] = next.pointer(CHUNK)?["thoughts"].clone();
         }
         frame.pointer_mut(SEGMENT)?["text"] = joined;
@@ -185,7 +183,7 @@ mod tests {
 
     #[test]
     fn pieces_of_one_stream_are_joined_as_bytes() {
-        // The first piece ends within a group of three bytes, so its base64 has padding.
+        // The length of the first piece is not a multiple of three, so its base64 has padding.
         let joined = Exec.join(&delta("p", "stdout", "aGVsbA=="), &delta("p", "stdout", "bwo="));
         assert_eq!(joined, Some(delta("p", "stdout", "aGVsbG8K")));
     }
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_what_is_said_are_joined_and_nothing_else() {
+    fn only_pieces_of_the_same_text_are_joined() {
         let piece = |kind: &str, delta: &str| json!({"type": "message_update", "event": {"type": kind, "delta": delta}});
         let joined = Synaps.join(&piece("text_delta", "a "), &piece("text_delta", "b"));
         assert_eq!(joined, Some(piece("text_delta", "a b")));
@@ -224,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_a_text_are_joined_whenever_they_came() {
+    fn pieces_of_a_text_are_joined_despite_their_timestamps() {
         let piece = |kind: &str, time: i64, text: &str| json!({"type": kind, "session_id": "s", "timestamp": time, "payload": {"run_id": "r", "text": text}});
         let joined = Supr.join(&piece("message.delta", 1, "a "), &piece("message.delta", 2, "b"));
         assert_eq!(joined, Some(piece("message.delta", 1, "a b")));
@@ -237,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_keeps_the_rules_of_its_envelope() {
+    fn the_envelope_of_an_activity_is_checked() {
         let (run, id) = (format!("run_{}", "0a".repeat(16)), format!("evt_{}", "1f".repeat(16)));
         let event = json!({
             "v": "1.0", "event_id": id, "event_type": "run.started", "timestamp": "2026-03-04T12:00:00.123Z",
@@ -257,19 +255,19 @@ mod tests {
             ("data", json!({})),
             ("type", json!("event")),
         ] {
-            let mut flawed = event.clone();
-            flawed[member] = wrong;
-            assert!(Supr.check(&flawed).is_err(), "{member}");
+            let mut invalid = event.clone();
+            invalid[member] = wrong;
+            assert!(Supr.check(&invalid).is_err(), "{member}");
         }
-        let mut flawed = event.clone();
-        flawed.as_object_mut().unwrap().remove("parent_run_id");
-        assert!(Supr.check(&flawed).is_err());
+        let mut invalid = event.clone();
+        invalid.as_object_mut().unwrap().remove("parent_run_id");
+        assert!(Supr.check(&invalid).is_err());
         assert_eq!(Supr.check(&json!({"type": "pong", "timestamp": 1})), Ok(()));
         assert!(Supr.check(&json!({"type": "pong"})).is_err());
     }
 
     #[test]
-    fn pieces_of_an_answer_are_joined_across_the_status_between_them() {
+    fn pieces_of_an_answer_are_joined_across_status_events() {
         let event = |kind: &str, payload: Value| json!({"jsonrpc": "2.0", "method": "event", "params": {"type": kind, "payload": payload}});
         let piece = |kind: &str, text: &str, thought: Option<&str>| {
             let answer = if kind == "answer" { text } else { "" };

@@ -1,8 +1,8 @@
-//! Programs that a test makes and then runs.
+//! Writes programs that a test then runs.
 //!
-//! Another process writes them. A file that this process had open for writing would be open in every child that another
-//! test forks at that moment, until that child calls `exec`, and running the file would fail with `ETXTBSY`.
-#![expect(clippy::disallowed_methods, reason = "a test tool, which starts its own short children")]
+//! A child process writes the file. If this process wrote it, a child that another test forks at that moment would inherit
+//! the open file until it calls `exec`, and running the program would fail with `ETXTBSY`.
+#![expect(clippy::disallowed_methods, reason = "a test tool that starts short-lived children")]
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -20,14 +20,18 @@ pub fn write_executable(path: &Path, text: &str) {
         .arg(path)
         .stdin(Stdio::piped())
         .spawn()
-        .expect("a shell");
+        .expect("a shell starts");
     writer
         .stdin
         .take()
-        .expect("a pipe was asked for")
+        .expect("stdin is piped")
         .write_all(text.as_bytes())
-        .expect("the shell reads it");
-    assert!(writer.wait().expect("our own child").success(), "{} was not written", path.display());
+        .expect("the shell reads its stdin");
+    assert!(
+        writer.wait().expect("the child can be waited for").success(),
+        "{} was not written",
+        path.display()
+    );
 }
 
 /// Copies the program `from` to `to`, with its permissions.
@@ -36,6 +40,6 @@ pub fn write_executable(path: &Path, text: &str) {
 ///
 /// If the file cannot be copied.
 pub fn copy_executable(from: impl AsRef<OsStr>, to: &Path) {
-    let copied = Command::new("cp").arg(from).arg(to).status().expect("cp");
+    let copied = Command::new("cp").arg(from).arg(to).status().expect("cp starts");
     assert!(copied.success(), "{} was not written", to.display());
 }

@@ -1,4 +1,4 @@
-//! All transcripts of one door.
+//! Plays all transcripts of one door and reports the results.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,26 +12,26 @@ use crate::play::{Golden, play, rewritten};
 use crate::transcript::parse;
 use crate::{Case, Door, Peer, PlayedIn};
 
-/// How many cases are played at a time. They mostly wait, but their children need a core each.
+/// How many cases are played at a time. The cases mostly wait, but each has a child process that needs a core.
 const CONCURRENT: usize = 2;
 
-/// What became of the cases. Names are `door/file.txt`.
+/// The results of the cases. Their names are `door/file.txt`.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// How many passed.
+    /// The number of cases that passed.
     pub passed: usize,
-    /// Those that failed as `known.txt` says they do, with its reasons.
+    /// The cases that failed and are in `known.txt`, with the reasons there.
     pub known: Vec<(String, String)>,
-    /// Those that are for another place, with the reasons they give.
+    /// The cases that are not played here, with the reasons of their `#! only`.
     pub skipped: Vec<(String, String)>,
-    /// Those whose lines were rewritten because `GOLDEN=write` asked for it.
+    /// The cases that `GOLDEN=write` has rewritten.
     pub rewritten: Vec<String>,
-    /// Those that failed, with all there is to say about it.
+    /// The cases that failed, with the error texts.
     pub failed: Vec<(String, String)>,
 }
 
-/// Plays every `*.txt` in `folder` over the wire, each against a peer of its own from `make_peer`,
-/// which needs to know nothing of the case. See [`play_cases`].
+/// Plays every `*.txt` in `folder` over the wire, each against a new peer from `make_peer`. Like [`play_cases`], for peers
+/// that do not need the case.
 ///
 /// # Panics
 ///
@@ -44,61 +44,58 @@ pub fn play_folder<P: Peer>(
     play_cases(folder, door, PlayedIn::Wire, |_| make_peer())
 }
 
-/// Plays every `*.txt` in `folder` that is for `place`, each against a peer of its own from
-/// `make_peer`, which is called within a runtime.
+/// Plays every `*.txt` in `folder` that is for `played_in`, each against a new peer from `make_peer`. The runner calls
+/// `make_peer` within a runtime.
 ///
 /// # Panics
 ///
-/// If a case fails that is not in `known.txt`, if one passes that is, if `known.txt` names a case
-/// that is not there, or if there is no case at all.
+/// If a case fails that is not in `known.txt`, if a case passes that is in it, if `known.txt` names a case that does not
+/// exist, or if there is no case at all.
 pub fn play_cases<P: Peer>(
     folder: &Path,
     door: &dyn Door,
-    place: PlayedIn,
+    played_in: PlayedIn,
     make_peer: impl Fn(&Case) -> Result<P, String> + Sync,
 ) -> Report {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "not a setting of parlor: it is for whoever runs the tests"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "not a setting of parlor, but of the test runner")]
     let golden = match std::env::var_os("GOLDEN") {
         Some(word) if word == "write" => Golden::Write,
         _ => Golden::Check,
     };
-    let report = play_all(folder, &Stage { door, place, make_peer: &make_peer, golden });
+    let report = play_all(folder, &PlaySettings { door, played_in, make_peer: &make_peer, golden });
     for (name, reason) in &report.skipped {
-        eprintln!("{name}: not for this place: {reason}");
+        eprintln!("{name}: skipped: {reason}");
     }
     for (name, reason) in &report.known {
-        eprintln!("{name}: fails, which is known: {reason}");
+        eprintln!("{name}: known failure: {reason}");
     }
     for name in &report.rewritten {
         eprintln!("{name}: rewritten");
     }
-    for (name, flaw) in &report.failed {
-        eprintln!("{name}: {}", flaw.lines().next().unwrap_or_default());
+    for (name, error) in &report.failed {
+        eprintln!("{name}: {}", error.lines().next().unwrap_or_default());
     }
-    let flaws: String = report.failed.iter().map(|(name, flaw)| format!("\n\n{name}: {flaw}")).collect();
-    assert!(report.failed.is_empty(), "{} failed, {} passed{flaws}", report.failed.len(), report.passed);
+    let errors: String = report.failed.iter().map(|(name, error)| format!("\n\n{name}: {error}")).collect();
+    assert!(report.failed.is_empty(), "{} failed, {} passed{errors}", report.failed.len(), report.passed);
     report
 }
 
-/// What all plays of a folder have in common.
-struct Stage<'a, M> {
+/// What all plays of a folder share.
+struct PlaySettings<'a, M> {
     door: &'a dyn Door,
-    place: PlayedIn,
+    played_in: PlayedIn,
     make_peer: &'a M,
     golden: Golden,
 }
 
 fn play_all<P: Peer, M: Fn(&Case) -> Result<P, String> + Sync>(
     folder: &Path,
-    stage: &Stage<'_, M>,
+    settings: &PlaySettings<'_, M>,
 ) -> Report {
     let (files, mut known) = match find(folder) {
         Ok(found) => found,
-        Err(flaw) => {
-            return Report { failed: vec![(folder.display().to_string(), flaw)], ..Report::default() };
+        Err(error) => {
+            return Report { failed: vec![(folder.display().to_string(), error)], ..Report::default() };
         }
     };
     let outcomes = Mutex::new(BTreeMap::new());
@@ -107,17 +104,17 @@ fn play_all<P: Peer, M: Fn(&Case) -> Result<P, String> + Sync>(
         for _ in 0..CONCURRENT {
             scope.spawn(|| {
                 while let Some((name, file)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    // A machine that panics fails its case, and the others are still played.
-                    let play = AssertUnwindSafe(|| play_file(file, stage));
+                    // A panic fails only its own case.
+                    let play = AssertUnwindSafe(|| play_file(file, settings));
                     let outcome = catch_unwind(play).unwrap_or_else(|_| Err("panicked".to_owned()));
-                    outcomes.lock().expect("no holder panics").insert(name, outcome);
+                    outcomes.lock().expect("no thread panics while it holds the lock").insert(name, outcome);
                 }
             });
         }
     });
 
     let mut report = Report::default();
-    for (name, outcome) in outcomes.into_inner().expect("no holder panics") {
+    for (name, outcome) in outcomes.into_inner().expect("no thread panics while it holds the lock") {
         let name = name.clone();
         match (outcome, known.remove(&name)) {
             (Ok(Played::Passed), None) => report.passed += 1,
@@ -127,11 +124,11 @@ fn play_all<P: Peer, M: Fn(&Case) -> Result<P, String> + Sync>(
             (Ok(Played::Skipped(reason)), _) => report.skipped.push((name, reason)),
             (Ok(Played::Rewritten), _) => report.rewritten.push(name),
             (Err(_), Some(reason)) => report.known.push((name, reason)),
-            (Err(flaw), None) => report.failed.push((name, flaw)),
+            (Err(error), None) => report.failed.push((name, error)),
         }
     }
     report.failed.extend(
-        known.into_keys().map(|name| (name, "known.txt names it, but there is no such case".to_owned())),
+        known.into_keys().map(|name| (name, "known.txt names it, but the file does not exist".to_owned())),
     );
     report
 }
@@ -139,17 +136,17 @@ fn play_all<P: Peer, M: Fn(&Case) -> Result<P, String> + Sync>(
 enum Played {
     Passed,
     Rewritten,
-    /// For this reason.
+    /// The case is not played here, for this reason.
     Skipped(String),
 }
 
 fn play_file<P: Peer, M: Fn(&Case) -> Result<P, String>>(
     file: &Path,
-    stage: &Stage<'_, M>,
+    settings: &PlaySettings<'_, M>,
 ) -> Result<Played, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("cannot be read: {error}"))?;
     let headers = Headers::parse(&text)?;
-    if let Some(reason) = headers.skipped_at(stage.place) {
+    if let Some(reason) = headers.skip_reason(settings.played_in) {
         return Ok(Played::Skipped(reason.to_owned()));
     }
     let folder = tempfile::tempdir().map_err(|error| format!("no temporary folder: {error}"))?;
@@ -160,10 +157,10 @@ fn play_file<P: Peer, M: Fn(&Case) -> Result<P, String>>(
         .build()
         .map_err(|error| format!("no runtime: {error}"))?;
     let rewrites = runtime.block_on(async {
-        let mut peer = (stage.make_peer)(&case)?;
-        play(&steps, &mut peer, stage.door, stage.golden).await
+        let mut peer = (settings.make_peer)(&case)?;
+        play(&steps, &mut peer, settings.door, settings.golden).await
     });
-    // A peer that left a thread hanging has failed its case by now and must not hold up the rest.
+    // If the peer has left a blocked thread, the case has failed by now; the other cases must not wait for the thread.
     runtime.shutdown_background();
     let rewrites = rewrites?;
     if rewrites.is_empty() {
@@ -177,13 +174,13 @@ fn play_file<P: Peer, M: Fn(&Case) -> Result<P, String>>(
 type Files = Vec<(String, PathBuf)>;
 type Reasons = BTreeMap<String, String>;
 
-/// The cases of the door that `folder` is named after, and why which of them cannot pass.
+/// The cases of the door that `folder` is named after, and the known failures among them.
 fn find(folder: &Path) -> Result<(Files, Reasons), String> {
-    let told = |error: std::io::Error| format!("cannot be read: {error}");
+    let read_error = |error: std::io::Error| format!("cannot be read: {error}");
     let door = folder.file_name().ok_or("has no name")?.to_string_lossy();
     let mut files = Files::new();
-    for entry in fs::read_dir(folder).map_err(told)? {
-        let file = entry.map_err(told)?.path();
+    for entry in fs::read_dir(folder).map_err(read_error)? {
+        let file = entry.map_err(read_error)?.path();
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         if name.ends_with(".txt") {
             files.push((format!("{door}/{name}"), file.clone()));
@@ -196,7 +193,7 @@ fn find(folder: &Path) -> Result<(Files, Reasons), String> {
     let list = match fs::read_to_string(folder.with_file_name("known.txt")) {
         Ok(list) => list,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(format!("known.txt {}", told(error))),
+        Err(error) => return Err(format!("known.txt {}", read_error(error))),
     };
     let mut known = Reasons::new();
     for line in list.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {
@@ -213,23 +210,23 @@ mod tests {
     use super::*;
     use crate::Exec;
 
-    /// Says back each line that it hears.
+    /// Sends back each line that it receives.
     #[derive(Default)]
     struct Echo {
-        heard: Vec<u8>,
+        received: Vec<u8>,
     }
 
     impl Peer for Echo {
         async fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-            self.heard.extend_from_slice(bytes);
+            self.received.extend_from_slice(bytes);
             Ok(())
         }
         async fn close(&mut self) -> Result<(), String> {
             Ok(())
         }
         async fn frame(&mut self) -> Option<Vec<u8>> {
-            let end = self.heard.iter().position(|byte| *byte == b'\n')?;
-            let mut line: Vec<u8> = self.heard.drain(..=end).collect();
+            let end = self.received.iter().position(|byte| *byte == b'\n')?;
+            let mut line: Vec<u8> = self.received.drain(..=end).collect();
             line.pop();
             Some(line)
         }
@@ -249,30 +246,30 @@ mod tests {
         (doors, echo)
     }
 
-    fn played(folder: &Path, golden: Golden) -> Report {
-        played_by(folder, golden, &|_: &Case| Ok(Echo::default()))
+    fn play_in(folder: &Path, golden: Golden) -> Report {
+        play_with(folder, golden, &|_: &Case| Ok(Echo::default()))
     }
 
-    fn played_by<P: Peer>(
+    fn play_with<P: Peer>(
         folder: &Path,
         golden: Golden,
         make_peer: &(impl Fn(&Case) -> Result<P, String> + Sync),
     ) -> Report {
-        play_all(folder, &Stage { door: &Exec, place: PlayedIn::Wire, make_peer, golden })
+        play_all(folder, &PlaySettings { door: &Exec, played_in: PlayedIn::Wire, make_peer, golden })
     }
 
     const GOOD: &str = "# good\n> 1\n< 1\n";
     const BAD: &str = "# bad\n> 1\n< 2\n";
 
     #[test]
-    fn every_file_is_played_and_failures_are_named() {
+    fn every_file_is_played_and_failures_are_reported() {
         let (_doors, folder) =
             folder(&[("a.txt", GOOD), ("b.txt", BAD), ("c.txt", GOOD), ("notes.md", "no case")]);
-        let report = played(&folder, Golden::Check);
+        let report = play_in(&folder, Golden::Check);
         assert_eq!(report.passed, 2);
         assert_eq!(report.failed.len(), 1);
-        let (name, flaw) = &report.failed[0];
-        assert!(name == "echo/b.txt" && flaw.contains("line 3:"), "{name}: {flaw}");
+        let (name, error) = &report.failed[0];
+        assert!(name == "echo/b.txt" && error.contains("line 3:"), "{name}: {error}");
     }
 
     #[test]
@@ -283,38 +280,38 @@ mod tests {
     }
 
     #[test]
-    fn no_case_at_all_is_a_failure() {
+    fn an_empty_or_missing_folder_is_a_failure() {
         let (_doors, folder) = folder(&[("notes.md", "no case")]);
-        assert_eq!(played(&folder, Golden::Check).failed.len(), 1);
-        assert_eq!(played(&folder.join("missing"), Golden::Check).failed.len(), 1);
+        assert_eq!(play_in(&folder, Golden::Check).failed.len(), 1);
+        assert_eq!(play_in(&folder.join("missing"), Golden::Check).failed.len(), 1);
     }
 
     #[test]
     fn a_peer_that_cannot_be_made_fails_the_case() {
         let (_doors, folder) = folder(&[("a.txt", GOOD)]);
         let report =
-            played_by(&folder, Golden::Check, &|_: &Case| Err::<Echo, _>("no such thing".to_owned()));
+            play_with(&folder, Golden::Check, &|_: &Case| Err::<Echo, _>("no such thing".to_owned()));
         assert_eq!(report.failed, [("echo/a.txt".to_owned(), "no such thing".to_owned())]);
     }
 
     #[test]
-    fn a_panic_fails_the_case_and_not_the_others() {
+    fn a_panic_fails_only_its_own_case() {
         let (_doors, folder) = folder(&[("a.txt", GOOD), ("b.txt", GOOD)]);
         let first = AtomicUsize::new(0);
         let make_peer = |_: &Case| match first.fetch_add(1, Ordering::Relaxed) {
             0 => panic!("on purpose"),
             _ => Ok(Echo::default()),
         };
-        let report = played_by(&folder, Golden::Check, &make_peer);
+        let report = play_with(&folder, Golden::Check, &make_peer);
         assert_eq!((report.passed, report.failed.len()), (1, 1));
     }
 
     #[test]
-    fn a_known_failure_is_fine_until_it_passes_or_is_gone() {
+    fn a_known_failure_is_accepted_until_the_case_passes_or_is_removed() {
         let (_doors, folder) = folder(&[("a.txt", GOOD), ("b.txt", BAD)]);
         let known = |list: &str| {
             fs::write(folder.with_file_name("known.txt"), list).unwrap();
-            played(&folder, Golden::Check)
+            play_in(&folder, Golden::Check)
         };
         let report = known("# why\n\necho/b.txt: not built yet\nother/x.txt: not ours\n");
         assert_eq!((report.passed, report.failed.len()), (1, 0));
@@ -330,20 +327,20 @@ mod tests {
     }
 
     #[test]
-    fn a_case_for_another_place_is_skipped_with_its_reason() {
+    fn a_case_for_memory_is_skipped_with_its_reason() {
         let text = format!("# far\n#! only memory: years pass\n{BAD}");
         let (_doors, folder) = folder(&[("a.txt", GOOD), ("b.txt", &text)]);
-        let report = played(&folder, Golden::Check);
+        let report = play_in(&folder, Golden::Check);
         assert_eq!((report.passed, report.failed.len()), (1, 0));
         assert_eq!(report.skipped, [("echo/b.txt".to_owned(), "years pass".to_owned())]);
     }
 
     #[test]
-    fn golden_writing_makes_the_case_pass_the_next_time() {
+    fn a_rewritten_case_passes_the_next_time() {
         let (_doors, folder) = folder(&[("a.txt", GOOD), ("b.txt", "# bad\n> \"{tmp}\"\n< 2\n# kept\n")]);
-        assert_eq!(played(&folder, Golden::Write).rewritten, ["echo/b.txt"]);
+        assert_eq!(play_in(&folder, Golden::Write).rewritten, ["echo/b.txt"]);
         let text = fs::read_to_string(folder.join("b.txt")).unwrap();
         assert_eq!(text, "# bad\n> \"{tmp}\"\n< \"{tmp}\"\n# kept\n");
-        assert_eq!(played(&folder, Golden::Check).passed, 2);
+        assert_eq!(play_in(&folder, Golden::Check).passed, 2);
     }
 }

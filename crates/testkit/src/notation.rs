@@ -1,10 +1,9 @@
-//! The words that transcripts add to JSON, found and replaced in a line of text.
+//! Finds and replaces the words that transcripts add to JSON.
 //!
-//! Patterns become plain JSON here, with each word as an object that no frame contains; what such
-//! an object means is [`crate::pattern`]'s affair. Texts to be sent need not be JSON at all: what
-//! does not look like a word is left as it is.
+//! A pattern becomes plain JSON, with each word as an object that no frame contains; [`crate::pattern`] interprets these
+//! objects. A text to be sent need not be JSON: everything that is not a word stays as it is.
 
-/// The start of a member name that stands for a word. No door has a member with a NUL in its name.
+/// The first character of a member name that stands for a word. No door has a member with a NUL in its name.
 pub(crate) const MARK: char = '\0';
 
 /// `pattern` as plain JSON: each word is `{"\0word": "text"}`.
@@ -18,34 +17,35 @@ pub(crate) fn pattern_to_json(pattern: &str) -> String {
 
 /// `text` with each `b64"…"` replaced by its base64.
 pub(crate) fn encode_chunks(text: &str) -> Result<String, String> {
-    let mut flaw = None;
+    let mut failure = None;
     let encoded = replace_words(text, |word, text| {
         if word != "b64" {
             return None;
         }
         let bytes = serde_json::from_str::<String>(text?).map_err(|error| error.to_string());
-        match bytes.and_then(|text| bytes_of(&text)) {
+        match bytes.and_then(|text| text_to_bytes(&text)) {
             Ok(bytes) => Some(format!("\"{}\"", base64_simd::STANDARD.encode_to_string(bytes))),
             Err(error) => {
-                flaw = Some(error);
+                failure = Some(error);
                 None
             }
         }
     });
-    flaw.map_or(Ok(encoded), Err)
+    failure.map_or(Ok(encoded), Err)
 }
 
-/// The bytes that the text of a `b64` spells: each character is the byte of its number.
-pub(crate) fn bytes_of(text: &str) -> Result<Vec<u8>, String> {
+/// The bytes of the text of a `b64`: each character stands for the byte with its number.
+pub(crate) fn text_to_bytes(text: &str) -> Result<Vec<u8>, String> {
     text.chars()
         .map(|letter| {
-            u8::try_from(letter).map_err(|_| format!("{letter:?} is above \\u00ff, so it is no byte in b64"))
+            u8::try_from(letter)
+                .map_err(|_| format!("{letter:?} is above \\u00ff, so it is not a byte in b64"))
         })
         .collect()
 }
 
-/// Goes through `line` outside of its strings. A word, with the string literal that follows it
-/// immediately if there is one, is replaced by what `replace` makes of it.
+/// Calls `replace` with each word of `line` outside of strings, and with the string literal directly after the word if
+/// there is one. Replaces both with the result.
 fn replace_words(line: &str, mut replace: impl FnMut(&str, Option<&str>) -> Option<String>) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
@@ -80,12 +80,12 @@ fn replace_words(line: &str, mut replace: impl FnMut(&str, Option<&str>) -> Opti
     out
 }
 
-/// Numbers count as words too, so that the `e` in `1e5` is not the start of one.
+/// Whether the character belongs to a word. Numbers count as words, so that the `e` in `1e5` does not begin one.
 fn is_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '+' | '-')
 }
 
-/// Cuts `text` after the string literal that it starts with, or at its end if that never closes.
+/// Splits `text` after the string literal that it begins with, or at its end if the literal is never closed.
 fn split_literal(text: &str) -> (&str, &str) {
     let mut escaped = false;
     for (at, letter) in text.char_indices().skip(1) {
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn any_byte_can_be_spelled_and_no_more_than_a_byte() {
+    fn any_byte_can_be_written_and_higher_characters_are_refused() {
         assert_eq!(encode_chunks(r#"b64"\u0000\u00ff""#).unwrap(), r#""AP8=""#);
-        assert!(encode_chunks(r#"b64"\u0100""#).unwrap_err().contains("no byte"));
+        assert!(encode_chunks(r#"b64"\u0100""#).unwrap_err().contains("not a byte"));
         assert!(encode_chunks(r#"b64"\q""#).is_err());
     }
 
     #[test]
-    fn words_inside_strings_and_numbers_are_no_words() {
+    fn words_inside_strings_and_numbers_are_not_replaced() {
         let text = r#"{"_":"_ has\"x\"","n":1e5,"m":-2.5}"#;
         assert_eq!(pattern_to_json(text), text);
         assert_eq!(pattern_to_json(r#"[_,has"x"]"#), r#"[{"\u0000_":""},{"\u0000has":"x"}]"#);

@@ -1,4 +1,4 @@
-//! A real program over real pipes, as a [`Peer`].
+//! A [`Peer`] that runs a real program and talks to it over its stdin and stdout.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use tokio::task::JoinHandle;
 
 use crate::Peer;
 
-/// How many lines are read ahead while the play is busy sending. Enough that a program which must
-/// write before it reads on is not stuck, and still a limit.
+/// How many lines are read ahead while the play is sending. Without it a program that must write before it reads on would
+/// block.
 const READ_AHEAD: usize = 1024;
 
-/// How much of stderr is kept for the report.
-const KEEP_STDERR_BYTES: u64 = 16 * 1024;
+/// How many bytes of stderr an error shows.
+const MAX_STDERR_BYTES: u64 = 16 * 1024;
 
 /// How a program is started.
 #[derive(Clone, Debug)]
@@ -28,42 +28,41 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// `program` with `args`, in the surroundings of the test.
+    /// `program` with `args`, with the environment and the working folder of the test.
     pub fn new(program: impl AsRef<OsStr>, args: &[&str]) -> Self {
         let args = args.iter().map(OsString::from).collect();
         Self { program: program.as_ref().to_owned(), args, env: Vec::new(), folder: None }
     }
 
-    /// With more arguments.
+    /// Adds arguments.
     #[must_use]
     pub fn args(mut self, args: &[String]) -> Self {
         self.args.extend(args.iter().map(OsString::from));
         self
     }
 
-    /// With this variable, or without it. The last word counts.
+    /// Sets a variable, or removes it if `value` is `None`. The last call for a name counts.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: Option<impl AsRef<OsStr>>) -> Self {
         self.env.push((name.as_ref().to_owned(), value.map(|value| value.as_ref().to_owned())));
         self
     }
 
-    /// In this working folder.
+    /// Sets the working folder.
     #[must_use]
     pub fn folder(mut self, folder: &Path) -> Self {
         self.folder = Some(folder.to_owned());
         self
     }
 
-    /// Starts it. To be called in a runtime, as [`crate::play_cases`] does.
+    /// Starts the program. Must be called in a runtime, as [`crate::play_cases`] does.
     pub fn start(self) -> Result<Program, String> {
         let pipes = Pipes::open(&self, &[])?;
         Ok(Program { launch: self, pipes })
     }
 }
 
-/// A running program. Its stdin and stdout are the connection; a frame is a line. It is killed
-/// when this is dropped.
+/// A running program. Its stdin and stdout are the connection, and a frame is a line. Dropping this kills the program.
 #[derive(Debug)]
 pub struct Program {
     launch: Launch,
@@ -79,7 +78,7 @@ struct Pipes {
 }
 
 impl Program {
-    /// Starts `program` with `args`. To be called in a runtime, as [`crate::play_folder`] does.
+    /// Starts `program` with `args`. Must be called in a runtime, as [`crate::play_folder`] does.
     pub fn start(program: impl AsRef<OsStr>, args: &[&str]) -> Result<Self, String> {
         Launch::new(program, args).start()
     }
@@ -107,8 +106,8 @@ impl Pipes {
         let mut child =
             command.spawn().map_err(|error| format!("cannot start {}: {error}", launch.program.display()))?;
         let (sender, lines) = mpsc::channel(READ_AHEAD);
-        tokio::spawn(read_lines(child.stdout.take().expect("stdout was asked for"), sender));
-        let stderr = tokio::spawn(read_some(child.stderr.take().expect("stderr was asked for")));
+        tokio::spawn(read_lines(child.stdout.take().expect("stdout is piped"), sender));
+        let stderr = tokio::spawn(read_some(child.stderr.take().expect("stderr is piped")));
         Ok(Self { stdin: child.stdin.take(), child, lines, stderr })
     }
 }
@@ -128,7 +127,7 @@ impl Peer for Program {
         self.pipes.lines.recv().await
     }
 
-    async fn again(&mut self, args: &[String]) -> Result<(), String> {
+    async fn reconnect(&mut self, args: &[String]) -> Result<(), String> {
         self.pipes = Pipes::open(&self.launch, args)?;
         Ok(())
     }
@@ -151,7 +150,7 @@ async fn read_lines(stdout: ChildStdout, lines: mpsc::Sender<Vec<u8>>) {
     let mut reader = BufReader::new(stdout);
     loop {
         let mut line = Vec::new();
-        // A read that fails is the end as well: there is nothing more to come.
+        // A failed read counts as the end: no more lines can come.
         if reader.read_until(b'\n', &mut line).await.unwrap_or(0) == 0 {
             return;
         }
@@ -163,13 +162,13 @@ async fn read_lines(stdout: ChildStdout, lines: mpsc::Sender<Vec<u8>>) {
 }
 
 async fn read_some(stderr: ChildStderr) -> Vec<u8> {
-    let mut kept = Vec::new();
-    let mut stderr = stderr.take(KEEP_STDERR_BYTES);
-    // What was read until an error is still worth showing.
-    let _ = stderr.read_to_end(&mut kept).await;
-    // Read on, so that a talkative program does not stop for lack of a reader.
+    let mut bytes = Vec::new();
+    let mut stderr = stderr.take(MAX_STDERR_BYTES);
+    // The bytes before a read error are still shown.
+    let _ = stderr.read_to_end(&mut bytes).await;
+    // Keep reading, so that the program does not block on a full pipe.
     let _ = tokio::io::copy(&mut stderr.into_inner(), &mut tokio::io::sink()).await;
-    kept
+    bytes
 }
 
 #[cfg(test)]
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_go_in_and_come_out_until_the_end() {
+    async fn lines_are_passed_in_both_directions_until_the_end() {
         let mut cat = shell("cat");
         cat.send(b"one\ntw").await.unwrap();
         assert_eq!(cat.frame().await.unwrap(), b"one");
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_can_begin_again_in_the_same_surroundings() {
+    async fn a_reconnect_starts_the_program_again_with_more_arguments() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
         let mut program = Launch::new("/bin/sh", &["-c", "pwd; echo $A$HOME; echo $#", "sh"])
@@ -210,20 +209,20 @@ mod tests {
             assert_eq!(program.frame().await.unwrap(), b"a");
             assert_eq!(program.frame().await.unwrap(), count.as_bytes());
             program.finish().await.unwrap();
-            program.again(&["two".to_owned()]).await.unwrap();
+            program.reconnect(&["two".to_owned()]).await.unwrap();
         }
     }
 
     #[tokio::test]
-    async fn a_bad_end_is_told_with_what_it_said() {
+    async fn a_failed_exit_is_reported_with_stderr() {
         let mut program = shell("echo oops >&2; exit 3");
         assert_eq!(program.frame().await, None);
-        let said = program.finish().await.unwrap_err();
-        assert!(said.contains('3') && said.contains("oops"), "{said}");
+        let error = program.finish().await.unwrap_err();
+        assert!(error.contains('3') && error.contains("oops"), "{error}");
     }
 
     #[tokio::test]
-    async fn a_program_that_is_not_there_is_told() {
+    async fn a_missing_program_is_reported() {
         assert!(Program::start("/no/such/program", &[]).unwrap_err().contains("/no/such/program"));
     }
 }

@@ -1,4 +1,4 @@
-//! A transcript as steps. The format is told in the crate's documentation.
+//! Parses a transcript into steps. The crate's documentation describes the format.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,61 +6,61 @@ use std::time::Duration;
 use crate::notation::encode_chunks;
 use crate::pattern::Pattern;
 
-/// What stands for the path of the play's own folder.
+/// Stands for the path of the play's own folder.
 pub(crate) const TMP: &str = "{tmp}";
 
 /// The most bytes that one `>*` line sends.
 const MAX_REPEATED: usize = 256 << 20;
 
-/// One thing to do or to wait for.
+/// One action of the client, or one expectation.
 #[derive(Debug)]
 pub(crate) enum Step {
     Send(Vec<u8>),
     Close,
-    /// Time goes on.
-    Pass(Duration),
-    /// The connection ends, and another begins with these arguments.
-    Again(Vec<String>),
-    /// The next frame matches; or, if there are several, the next frames do in any order.
+    /// Time passes.
+    Advance(Duration),
+    /// The connection ends, and another one begins with these arguments.
+    Reconnect(Vec<String>),
+    /// The next frame matches; if there are several lines, the next frames match them in any order.
     Expect(Vec<Expected>),
     End,
-    /// The end is a bad one, and what is told of it contains this.
+    /// Parlor fails at its end, and the error contains this text.
     Fail(String),
 }
 
 /// One `<` line.
 #[derive(Debug)]
 pub(crate) struct Expected {
-    /// Counted from 1, as editors do.
+    /// The line number, from 1.
     pub(crate) line: usize,
-    /// As it stands in the file, `{tmp}` aside.
+    /// The pattern as in the file, with `{tmp}` replaced.
     pub(crate) text: String,
     pub(crate) pattern: Pattern,
 }
 
-/// Reads `text` for a play whose folder is `tmp`. An error names its line.
+/// Parses `text` for a play whose folder is `tmp`. An error names its line.
 pub(crate) fn parse(text: &str, tmp: &Path) -> Result<Vec<Step>, String> {
-    let shows = text.lines().next().and_then(|line| line.strip_prefix('#'));
-    if shows.is_none_or(|shows| shows.trim().is_empty()) {
+    let description = text.lines().next().and_then(|line| line.strip_prefix('#'));
+    if description.is_none_or(|description| description.trim().is_empty()) {
         return Err("line 1: the first line must be `# ` and what the case shows".to_owned());
     }
     let tmp = tmp.to_str().ok_or("the temporary folder's path is not UTF-8")?;
     let mut steps = Vec::new();
-    // Whether the line before was a part of the set that is the last step.
+    // Whether the line before belongs to a set of `<?` lines.
     let mut in_set = false;
     for (number, line) in (1..).zip(text.lines()) {
         let step =
-            parse_line(number, &line.replace(TMP, tmp)).map_err(|flaw| format!("line {number}: {flaw}"))?;
-        let is_part = line.starts_with("<?");
+            parse_line(number, &line.replace(TMP, tmp)).map_err(|error| format!("line {number}: {error}"))?;
+        let is_set_line = line.starts_with("<?");
         match (step, steps.last_mut()) {
             (None, _) => {}
             (Some(_), Some(Step::End | Step::Fail(_))) => {
                 return Err(format!("line {number}: nothing can follow the end"));
             }
-            (Some(Step::Expect(more)), Some(Step::Expect(set))) if in_set && is_part => set.extend(more),
+            (Some(Step::Expect(more)), Some(Step::Expect(set))) if in_set && is_set_line => set.extend(more),
             (Some(step), _) => steps.push(step),
         }
-        in_set = is_part;
+        in_set = is_set_line;
     }
     Ok(steps)
 }
@@ -69,7 +69,7 @@ fn parse_line(number: usize, line: &str) -> Result<Option<Step>, String> {
     if line.trim().is_empty() || line.starts_with('#') {
         return Ok(None);
     }
-    // A sign and its text are apart by one space; what follows that is the text, spaces and all.
+    // One space separates the sign from its text; further spaces belong to the text.
     let (sign, text) = line.split_once(' ').unwrap_or((line, ""));
     let step = match sign {
         ">" => Step::Send(format!("{}\n", encode_chunks(text)?).into_bytes()),
@@ -77,8 +77,8 @@ fn parse_line(number: usize, line: &str) -> Result<Option<Step>, String> {
         ">x" => Step::Send(text.split_whitespace().map(byte).collect::<Result<_, _>>()?),
         ">*" => Step::Send(repeated(text)?),
         ">eof" => Step::Close,
-        ">again" => Step::Again(text.split_whitespace().map(str::to_owned).collect()),
-        "~" => Step::Pass(seconds(text)?),
+        ">again" => Step::Reconnect(text.split_whitespace().map(str::to_owned).collect()),
+        "~" => Step::Advance(seconds(text)?),
         "<" | "<?" => Step::Expect(vec![Expected {
             line: number,
             text: text.to_owned(),
@@ -95,7 +95,7 @@ fn byte(hex: &str) -> Result<u8, String> {
     u8::from_str_radix(hex, 16).map_err(|error| format!("{hex:?}: {error}"))
 }
 
-/// `COUNT HEX`: the same byte many times.
+/// Parses `COUNT HEX`: a byte that is sent COUNT times.
 fn repeated(text: &str) -> Result<Vec<u8>, String> {
     let (count, hex) = text.split_once(' ').ok_or("write `>* COUNT BYTE`, the byte in hexadecimal")?;
     let count: usize = count.parse().map_err(|error| format!("{count:?}: {error}"))?;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_sent_to_the_byte() {
+    fn sent_bytes_are_exact() {
         assert_eq!(sent(r#"> {"a":1} "#), b"{\"a\":1} \n");
         assert_eq!(sent(">"), b"\n");
         assert_eq!(sent(">   x"), b"  x\n");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_set_lines_are_one_step_and_any_other_line_ends_it() {
+    fn adjacent_set_lines_are_one_step_and_any_other_line_ends_the_set() {
         let sizes = |text: &str| -> Vec<usize> {
             steps(text)
                 .iter()
@@ -150,30 +150,30 @@ mod tests {
     }
 
     #[test]
-    fn time_passes_and_connections_begin_again() {
-        assert!(matches!(steps("# case\n~ 60s\n")[0], Step::Pass(time) if time.as_secs() == 60));
-        let again = steps("# case\n>again --continue {s}\n");
-        assert!(matches!(&again[0], Step::Again(args) if *args == ["--continue", "{s}"]));
+    fn time_and_reconnects_are_parsed() {
+        assert!(matches!(steps("# case\n~ 60s\n")[0], Step::Advance(time) if time.as_secs() == 60));
+        let reconnect = steps("# case\n>again --continue {s}\n");
+        assert!(matches!(&reconnect[0], Step::Reconnect(args) if *args == ["--continue", "{s}"]));
         assert!(matches!(&steps("# case\n<fail no such\n")[0], Step::Fail(text) if text == "no such"));
     }
 
     #[test]
-    fn an_expectation_knows_its_line() {
+    fn an_expectation_has_its_line_number() {
         let Some(Step::Expect(set)) = steps("# case\n\n# more\n< {\"id\":_}\n").pop() else { panic!() };
         assert_eq!((set[0].line, set[0].text.as_str()), (4, r#"{"id":_}"#));
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_with_its_line() {
-        let flaw = |text: &str| parse(text, Path::new("/t")).unwrap_err();
-        assert!(flaw("> no comment first\n").starts_with("line 1:"));
-        assert!(flaw("#  \n").starts_with("line 1:"));
-        assert!(flaw("# case\n\n< {\n").starts_with("line 3:"));
-        assert!(flaw("# case\n>x 7\u{e4}\n").starts_with("line 2:"));
-        assert!(flaw("# case\n~ soon\n").starts_with("line 2:"));
-        assert!(flaw("# case\n>* 3\n").starts_with("line 2:"));
-        assert!(flaw("# case\n>* 999999999999 00\n").starts_with("line 2:"));
-        assert!(flaw("# case\n<fail x\n> more\n").starts_with("line 3:"));
-        assert!(flaw("# case\n<end\n> more\n").starts_with("line 3:"));
+    fn an_invalid_line_is_refused_with_its_number() {
+        let parse_error = |text: &str| parse(text, Path::new("/t")).unwrap_err();
+        assert!(parse_error("> no comment first\n").starts_with("line 1:"));
+        assert!(parse_error("#  \n").starts_with("line 1:"));
+        assert!(parse_error("# case\n\n< {\n").starts_with("line 3:"));
+        assert!(parse_error("# case\n>x 7\u{e4}\n").starts_with("line 2:"));
+        assert!(parse_error("# case\n~ soon\n").starts_with("line 2:"));
+        assert!(parse_error("# case\n>* 3\n").starts_with("line 2:"));
+        assert!(parse_error("# case\n>* 999999999999 00\n").starts_with("line 2:"));
+        assert!(parse_error("# case\n<fail x\n> more\n").starts_with("line 3:"));
+        assert!(parse_error("# case\n<end\n> more\n").starts_with("line 3:"));
     }
 }

@@ -1,42 +1,41 @@
-//! An allocator that counts what the calling thread holds, and the most that it held.
+//! An allocator that counts the bytes that each thread has allocated, and the peak.
 
 #![expect(
     unsafe_code,
-    reason = "an allocator cannot be written without it; it passes everything on to the system's"
+    reason = "a global allocator is unsafe code; this one only forwards to the system allocator"
 )]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    static HELD: Cell<isize> = const { Cell::new(0) };
+    static ALLOCATED: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counted by thread: tests run side by side.
-pub(crate) struct Counting;
+/// The system allocator with counters per thread, because tests run concurrently.
+pub(crate) struct CountingAllocator;
 
-/// The most that this thread allocated during `work` beyond what it held before, in bytes.
+/// The peak of bytes that this thread allocated during `work`, beyond those allocated before.
 pub(crate) fn peak_of(work: impl FnOnce()) -> usize {
-    let before = HELD.get();
+    let before = ALLOCATED.get();
     PEAK.set(before);
     work();
     usize::try_from(PEAK.get() - before).unwrap_or_default()
 }
 
 fn add(bytes: usize) {
-    let held = HELD.get() + bytes as isize;
-    HELD.set(held);
-    PEAK.set(PEAK.get().max(held));
+    let allocated = ALLOCATED.get() + bytes as isize;
+    ALLOCATED.set(allocated);
+    PEAK.set(PEAK.get().max(allocated));
 }
 
 fn subtract(bytes: usize) {
-    HELD.set(HELD.get() - bytes as isize);
+    ALLOCATED.set(ALLOCATED.get() - bytes as isize);
 }
 
-// SAFETY: every call goes to the system's allocator with the arguments that came; the counters are plain numbers that
-// never allocate.
-unsafe impl GlobalAlloc for Counting {
+// SAFETY: every call is forwarded to the system allocator with the same arguments, and the counters never allocate.
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size());
         unsafe { System.alloc(layout) }
@@ -48,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // A block that is large enough to matter grows by moving its pages, not by a copy.
+        // Not counted twice: the system grows a large block by remapping its pages, without a copy.
         subtract(layout.size());
         add(new_size);
         unsafe { System.realloc(block, layout, new_size) }

@@ -6,11 +6,11 @@
 mod counting;
 mod doors;
 
-use counting::{Counting, peak_of};
+use counting::{CountingAllocator, peak_of};
 use doors::{bridge, exec, loaf, repl, supr, synaps};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// The most memory for decoding and answering a frame, as a multiple of its bytes. The frame itself is not counted.
 const MAX_FACTOR: usize = 4;

@@ -1,4 +1,4 @@
-//! Plays against a peer that says what the test tells it to.
+//! Plays against a peer that sends scripted frames.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::transcript::parse;
 
-/// A door whose frames `[name, text]` are pieces of a stream called name.
+/// A door whose frames `[name, text]` are pieces of the stream `name`.
 struct Pieces;
 
 impl Door for Pieces {
@@ -18,22 +18,22 @@ impl Door for Pieces {
     }
 }
 
-/// Says its frames one after another, then closes its side.
+/// A peer that sends its frames one after another and then closes its side.
 #[derive(Default)]
 struct Scripted {
-    says: VecDeque<&'static str>,
-    /// Stays silent instead of closing.
-    hangs: bool,
-    ends_badly: bool,
-    heard: Vec<u8>,
+    frames: VecDeque<&'static str>,
+    /// Whether it sends nothing more instead of closing.
+    is_silent_at_end: bool,
+    fails_at_end: bool,
+    sent_bytes: Vec<u8>,
     closed: bool,
-    passed: Duration,
-    begun_again: Vec<String>,
+    advanced_time: Duration,
+    reconnect_args: Vec<String>,
 }
 
 impl Peer for Scripted {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        self.heard.extend_from_slice(bytes);
+        self.sent_bytes.extend_from_slice(bytes);
         Ok(())
     }
     async fn close(&mut self) -> Result<(), String> {
@@ -41,31 +41,31 @@ impl Peer for Scripted {
         Ok(())
     }
     async fn frame(&mut self) -> Option<Vec<u8>> {
-        match self.says.pop_front() {
+        match self.frames.pop_front() {
             Some(frame) => Some(frame.as_bytes().to_vec()),
-            None if self.hangs => std::future::pending().await,
+            None if self.is_silent_at_end => std::future::pending().await,
             None => None,
         }
     }
-    async fn pass(&mut self, time: Duration) -> Result<(), String> {
-        self.passed += time;
+    async fn advance(&mut self, time: Duration) -> Result<(), String> {
+        self.advanced_time += time;
         Ok(())
     }
-    async fn again(&mut self, args: &[String]) -> Result<(), String> {
-        self.begun_again = args.to_vec();
-        self.says = ["\"again\""].into();
+    async fn reconnect(&mut self, args: &[String]) -> Result<(), String> {
+        self.reconnect_args = args.to_vec();
+        self.frames = ["\"again\""].into();
         Ok(())
     }
     async fn finish(&mut self) -> Result<(), String> {
-        if self.ends_badly { Err("exit status 9".to_owned()) } else { Ok(()) }
+        if self.fails_at_end { Err("exit status 9".to_owned()) } else { Ok(()) }
     }
 }
 
-fn saying(frames: &[&'static str]) -> Scripted {
-    Scripted { says: frames.iter().copied().collect(), ..Scripted::default() }
+fn peer_with_frames(frames: &[&'static str]) -> Scripted {
+    Scripted { frames: frames.iter().copied().collect(), ..Scripted::default() }
 }
 
-/// Plays `lines` under a paused clock, where waiting in vain takes no time.
+/// Plays `lines` with a paused clock, so that timeouts take no real time.
 fn play_with(lines: &str, peer: &mut Scripted, golden: Golden) -> Result<Rewrites, String> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -74,11 +74,11 @@ fn play_with(lines: &str, peer: &mut Scripted, golden: Golden) -> Result<Rewrite
 }
 
 fn passes(lines: &str, frames: &[&'static str]) -> bool {
-    play_with(lines, &mut saying(frames), Golden::Check).is_ok()
+    play_with(lines, &mut peer_with_frames(frames), Golden::Check).is_ok()
 }
 
-fn flaw(lines: &str, frames: &[&'static str]) -> String {
-    play_with(lines, &mut saying(frames), Golden::Check).unwrap_err()
+fn play_error(lines: &str, frames: &[&'static str]) -> String {
+    play_with(lines, &mut peer_with_frames(frames), Golden::Check).unwrap_err()
 }
 
 #[test]
@@ -89,10 +89,10 @@ fn frames_must_come_in_the_order_of_the_lines() {
 }
 
 #[test]
-fn a_failure_tells_line_pattern_and_all_that_arrived() {
-    let said = flaw("< 1\n< {\"id\":_}\n", &["1", "\"other\""]);
+fn an_error_shows_the_line_the_pattern_and_all_frames() {
+    let error = play_error("< 1\n< {\"id\":_}\n", &["1", "\"other\""]);
     for part in ["line 3:", "{\"id\":_}", "this came\n  \"other\"", "all that arrived:\n  1\n  \"other\""] {
-        assert!(said.contains(part), "{part:?} is not in: {said}");
+        assert!(error.contains(part), "{part:?} is not in: {error}");
     }
 }
 
@@ -111,7 +111,7 @@ fn a_set_is_matched_in_any_order_and_completely() {
     for frames in [["1", "2", "3"], ["2", "1", "3"]] {
         assert!(passes("<? 1\n<? 2\n< 3\n", &frames));
     }
-    assert!(!passes("<? 1\n<? 2\n< 3\n", &["3", "1", "2"]), "the set comes before what follows it");
+    assert!(!passes("<? 1\n<? 2\n< 3\n", &["3", "1", "2"]), "the set comes before the next line");
     assert!(!passes("<? 1\n<? 2\n", &["1", "1"]), "a line is used once");
     assert!(!passes("<? 1\n<? 2\n", &["1"]));
 }
@@ -124,95 +124,100 @@ fn streams_may_interleave_in_a_set() {
         &[r#"["a","x"]"#, r#"["b","1"]"#, r#"["a","y"]"#, r#"["b","23"]"#, r#"["a","z"]"#, "0"]
     ));
     assert!(!passes(lines, &[r#"["a","x"]"#, r#"["b","123"]"#, "0", r#"["a","yz"]"#]));
-    let said = flaw(lines, &[r#"["a","x"]"#, r#"["b","1"]"#, r#"["c","?"]"#]);
-    assert!(said.contains("line 2:") && said.contains("line 3:") && said.contains(r#"["c","?"]"#), "{said}");
+    let error = play_error(lines, &[r#"["a","x"]"#, r#"["b","1"]"#, r#"["c","?"]"#]);
+    assert!(
+        error.contains("line 2:") && error.contains("line 3:") && error.contains(r#"["c","?"]"#),
+        "{error}"
+    );
 }
 
 #[test]
-fn a_frame_that_nobody_expected_is_seen_at_the_end() {
+fn an_unexpected_frame_fails_at_the_end() {
     assert!(passes("< 1\n>eof\n<end\n", &["1"]));
     for lines in ["< 1\n>eof\n<end\n", "< 1\n>eof\n", "< 1\n"] {
-        assert!(flaw(lines, &["1", "\"extra\""]).contains("extra"), "{lines}");
+        assert!(play_error(lines, &["1", "\"extra\""]).contains("extra"), "{lines}");
     }
 }
 
 #[test]
-fn the_sending_side_is_closed_if_the_transcript_does_not() {
-    let mut peer = saying(&[]);
+fn the_runner_closes_the_sending_side_if_the_transcript_does_not() {
+    let mut peer = peer_with_frames(&[]);
     play_with("> x\n>- y\n", &mut peer, Golden::Check).unwrap();
     assert!(peer.closed);
-    assert_eq!(peer.heard, b"x\ny");
+    assert_eq!(peer.sent_bytes, b"x\ny");
 
-    let mut peer = saying(&[]);
+    let mut peer = peer_with_frames(&[]);
     play_with("<end\n", &mut peer, Golden::Check).unwrap();
     assert!(!peer.closed, "with `<end` alone parlor must close by itself");
 }
 
 #[test]
-fn a_bad_end_fails_at_the_end_and_explains_a_missing_frame() {
+fn a_failed_exit_fails_the_case_and_explains_a_missing_frame() {
     for lines in ["", "< 1\n"] {
-        let mut peer = Scripted { ends_badly: true, ..Scripted::default() };
-        let said = play_with(lines, &mut peer, Golden::Check).unwrap_err();
-        assert!(said.contains("exit status 9"), "{said}");
+        let mut peer = Scripted { fails_at_end: true, ..Scripted::default() };
+        let error = play_with(lines, &mut peer, Golden::Check).unwrap_err();
+        assert!(error.contains("exit status 9"), "{error}");
     }
 }
 
 #[test]
-fn a_bad_end_can_be_expected() {
-    let fails = |lines: &str, ends_badly| {
-        play_with(lines, &mut Scripted { ends_badly, ..Scripted::default() }, Golden::Check)
+fn a_failed_exit_can_be_expected() {
+    let fails = |lines: &str, fails_at_end| {
+        play_with(lines, &mut Scripted { fails_at_end, ..Scripted::default() }, Golden::Check)
     };
     assert!(fails("<fail status 9\n", true).is_ok());
     assert!(fails("<fail status 8\n", true).is_err());
     assert!(fails("<fail status 9\n", false).is_err());
-    assert!(!passes("<fail status 9\n", &["1"]), "a frame is no end");
+    assert!(!passes("<fail status 9\n", &["1"]), "a frame is not an end");
 }
 
 #[test]
-fn names_are_spelled_out_in_what_follows() {
-    let mut peer = saying(&[r#"{"s":"x-1"}"#]);
+fn names_are_replaced_in_later_lines() {
+    let mut peer = peer_with_frames(&[r#"{"s":"x-1"}"#]);
     let lines = "< {\"s\":as\"s\"}\n> see {s}, {t}\n~ 60s\n>again --continue {s}\n< \"again\"\n";
     play_with(lines, &mut peer, Golden::Check).unwrap();
-    assert_eq!(peer.heard, b"see x-1, {t}\n");
-    assert_eq!(peer.passed, Duration::from_secs(60));
-    assert_eq!(peer.begun_again, ["--continue", "x-1"]);
-    assert!(!passes("< 1\n>again\n< \"again\"\n", &["1", "2"]), "nothing may be left before it");
+    assert_eq!(peer.sent_bytes, b"see x-1, {t}\n");
+    assert_eq!(peer.advanced_time, Duration::from_secs(60));
+    assert_eq!(peer.reconnect_args, ["--continue", "x-1"]);
+    assert!(!passes("< 1\n>again\n< \"again\"\n", &["1", "2"]), "no frame may be left before it");
 }
 
 #[test]
-fn patience_ends() {
+fn a_silent_peer_times_out() {
     for lines in ["< 1\n< 2\n", "< 1\n", "< 1\n< [\"a\",\"long\"]\n"] {
-        let mut peer = Scripted { says: ["1", r#"["a","lo"]"#].into(), hangs: true, ..Scripted::default() };
-        let said = play_with(lines, &mut peer, Golden::Check).unwrap_err();
-        assert!(said.contains("all that arrived:\n  1\n"), "{said}");
+        let mut peer =
+            Scripted { frames: ["1", r#"["a","lo"]"#].into(), is_silent_at_end: true, ..Scripted::default() };
+        let error = play_with(lines, &mut peer, Golden::Check).unwrap_err();
+        assert!(error.contains("all that arrived:\n  1\n"), "{error}");
     }
-    let mut silent = Scripted { hangs: true, ..Scripted::default() };
+    let mut silent = Scripted { is_silent_at_end: true, ..Scripted::default() };
     assert!(play_with("", &mut silent, Golden::Check).unwrap_err().contains("within 20s"));
 }
 
 #[test]
-fn what_is_no_json_fails() {
-    assert!(flaw("< _\n", &["oops"]).contains("oops"));
+fn a_frame_that_is_not_json_fails() {
+    assert!(play_error("< _\n", &["oops"]).contains("oops"));
     assert!(!passes("", &[""]));
 }
 
 #[test]
-fn golden_writing_takes_what_arrived_and_keeps_what_matched() {
+fn rewriting_replaces_only_lines_that_did_not_match() {
     let text = "< 1\n< 2\n<? [\"a\",\"xy\"]\n<? 5\n< 6\n";
     let frames = ["1", r#"{"b":1,"a":"/t/f"}"#, r#"["a","x"]"#, "5", r#"["a","z"]"#, "6"];
-    let rewrites = play_with(text, &mut saying(&frames), Golden::Write).unwrap();
+    let rewrites = play_with(text, &mut peer_with_frames(&frames), Golden::Write).unwrap();
     let rewritten = rewritten(&format!("# case\n{text}"), &rewrites, Path::new("/t"));
     assert_eq!(rewritten, "# case\n< 1\n< {\"b\":1,\"a\":\"{tmp}/f\"}\n<? [\"a\",\"xz\"]\n<? 5\n< 6\n");
     assert!(passes(&rewritten.replace("{tmp}", "/t").replace("# case\n", ""), &frames));
 }
 
 #[test]
-fn golden_writing_fills_a_whole_set() {
-    let rewrites = play_with("<? 1\n<? 2\n<? 3\n< 4\n", &mut saying(&["7", "2", "8", "4"]), Golden::Write);
+fn rewriting_fills_a_whole_set() {
+    let rewrites =
+        play_with("<? 1\n<? 2\n<? 3\n< 4\n", &mut peer_with_frames(&["7", "2", "8", "4"]), Golden::Write);
     assert_eq!(rewrites.unwrap(), Rewrites::from([(2, "7".to_owned()), (4, "8".to_owned())]));
 }
 
 #[test]
-fn golden_writing_cannot_invent_a_frame() {
-    assert!(play_with("< 1\n< 2\n", &mut saying(&["1"]), Golden::Write).is_err());
+fn rewriting_fails_without_a_frame() {
+    assert!(play_with("< 1\n< 2\n", &mut peer_with_frames(&["1"]), Golden::Write).is_err());
 }

@@ -1,4 +1,4 @@
-//! JSON-RPC envelopes without the `jsonrpc` member, as the exec dialect writes them.
+//! JSON-RPC envelopes without the `jsonrpc` member, as in the exec protocol.
 //!
 //! Decoding looks at the envelope only and leaves `params` raw. So a request for an unknown method costs no more
 //! memory than its length, and each method decodes its own params.

@@ -37,10 +37,7 @@ pub(crate) fn encode_chunks(text: &str) -> Result<String, String> {
 /// The bytes of the text of a `b64`: each character stands for the byte with its number.
 pub(crate) fn text_to_bytes(text: &str) -> Result<Vec<u8>, String> {
     text.chars()
-        .map(|letter| {
-            u8::try_from(letter)
-                .map_err(|_| format!("{letter:?} is above \\u00ff, so it is not a byte in b64"))
-        })
+        .map(|c| u8::try_from(c).map_err(|_| format!("{c:?} is above \\u00ff, so it is not a byte in b64")))
         .collect()
 }
 
@@ -55,7 +52,7 @@ fn replace_words(line: &str, mut replace: impl FnMut(&str, Option<&str>) -> Opti
             out.push_str(literal);
             rest = after;
         } else if is_word(first) {
-            let end = rest.find(|letter| !is_word(letter)).unwrap_or(rest.len());
+            let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
             let (word, after) = rest.split_at(end);
             let (text, after) = if after.starts_with('"') {
                 let (literal, after) = split_literal(after);
@@ -72,8 +69,8 @@ fn replace_words(line: &str, mut replace: impl FnMut(&str, Option<&str>) -> Opti
             }
             rest = after;
         } else {
-            let (letter, after) = rest.split_at(first.len_utf8());
-            out.push_str(letter);
+            let (c, after) = rest.split_at(first.len_utf8());
+            out.push_str(c);
             rest = after;
         }
     }
@@ -81,15 +78,15 @@ fn replace_words(line: &str, mut replace: impl FnMut(&str, Option<&str>) -> Opti
 }
 
 /// Whether the character belongs to a word. Numbers count as words, so that the `e` in `1e5` does not begin one.
-fn is_word(letter: char) -> bool {
-    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '+' | '-')
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '+' | '-')
 }
 
 /// Splits `text` after the string literal that it begins with, or at its end if the literal is never closed.
 fn split_literal(text: &str) -> (&str, &str) {
     let mut escaped = false;
-    for (at, letter) in text.char_indices().skip(1) {
-        match letter {
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
             _ if escaped => escaped = false,
             '\\' => escaped = true,
             '"' => return text.split_at(at + 1),

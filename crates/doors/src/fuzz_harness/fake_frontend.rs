@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use parlor_vocab::{
     AgentChoice, ChatSummary, CompletedLogin, Credentials, Entry, FileError, FrontendEvent, FrontendReply,
-    FrontendRequest, HistoryItem, LoginFailure, LoginStep, Media, MediaId, Message, MessageEvent, MessageId,
-    NamedFile, RegistryEvent, RegistryReply, RegistryRequest, Role, RunEvent, RunId, SavedChat, Seq,
-    SessionCommand, SessionEvent, SessionId, SessionOverview, SessionRefusal, SessionReply, SessionUpdate,
-    SkillList, SkillSummary, StopCause, StreamKind, Timestamp, Usage, WhenBusy,
+    FrontendRequest, HistoryItem, LoginFailure, LoginStep, Media, MediaId, Message, MessageId, NamedFile,
+    RegistryEvent, RegistryReply, RegistryRequest, Role, RunEvent, RunId, SavedChat, Seq, SessionCommand,
+    SessionEvent, SessionId, SessionOverview, SessionRefusal, SessionReply, SkillList, SkillSummary,
+    StopCause, Timestamp, Usage, WhenBusy,
 };
 
 use super::choices::Choices;
-use super::fake_session::FakeSession;
+use super::fake_session::{FakeSession, LogCursor};
 use crate::Ticket;
 
 /// What the backend passes to the machine.
@@ -30,19 +30,11 @@ pub(super) struct FakeFrontend<'a> {
     background: Vec<(Ticket, FrontendRequest)>,
     answers: Vec<(Ticket, Result<FrontendReply, SessionRefusal>)>,
     sessions: BTreeMap<SessionId, FakeSession>,
-    watches: BTreeMap<SessionId, Watch>,
+    watches: BTreeMap<SessionId, LogCursor>,
     /// Steps of logins that were not reported yet.
     steps: VecDeque<FrontendEvent>,
     is_closed: bool,
     id_counter: u64,
-}
-
-#[derive(Default)]
-struct Watch {
-    /// The number of log entries that were reported.
-    position: usize,
-    /// The bytes of the open message that were sent as deltas.
-    sent_bytes: usize,
 }
 
 impl<'a> FakeFrontend<'a> {
@@ -65,14 +57,14 @@ impl<'a> FakeFrontend<'a> {
     }
 
     /// Accepts a request, or refuses it because the connection has ended.
-    pub(super) fn submit(&mut self, ticket: Ticket, command: FrontendRequest) -> Option<SessionRefusal> {
+    pub(super) fn submit(&mut self, ticket: Ticket, request: FrontendRequest) -> Option<SessionRefusal> {
         if self.is_closed {
             return Some(SessionRefusal::TooManyRequests { limit: 0 });
         }
-        if let FrontendRequest::Registry(command) = command {
-            self.requests.push_back((ticket, command));
+        if let FrontendRequest::Registry(request) = request {
+            self.requests.push_back((ticket, request));
         } else {
-            self.background.push((ticket, command));
+            self.background.push((ticket, request));
         }
         None
     }
@@ -150,23 +142,23 @@ impl<'a> FakeFrontend<'a> {
             None
         };
         if let Some(index) = background_request {
-            let (ticket, command) = self.background.remove(index);
-            let reply = self.run(command);
+            let (ticket, request) = self.background.remove(index);
+            let reply = self.run(request);
             return self.answers.push((ticket, Ok(reply)));
         }
-        let Some((ticket, command)) = self.requests.pop_front() else { return };
-        let is_stop = matches!(command, RegistryRequest::Session(_, SessionCommand::Stop { .. }));
-        let is_watch = matches!(command, RegistryRequest::Watch { .. } | RegistryRequest::Unwatch(_));
+        let Some((ticket, request)) = self.requests.pop_front() else { return };
+        let is_stop = matches!(request, RegistryRequest::Session(_, SessionCommand::Stop { .. }));
+        let is_watch = matches!(request, RegistryRequest::Watch { .. } | RegistryRequest::Unwatch(_));
         let answer = if self.choices.next() % 16 == 15 && !is_stop && !is_watch {
             Err(SessionRefusal::LogUnavailable { reason: "choice".to_owned() })
         } else {
-            self.answer_to(command)
+            self.answer_to(request)
         };
         self.answers.push((ticket, answer.map(FrontendReply::Registry)));
     }
 
-    fn answer_to(&mut self, command: RegistryRequest) -> Result<RegistryReply, SessionRefusal> {
-        Ok(match command {
+    fn answer_to(&mut self, request: RegistryRequest) -> Result<RegistryReply, SessionRefusal> {
+        Ok(match request {
             RegistryRequest::Create { id, new_session } => {
                 let id = id.expect("this door names its sessions");
                 let mut fake = FakeSession::default();
@@ -179,7 +171,7 @@ impl<'a> FakeFrontend<'a> {
                     panic!("this door watches from a position")
                 };
                 let position = usize::try_from(seen.0).unwrap_or(usize::MAX);
-                self.watches.insert(session, Watch { position, sent_bytes: 0 });
+                self.watches.insert(session, LogCursor::at(position));
                 RegistryReply::Watching { seen, head: seen }
             }
             RegistryRequest::Unwatch(session) | RegistryRequest::Release(session) => {
@@ -200,7 +192,7 @@ impl<'a> FakeFrontend<'a> {
             RegistryRequest::Fork { .. }
             | RegistryRequest::GetOverview(_)
             | RegistryRequest::ReadFiles { .. }
-            | RegistryRequest::Fetch { .. } => panic!("this door never submits {command:?}"),
+            | RegistryRequest::Fetch { .. } => panic!("this door never submits {request:?}"),
         })
     }
 
@@ -241,9 +233,9 @@ impl<'a> FakeFrontend<'a> {
         }
     }
 
-    fn run(&mut self, command: FrontendRequest) -> FrontendReply {
+    fn run(&mut self, request: FrontendRequest) -> FrontendReply {
         let choice = self.choices.next();
-        match command {
+        match request {
             FrontendRequest::ListChats { .. } => FrontendReply::Chats { total: 3, chats: vec![chat("c")] },
             FrontendRequest::ReadChat(_) => {
                 let id = self.sessions.keys().nth(usize::from(choice % 4)).map_or("c", SessionId::as_str);
@@ -283,38 +275,6 @@ impl<'a> FakeFrontend<'a> {
             FrontendRequest::Logout(_) => FrontendReply::LoggedOut(true, Credentials::default()),
             FrontendRequest::Registry(_) => panic!("registry requests are handled elsewhere"),
         }
-    }
-}
-
-impl Watch {
-    fn next(&mut self, fake: &FakeSession) -> Option<SessionUpdate> {
-        let next = fake.log.get(self.position);
-        let (run, message, text) = match next.map(|entry| &entry.event) {
-            Some(SessionEvent::Run {
-                run,
-                event: RunEvent::Message(MessageEvent::Completed { message, text, .. }),
-                ..
-            }) => (run, message, text),
-            Some(_) => return self.entry(next),
-            None => fake.open_message()?,
-        };
-        let rest = text.get(self.sent_bytes..).unwrap_or_default();
-        if !rest.is_empty() && fake.has_begun(message, self.position) {
-            self.sent_bytes = text.len();
-            let (run, stream) = (run.clone(), StreamKind::Message(message.clone()));
-            return Some(SessionUpdate::Delta { run, stream, text: rest.to_owned() });
-        }
-        self.entry(next)
-    }
-
-    fn entry(&mut self, next: Option<&Arc<Entry>>) -> Option<SessionUpdate> {
-        let entry = Arc::clone(next?);
-        self.position += 1;
-        if let SessionEvent::Run { event: RunEvent::Message(MessageEvent::Started { .. }), .. } = &entry.event
-        {
-            self.sent_bytes = 0;
-        }
-        Some(SessionUpdate::Entry(entry))
     }
 }
 

@@ -62,11 +62,11 @@ impl<'a> FakeRegistry<'a> {
     }
 
     /// Accepts a request, or refuses it because the connection has ended.
-    pub(super) fn submit(&mut self, ticket: Ticket, command: RegistryRequest) -> Option<SessionRefusal> {
+    pub(super) fn submit(&mut self, ticket: Ticket, request: RegistryRequest) -> Option<SessionRefusal> {
         if self.is_closed {
             return Some(SessionRefusal::TooManyRequests { limit: 0 });
         }
-        self.requests.push_back((ticket, command));
+        self.requests.push_back((ticket, request));
         None
     }
 
@@ -132,31 +132,31 @@ impl<'a> FakeRegistry<'a> {
     }
 
     fn carry_out_next(&mut self) -> Option<Update> {
-        let (ticket, command) = self.requests.pop_front()?;
+        let (ticket, request) = self.requests.pop_front()?;
         let choice = self.choices.next();
-        if let RegistryRequest::Session(_, SessionCommand::Compact { .. }) = &command
+        if let RegistryRequest::Session(_, SessionCommand::Compact { .. }) = &request
             && choice % 4 != 3
         {
             self.compacting = Some(ticket);
             return None;
         }
-        let answer = self.decide(command, choice);
+        let answer = self.answer_to(request, choice);
         self.answers.push((ticket, answer));
         None
     }
 
-    fn decide(&mut self, command: RegistryRequest, choice: u8) -> Result<RegistryReply, SessionRefusal> {
+    fn answer_to(&mut self, request: RegistryRequest, choice: u8) -> Result<RegistryReply, SessionRefusal> {
         let unavailable = SessionRefusal::LogUnavailable { reason: "choice".to_owned() };
         // Watching never fails: the harness could not check a session that is not watched.
         let fails = choice % 8 == 7
             && !matches!(
-                command,
+                request,
                 RegistryRequest::Watch { .. } | RegistryRequest::Session(_, SessionCommand::Stop { .. })
             );
         if fails {
             return Err(unavailable);
         }
-        Ok(match command {
+        Ok(match request {
             RegistryRequest::Watch { session, .. } => {
                 self.watched.push(session);
                 RegistryReply::Watching { seen: Seq::START, head: Seq::START }
@@ -172,12 +172,12 @@ impl<'a> FakeRegistry<'a> {
                 RegistryReply::Stored(files.into_iter().map(|file| self.stored(file)).collect())
             }
             RegistryRequest::ReadMedia { ids, .. } => {
-                let content = |_| (self.choices.next() % 4 != 3).then(|| b"%PDF-kept".to_vec());
+                let content = |_| (self.choices.next() % 4 != 3).then(|| b"%PDF-stored".to_vec());
                 RegistryReply::Contents(ids.iter().map(content).collect())
             }
             RegistryRequest::Release(_) => RegistryReply::Done,
             RegistryRequest::Fork { .. } | RegistryRequest::Unwatch(_) | RegistryRequest::Delete(_) => {
-                panic!("no door with this backend submits {command:?}")
+                panic!("no door with this backend submits {request:?}")
             }
         })
     }
@@ -236,9 +236,9 @@ impl<'a> FakeRegistry<'a> {
         let run = self.run.as_ref()?;
         let (own, children, calls) = (run.id.clone(), run.children.clone(), run.calls.clone());
         let choice = self.choices.next();
-        let mut run_id: Vec<RunId> = vec![own.clone()];
-        run_id.extend(children.iter().cloned());
-        let run_id = self.choices.index(run_id.len()).map_or(own.clone(), |index| run_id[index].clone());
+        let mut run_ids: Vec<RunId> = vec![own.clone()];
+        run_ids.extend(children.iter().cloned());
+        let run_id = self.choices.index(run_ids.len()).map_or(own.clone(), |index| run_ids[index].clone());
         let text = ["a", "\u{e4}\u{1f600}", "\n\"", ""][usize::from(choice >> 6)].to_owned();
         match choice % 11 {
             0 => self.delta(run_id, StreamKind::Message(self.fixed_id(MessageId::parse)), text),
@@ -291,9 +291,9 @@ impl<'a> FakeRegistry<'a> {
                 );
             }
             9 => {
-                let known =
+                let open_call =
                     self.run.as_ref()?.open_inputs.first().cloned().filter(|_| choice.is_multiple_of(2));
-                let (run_id, call) = known.unwrap_or_else(|| (run_id, self.new_id(ToolCallId::parse)));
+                let (run_id, call) = open_call.unwrap_or_else(|| (run_id, self.new_id(ToolCallId::parse)));
                 let open_inputs = &mut self.run.as_mut()?.open_inputs;
                 if !open_inputs.contains(&(run_id.clone(), call.clone())) {
                     open_inputs.push((run_id.clone(), call.clone()));
@@ -322,7 +322,7 @@ impl<'a> FakeRegistry<'a> {
         let ending = match choice % 4 {
             _ if run.is_stopped => RunEnding::Stopped { cause: StopCause::Shutdown, message },
             0 | 1 => RunEnding::Completed { message: None },
-            _ => RunEnding::Failed(failure("it broke")),
+            _ => RunEnding::Failed(failure("choice")),
         };
         self.push_event(&run.session, SessionEvent::Run { run: run.id, sequence: 1, event: ended(ending) });
         None

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use parlor_vocab::{
     AgentId, Entry, ErrorScope, EventId, Media, MediaId, MessageEvent, MessageId, QueuedInput, RunEnding,
-    RunEvent, RunId, Seq, SessionEvent, SessionRefusal, SessionReply, StepEvent, StepId, StepKind, StopCause,
-    SubagentEvent, Timestamp, ToolCallId, ToolEvent, Usage, UserInput,
+    RunEvent, RunId, Seq, SessionEvent, SessionRefusal, SessionReply, SessionUpdate, StepEvent, StepId,
+    StepKind, StopCause, StreamKind, SubagentEvent, Timestamp, ToolCallId, ToolEvent, Usage, UserInput,
 };
 
 use super::choices::Choices;
@@ -30,6 +30,52 @@ struct Run {
     open_message: Option<(MessageId, String)>,
     calls: Vec<ToolCallId>,
     children: Vec<RunId>,
+}
+
+/// A position in a session's log.
+#[derive(Default)]
+pub(super) struct LogCursor {
+    /// The number of log entries that were reported.
+    pub(super) position: usize,
+    /// The bytes of the open message that were sent as deltas.
+    sent_bytes: usize,
+}
+
+impl LogCursor {
+    pub(super) fn at(position: usize) -> Self {
+        Self { position, sent_bytes: 0 }
+    }
+
+    /// The next entry, or a delta of the message that the next entry completes or that is open at the end.
+    pub(super) fn next(&mut self, fake: &FakeSession) -> Option<SessionUpdate> {
+        let next = fake.log.get(self.position);
+        let (run, message, text) = match next.map(|entry| &entry.event) {
+            Some(SessionEvent::Run {
+                run,
+                event: RunEvent::Message(MessageEvent::Completed { message, text, .. }),
+                ..
+            }) => (run, message, text),
+            Some(_) => return self.entry(next),
+            None => fake.open_message()?,
+        };
+        let rest = text.get(self.sent_bytes..).unwrap_or_default();
+        if !rest.is_empty() && fake.has_begun(message, self.position) {
+            self.sent_bytes = text.len();
+            let (run, stream) = (run.clone(), StreamKind::Message(message.clone()));
+            return Some(SessionUpdate::Delta { run, stream, text: rest.to_owned() });
+        }
+        self.entry(next)
+    }
+
+    fn entry(&mut self, next: Option<&Arc<Entry>>) -> Option<SessionUpdate> {
+        let entry = Arc::clone(next?);
+        self.position += 1;
+        if let SessionEvent::Run { event: RunEvent::Message(MessageEvent::Started { .. }), .. } = &entry.event
+        {
+            self.sent_bytes = 0;
+        }
+        Some(SessionUpdate::Entry(entry))
+    }
 }
 
 impl FakeSession {

@@ -62,7 +62,7 @@ impl<'a> Conversation<'a> {
     pub(super) fn new(choices: &'a [u8]) -> Self {
         let source = DeterministicSource::new(Timestamp(1));
         let (model, provider, thinking, route) = Default::default();
-        let server = ServerParams {
+        let params = ServerParams {
             folder: "/".into(),
             user_home: None,
             chats_path: "/chats".into(),
@@ -76,7 +76,7 @@ impl<'a> Conversation<'a> {
             ids: source,
         };
         Self {
-            machine: LoafMachine::new(server),
+            machine: LoafMachine::new(params),
             frontend: FakeFrontend::new(choices),
             is_closed: false,
             missing_answers: HashMap::new(),
@@ -195,9 +195,8 @@ impl<'a> Conversation<'a> {
                 self.current_turns.insert(session, turn);
             }
             "session.status" if payload["status_label"] == "interrupting..." => {
-                let current_turns =
-                    self.current_turns.get(&session).and_then(|turn| self.turns.get_mut(turn));
-                current_turns.expect("a turn to interrupt").is_interrupted = true;
+                let current_turn = self.current_turns.get(&session).and_then(|turn| self.turns.get_mut(turn));
+                current_turn.expect("a turn to interrupt").is_interrupted = true;
             }
             "session.stream.chunk" => {
                 let turn_state = self.turns.get_mut(&turn).expect("a turn that has begun");
@@ -241,7 +240,7 @@ fn first_value(text: &str) -> &RawValue {
 
 /// The raw id of the answer to a line; `None` if the line must get no answer.
 fn expected_answer_id(line: &str) -> Option<String> {
-    let is_blank = |letter: char| letter == '\u{feff}' || (letter.is_whitespace() && letter != '\u{85}');
+    let is_blank = |c: char| c == '\u{feff}' || (c.is_whitespace() && c != '\u{85}');
     let line = line.trim_matches(is_blank);
     let null = || Some("null".to_owned());
     if line.is_empty() {

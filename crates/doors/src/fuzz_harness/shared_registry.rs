@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use parlor_vocab::{
-    Entry, EventId, FileError, Media, MediaId, MessageEvent, NamedFile, NewSession, RegistryEvent,
-    RegistryReply, RegistryRequest, RunEvent, RunId, Seq, SessionCommand, SessionEvent, SessionId,
-    SessionRefusal, SessionReply, SessionUpdate, StopCause, StreamKind, WatchFrom,
+    Entry, EventId, FileError, Media, MediaId, NamedFile, NewSession, RegistryEvent, RegistryReply,
+    RegistryRequest, RunEvent, RunId, Seq, SessionCommand, SessionEvent, SessionId, SessionRefusal,
+    SessionReply, StopCause, WatchFrom,
 };
 
 use super::choices::Choices;
 use super::fake_registry::Update;
-use super::fake_session::FakeSession;
+use super::fake_session::{FakeSession, LogCursor};
 use crate::Ticket;
 
 pub(super) struct SharedRegistry<'a> {
@@ -36,10 +36,7 @@ struct Watch {
     ticket: Ticket,
     /// Whether the machine has received the answer to its `Watch`.
     has_begun: bool,
-    /// The number of log entries that were reported.
-    position: usize,
-    /// The bytes of the open message that were sent as deltas.
-    sent_bytes: usize,
+    cursor: LogCursor,
 }
 
 impl<'a> SharedRegistry<'a> {
@@ -73,8 +70,8 @@ impl<'a> SharedRegistry<'a> {
         self.sessions.get(session).map_or(&[], |fake| &fake.log)
     }
 
-    pub(super) fn submit(&mut self, ticket: Ticket, command: RegistryRequest) {
-        self.requests.push_back((ticket, command));
+    pub(super) fn submit(&mut self, ticket: Ticket, request: RegistryRequest) {
+        self.requests.push_back((ticket, request));
     }
 
     /// Takes one action of its choice.
@@ -122,38 +119,17 @@ impl<'a> SharedRegistry<'a> {
 
     fn next_event_of(&mut self, index: usize) -> Option<RegistryEvent> {
         let watch = self.watches.get_mut(index).filter(|watch| watch.has_begun)?;
-        let fake = self.sessions.get(&watch.session)?;
-        let session = watch.session.clone();
-        let next = fake.log.get(watch.position);
-        let (run, message, text) = match next.map(|entry| &entry.event) {
-            Some(SessionEvent::Run {
-                run,
-                event: RunEvent::Message(MessageEvent::Completed { message, text, .. }),
-                ..
-            }) => (run, message, text),
-            Some(_) => return Some(watch.entry(session, next)),
-            None => fake.open_message()?,
-        };
-        let rest = text.get(watch.sent_bytes..).unwrap_or_default();
-        // The message of a stop has no deltas.
-        if !rest.is_empty() && fake.has_begun(message, watch.position) {
-            watch.sent_bytes = text.len();
-            let (run, stream) = (run.clone(), StreamKind::Message(message.clone()));
-            return Some(RegistryEvent {
-                session,
-                update: SessionUpdate::Delta { run, stream, text: rest.to_owned() },
-            });
-        }
-        next.map(|_| watch.entry(session, next))
+        let update = watch.cursor.next(self.sessions.get(&watch.session)?)?;
+        Some(RegistryEvent { session: watch.session.clone(), update })
     }
 
     fn carry_out_next(&mut self) {
-        let Some((ticket, command)) = self.requests.pop_front() else { return };
-        let fails = self.choices.next() % 8 == 7 && !matches!(command, RegistryRequest::Watch { .. });
+        let Some((ticket, request)) = self.requests.pop_front() else { return };
+        let fails = self.choices.next() % 8 == 7 && !matches!(request, RegistryRequest::Watch { .. });
         let answer = if fails {
             Err(SessionRefusal::LogUnavailable { reason: "choice".to_owned() })
         } else {
-            self.answer_to(ticket, command)
+            self.answer_to(ticket, request)
         };
         self.answers.push((ticket, answer));
     }
@@ -161,9 +137,9 @@ impl<'a> SharedRegistry<'a> {
     fn answer_to(
         &mut self,
         ticket: Ticket,
-        command: RegistryRequest,
+        request: RegistryRequest,
     ) -> Result<RegistryReply, SessionRefusal> {
-        Ok(match command {
+        Ok(match request {
             RegistryRequest::Watch { session, after } => self.watch(ticket, session, &after),
             RegistryRequest::Create { id, new_session } => {
                 let id = id.expect("the client names its session");
@@ -191,7 +167,7 @@ impl<'a> SharedRegistry<'a> {
             | RegistryRequest::Unwatch(_)
             | RegistryRequest::Release(_)
             | RegistryRequest::Delete(_)
-            | RegistryRequest::ReadFiles { .. } => panic!("the supr door never submits {command:?}"),
+            | RegistryRequest::ReadFiles { .. } => panic!("the supr door never submits {request:?}"),
         })
     }
 
@@ -207,7 +183,7 @@ impl<'a> SharedRegistry<'a> {
         let position = before_run(log, seen);
         let seq = |position: usize| Seq(position as u64);
         let reply = RegistryReply::Watching { seen: seq(seen), head: seq(head) };
-        self.watches.push(Watch { session, ticket, has_begun: false, position, sent_bytes: 0 });
+        self.watches.push(Watch { session, ticket, has_begun: false, cursor: LogCursor::at(position) });
         reply
     }
 
@@ -263,25 +239,15 @@ impl<'a> SharedRegistry<'a> {
         }
         let session = session.clone();
         // A session is deleted only when all its events were reported, as the harness expects all of them.
-        let is_reported =
-            self.watches.iter().all(|watch| watch.session != session || watch.position == fake.log.len());
+        let is_reported = self
+            .watches
+            .iter()
+            .all(|watch| watch.session != session || watch.cursor.position == fake.log.len());
         if fake.is_idle() && is_reported {
             self.sessions.remove(&session);
             let watches = self.watches.iter_mut().filter(|watch| watch.session == session);
-            watches.for_each(|watch| (watch.position, watch.sent_bytes) = (0, 0));
+            watches.for_each(|watch| watch.cursor = LogCursor::default());
         }
-    }
-}
-
-impl Watch {
-    fn entry(&mut self, session: SessionId, next: Option<&Arc<Entry>>) -> RegistryEvent {
-        let entry = Arc::clone(next.expect("there is one"));
-        self.position += 1;
-        if let SessionEvent::Run { event: RunEvent::Message(MessageEvent::Started { .. }), .. } = &entry.event
-        {
-            self.sent_bytes = 0;
-        }
-        RegistryEvent { session, update: SessionUpdate::Entry(entry) }
     }
 }
 

@@ -76,7 +76,7 @@ impl<'a> Conversation<'a> {
             after: match choice >> 1 & 3 {
                 0 | 1 => None,
                 2 => Some(event),
-                _ => Some(Some("never heard of".to_owned())),
+                _ => Some(Some("unknown".to_owned())),
             },
             watch: if choice & 8 == 8 { vec![session("other"), session("own")] } else { Vec::new() },
             streams: choice & 16 == 16,

@@ -278,8 +278,9 @@ impl<'a> Conversation<'a> {
             return assert!(frames.len() == 0, "the last frames of a turn that has not ended: {frames:?}");
         }
         let turn = self.turn.take().expect("there is a turn");
-        let started =
-            std::mem::take(&mut self.calls).into_iter().find(|(_, told)| *told == CallProgress::Start);
+        let started = std::mem::take(&mut self.calls)
+            .into_iter()
+            .find(|(_, progress)| *progress == CallProgress::Start);
         assert!(started.is_none(), "the input of {started:?} was never sent");
         assert!(self.subagents.is_empty(), "subagents that were never done: {:?}", self.subagents);
         let SessionUpdate::Entry(entry) = &event.update else { panic!("a delta ends no turn") };

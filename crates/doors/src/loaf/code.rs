@@ -333,7 +333,7 @@ pub(super) const IMAGE_EMPTY: &str = "image payload is empty";
 /// The selected model does not exist any more.
 pub(super) const NO_MODEL: &str = "select a model from an enabled provider first";
 /// Another session of this server has a running turn in the same chat.
-pub(super) const CHAT_AT_WORK: &str = "another session is at work in this chat; wait for it, or interrupt it";
+pub(super) const CHAT_BUSY: &str = "another session is at work in this chat; wait for it, or interrupt it";
 /// Why a summary was cancelled.
 pub(super) const SESSION_CLEARED: &str = "the session was cleared";
 
@@ -410,9 +410,9 @@ mod tests {
     #[test]
     fn a_long_quote_is_truncated() {
         let long = "\u{e4}".repeat(MAX_QUOTED_CHARS + 1);
-        let letters = |text: &str| text.chars().filter(|letter| *letter == '\u{e4}').count();
-        assert_eq!(letters(unknown_method(&long).message()), MAX_QUOTED_CHARS);
-        assert_eq!(letters(&image_file_error(FileError::Missing, &long)), MAX_QUOTED_CHARS);
+        let count_umlauts = |text: &str| text.chars().filter(|c| *c == '\u{e4}').count();
+        assert_eq!(count_umlauts(unknown_method(&long).message()), MAX_QUOTED_CHARS);
+        assert_eq!(count_umlauts(&image_file_error(FileError::Missing, &long)), MAX_QUOTED_CHARS);
         assert_eq!(quote_of("short"), "short");
     }
 

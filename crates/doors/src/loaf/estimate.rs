@@ -87,7 +87,7 @@ pub(super) fn window(known: Option<u64>, names: [&str; 3]) -> u64 {
         return known.clamp(SMALLEST, LARGEST);
     }
     let names = names.join(" ").to_lowercase();
-    let words = names.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let words = names.split(|c: char| !c.is_ascii_alphanumeric());
     let sized = words.filter_map(|word| {
         let (digits, unit) = (word.strip_suffix('k'), word.strip_suffix('m'));
         let (digits, unit) =

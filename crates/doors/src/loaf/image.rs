@@ -223,11 +223,11 @@ fn split_data_url(url: &str) -> Option<(&str, &str)> {
 fn decode_base64(payload: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(payload.len() / 4 * 3 + 3);
     let (mut bits, mut count) = (0_u32, 0_u32);
-    for letter in payload.bytes().take_while(|letter| *letter != b'=') {
-        let value = match letter {
-            b'A'..=b'Z' => letter - b'A',
-            b'a'..=b'z' => letter - b'a' + 26,
-            b'0'..=b'9' => letter - b'0' + 52,
+    for byte in payload.bytes().take_while(|byte| *byte != b'=') {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
             b'+' | b'-' => 62,
             b'/' | b'_' => 63,
             _ => continue,

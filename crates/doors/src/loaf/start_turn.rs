@@ -152,7 +152,7 @@ impl LoafMachine {
             .as_ref()
             .is_some_and(|saved| self.running_turns.contains_key(saved) || self.orphans.contains_key(saved));
         if is_busy {
-            return self.abandon_turn(turn_key, code::CHAT_AT_WORK, code::CHAT_AT_WORK);
+            return self.abandon_turn(turn_key, code::CHAT_BUSY, code::CHAT_BUSY);
         }
         let (session, is_new) = match &chat.saved_session {
             Some(saved) => (saved.clone(), false),

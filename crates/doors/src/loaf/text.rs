@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 /// Whether JavaScript's `trim` removes the character.
-pub(super) fn is_blank(letter: char) -> bool {
-    letter == '\u{feff}' || (letter.is_whitespace() && letter != '\u{85}')
+pub(super) fn is_blank(c: char) -> bool {
+    c == '\u{feff}' || (c.is_whitespace() && c != '\u{85}')
 }
 
 /// `text` without surrounding white space.

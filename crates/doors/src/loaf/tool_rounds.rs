@@ -179,10 +179,13 @@ fn executed(call: &Call, result: Result<String, Failure>) -> Value {
     }
 }
 
+/// Whether the tool does not exist, its input was invalid, or it failed otherwise.
 fn failure_status(failure: &Failure) -> &'static str {
-    match failure.code {
-        FailureCode::UnknownTool => "not_found",
-        FailureCode::InvalidInput => "invalid_input",
-        _ => "error",
+    if failure.code == FailureCode::UnknownTool {
+        "not_found"
+    } else if failure.code == FailureCode::InvalidInput {
+        "invalid_input"
+    } else {
+        "error"
     }
 }

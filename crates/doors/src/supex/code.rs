@@ -256,10 +256,12 @@ fn upstream_code(code: i64, message: &str) -> i64 {
 
 /// One of parlor's own tools has failed.
 pub(super) fn tool_failed(failure: &Failure) -> ReplyError {
-    let code = match failure.code {
-        FailureCode::InvalidInput => INVALID_PARAMS,
-        FailureCode::PathRefused => PATH_DENIED,
-        _ => INTERNAL_ERROR,
+    let code = if failure.code == FailureCode::InvalidInput {
+        INVALID_PARAMS
+    } else if failure.code == FailureCode::PathRefused {
+        PATH_DENIED
+    } else {
+        INTERNAL_ERROR
     };
     let details = ErrorDetails { kind: Some(failure.code.to_string()), ..ErrorDetails::default() };
     own_error(code, failure.message.clone(), details)

@@ -174,8 +174,8 @@ mod tests {
     #[test]
     fn a_long_quote_is_truncated() {
         let long = "\u{e4}".repeat(MAX_QUOTED_CHARS + 1);
-        let letters = |error: &FrameError| error.message.chars().filter(|letter| *letter == '\u{e4}').count();
-        assert_eq!(letters(&unknown_type(&long)), MAX_QUOTED_CHARS);
-        assert_eq!(letters(&unknown_reasoning(&long)), MAX_QUOTED_CHARS);
+        let count_umlauts = |error: &FrameError| error.message.chars().filter(|c| *c == '\u{e4}').count();
+        assert_eq!(count_umlauts(&unknown_type(&long)), MAX_QUOTED_CHARS);
+        assert_eq!(count_umlauts(&unknown_reasoning(&long)), MAX_QUOTED_CHARS);
     }
 }

@@ -160,11 +160,10 @@ fn agent_id(text: &str, agents: &Agents) -> Option<AgentId> {
 /// A name in lower case with only letters, digits, `_` and `-`; other characters become one `-`.
 fn normalized(text: &str) -> String {
     let mut id = String::new();
-    for letter in text.trim().to_lowercase().chars() {
-        let is_plain =
-            letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_' || letter == '-';
+    for c in text.trim().to_lowercase().chars() {
+        let is_plain = c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
         if is_plain {
-            id.push(letter);
+            id.push(c);
         } else if !id.ends_with('-') {
             id.push('-');
         }
@@ -204,17 +203,17 @@ fn non_blank_text(member: &Member) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn agent_for(spelled: &str, agents: &[&str]) -> Option<String> {
+    fn agent_for(name: &str, agents: &[&str]) -> Option<String> {
         let agents: Vec<_> = agents.iter().map(|id| ((*id).to_owned(), String::new())).collect();
-        agent_id(spelled, &agents).map(|id| id.to_string())
+        agent_id(name, &agents).map(|id| id.to_string())
     }
 
     #[test]
     fn agent_names_are_normalized() {
-        for (spelled, normalized) in
+        for (name, normalized) in
             [(" Main Agent ", "main-agent"), ("a__b--c", "a__b--c"), ("\u{e4}x/\u{e4}y", "x-y")]
         {
-            assert_eq!(agent_for(spelled, &[]).as_deref(), Some(normalized));
+            assert_eq!(agent_for(name, &[]).as_deref(), Some(normalized));
         }
         assert_eq!(agent_for(&"x".repeat(100), &[]).unwrap().len(), AGENT_CHARS);
         for empty in ["", " ", "!!", "-"] {

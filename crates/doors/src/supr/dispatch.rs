@@ -211,7 +211,7 @@ impl SuprMachine {
                 self.send_error(code::not_stored(&refusal.to_string()).for_key(upload.key.as_ref()));
             }
             (Pending::Store(upload, _), Ok(_)) => {
-                self.send_error(code::not_stored("it was not kept").for_key(upload.key.as_ref()));
+                self.send_error(code::not_stored("it was not stored").for_key(upload.key.as_ref()));
             }
         }
     }

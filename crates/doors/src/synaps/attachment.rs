@@ -109,7 +109,7 @@ pub(super) fn content_kind(bytes: &[u8]) -> Option<ContentKind> {
         return Some(ContentKind::Pdf);
     }
     let text = std::str::from_utf8(bytes).ok()?;
-    let is_plain = |letter: char| !letter.is_control() || matches!(letter, '\t' | '\n' | '\r');
+    let is_plain = |c: char| !c.is_control() || matches!(c, '\t' | '\n' | '\r');
     text.chars().all(is_plain).then_some(ContentKind::Text)
 }
 

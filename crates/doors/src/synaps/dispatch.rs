@@ -212,8 +212,8 @@ impl SynapsMachine {
             }
             (Pending::Create { id }, RegistryReply::Created(session)) => {
                 let old = std::mem::replace(&mut self.params.session, session);
-                let unwatch = self.take_ticket();
-                self.outbox.push_back(Output::Request(unwatch, RegistryRequest::Release(old)));
+                let ticket = self.take_ticket();
+                self.outbox.push_back(Output::Request(ticket, RegistryRequest::Release(old)));
                 self.watch(Seq::START);
                 let session_id = Value::String(self.params.session.to_string());
                 self.send_response(id, "new_session", vec![("session_id", session_id)]);

@@ -33,10 +33,10 @@ struct Ascii;
 impl Formatter for Ascii {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, to: &mut W, fragment: &str) -> io::Result<()> {
         let mut rest = fragment;
-        while let Some(at) = rest.find(|letter: char| !letter.is_ascii()) {
+        while let Some(at) = rest.find(|c: char| !c.is_ascii()) {
             let (plain, tail) = rest.split_at(at);
             to.write_all(plain.as_bytes())?;
-            let end = tail.find(|letter: char| letter.is_ascii()).unwrap_or(tail.len());
+            let end = tail.find(|c: char| c.is_ascii()).unwrap_or(tail.len());
             let (escaped, tail) = tail.split_at(end);
             for unit in escaped.encode_utf16() {
                 write!(to, "\\u{unit:04x}")?;

@@ -68,11 +68,11 @@ impl Turn {
     pub(super) fn on_update(
         &mut self,
         now: Instant,
-        seen: &SessionUpdate,
+        update: &SessionUpdate,
         subagent_counter: &mut u64,
         frames: &mut Vec<RpcEvent>,
     ) -> Option<TurnEnd> {
-        match seen {
+        match update {
             SessionUpdate::Delta { run, stream, text } => {
                 self.on_delta(run, stream, text, frames);
                 None
@@ -100,8 +100,8 @@ impl Turn {
         }
         let delta = text.to_owned();
         match stream {
-            StreamKind::Message(_) => frames.push(update(AssistantEvent::TextDelta { delta })),
-            StreamKind::Reasoning(_) => frames.push(update(AssistantEvent::ThinkingDelta { delta })),
+            StreamKind::Message(_) => frames.push(message_update(AssistantEvent::TextDelta { delta })),
+            StreamKind::Reasoning(_) => frames.push(message_update(AssistantEvent::ThinkingDelta { delta })),
             StreamKind::ToolInput { call, tool } => {
                 if self.open_inputs.insert(call.clone()) {
                     frames.push(tool_start(call, tool));
@@ -256,24 +256,24 @@ fn turn_end(ending: &RunEnding) -> TurnEnd {
     }
 }
 
-fn update(event: AssistantEvent) -> RpcEvent {
+fn message_update(event: AssistantEvent) -> RpcEvent {
     RpcEvent::MessageUpdate { event }
 }
 
 fn tool_start(call: &ToolCallId, tool: &str) -> RpcEvent {
-    update(AssistantEvent::ToolcallStart { tool_id: call.to_string(), tool_name: tool.to_owned() })
+    message_update(AssistantEvent::ToolcallStart { tool_id: call.to_string(), tool_name: tool.to_owned() })
 }
 
 fn tool_input_delta(call: &ToolCallId, delta: &str) -> RpcEvent {
-    update(AssistantEvent::ToolcallInputDelta { tool_id: call.to_string(), delta: delta.to_owned() })
+    message_update(AssistantEvent::ToolcallInputDelta { tool_id: call.to_string(), delta: delta.to_owned() })
 }
 
 fn tool_input(call: &ToolCallId, input: Value) -> RpcEvent {
-    update(AssistantEvent::ToolcallInput { tool_id: call.to_string(), input })
+    message_update(AssistantEvent::ToolcallInput { tool_id: call.to_string(), input })
 }
 
 fn tool_result(call: &ToolCallId, result: &str) -> RpcEvent {
-    update(AssistantEvent::ToolcallResult { tool_id: call.to_string(), result: result.to_owned() })
+    message_update(AssistantEvent::ToolcallResult { tool_id: call.to_string(), result: result.to_owned() })
 }
 
 fn turn_usage(usage: Usage, model: Option<String>) -> TurnUsage {

@@ -11,6 +11,7 @@ mod connection;
 #[cfg(feature = "network")]
 mod connection_limiter;
 mod frame_memory;
+#[cfg(feature = "network")]
 mod large_frames;
 #[cfg(feature = "network")]
 mod listeners;
@@ -44,6 +45,7 @@ pub use connection_limiter::{ConnectionLimiter, ConnectionLimits, ConnectionPerm
 pub use frame_memory::{
     DEFAULT_FRAME_MEMORY, FRAME_WAIT, FREE_FRAME_BYTES, FrameAccount, FrameMemory, MIN_FRAME_MEMORY,
 };
+#[cfg(feature = "network")]
 pub use large_frames::LONG_FRAME_BYTES;
 #[cfg(feature = "network")]
 pub use listeners::{LISTEN_BACKLOG, LISTEN_PORT_TRIES, ListenError, Listeners};

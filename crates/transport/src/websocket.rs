@@ -82,7 +82,7 @@ pub fn serve_socket<M, B>(
     machine: M,
     backend: B,
     socket: Socket,
-    keepalive: &Keepalive,
+    keepalive: Keepalive,
     stop: impl Future<Output = CloseReason>,
 ) -> impl Future<Output = ()>
 where
@@ -94,7 +94,7 @@ where
         machine,
         backend,
         socket: Some(socket),
-        keepalive: *keepalive,
+        keepalive,
         last_heard: now,
         last_ping: now,
         wake_at: None,

@@ -1,4 +1,4 @@
-//! What can go wrong between a client and its exec server, sorted by whose fault it is.
+//! The errors of the exec client.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,15 +8,17 @@ use std::sync::Arc;
 use parlor_doors::exec::{MAX_LINE_BYTES, PROTOCOL_VERSION};
 use parlor_doors::jsonrpc::ErrorObject;
 
-/// Why a call, or a process, failed.
+use crate::child::driver::ConnectionError;
+
+/// Why a call or a process failed.
 ///
-/// Can be cloned, because the end of a connection is news to every handle on it.
+/// It can be cloned, because every handle on a connection learns why the connection ended.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ExecServerError {
     /// The server's program could not be started.
     #[error("cannot start the exec server {}", program.display())]
     Spawn {
-        /// The program that was asked for.
+        /// The program that the caller wanted to start.
         program: PathBuf,
         /// What the operating system said.
         source: Arc<io::Error>,
@@ -26,7 +28,7 @@ pub enum ExecServerError {
     Closed {
         /// How the server's process ended, if this client started it and it has ended.
         status: Option<ExitStatus>,
-        /// What the operating system said, if the connection did not just end.
+        /// The I/O error, if there was one.
         source: Option<Arc<io::Error>>,
     },
     /// The server answered a request with an error.
@@ -34,43 +36,49 @@ pub enum ExecServerError {
     Refused {
         /// The JSON-RPC code.
         code: i64,
-        /// The server's words.
+        /// The server's error message.
         message: String,
     },
-    /// The server said something that the protocol does not allow. The connection is over.
+    /// The server sent something that the protocol does not allow. The connection has ended.
     #[error("the exec server broke the protocol: {0}")]
     Protocol(String),
     /// The server speaks another version of the protocol.
     #[error("the exec server speaks {offered:?}, and this client speaks {PROTOCOL_VERSION:?}")]
     Version {
-        /// What the server offered.
+        /// The version that the server sent.
         offered: String,
     },
-    /// This client already has a living process of that id.
+    /// A process of this client with that id has not exited yet.
     ///
-    /// Refused without asking the server: notifications carry nothing but the id, so two processes
-    /// of one id could not be told apart.
+    /// The client refuses this without asking the server: notifications carry only the id, so two processes with the same
+    /// id could not be told apart.
     #[error("process id {0:?} is in use by a process of this client that has not exited")]
     DuplicateProcess(String),
-    /// The process that was to be written to has exited.
+    /// The process that the call was for has exited.
     #[error("process {0:?} has exited")]
     ProcessExited(String),
-    /// The request would be a longer line than a server has to accept.
+    /// The request is longer than the line limit of the protocol. It was not sent.
     #[error("a request of {bytes} bytes is longer than the limit of {MAX_LINE_BYTES}")]
     RequestTooLong {
-        /// How long the line would be.
+        /// The length of the line.
         bytes: usize,
     },
 }
 
 impl ExecServerError {
-    /// The connection ended, and nothing more is known.
+    /// The connection ended without an exit status or an I/O error.
     pub(super) const CLOSED: Self = Self::Closed { status: None, source: None };
 
-    /// A breach of the protocol. The text may quote the server, so it is cut to a readable length.
+    /// A protocol error. The text may quote the server, so it is cut to a readable length.
     pub(super) fn protocol(what: &str) -> Self {
-        const READABLE: usize = 300;
-        Self::Protocol(what.chars().take(READABLE).collect())
+        const MAX_CHARS: usize = 300;
+        Self::Protocol(what.chars().take(MAX_CHARS).collect())
+    }
+}
+
+impl ConnectionError for ExecServerError {
+    fn closed(status: Option<ExitStatus>, source: Option<Arc<io::Error>>) -> Self {
+        Self::Closed { status, source }
     }
 }
 
@@ -80,6 +88,7 @@ impl From<ErrorObject> for ExecServerError {
     }
 }
 
+/// The exit status in parentheses, or nothing.
 fn parenthesis(status: Option<&ExitStatus>) -> String {
     status.map(|status| format!(" ({status})")).unwrap_or_default()
 }

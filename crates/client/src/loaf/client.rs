@@ -1,4 +1,4 @@
-//! The client: calls of a server that was started, or that somebody else started.
+//! The loaf client: it starts or connects to a server, and calls its methods.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -8,19 +8,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
 
 use super::driver::{self, Link, MAX_PENDING_CALLS};
 use super::event::EVENT_BACKLOG;
-use super::launch::{self, Life};
+use super::launch::{EXIT_WAIT, launch};
 use super::{LoafError, LoafEvents, LoafLaunch};
+use crate::child::process::{ChildStatus, EndChild};
 
 /// How many requests may wait for a server that does not read.
 const QUEUED_REQUESTS: usize = 16;
 
-/// A server. Clones are handles on the same one.
+/// A connection to a server. Clones are handles on the same connection.
 ///
-/// The connection ends when the last clone is gone. Then the server's input closes; one that [`spawn`] started and
-/// that does not exit soon is killed. If the runtime shuts down, it is killed at once.
+/// The connection ends when the last clone is dropped. Then the server's input closes. A server that [`spawn`] started is
+/// killed if it does not exit within [`EXIT_WAIT`], and at once if the runtime shuts down.
 ///
 /// Needs a tokio runtime with I/O and time enabled.
 ///
@@ -31,8 +33,8 @@ const QUEUED_REQUESTS: usize = 16;
 /// let (client, mut events) = LoafClient::spawn(&LoafLaunch::new("loaf"))?;
 /// let session = client.create_session().await?;
 /// client.send(&session, "/say hello").await?;
-/// let said: String = events.until_ready(&session).await?.iter().filter_map(|event| event.answer()).collect();
-/// assert_eq!(said, "hello");
+/// let text: String = events.until_ready(&session).await?.iter().filter_map(|event| event.answer()).collect();
+/// assert_eq!(text, "hello");
 /// client.shutdown().await?;
 /// # Ok(())
 /// # }
@@ -48,50 +50,53 @@ struct Inner {
     lines: mpsc::Sender<Vec<u8>>,
     slots: Arc<Semaphore>,
     next_id: AtomicU64,
-    life: Life,
+    status: ChildStatus,
+    /// Nothing is ever sent on it. Dropping it tells the task that waits for the server's process to end the server.
+    _end_server: Option<oneshot::Sender<EndChild>>,
 }
 
-/// What a server says to a prompt.
+/// The answer to a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Sent {
-    /// The turn that it is, or will be.
+pub struct SentPrompt {
+    /// The turn of the prompt, which may not have begun yet.
     pub turn_id: String,
-    /// Whether it waits for the turn before it.
+    /// Whether the turn waits for an earlier one.
     pub queued: bool,
 }
 
 impl LoafClient {
-    /// Starts a server. Its stderr is this program's. It need not be waited for: requests are answered once it is
-    /// ready.
-    pub fn spawn(launch: &LoafLaunch) -> Result<(Self, LoafEvents), LoafError> {
-        let server = launch::launch(launch)?;
-        Ok(Self::open(server.stdout, server.stdin, server.life))
+    /// Starts a server. Its stderr is this program's. Calls may be made at once; the server answers them when it is ready.
+    pub fn spawn(command: &LoafLaunch) -> Result<(Self, LoafEvents), LoafError> {
+        let server = launch(command)?;
+        Ok(Self::open(server.stdout, server.stdin, server.status, Some(server.end)))
     }
 
-    /// Talks to a server that somebody else started. `reader` carries what the server says, `writer` what it hears;
-    /// both are dropped when the connection ends.
+    /// Connects to a server that another program started. `reader` is the server's output and `writer` its input; both are
+    /// dropped when the connection ends.
     pub fn connect(
         reader: impl AsyncRead + Send + 'static,
         writer: impl AsyncWrite + Send + 'static,
     ) -> (Self, LoafEvents) {
-        Self::open(reader, writer, Life::UNKNOWN)
+        Self::open(reader, writer, ChildStatus::UNKNOWN, None)
     }
 
     fn open(
         reader: impl AsyncRead + Send + 'static,
         writer: impl AsyncWrite + Send + 'static,
-        life: Life,
+        status: ChildStatus,
+        end_server: Option<oneshot::Sender<EndChild>>,
     ) -> (Self, LoafEvents) {
-        let (link, verdict) = Link::new();
+        let (link, end_reason) = Link::new();
         let (lines, queue) = mpsc::channel(QUEUED_REQUESTS);
         let (sender, events) = mpsc::channel(EVENT_BACKLOG);
         tokio::spawn(driver::drive(reader, writer, queue, Arc::clone(&link), sender));
         let slots = Arc::new(Semaphore::new(MAX_PENDING_CALLS));
-        let inner = Inner { link, lines, slots, next_id: AtomicU64::new(1), life };
-        (Self(Arc::new(inner)), LoafEvents { events, verdict })
+        let next_id = AtomicU64::new(1);
+        let inner = Inner { link, lines, slots, next_id, status, _end_server: end_server };
+        (Self(Arc::new(inner)), LoafEvents { events, end_reason })
     }
 
-    /// Calls a method. If the future is dropped, the request may have been sent; its answer will be ignored.
+    /// Calls a method. If the future is dropped, the request may have been sent; its answer is then ignored.
     pub async fn call(&self, method: &str, params: impl Serialize) -> Result<Value, LoafError> {
         #[derive(Serialize)]
         struct Request<'a, P> {
@@ -101,23 +106,23 @@ impl LoafClient {
             params: P,
         }
         let inner = &*self.0;
-        let slot = Arc::clone(&inner.slots).acquire_owned().await.map_err(|_| inner.link.verdict())?;
+        let slot = Arc::clone(&inner.slots).acquire_owned().await.map_err(|_| inner.link.end_reason())?;
         let id = inner.next_id.fetch_add(1, Ordering::Relaxed);
         let request = Request { jsonrpc: "2.0", id, method, params };
         let mut line = serde_json::to_vec(&request)
             .map_err(|error| LoafError::protocol(&format!("params that are no JSON: {error}")))?;
         line.push(b'\n');
         let (reply, answer) = oneshot::channel();
-        inner.link.enter(id, reply, slot)?;
-        // Callers who give up on a server that does not answer must not use up all the slots.
-        let _forget = Forget { link: &inner.link, id };
+        inner.link.add(id, reply, slot)?;
+        // Callers who give up on a server that does not answer must not use up all slots.
+        let _forget = ForgetOnDrop { link: &inner.link, id };
         if inner.lines.send(line).await.is_err() {
-            return Err(inner.link.verdict());
+            return Err(inner.link.end_reason());
         }
-        answer.await.unwrap_or_else(|_| Err(inner.link.verdict()))
+        answer.await.unwrap_or_else(|_| Err(inner.link.end_reason()))
     }
 
-    /// Creates a session, and gives its id.
+    /// Creates a session, and returns its id.
     pub async fn create_session(&self) -> Result<String, LoafError> {
         #[derive(Deserialize)]
         struct Created {
@@ -127,35 +132,36 @@ impl LoafClient {
         Ok(session_id)
     }
 
-    /// Sends a prompt. Refused if the session is at work.
-    pub async fn send(&self, session: &str, text: &str) -> Result<Sent, LoafError> {
+    /// Sends a prompt. The server refuses it if a turn is running in the session.
+    pub async fn send(&self, session: &str, text: &str) -> Result<SentPrompt, LoafError> {
         read(self.call("session.send", json!({"session_id": session, "text": text})).await?)
     }
 
-    /// Sends a prompt, which waits for its turn if the session is at work.
-    pub async fn enqueue(&self, session: &str, text: &str) -> Result<Sent, LoafError> {
+    /// Sends a prompt. If a turn is running in the session, the server queues it.
+    pub async fn enqueue(&self, session: &str, text: &str) -> Result<SentPrompt, LoafError> {
         let params = json!({"session_id": session, "text": text, "enqueue": true});
         read(self.call("session.send", params).await?)
     }
 
-    /// Lets text join the turn that is at work. Says whether there was one.
+    /// Adds text to the running turn. Returns false if no turn is running.
     pub async fn steer(&self, session: &str, text: &str) -> Result<bool, LoafError> {
         let answer = self.call("session.steer", json!({"session_id": session, "text": text})).await?;
         Ok(answer.get("accepted") == Some(&Value::Bool(true)))
     }
 
-    /// Interrupts the turn that is at work. Says whether there was one; it ends with `session.interrupted`.
+    /// Interrupts the running turn, which then ends with the event `session.interrupted`. Returns false if no turn is
+    /// running.
     pub async fn interrupt(&self, session: &str) -> Result<bool, LoafError> {
         let answer = self.call("session.interrupt", json!({"session_id": session})).await?;
         Ok(answer.get("interrupted") == Some(&Value::Bool(true)))
     }
 
-    /// The session as it is now.
+    /// The state of a session, as `session.get` returns it.
     pub async fn session(&self, session: &str) -> Result<Value, LoafError> {
         self.call("session.get", json!({"session_id": session})).await
     }
 
-    /// Goes on with a saved chat in a session: one of this id or a part of it, or the `last`. Gives its id.
+    /// Continues a saved chat in a session, and returns the chat's id. `chat` is an id, a part of one, or `last`.
     pub async fn resume(&self, session: &str, chat: &str) -> Result<String, LoafError> {
         let params = json!({"session_id": session, "raw_command": format!("/history {chat}")});
         let answer = self.call("command.execute", params).await?;
@@ -163,27 +169,30 @@ impl LoafClient {
         resumed.map(str::to_owned).ok_or_else(|| LoafError::protocol(&format!("no chat in {answer}")))
     }
 
-    /// Ends the server, and gives its exit status if this client started it.
+    /// Ends the server, and returns its exit status if this client started it and it exits within [`EXIT_WAIT`].
     pub async fn shutdown(&self) -> Result<Option<ExitStatus>, LoafError> {
         match self.call("system.shutdown", json!({})).await {
-            Ok(_) | Err(LoafError::Closed) => Ok(self.0.life.end().await),
+            Ok(_) | Err(LoafError::Closed) if self.0.status.is_known() => {
+                Ok(timeout(EXIT_WAIT, self.0.status.clone().exited()).await.ok().flatten())
+            }
+            Ok(_) | Err(LoafError::Closed) => Ok(None),
             Err(error) => Err(error),
         }
     }
 }
 
-struct Forget<'a> {
+struct ForgetOnDrop<'a> {
     link: &'a Link,
     id: u64,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for ForgetOnDrop<'_> {
     fn drop(&mut self) {
-        self.link.forget(self.id);
+        self.link.remove(self.id);
     }
 }
 
 fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T, LoafError> {
     serde_json::from_value(answer)
-        .map_err(|flaw| LoafError::protocol(&format!("an answer that cannot be read: {flaw}")))
+        .map_err(|error| LoafError::protocol(&format!("an answer that cannot be read: {error}")))
 }

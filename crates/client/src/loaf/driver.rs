@@ -1,6 +1,7 @@
-//! The task of a connection: writes what is queued, reads what arrives and hands it on.
+//! The task of a connection: it writes queued requests, and passes answers to their callers and events to their reader.
 //!
-//! Both halves run side by side, so a server that stops reading can still be heard.
+//! Both halves run side by side, so the output of a server that stops reading is still handled. Unlike the tasks of the exec
+//! and synaps clients, this one ends with its queue: it closes the server's input and reads on until the server exits.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -14,45 +15,50 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 
 use super::{LoafError, LoafEvent};
 
-/// The longest line that a server may send: room for a session with its images.
+/// The longest line that a server may send: enough for a session with its images.
 pub const MAX_LINE_BYTES: usize = 256 << 20;
 
-/// How many calls of one client may be without an answer; more of them wait for their turn.
+/// How many calls of one client may wait for their answers at a time. Further calls wait until one is answered.
 pub const MAX_PENDING_CALLS: usize = 256;
 
-/// How much is read at once: what a Linux pipe holds.
+/// How much is read at once: the capacity of a Linux pipe.
 const READ_BYTES: usize = 64 * 1024;
 
 /// Where an answer goes.
-type Reply = oneshot::Sender<Result<Value, LoafError>>;
+type ReplySender = oneshot::Sender<Result<Value, LoafError>>;
 
-/// Who waits for what.
+/// The state that the handles and the task share: which calls wait for an answer, and why the connection ended.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// A plain mutex: it is held for a lookup and never across an `await`. None once there are no more answers.
-    calls: Mutex<Option<HashMap<u64, (Reply, OwnedSemaphorePermit)>>>,
-    verdict: watch::Sender<Option<LoafError>>,
+    /// A plain mutex: it is locked for a lookup and never across an `await`. None once the connection has ended.
+    calls: Mutex<Option<HashMap<u64, (ReplySender, OwnedSemaphorePermit)>>>,
+    end_reason: watch::Sender<Option<LoafError>>,
 }
 
 impl Link {
     pub(super) fn new() -> (Arc<Self>, watch::Receiver<Option<LoafError>>) {
-        let (verdict, told) = watch::channel(None);
-        (Arc::new(Self { calls: Mutex::new(Some(HashMap::new())), verdict }), told)
+        let (end_reason, receiver) = watch::channel(None);
+        (Arc::new(Self { calls: Mutex::new(Some(HashMap::new())), end_reason }), receiver)
     }
 
-    /// Enters a call, unless the connection is over.
-    pub(super) fn enter(&self, id: u64, reply: Reply, slot: OwnedSemaphorePermit) -> Result<(), LoafError> {
+    /// Adds a call. Fails if the connection has ended.
+    pub(super) fn add(
+        &self,
+        id: u64,
+        reply: ReplySender,
+        slot: OwnedSemaphorePermit,
+    ) -> Result<(), LoafError> {
         match &mut *self.calls() {
             Some(calls) => {
                 calls.insert(id, (reply, slot));
                 Ok(())
             }
-            None => Err(self.verdict()),
+            None => Err(self.end_reason()),
         }
     }
 
-    /// Whoever waited for the answer to `id` no longer does.
-    pub(super) fn forget(&self, id: u64) {
+    /// Removes a call whose caller no longer waits.
+    pub(super) fn remove(&self, id: u64) {
         if let Some(calls) = &mut *self.calls() {
             calls.remove(&id);
         }
@@ -61,36 +67,37 @@ impl Link {
     fn answer(&self, id: u64, answer: Result<Value, LoafError>) {
         let call = self.calls().as_mut().and_then(|calls| calls.remove(&id));
         if let Some((reply, _slot)) = call {
-            // A caller that no longer waits does not need to know.
+            // The send fails only if the caller no longer waits.
             let _ = reply.send(answer);
         }
     }
 
     /// Fails all calls, now and from now on.
-    fn end(&self, verdict: LoafError) {
+    fn end(&self, reason: LoafError) {
         let calls = self.calls().take();
-        self.verdict.send_replace(Some(verdict.clone()));
+        self.end_reason.send_replace(Some(reason.clone()));
         for (reply, _slot) in calls.unwrap_or_default().into_values() {
-            let _ = reply.send(Err(verdict.clone()));
+            let _ = reply.send(Err(reason.clone()));
         }
     }
 
-    pub(super) fn verdict(&self) -> LoafError {
-        self.verdict.borrow().clone().unwrap_or(LoafError::Closed)
+    /// Why the connection ended.
+    pub(super) fn end_reason(&self) -> LoafError {
+        self.end_reason.borrow().clone().unwrap_or(LoafError::Closed)
     }
 
-    fn calls(&self) -> MutexGuard<'_, Option<HashMap<u64, (Reply, OwnedSemaphorePermit)>>> {
+    fn calls(&self) -> MutexGuard<'_, Option<HashMap<u64, (ReplySender, OwnedSemaphorePermit)>>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whatever ends the task, those who wait are told.
-struct FinalOutput(Arc<Link>);
+/// Fails all calls when the task ends, for whatever reason.
+struct EndOnDrop(Arc<Link>);
 
-impl Drop for FinalOutput {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
-        let verdict = self.0.verdict();
-        self.0.end(verdict);
+        let reason = self.0.end_reason();
+        self.0.end(reason);
     }
 }
 
@@ -101,18 +108,18 @@ pub(super) async fn drive<R: AsyncRead, W: AsyncWrite>(
     link: Arc<Link>,
     events: mpsc::Sender<LoafEvent>,
 ) {
-    let _last_words = FinalOutput(Arc::clone(&link));
+    let _end_on_drop = EndOnDrop(Arc::clone(&link));
     let write = async {
         write_lines(std::pin::pin!(writer), queue).await;
-        // What the server said before it closed its input can still be read.
+        // What the server wrote before it closed its input can still be read.
         std::future::pending::<()>().await;
     };
     let read = async {
-        let verdict = read_lines(std::pin::pin!(reader), &link, events).await;
-        link.end(verdict);
+        let reason = read_lines(std::pin::pin!(reader), &link, events).await;
+        link.end(reason);
     };
     tokio::select! {
-        // The writer first: it seldom has work, and a flood of events must not hold up an interrupt.
+        // The writer first: it seldom has work, and a flood of events must not delay an interrupt.
         biased;
         () = write => {}
         () = read => {}
@@ -129,7 +136,7 @@ async fn write_lines<W: AsyncWrite>(mut writer: Pin<&mut W>, mut queue: mpsc::Re
             return;
         }
     }
-    // Nobody has anything more to say: the server hears the end of its input.
+    // No handle is left: close the server's input.
     let _ = writer.shutdown().await;
 }
 
@@ -141,12 +148,12 @@ async fn read_lines<R: AsyncRead>(
     let (mut lines, mut buffer) = (Lines::new(MAX_LINE_BYTES), vec![0; READ_BYTES]);
     loop {
         while let Some(line) = lines.next_line() {
-            let heard = match line {
+            let handled = match line {
                 Line::Oversize => Err(LoafError::protocol("a line that is too long")),
-                Line::Whole(line) => hear(line, link),
+                Line::Whole(line) => handle_line(line, link),
             };
-            match heard {
-                // Who has dropped the events wants none.
+            match handled {
+                // The send fails only if `LoafEvents` was dropped.
                 Ok(Some(event)) => drop(events.send(event).await),
                 Ok(None) => {}
                 Err(error) => return error,
@@ -160,37 +167,38 @@ async fn read_lines<R: AsyncRead>(
 }
 
 #[derive(Deserialize)]
-struct SuprEvent {
+struct ServerLine {
     id: Option<Value>,
     result: Option<Value>,
-    error: Option<SessionRefusal>,
+    error: Option<ServerError>,
     method: Option<String>,
     params: Option<Value>,
 }
 
 #[derive(Deserialize)]
-struct SessionRefusal {
+struct ServerError {
     code: i64,
     message: String,
     #[serde(default)]
     data: Value,
 }
 
-/// Takes in one line: answers go to their callers, events are given back.
-fn hear(line: &[u8], link: &Link) -> Result<Option<LoafEvent>, LoafError> {
+/// Handles one line: passes an answer to its caller, and returns an event.
+fn handle_line(line: &[u8], link: &Link) -> Result<Option<LoafEvent>, LoafError> {
     if line.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let flaw = |flaw: serde_json::Error| LoafError::protocol(&format!("a line that cannot be read: {flaw}"));
-    let heard: SuprEvent = serde_json::from_slice(line).map_err(flaw)?;
-    if heard.method.as_deref() == Some("event") {
-        return serde_json::from_value(heard.params.unwrap_or_default()).map(Some).map_err(flaw);
+    let decode_error =
+        |error: serde_json::Error| LoafError::protocol(&format!("a line that cannot be read: {error}"));
+    let line: ServerLine = serde_json::from_slice(line).map_err(decode_error)?;
+    if line.method.as_deref() == Some("event") {
+        return serde_json::from_value(line.params.unwrap_or_default()).map(Some).map_err(decode_error);
     }
-    // Under no id of ours there is nothing that we asked for.
-    let Some(id) = heard.id.as_ref().and_then(Value::as_u64) else { return Ok(None) };
-    let answer = match heard.error {
-        None => Ok(heard.result.unwrap_or_default()),
-        Some(SessionRefusal { code, message, data }) => {
+    // Ids of this client are numbers, so another id answers no call.
+    let Some(id) = line.id.as_ref().and_then(Value::as_u64) else { return Ok(None) };
+    let answer = match line.error {
+        None => Ok(line.result.unwrap_or_default()),
+        Some(ServerError { code, message, data }) => {
             let reason = data.get("reason").and_then(Value::as_str).map(str::to_owned);
             Err(LoafError::Refused { code, message, reason })
         }

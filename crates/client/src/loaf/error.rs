@@ -1,4 +1,4 @@
-//! What can go wrong between a client and its server, sorted by whose fault it is.
+//! The errors of the loaf client.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 /// Why a call failed, or why there are no more events.
 ///
-/// Can be cloned, because the end of a connection is news to every handle on it.
+/// It can be cloned, because every handle on a connection learns why the connection ended.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LoafError {
     /// The server's program could not be started.
     #[error("cannot start the server {}", program.display())]
     Spawn {
-        /// The program that was asked for.
+        /// The program that the caller wanted to start.
         program: PathBuf,
         /// What the operating system said.
         source: Arc<io::Error>,
@@ -23,26 +23,26 @@ pub enum LoafError {
     /// The server answered a call with an error.
     #[error("{message}")]
     Refused {
-        /// Which kind of error.
+        /// The JSON-RPC code.
         code: i64,
-        /// What to tell a person.
+        /// The error message for people.
         message: String,
-        /// The word for programs, if there is one.
+        /// The error name for programs, if the server sent one.
         reason: Option<String>,
     },
-    /// The server said something that the protocol does not allow. The connection is over.
+    /// The server sent something that the protocol does not allow. The connection has ended.
     #[error("the server broke the protocol: {0}")]
     Protocol(String),
 }
 
 impl LoafError {
-    /// A breach of the protocol. The text may quote the server, so it is cut to a readable length.
+    /// A protocol error. The text may quote the server, so it is cut to a readable length.
     pub(super) fn protocol(what: &str) -> Self {
-        const READABLE: usize = 300;
-        Self::Protocol(what.chars().take(READABLE).collect())
+        const MAX_CHARS: usize = 300;
+        Self::Protocol(what.chars().take(MAX_CHARS).collect())
     }
 
-    /// The word for programs of an error that the server answered with.
+    /// The error name for programs, if the server answered with an error and sent one.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Refused { reason, .. } => reason.as_deref(),

@@ -1,4 +1,4 @@
-//! What happens on a server, as it comes.
+//! The events of a server.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,59 +9,61 @@ use super::LoafError;
 /// How many events may wait for their reader.
 pub const EVENT_BACKLOG: usize = 1024;
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct LoafEvent {
-    /// What kind of thing, such as `session.stream.chunk`. Newer servers have kinds that nobody knows of.
+    /// The event type, such as `session.stream.chunk`. Newer servers may have further types.
     #[serde(rename = "type")]
     pub kind: String,
-    /// When, as the server says.
+    /// The server's time, as it sent it.
     pub timestamp: String,
-    /// What exactly.
+    /// The content, which depends on the type.
     pub payload: Value,
 }
 
 impl LoafEvent {
-    /// The session that it is about, if it is about one.
+    /// The session that the event belongs to, if any.
     pub fn session_id(&self) -> Option<&str> {
         self.payload.get("session_id")?.as_str()
     }
 
-    /// The turn that it is about, if it is about one.
+    /// The turn that the event belongs to, if any.
     pub fn turn_id(&self) -> Option<&str> {
         self.payload.get("turn_id")?.as_str()
     }
 
-    /// The piece of an answer that it brings, if it does.
+    /// The piece of an answer's text that the event contains, if any.
     pub fn answer(&self) -> Option<&str> {
         let text = self.payload.get("chunk")?.get("answerText")?.as_str()?;
         Some(text).filter(|text| !text.is_empty())
     }
 
-    /// Whether it says that its session has nothing to do any more.
+    /// Whether the event says that its session is idle.
     pub fn is_ready(&self) -> bool {
         self.kind == "session.status" && self.payload.get("pending") == Some(&Value::Bool(false))
     }
 }
 
-/// What happens on a server, in order.
+/// The events of all sessions of a server, in order.
 #[derive(Debug)]
 pub struct LoafEvents {
     pub(super) events: mpsc::Receiver<LoafEvent>,
-    pub(super) verdict: watch::Receiver<Option<LoafError>>,
+    /// Why the connection ended.
+    pub(super) end_reason: watch::Receiver<Option<LoafError>>,
 }
 
 impl LoafEvents {
-    /// Waits for the next event. Fails when the connection is over and all that came before was handed out. Cancel
+    /// Waits for the next event. Fails when the connection has ended and all events that arrived were returned. Cancel
     /// safe.
     pub async fn next(&mut self) -> Result<LoafEvent, LoafError> {
         match self.events.recv().await {
             Some(event) => Ok(event),
-            None => Err(self.verdict.borrow().clone().unwrap_or(LoafError::Closed)),
+            None => Err(self.end_reason.borrow().clone().unwrap_or(LoafError::Closed)),
         }
     }
 
-    /// The events of a session up to the one that says that it is ready. Others are dropped.
+    /// Returns the events of a session up to the one that says that the session is idle. Drops the events of other
+    /// sessions.
     pub async fn until_ready(&mut self, session: &str) -> Result<Vec<LoafEvent>, LoafError> {
         let mut events = Vec::new();
         loop {

@@ -1,18 +1,17 @@
-//! The client of the `loaf` dialect: a server with many sessions, and what happens in them
-//! (`docs/protocols/loaf.md`).
+//! The client of the `loaf` dialect: a server with many sessions, and their events (`docs/protocols/loaf.md`).
 //!
-//! [`LoafClient`] starts a server, or talks to one that somebody else started. Calls are answered side by side, in
-//! whatever order. What happens comes out of [`LoafEvents`], in order.
+//! [`LoafClient`] starts a server, or connects to one that another program started. The server answers calls in any order.
+//! [`LoafEvents`] returns the server's events in order.
 //!
-//! **Nothing is lost and nothing grows without limit.** At most [`EVENT_BACKLOG`] events wait for their reader. When
-//! they are so many the client stops reading, so the server stops too, answers to calls included, until events are
-//! read or [`LoafEvents`] is dropped. Who drops it hears of nothing, and waits for nothing.
+//! **Nothing is lost and nothing grows without limit.** At most [`EVENT_BACKLOG`] events wait for their reader. When the
+//! backlog is full the client stops reading, so the server stops too, answers to calls included, until events are read or
+//! [`LoafEvents`] is dropped. After that, the client drops all events.
 //!
-//! **Nothing hangs on a broken server.** If it dies, closes its output or says something that the protocol does not
-//! allow, each call fails, and so do the events once those that arrived before were handed out.
+//! **Nothing hangs on a broken server.** If the server dies, closes its output or sends something that the protocol does not
+//! allow, each call fails, and so does [`LoafEvents`] after it has returned the events that arrived before.
 //!
-//! Left out on purpose: what a session says of itself beyond events (ask with `session.get`), and time limits of
-//! calls (every future here may be dropped, so [`tokio::time::timeout`] does it).
+//! Left out on purpose: the state of a session beyond its events (call `session.get`), and time limits of calls (every
+//! future here may be dropped, so use [`tokio::time::timeout`]).
 
 mod client;
 mod driver;
@@ -20,7 +19,7 @@ mod error;
 mod event;
 mod launch;
 
-pub use client::{LoafClient, Sent};
+pub use client::{LoafClient, SentPrompt};
 pub use driver::{MAX_LINE_BYTES, MAX_PENDING_CALLS};
 pub use error::LoafError;
 pub use event::{EVENT_BACKLOG, LoafEvent, LoafEvents};

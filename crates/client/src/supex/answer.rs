@@ -1,4 +1,4 @@
-//! What servers answer, as types.
+//! The answers of servers as types.
 
 use std::fmt;
 
@@ -15,17 +15,17 @@ impl SupexAnswer {
         Self(object)
     }
 
-    /// The text of the object.
+    /// The JSON text of the object.
     pub fn json(&self) -> &str {
         self.0.get()
     }
 
-    /// The object as a type of the caller's.
+    /// Decodes the object as a type of the caller.
     pub fn decode<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
         serde_json::from_str(self.json())
     }
 
-    /// What went wrong, if the tool is one of those that answer with `"success":false`.
+    /// The error message of a tool that reports a failure as a result with `"success":false`; None if the call succeeded.
     pub fn failure(&self) -> Option<String> {
         let outcome: Outcome = self.decode().ok()?;
         if outcome.success != Some(false) {
@@ -48,25 +48,24 @@ struct Outcome {
     message: Option<String>,
 }
 
-/// What a server says of itself in its answer to `hello`.
+/// What a server says about itself in its answer to `hello`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct SupexServerInfo {
-    /// Its name.
+    /// The name of the server program.
     pub name: String,
-    /// Its version.
+    /// The version of the server program.
     pub version: String,
-    /// Whether a call that is repeated, by the same caller under the same id, attaches to the one that
-    /// is running instead of running once more.
+    /// Whether a repeated call, of the same caller and with the same id, attaches to the running call instead of running
+    /// once more.
     pub attach: bool,
-    /// Which one of its kind it is: another after each start. A server that has forgotten what was
-    /// running cannot attach to it.
+    /// An id that changes with each start of the server. A restarted server does not know the calls of its predecessor.
     pub instance: Option<String>,
 }
 
 impl SupexServerInfo {
-    /// Whether this is the server that `before` was, and still knows the calls it was given then.
-    pub(super) fn continues(&self, before: &Self) -> bool {
+    /// Whether this is the same server process as `before`, and repeated calls attach to it.
+    pub(super) fn is_same_process(&self, before: &Self) -> bool {
         self.attach && before.attach && self.instance == before.instance
     }
 }
@@ -74,10 +73,10 @@ impl SupexServerInfo {
 /// The answer of the tool `ping`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Pong {
-    /// The version of the server.
+    /// The version of the server program.
     #[serde(default)]
     pub version: Option<String>,
-    /// The version of SketchUp, if there is one behind the server.
+    /// The version of SketchUp, if the server runs in it.
     #[serde(default)]
     pub sketchup_version: Option<String>,
 }
@@ -87,9 +86,9 @@ pub struct Pong {
 pub struct FileEvaluation {
     /// The value of the file's last expression, by `to_s`.
     pub result: String,
-    /// The path, as it was given.
+    /// The path as the caller gave it.
     pub file_path: String,
-    /// The last part of it.
+    /// The last component of the path.
     pub file_name: String,
 }
 
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_soft_failure_is_found_and_nothing_else_is() {
+    fn only_success_false_is_a_failure() {
         for (text, failure) in [
             (r#"{"success":false,"error":"No active model"}"#, Some("No active model")),
             (r#"{"success":false,"message":"Extension reload failed"}"#, Some("Extension reload failed")),
@@ -123,17 +122,17 @@ mod tests {
     }
 
     #[test]
-    fn only_a_server_that_remembers_continues() {
+    fn only_an_attaching_server_with_the_same_instance_is_the_same_process() {
         let server = |attach, instance: Option<&str>| SupexServerInfo {
             attach,
             instance: instance.map(str::to_owned),
             ..SupexServerInfo::default()
         };
-        assert!(server(true, None).continues(&server(true, None)));
-        assert!(server(true, Some("a")).continues(&server(true, Some("a"))));
-        assert!(!server(true, Some("b")).continues(&server(true, Some("a"))));
-        assert!(!server(true, None).continues(&server(true, Some("a"))));
-        assert!(!server(false, None).continues(&server(true, None)));
-        assert!(!server(true, None).continues(&server(false, None)));
+        assert!(server(true, None).is_same_process(&server(true, None)));
+        assert!(server(true, Some("a")).is_same_process(&server(true, Some("a"))));
+        assert!(!server(true, Some("b")).is_same_process(&server(true, Some("a"))));
+        assert!(!server(true, None).is_same_process(&server(true, Some("a"))));
+        assert!(!server(false, None).is_same_process(&server(true, None)));
+        assert!(!server(true, None).is_same_process(&server(false, None)));
     }
 }

@@ -1,6 +1,6 @@
-//! The one connection of a client, kept and renewed, and the calls that take turns on it.
+//! The one connection of a client, which is renewed when needed, and the calls that take turns on it.
 //!
-//! Here is decided when a call is tried again. The rule is in the head of the module `supex`.
+//! This module decides when a call is tried again. The documentation of the module `supex` has the rule.
 
 use std::io;
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use tokio::time::{Instant, sleep};
 use super::connection::{Connection, Outcome};
 use super::dial::{Dial, IdleState};
 use super::error::Failure;
-use super::wire::{self, Id, Reported};
-use super::{SupexAnswer, CallFate, DriverError, MAX_REQUEST_BYTES, SupexServerInfo, SupexSettings};
+use super::wire::{self, Id, ReportedError};
+use super::{CallFate, DriverError, MAX_REQUEST_BYTES, SupexAnswer, SupexServerInfo, SupexSettings};
 
-/// How many calls of one client may be under way or wait for their turn; the next one is refused.
+/// How many calls of one client may run or wait for their turn. Further calls fail as [`DriverError::Busy`].
 pub const MAX_WAITING_CALLS: usize = 256;
 
-/// How many times more a call is tried at most, whatever the settings say.
+/// The most retries of a call, whatever the settings say.
 pub const MAX_RETRIES: u32 = 20;
 
-/// How long to wait before connecting again to a server that could not be reached; doubled each time.
+/// The pause before the first retry of a connection that failed. It doubles with each retry.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The longest of these pauses.
+/// The longest pause before a retry.
 pub const MAX_RETRY_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long after its loss a call may be sent again to be attached. Servers keep an answer that
-/// nobody took for about 60 s; after that they would run the call once more.
+/// How long after the loss of its connection a call may be repeated to attach. Servers keep an answer that no client has
+/// read for about 60 s; after that, they would run the call once more.
 pub const ATTACH_WINDOW: Duration = Duration::from_secs(45);
 
-/// What sending a call once more would do.
+/// What happens if a call is sent twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// No harm, it only reads.
+    /// Nothing: the call only reads.
     Harmless,
-    /// The work once more, unless the server attaches it to the call that runs.
+    /// The call runs twice, unless the server attaches the second one to the first.
     RunsAgain,
 }
 
@@ -47,27 +47,27 @@ pub(super) struct Channel {
     settings: SupexSettings,
     hello: Vec<u8>,
     slots: Semaphore,
-    /// Those who wait for it get it in the order in which they came.
+    /// Callers lock it in the order in which they came.
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     connection: Option<Connection>,
-    /// The server was seen to close a connection after its first answer. Some do so each time, a
-    /// moment after the answer, so that a look at the connection may come too early to notice.
-    one_answer_each: bool,
+    /// Whether the server has closed a connection after its first answer. Some servers always do so a moment after the
+    /// answer, and a check of the connection may come too early to notice it.
+    closes_after_answer: bool,
 }
 
-/// A call that was sent whole, and whose answer did not come.
-struct Loss {
+/// A call that was sent completely, and whose answer did not come.
+struct LostCall {
     error: DriverError,
     server: SupexServerInfo,
-    at: Instant,
+    lost_at: Instant,
 }
 
 impl Channel {
-    /// `hello` is the line to begin each connection with.
+    /// `hello` is the line that is sent first on each connection.
     pub(super) fn new(dial: Box<dyn Dial>, address: String, settings: SupexSettings, hello: Vec<u8>) -> Self {
         let (slots, state) = (Semaphore::new(MAX_WAITING_CALLS), Mutex::default());
         Self { dial, address: address.into(), settings, hello, slots, state }
@@ -77,24 +77,24 @@ impl Channel {
         &self.address
     }
 
-    /// What the server says of itself and its whole answer to `hello`; connects if need be.
-    pub(super) async fn welcome(&self) -> Result<(SupexServerInfo, SupexAnswer), DriverError> {
+    /// What the server says about itself, and its whole answer to `hello`. Connects if there is no usable connection.
+    pub(super) async fn hello_answer(&self) -> Result<(SupexServerInfo, SupexAnswer), DriverError> {
         let _slot = self.slots.try_acquire().map_err(|_| DriverError::Busy)?;
         let mut state = self.state.lock().await;
         let mut tries = Tries::new(&self.settings, Repeat::Harmless);
         loop {
-            match self.ready(&mut state, Repeat::Harmless).await {
+            match self.usable_connection(&mut state, Repeat::Harmless).await {
                 Ok(connection) => {
-                    let told = (connection.server.clone(), connection.welcome.clone());
+                    let answer = (connection.server.clone(), connection.hello_answer.clone());
                     state.connection = Some(connection);
-                    return Ok(told);
+                    return Ok(answer);
                 }
                 Err(failure) => tries.after(failure).await?,
             }
         }
     }
 
-    /// Makes a call, if need be more than once.
+    /// Makes a call, and retries it where that is safe.
     pub(super) async fn call(
         &self,
         method: &str,
@@ -111,11 +111,11 @@ impl Channel {
         let mut tries = Tries::new(&self.settings, repeat);
         loop {
             let attempt = async {
-                let mut connection = self.ready(&mut state, repeat).await?;
+                let mut connection = self.usable_connection(&mut state, repeat).await?;
                 tries.may_send(&connection.server)?;
-                // It is not in the state meanwhile: a dropped future takes it along.
+                // The connection is not in the state meanwhile, so a future that is dropped drops it too.
                 let outcome = connection.exchange(&line, id).await?;
-                state.judge(connection, outcome)
+                state.finish_call(connection, outcome)
             };
             match attempt.await {
                 Ok(answer) => return Ok(answer),
@@ -124,16 +124,17 @@ impl Channel {
         }
     }
 
-    /// The connection that is there, if it is any good, or else another one.
-    async fn ready(&self, state: &mut State, repeat: Repeat) -> Result<Connection, Failure> {
+    /// Takes the open connection if it is usable, or opens another one.
+    async fn usable_connection(&self, state: &mut State, repeat: Repeat) -> Result<Connection, Failure> {
         if let Some(mut connection) = state.connection.take() {
-            let risky = state.one_answer_each && repeat == Repeat::RunsAgain && connection.answered > 0;
-            match connection.look(self.settings.idle_timeout) {
-                Ok(()) if !risky => return Ok(connection),
+            let may_close =
+                state.closes_after_answer && repeat == Repeat::RunsAgain && connection.answered > 0;
+            match connection.check(self.settings.idle_timeout) {
+                Ok(()) if !may_close => return Ok(connection),
                 Ok(()) => {}
-                Err(found) => {
-                    let once = found == IdleState::Closed && connection.answered == 1;
-                    state.one_answer_each |= once && !connection.server.attach;
+                Err(idle) => {
+                    let closed_after_answer = idle == IdleState::Closed && connection.answered == 1;
+                    state.closes_after_answer |= closed_after_answer && !connection.server.attach;
                 }
             }
         }
@@ -142,17 +143,17 @@ impl Channel {
 }
 
 impl State {
-    /// Keeps the connection for the next call, and makes of the outcome what the caller gets.
-    fn judge(&mut self, connection: Connection, outcome: Outcome) -> Result<SupexAnswer, Failure> {
-        self.one_answer_each &= connection.answered < 2;
+    /// Keeps the connection for the next call, and converts the outcome to the caller's result.
+    fn finish_call(&mut self, connection: Connection, outcome: Outcome) -> Result<SupexAnswer, Failure> {
+        self.closes_after_answer &= connection.answered < 2;
         let attach = connection.server.attach;
         self.connection = Some(connection);
         match outcome {
             Ok(result) => Ok(SupexAnswer::new(result)),
-            Err(Reported { code, message, data, names_request }) => {
+            Err(ReportedError { code, message, data, names_request }) => {
                 let error = DriverError::Remote { code, message, data };
-                // What we write can be read, so the server has looked before all of it was there.
-                // Some do so with long requests, and close the connection.
+                // The request is valid JSON, so the server has parsed it before all of it had arrived. Some servers do so
+                // with long requests, and close the connection.
                 if code == wire::PARSE_ERROR && !names_request && !attach {
                     self.connection = None;
                     return Err(Failure::Unread(error));
@@ -168,24 +169,24 @@ struct Tries {
     repeat: Repeat,
     left: u32,
     pause: Duration,
-    /// Only of a call that must not run again.
-    loss: Option<Loss>,
+    /// The last lost attempt of a call that must not run twice.
+    lost: Option<LostCall>,
 }
 
 impl Tries {
     fn new(settings: &SupexSettings, repeat: Repeat) -> Self {
-        Self { repeat, left: settings.retries.min(MAX_RETRIES), pause: RETRY_PAUSE, loss: None }
+        Self { repeat, left: settings.retries.min(MAX_RETRIES), pause: RETRY_PAUSE, lost: None }
     }
 
-    /// Whether the call may be sent to `server`, after what happened before.
+    /// Fails if the call was lost before and would not attach to the lost call on `server`.
     fn may_send(&self, server: &SupexServerInfo) -> Result<(), Failure> {
-        match &self.loss {
-            Some(loss) if !loss.can_be_attached(server) => Err(Failure::Final(loss.error.clone())),
+        match &self.lost {
+            Some(lost) if !lost.can_attach(server) => Err(Failure::Final(lost.error.clone())),
             Some(_) | None => Ok(()),
         }
     }
 
-    /// Returns when the next attempt may be made, or fails if there is to be none.
+    /// Handles the failure of an attempt. Returns when the next attempt may be made, and fails if there is none.
     async fn after(&mut self, failure: Failure) -> Result<(), DriverError> {
         let last = self.left == 0;
         self.left = self.left.saturating_sub(1);
@@ -201,12 +202,12 @@ impl Tries {
                 Repeat::Harmless => Ok(()),
                 Repeat::RunsAgain if !server.attach => Err(error),
                 Repeat::RunsAgain => {
-                    self.loss = Some(Loss { error, server: *server, at: Instant::now() });
+                    self.lost = Some(LostCall { error, server: *server, lost_at: Instant::now() });
                     Ok(())
                 }
             },
-            // A server that refuses connections is gone, and with it what was running there.
-            Failure::BeforeSending(error) if self.loss.is_some() && is_refused(&error) => {
+            // A server that refuses connections has ended, and so have its calls.
+            Failure::BeforeSending(error) if self.lost.is_some() && is_refused(&error) => {
                 Err(self.give_up(error))
             }
             Failure::BeforeSending(error) => {
@@ -219,18 +220,18 @@ impl Tries {
         }
     }
 
-    /// That an attempt came to nothing must not hide that an earlier one may have come to something.
+    /// The error for the caller. If this attempt has not run, an earlier one may have, so its error is returned.
     fn give_up(&mut self, error: DriverError) -> DriverError {
-        match self.loss.take() {
-            Some(loss) if error.fate() == CallFate::NotRun => loss.error,
+        match self.lost.take() {
+            Some(lost) if error.fate() == CallFate::NotRun => lost.error,
             Some(_) | None => error,
         }
     }
 }
 
-impl Loss {
-    fn can_be_attached(&self, server: &SupexServerInfo) -> bool {
-        server.continues(&self.server) && self.at.elapsed() <= ATTACH_WINDOW
+impl LostCall {
+    fn can_attach(&self, server: &SupexServerInfo) -> bool {
+        server.is_same_process(&self.server) && self.lost_at.elapsed() <= ATTACH_WINDOW
     }
 }
 

@@ -1,4 +1,4 @@
-//! How a server is reached: over TCP, or in any way that a caller brings along.
+//! How a server is reached: over TCP, or in a way that the caller implements.
 
 use std::fmt;
 use std::io;
@@ -14,58 +14,58 @@ use tokio::net::TcpStream;
 /// How many addresses of one host name are tried.
 pub const MAX_ADDRESSES: usize = 4;
 
-/// A connection that is being made.
+/// The future of a connection that is being opened.
 pub type DialFuture<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn DialStream>>> + Send + 'a>>;
 
-/// A way to a server, which can be gone more than once: a connection is opened when it is needed.
+/// Opens connections to one server, each when it is needed.
 pub trait Dial: Send + Sync {
-    /// Opens a connection. How long it may take is decided by whoever calls.
+    /// Opens a connection. The caller limits the time.
     fn dial(&self) -> DialFuture<'_>;
 }
 
-/// A connection: bytes in both directions, and a look at what came while nobody listened.
+/// A byte stream in both directions that can be checked between two requests.
 pub trait DialStream: AsyncRead + AsyncWrite + Send + Unpin {
-    /// What the peer did since the last answer. A byte may be lost in finding out, because a
-    /// connection on which the peer spoke unasked is not used again.
+    /// What the peer did since the last answer. This may consume a byte, because a connection on which the peer has sent
+    /// something unrequested is not used again.
     fn idle(&mut self) -> IdleState {
         let mut byte = [0];
-        let mut found = ReadBuf::new(&mut byte);
-        match Pin::new(self).poll_read(&mut Context::from_waker(Waker::noop()), &mut found) {
+        let mut buffer = ReadBuf::new(&mut byte);
+        match Pin::new(self).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer) {
             Poll::Pending => IdleState::Quiet,
-            Poll::Ready(Ok(())) if found.filled().is_empty() => IdleState::Closed,
-            Poll::Ready(Ok(())) => IdleState::Spoke,
+            Poll::Ready(Ok(())) if buffer.filled().is_empty() => IdleState::Closed,
+            Poll::Ready(Ok(())) => IdleState::SentData,
             Poll::Ready(Err(_)) => IdleState::Closed,
         }
     }
 }
 
-/// What a peer did while nothing was asked.
+/// What a peer did between two requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleState {
-    /// Nothing, as it should.
+    /// Nothing, as expected.
     Quiet,
-    /// It closed the connection.
+    /// The peer closed the connection.
     Closed,
-    /// It said something. What it says next would be taken for the answer to another question.
-    Spoke,
+    /// The peer sent data, which would be taken for the answer to the next request.
+    SentData,
 }
 
 impl DialStream for TcpStream {
-    // Asks the kernel: the runtime may not have looked since the peer has closed.
+    // Asks the kernel, because the runtime may not have noticed yet that the peer has closed.
     fn idle(&mut self) -> IdleState {
         match rustix::net::recv(&*self, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Ok((0, _)) => IdleState::Closed,
-            Ok(_) => IdleState::Spoke,
+            Ok(_) => IdleState::SentData,
             Err(Errno::AGAIN | Errno::INTR) => IdleState::Quiet,
             Err(_) => IdleState::Closed,
         }
     }
 }
 
-/// Both ends in one process, as tests have it.
+/// For tests, which have both ends in one process.
 impl DialStream for DuplexStream {}
 
-/// The usual way.
+/// Connects over TCP.
 #[derive(Clone, Debug)]
 pub(super) struct Tcp {
     pub(super) host: String,
@@ -92,7 +92,7 @@ impl Dial for Tcp {
 }
 
 impl Tcp {
-    /// IPv4 first: these servers listen on 127.0.0.1, and a `localhost` that is `::1` finds nobody.
+    /// The addresses to try, IPv4 first: these servers listen on 127.0.0.1 only, so `localhost` must not become `::1`.
     async fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         if self.host.eq_ignore_ascii_case("localhost") {
             return Ok(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn localhost_is_ipv4_and_addresses_are_taken_as_they_are() {
+    async fn localhost_is_ipv4_and_ip_addresses_are_used_as_given() {
         for (host, address) in [
             ("localhost", "127.0.0.1:9876"),
             ("LOCALHOST", "127.0.0.1:9876"),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv4_comes_first_and_few_are_tried() {
+    fn ipv4_comes_first_and_the_number_of_addresses_is_limited() {
         let found =
             ["[::1]:1", "1.0.0.1:1", "[::2]:1", "1.0.0.2:1", "1.0.0.3:1"].map(|text| text.parse().unwrap());
         let preferred = preferred(found.into_iter());

@@ -1,4 +1,4 @@
-//! The driver of a bridge: tools by name, and the common ones by method.
+//! The driver of a bridge: it calls tools by name, and the common ones by typed methods.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use super::channel::{Channel, Repeat};
 use super::dial::{Dial, Tcp};
 use super::settings::Identity;
 use super::wire::{self, Id};
-use super::{SupexAnswer, DriverError, FileEvaluation, Pong, SupexServerInfo, SupexSettings};
+use super::{DriverError, FileEvaluation, Pong, SupexAnswer, SupexServerInfo, SupexSettings};
 
-/// The tools that only read, so that calling one twice does no harm. A call of any other is sent again
-/// only if it cannot run twice.
+/// The tools that only read, so that calling one twice does no harm. A call of any other tool is repeated only if it cannot
+/// run twice.
 pub const READING_TOOLS: [&str; 8] = [
     "ping",
     "console_capture_status",
@@ -27,10 +27,10 @@ pub const READING_TOOLS: [&str; 8] = [
     "get_camera_info",
 ];
 
-/// A driver of a bridge. One connection, opened when it is first needed.
+/// A driver of a bridge. It has one connection, which it opens for the first call.
 ///
 /// Calls may be made from several tasks at once; they take turns. At most
-/// [`MAX_WAITING_CALLS`](super::MAX_WAITING_CALLS) are taken on.
+/// [`MAX_WAITING_CALLS`](super::MAX_WAITING_CALLS) may run or wait.
 ///
 /// Needs a tokio runtime with I/O and time enabled.
 ///
@@ -52,36 +52,35 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// A driver of the bridge at the address of the settings. Nothing is opened yet.
+    /// A driver of the bridge at the address in the settings. Does not connect yet.
     pub fn new(settings: SupexSettings) -> Self {
         let tcp = Tcp { host: settings.host.clone(), port: settings.port };
         Self::over(tcp.to_string(), Box::new(tcp), settings)
     }
 
-    /// A driver of a bridge that is reached in another way, such as a tunnel. `address` is what errors
-    /// call it; that of the settings is not used.
+    /// A driver of a bridge that is reached in another way, such as a tunnel. Errors name the bridge by `address`; the
+    /// address in the settings is not used.
     pub fn over(address: impl Into<String>, dial: Box<dyn Dial>, settings: SupexSettings) -> Self {
         let hello = hello(&settings, &[FEATURE_ATTACH]);
         Self { channel: Channel::new(dial, address.into(), settings, hello) }
     }
 
-    /// Where the bridge is.
+    /// The address of the bridge, as errors name it.
     pub fn address(&self) -> &str {
         self.channel.address()
     }
 
-    /// What the bridge says of itself. Connects, if there is no connection that is any good.
+    /// What the bridge says about itself. Connects if there is no usable connection.
     pub async fn server(&self) -> Result<SupexServerInfo, DriverError> {
-        self.channel.welcome().await.map(|(server, _)| server)
+        self.channel.hello_answer().await.map(|(server, _)| server)
     }
 
-    /// Asks whether the bridge answers. It does so while code is being run.
+    /// Checks whether the bridge answers. A bridge answers this also while it runs code.
     pub async fn ping(&self) -> Result<Pong, DriverError> {
         self.typed("ping", &json!({})).await
     }
 
-    /// Runs Ruby and returns the value of its last expression, by `to_s`. What it prints is not part of
-    /// that.
+    /// Runs Ruby and returns the value of its last expression, by `to_s`, without what the code prints.
     pub async fn eval(&self, code: &str) -> Result<String, DriverError> {
         #[derive(serde::Deserialize)]
         struct Evaluation {
@@ -91,22 +90,21 @@ impl Driver {
         Ok(result)
     }
 
-    /// Runs a Ruby file that the server can read. Give an absolute path: the server's folder is not
-    /// ours.
+    /// Runs a Ruby file that the server can read. Pass an absolute path, because the server's working folder is another.
     pub async fn eval_file(&self, path: &str) -> Result<FileEvaluation, DriverError> {
         self.typed("eval_ruby_file", &json!({"file_path": path})).await
     }
 
-    /// Calls any tool. `arguments` is to be a JSON object.
+    /// Calls a tool. `arguments` must serialize to a JSON object.
     ///
-    /// Some tools report failures in the result, which is an `Ok` here: see [`SupexAnswer::failure`].
+    /// Some tools report failures in the result, which is `Ok` here; see [`SupexAnswer::failure`].
     pub async fn call(&self, tool: &str, arguments: &impl Serialize) -> Result<SupexAnswer, DriverError> {
         #[derive(Serialize)]
         struct Call<'a> {
             name: &'a str,
             arguments: Box<RawValue>,
         }
-        let arguments = to_raw_value(arguments).map_err(|flaw| DriverError::Arguments(flaw.to_string()))?;
+        let arguments = to_raw_value(arguments).map_err(|error| DriverError::Arguments(error.to_string()))?;
         let repeat = if READING_TOOLS.contains(&tool) { Repeat::Harmless } else { Repeat::RunsAgain };
         self.channel.call(method::TOOLS_CALL, &Call { name: tool, arguments }, repeat).await
     }
@@ -130,9 +128,9 @@ impl fmt::Debug for Driver {
     }
 }
 
-/// What a client says first on each connection, as a line.
+/// The `hello` line, which a client sends first on each connection.
 ///
-/// `features` is what it asks for beyond the protocol. Servers that do not know it take no notice.
+/// `features` are extensions of the protocol that the client asks for. Servers ignore those they do not know.
 pub(super) fn hello(settings: &SupexSettings, features: &[&str]) -> Vec<u8> {
     let Identity { name, version, agent, pid } = settings.identity.clone();
     let params = HelloParams {
@@ -152,5 +150,5 @@ pub(super) fn decode<T: DeserializeOwned>(
     what: &str,
     answer: &SupexAnswer,
 ) -> Result<T, DriverError> {
-    answer.decode().map_err(|flaw| DriverError::protocol(address, &format!("result of `{what}`: {flaw}")))
+    answer.decode().map_err(|error| DriverError::protocol(address, &format!("result of `{what}`: {error}")))
 }

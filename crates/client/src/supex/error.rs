@@ -1,4 +1,4 @@
-//! What can go wrong between a driver and its server, and what that means for the call.
+//! The errors of the supex client, and what they mean for the call.
 
 use std::fmt;
 use std::io;
@@ -18,24 +18,24 @@ pub enum CallFate {
     Unknown,
 }
 
-/// What was waited for when the time was up.
+/// The phase of a call in which a timeout happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutPhase {
-    /// For the connection.
-    ToConnect,
-    /// For the server to take the request.
-    ToSend,
-    /// For the answer, or for the rest of it.
-    ForAnswer,
+    /// While the connection was being opened.
+    Connect,
+    /// While the request was being written.
+    Send,
+    /// While waiting for the answer, or for the rest of it.
+    Answer,
 }
 
 /// Why a call failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DriverError {
-    /// There is no connection to be had: start the server, or correct the address.
+    /// The connection cannot be opened: start the server, or correct the address.
     #[error("cannot connect to {address}: {source}")]
     Connect {
-        /// Where to.
+        /// The server's address.
         address: String,
         /// What the operating system said.
         source: Arc<io::Error>,
@@ -43,84 +43,84 @@ pub enum DriverError {
     /// The connection ended before the answer came.
     #[error("{address} closed the connection before it answered{}", advice(*fate))]
     Closed {
-        /// Whose connection it was.
+        /// The server's address.
         address: String,
         /// Whether the call may have run.
         fate: CallFate,
-        /// What the operating system said, if the connection did not just end.
+        /// The I/O error, if there was one.
         source: Option<Arc<io::Error>>,
     },
-    /// The server was silent for too long: give it more time, or ask for less.
-    #[error("{address} {}{}", silence(*waiting, *limit), advice(*fate))]
+    /// The server made no progress for too long: raise the timeout, or ask for less.
+    #[error("{address} {}{}", timeout_text(*phase, *limit), advice(*fate))]
     Timeout {
-        /// Who was silent.
+        /// The server's address.
         address: String,
-        /// What was waited for.
-        waiting: TimeoutPhase,
-        /// For how long.
+        /// What the client was doing.
+        phase: TimeoutPhase,
+        /// The time limit that was exceeded.
         limit: Duration,
         /// Whether the call may have run.
         fate: CallFate,
     },
-    /// The server said something that the protocol does not allow: is it a supex server?
+    /// The server sent something that the protocol does not allow. It may not be a supex server.
     #[error("{address} broke the protocol: {what}")]
     Protocol {
-        /// Who said it.
+        /// The server's address.
         address: String,
-        /// What is wrong with it.
+        /// What is wrong with the server's line.
         what: String,
     },
-    /// The server wants a token, or another one.
+    /// The server requires a token, or does not accept this one.
     #[error("{address} does not accept the token, or wants one: {message}")]
     Unauthorized {
-        /// Who refused.
+        /// The server's address.
         address: String,
-        /// The server's words.
+        /// The server's error message.
         message: String,
     },
-    /// The server answered with an error: the code failed, or the call is not right.
+    /// The server answered with an error: the code raised an exception, or the call is invalid.
     #[error("{message} ({code})")]
     Remote {
         /// The JSON-RPC code.
         code: i64,
-        /// The server's words.
+        /// The server's error message.
         message: String,
-        /// What else it said: often `file`, `line`, `class`, `backtrace` and `hint`. Null if nothing.
+        /// The error's `data`: often `file`, `line`, `class`, `backtrace` and `hint`. Null if the server sent none.
         data: Value,
     },
-    /// A tool that answers with `"success":false` instead of an error did so.
+    /// A tool reported its failure as a result with `"success":false`.
     #[error("{tool} failed: {message}")]
     Failed {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// The server's words.
+        /// The tool's error message.
         message: String,
     },
-    /// The answer is longer than the caller wants to hold: allow more, or ask for less.
+    /// The answer is longer than the settings allow: raise the limit, or ask for less.
     #[error("the answer is longer than {limit} bytes; allow longer ones, or ask for less")]
     TooLarge {
-        /// What was allowed.
+        /// The limit from the settings, in bytes.
         limit: usize,
     },
-    /// The request is longer than servers accept. Nothing was sent.
+    /// The request is longer than servers accept. It was not sent.
     #[error(
         "a request of {bytes} bytes is longer than the limit of {MAX_REQUEST_BYTES}; put code into a file"
     )]
     RequestTooLarge {
-        /// How long the line would be.
+        /// The length of the line.
         bytes: usize,
     },
-    /// The arguments of the call have no form in JSON. Nothing was sent.
+    /// The arguments of the call cannot be serialized as JSON. Nothing was sent.
     #[error("the arguments cannot be written as JSON: {0}")]
     Arguments(String),
-    /// Too many calls wait for their turn already. Nothing was sent: try again later.
+    /// Too many calls of this client wait for their turn. Nothing was sent: try again later.
     #[error("{MAX_WAITING_CALLS} calls wait for this connection already; try again when some are done")]
     Busy,
 }
 
 impl DriverError {
-    /// Whether the call may have had an effect. An error that the server itself reported says so in its
-    /// own words; the code has then run as far as they tell.
+    /// Whether the call may have had an effect. For an error that the server reported the result is
+    /// [`CallFate::Unknown`]; the error's text tells how far the code has run.
     pub fn fate(&self) -> CallFate {
         match self {
             Self::Closed { fate, .. } | Self::Timeout { fate, .. } => *fate,
@@ -145,23 +145,23 @@ impl DriverError {
         }
     }
 
-    /// A breach of the protocol. The text may quote the server, so it is cut to a readable length.
+    /// A protocol error. The text may quote the server, so it is cut to a readable length.
     pub(super) fn protocol(address: &str, what: &str) -> Self {
-        const READABLE: usize = 300;
-        Self::Protocol { address: address.to_owned(), what: what.chars().take(READABLE).collect() }
+        const MAX_CHARS: usize = 300;
+        Self::Protocol { address: address.to_owned(), what: what.chars().take(MAX_CHARS).collect() }
     }
 }
 
-/// What happened to one attempt, for those who decide on the next.
+/// Why one attempt at a call failed. It decides whether there is another attempt.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Nothing of the call was sent: no connection, or it broke too early. Another attempt is safe.
+    /// The server cannot have received the whole call. Another attempt is safe.
     BeforeSending(DriverError),
-    /// All of the call was sent, and then the connection was lost or silent.
+    /// The whole call was sent, and then the connection was lost or timed out.
     AfterSending(DriverError, Box<SupexServerInfo>),
-    /// The server could not read what was sent, and has not run it.
+    /// The server could not parse the call, and has not run it.
     Unread(DriverError),
-    /// Another attempt would end in the same way.
+    /// Another attempt would fail in the same way.
     Final(DriverError),
 }
 
@@ -172,11 +172,11 @@ fn advice(fate: CallFate) -> &'static str {
     }
 }
 
-fn silence(waiting: TimeoutPhase, limit: Duration) -> impl fmt::Display {
-    let what = match waiting {
-        TimeoutPhase::ToConnect => "could not be connected to",
-        TimeoutPhase::ToSend => "did not take the request",
-        TimeoutPhase::ForAnswer => "did not answer",
+fn timeout_text(phase: TimeoutPhase, limit: Duration) -> impl fmt::Display {
+    let what = match phase {
+        TimeoutPhase::Connect => "could not be connected to",
+        TimeoutPhase::Send => "did not take the request",
+        TimeoutPhase::Answer => "did not answer",
     };
     format!("{what} within {} s", limit.as_secs_f64())
 }

@@ -1,25 +1,26 @@
 //! The client of the `supex` dialect: tools and Ruby over TCP (`docs/supex-driver.md`).
 //!
-//! [`Driver`] calls the tools of a bridge, [`ReplClient`] is a console. Each has one connection, which
-//! it opens when it is first needed, says `hello` on, and keeps for the calls that follow. It opens
-//! another one if the server has closed it, if it was idle for too long, or after an error that leaves
-//! it unclear what would come next. Calls may be made from many tasks: they take turns, in the order in
-//! which they came, because the protocol is one question and one answer at a time.
+//! [`Driver`] calls the tools of a bridge, and [`ReplClient`] evaluates code on a console. Each has one connection: it opens
+//! the connection for its first call, sends `hello`, and keeps the connection for the calls that follow. It opens another
+//! one if the server has closed the connection, if the connection was idle for too long, or after an error that leaves
+//! unclear which answer would come next. Calls from several tasks take turns in their order, because the protocol allows one
+//! request at a time.
 //!
-//! **Nothing runs twice by our doing.** A call whose connection is lost is sent again only if
+//! **The client runs no call twice.** A call whose connection is lost is sent again only if
 //!
-//! - it only reads ([`READING_TOOLS`]), or
-//! - the server cannot have received all of it, or
-//! - the server said in its answer to `hello` that a repeat attaches to the call that is running
-//!   (`"attach":true`), and it is still that server: same identity, same id, same parameters.
+//! - the tool only reads ([`READING_TOOLS`]), or
+//! - the server cannot have received the whole call, or
+//! - the server said in its answer to `hello` that a repeated call attaches to the call that is running
+//!   (`"attach":true`), and the new connection leads to the same server. The repeated call has the same identity, id and
+//!   parameters.
 //!
 //! Otherwise the call fails, and [`DriverError::fate`] says whether it may have run.
 //!
-//! **Nothing grows without limit and nothing hangs.** Requests, answers, waits and the number of
-//! callers that wait are bounded. Every future may be dropped: its connection is then not used again.
+//! **Nothing grows without limit and nothing hangs.** Requests, answers, waits and the number of waiting callers are
+//! bounded. Every future may be dropped; the client does not use its connection again.
 //!
-//! Left out on purpose: the environment (a caller fills in [`SupexSettings`]), and results of tools that
-//! need SketchUp as types ([`SupexAnswer::decode`] takes the caller's own).
+//! Left out on purpose: environment variables (the caller fills in [`SupexSettings`]), and types for the results of tools
+//! that need SketchUp ([`SupexAnswer::decode`] takes a type of the caller).
 
 mod answer;
 mod channel;
@@ -31,15 +32,15 @@ mod repl;
 mod settings;
 mod wire;
 
-pub use answer::{SupexAnswer, FileEvaluation, Pong, ReplOutput, SupexServerInfo};
+pub use answer::{FileEvaluation, Pong, ReplOutput, SupexAnswer, SupexServerInfo};
 pub use channel::{ATTACH_WINDOW, MAX_RETRIES, MAX_RETRY_PAUSE, MAX_WAITING_CALLS, RETRY_PAUSE};
 pub use connection::MAX_ANSWER_TIME;
-pub use dial::{Dial, DialFuture, IdleState, DialStream, MAX_ADDRESSES};
+pub use dial::{Dial, DialFuture, DialStream, IdleState, MAX_ADDRESSES};
 pub use driver::{Driver, READING_TOOLS};
 pub use error::{CallFate, DriverError, TimeoutPhase};
 pub use parlor_doors::supex::MAX_REQUEST_BYTES;
 pub use repl::ReplClient;
 pub use settings::{
     BRIDGE_PORT, CONNECT_LIMIT, IDLE_TIMEOUT, Identity, MAX_RESPONSE_BYTES, REPL_PORT, REPL_TIMEOUT, RETRIES,
-    SupexSettings, TIMEOUT, SupexToken,
+    SupexSettings, SupexToken, TIMEOUT,
 };

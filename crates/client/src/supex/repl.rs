@@ -1,4 +1,4 @@
-//! A console: code goes in, and what a terminal would show comes back.
+//! The client of a console: it sends code and returns what a terminal would show.
 
 use std::fmt;
 
@@ -11,10 +11,9 @@ use super::dial::{Dial, Tcp};
 use super::driver::{decode, hello};
 use super::{DriverError, Pong, ReplOutput, SupexSettings};
 
-/// A client of a console. One connection, as with [`Driver`](super::Driver).
+/// A client of a console. It has one connection, as a [`Driver`](super::Driver) has.
 ///
-/// Consoles do not attach repeated calls, so code is sent again only if the server cannot have
-/// received all of it.
+/// Consoles do not attach repeated calls, so code is sent again only if the server cannot have received all of it.
 ///
 /// ```no_run
 /// use parlor_client::supex::{DriverError, ReplClient, SupexSettings};
@@ -30,41 +29,41 @@ pub struct ReplClient {
 }
 
 impl ReplClient {
-    /// A client of the console at the address of the settings. Nothing is opened yet.
+    /// A client of the console at the address in the settings. Does not connect yet.
     pub fn new(settings: SupexSettings) -> Self {
         let tcp = Tcp { host: settings.host.clone(), port: settings.port };
         Self::over(tcp.to_string(), Box::new(tcp), settings)
     }
 
-    /// A client of a console that is reached in another way. `address` is what errors call it.
+    /// A client of a console that is reached in another way. Errors name the console by `address`.
     pub fn over(address: impl Into<String>, dial: Box<dyn Dial>, settings: SupexSettings) -> Self {
         let hello = hello(&settings, &[]);
         Self { channel: Channel::new(dial, address.into(), settings, hello) }
     }
 
-    /// Where the console is.
+    /// The address of the console, as errors name it.
     pub fn address(&self) -> &str {
         self.channel.address()
     }
 
-    /// The name that the server gave to this connection. Another connection has another one.
+    /// The name that the server gave to the current connection. A new connection has a new name.
     pub async fn session(&self) -> Result<String, DriverError> {
         #[derive(Deserialize)]
-        struct Welcome {
+        struct HelloAnswer {
             session: String,
         }
-        let (_, welcome) = self.channel.welcome().await?;
-        let Welcome { session } = decode(self.address(), "hello", &welcome)?;
+        let (_, answer) = self.channel.hello_answer().await?;
+        let HelloAnswer { session } = decode(self.address(), "hello", &answer)?;
         Ok(session)
     }
 
-    /// Runs Ruby. An exception is part of the output and no error.
+    /// Runs Ruby. An exception is part of the output, not an error.
     pub async fn eval(&self, code: &str) -> Result<ReplOutput, DriverError> {
         let answer = self.channel.call(method::EVAL, &json!({"code": code}), Repeat::RunsAgain).await?;
         decode(self.address(), "eval", &answer)
     }
 
-    /// Asks whether the console answers. Older servers do not know how.
+    /// Checks whether the console answers. Older servers do not know this method and answer with an error.
     pub async fn ping(&self) -> Result<Pong, DriverError> {
         let answer = self.channel.call(method::PING, &json!({}), Repeat::Harmless).await?;
         decode(self.address(), "ping", &answer)

@@ -1,52 +1,49 @@
-//! Where a server is, who calls it, and how patient the caller is.
-//!
-//! Plain values. Who reads them from flags and variables is somebody else.
+//! The settings of a supex client. The caller reads flags and environment variables itself.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The port of the bridge, which has the tools.
+/// The usual port of the bridge, which has the tools.
 pub const BRIDGE_PORT: u16 = 9876;
-/// The port of the console.
+/// The usual port of the console.
 pub const REPL_PORT: u16 = 4433;
-/// How long a silence of the server may last, unless something else is set.
+/// The default of [`SupexSettings::timeout`] for a bridge.
 pub const TIMEOUT: Duration = Duration::from_secs(15);
-/// The same for a console, where code may take its time.
+/// The default of [`SupexSettings::timeout`] for a console, where code may run for long.
 pub const REPL_TIMEOUT: Duration = Duration::from_secs(600);
-/// How long connecting may take, however patient the caller is with answers.
+/// How long connecting may take, even if [`SupexSettings::timeout`] is longer.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(15);
-/// How many times more a call is tried, unless something else is set.
+/// The default of [`SupexSettings::retries`].
 pub const RETRIES: u32 = 2;
-/// How long a connection may be without a call before another one is opened instead.
+/// The default of [`SupexSettings::idle_timeout`] for a bridge.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
-/// The longest answer that is taken, newline included, unless something else is set.
+/// The default of [`SupexSettings::max_response`].
 pub const MAX_RESPONSE_BYTES: usize = parlor_doors::supex::MAX_REPLY_BYTES;
 
-/// How to reach a server and what to expect of it.
+/// Where the server is, who the caller is, and which limits apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SupexSettings {
-    /// A name or an address. `localhost` is `127.0.0.1`, where these servers are.
+    /// A host name or an IP address. `localhost` means `127.0.0.1`, where these servers listen.
     pub host: String,
-    /// The port.
+    /// The TCP port.
     pub port: u16,
-    /// How long connecting, sending and each silence may last. An answer that arrives slowly but
-    /// steadily has [`MAX_ANSWER_TIME`](super::MAX_ANSWER_TIME).
+    /// How long connecting, each write and each silence of the server may last. An answer that arrives slowly but steadily
+    /// may take up to [`MAX_ANSWER_TIME`](super::MAX_ANSWER_TIME).
     pub timeout: Duration,
-    /// How many times more a call is tried, at most [`MAX_RETRIES`](super::MAX_RETRIES), where trying
-    /// again is safe.
+    /// How often a call is retried where that is safe; at most [`MAX_RETRIES`](super::MAX_RETRIES).
     pub retries: u32,
-    /// How long a connection may be without a call before another one is opened instead.
+    /// How long a connection may be idle before the client opens a new one for the next call.
     pub idle_timeout: Duration,
-    /// The longest answer that is taken, newline included.
+    /// The longest answer that the client accepts, in bytes, newline included.
     pub max_response: usize,
-    /// Who calls.
+    /// Who the caller is.
     pub identity: Identity,
-    /// What proves it, if the server wants proof.
+    /// The token, if the server requires one.
     pub token: Option<SupexToken>,
 }
 
 impl SupexSettings {
-    /// A bridge on this machine, at its usual port.
+    /// The settings for a bridge on this machine, at its usual port.
     pub fn bridge() -> Self {
         Self {
             host: "localhost".to_owned(),
@@ -60,26 +57,26 @@ impl SupexSettings {
         }
     }
 
-    /// A console on this machine, at its usual port. It has no limit for idle connections, because
-    /// its server has none.
+    /// The settings for a console on this machine, at its usual port. Idle connections have no time limit, because the
+    /// server has none.
     pub fn repl() -> Self {
         Self { port: REPL_PORT, timeout: REPL_TIMEOUT, idle_timeout: Duration::MAX, ..Self::bridge() }
     }
 }
 
-/// Who calls, as `hello` says it.
+/// Who the caller is, as `hello` says it.
 ///
-/// A server that attaches repeated calls knows a caller by all of it, so it stays the same for the life
-/// of a client.
+/// A server that attaches repeated calls recognizes a caller by all these fields, so they stay the same for the life of a
+/// client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The program that speaks the protocol.
+    /// The name of the client program.
     pub name: String,
-    /// Its version.
+    /// The version of the client program.
     pub version: String,
-    /// On whose behalf.
+    /// The agent that the program works for, such as a model's name.
     pub agent: String,
-    /// The process.
+    /// The process id of the client program.
     pub pid: u32,
 }
 
@@ -94,12 +91,12 @@ impl Default for Identity {
     }
 }
 
-/// A secret that is shown to nobody but the server.
+/// The secret token of a server. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Token(String);
+pub struct SupexToken(String);
 
 impl SupexToken {
-    /// The token as the server knows it.
+    /// Wraps a token, exactly as the server has it.
     pub fn new(token: impl Into<String>) -> Self {
         Self(token.into())
     }
@@ -120,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_not_shown() {
+    fn debug_does_not_show_the_token() {
         let settings = SupexSettings { token: Some(SupexToken::new("s3cret")), ..SupexSettings::bridge() };
         let shown = format!("{settings:?}");
         assert!(shown.contains("Token(…)") && !shown.contains("s3cret"), "{shown}");

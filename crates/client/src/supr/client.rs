@@ -1,4 +1,4 @@
-//! One session, as its client sees it.
+//! The supr client: it sends messages to one session and receives the session's events, across any number of connections.
 
 use std::collections::VecDeque;
 
@@ -8,23 +8,23 @@ use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_tungstenite::tungstenite::Message as WsMessage;
 
-use super::backlog::Backlog;
 use super::dial::{Socket, dial, pause};
+use super::unconfirmed::UnconfirmedMessages;
 use super::{Activity, SuprError, SuprSettings, Typed};
 
-/// The close code of a connection whose session has a newer one.
-const REPLACED: u16 = 4001;
+/// The close code for a connection whose session has a newer connection.
+const REPLACED_CLOSE_CODE: u16 = 4001;
 
-/// Something to say, and to whom.
+/// A message to an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SuprMessage {
-    /// What is said.
+    /// The text.
     pub content: String,
-    /// The agent that is to answer, if not the default.
+    /// The id of the agent that is to answer; the server's default if None.
     pub agent: Option<String>,
-    /// The model that is to be used.
+    /// The model that the agent is to use; the agent's own if None.
     pub model: Option<String>,
-    /// `off`, `low`, `medium`, `high`, `xhigh` or `adaptive`.
+    /// How much the model is to reason: `off`, `low`, `medium`, `high`, `xhigh` or `adaptive`.
     pub reasoning: Option<String>,
 }
 
@@ -34,63 +34,64 @@ impl From<&str> for SuprMessage {
     }
 }
 
-/// A file that is sent.
+/// A file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SuprFile {
-    /// What it is called.
+    /// The file name, without a path.
     pub name: String,
-    /// Its media type.
+    /// The media type, such as `image/png`.
     pub content_type: String,
-    /// What is said about it.
+    /// A text that goes with this file.
     pub caption: Option<String>,
-    /// Its content, as base64.
+    /// The content, encoded as base64.
     pub base64: String,
 }
 
-/// Something that the server said.
+/// What [`SuprClient::next`] returns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SuprEvent {
-    /// Something happened. Each is told once and in order, whatever became of the connection.
+    /// An event of the session. Each is returned once and in order, even if the connection is lost in between.
     Activity(Box<Activity>),
     /// A typed frame: `agent.list` on each connection, `pong`, `error`, `media.create`.
     Typed(Typed),
-    /// The connection was lost and is there again.
+    /// The connection was lost, and a new one is open.
     Reconnected,
 }
 
-/// A session.
+/// A client of one session.
 pub struct SuprClient {
     settings: SuprSettings,
     session: String,
     socket: Option<Socket>,
-    /// The last event that was told.
-    last: Option<String>,
-    backlog: Backlog,
-    /// What was heard and not told yet.
-    heard: VecDeque<SuprEvent>,
+    /// The id of the last event that `next` has returned.
+    last_event: Option<String>,
+    unconfirmed: UnconfirmedMessages,
+    /// What was received and not returned yet.
+    received: VecDeque<SuprEvent>,
 }
 
 impl SuprClient {
-    /// Opens the first connection, once.
+    /// Opens the first connection. Unlike a lost connection, a first one that fails is not tried again.
     pub async fn connect(settings: SuprSettings) -> Result<Self, SuprError> {
         let session = settings.session.clone().unwrap_or_else(new_session);
         let socket = dial(&settings, &session, settings.after.as_deref()).await?;
-        let last = settings.after.clone();
-        let (backlog, heard) = (Backlog::default(), VecDeque::new());
-        Ok(Self { settings, session, socket: Some(socket), last, backlog, heard })
+        let last_event = settings.after.clone();
+        let (unconfirmed, received) = (UnconfirmedMessages::default(), VecDeque::new());
+        Ok(Self { settings, session, socket: Some(socket), last_event, unconfirmed, received })
     }
 
-    /// The session's name.
+    /// The session's name, which is random if the settings have none.
     pub fn session(&self) -> &str {
         &self.session
     }
 
-    /// The last event that was told; [`SuprSettings::after`] takes it to go on later.
+    /// The id of the last event that [`next`](Self::next) has returned. With it as [`SuprSettings::after`], a later client
+    /// continues from there.
     pub fn last_event(&self) -> Option<&str> {
-        self.last.as_deref()
+        self.last_event.as_deref()
     }
 
-    /// Says something. It will become a run, once, even if the connection is lost meanwhile.
+    /// Sends a message. It starts one run, even if the connection is lost meanwhile.
     pub async fn send(&mut self, message: impl Into<SuprMessage>) -> Result<(), SuprError> {
         let SuprMessage { content, agent, model, reasoning } = message.into();
         let mut payload = object([("content", Some(content)), ("agent_id", agent), ("model", model)]);
@@ -98,8 +99,12 @@ impl SuprClient {
         self.send_once("message.send", payload).await
     }
 
-    /// Sends files; `caption` is said about all of them if there are several.
-    pub async fn send_files(&mut self, files: Vec<SuprFile>, caption: Option<String>) -> Result<(), SuprError> {
+    /// Sends files. `caption` is a text that goes with all of them.
+    pub async fn send_files(
+        &mut self,
+        files: Vec<SuprFile>,
+        caption: Option<String>,
+    ) -> Result<(), SuprError> {
         let attachments: Vec<Value> = files
             .into_iter()
             .map(|SuprFile { name, content_type, caption, base64 }| {
@@ -116,58 +121,58 @@ impl SuprClient {
         self.send_once("media.send", payload).await
     }
 
-    /// Stops the active run, or only if it is `run`. What becomes of it is told as events; that there was
-    /// none, as a typed `error`.
+    /// Stops the active run; with `run`, only if that is the active one. The result arrives as events, or as a typed
+    /// `error` if there is no such run.
     pub async fn stop(&mut self, run: Option<&str>, reason: Option<&str>) -> Result<(), SuprError> {
         let payload = object([("run_id", run.map(str::to_owned)), ("reason", reason.map(str::to_owned))]);
         let frame = json!({"type": "run.stop", "payload": payload}).to_string();
-        self.put(frame).await;
+        self.send_frame(frame).await;
         Ok(())
     }
 
-    /// Asks for a sign of life; a typed `pong` with this id follows.
+    /// Sends a ping; a typed `pong` with this id follows.
     pub async fn ping(&mut self, id: &str) -> Result<(), SuprError> {
-        self.put(json!({"type": "ping", "id": id}).to_string()).await;
+        self.send_frame(json!({"type": "ping", "id": id}).to_string()).await;
         Ok(())
     }
 
-    /// Waits for what the server says next. Connects again if need be. Cancel safe.
+    /// Waits for the server's next event or frame. Opens a new connection if the last one was lost. Cancel safe.
     pub async fn next(&mut self) -> Result<SuprEvent, SuprError> {
         loop {
-            if let Some(heard) = self.heard.pop_front() {
-                match &heard {
+            if let Some(received) = self.received.pop_front() {
+                match &received {
                     SuprEvent::Activity(event) => {
-                        self.last = Some(event.event_id.clone());
-                        self.backlog.on_activity(event);
+                        self.last_event = Some(event.event_id.clone());
+                        self.unconfirmed.on_activity(event);
                     }
-                    SuprEvent::Typed(frame) => self.backlog.on_typed(frame),
+                    SuprEvent::Typed(frame) => self.unconfirmed.on_typed(frame),
                     SuprEvent::Reconnected => {}
                 }
-                return Ok(heard);
+                return Ok(received);
             }
-            self.listen().await?;
+            self.receive().await?;
         }
     }
 
-    /// Says goodbye. What runs goes on.
+    /// Closes the connection. A run that is active goes on.
     pub async fn close(mut self) {
         if let Some(mut socket) = self.socket.take() {
-            // One that is gone needs no goodbye.
+            // An error means that the connection is already gone.
             let _ = timeout(super::CONNECT_LIMIT, socket.close(None)).await;
         }
     }
 
     async fn send_once(&mut self, kind: &str, mut payload: Map<String, Value>) -> Result<(), SuprError> {
-        let key = self.backlog.key(&self.session)?;
+        let key = self.unconfirmed.new_key(&self.session)?;
         payload.insert("key".to_owned(), Value::String(key.clone()));
         let frame = json!({"type": kind, "payload": payload}).to_string();
-        self.backlog.push(key, frame.clone())?;
-        self.put(frame).await;
+        self.unconfirmed.push(key, frame.clone())?;
+        self.send_frame(frame).await;
         Ok(())
     }
 
-    /// Sends a frame, if there is a connection. That it is lost is found out by [`next`](SuprClient::next).
-    async fn put(&mut self, frame: String) {
+    /// Sends a frame if there is a connection. If the send fails, [`next`](SuprClient::next) opens a new connection.
+    async fn send_frame(&mut self, frame: String) {
         if let Some(socket) = &mut self.socket {
             let sent = timeout(self.settings.silence, socket.send(WsMessage::text(frame))).await;
             if !matches!(sent, Ok(Ok(()))) {
@@ -176,12 +181,12 @@ impl SuprClient {
         }
     }
 
-    /// Takes in one thing that the server says, on a new connection if need be.
-    async fn listen(&mut self) -> Result<(), SuprError> {
+    /// Receives one WebSocket message, or opens a new connection.
+    async fn receive(&mut self) -> Result<(), SuprError> {
         let Some(socket) = &mut self.socket else { return self.reconnect().await };
         match timeout(self.settings.silence, socket.next()).await {
             Ok(Some(Ok(WsMessage::Text(text)))) => self.on_frame(text.as_str()),
-            Ok(Some(Ok(WsMessage::Close(Some(goodbye))))) if u16::from(goodbye.code) == REPLACED => {
+            Ok(Some(Ok(WsMessage::Close(Some(close))))) if u16::from(close.code) == REPLACED_CLOSE_CODE => {
                 return Err(SuprError::Replaced);
             }
             Ok(Some(Ok(WsMessage::Ping(_) | WsMessage::Pong(_)))) => {}
@@ -193,9 +198,9 @@ impl SuprClient {
     }
 
     fn on_frame(&mut self, text: &str) {
-        // What is neither is from a later time, and not for us.
+        // A frame that is neither an event nor typed comes from a newer server and is ignored.
         let Ok(frame) = serde_json::from_str::<ServerFrame>(text) else { return };
-        self.heard.push_back(match frame {
+        self.received.push_back(match frame {
             ServerFrame::Activity(event) => SuprEvent::Activity(event),
             ServerFrame::Typed(typed) => SuprEvent::Typed(typed),
         });
@@ -205,30 +210,30 @@ impl SuprClient {
         let mut failures = 0;
         let socket = loop {
             sleep(pause(failures)).await;
-            match dial(&self.settings, &self.session, self.last.as_deref()).await {
+            match dial(&self.settings, &self.session, self.last_event.as_deref()).await {
                 Ok(socket) => break socket,
                 Err(SuprError::Unreachable(_)) if failures < self.settings.retries => failures += 1,
                 Err(error) => return Err(error),
             }
         };
         self.socket = Some(socket);
-        self.heard.push_back(SuprEvent::Reconnected);
-        for frame in self.backlog.frames() {
-            self.put(frame).await;
+        self.received.push_back(SuprEvent::Reconnected);
+        for frame in self.unconfirmed.frames() {
+            self.send_frame(frame).await;
         }
         Ok(())
     }
 }
 
-/// The members that are there.
+/// A JSON object of those members that have a value.
 fn object<const N: usize>(members: [(&str, Option<String>); N]) -> Map<String, Value> {
     members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), Value::String(value?)))).collect()
 }
 
-/// A name that nobody else has.
+/// A random session name of 128 bits.
 fn new_session() -> String {
     let mut bytes = [0_u8; 16];
-    // There is always chance on the systems that parlor runs on.
+    // This never fails on the systems that parlor runs on.
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     debug_assert_eq!(filled, Ok(bytes.len()));
     format!("session-{:032x}", u128::from_be_bytes(bytes))

@@ -1,4 +1,4 @@
-//! Opening a connection.
+//! Opens a connection to a supr server.
 
 use std::time::Duration;
 
@@ -11,13 +11,17 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error as WsError, http::Response};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-use super::{CONNECT_LIMIT, SuprError, MAX_FRAME_BYTES, SuprSettings};
+use super::{CONNECT_LIMIT, MAX_FRAME_BYTES, SuprError, SuprSettings};
 
 /// An open connection.
 pub(super) type Socket = WebSocketStream<TcpStream>;
 
-/// Opens a connection to `session`, for what came after `after`.
-pub(super) async fn dial(settings: &SuprSettings, session: &str, after: Option<&str>) -> Result<Socket, SuprError> {
+/// Opens a connection to `session`, which begins with the events after `after`.
+pub(super) async fn dial(
+    settings: &SuprSettings,
+    session: &str,
+    after: Option<&str>,
+) -> Result<Socket, SuprError> {
     let request = request(settings, session, after)?;
     match timeout(CONNECT_LIMIT, connect(request)).await {
         Ok(done) => done,
@@ -46,7 +50,7 @@ fn refusal(response: &Response<Option<Vec<u8>>>) -> SuprError {
     let status = response.status();
     let body = response.body().as_deref().unwrap_or_default();
     let text = String::from_utf8_lossy(body).trim().to_owned();
-    // A server that ends or is full may have room soon.
+    // A server that is stopping or full may accept connections soon.
     if status.is_server_error() {
         SuprError::Unreachable(format!("{status} {text}"))
     } else {
@@ -55,9 +59,9 @@ fn refusal(response: &Response<Option<Vec<u8>>>) -> SuprError {
 }
 
 fn request(settings: &SuprSettings, session: &str, after: Option<&str>) -> Result<Request, SuprError> {
-    let flaw = |reason: String| SuprError::Address { url: settings.url.clone(), reason };
+    let address_error = |reason: String| SuprError::Address { url: settings.url.clone(), reason };
     if !settings.url.starts_with("ws://") {
-        return Err(flaw("it begins with ws://; for wss:// put a proxy before it".to_owned()));
+        return Err(address_error("it must begin with ws://; for wss://, use a proxy".to_owned()));
     }
     let mut url = format!("{}?session_id={}", settings.url, encoded(session));
     if let Some(event) = after {
@@ -66,14 +70,15 @@ fn request(settings: &SuprSettings, session: &str, after: Option<&str>) -> Resul
     if settings.streams {
         url += "&stream=1";
     }
-    let mut request = url.into_client_request().map_err(|error| flaw(error.to_string()))?;
+    let mut request = url.into_client_request().map_err(|error| address_error(error.to_string()))?;
     let token = HeaderValue::from_str(&format!("Bearer {}", settings.token));
-    let token = token.map_err(|_| flaw("the token has letters that no header can hold".to_owned()))?;
+    let token =
+        token.map_err(|_| address_error("the token has characters that no header can hold".to_owned()))?;
     request.headers_mut().insert("authorization", token);
     Ok(request)
 }
 
-/// As it stands in a query: what is not a letter or a digit is spelled in hexadecimal.
+/// Percent-encodes a text for a query.
 fn encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
@@ -85,7 +90,7 @@ fn encoded(text: &str) -> String {
         .collect()
 }
 
-/// How long to wait before the `failures`th try after a loss.
+/// How long to wait before reconnecting, after `failures` failed tries.
 pub(super) fn pause(failures: u32) -> Duration {
     super::FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(failures)).min(super::LAST_PAUSE)
 }
@@ -95,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_of_any_name_stands_in_the_address() {
+    fn any_session_name_is_encoded_in_the_address() {
         let settings = SuprSettings::new("ws://127.0.0.1:1/supr/ws", "t");
         let request = request(&settings, " \u{e4}&x=1", Some("evt_1")).unwrap();
         assert_eq!(
@@ -112,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_none_says_why() {
+    fn an_invalid_address_is_an_error() {
         for url in ["http://x/", "wss://x/", "ws://"] {
             assert!(
                 matches!(request(&SuprSettings::new(url, "t"), "s", None), Err(SuprError::Address { .. })),

@@ -1,9 +1,9 @@
-//! A client of the supr dialect: one session over WebSocket, across any number of connections.
+//! The client of the supr dialect: one session over WebSocket, across any number of connections.
 //!
 //! ```no_run
 //! use parlor_client::supr::{SuprClient, SuprEvent, SuprSettings};
 //!
-//! # async fn talk() -> Result<(), parlor_client::supr::SuprError> {
+//! # async fn example() -> Result<(), parlor_client::supr::SuprError> {
 //! let mut client = SuprClient::connect(SuprSettings::new("ws://127.0.0.1:18790/supr/ws", "the token")).await?;
 //! client.send("what is in this folder?").await?;
 //! loop {
@@ -18,40 +18,40 @@
 //! # }
 //! ```
 //!
-//! A connection that is lost is opened again, with what the server said meanwhile: [`SuprClient::next`] gives each
-//! event once and in order. What was sent and may not have arrived is sent again, under a key by which a
-//! server like parlor knows it: it is carried out once.
+//! The client replaces a lost connection with a new one and gets the events that it missed: [`SuprClient::next`] returns
+//! each event once and in order. Messages that may not have arrived are sent again with the same key, by which a server like
+//! parlor recognizes them and handles each only once.
 
-mod backlog;
 mod client;
 mod dial;
 mod error;
 mod settings;
+mod unconfirmed;
 
 use std::time::Duration;
 
-pub use client::{SuprClient, SuprFile, SuprMessage, SuprEvent};
-pub use error::Error;
+pub use client::{SuprClient, SuprEvent, SuprFile, SuprMessage};
+pub use error::SuprError;
 pub use parlor_doors::supr::wire::{Activity, Typed};
 pub use settings::SuprSettings;
 
 /// How long opening a connection may take.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(15);
 
-/// How long after a connection was lost it is opened again, at first; twice as long after each failure.
+/// The pause before the first try to reconnect. It doubles after each failure.
 pub const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// The longest of these pauses.
+/// The longest pause between two tries to reconnect.
 pub const LAST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How long a server may say nothing at all, unless something else is set: twice the time in which it pings.
+/// How long a server may send nothing before the connection counts as lost, by default: twice the server's ping interval.
 pub const SILENCE: Duration = Duration::from_secs(60);
 
-/// How many messages may be on their way without a sign of their arrival.
-pub const MAX_UNSETTLED: usize = 64;
+/// How many messages may be unconfirmed at a time.
+pub const MAX_UNCONFIRMED: usize = 64;
 
-/// How many bytes these messages may have in all; one of any size is always taken.
-pub const MAX_UNSETTLED_BYTES: usize = 64 << 20;
+/// How many bytes the unconfirmed messages may have in all. A single message may have any size.
+pub const MAX_UNCONFIRMED_BYTES: usize = 64 << 20;
 
-/// The longest frame that is taken from a server.
+/// The longest frame that a server may send.
 pub const MAX_FRAME_BYTES: usize = 128 << 20;

@@ -1,31 +1,32 @@
-//! Where a server is, and what it takes to be let in.
+//! The settings of a supr client.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::SILENCE;
 
-/// How to reach a session.
+/// Where the server is, and which session to connect to.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SuprSettings {
     /// The address of the socket, such as `ws://127.0.0.1:18790/supr/ws`, without a query.
     pub url: String,
-    /// What clients must know. Never shown.
+    /// The server's token. `Debug` leaves it out.
     pub token: String,
-    /// The session; a new one if there is none.
+    /// The name of the session; a new random one if None.
     pub session: Option<String>,
-    /// The last event that was seen of it: what came later is told first. Everything, if it is empty.
+    /// The id of the last event that the caller has: the client begins with the events after it. With an empty text, it
+    /// begins with the session's first event; with None, with new events.
     pub after: Option<String>,
-    /// Whether texts are wanted as they are written. Servers other than parlor do not know this.
+    /// Whether to send texts while the model writes them. Only parlor knows this option.
     pub streams: bool,
-    /// How long the server may say nothing before the connection is taken for lost.
+    /// How long the server may send nothing before the connection counts as lost.
     pub silence: Duration,
-    /// How often a lost connection is opened again without success before it is given up.
+    /// How many failed tries to reconnect are followed by another.
     pub retries: u32,
 }
 
 impl SuprSettings {
-    /// A new session at this address.
+    /// Settings for a new session of the server at `url`.
     pub fn new(url: impl Into<String>, token: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -38,7 +39,7 @@ impl SuprSettings {
         }
     }
 
-    /// The same, for a session that has a name.
+    /// Sets the name of the session.
     #[must_use]
     pub fn with_session(mut self, session: impl Into<String>) -> Self {
         self.session = Some(session.into());
@@ -46,7 +47,7 @@ impl SuprSettings {
     }
 }
 
-/// The token is a secret.
+/// Leaves out the token, which is a secret.
 impl fmt::Debug for SuprSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SuprSettings")

@@ -1,56 +1,56 @@
-//! What a child answers, as types.
+//! The answers of a child as types.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// How things are.
+/// The state of the conversation, from `get_state`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SynapsState {
     /// Whether a turn is running.
     pub streaming: bool,
-    /// The model in use.
+    /// The id of the model in use.
     pub model: String,
-    /// The session.
+    /// The session of the conversation; [`SynapsLaunch::resume`](super::SynapsLaunch::resume) takes it.
     pub session_id: String,
-    /// How many messages its history has.
+    /// How many messages the history has.
     pub message_count: u64,
 }
 
-/// What the conversation has consumed.
+/// The usage of the whole conversation, from `get_session_stats`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct SynapsStats {
-    /// Tokens read, without those from caches.
+    /// Input tokens, without those that came from the provider's cache.
     pub input_tokens: u64,
-    /// Tokens written.
+    /// Output tokens.
     pub output_tokens: u64,
-    /// What it cost, in the provider's currency.
+    /// The cost in the provider's currency.
     pub cost: f64,
-    /// How many messages its history has.
+    /// How many messages the history has.
     pub message_count: u64,
-    /// The model in use.
+    /// The id of the model in use.
     pub model: String,
-    /// The session.
+    /// The session of the conversation.
     pub session_id: String,
 }
 
-/// A model that can be chosen.
+/// A model that [`SynapsClient::set_model`](super::SynapsClient::set_model) accepts.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SynapsModel {
-    /// Who serves it.
+    /// The provider that serves the model.
     pub provider: String,
-    /// What it is called in commands.
+    /// The id of the model in commands.
     pub model_id: String,
-    /// What people call it.
+    /// The name of the model for people.
     pub model_name: String,
 }
 
 /// A tool that the agent can use.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct SynapsTool {
-    /// The name by which it is called.
+    /// The name by which the agent calls the tool.
     pub name: String,
-    /// What it does.
+    /// The description that the model gets.
     pub description: String,
-    /// The schema of its input.
+    /// The JSON schema of the tool's input.
     pub input_schema: Value,
 }

@@ -1,4 +1,4 @@
-//! The client: from a program or a transport to a child that is ready.
+//! The synaps client: it starts or connects to a child, waits until the child is ready, and sends commands.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -11,17 +11,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::connection::Connection;
-use super::driver::Ready;
+use super::connection::SynapsConnection;
+use super::handler::Ready;
 use super::launch::{self, EXIT_WAIT, READY_WAIT};
 use super::{SynapsError, SynapsLaunch, SynapsModel, SynapsState, SynapsStats, SynapsTool, SynapsTurn};
-use crate::child::Vitals;
+use crate::child::process::ChildStatus;
 
 /// A conversation with a child. Clones are handles on the same child.
 ///
-/// The connection ends when the last clone and the last [`SynapsTurn`] of it are gone. Then the
-/// child's input closes; a child that [`spawn`] started and that does not exit within two seconds is
-/// killed. If the runtime shuts down, it is killed at once.
+/// The connection ends when the last clone and the last [`SynapsTurn`] of it are dropped. Then the child's input closes. A
+/// child that [`spawn`] started is killed if it does not exit within two seconds, and at once if the runtime shuts down.
 ///
 /// Needs a tokio runtime with I/O and time enabled.
 ///
@@ -31,13 +30,13 @@ use crate::child::Vitals;
 /// # async fn example() -> Result<(), SynapsError> {
 /// let client = SynapsClient::spawn(SynapsLaunch::new("synaps")).await?;
 /// let mut turn = client.prompt("/say hello").await?;
-/// let mut said = String::new();
+/// let mut text = String::new();
 /// while let Some(event) = turn.next_event().await? {
 ///     if let TurnEvent::Assistant(AssistantEvent::TextDelta { delta }) = event {
-///         said.push_str(&delta);
+///         text.push_str(&delta);
 ///     }
 /// }
-/// assert_eq!((said.as_str(), turn.end().await?.outcome), ("hello", TurnOutcome::Completed));
+/// assert_eq!((text.as_str(), turn.end().await?.outcome), ("hello", TurnOutcome::Completed));
 /// client.shutdown().await?;
 /// # Ok(())
 /// # }
@@ -46,7 +45,7 @@ use crate::child::Vitals;
 /// [`spawn`]: Self::spawn
 #[derive(Clone, Debug)]
 pub struct SynapsClient {
-    connection: Arc<Connection>,
+    connection: Arc<SynapsConnection>,
     ready: Arc<Ready>,
     exit_wait: Duration,
 }
@@ -56,37 +55,37 @@ impl SynapsClient {
     pub async fn spawn(launch: SynapsLaunch) -> Result<Self, SynapsError> {
         let child = launch::launch(&launch)?;
         let (connection, ready) =
-            Connection::open(child.stdout, child.stdin, child.vitals, Some(child.keeper));
-        Self::greeted(connection, ready, launch.ready_wait, launch.exit_wait).await
+            SynapsConnection::open(child.stdout, child.stdin, child.status, Some(child.end));
+        Self::wait_until_ready(connection, ready, launch.ready_wait, launch.exit_wait).await
     }
 
-    /// Talks to a child that somebody else started, once it is ready. `reader` carries what the child
-    /// says, `writer` what it hears; both are dropped when the connection ends.
+    /// Connects to a child that another program started, and waits until it is ready. `reader` is the child's output and
+    /// `writer` its input; both are dropped when the connection ends.
     pub async fn connect(
         reader: impl AsyncRead + Send + 'static,
         writer: impl AsyncWrite + Send + 'static,
     ) -> Result<Self, SynapsError> {
-        let (connection, ready) = Connection::open(reader, writer, Vitals::UNKNOWN, None);
-        Self::greeted(connection, ready, READY_WAIT, EXIT_WAIT).await
+        let (connection, ready) = SynapsConnection::open(reader, writer, ChildStatus::UNKNOWN, None);
+        Self::wait_until_ready(connection, ready, READY_WAIT, EXIT_WAIT).await
     }
 
-    async fn greeted(
-        connection: Connection,
+    async fn wait_until_ready(
+        connection: SynapsConnection,
         ready: oneshot::Receiver<Ready>,
         ready_wait: Duration,
         exit_wait: Duration,
     ) -> Result<Self, SynapsError> {
-        let refused = match timeout(ready_wait, ready).await {
+        let error = match timeout(ready_wait, ready).await {
             Ok(Ok(ready)) if ready.protocol_version == RPC_PROTOCOL_VERSION => {
                 let (connection, ready) = (Arc::new(connection), Arc::new(ready));
                 return Ok(Self { connection, ready, exit_wait });
             }
             Ok(Ok(ready)) => SynapsError::Version { offered: ready.protocol_version },
-            Ok(Err(_)) => connection.verdict(),
+            Ok(Err(_)) => connection.end_reason(),
             Err(_) => SynapsError::NotReady { limit: ready_wait },
         };
         connection.kill().await;
-        Err(refused)
+        Err(error)
     }
 
     /// The session that the child began with. [`SynapsLaunch::resume`] takes it.
@@ -101,7 +100,7 @@ impl SynapsClient {
 
     /// Begins a turn.
     ///
-    /// A child has one turn at a time. If one is running this is refused, which the handle tells.
+    /// A child runs one turn at a time. If one is running, the child refuses this one, and the handle returns the error.
     pub async fn prompt(&self, message: impl Into<String>) -> Result<SynapsTurn, SynapsError> {
         self.prompt_with(message, Vec::new()).await
     }
@@ -116,14 +115,14 @@ impl SynapsClient {
         self.begin(|id| RpcCommand::Prompt { id, message, attachments }).await
     }
 
-    /// Begins another turn. To a child it is the same as [`prompt`](Self::prompt).
+    /// Begins another turn with the command `follow_up`, which children handle like [`prompt`](Self::prompt).
     pub async fn follow_up(&self, message: impl Into<String>) -> Result<SynapsTurn, SynapsError> {
         let message = message.into();
         self.begin(|id| RpcCommand::FollowUp { id, message }).await
     }
 
     async fn begin(&self, command: impl FnOnce(String) -> RpcCommand) -> Result<SynapsTurn, SynapsError> {
-        let turn = self.connection.begin(command).await?;
+        let turn = self.connection.begin_turn(command).await?;
         Ok(SynapsTurn::new(Arc::clone(&self.connection), turn))
     }
 
@@ -132,7 +131,7 @@ impl SynapsClient {
         self.connection.abort().await
     }
 
-    /// Puts a summary in the place of the history, and gives it.
+    /// Replaces the history with a summary, and returns the summary.
     pub async fn compact(&self) -> Result<String, SynapsError> {
         #[derive(Deserialize)]
         struct Compacted {
@@ -142,17 +141,17 @@ impl SynapsClient {
         Ok(summary)
     }
 
-    /// Begins a new conversation, and gives its session.
+    /// Begins a new conversation, and returns its session.
     pub async fn new_session(&self) -> Result<String, SynapsError> {
         #[derive(Deserialize)]
-        struct Begun {
+        struct NewSession {
             session_id: String,
         }
-        let Begun { session_id } = self.connection.call(|id| RpcCommand::NewSession { id }).await?;
+        let NewSession { session_id } = self.connection.call(|id| RpcCommand::NewSession { id }).await?;
         Ok(session_id)
     }
 
-    /// The history, in the form in which models are told it.
+    /// The history, in the form in which models get it.
     pub async fn messages(&self) -> Result<Vec<Value>, SynapsError> {
         #[derive(Deserialize)]
         struct History {
@@ -162,7 +161,7 @@ impl SynapsClient {
         Ok(messages)
     }
 
-    /// Uses another model from the next turn on, and gives its name as the child has it.
+    /// Uses another model from the next turn on, and returns its id as the child has it.
     pub async fn set_model(&self, model: impl Into<String>) -> Result<String, SynapsError> {
         #[derive(Deserialize)]
         struct Chosen {
@@ -173,7 +172,7 @@ impl SynapsClient {
         Ok(model)
     }
 
-    /// The models that can be chosen.
+    /// The models that [`set_model`](Self::set_model) accepts.
     pub async fn available_models(&self) -> Result<Vec<SynapsModel>, SynapsError> {
         #[derive(Deserialize)]
         struct Models {
@@ -183,12 +182,12 @@ impl SynapsClient {
         Ok(models)
     }
 
-    /// What the conversation has consumed.
+    /// The tokens and the cost of the conversation so far.
     pub async fn stats(&self) -> Result<SynapsStats, SynapsError> {
         self.connection.call(|id| RpcCommand::GetSessionStats { id }).await
     }
 
-    /// How things are.
+    /// The state of the conversation. Children answer this while a turn is running, too.
     pub async fn state(&self) -> Result<SynapsState, SynapsError> {
         self.connection.call(|id| RpcCommand::GetState { id }).await
     }
@@ -203,10 +202,10 @@ impl SynapsClient {
         Ok(tools)
     }
 
-    /// Ends the child, and gives its exit status if this client started it.
+    /// Ends the child, and returns its exit status if this client started it.
     ///
-    /// A running turn may end by itself, and is heard to its end. A child that goes on for longer than
-    /// [`SynapsLaunch::exit_wait`] gets SIGTERM, and one that goes on a second longer is killed.
+    /// The child may finish a running turn first. A child that runs on for longer than [`SynapsLaunch::exit_wait`] gets
+    /// SIGTERM, and is killed a second later.
     pub async fn shutdown(&self) -> Result<Option<ExitStatus>, SynapsError> {
         self.connection.shut_down(self.exit_wait).await
     }

@@ -1,6 +1,4 @@
-//! A connection as its handles see it: commands go in, answers come back.
-//!
-//! It ends with its last handle. What arrives is the business of `driver`.
+//! The commands of the synaps dialect on a connection, and the end of the child.
 
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,202 +9,165 @@ use parlor_doors::synaps::{MAX_FRAME_BYTES, RpcCommand};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
 
-use super::backlog::Backlog;
-use super::driver::{self, Ready};
-use super::launch::Farewell;
-use super::link::{Link, Pending};
-use super::{SynapsError, driver::Wires};
-use crate::child::Vitals;
+use super::SynapsError;
+use super::handler::{Ready, SynapsHandler};
+use super::pending::PendingCommands;
+use super::turn_events::TurnEvents;
+use crate::child::connection::Connection;
+use crate::child::process::{ChildStatus, EndChild};
 
-/// How many commands of one client may be without an answer; more of them wait for their turn.
+/// How many commands of one client may wait for their answers at a time. Further commands wait until one is answered.
 pub const MAX_PENDING_COMMANDS: usize = 256;
 
-/// How many frames may wait for a child that does not read. A frame is 1 MiB at most.
-const QUEUED_FRAMES: usize = 16;
-
 #[derive(Debug)]
-pub(super) struct Connection {
-    link: Arc<Link>,
-    frames: mpsc::Sender<Vec<u8>>,
+pub(super) struct SynapsConnection {
+    connection: Connection<PendingCommands>,
     next_id: AtomicU64,
-    driver: AbortHandle,
-    vitals: Vitals,
-    /// Tells the keeper of the child's process how to end it, if it is not to wait.
-    keeper: Mutex<Option<oneshot::Sender<Farewell>>>,
+    status: ChildStatus,
+    /// Ends the child at once. None if it was used, or if another program started the child.
+    end_child: Mutex<Option<oneshot::Sender<EndChild>>>,
 }
 
-impl Connection {
-    /// A connection, and a place in which the child's `ready` will be.
+impl SynapsConnection {
+    /// Opens a connection. The receiver gets the child's `ready`.
     pub(super) fn open<R, W>(
         reader: R,
         writer: W,
-        vitals: Vitals,
-        keeper: Option<oneshot::Sender<Farewell>>,
+        status: ChildStatus,
+        end_child: Option<oneshot::Sender<EndChild>>,
     ) -> (Self, oneshot::Receiver<Ready>)
     where
         R: AsyncRead + Send + 'static,
         W: AsyncWrite + Send + 'static,
     {
-        let link = Arc::new(Link::new(MAX_PENDING_COMMANDS));
-        let (frames, queue) = mpsc::channel(QUEUED_FRAMES);
-        let (greet, ready) = oneshot::channel();
-        // The task has the link and not the connection, or the connection would keep itself alive.
-        let wires = Wires { reader, writer, queue };
-        let driver = tokio::spawn(driver::drive(wires, Arc::clone(&link), vitals.clone(), greet));
-        let driver = driver.abort_handle();
-        let keeper = Mutex::new(keeper);
-        (Self { link, frames, next_id: AtomicU64::new(1), driver, vitals, keeper }, ready)
+        let (ready_sender, ready) = oneshot::channel();
+        let make_handler = |link| SynapsHandler { link, status: status.clone(), ready: Some(ready_sender) };
+        let connection =
+            Connection::open((reader, writer), status.clone(), MAX_PENDING_COMMANDS, make_handler);
+        let end_child = Mutex::new(end_child);
+        (Self { connection, next_id: AtomicU64::new(1), status, end_child }, ready)
     }
 
-    /// Sends a command and waits for its answer. If the future is dropped, the command may have been
-    /// sent; its answer will be ignored.
+    /// Sends a command and waits for its answer. If the future is dropped, the command may have been sent; its answer is
+    /// then ignored.
     pub(super) async fn call<T: DeserializeOwned>(
         &self,
         command: impl FnOnce(String) -> RpcCommand,
     ) -> Result<T, SynapsError> {
-        let id = self.id();
+        let id = self.new_id();
         let command = command(id.clone());
         let (reply, answer) = oneshot::channel();
-        self.submit(id.clone(), &command, Pending::Call(reply)).await?;
-        // Callers who give up on a child that does not answer must not use up all the slots.
-        let _forget = Forget { link: &self.link, id: &id };
-        let body = answer.await.unwrap_or_else(|_| Err(self.link.verdict()))?;
-        serde_json::from_value(Value::Object(body)).map_err(|flaw| {
-            let error = SynapsError::protocol(&format!("an answer that cannot be read: {flaw}"));
-            self.end(error.clone());
+        let added = id.clone();
+        self.submit(&command, |pending, slot| pending.add_call(added, reply, slot)).await?;
+        let forget = |pending: &mut PendingCommands| pending.remove_call(&id);
+        let body = self.connection.answer(answer, forget).await?;
+        serde_json::from_value(Value::Object(body)).map_err(|error| {
+            let error = SynapsError::protocol(&format!("an answer that cannot be read: {error}"));
+            self.connection.end(error.clone());
             error
         })
     }
 
     /// Sends the command that begins a turn.
-    pub(super) async fn begin(
+    pub(super) async fn begin_turn(
         &self,
         command: impl FnOnce(String) -> RpcCommand,
-    ) -> Result<Arc<Backlog>, SynapsError> {
-        let id = self.id();
+    ) -> Result<Arc<TurnEvents>, SynapsError> {
+        let id = self.new_id();
         let command = command(id.clone());
-        let turn = Arc::new(Backlog::new(id.clone()));
-        self.submit(id, &command, Pending::Turn(Arc::clone(&turn))).await?;
+        let turn = Arc::new(TurnEvents::new(id));
+        self.submit(&command, |pending, slot| pending.add_turn(Arc::clone(&turn), slot)).await?;
         Ok(turn)
     }
 
     /// Sends `abort` and waits for its answer.
     pub(super) async fn abort(&self) -> Result<(), SynapsError> {
-        let _aborting = self.link.running().map(Aborting::new);
+        let running = self.connection.link().with_pending(|pending| pending.running_turn());
+        let _drop_overflow = running.as_ref().map(|turn| turn.drop_overflow());
         self.call(|id| RpcCommand::Abort { id }).await.map(|IgnoredAny| ())
     }
 
-    /// Sends `shutdown` and waits for the child's end. One that takes longer than `limit` is ended.
+    /// Sends `shutdown` and waits until the child has exited. A child that runs for longer than `limit` gets SIGTERM.
     pub(super) async fn shut_down(&self, limit: Duration) -> Result<Option<ExitStatus>, SynapsError> {
-        let mut vitals = self.vitals.clone();
-        let ended = async {
-            // A child that is gone needs no telling.
-            let _ = self.frames.send(frame(&RpcCommand::Shutdown)).await;
-            if self.vitals.is_known() {
-                vitals.death().await
+        let mut status = self.status.clone();
+        let exited = async {
+            // The send fails only if the child is already gone.
+            let _ = self.connection.send(encode(&RpcCommand::Shutdown)).await;
+            if self.status.is_known() {
+                status.exited().await
             } else {
-                self.frames.closed().await;
+                self.connection.closed().await;
                 None
             }
         };
-        if let Ok(status) = timeout(limit, ended).await {
+        if let Ok(status) = timeout(limit, exited).await {
             return Ok(status);
         }
-        if self.tell_keeper(Farewell::Terminate) {
-            return Ok(self.vitals.clone().death().await);
+        if self.end_child(EndChild::Terminate) {
+            return Ok(self.status.clone().exited().await);
         }
-        self.end(SynapsError::CLOSED);
+        self.connection.end(SynapsError::CLOSED);
         Ok(None)
     }
 
-    /// Kills the child and waits until it is dead.
+    /// Kills the child and waits until it has exited.
     pub(super) async fn kill(&self) {
-        if self.tell_keeper(Farewell::Kill) {
-            self.vitals.clone().death().await;
+        if self.end_child(EndChild::Kill) {
+            self.status.clone().exited().await;
         }
     }
 
-    /// What there is to say once a child is gone.
-    pub(super) fn verdict(&self) -> SynapsError {
-        self.link.verdict()
+    /// Why the connection ended.
+    pub(super) fn end_reason(&self) -> SynapsError {
+        self.connection.link().end_reason()
     }
 
-    pub(super) fn never_began(&self, turn: &Arc<Backlog>) {
-        self.link.never_began(turn);
+    /// Ends a turn that the child has refused.
+    pub(super) fn refuse_turn(&self, turn: &Arc<TurnEvents>) {
+        self.connection.link().with_pending(|pending| pending.remove_turn(turn));
+        turn.refuse();
     }
 
-    pub(super) fn abandon(&self, turn: &Arc<Backlog>) {
-        self.link.abandon(turn);
+    /// Drops the events of a turn whose handle is gone.
+    pub(super) fn abandon_turn(&self, turn: &Arc<TurnEvents>) {
+        turn.abandon();
+        if turn.has_error() {
+            self.connection.link().with_pending(|pending| pending.remove_turn(turn));
+        }
     }
 
-    /// False if the child is not ours.
-    fn tell_keeper(&self, farewell: Farewell) -> bool {
-        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // A keeper that is gone has seen the child's end.
-        keeper.is_some_and(|keeper| keeper.send(farewell).is_ok()) || self.vitals.is_known()
+    /// Ends the child at once. Returns false if another program started the child.
+    fn end_child(&self, end: EndChild) -> bool {
+        let sender = self.end_child.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // The send fails only if the child has already exited.
+        sender.is_some_and(|sender| sender.send(end).is_ok()) || self.status.is_known()
     }
 
-    /// Ends the connection for all its handles.
-    fn end(&self, verdict: SynapsError) {
-        self.link.end(verdict);
-        self.driver.abort();
-    }
-
-    async fn submit(&self, id: String, command: &RpcCommand, pending: Pending) -> Result<(), SynapsError> {
-        let frame = frame(command);
-        // A child answers a frame that is too long with an error that names no command.
+    async fn submit(
+        &self,
+        command: &RpcCommand,
+        add: impl FnOnce(&mut PendingCommands, OwnedSemaphorePermit),
+    ) -> Result<(), SynapsError> {
+        let frame = encode(command);
+        // A child answers a frame over the limit with an error that names no command.
         if frame.len() > MAX_FRAME_BYTES {
             return Err(SynapsError::CommandTooLong { bytes: frame.len() });
         }
-        let slot = Arc::clone(&self.link.slots).acquire_owned().await.map_err(|_| self.link.verdict())?;
-        let place = self.frames.reserve().await.map_err(|_| self.link.verdict())?;
-        // From here to the end nothing waits: a dropped future has done all of it or none.
-        self.link.enter(id, pending, slot, || place.send(frame))
+        let add = |pending: &mut PendingCommands, slot| {
+            add(pending, slot);
+            Ok(())
+        };
+        self.connection.submit(frame, add).await
     }
 
-    fn id(&self) -> String {
+    fn new_id(&self) -> String {
         self.next_id.fetch_add(1, Ordering::Relaxed).to_string()
     }
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        // Also while it writes to a child that does not read. Its input and output close with it.
-        self.driver.abort();
-    }
-}
-
-fn frame(command: &RpcCommand) -> Vec<u8> {
-    serde_json::to_vec(command).expect("commands have string keys and memory does not fail")
-}
-
-struct Forget<'a> {
-    link: &'a Link,
-    id: &'a str,
-}
-
-impl Drop for Forget<'_> {
-    fn drop(&mut self) {
-        self.link.forget(self.id);
-    }
-}
-
-/// An abort that waits for its answer.
-struct Aborting(Arc<Backlog>);
-
-impl Aborting {
-    fn new(turn: Arc<Backlog>) -> Self {
-        turn.aborting();
-        Self(turn)
-    }
-}
-
-impl Drop for Aborting {
-    fn drop(&mut self) {
-        self.0.no_longer_aborting();
-    }
+fn encode(command: &RpcCommand) -> Vec<u8> {
+    serde_json::to_vec(command).expect("commands have string keys, and writing to memory does not fail")
 }

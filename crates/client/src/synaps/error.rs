@@ -1,4 +1,4 @@
-//! What can go wrong between a client and its child, sorted by whose fault it is.
+//! The errors of the synaps client.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,23 +8,25 @@ use std::time::Duration;
 
 use parlor_doors::synaps::{MAX_FRAME_BYTES, RPC_PROTOCOL_VERSION};
 
-/// Why a command, or a turn, failed.
+use crate::child::driver::ConnectionError;
+
+/// Why a command or a turn failed.
 ///
-/// Can be cloned, because the end of a connection is news to every handle on it.
+/// It can be cloned, because every handle on a connection learns why the connection ended.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SynapsError {
     /// The child's program could not be started.
     #[error("cannot start the child {}", program.display())]
     Spawn {
-        /// The program that was asked for.
+        /// The program that the caller wanted to start.
         program: PathBuf,
         /// What the operating system said.
         source: Arc<io::Error>,
     },
-    /// The child did not say `ready` in time. It was killed.
+    /// The child did not send `ready` in time. It was killed.
     #[error("the child was not ready within {limit:?}; its stderr may say why")]
     NotReady {
-        /// The time it had.
+        /// The time limit, from [`SynapsLaunch::ready_wait`](super::SynapsLaunch::ready_wait).
         limit: Duration,
     },
     /// The child speaks another version of the protocol. It was killed.
@@ -32,7 +34,7 @@ pub enum SynapsError {
         "the child speaks version {offered} of the protocol, and this client speaks {RPC_PROTOCOL_VERSION}"
     )]
     Version {
-        /// What the child offered.
+        /// The version that the child sent.
         offered: u32,
     },
     /// The child died, or closed its output, or the connection broke.
@@ -40,34 +42,41 @@ pub enum SynapsError {
     Closed {
         /// How the child ended, if this client started it and it has ended.
         status: Option<ExitStatus>,
-        /// What the operating system said, if the connection did not just end.
+        /// The I/O error, if there was one.
         source: Option<Arc<io::Error>>,
     },
     /// The child answered a command with an error. A turn that it refused never began.
     #[error("the child refused: {0}")]
     Refused(String),
-    /// The child said something that the protocol does not allow. The connection is over.
+    /// The child sent something that the protocol does not allow. The connection has ended.
     #[error("the child broke the protocol: {0}")]
     Protocol(String),
-    /// The command would be a longer frame than a child has to accept.
+    /// The command is longer than the frame limit of the protocol. It was not sent.
     #[error("a command of {bytes} bytes is longer than the limit of {MAX_FRAME_BYTES}")]
     CommandTooLong {
-        /// How long the frame would be.
+        /// The length of the frame.
         bytes: usize,
     },
 }
 
 impl SynapsError {
-    /// The connection ended, and nothing more is known.
+    /// The connection ended without an exit status or an I/O error.
     pub(super) const CLOSED: Self = Self::Closed { status: None, source: None };
 
-    /// A breach of the protocol. The text may quote the child, so it is cut to a readable length.
+    /// A protocol error. The text may quote the child, so it is cut to a readable length.
     pub(super) fn protocol(what: &str) -> Self {
-        const READABLE: usize = 300;
-        Self::Protocol(what.chars().take(READABLE).collect())
+        const MAX_CHARS: usize = 300;
+        Self::Protocol(what.chars().take(MAX_CHARS).collect())
     }
 }
 
+impl ConnectionError for SynapsError {
+    fn closed(status: Option<ExitStatus>, source: Option<Arc<io::Error>>) -> Self {
+        Self::Closed { status, source }
+    }
+}
+
+/// The exit status in parentheses, or nothing.
 fn parenthesis(status: Option<&ExitStatus>) -> String {
     status.map(|status| format!(" ({status})")).unwrap_or_default()
 }

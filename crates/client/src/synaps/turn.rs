@@ -1,4 +1,4 @@
-//! A turn of the conversation, as a handle.
+//! The handle on a turn of the conversation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,39 +7,39 @@ use parlor_doors::synaps::{AssistantEvent, RpcCommand, TurnUsage};
 
 use super::SynapsError;
 use super::answer::SynapsState;
-use super::backlog::{Backlog, Taken};
-use super::connection::Connection;
+use super::connection::SynapsConnection;
+use super::turn_events::{NextEvent, TurnEvents};
 
-/// Something that happens in a turn.
+/// An event of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnEvent {
-    /// The agent says, thinks or does something.
+    /// A piece of the agent's text or thinking, or a step of a tool call.
     Assistant(AssistantEvent),
-    /// Another agent begins to work for the turn.
+    /// A subagent has begun to work for the turn.
     SubagentStarted {
-        /// Its number.
+        /// The number of the subagent within the turn.
         id: u64,
-        /// Its name.
+        /// The name of the subagent's definition.
         name: String,
-        /// The beginning of what it is to do.
+        /// The beginning of its task.
         task: String,
     },
-    /// It is at work.
+    /// A subagent is at work.
     SubagentUpdated {
-        /// Its number.
+        /// The number of the subagent within the turn.
         id: u64,
-        /// Its name.
+        /// The name of the subagent's definition.
         name: String,
-        /// A few words.
+        /// A short text on what it does.
         status: String,
     },
-    /// It is done.
+    /// A subagent has finished.
     SubagentDone {
-        /// Its number.
+        /// The number of the subagent within the turn.
         id: u64,
-        /// Its name.
+        /// The name of the subagent's definition.
         name: String,
-        /// The beginning of what came of it.
+        /// The beginning of its result.
         result: String,
         /// How long it took.
         seconds: f64,
@@ -51,66 +51,65 @@ pub enum TurnEvent {
 pub enum TurnOutcome {
     /// The agent has answered.
     Completed,
-    /// Somebody aborted it.
+    /// A client aborted the turn.
     Cancelled,
-    /// It failed, and this is why.
+    /// The turn failed with this error message.
     Failed(String),
 }
 
 /// The end of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TurnEnd {
-    /// How it ended.
+    /// Whether the turn completed, was cancelled or failed.
     pub outcome: TurnOutcome,
-    /// What it consumed.
+    /// The tokens that the turn used.
     pub usage: TurnUsage,
 }
 
-/// A turn that was begun.
+/// A handle on a turn that was begun.
 ///
-/// Dropping the handle does not end the turn: it runs on, and what happens in it is discarded. To end
-/// it, [`abort`](Self::abort) it.
+/// Dropping the handle does not end the turn: the turn runs on, and its events are discarded. To end the turn, call
+/// [`abort`](Self::abort).
 pub struct SynapsTurn {
-    /// Also keeps the child alive for as long as there is a handle on a turn.
-    connection: Arc<Connection>,
-    backlog: Arc<Backlog>,
+    /// Keeps the child alive as long as there is a handle on a turn.
+    connection: Arc<SynapsConnection>,
+    events: Arc<TurnEvents>,
 }
 
 impl SynapsTurn {
-    pub(super) fn new(connection: Arc<Connection>, backlog: Arc<Backlog>) -> Self {
-        Self { connection, backlog }
+    pub(super) fn new(connection: Arc<SynapsConnection>, events: Arc<TurnEvents>) -> Self {
+        Self { connection, events }
     }
 
-    /// Waits for what happens next. `None` once the turn is over and all was handed out.
+    /// Waits for the next event. `None` once the turn has ended and all its events were returned.
     ///
-    /// A turn that the child refused, and one that the child did not live to end, are errors.
+    /// Fails if the child has refused the turn, or if the connection ended before the turn.
     ///
-    /// Cancel safe: if the future is dropped, nothing is lost.
+    /// Cancel safe: if the future is dropped, no event is lost.
     pub async fn next_event(&mut self) -> Result<Option<TurnEvent>, SynapsError> {
-        // A child that is as fast as its reader would otherwise keep this task from ever yielding.
+        // Without this, a child that is as fast as its reader would keep the reader's task from ever yielding.
         tokio::task::coop::consume_budget().await;
         loop {
-            match self.backlog.take() {
-                Taken::Event(event) => return Ok(Some(event)),
-                Taken::End(end) => return end.map(|_| None),
-                Taken::InDoubt => self.find_out().await?,
-                Taken::Nothing => self.backlog.arrived().await,
+            match self.events.take() {
+                NextEvent::Event(event) => return Ok(Some(event)),
+                NextEvent::End(end) => return end.map(|_| None),
+                NextEvent::RefusedOrFailed => self.check_refusal().await?,
+                NextEvent::Nothing => self.events.arrived().await,
             }
         }
     }
 
     /// Waits for the end of the turn. **Discards the events** that were not taken before;
-    /// [`text`](Self::text) keeps what was said.
+    /// [`text`](Self::text) keeps the text of the answer.
     pub async fn end(&mut self) -> Result<TurnEnd, SynapsError> {
         while self.next_event().await?.is_some() {}
-        match self.backlog.take() {
-            Taken::End(end) => end,
-            Taken::Event(_) | Taken::InDoubt | Taken::Nothing => Err(SynapsError::CLOSED),
+        match self.events.take() {
+            NextEvent::End(end) => end,
+            NextEvent::Event(_) | NextEvent::RefusedOrFailed | NextEvent::Nothing => Err(SynapsError::CLOSED),
         }
     }
 
-    /// Waits for the end of the turn, and gives along what was said and not taken before, however
-    /// much it is.
+    /// Waits for the end of the turn, and returns the text that was not taken before, without a limit.
     pub async fn text(mut self) -> Result<(String, TurnEnd), SynapsError> {
         let mut text = String::new();
         while let Some(event) = self.next_event().await? {
@@ -121,29 +120,29 @@ impl SynapsTurn {
         Ok((text, self.end().await?))
     }
 
-    /// Asks the child to end the turn, and waits until it has. Its [`end`](Self::end) is told as always.
+    /// Asks the child to end the turn, and waits until it has. The handle gets the [`end`](Self::end) as usual.
     ///
-    /// The future does not borrow the handle. If, while it waits, more happens than the backlog has
-    /// room for, the rest is cut off: nobody could take it, and the answer is behind it.
+    /// The future does not borrow the handle. If more events arrive than the backlog has room for while it waits, the rest
+    /// of the events is dropped, because the answer comes after them.
     pub fn abort(&self) -> impl Future<Output = Result<(), SynapsError>> + Send + use<> {
         let connection = Arc::clone(&self.connection);
         async move { connection.abort().await }
     }
 
-    /// The child has said `error`. Whether the turn was refused or has failed is known once more
-    /// arrives; if it was refused nothing does, so the child is asked for something that it answers
-    /// after all that it has to say of a turn that is over.
-    async fn find_out(&self) -> Result<(), SynapsError> {
-        let asked = self.connection.call(|id| RpcCommand::GetState { id });
+    /// Finds out whether an `error` of the child has refused the turn. If the turn has failed, its answer arrives next. If
+    /// it was refused nothing arrives, so this also asks for the child's state: the child answers that after everything it
+    /// sends about a turn that has ended.
+    async fn check_refusal(&self) -> Result<(), SynapsError> {
+        let state_request = self.connection.call(|id| RpcCommand::GetState { id });
         let state: SynapsState = tokio::select! {
             biased;
-            () = self.backlog.arrived() => return Ok(()),
-            state = asked => state?,
+            () = self.events.arrived() => return Ok(()),
+            state = state_request => state?,
         };
         if state.streaming {
-            self.backlog.arrived().await;
+            self.events.arrived().await;
         } else {
-            self.connection.never_began(&self.backlog);
+            self.connection.refuse_turn(&self.events);
         }
         Ok(())
     }
@@ -151,13 +150,13 @@ impl SynapsTurn {
 
 impl Drop for SynapsTurn {
     fn drop(&mut self) {
-        self.connection.abandon(&self.backlog);
+        self.connection.abandon_turn(&self.events);
     }
 }
 
 impl fmt::Debug for SynapsTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Its backlog may hold megabytes.
-        f.debug_struct("SynapsTurn").field("id", &self.backlog.id).finish()
+        // Leaves out the events, which may be megabytes.
+        f.debug_struct("SynapsTurn").field("id", &self.events.id).finish()
     }
 }

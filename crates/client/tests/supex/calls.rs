@@ -74,7 +74,7 @@ async fn a_refused_hello_is_the_servers_error() {
         peer.say(&reply(&hello, json!({"success": false, "message": "go away"}))).await;
     };
     let (error, ()) = watched(async { tokio::join!(driver.server(), server) }).await;
-    assert!(error.unwrap_err().to_string().contains("it does not welcome us: go away"));
+    assert!(error.unwrap_err().to_string().contains("it refused hello: go away"));
 }
 
 #[tokio::test(start_paused = true)]

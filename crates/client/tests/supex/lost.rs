@@ -185,7 +185,8 @@ async fn a_server_that_is_gone_has_forgotten_the_call() {
 #[tokio::test(start_paused = true)]
 async fn a_call_is_attached_within_the_window_only() {
     for (delay, again) in [(ATTACH_WINDOW, true), (ATTACH_WINDOW + Duration::from_millis(1), false)] {
-        let (mut fake, driver) = Fake::driven_with(SupexSettings { timeout: ATTACH_WINDOW * 2, ..settings() });
+        let (mut fake, driver) =
+            Fake::driven_with(SupexSettings { timeout: ATTACH_WINDOW * 2, ..settings() });
         let server = async {
             fake.welcome(&attaching()).await.hear().await;
             let mut peer = fake.arrival().await;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parlor_client::supex::{Dial, DialFuture, Driver, Identity, DialStream, SupexSettings};
+use parlor_client::supex::{Dial, DialFuture, DialStream, Driver, Identity, SupexSettings};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parlor_client::supex::{CallFate, Driver, DriverError, IdleState, DialStream, SupexSettings};
+use parlor_client::supex::{CallFate, DialStream, Driver, DriverError, IdleState, SupexSettings};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -17,7 +17,8 @@ async fn soon<T>(test: impl Future<Output = T>) -> T {
 async fn listening(host: &str) -> (TcpListener, Driver) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let settings = SupexSettings { host: host.to_owned(), port, timeout: Duration::from_secs(60), ..settings() };
+    let settings =
+        SupexSettings { host: host.to_owned(), port, timeout: Duration::from_secs(60), ..settings() };
     (listener, Driver::new(settings))
 }
 
@@ -60,7 +61,7 @@ async fn a_look_at_a_socket_tells_what_the_peer_did() {
     assert_eq!(ours.idle(), IdleState::Quiet);
     theirs.say_bytes(b"x").await;
     soon(ours.readable()).await.unwrap();
-    assert_eq!(ours.idle(), IdleState::Spoke);
+    assert_eq!(ours.idle(), IdleState::SentData);
 
     let (mut ours, theirs) = pair().await;
     drop(theirs);

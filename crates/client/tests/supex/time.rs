@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use parlor_client::supex::{
-    CONNECT_LIMIT, CallFate, Dial, DialFuture, Driver, DriverError, IDLE_TIMEOUT, MAX_ANSWER_TIME, TimeoutPhase,
-    SupexSettings, TIMEOUT,
+    CONNECT_LIMIT, CallFate, Dial, DialFuture, Driver, DriverError, IDLE_TIMEOUT, MAX_ANSWER_TIME,
+    SupexSettings, TIMEOUT, TimeoutPhase,
 };
 use tokio::time::{Instant, sleep};
 
@@ -25,7 +25,7 @@ async fn a_silent_server_is_given_up_after_the_time_out() {
         matches!(
             error,
             DriverError::Timeout {
-                waiting: TimeoutPhase::ForAnswer,
+                phase: TimeoutPhase::Answer,
                 limit: TIMEOUT,
                 fate: CallFate::Unknown,
                 ..
@@ -131,7 +131,7 @@ async fn connecting_has_a_limit_of_its_own() {
         let right = |error: &DriverError| {
             matches!(
                 error,
-                DriverError::Timeout { waiting: TimeoutPhase::ToConnect, fate: CallFate::NotRun, .. }
+                DriverError::Timeout { phase: TimeoutPhase::Connect, fate: CallFate::NotRun, .. }
             )
         };
         assert!(right(&error), "{error:?}");
@@ -155,7 +155,7 @@ async fn a_server_that_does_not_read_has_not_run_the_call() {
     let (result, ()) = watched(async { tokio::join!(driver.eval(&code), server) }).await;
     let error = result.unwrap_err();
     let right = |error: &DriverError| {
-        matches!(error, DriverError::Timeout { waiting: TimeoutPhase::ToSend, fate: CallFate::NotRun, .. })
+        matches!(error, DriverError::Timeout { phase: TimeoutPhase::Send, fate: CallFate::NotRun, .. })
     };
     assert!(right(&error), "{error:?}");
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use parlor_client::supr::{
-    SuprClient, SuprError, SuprFile, MAX_UNSETTLED, MAX_UNSETTLED_BYTES, SuprMessage, SuprSettings, SuprEvent,
+    MAX_UNCONFIRMED, MAX_UNCONFIRMED_BYTES, SuprClient, SuprError, SuprEvent, SuprFile, SuprMessage,
+    SuprSettings,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -205,10 +206,10 @@ async fn what_is_on_its_way_is_bounded() {
     let (server, settings) = Server::start().await;
     let (client, _connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
-    for _ in 0..MAX_UNSETTLED {
+    for _ in 0..MAX_UNCONFIRMED {
         client.send("more").await.unwrap();
     }
-    assert!(matches!(client.send("one more").await, Err(SuprError::Backlog { limit: MAX_UNSETTLED })));
+    assert!(matches!(client.send("one more").await, Err(SuprError::Backlog { limit: MAX_UNCONFIRMED })));
 }
 
 #[tokio::test]
@@ -235,7 +236,7 @@ async fn what_is_on_its_way_is_bounded_in_bytes() {
     // Nobody is there to read it.
     drop(connection);
     let mut client = client.unwrap();
-    let huge = "x".repeat(MAX_UNSETTLED_BYTES);
+    let huge = "x".repeat(MAX_UNCONFIRMED_BYTES);
     client.send(huge.as_str()).await.unwrap();
     assert!(matches!(client.send("one more").await, Err(SuprError::Backlog { limit: 1 })));
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use parlor_process::{Processes, Retained};
+use parlor_process::{Processes, RetainedOutput};
 use parlor_vocab::{
     Answer, Backend, Clock, ProcessEvent, ProcessExit, ProcessId, ProcessRefusal, ProcessReply,
     ProcessRequest, StdioKind, Ticket, Update, UpdateOf,
@@ -71,7 +71,7 @@ struct TableState {
 
 struct SharedProcess {
     info: ProcessInfo,
-    retained: Retained,
+    retained: RetainedOutput,
     exit: OnceLock<ProcessExit>,
 }
 
@@ -102,7 +102,7 @@ impl SharedProcesses {
             self.socket = open_socket(&home, &self.table);
         }
         if self.socket.is_some()
-            && let Some((pid, retained)) = self.processes.look_at(&start.process)
+            && let Some((pid, retained)) = self.processes.pid_and_output(&start.process)
         {
             self.table.add(start, pid, retained, &*self.clock);
         }
@@ -167,7 +167,7 @@ impl ProcessTable {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, start: Start, pid: u32, retained: Retained, clock: &dyn Clock) {
+    fn add(&self, start: Start, pid: u32, retained: RetainedOutput, clock: &dyn Clock) {
         let mut state = self.state();
         state.last_number += 1;
         let number = state.last_number;
@@ -245,12 +245,12 @@ async fn serve_viewer(stream: UnixStream, table: &ProcessTable) -> std::io::Resu
     let Some(process) = found else { return write_line(&mut writer, &Value::Null).await };
     let mut events = table.event_count.subscribe();
     write_line(&mut writer, &json!({"watching": process.info.id})).await?;
-    let mut position = process.retained.from_the_start();
+    let mut position = process.retained.start_position();
     loop {
         events.mark_unchanged();
         // The exit is read before the output, so that all output is sent before the exit.
         let exit = process.exit.get().copied();
-        let bytes = process.retained.since(&mut position);
+        let bytes = process.retained.read_since(&mut position);
         if !bytes.is_empty() {
             let text = base64_simd::STANDARD.encode_to_string(bytes);
             write_line(&mut writer, &json!({"output": text})).await?;

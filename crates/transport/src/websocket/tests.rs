@@ -138,7 +138,7 @@ async fn served_within(memory: &FrameMemory, keepalive: Keepalive, first_events:
     let backend = EchoBackend { answers: VecDeque::new(), requests: request_sender, events };
     let task = tokio::spawn(async move {
         let stop = async { stopped.await.unwrap_or(CloseReason::GoingAway) };
-        serve_socket(Echo::default(), backend, server, &keepalive, stop).await;
+        serve_socket(Echo::default(), backend, server, keepalive, stop).await;
     });
     Served { client, requests, _events: event_sender, stop: Some(stop), task }
 }

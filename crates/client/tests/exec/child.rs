@@ -1,4 +1,4 @@
-//! Servers that are processes: shell scripts that know one handshake by heart.
+//! Tests with servers that are processes: shell scripts with a fixed handshake.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use parlor_client::exec::{ExecServerClient, ExecServerError, ExecServerLaunchCom
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-use super::{is_closed, next, params, watched};
+use super::{is_closed, next, params, with_timeout};
 
 const HANDSHAKE: &str = r#"
 read -r line
@@ -14,7 +14,7 @@ echo '{"id":1,"result":{"protocolVersion":"exec-server.v0"}}'
 read -r line
 "#;
 
-/// Grants the start of process `p`, which is the second request.
+/// Answers the start of process `p`, which is the second request.
 const START: &str = r#"
 read -r line
 echo '{"id":2,"result":{"processId":"p","running":true}}'
@@ -26,7 +26,7 @@ fn script(text: &str) -> ExecServerLaunchCommand {
     command
 }
 
-/// A pipe with a name, through which a script can say what happens to it.
+/// A named pipe, through which a script reports to the test.
 async fn fifo(path: &Path) -> pipe::Receiver {
     let made = tokio::process::Command::new("mkfifo").arg(path).status().await.unwrap();
     assert!(made.success());
@@ -34,7 +34,7 @@ async fn fifo(path: &Path) -> pipe::Receiver {
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_exist_is_named() {
+async fn the_error_names_a_program_that_does_not_exist() {
     let error = ExecServerClient::spawn(ExecServerLaunchCommand::new("/no/such/server")).await.unwrap_err();
     assert!(matches!(error, ExecServerError::Spawn { .. }));
     assert!(error.to_string().contains("/no/such/server"), "{error}");
@@ -42,8 +42,8 @@ async fn a_program_that_does_not_exist_is_named() {
 }
 
 #[tokio::test]
-async fn the_exit_status_of_a_server_that_dies_is_told() {
-    watched(async {
+async fn the_error_has_the_exit_status_of_a_server_that_dies() {
+    with_timeout(async {
         let client = ExecServerClient::spawn(script(&format!("{START} read -r line; exit 3"))).await.unwrap();
         let mut process = client.start_process(params("p")).await.unwrap();
         let error = process.terminate().await.unwrap_err();
@@ -58,9 +58,9 @@ async fn the_exit_status_of_a_server_that_dies_is_told() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_is_gone_even_if_a_descendant_holds_its_output_open() {
-    watched(async {
-        // The descendant copies nothing to nowhere until the client closes the server's input.
+async fn the_death_of_a_server_is_noticed_although_a_descendant_holds_its_output_open() {
+    with_timeout(async {
+        // The descendant runs until the client closes the server's input, and writes nothing.
         let text = format!(
             r#"{START} exec 3<&0; cat <&3 4>&1 >/dev/null &
             echo '{{"method":"command/exec/outputDelta","params":{{"processId":"p","stream":"stdout","chunk":"aGk="}}}}'
@@ -77,9 +77,9 @@ async fn a_server_that_dies_is_gone_even_if_a_descendant_holds_its_output_open()
 }
 
 #[tokio::test]
-async fn the_death_of_a_server_behind_a_full_backlog_fails_calls_before_it_is_read() {
-    watched(async {
-        // Three lines of 3 MiB, of which the third has no room.
+async fn the_death_of_a_server_fails_calls_although_a_backlog_is_full() {
+    with_timeout(async {
+        // Three chunks of 3 MiB; the third does not fit into the backlog.
         let text = format!(
             r#"{START} read -r line
             for round in 1 2 3; do
@@ -102,31 +102,31 @@ async fn the_death_of_a_server_behind_a_full_backlog_fails_calls_before_it_is_re
 }
 
 #[tokio::test]
-async fn dropping_the_last_handle_tells_the_server_by_closing_its_input() {
-    watched(async {
+async fn dropping_the_last_handle_closes_the_servers_input() {
+    with_timeout(async {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fifo");
-        let mut said = fifo(&path).await;
+        let mut report = fifo(&path).await;
         let text = format!("exec 3>'{}'; {START} cat; echo bye >&3", path.display());
         let client = ExecServerClient::spawn(script(&text)).await.unwrap();
         let process = client.start_process(params("p")).await.unwrap();
         drop(client);
         drop(process);
-        // It had the time to say so, hence it was not killed.
+        // The server had the time to write this, so it was not killed.
         let mut bye = String::new();
-        said.read_to_string(&mut bye).await.unwrap();
+        report.read_to_string(&mut bye).await.unwrap();
         assert_eq!(bye, "bye\n");
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_listen_is_killed() {
-    watched(async {
+async fn a_server_that_ignores_the_end_of_its_input_is_killed() {
+    with_timeout(async {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("fifo");
         let mut alive = fifo(&path).await;
-        // It waits for a line that never comes, and only its death closes the pipe.
+        // The script waits for a line that never comes, so only its death closes the pipe.
         let text =
             format!("exec 3<>'{0}' 4>'{0}'; {START} trap '' HUP TERM; read -r line <&3", path.display());
         let client = ExecServerClient::spawn(script(&text)).await.unwrap();

@@ -1,13 +1,12 @@
-//! The exec client against servers that say exactly what a test wants them to say.
+//! Tests of the exec client with fake servers that send exactly what a test needs.
 //!
-//! `wire.rs` is about calls and the connection, `output.rs` about output and its limits, and
-//! `child.rs` about servers that are processes. What goes wrong here goes wrong as a hang, so every
-//! test runs under [`watched`].
+//! `wire.rs` tests calls and the connection, `output.rs` output and its limits, and `child.rs` servers that are processes. A
+//! bug here often shows as a hang, so every test runs under [`with_timeout`].
 //!
-//! Where all is in memory the clock stands still and jumps when no task can run. So a hang fails at
-//! once, and [`stillness`] knows that nothing moves any more.
+//! Most tests run in memory with a paused clock, which jumps ahead when no task can run. So a hang fails at once, and
+//! [`until_idle`] returns when no other task can make progress.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod child;
 mod output;
@@ -23,77 +22,79 @@ use parlor_doors::jsonrpc;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
-/// Turns a hang into a failure. Nothing is measured with it.
-async fn watched<T>(test: impl Future<Output = T>) -> T {
+/// Fails a test that hangs. The time limit measures nothing.
+async fn with_timeout<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs")
 }
 
-/// Waits until no task can run without it.
-async fn stillness() {
+/// Waits until no other task can make progress.
+async fn until_idle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
-/// What each direction holds before the sender has to wait.
+/// The buffer size of each direction.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// A server in the hands of a test.
-struct Fake {
-    hears: BufReader<DuplexStream>,
-    says: DuplexStream,
+/// A server that the test controls.
+struct FakeServer {
+    input: BufReader<DuplexStream>,
+    output_stream: DuplexStream,
 }
 
-impl Fake {
-    /// A server, and what a client needs to reach it.
+impl FakeServer {
+    /// A server, and the reader and the writer for its client.
     fn new() -> (Self, DuplexStream, DuplexStream) {
-        let (says, reader) = tokio::io::duplex(PIPE_BYTES);
-        let (writer, hears) = tokio::io::duplex(PIPE_BYTES);
-        (Self { hears: BufReader::new(hears), says }, reader, writer)
+        let (output_stream, reader) = tokio::io::duplex(PIPE_BYTES);
+        let (writer, input) = tokio::io::duplex(PIPE_BYTES);
+        (Self { input: BufReader::new(input), output_stream }, reader, writer)
     }
 
-    /// A server and a client that have shaken hands.
+    /// A server and a client after the handshake.
     async fn connected() -> (Self, ExecServerClient) {
-        let (mut fake, reader, writer) = Self::new();
+        let (mut server, reader, writer) = Self::new();
         let (client, ()) = tokio::join!(ExecServerClient::connect(reader, writer, "test"), async {
-            let greeting = fake.hear().await;
-            assert_eq!(greeting["method"], method::INITIALIZE);
-            fake.say(&json!({"id": greeting["id"], "result": {"protocolVersion": "exec-server.v0"}})).await;
+            let initialize = server.receive().await;
+            assert_eq!(initialize["method"], method::INITIALIZE);
+            server
+                .send(&json!({"id": initialize["id"], "result": {"protocolVersion": "exec-server.v0"}}))
+                .await;
         });
-        assert_eq!(fake.hear().await, json!({"method": method::INITIALIZED, "params": {}}));
-        (fake, client.unwrap())
+        assert_eq!(server.receive().await, json!({"method": method::INITIALIZED, "params": {}}));
+        (server, client.unwrap())
     }
 
     /// The next line from the client.
-    async fn hear(&mut self) -> Value {
-        self.hear_or_end().await.expect("the client closed the connection")
+    async fn receive(&mut self) -> Value {
+        self.receive_or_end().await.expect("the client closed the connection")
     }
 
-    async fn hear_or_end(&mut self) -> Option<Value> {
+    async fn receive_or_end(&mut self) -> Option<Value> {
         let mut line = String::new();
-        let count = self.hears.read_line(&mut line).await.unwrap();
+        let count = self.input.read_line(&mut line).await.unwrap();
         (count > 0).then(|| serde_json::from_str(&line).unwrap())
     }
 
-    async fn say(&mut self, message: &Value) {
-        self.say_bytes(format!("{message}\n").as_bytes()).await;
+    async fn send(&mut self, message: &Value) {
+        self.send_bytes(format!("{message}\n").as_bytes()).await;
     }
 
-    async fn say_bytes(&mut self, bytes: &[u8]) {
-        self.says.write_all(bytes).await.unwrap();
+    async fn send_bytes(&mut self, bytes: &[u8]) {
+        self.output_stream.write_all(bytes).await.unwrap();
     }
 
     async fn output(&mut self, id: &str, bytes: &[u8]) {
-        self.say_bytes(&delta(id, ExecOutputStream::Stdout, bytes)).await;
+        self.send_bytes(&delta(id, ExecOutputStream::Stdout, bytes)).await;
     }
 
     async fn exit(&mut self, id: &str, code: i32) {
-        self.say(&exited(id, code)).await;
+        self.send(&exited(id, code)).await;
     }
 
-    /// Hears a start request and says that it was done.
+    /// Receives a start request and answers that the process is started.
     async fn accept_start(&mut self) {
-        let start = self.hear().await;
+        let start = self.receive().await;
         assert_eq!(start["method"], method::EXEC);
-        self.say(&started(&start)).await;
+        self.send(&started(&start)).await;
     }
 
     /// A process that this server has started.
@@ -107,7 +108,7 @@ fn params(id: &str) -> ExecParams {
     ExecParams::new(id, ["program"], "/")
 }
 
-/// The answer that grants `start`.
+/// The answer to a start request: the process is started.
 fn started(start: &Value) -> Value {
     let id = &start["params"]["processId"];
     json!({"id": start["id"], "result":
@@ -127,14 +128,14 @@ fn delta(id: &str, stream: ExecOutputStream, bytes: &[u8]) -> Vec<u8> {
     line
 }
 
-/// All that `process` still has to say on standard output, and how it exits.
+/// The remaining standard output of `process`, and its exit code.
 async fn rest(process: ExecServerProcess) -> (Vec<u8>, i32) {
     let finished = process.output().await.unwrap();
     assert_eq!(finished.stderr, b"");
     (finished.stdout, finished.exit_code)
 }
 
-/// The next output of `process`, which is not over.
+/// The next output of `process`, which has not exited.
 async fn next(process: &mut ExecServerProcess) -> Vec<u8> {
     let ExecOutput { bytes, .. } = process.next_output().await.unwrap().expect("the process has exited");
     bytes

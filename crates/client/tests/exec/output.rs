@@ -1,24 +1,24 @@
-//! Output: nothing is lost, nothing is mixed up, and no more is kept than the limit.
+//! Tests of process output: none is lost or mixed up, and the backlog is bounded.
 
 use std::cell::Cell;
 
 use parlor_client::exec::{ExecOutput, ExecOutputStream, OUTPUT_BACKLOG_BYTES};
 use serde_json::json;
 
-use super::{Fake, delta, exited, next, params, rest, started, stillness, watched};
+use super::{FakeServer, delta, exited, next, params, rest, started, until_idle, with_timeout};
 
-/// More than all buffers on the way and the backlog hold together.
+/// More than the backlog and all buffers hold together.
 const FLOOD_BYTES: usize = OUTPUT_BACKLOG_BYTES + (1 << 20);
 
-/// How much of a flood is in one line.
+/// How many bytes of the flood one line has.
 const PIECE_BYTES: usize = 100_000;
 
-/// Bytes of which no two nearby stretches are the same.
+/// Bytes in which no two nearby stretches are the same.
 fn flood() -> Vec<u8> {
     (0..FLOOD_BYTES).map(|at| (at / 251 + at) as u8).collect()
 }
 
-impl Fake {
+impl FakeServer {
     async fn output_all(&mut self, id: &str, bytes: &[u8]) {
         for chunk in bytes.chunks(PIECE_BYTES) {
             self.output(id, chunk).await;
@@ -27,15 +27,15 @@ impl Fake {
 }
 
 #[tokio::test(start_paused = true)]
-async fn output_and_exit_may_come_before_the_answer_to_the_start() {
-    watched(async {
-        let (mut fake, client) = Fake::connected().await;
+async fn output_and_exit_may_arrive_before_the_answer_to_the_start() {
+    with_timeout(async {
+        let (mut server, client) = FakeServer::connected().await;
         let (process, ()) = tokio::join!(client.start_process(params("p")), async {
-            let start = fake.hear().await;
+            let start = server.receive().await;
             let mut at_once = delta("p", ExecOutputStream::Stdout, b"early ");
             at_once.extend(delta("p", ExecOutputStream::Stdout, b"bird"));
             at_once.extend(format!("{}\n{}\n", exited("p", 0), started(&start)).into_bytes());
-            fake.say_bytes(&at_once).await;
+            server.send_bytes(&at_once).await;
         });
         let process = process.unwrap();
         assert_eq!(process.exit_code(), Some(0));
@@ -46,14 +46,14 @@ async fn output_and_exit_may_come_before_the_answer_to_the_start() {
 
 #[tokio::test(start_paused = true)]
 async fn output_in_the_same_read_as_the_answer_is_kept() {
-    watched(async {
-        let (mut fake, client) = Fake::connected().await;
+    with_timeout(async {
+        let (mut server, client) = FakeServer::connected().await;
         let (process, ()) = tokio::join!(client.start_process(params("p")), async {
-            let start = fake.hear().await;
+            let start = server.receive().await;
             let mut at_once = format!("{}\n", started(&start)).into_bytes();
             at_once.extend(delta("p", ExecOutputStream::Stdout, b"quick"));
             at_once.extend(format!("{}\n", exited("p", 7)).into_bytes());
-            fake.say_bytes(&at_once).await;
+            server.send_bytes(&at_once).await;
         });
         assert_eq!(rest(process.unwrap()).await, (b"quick".to_vec(), 7));
     })
@@ -61,33 +61,34 @@ async fn output_in_the_same_read_as_the_answer_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_may_tell_the_whole_story() {
-    watched(async {
-        let (mut fake, client) = Fake::connected().await;
+async fn the_answer_to_a_start_may_contain_output_and_exit_code() {
+    with_timeout(async {
+        let (mut server, client) = FakeServer::connected().await;
         let (process, ()) = tokio::join!(client.start_process(params("p")), async {
-            let id = fake.hear().await["id"].clone();
-            fake.say(&json!({"id": id, "result": {"processId": "p", "running": false, "exitCode": 3,
+            let id = server.receive().await["id"].clone();
+            server
+                .send(&json!({"id": id, "result": {"processId": "p", "running": false, "exitCode": 3,
                 "stdout": "b3V0", "stderr": "ZXJy"}}))
                 .await;
         });
         let finished = process.unwrap().output().await.unwrap();
         assert_eq!((&*finished.stdout, &*finished.stderr, finished.exit_code), (&b"out"[..], &b"err"[..], 3));
-        fake.start(&client, "p").await;
+        server.start(&client, "p").await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn output_waits_for_its_reader() {
-    watched(async {
-        let (mut fake, client) = Fake::connected().await;
-        let mut process = fake.start(&client, "p").await;
-        fake.output("p", b"one").await;
-        fake.output("p", b"").await;
-        fake.say_bytes(&delta("p", ExecOutputStream::Stderr, b"two")).await;
-        fake.exit("p", 0).await;
-        // This answer is behind all of it.
-        fake.start(&client, "q").await;
+    with_timeout(async {
+        let (mut server, client) = FakeServer::connected().await;
+        let mut process = server.start(&client, "p").await;
+        server.output("p", b"one").await;
+        server.output("p", b"").await;
+        server.send_bytes(&delta("p", ExecOutputStream::Stderr, b"two")).await;
+        server.exit("p", 0).await;
+        // The answer to this start arrives after all of it.
+        server.start(&client, "q").await;
         let piece = |stream, bytes: &[u8]| Some(ExecOutput { stream, bytes: bytes.to_vec() });
         assert_eq!(process.exit_code(), Some(0));
         assert_eq!(process.next_output().await.unwrap(), piece(ExecOutputStream::Stdout, b"one"));
@@ -100,17 +101,17 @@ async fn output_waits_for_its_reader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn processes_do_not_mix() {
-    watched(async {
-        let (mut fake, client) = Fake::connected().await;
-        let a = fake.start(&client, "a").await;
-        let b = fake.start(&client, "b").await;
+async fn the_output_of_processes_is_not_mixed_up() {
+    with_timeout(async {
+        let (mut server, client) = FakeServer::connected().await;
+        let a = server.start(&client, "a").await;
+        let b = server.start(&client, "b").await;
         for round in 0..100u8 {
-            fake.output("a", &[round]).await;
-            fake.output("b", &[255 - round]).await;
+            server.output("a", &[round]).await;
+            server.output("b", &[255 - round]).await;
         }
-        fake.exit("b", 2).await;
-        fake.exit("a", 1).await;
+        server.exit("b", 2).await;
+        server.exit("a", 1).await;
         assert_eq!(rest(a).await, ((0..100).collect(), 1));
         assert_eq!(rest(b).await, ((156..=255).rev().collect(), 2));
     })
@@ -118,21 +119,21 @@ async fn processes_do_not_mix() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_wait_for_output_loses_none() {
-    watched(async {
-        let (mut fake, client) = Fake::connected().await;
-        let mut process = fake.start(&client, "p").await;
+async fn dropping_next_output_loses_nothing() {
+    with_timeout(async {
+        let (mut server, client) = FakeServer::connected().await;
+        let mut process = server.start(&client, "p").await;
         let mut seen = Vec::new();
         for round in 0..100 {
             let line = delta("p", ExecOutputStream::Stdout, &[round]);
-            // Whichever of the two is ready first drops the other.
+            // The future that is ready first cancels the other.
             tokio::select! {
                 output = process.next_output() => seen.extend(output.unwrap().unwrap().bytes),
-                () = fake.say_bytes(&line) => continue,
+                () = server.send_bytes(&line) => continue,
             }
-            fake.say_bytes(&line).await;
+            server.send_bytes(&line).await;
         }
-        fake.exit("p", 0).await;
+        server.exit("p", 0).await;
         seen.extend(rest(process).await.0);
         assert_eq!(seen, (0..100).collect::<Vec<u8>>());
     })
@@ -141,25 +142,25 @@ async fn a_dropped_wait_for_output_loses_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_backlog_stops_the_server_and_loses_nothing() {
-    watched(async {
-        let (mut fake, client) = Fake::connected().await;
-        let process = fake.start(&client, "p").await;
+    with_timeout(async {
+        let (mut server, client) = FakeServer::connected().await;
+        let process = server.start(&client, "p").await;
         let flood = flood();
-        let taken = Cell::new(0);
+        let sent = Cell::new(0);
         let ((), (seen, code)) = tokio::join!(
             async {
                 for piece in flood.chunks(PIECE_BYTES) {
-                    fake.output("p", piece).await;
-                    taken.set(taken.get() + piece.len());
+                    server.output("p", piece).await;
+                    sent.set(sent.get() + piece.len());
                 }
-                fake.exit("p", 0).await;
+                server.exit("p", 0).await;
             },
             async {
-                stillness().await;
-                // A line is being read and another is on its way.
-                let most = OUTPUT_BACKLOG_BYTES + 2 * PIECE_BYTES;
-                assert!(taken.get() <= most, "{} bytes were taken", taken.get());
-                assert!(taken.get() > OUTPUT_BACKLOG_BYTES / 2, "{} bytes were taken", taken.get());
+                until_idle().await;
+                // One line is being read and another is in the pipe.
+                let limit = OUTPUT_BACKLOG_BYTES + 2 * PIECE_BYTES;
+                assert!(sent.get() <= limit, "{} bytes were sent", sent.get());
+                assert!(sent.get() > OUTPUT_BACKLOG_BYTES / 2, "{} bytes were sent", sent.get());
                 rest(process).await
             }
         );
@@ -170,17 +171,17 @@ async fn a_full_backlog_stops_the_server_and_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backlog_that_is_full_when_the_server_goes_is_handed_out_first() {
-    watched(async {
-        let (mut fake, client) = Fake::connected().await;
-        let mut process = fake.start(&client, "p").await;
+async fn a_full_backlog_is_returned_before_the_error_that_the_server_is_gone() {
+    with_timeout(async {
+        let (mut server, client) = FakeServer::connected().await;
+        let mut process = server.start(&client, "p").await;
         let flood = flood();
         let ((), ()) = tokio::join!(
             async move {
-                fake.output_all("p", &flood).await;
+                server.output_all("p", &flood).await;
             },
             async {
-                stillness().await;
+                until_idle().await;
                 let mut count = 0;
                 while count < FLOOD_BYTES {
                     count += next(&mut process).await.len();
@@ -193,51 +194,51 @@ async fn a_backlog_that_is_full_when_the_server_goes_is_handed_out_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_the_handle_of_a_full_backlog_lets_the_others_go_on() {
-    watched(async {
-        let (mut fake, client) = Fake::connected().await;
-        let flooded = fake.start(&client, "flooded").await;
-        let mut other = fake.start(&client, "other").await;
+async fn dropping_the_handle_of_a_full_backlog_unblocks_the_other_processes() {
+    with_timeout(async {
+        let (mut server, client) = FakeServer::connected().await;
+        let flooded = server.start(&client, "flooded").await;
+        let mut other = server.start(&client, "other").await;
         let ((), ()) = tokio::join!(
             async {
-                fake.output_all("flooded", &flood()).await;
-                fake.output("other", b"my turn").await;
+                server.output_all("flooded", &flood()).await;
+                server.output("other", b"my turn").await;
             },
             async {
                 tokio::select! {
                     biased;
-                    _ = other.next_output() => panic!("the flood was not held up"),
-                    () = stillness() => {}
+                    _ = other.next_output() => panic!("the flood did not block the connection"),
+                    () = until_idle() => {}
                 }
                 drop(flooded);
                 assert_eq!(next(&mut other).await, b"my turn");
             }
         );
-        // It was not terminated, and its exit still frees its id.
-        fake.exit("flooded", 0).await;
-        fake.start(&client, "more").await;
-        fake.start(&client, "flooded").await;
+        // The process still runs, and its exit frees its id.
+        server.exit("flooded", 0).await;
+        server.start(&client, "more").await;
+        server.start(&client, "flooded").await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_does_not_keep_its_process_from_being_terminated() {
-    watched(async {
-        let (mut fake, client) = Fake::connected().await;
-        let process = fake.start(&client, "p").await;
+async fn a_process_with_a_full_backlog_can_be_terminated() {
+    with_timeout(async {
+        let (mut server, client) = FakeServer::connected().await;
+        let process = server.start(&client, "p").await;
         let flood = flood();
         let (ended, ()) = tokio::join!(process.terminate(), async {
-            let id = fake.hear().await["id"].clone();
-            fake.output_all("p", &flood).await;
-            fake.say(&json!({"id": id, "result": {"running": true}})).await;
-            fake.output("p", b"too late").await;
-            fake.exit("p", 137).await;
+            let id = server.receive().await["id"].clone();
+            server.output_all("p", &flood).await;
+            server.send(&json!({"id": id, "result": {"running": true}})).await;
+            server.output("p", b"too late").await;
+            server.exit("p", 137).await;
         });
         assert!(ended.unwrap());
         let (seen, code) = rest(process).await;
         assert_eq!(code, 137);
-        assert!(flood.starts_with(&seen), "what is left of a flood is its beginning");
+        assert!(flood.starts_with(&seen), "the remaining output is the beginning of the flood");
         assert!(seen.len() > OUTPUT_BACKLOG_BYTES / 2, "{} bytes", seen.len());
     })
     .await;
@@ -245,9 +246,9 @@ async fn a_flood_does_not_keep_its_process_from_being_terminated() {
 
 #[tokio::test(start_paused = true)]
 async fn output_can_be_read_while_a_write_waits() {
-    watched(async {
-        let (mut fake, client) = Fake::connected().await;
-        let mut process = fake.start(&client, "p").await;
+    with_timeout(async {
+        let (mut server, client) = FakeServer::connected().await;
+        let mut process = server.start(&client, "p").await;
         let write = process.write("go");
         let (written, count, ()) = tokio::join!(
             write,
@@ -259,9 +260,9 @@ async fn output_can_be_read_while_a_write_waits() {
                 count
             },
             async {
-                let id = fake.hear().await["id"].clone();
-                fake.output_all("p", &flood()).await;
-                fake.say(&json!({"id": id, "result": {"accepted": true}})).await;
+                let id = server.receive().await["id"].clone();
+                server.output_all("p", &flood()).await;
+                server.send(&json!({"id": id, "result": {"accepted": true}})).await;
             }
         );
         written.unwrap();
@@ -271,16 +272,16 @@ async fn output_can_be_read_while_a_write_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chunk_larger_than_the_backlog_arrives() {
-    watched(async {
-        let (mut fake, client) = Fake::connected().await;
-        let process = fake.start(&client, "p").await;
+async fn a_chunk_larger_than_the_backlog_is_delivered() {
+    with_timeout(async {
+        let (mut server, client) = FakeServer::connected().await;
+        let process = server.start(&client, "p").await;
         let flood = flood();
         let ((), (seen, _)) = tokio::join!(
             async {
-                fake.output("p", b"before").await;
-                fake.output("p", &flood).await;
-                fake.exit("p", 0).await;
+                server.output("p", b"before").await;
+                server.output("p", &flood).await;
+                server.exit("p", 0).await;
             },
             rest(process)
         );

@@ -1,5 +1,5 @@
-//! The loaf client against a server that says what a test wants. `tests/loaf/client.rs` has the real one.
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+//! Tests of the loaf client with a server that the test controls. `tests/loaf/client.rs` has the real server.
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use parlor_client::loaf::{EVENT_BACKLOG, LoafClient, LoafError, LoafEvents, LoafLaunch};
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use tokio::io::{
     AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf, duplex, split,
 };
 
-/// The server's side of a connection.
+/// The server's end of a connection.
 struct Server {
-    hears: BufReader<ReadHalf<DuplexStream>>,
-    says: WriteHalf<DuplexStream>,
+    input: BufReader<ReadHalf<DuplexStream>>,
+    output: WriteHalf<DuplexStream>,
 }
 
 impl Server {
@@ -18,18 +18,18 @@ impl Server {
         let (ours, theirs) = duplex(64 << 10);
         let (reader, writer) = split(theirs);
         let (client, events) = LoafClient::connect(reader, writer);
-        let (hears, says) = split(ours);
-        (Self { hears: BufReader::new(hears), says }, client, events)
+        let (input, output) = split(ours);
+        (Self { input: BufReader::new(input), output }, client, events)
     }
 
     async fn request(&mut self) -> Value {
         let mut line = String::new();
-        self.hears.read_line(&mut line).await.unwrap();
+        self.input.read_line(&mut line).await.unwrap();
         serde_json::from_str(&line).unwrap()
     }
 
-    async fn say(&mut self, line: Value) {
-        self.says.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    async fn send(&mut self, line: Value) {
+        self.output.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
 }
 
@@ -46,7 +46,7 @@ async fn answers_find_their_callers_in_any_order() {
         assert_eq!((&one["jsonrpc"], &two["params"]), (&json!("2.0"), &json!([1])));
         for request in [two, one] {
             let result = request["method"].clone();
-            server.say(json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).await;
+            server.send(json!({"jsonrpc": "2.0", "id": request["id"], "result": result})).await;
         }
     };
     let ((one, two), ()) = tokio::join!(calls, serve);
@@ -54,12 +54,12 @@ async fn answers_find_their_callers_in_any_order() {
 }
 
 #[tokio::test]
-async fn an_error_is_told_with_its_reason() {
+async fn an_error_has_its_reason() {
     let (mut server, client, _events) = Server::start();
     let serve = async {
         let request = server.request().await;
         let error = json!({"code": -32603, "message": "busy", "data": {"reason": "session_busy"}});
-        server.say(json!({"jsonrpc": "2.0", "id": request["id"], "error": error})).await;
+        server.send(json!({"jsonrpc": "2.0", "id": request["id"], "error": error})).await;
     };
     let (sent, ()) = tokio::join!(client.send("s", "x"), serve);
     let error = sent.unwrap_err();
@@ -67,7 +67,7 @@ async fn an_error_is_told_with_its_reason() {
 }
 
 #[tokio::test]
-async fn events_of_one_session_are_taken_up_to_its_end() {
+async fn until_ready_returns_the_events_of_one_session() {
     let (mut server, _client, mut events) = Server::start();
     let piece = |session: &str, text: &str| {
         event(
@@ -75,21 +75,21 @@ async fn events_of_one_session_are_taken_up_to_its_end() {
             json!({"session_id": session, "turn_id": "t", "chunk": {"answerText": text}}),
         )
     };
-    server.say(piece("one", "a")).await;
-    server.say(piece("two", "x")).await;
-    server.say(event("some.day", json!({"session_id": "one"}))).await;
-    server.say(piece("one", "b")).await;
-    server.say(event("session.status", json!({"session_id": "one", "pending": false}))).await;
-    let heard = events.until_ready("one").await.unwrap();
-    assert_eq!(heard.len(), 4);
-    assert_eq!(heard.iter().filter_map(|event| event.answer()).collect::<String>(), "ab");
-    assert_eq!(heard[0].turn_id(), Some("t"));
+    server.send(piece("one", "a")).await;
+    server.send(piece("two", "x")).await;
+    server.send(event("some.day", json!({"session_id": "one"}))).await;
+    server.send(piece("one", "b")).await;
+    server.send(event("session.status", json!({"session_id": "one", "pending": false}))).await;
+    let received = events.until_ready("one").await.unwrap();
+    assert_eq!(received.len(), 4);
+    assert_eq!(received.iter().filter_map(|event| event.answer()).collect::<String>(), "ab");
+    assert_eq!(received[0].turn_id(), Some("t"));
 }
 
 #[tokio::test]
-async fn a_server_that_leaves_fails_every_call_and_then_the_events() {
+async fn the_end_of_a_server_fails_every_call_and_then_the_events() {
     let (mut server, client, mut events) = Server::start();
-    server.say(event("state.changed", json!({}))).await;
+    server.send(event("state.changed", json!({}))).await;
     let pending = tokio::spawn({
         let client = client.clone();
         async move { client.call("x", json!({})).await }
@@ -103,32 +103,32 @@ async fn a_server_that_leaves_fails_every_call_and_then_the_events() {
 }
 
 #[tokio::test]
-async fn what_is_no_protocol_ends_the_connection() {
+async fn an_invalid_line_ends_the_connection() {
     let (mut server, client, mut events) = Server::start();
-    server.says.write_all(b"\n> loaf@0.2.0 rpc\n").await.unwrap();
+    server.output.write_all(b"\n> loaf@0.2.0 rpc\n").await.unwrap();
     assert!(matches!(events.next().await, Err(LoafError::Protocol(_))));
     assert!(matches!(client.call("x", json!({})).await, Err(LoafError::Protocol(_))));
 }
 
 #[tokio::test]
-async fn events_that_nobody_reads_hold_up_the_server_until_they_are_dropped() {
+async fn unread_events_stop_the_server_until_the_reader_is_dropped() {
     let (mut server, client, events) = Server::start();
     for _ in 0..EVENT_BACKLOG + 1 {
-        server.say(event("state.changed", json!({}))).await;
+        server.send(event("state.changed", json!({}))).await;
     }
     let call = tokio::spawn({
         let client = client.clone();
         async move { client.call("x", json!({})).await }
     });
     let request = server.request().await;
-    server.say(json!({"jsonrpc": "2.0", "id": request["id"], "result": 1})).await;
+    server.send(json!({"jsonrpc": "2.0", "id": request["id"], "result": 1})).await;
     assert!(!call.is_finished());
     drop(events);
     assert_eq!(call.await.unwrap().unwrap(), 1);
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_leaves_nothing_behind() {
+async fn dropped_calls_do_not_use_up_the_slots() {
     let (mut server, client, _events) = Server::start();
     for _ in 0..2 * parlor_client::loaf::MAX_PENDING_CALLS {
         let call = client.call("x", json!({}));
@@ -141,7 +141,7 @@ async fn a_call_that_is_given_up_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_named() {
+async fn the_error_names_a_program_that_does_not_exist() {
     let error = LoafClient::spawn(&LoafLaunch::new("/no/such/loaf")).unwrap_err();
     assert!(error.to_string().contains("/no/such/loaf"));
 }

@@ -1,99 +1,109 @@
-//! Answers that are odd: accepted where nothing can be misunderstood, refused otherwise.
+//! Tests of unusual and invalid answers: accepted if they are unambiguous, errors otherwise.
 
 use parlor_client::supex::{Driver, DriverError, SupexSettings};
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 
-use crate::{Fake, Peer, attaching, plain, reply, settings, stillness, value, watched};
+use crate::{
+    FakeServer, ServerConnection, attaching, not_attaching, reply, settings, until_idle, value, with_timeout,
+};
 
-/// An evaluation that is answered by exactly these bytes, in which `ID` stands for its id.
-async fn answered_by(bytes: &[u8]) -> (Result<String, DriverError>, Fake, Driver, Peer<DuplexStream>) {
-    let (mut fake, driver) = Fake::driven();
+/// The result of an evaluation whose answer is exactly these bytes, with `ID` replaced by its id.
+async fn answered_by(
+    bytes: &[u8],
+) -> (Result<String, DriverError>, FakeServer, Driver, ServerConnection<DuplexStream>) {
+    let (mut fake_server, driver) = FakeServer::with_driver();
     let server = async {
-        let mut peer = fake.welcome(&attaching()).await;
-        let id = peer.hear().await["id"].to_string();
-        let at = bytes.windows(2).position(|two| two == b"ID");
-        let bytes = match at {
-            Some(at) => [&bytes[..at], id.as_bytes(), &bytes[at + 2..]].concat(),
+        let mut connection = fake_server.accept_hello(&attaching()).await;
+        let id = connection.receive().await["id"].to_string();
+        let index = bytes.windows(2).position(|two| two == b"ID");
+        let bytes = match index {
+            Some(index) => [&bytes[..index], id.as_bytes(), &bytes[index + 2..]].concat(),
             None => bytes.to_vec(),
         };
-        peer.say_bytes(&bytes).await;
-        peer
+        connection.send_bytes(&bytes).await;
+        connection
     };
-    let (result, peer) = watched(async { tokio::join!(driver.eval("1"), server) }).await;
-    (result, fake, driver, peer)
+    let (result, connection) = with_timeout(async { tokio::join!(driver.eval("1"), server) }).await;
+    (result, fake_server, driver, connection)
 }
 
-/// The next call goes well, on another connection.
-async fn next_call_reconnects(mut fake: Fake, driver: Driver) {
-    let server = async { fake.welcome(&plain()).await.serve(value("next")).await };
-    let (result, _) = watched(async { tokio::join!(driver.eval("2"), server) }).await;
+/// Checks that the next call succeeds on another connection.
+async fn next_call_reconnects(mut fake_server: FakeServer, driver: Driver) {
+    let server = async { fake_server.accept_hello(&not_attaching()).await.serve(value("next")).await };
+    let (result, _) = with_timeout(async { tokio::join!(driver.eval("2"), server) }).await;
     assert_eq!(result.unwrap(), "next");
 }
 
-/// The next call goes well, on the same connection.
-async fn next_call_goes_on(mut fake: Fake, driver: Driver, mut peer: Peer<DuplexStream>) {
-    let (result, _) = watched(async { tokio::join!(driver.eval("2"), peer.serve(value("next"))) }).await;
+/// Checks that the next call succeeds on the same connection.
+async fn next_call_reuses_connection(
+    mut fake_server: FakeServer,
+    driver: Driver,
+    mut connection: ServerConnection<DuplexStream>,
+) {
+    let (result, _) =
+        with_timeout(async { tokio::join!(driver.eval("2"), connection.serve(value("next"))) }).await;
     assert_eq!(result.unwrap(), "next");
-    assert!(!fake.is_bothered().await);
+    assert!(!fake_server.has_new_connection().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_error_member_that_is_null_is_no_error() {
-    let (result, fake, driver, peer) =
+    let (result, fake_server, driver, connection) =
         answered_by(b"{\"jsonrpc\":\"2.0\",\"error\":null,\"result\":{\"result\":\"2\"},\"id\":ID}\n").await;
     assert_eq!(result.unwrap(), "2");
-    next_call_goes_on(fake, driver, peer).await;
+    next_call_reuses_connection(fake_server, driver, connection).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_lines_in_one_segment_are_one_answer_and_a_reason_to_reconnect() {
+async fn after_a_second_line_in_the_same_read_the_client_reconnects() {
     let lines = b"{\"result\":{\"result\":\"2\"},\"id\":ID}\n{\"result\":{\"result\":\"3\"},\"id\":1}\n";
-    let (result, fake, driver, _peer) = answered_by(lines).await;
+    let (result, fake_server, driver, _peer) = answered_by(lines).await;
     assert_eq!(result.unwrap(), "2");
-    next_call_reconnects(fake, driver).await;
+    next_call_reconnects(fake_server, driver).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_a_second_line_is_a_reason_too() {
-    let (result, fake, driver, _peer) =
+async fn after_a_partial_second_line_the_client_reconnects() {
+    let (result, fake_server, driver, _peer) =
         answered_by(b"{\"result\":{\"result\":\"2\"},\"id\":ID}\n{\"res").await;
     assert_eq!(result.unwrap(), "2");
-    next_call_reconnects(fake, driver).await;
+    next_call_reconnects(fake_server, driver).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_second_line_is_never_taken_for_the_next_answer() {
-    let (result, fake, driver, mut peer) = answered_by(b"{\"result\":{\"result\":\"2\"},\"id\":ID}\n").await;
+async fn a_late_second_line_is_not_taken_for_the_next_answer() {
+    let (result, fake_server, driver, mut connection) =
+        answered_by(b"{\"result\":{\"result\":\"2\"},\"id\":ID}\n").await;
     assert_eq!(result.unwrap(), "2");
-    peer.say(&json!({"result": {"result": "late"}, "id": 1})).await;
-    stillness().await;
-    next_call_reconnects(fake, driver).await;
+    connection.send(&json!({"result": {"result": "late"}, "id": 1})).await;
+    until_idle().await;
+    next_call_reconnects(fake_server, driver).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_to_another_question_is_refused() {
-    let (mut fake, driver) = Fake::driven();
+async fn an_answer_with_another_id_is_a_protocol_error() {
+    let (mut fake_server, driver) = FakeServer::with_driver();
     let server = async {
-        let mut peer = fake.welcome(&plain()).await;
-        let first = peer.serve(value("1")).await;
-        let second = peer.hear().await;
-        // Later than the driver's look at the connection.
-        peer.say(&reply(&first, value("1 again"))).await;
-        peer.say(&reply(&second, value("2"))).await;
+        let mut connection = fake_server.accept_hello(&not_attaching()).await;
+        let first = connection.serve(value("1")).await;
+        let second = connection.receive().await;
+        // This comes after the driver's check of the idle connection.
+        connection.send(&reply(&first, value("1 again"))).await;
+        connection.send(&reply(&second, value("2"))).await;
     };
     let calls = async {
         driver.eval("1").await.unwrap();
         let error = driver.eval("2").await.unwrap_err();
         assert!(error.to_string().contains("which was not asked"), "{error}");
     };
-    watched(async { tokio::join!(server, calls) }).await;
-    next_call_reconnects(fake, driver).await;
+    with_timeout(async { tokio::join!(server, calls) }).await;
+    next_call_reconnects(fake_server, driver).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_answer_is_a_breach_and_nothing_is_sent_again() {
-    for (bytes, said) in [
+async fn an_invalid_answer_is_a_protocol_error_and_the_call_is_not_repeated() {
+    for (bytes, description) in [
         (&b"{\"result\":{\"result\":\"\xff\"},\"id\":ID}\n"[..], "not UTF-8"),
         (b"{\"result\":null,\"id\":ID}\n", "neither a result nor an error"),
         (b"{\"result\":\"2\",\"id\":ID}\n", "its result is not an object"),
@@ -102,50 +112,55 @@ async fn what_is_no_answer_is_a_breach_and_nothing_is_sent_again() {
         (b"\n", "not a JSON object"),
         (b"HTTP/1.1 400 Bad Request\r\n", "not a JSON object: HTTP/1.1"),
     ] {
-        let (result, mut fake, driver, mut peer) = answered_by(bytes).await;
+        let (result, mut fake_server, driver, mut connection) = answered_by(bytes).await;
         let error = result.unwrap_err();
         assert!(matches!(error, DriverError::Protocol { .. }), "{error:?}");
         assert!(error.to_string().starts_with("fake:1 broke the protocol: "), "{error}");
-        assert!(error.to_string().contains(said), "{said}: {error}");
-        assert_eq!(peer.hear_or_end().await, None, "{said}: the connection is of no more use");
-        assert!(!fake.is_bothered().await, "{said}");
-        next_call_reconnects(fake, driver).await;
+        assert!(error.to_string().contains(description), "{description}: {error}");
+        assert_eq!(
+            connection.receive_or_end().await,
+            None,
+            "{description}: the client closes the connection"
+        );
+        assert!(!fake_server.has_new_connection().await, "{description}");
+        next_call_reconnects(fake_server, driver).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_whole_object_needs_no_newline_if_the_connection_ends() {
-    let (mut fake, driver) = Fake::driven();
+async fn a_complete_object_needs_no_newline_at_the_end_of_the_connection() {
+    let (mut fake_server, driver) = FakeServer::with_driver();
     let server = async {
-        let mut peer = fake.welcome(&plain()).await;
-        let call = peer.hear().await;
-        peer.say_bytes(reply(&call, value("2")).to_string().as_bytes()).await;
+        let mut connection = fake_server.accept_hello(&not_attaching()).await;
+        let call = connection.receive().await;
+        connection.send_bytes(reply(&call, value("2")).to_string().as_bytes()).await;
     };
-    let (result, ()) = watched(async { tokio::join!(driver.eval("1 + 1"), server) }).await;
+    let (result, ()) = with_timeout(async { tokio::join!(driver.eval("1 + 1"), server) }).await;
     assert_eq!(result.unwrap(), "2");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_of_the_limit_is_taken_and_a_longer_one_is_not() {
+async fn an_answer_over_the_size_limit_is_an_error() {
     const LIMIT: usize = 4096;
-    let (mut fake, driver) = Fake::driven_with(SupexSettings { max_response: LIMIT, ..settings() });
+    let (mut fake_server, driver) =
+        FakeServer::with_settings(SupexSettings { max_response: LIMIT, ..settings() });
     let filled = |call: &Value, length: usize| {
         let bare = reply(call, value("")).to_string().len() + 1;
         format!("{}\n", reply(call, value(&"x".repeat(length - bare))))
     };
     let server = async {
-        let mut peer = fake.welcome(&attaching()).await;
-        let call = peer.hear().await;
-        peer.say_bytes(filled(&call, LIMIT).as_bytes()).await;
-        let call = peer.hear().await;
+        let mut connection = fake_server.accept_hello(&attaching()).await;
+        let call = connection.receive().await;
+        connection.send_bytes(filled(&call, LIMIT).as_bytes()).await;
+        let call = connection.receive().await;
         let longer = filled(&call, LIMIT + 1);
         assert_eq!(longer.len(), LIMIT + 1);
-        peer.say_bytes(longer.as_bytes()).await;
-        // One that does not end is not waited for.
-        let mut peer = fake.welcome(&attaching()).await;
-        peer.hear().await;
-        peer.say_bytes(&[b'x'; LIMIT]).await;
-        assert_eq!(peer.hear_or_end().await, None);
+        connection.send_bytes(longer.as_bytes()).await;
+        // The client does not wait for the end of an answer over the limit.
+        let mut connection = fake_server.accept_hello(&attaching()).await;
+        connection.receive().await;
+        connection.send_bytes(&[b'x'; LIMIT]).await;
+        assert_eq!(connection.receive_or_end().await, None);
     };
     let calls = async {
         driver.eval("1").await.unwrap();
@@ -154,6 +169,6 @@ async fn an_answer_of_the_limit_is_taken_and_a_longer_one_is_not() {
             assert!(matches!(error, DriverError::TooLarge { limit: LIMIT }), "{error:?}");
         }
     };
-    watched(async { tokio::join!(server, calls) }).await;
-    assert!(!fake.is_bothered().await, "it would be as long the second time");
+    with_timeout(async { tokio::join!(server, calls) }).await;
+    assert!(!fake_server.has_new_connection().await, "a repeated call would have the same answer");
 }

@@ -1,13 +1,12 @@
-//! The supex driver against servers that say exactly what a test wants them to say.
+//! Tests of the supex client with fake servers that send exactly what a test needs.
 //!
-//! `calls.rs` is about calls that go well or are refused, `answers.rs` about answers that are odd,
-//! `lost.rs` about connections that break and what is sent again, `time.rs` about patience,
-//! `pieces.rs` about how bytes are cut, `tcp.rs` about real sockets, `repl.rs` about consoles.
+//! `calls.rs` tests calls that succeed or are refused, `answers.rs` unusual and invalid answers, `lost.rs` lost connections
+//! and retries, `time.rs` time limits, `pieces.rs` split reads and writes, `tcp.rs` real sockets, and `repl.rs` consoles.
 //!
-//! All but the real sockets is in memory, where the clock stands still and jumps when no task can run.
-//! So waits cost nothing, and a hang fails at once under [`watched`].
+//! All tests except `tcp.rs` run in memory with a paused clock, which jumps ahead when no task can run. So waits cost no
+//! time, and a hang fails at once under [`with_timeout`].
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod answers;
 mod calls;
@@ -27,35 +26,35 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
 
-/// Turns a hang into a failure. Nothing is measured with it.
-async fn watched<T>(test: impl Future<Output = T>) -> T {
-    // Longer than any wait of the client.
+/// Fails a test that hangs. The time limit measures nothing.
+async fn with_timeout<T>(test: impl Future<Output = T>) -> T {
+    // Longer than any time limit of the client.
     tokio::time::timeout(Duration::from_secs(24 * 60 * 60), test).await.expect("the test hangs")
 }
 
-/// Waits until no task can run without it.
-async fn stillness() {
+/// Waits until no other task can make progress.
+async fn until_idle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
-/// What each direction holds before the sender has to wait.
+/// The buffer size of each direction.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// A server in the hands of a test. Connections arrive at it one after another.
-struct Fake {
-    arriving: mpsc::Receiver<DuplexStream>,
+/// A server that the test controls. It accepts one connection after another.
+struct FakeServer {
+    connections: mpsc::Receiver<DuplexStream>,
     refusals: Arc<AtomicUsize>,
 }
 
-/// The way to it.
-struct Way {
-    arriving: mpsc::Sender<DuplexStream>,
-    /// How many connections are to be refused.
+/// Opens connections to a [`FakeServer`].
+struct FakeDial {
+    connections: mpsc::Sender<DuplexStream>,
+    /// How many more connections to refuse.
     refusals: Arc<AtomicUsize>,
     pipe_bytes: usize,
 }
 
-impl Dial for Way {
+impl Dial for FakeDial {
     fn dial(&self) -> DialFuture<'_> {
         Box::pin(async {
             let refused =
@@ -64,94 +63,94 @@ impl Dial for Way {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
             let (ours, theirs) = tokio::io::duplex(self.pipe_bytes);
-            self.arriving.send(theirs).await.map_err(|_| io::ErrorKind::ConnectionRefused)?;
+            self.connections.send(theirs).await.map_err(|_| io::ErrorKind::ConnectionRefused)?;
             Ok(Box::new(ours) as Box<dyn DialStream>)
         })
     }
 }
 
-impl Fake {
-    /// A server, and the way to it.
+impl FakeServer {
+    /// A server, and the dial to reach it.
     fn new(pipe_bytes: usize) -> (Self, Box<dyn Dial>) {
-        let (sender, arriving) = mpsc::channel(4);
+        let (sender, connections) = mpsc::channel(4);
         let refusals = Arc::new(AtomicUsize::new(0));
-        let way = Way { arriving: sender, refusals: Arc::clone(&refusals), pipe_bytes };
-        (Self { arriving, refusals }, Box::new(way))
+        let dial = FakeDial { connections: sender, refusals: Arc::clone(&refusals), pipe_bytes };
+        (Self { connections, refusals }, Box::new(dial))
     }
 
-    /// A server and a driver that has not called yet.
-    fn driven() -> (Self, Driver) {
-        Self::driven_with(settings())
+    /// A server, and a driver that has not connected yet.
+    fn with_driver() -> (Self, Driver) {
+        Self::with_settings(settings())
     }
 
-    fn driven_with(settings: SupexSettings) -> (Self, Driver) {
-        let (fake, way) = Self::new(PIPE_BYTES);
-        (fake, Driver::over("fake:1", way, settings))
+    fn with_settings(settings: SupexSettings) -> (Self, Driver) {
+        let (fake_server, dial) = Self::new(PIPE_BYTES);
+        (fake_server, Driver::over("fake:1", dial, settings))
     }
 
-    /// The next so many connections are refused.
+    /// Refuses the next `count` connections.
     fn refuse(&self, count: usize) {
         self.refusals.store(count, Ordering::SeqCst);
     }
 
-    /// The next connection, on which nothing was said yet.
-    async fn arrival(&mut self) -> Peer<DuplexStream> {
-        Peer::new(self.arriving.recv().await.expect("the driver is there"))
+    /// The next connection, before its `hello`.
+    async fn accept(&mut self) -> ServerConnection<DuplexStream> {
+        ServerConnection::new(self.connections.recv().await.expect("the client was dropped"))
     }
 
-    /// The next connection, on which a server of `kind` was greeted.
-    async fn welcome(&mut self, kind: &Value) -> Peer<DuplexStream> {
-        let mut peer = self.arrival().await;
-        peer.welcome(kind).await;
-        peer
+    /// The next connection, after its `hello` was answered with the server info `info`.
+    async fn accept_hello(&mut self, info: &Value) -> ServerConnection<DuplexStream> {
+        let mut connection = self.accept().await;
+        connection.accept_hello(info).await;
+        connection
     }
 
-    /// Whether a connection has arrived that nobody has taken.
-    async fn is_bothered(&mut self) -> bool {
-        stillness().await;
-        self.arriving.try_recv().is_ok()
+    /// Whether the client has opened a connection that was not accepted yet.
+    async fn has_new_connection(&mut self) -> bool {
+        until_idle().await;
+        self.connections.try_recv().is_ok()
     }
 }
 
 /// A server's end of one connection.
-struct Peer<S>(BufReader<S>);
+struct ServerConnection<S>(BufReader<S>);
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> ServerConnection<S> {
     fn new(stream: S) -> Self {
         Self(BufReader::new(stream))
     }
 
     /// The next line from the client.
-    async fn hear(&mut self) -> Value {
-        self.hear_or_end().await.expect("the client closed the connection")
+    async fn receive(&mut self) -> Value {
+        self.receive_or_end().await.expect("the client closed the connection")
     }
 
-    async fn hear_or_end(&mut self) -> Option<Value> {
+    async fn receive_or_end(&mut self) -> Option<Value> {
         let mut line = String::new();
         let count = self.0.read_line(&mut line).await.unwrap();
         (count > 0).then(|| serde_json::from_str(&line).unwrap())
     }
 
-    async fn say(&mut self, message: &Value) {
-        self.say_bytes(format!("{message}\n").as_bytes()).await;
+    async fn send(&mut self, message: &Value) {
+        self.send_bytes(format!("{message}\n").as_bytes()).await;
     }
 
-    async fn say_bytes(&mut self, bytes: &[u8]) {
+    async fn send_bytes(&mut self, bytes: &[u8]) {
         self.0.get_mut().write_all(bytes).await.unwrap();
         self.0.get_mut().flush().await.unwrap();
     }
 
-    async fn welcome(&mut self, kind: &Value) {
-        let hello = self.hear().await;
+    async fn accept_hello(&mut self, info: &Value) {
+        let hello = self.receive().await;
         assert_eq!((&hello["method"], &hello["id"]), (&json!("hello"), &json!("hello")));
-        let result = json!({"success": true, "message": "Client identified", "server": kind});
-        self.say(&json!({"jsonrpc": "2.0", "result": result, "id": "hello"})).await;
+        let result = json!({"success": true, "message": "Client identified", "server": info});
+        self.send(&json!({"jsonrpc": "2.0", "result": result, "id": "hello"})).await;
     }
 
-    /// Hears a call and answers it with `result`. The call is returned.
+    /// Receives a call and answers it with `result`. Returns the call.
     async fn serve(&mut self, result: Value) -> Value {
-        let call = self.hear().await;
-        self.say(&reply(&call, result)).await;
+        let call = self.receive().await;
+        self.send(&reply(&call, result)).await;
         call
     }
 }
@@ -164,12 +163,12 @@ fn value(text: &str) -> Value {
     json!({"success": true, "result": text})
 }
 
-/// A server that runs repeated calls again.
-fn plain() -> Value {
+/// The info of a server that runs repeated calls again.
+fn not_attaching() -> Value {
     json!({"name": "supex-runtime", "version": "0.2.0"})
 }
 
-/// A server that attaches them.
+/// The info of a server that attaches repeated calls.
 fn attaching() -> Value {
     json!({"name": "supex-runtime", "version": "0.2.0", "attach": true})
 }

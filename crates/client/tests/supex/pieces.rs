@@ -1,33 +1,33 @@
-//! How bytes are cut on their way makes no difference, in either direction.
+//! Property test: splitting the bytes of requests and answers anywhere makes no difference.
 
 use parlor_client::supex::{Driver, SupexSettings};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use crate::{Fake, plain, reply, settings, value, watched};
+use crate::{FakeServer, not_attaching, reply, settings, value, with_timeout};
 
-/// How a server reads and writes: so many bytes at a time, over and over.
+/// The sizes of a server's reads and writes, which repeat, and of the pipe.
 #[derive(Clone, Debug)]
-struct Cuts {
+struct Sizes {
     pipe: usize,
     reads: Vec<usize>,
     writes: Vec<usize>,
 }
 
-fn cuts() -> impl Strategy<Value = Cuts> {
-    let sizes = || prop::collection::vec(1_usize..40, 1..8);
-    (1_usize..64, sizes(), sizes()).prop_map(|(pipe, reads, writes)| Cuts { pipe, reads, writes })
+fn sizes() -> impl Strategy<Value = Sizes> {
+    let lengths = || prop::collection::vec(1_usize..40, 1..8);
+    (1_usize..64, lengths(), lengths()).prop_map(|(pipe, reads, writes)| Sizes { pipe, reads, writes })
 }
 
-struct Cutting {
+struct SplittingServer {
     stream: DuplexStream,
     reads: std::iter::Cycle<std::vec::IntoIter<usize>>,
     writes: std::iter::Cycle<std::vec::IntoIter<usize>>,
 }
 
-impl Cutting {
-    async fn hear(&mut self) -> Value {
+impl SplittingServer {
+    async fn receive(&mut self) -> Value {
         let mut line = Vec::new();
         while line.last() != Some(&b'\n') {
             let mut piece = vec![0; self.reads.next().unwrap()];
@@ -35,11 +35,11 @@ impl Cutting {
             assert!(count > 0, "the client closed the connection");
             line.extend_from_slice(&piece[..count]);
         }
-        // Nothing but this line: the client does not speak ahead.
+        // This fails if more than one line was received: the client sends one request at a time.
         serde_json::from_slice(&line).unwrap()
     }
 
-    async fn say(&mut self, message: &Value) {
+    async fn send(&mut self, message: &Value) {
         let line = format!("{message}\n");
         let mut rest = line.as_bytes();
         while !rest.is_empty() {
@@ -55,26 +55,26 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn any_cut_of_requests_and_answers_gives_the_same_calls(
-        cuts in cuts(),
+    fn calls_do_not_depend_on_how_bytes_are_split(
+        sizes in sizes(),
         codes in prop::collection::vec("\\PC{0,60}|[a-z\n\"\\\\]{0,60}", 1..4),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(watched(async {
-            let (mut fake, way) = Fake::new(cuts.pipe);
-            let driver = Driver::over("fake:1", way, SupexSettings { retries: 0, ..settings() });
+        runtime.block_on(with_timeout(async {
+            let (mut fake_server, dial) = FakeServer::new(sizes.pipe);
+            let driver = Driver::over("fake:1", dial, SupexSettings { retries: 0, ..settings() });
             let server = async {
-                let mut peer = Cutting {
-                    stream: fake.arriving.recv().await.unwrap(),
-                    reads: cuts.reads.clone().into_iter().cycle(),
-                    writes: cuts.writes.clone().into_iter().cycle(),
+                let mut connection = SplittingServer {
+                    stream: fake_server.connections.recv().await.unwrap(),
+                    reads: sizes.reads.clone().into_iter().cycle(),
+                    writes: sizes.writes.clone().into_iter().cycle(),
                 };
-                let hello = peer.hear().await;
-                peer.say(&reply(&hello, json!({"server": plain()}))).await;
+                let hello = connection.receive().await;
+                connection.send(&reply(&hello, json!({"server": not_attaching()}))).await;
                 for code in &codes {
-                    let call = peer.hear().await;
+                    let call = connection.receive().await;
                     assert_eq!(call["params"]["arguments"]["code"], *code);
-                    peer.say(&reply(&call, value(code))).await;
+                    connection.send(&reply(&call, value(code))).await;
                 }
             };
             let calls = async {

@@ -1,4 +1,4 @@
-//! Real sockets, on loopback.
+//! Tests with real sockets, on loopback.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use parlor_client::supex::{CallFate, DialStream, Driver, DriverError, IdleState,
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{Peer, attaching, plain, settings, value};
+use crate::{ServerConnection, attaching, not_attaching, settings, value};
 
-/// Turns a hang into a failure, by the real clock.
+/// Fails a test that hangs, by the real clock.
 async fn soon<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs")
 }
 
-/// A server's socket, and a driver for it. The clock is real, so the driver is patient.
+/// A listening socket, and a driver for it with a long timeout, because the clock is real.
 async fn listening(host: &str) -> (TcpListener, Driver) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -22,23 +22,23 @@ async fn listening(host: &str) -> (TcpListener, Driver) {
     (listener, Driver::new(settings))
 }
 
-async fn accept(listener: &TcpListener) -> Peer<TcpStream> {
-    Peer::new(listener.accept().await.unwrap().0)
+async fn accept(listener: &TcpListener) -> ServerConnection<TcpStream> {
+    ServerConnection::new(listener.accept().await.unwrap().0)
 }
 
-async fn welcome(listener: &TcpListener, kind: &serde_json::Value) -> Peer<TcpStream> {
-    let mut peer = accept(listener).await;
-    peer.welcome(kind).await;
-    peer
+async fn accept_hello(listener: &TcpListener, info: &serde_json::Value) -> ServerConnection<TcpStream> {
+    let mut connection = accept(listener).await;
+    connection.accept_hello(info).await;
+    connection
 }
 
 #[tokio::test]
-async fn localhost_is_found_and_the_connection_is_kept() {
+async fn localhost_is_reached_and_the_connection_is_reused() {
     let (listener, driver) = listening("localhost").await;
     let server = async {
-        let mut peer = welcome(&listener, &plain()).await;
+        let mut connection = accept_hello(&listener, &not_attaching()).await;
         for _ in 0..5 {
-            peer.serve(value("Příliš")).await;
+            connection.serve(value("Příliš")).await;
         }
     };
     let calls = async {
@@ -50,16 +50,16 @@ async fn localhost_is_found_and_the_connection_is_kept() {
 }
 
 #[tokio::test]
-async fn a_look_at_a_socket_tells_what_the_peer_did() {
+async fn idle_reports_what_the_peer_did() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let pair = async || {
         let (ours, theirs) = tokio::join!(TcpStream::connect(address), listener.accept());
-        (ours.unwrap(), Peer::new(theirs.unwrap().0))
+        (ours.unwrap(), ServerConnection::new(theirs.unwrap().0))
     };
     let (mut ours, mut theirs) = pair().await;
     assert_eq!(ours.idle(), IdleState::Quiet);
-    theirs.say_bytes(b"x").await;
+    theirs.send_bytes(b"x").await;
     soon(ours.readable()).await.unwrap();
     assert_eq!(ours.idle(), IdleState::SentData);
 
@@ -74,38 +74,38 @@ async fn a_look_at_a_socket_tells_what_the_peer_did() {
     assert_eq!(ours.idle(), IdleState::Closed);
 }
 
-/// Ends a connection with a reset.
-fn reset(peer: Peer<TcpStream>) {
-    peer.0.into_inner().set_zero_linger().unwrap();
+/// Resets a connection.
+fn reset(connection: ServerConnection<TcpStream>) {
+    connection.0.into_inner().set_zero_linger().unwrap();
 }
 
 #[tokio::test]
-async fn a_reset_in_the_middle_of_an_answer_is_survived_where_that_is_safe() {
+async fn a_call_is_repeated_after_a_reset_where_that_is_safe() {
     let (listener, driver) = listening("127.0.0.1").await;
     let server = async {
-        let mut peer = welcome(&listener, &attaching()).await;
-        let call = peer.hear().await;
-        peer.say_bytes(b"{\"jsonrpc\":\"2.0\",\"res").await;
-        reset(peer);
-        let mut peer = welcome(&listener, &attaching()).await;
-        assert_eq!(peer.serve(value("whole")).await, call);
+        let mut connection = accept_hello(&listener, &attaching()).await;
+        let call = connection.receive().await;
+        connection.send_bytes(b"{\"jsonrpc\":\"2.0\",\"res").await;
+        reset(connection);
+        let mut connection = accept_hello(&listener, &attaching()).await;
+        assert_eq!(connection.serve(value("whole")).await, call);
     };
     let (result, ()) = soon(async { tokio::join!(driver.eval("1"), server) }).await;
     assert_eq!(result.unwrap(), "whole");
 
     let (listener, driver) = listening("127.0.0.1").await;
     let server = async {
-        let mut peer = welcome(&listener, &plain()).await;
-        peer.hear().await;
-        peer.say_bytes(b"{\"jsonrpc\":\"2.0\",\"res").await;
-        reset(peer);
+        let mut connection = accept_hello(&listener, &not_attaching()).await;
+        connection.receive().await;
+        connection.send_bytes(b"{\"jsonrpc\":\"2.0\",\"res").await;
+        reset(connection);
     };
     let (result, ()) = soon(async { tokio::join!(driver.eval("1"), server) }).await;
     assert!(matches!(result, Err(DriverError::Closed { fate: CallFate::Unknown, .. })), "{result:?}");
 }
 
 #[tokio::test]
-async fn where_nobody_listens_there_is_no_connection() {
+async fn connecting_fails_if_no_server_listens() {
     let (listener, _) = listening("127.0.0.1").await;
     let address = listener.local_addr().unwrap();
     drop(listener);

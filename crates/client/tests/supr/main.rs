@@ -1,6 +1,6 @@
-//! The client of the supr dialect, before a server that does what a test says.
+//! Tests of the supr client with a server that the test controls.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use tokio_tungstenite::tungstenite::Message as WsMessage;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
-/// A server that takes connections one after another.
+/// A server that accepts one connection after another.
 struct Server(TcpListener);
 
-/// One of them, from the server's side.
+/// The server's end of a connection.
 struct Connection {
     socket: WebSocketStream<TcpStream>,
-    /// The path and query of its handshake.
-    asked: String,
+    /// From the request line of the handshake.
+    path_and_query: String,
     token: String,
 }
 
@@ -37,24 +37,24 @@ impl Server {
 
     async fn accept(&self) -> Connection {
         let (stream, _) = self.0.accept().await.unwrap();
-        let (mut asked, mut token) = (String::new(), String::new());
-        #[expect(clippy::result_large_err, reason = "the library asks for this form")]
-        let note = |request: &Request, response: Response| {
-            asked = request.uri().to_string();
+        let (mut path_and_query, mut token) = (String::new(), String::new());
+        #[expect(clippy::result_large_err, reason = "the library requires this signature")]
+        let record = |request: &Request, response: Response| {
+            path_and_query = request.uri().to_string();
             token = request.headers()["authorization"].to_str().unwrap().to_owned();
             Ok(response)
         };
-        let socket = tokio_tungstenite::accept_hdr_async(stream, note).await.unwrap();
-        Connection { socket, asked, token }
+        let socket = tokio_tungstenite::accept_hdr_async(stream, record).await.unwrap();
+        Connection { socket, path_and_query, token }
     }
 }
 
 impl Connection {
-    async fn say(&mut self, frame: Value) {
+    async fn send(&mut self, frame: Value) {
         self.socket.send(WsMessage::text(frame.to_string())).await.unwrap();
     }
 
-    async fn hear(&mut self) -> Value {
+    async fn receive(&mut self) -> Value {
         let WsMessage::Text(text) = self.socket.next().await.unwrap().unwrap() else { panic!("no text") };
         serde_json::from_str(text.as_str()).unwrap()
     }
@@ -75,32 +75,32 @@ async fn activity(client: &mut SuprClient) -> String {
 }
 
 #[tokio::test]
-async fn a_session_is_named_and_the_token_is_no_part_of_the_address() {
+async fn the_session_is_in_the_address_and_the_token_is_not() {
     let (server, settings) = Server::start().await;
     assert!(!format!("{settings:?}").contains("secret"));
     let settings = SuprSettings { after: Some("evt_9".to_owned()), streams: true, ..settings };
     let (client, mut connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
-    assert_eq!(connection.asked, "/supr/ws?session_id=s%201&after=evt_9&stream=1");
+    assert_eq!(connection.path_and_query, "/supr/ws?session_id=s%201&after=evt_9&stream=1");
     assert_eq!(connection.token, "Bearer secret");
     assert_eq!((client.session(), client.last_event()), ("s 1", Some("evt_9")));
-    connection.say(json!({"type": "agent.list", "timestamp": 1, "payload": {"agents": []}})).await;
-    connection.say(json!({"what": "is this"})).await;
-    connection.say(event(10, "run.started", json!({}))).await;
+    connection.send(json!({"type": "agent.list", "timestamp": 1, "payload": {"agents": []}})).await;
+    connection.send(json!({"what": "is this"})).await;
+    connection.send(event(10, "run.started", json!({}))).await;
     assert!(matches!(client.next().await.unwrap(), SuprEvent::Typed(typed) if typed.kind == "agent.list"));
     assert!(matches!(client.next().await.unwrap(), SuprEvent::Activity(event) if event.event_id == "evt_10"));
     assert_eq!(client.last_event(), Some("evt_10"));
 }
 
 #[tokio::test]
-async fn messages_files_stops_and_pings_are_spelled_as_the_protocol_has_them() {
+async fn messages_files_stops_and_pings_are_encoded_as_the_protocol_says() {
     let (server, settings) = Server::start().await;
     let (client, mut connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
     let reasoning = Some("high".to_owned());
     client.send(SuprMessage { content: "hi".to_owned(), reasoning, ..SuprMessage::default() }).await.unwrap();
     assert_eq!(
-        connection.hear().await,
+        connection.receive().await,
         json!({"type": "message.send", "payload": {"content": "hi", "reasoning": "high", "key": "s 1-1"}})
     );
     let file = SuprFile {
@@ -111,55 +111,55 @@ async fn messages_files_stops_and_pings_are_spelled_as_the_protocol_has_them() {
     };
     client.send_files(vec![file], Some("one".to_owned())).await.unwrap();
     assert_eq!(
-        connection.hear().await,
+        connection.receive().await,
         json!({"type": "media.send", "payload": {"caption": "one", "key": "s 1-2",
                "attachments": [{"data": "aGk=", "filename": "a.txt", "content_type": "text/plain"}]}})
     );
     client.stop(Some("run_1"), None).await.unwrap();
-    assert_eq!(connection.hear().await, json!({"type": "run.stop", "payload": {"run_id": "run_1"}}));
+    assert_eq!(connection.receive().await, json!({"type": "run.stop", "payload": {"run_id": "run_1"}}));
     client.ping("p").await.unwrap();
-    assert_eq!(connection.hear().await, json!({"type": "ping", "id": "p"}));
+    assert_eq!(connection.receive().await, json!({"type": "ping", "id": "p"}));
 }
 
 #[tokio::test]
-async fn a_lost_connection_goes_on_after_the_last_event_and_sends_again_what_may_be_lost() {
+async fn a_new_connection_continues_after_the_last_event_and_repeats_unconfirmed_messages() {
     let (server, settings) = Server::start().await;
     let (client, mut connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
     for text in ["one", "two", "three"] {
         client.send(text).await.unwrap();
-        connection.hear().await;
+        connection.receive().await;
     }
-    // The second has arrived, hence the first too.
-    connection.say(event(1, "run.started", json!({"input": {"key": "s 1-2"}}))).await;
+    // This confirms the second message, and so also the first.
+    connection.send(event(1, "run.started", json!({"input": {"key": "s 1-2"}}))).await;
     assert_eq!(activity(&mut client).await, "evt_1");
     drop(connection);
-    let server_goes_on = async {
+    let server_side = async {
         let mut connection = server.accept().await;
-        assert_eq!(connection.asked, "/supr/ws?session_id=s%201&after=evt_1");
-        assert_eq!(connection.hear().await["payload"], json!({"content": "three", "key": "s 1-3"}));
-        connection.say(event(2, "run.completed", json!({}))).await;
+        assert_eq!(connection.path_and_query, "/supr/ws?session_id=s%201&after=evt_1");
+        assert_eq!(connection.receive().await["payload"], json!({"content": "three", "key": "s 1-3"}));
+        connection.send(event(2, "run.completed", json!({}))).await;
         connection
     };
-    let client_goes_on = async {
+    let client_side = async {
         assert_eq!(client.next().await.unwrap(), SuprEvent::Reconnected);
         activity(&mut client).await
     };
-    let (_connection, seen) = tokio::join!(server_goes_on, client_goes_on);
+    let (_connection, seen) = tokio::join!(server_side, client_side);
     assert_eq!(seen, "evt_2");
 }
 
 #[tokio::test]
-async fn who_was_replaced_does_not_come_back() {
+async fn a_replaced_client_does_not_reconnect() {
     let (server, settings) = Server::start().await;
     let (client, mut connection) = tokio::join!(SuprClient::connect(settings), server.accept());
-    let goodbye = CloseFrame { code: 4001.into(), reason: "replaced".into() };
-    connection.socket.close(Some(goodbye)).await.unwrap();
+    let close = CloseFrame { code: 4001.into(), reason: "replaced".into() };
+    connection.socket.close(Some(close)).await.unwrap();
     assert!(matches!(client.unwrap().next().await, Err(SuprError::Replaced)));
 }
 
 #[tokio::test]
-async fn a_wrong_token_is_said_at_once_and_a_full_server_is_tried_again() {
+async fn a_wrong_token_is_an_error_and_a_full_server_is_retried() {
     let (server, settings) = Server::start().await;
     let answer = async |response: &str| {
         let (mut stream, _) = server.0.accept().await.unwrap();
@@ -173,17 +173,17 @@ async fn a_wrong_token_is_said_at_once_and_a_full_server_is_tried_again() {
     let (client, connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     drop(connection);
     let full = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n";
-    let server_goes_on = async {
+    let server_side = async {
         answer(full).await;
         server.accept().await
     };
     let mut client = client.unwrap();
-    let (heard, _connection) = tokio::join!(client.next(), server_goes_on);
-    assert_eq!(heard.unwrap(), SuprEvent::Reconnected);
+    let (event, _connection) = tokio::join!(client.next(), server_side);
+    assert_eq!(event.unwrap(), SuprEvent::Reconnected);
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_for_good_is_given_up() {
+async fn the_client_fails_after_its_retries() {
     let (server, settings) = Server::start().await;
     let settings = SuprSettings { retries: 1, ..settings };
     let (client, connection) = tokio::join!(SuprClient::connect(settings), server.accept());
@@ -192,17 +192,17 @@ async fn a_server_that_is_gone_for_good_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_left() {
+async fn the_client_reconnects_when_the_server_is_silent() {
     let (server, settings) = Server::start().await;
     let settings = SuprSettings { silence: Duration::from_millis(50), ..settings };
     let (client, _silent) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
-    let (heard, _connection) = tokio::join!(client.next(), server.accept());
-    assert_eq!(heard.unwrap(), SuprEvent::Reconnected);
+    let (event, _connection) = tokio::join!(client.next(), server.accept());
+    assert_eq!(event.unwrap(), SuprEvent::Reconnected);
 }
 
 #[tokio::test]
-async fn what_is_on_its_way_is_bounded() {
+async fn the_number_of_unconfirmed_messages_is_limited() {
     let (server, settings) = Server::start().await;
     let (client, _connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
@@ -213,27 +213,26 @@ async fn what_is_on_its_way_is_bounded() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_not_sent_again() {
+async fn refused_messages_are_not_repeated() {
     let (server, settings) = Server::start().await;
     let (client, mut connection) = tokio::join!(SuprClient::connect(settings), server.accept());
     let mut client = client.unwrap();
-    for text in ["", "to nobody", "lost"] {
+    for text in ["", "to an unknown agent", "lost"] {
         client.send(text).await.unwrap();
     }
-    connection.say(json!({"type": "error", "payload": {"code": "empty_content", "key": "s 1-1"}})).await;
-    connection.say(event(1, "error.raised", json!({"input": {"key": "s 1-2"}}))).await;
+    connection.send(json!({"type": "error", "payload": {"code": "empty_content", "key": "s 1-1"}})).await;
+    connection.send(event(1, "error.raised", json!({"input": {"key": "s 1-2"}}))).await;
     assert_eq!(activity(&mut client).await, "evt_1");
     drop(connection);
-    let (heard, mut connection) = tokio::join!(client.next(), server.accept());
-    assert_eq!(heard.unwrap(), SuprEvent::Reconnected);
-    assert_eq!(connection.hear().await["payload"], json!({"content": "lost", "key": "s 1-3"}));
+    let (event, mut connection) = tokio::join!(client.next(), server.accept());
+    assert_eq!(event.unwrap(), SuprEvent::Reconnected);
+    assert_eq!(connection.receive().await["payload"], json!({"content": "lost", "key": "s 1-3"}));
 }
 
 #[tokio::test]
-async fn what_is_on_its_way_is_bounded_in_bytes() {
+async fn the_size_of_unconfirmed_messages_is_limited() {
     let (server, settings) = Server::start().await;
     let (client, connection) = tokio::join!(SuprClient::connect(settings), server.accept());
-    // Nobody is there to read it.
     drop(connection);
     let mut client = client.unwrap();
     let huge = "x".repeat(MAX_UNCONFIRMED_BYTES);

@@ -1,13 +1,12 @@
-//! The synaps client against children that say exactly what a test wants them to say.
+//! Tests of the synaps client with fake children that send exactly what a test needs.
 //!
-//! `wire.rs` is about commands and the connection, `turn.rs` about turns and their limits, and
-//! `child.rs` about children that are processes. What goes wrong here goes wrong as a hang, so every
-//! test runs under [`watched`].
+//! `wire.rs` tests commands and the connection, `turn.rs` turns and their limits, and `child.rs` children that are processes.
+//! A bug here often shows as a hang, so every test runs under [`with_timeout`].
 //!
-//! Where all is in memory the clock stands still and jumps when no task can run. So a hang fails at
-//! once, and [`stillness`] knows that nothing moves any more.
+//! Most tests run in memory with a paused clock, which jumps ahead when no task can run. So a hang fails at once, and
+//! [`until_idle`] returns when no other task can make progress.
 
-#![allow(clippy::unwrap_used, reason = "in a test, a panic is the report")]
+#![allow(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod child;
 mod turn;
@@ -19,63 +18,65 @@ use parlor_client::synaps::{AssistantEvent, SynapsClient, SynapsError, SynapsTur
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
-/// Turns a hang into a failure. Nothing is measured with it.
-async fn watched<T>(test: impl Future<Output = T>) -> T {
+/// Fails a test that hangs. The time limit measures nothing.
+async fn with_timeout<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs")
 }
 
-/// Waits until no task can run without it.
-async fn stillness() {
+/// Waits until no other task can make progress.
+async fn until_idle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
-/// What each direction holds before the sender has to wait.
+/// The buffer size of each direction.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// A child in the hands of a test.
-struct Fake {
-    hears: BufReader<DuplexStream>,
-    says: DuplexStream,
+/// A child that the test controls.
+struct FakeChild {
+    input: BufReader<DuplexStream>,
+    output_stream: DuplexStream,
 }
 
-impl Fake {
-    /// A child, and what a client needs to reach it.
+impl FakeChild {
+    /// A child, and the reader and the writer for its client.
     fn new() -> (Self, DuplexStream, DuplexStream) {
-        let (says, reader) = tokio::io::duplex(PIPE_BYTES);
-        let (writer, hears) = tokio::io::duplex(PIPE_BYTES);
-        (Self { hears: BufReader::new(hears), says }, reader, writer)
+        let (output_stream, reader) = tokio::io::duplex(PIPE_BYTES);
+        let (writer, input) = tokio::io::duplex(PIPE_BYTES);
+        (Self { input: BufReader::new(input), output_stream }, reader, writer)
     }
 
     /// A child that is ready, and its client.
     async fn connected() -> (Self, SynapsClient) {
-        let (mut fake, reader, writer) = Self::new();
+        let (mut child, reader, writer) = Self::new();
         let ready = json!({"type": "ready", "session_id": "s-1", "model": "m-1", "protocol_version": 1});
-        let (client, ()) = tokio::join!(SynapsClient::connect(reader, writer), fake.say(&ready));
-        (fake, client.unwrap())
+        let (client, ()) = tokio::join!(SynapsClient::connect(reader, writer), child.send(&ready));
+        (child, client.unwrap())
     }
 
     /// The next line from the client.
-    async fn hear(&mut self) -> Value {
-        self.hear_or_end().await.expect("the client closed the connection")
+    async fn receive(&mut self) -> Value {
+        self.receive_or_end().await.expect("the client closed the connection")
     }
 
-    async fn hear_or_end(&mut self) -> Option<Value> {
+    async fn receive_or_end(&mut self) -> Option<Value> {
         let mut line = String::new();
-        let count = self.hears.read_line(&mut line).await.unwrap();
+        let count = self.input.read_line(&mut line).await.unwrap();
         (count > 0).then(|| serde_json::from_str(&line).unwrap())
     }
 
-    async fn say(&mut self, frame: &Value) {
-        self.says.write_all(format!("{frame}\n").as_bytes()).await.unwrap();
+    async fn send(&mut self, frame: &Value) {
+        self.output_stream.write_all(format!("{frame}\n").as_bytes()).await.unwrap();
     }
 
     async fn text(&mut self, delta: &str) {
-        self.say(&json!({"type": "message_update", "event": {"type": "text_delta", "delta": delta}})).await;
+        self.send(&json!({"type": "message_update", "event": {"type": "text_delta", "delta": delta}})).await;
     }
 
     async fn usage(&mut self, output_tokens: u64) {
-        self.say(&json!({"type": "agent_end", "usage": {"input_tokens": 1, "output_tokens": output_tokens}}))
-            .await;
+        self.send(
+            &json!({"type": "agent_end", "usage": {"input_tokens": 1, "output_tokens": output_tokens}}),
+        )
+        .await;
     }
 
     /// Answers `command`, which may begin a turn.
@@ -86,24 +87,24 @@ impl Fake {
         };
         let mut frame = json!({"type": "response", "id": command["id"], "command": name});
         frame.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
-        self.say(&frame).await;
+        self.send(&frame).await;
     }
 
     async fn refuse(&mut self, command: &Value, message: &str) {
-        self.say(&json!({"type": "error", "id": command["id"], "message": message})).await;
+        self.send(&json!({"type": "error", "id": command["id"], "message": message})).await;
     }
 
-    /// A turn that the client has begun, and the command that began it.
-    async fn begun(&mut self, client: &SynapsClient) -> (SynapsTurn, Value) {
+    /// Begins a turn, and returns it with the command that the child received.
+    async fn begin_turn(&mut self, client: &SynapsClient) -> (SynapsTurn, Value) {
         let turn = client.prompt("go").await.unwrap();
-        let prompt = self.hear().await;
+        let prompt = self.receive().await;
         assert_eq!((&prompt["type"], &prompt["message"]), (&json!("prompt"), &json!("go")));
         (turn, prompt)
     }
 }
 
-/// What an event says, if it is text.
-fn said(event: Option<TurnEvent>) -> String {
+/// The text of a text event.
+fn text_of(event: Option<TurnEvent>) -> String {
     match event {
         Some(TurnEvent::Assistant(AssistantEvent::TextDelta { delta })) => delta,
         other => panic!("{other:?}"),

@@ -123,15 +123,15 @@ test("rows keep their order while the pointer is in the list, and are sorted aft
 });
 
 test("the chat forgets a deleted session", async () => {
-  await server.sendAll("deleted", ["/say deleted"]);
-  const tab = await openPage({ path: "/#/chat/deleted" });
+  await server.sendAll("obsolete", ["/say obsolete"]);
+  const tab = await openPage({ path: "/#/chat/obsolete" });
   await tab.send("/say more");
   await tab.waitForTurn("/say more");
   await tab.messageField.fill("never sent");
   await tab.page.getByRole("link", { name: "Sessions", exact: true }).click();
-  await row(tab, "/say deleted").getByRole("button", { name: "Delete" }).click();
+  await row(tab, "/say obsolete").getByRole("button", { name: "Delete" }).click();
   await tab.page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
-  await row(tab, "/say deleted").waitFor({ state: "detached" });
+  await row(tab, "/say obsolete").waitFor({ state: "detached" });
   assert.equal(await tab.page.evaluate(() => localStorage.getItem("parlor.session")), null);
   await tab.page.getByRole("link", { name: "Chat", exact: true }).click();
   await tab.page.getByRole("heading", { name: "New chat", level: 1 }).waitFor();
@@ -140,7 +140,7 @@ test("the chat forgets a deleted session", async () => {
   assert.equal(await tab.page.locator("article").count(), 0);
   await tab.send("/say anew");
   await tab.waitForTurn("/say anew");
-  assert.notEqual(await tab.page.evaluate(() => localStorage.getItem("parlor.session")), "deleted");
+  assert.notEqual(await tab.page.evaluate(() => localStorage.getItem("parlor.session")), "obsolete");
   await tab.close();
 });
 

@@ -44,7 +44,7 @@ test("the tour explains a queued run, and a message that the server did not acce
   await tour.getByRole("button", { name: "Run it" }).click();
   await tour.getByText("Another run is active.").waitFor();
   await tab.page.keyboard.press("Escape");
-  await tour.getByText("The answer is below.").waitFor();
+  await tour.getByText("The answer is here.").waitFor();
   await tour.getByRole("button", { name: "Show the steps" }).click();
   await tab.page.locator("article").getByText("command: uname -a").waitFor();
   await tab.close();

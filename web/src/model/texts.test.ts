@@ -26,7 +26,7 @@ it("has a tour text for every status of the run", () => {
   expect(tourText(undefined)).toContain("sending the message");
   expect(tourText({ ...run, status: "queued" })).toContain("Another run is active");
   expect(tourText(run)).toContain("is working");
-  expect(tourText({ ...run, status: "completed" })).toContain("The answer is below");
+  expect(tourText({ ...run, status: "completed" })).toContain("The answer is here");
   expect(tourText({ ...run, status: "stopped" })).toContain("was stopped");
   expect(tourText({ ...run, status: "failed" })).toContain("The run failed");
   expect(tourText({ ...run, status: "failed", runId: "" })).toContain("did not accept the message");

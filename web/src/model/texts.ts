@@ -53,11 +53,11 @@ export function tourText(turn: Turn | undefined): string {
     case "running":
       return "The agent is working. Esc stops it.";
     case "completed":
-      return "The answer is below. The line above the answer unfolds the steps of the run.";
+      return "The answer is here. The line above the answer unfolds the steps of the run.";
     case "stopped":
-      return "The run was stopped. The line below the agent’s name unfolds the steps up to then.";
+      return "The run was stopped. The line below the agent’s name unfolds its steps up to then.";
     case "failed":
-      return turn.runId ? "The run failed; the reason is below. The line below the agent’s name unfolds the steps up to then." : "The server did not accept the message; the reason is below. No run was started.";
+      return turn.runId ? "The run failed; the conversation shows the reason. The line below the agent’s name unfolds its steps up to then." : "The server did not accept the message; the conversation shows the reason. No run was started.";
   }
 }
 

@@ -1,5 +1,5 @@
-//! Makes the files of the page, which `make page` builds into `web/dist`, a part of the program. Where there
-//! are none the program has none, and says so.
+//! Embeds the page, which `make page` builds into `web/dist`, in the program. If there is no page, the program is built
+//! without one and tells its users so.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 fn main() -> io::Result<()> {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
     let dist = web.join("dist");
-    // What is missing counts as changed, each time; the folder that it will be in says when it comes.
+    // Cargo reruns the script every time if a watched path is missing, so it watches the closest folder that exists.
     let watched = [&dist, &web].into_iter().find(|folder| folder.is_dir());
     let watched = watched.map_or_else(|| PathBuf::from("build.rs"), Clone::clone);
     writeln!(io::stdout(), "cargo::rerun-if-changed={}", watched.display())?;
-    let out = std::env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo names no folder"))?;
+    let out = std::env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo did not set OUT_DIR"))?;
     let mut files = Vec::new();
     if dist.join("index.html").is_file() {
-        gather(&dist, &mut files)?;
+        collect_files(&dist, &mut files)?;
     }
     files.sort();
     let assets = Assets { dist, out: out.into(), files };
@@ -31,16 +31,16 @@ struct Assets {
 }
 
 impl Assets {
-    /// A list of all files, in Rust.
+    /// The list of all files as a Rust expression.
     fn code(&self) -> io::Result<String> {
         let mut code = String::from("&[\n");
-        for file in self.files.iter().filter(|file| !is_packed(file)) {
+        for file in self.files.iter().filter(|file| !is_compressed(file)) {
             let path = file.strip_prefix(&self.dist).map_err(io::Error::other)?.display();
             let mut hasher = DefaultHasher::new();
             hasher.write(&fs::read(file)?);
             let tag = hasher.finish();
             let (plain, brotli, gzip) =
-                (self.copy(file)?, self.packed(file, "br")?, self.packed(file, "gz")?);
+                (self.copy(file)?, self.compressed(file, "br")?, self.compressed(file, "gz")?);
             code.push_str(&format!(
                 "    Asset {{ path: \"/{path}\", tag: \"\\\"{tag:016x}\\\"\", plain: {plain}, brotli: {brotli}, gzip: {gzip} }},\n"
             ));
@@ -49,29 +49,30 @@ impl Assets {
         Ok(code)
     }
 
-    /// The file in fewer bytes, if it is there so.
-    fn packed(&self, file: &Path, ending: &str) -> io::Result<String> {
-        let packed = PathBuf::from(format!("{}.{ending}", file.display()));
-        match self.files.contains(&packed) {
-            true => Ok(format!("Some({})", self.copy(&packed)?)),
+    /// The compressed form of a file, if there is one.
+    fn compressed(&self, file: &Path, extension: &str) -> io::Result<String> {
+        let compressed = PathBuf::from(format!("{}.{extension}", file.display()));
+        match self.files.contains(&compressed) {
+            true => Ok(format!("Some({})", self.copy(&compressed)?)),
             false => Ok("None".to_owned()),
         }
     }
 
-    /// The contents of a file: of a copy, for the page may be built again before the compiler reads it.
+    /// An expression with the content of a file. Includes a copy, since `make page` may replace the file before the
+    /// compiler reads it.
     fn copy(&self, file: &Path) -> io::Result<String> {
-        let name = file.file_name().ok_or_else(|| io::Error::other("a file has a name"))?;
+        let name = file.file_name().ok_or_else(|| io::Error::other("a path in web/dist has no file name"))?;
         let copy = self.out.join(name);
         fs::copy(file, &copy)?;
         Ok(format!("include_bytes!({copy:?})"))
     }
 }
 
-fn gather(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+fn collect_files(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            gather(&path, files)?;
+            collect_files(&path, files)?;
         } else {
             files.push(path);
         }
@@ -79,7 +80,7 @@ fn gather(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it is another file in fewer bytes.
-fn is_packed(file: &Path) -> bool {
-    file.extension().is_some_and(|ending| ending == "br" || ending == "gz")
+/// Whether a file is the compressed form of another.
+fn is_compressed(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "br" || extension == "gz")
 }

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use parlor_transport::{MAX_CONNECTIONS, MAX_OTHER_USER_CONNECTIONS};
-use parlor_web::{MAX_HTTP_CONNECTIONS, MAX_STRANGER_HTTP_CONNECTIONS};
+use parlor_web::{MAX_HTTP_CONNECTIONS, MAX_OTHER_USER_HTTP_CONNECTIONS};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::http::ask;
@@ -50,7 +50,7 @@ fn half_requests_of_another_user_keep_nobody_else_out() {
     assert_eq!(answer.status, 200, "{answer:?}");
     // It was answered while they were there, and not because their time was up.
     let open = still_open(&mut streams);
-    assert!((1..=MAX_STRANGER_HTTP_CONNECTIONS).contains(&open), "{open}");
+    assert!((1..=MAX_OTHER_USER_HTTP_CONNECTIONS).contains(&open), "{open}");
 }
 
 #[test]

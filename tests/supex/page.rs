@@ -39,7 +39,7 @@ fn the_page_names_every_method_tool_code_limit_and_variable() {
         "doors/src/supex/mod.rs",
         "ruby/src/backend/mod.rs",
         "transport/src/tcp.rs",
-        "app/src/serve/upstream.rs",
+        "app/src/serve/sketchup.rs",
     ];
     for path in limits.map(|path| format!("crates/{path}")) {
         for line in read(&path).lines().filter_map(|line| line.strip_prefix("pub const ")) {

@@ -44,11 +44,12 @@ pub use metrics::{Metrics, OutcomeLabel, ReasonLabel};
 pub use page::{Asset, PAGE};
 pub use random::{RandomSource, system_random};
 pub use readiness::Readiness;
-pub use response_memory::{ANSWER_WAIT, HTTP_WRITE_WAIT, MAX_ANSWERS_MADE};
+pub use response_memory::{ANSWER_WAIT, HTTP_WRITE_WAIT, MAX_SESSION_READERS};
 pub use routes::ROUTES;
 pub use server::{
-    CONNECTION_LIFE, HEADER_WAIT, HTTP_SHARES, MAX_ADDRESS_HTTP_CONNECTIONS, MAX_HEADER_BYTES, MAX_HEADERS,
-    MAX_HTTP_CONNECTIONS, MAX_STRANGER_HTTP_CONNECTIONS, OWNER_HTTP_CONNECTIONS, WEB_STOP_WAIT, serve_web,
+    CONNECTION_LIFE, HEADER_WAIT, HTTP_CONNECTION_LIMITS, MAX_ADDRESS_HTTP_CONNECTIONS, MAX_HEADER_BYTES,
+    MAX_HEADERS, MAX_HTTP_CONNECTIONS, MAX_OTHER_USER_HTTP_CONNECTIONS, OWNER_HTTP_CONNECTIONS,
+    WEB_STOP_WAIT, serve_web,
 };
 pub use settings::{WebLimits, WebSettings};
 pub use site::WebDeps;

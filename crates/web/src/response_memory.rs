@@ -29,7 +29,7 @@ pub const HTTP_WRITE_WAIT: Duration = Duration::from_secs(30);
 pub const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// How many responses may read through a session at a time. Each may have to hold the largest possible event.
-pub const MAX_ANSWERS_MADE: usize = 4;
+pub const MAX_SESSION_READERS: usize = 4;
 
 /// After how many seconds a client may retry that got a 503 for want of memory.
 const RETRY_SECONDS: &str = "5";

@@ -32,7 +32,7 @@ pub const MAX_HTTP_CONNECTIONS: usize = 1024;
 
 /// How many of them all other users of this machine may have together, with users whom the kernel does not name. A proxy
 /// in front of the server is often such a user, and carries the requests of many.
-pub const MAX_STRANGER_HTTP_CONNECTIONS: usize = 256;
+pub const MAX_OTHER_USER_HTTP_CONNECTIONS: usize = 256;
 
 /// How many of them one address on another machine may have, whether or not it has sent whole requests.
 pub const MAX_ADDRESS_HTTP_CONNECTIONS: usize = 256;
@@ -40,10 +40,10 @@ pub const MAX_ADDRESS_HTTP_CONNECTIONS: usize = 256;
 /// How many of them are reserved for the owner and root.
 pub const OWNER_HTTP_CONNECTIONS: usize = 128;
 
-/// The shares of HTTP connections: the limits above.
-pub const HTTP_SHARES: ConnectionLimits = ConnectionLimits {
+/// The limits above, by kind of client.
+pub const HTTP_CONNECTION_LIMITS: ConnectionLimits = ConnectionLimits {
     all: MAX_HTTP_CONNECTIONS,
-    other_users: MAX_STRANGER_HTTP_CONNECTIONS,
+    other_users: MAX_OTHER_USER_HTTP_CONNECTIONS,
     address: MAX_ADDRESS_HTTP_CONNECTIONS,
     owner_only: OWNER_HTTP_CONNECTIONS,
 };
@@ -81,24 +81,24 @@ pub async fn serve_web(
         .header_read_timeout(limits.header_wait)
         .max_buf_size(MAX_HEADER_BYTES)
         .max_headers(MAX_HEADERS);
-    let places = ConnectionLimiter::new(limits.http_connections);
-    let without_place = LogLimit::new(CONNECTION_LOG_RATE);
+    let limiter = ConnectionLimiter::new(limits.http_connections);
+    let refused_connections = LogLimit::new(CONNECTION_LOG_RATE);
     let accept_errors = LogLimit::new(CONNECTION_LOG_RATE);
     loop {
         let accepted = tokio::select! {
             biased;
             () = stop.cancelled() => break,
-            accepted = accept(&listeners, &places, &without_place) => accepted,
+            accepted = accept(&listeners, &limiter, &refused_connections) => accepted,
         };
         match accepted {
             Ok(None) => {}
-            Ok(Some((stream, peer, place))) => {
+            Ok(Some((stream, peer, permit))) => {
                 let (protocol, router, stop) = (protocol.clone(), router.clone(), stop.clone());
                 let memory = ResponseMemory::new(&site.deps.memory, limits.write_wait);
                 site.tasks.spawn(async move {
                     serve_connection(stream, peer, &protocol, router, memory, limits.connection_life, stop)
                         .await;
-                    drop(place);
+                    drop(permit);
                 });
             }
             // Mostly because the process has no file descriptors left.
@@ -122,16 +122,16 @@ pub async fn serve_web(
 /// Accepts a connection. `None` if its client has used up its share, or if it is closed already.
 async fn accept(
     listeners: &Listeners,
-    places: &ConnectionLimiter,
-    without_place: &LogLimit,
+    limiter: &ConnectionLimiter,
+    refused_connections: &LogLimit,
 ) -> io::Result<Option<(TcpStream, ConnectedPeer, ConnectionPermit)>> {
     let (stream, _) = listeners.accept().await?;
     let Ok(peer) = ConnectedPeer::from_stream(&stream) else { return Ok(None) };
-    let Some(place) = places.acquire(peer.group()).await else {
-        log_refused_connection(without_place, &peer);
+    let Some(permit) = limiter.acquire(peer.group()).await else {
+        log_refused_connection(refused_connections, &peer);
         return Ok(None);
     };
-    Ok(Some((stream, peer, place)))
+    Ok(Some((stream, peer, permit)))
 }
 
 /// Serves HTTP until the connection closes or becomes a WebSocket, which another task serves.
@@ -155,8 +155,8 @@ async fn serve_connection(
         router.clone().oneshot(request.map(Body::new))
     });
     let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service).with_upgrades());
-    // The errors of a connection concern its client alone. `stalled` is polled last, after the connection had its chance
-    // to write.
+    // The error of a connection concerns only its client. `stalled` is polled after the connection has had its chance to
+    // write.
     tokio::select! {
         biased;
         _ = &mut connection => return,

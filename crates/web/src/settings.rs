@@ -8,7 +8,7 @@ use parlor_transport::{AllowLocal, ConnectionLimits, Keepalive, Rate};
 use crate::auth::rate::{HANDSHAKE_RATE, LOCAL_HANDSHAKE_RATE, LOCAL_REQUEST_RATE, REQUEST_RATE};
 use crate::body::BODY_WAIT;
 use crate::response_memory::{ANSWER_WAIT, HTTP_WRITE_WAIT};
-use crate::server::{CONNECTION_LIFE, HEADER_WAIT, HTTP_SHARES, WEB_STOP_WAIT};
+use crate::server::{CONNECTION_LIFE, HEADER_WAIT, HTTP_CONNECTION_LIMITS, WEB_STOP_WAIT};
 
 /// What `parlor.toml`, the environment and the command line decide about the web server.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ impl Default for WebLimits {
             connection_life: CONNECTION_LIFE,
             write_wait: HTTP_WRITE_WAIT,
             answer_wait: ANSWER_WAIT,
-            http_connections: HTTP_SHARES,
+            http_connections: HTTP_CONNECTION_LIMITS,
             stop_wait: WEB_STOP_WAIT,
             handshakes: HANDSHAKE_RATE,
             local_handshakes: LOCAL_HANDSHAKE_RATE,

@@ -19,7 +19,7 @@ use crate::api::models::ModelCatalog;
 use crate::api::sessions::TitleCheck;
 use crate::api::terminals::ProcessApi;
 use crate::auth::one_time_link::OneTimeLink;
-use crate::auth::rate::Limiter;
+use crate::auth::rate::RateLimiter;
 use crate::auth::refusal_log::RefusalLog;
 use crate::auth::request_source::ConnectionEnds;
 use crate::auth::token_store::TokenStore;
@@ -27,7 +27,7 @@ use crate::metrics::{Metrics, ReasonLabel};
 use crate::page::Asset;
 use crate::random::RandomSource;
 use crate::readiness::Readiness;
-use crate::response_memory::{MAX_ANSWERS_MADE, NoMemory};
+use crate::response_memory::{MAX_SESSION_READERS, NoMemory};
 use crate::settings::WebSettings;
 use crate::socket::connections::Connections;
 use crate::socket::handshake::HandshakeError;
@@ -69,8 +69,8 @@ pub(crate) struct Site {
     pub(crate) bound: SocketAddr,
     pub(crate) started: Instant,
     pub(crate) connections: Arc<Connections>,
-    pub(crate) handshakes: Limiter,
-    pub(crate) requests: Limiter,
+    pub(crate) handshakes: RateLimiter,
+    pub(crate) requests: RateLimiter,
     pub(crate) refusals: RefusalLog,
     /// New ids for the frames of the supr door.
     pub(crate) ids: Arc<dyn IdSource>,
@@ -94,11 +94,11 @@ impl Site {
             bound,
             started: Instant::now(),
             connections: Connections::new(deps.settings.max_connections, goodbye),
-            handshakes: Limiter::new(limits.handshakes, limits.local_handshakes),
-            requests: Limiter::new(limits.requests, limits.local_requests),
+            handshakes: RateLimiter::new(limits.handshakes, limits.local_handshakes),
+            requests: RateLimiter::new(limits.requests, limits.local_requests),
             refusals: RefusalLog::new(),
             ids: Arc::new(TimeOrderedIds::new(Arc::clone(&deps.clock))),
-            session_readers: Semaphore::new(MAX_ANSWERS_MADE),
+            session_readers: Semaphore::new(MAX_SESSION_READERS),
             tasks: TaskTracker::new(),
             stop,
             deps,

@@ -137,7 +137,7 @@ pub(crate) fn logins(config: &Config, store: SecretStore, redactor: &Redactor) -
 
 /// Whether the peer process belongs to this user or to root.
 fn is_own_user(stream: &TcpStream) -> bool {
-    ConnectedPeer::of(stream).is_ok_and(|peer| peer.user().is_owner())
+    ConnectedPeer::from_stream(stream).is_ok_and(|peer| peer.user().is_owner())
 }
 
 /// Shows the steps of a login to a person.

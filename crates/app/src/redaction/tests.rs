@@ -22,7 +22,7 @@ fn redaction_of(keys: &[&str], tokens: &[&str]) -> Arc<dyn Redact> {
 fn redact_stream(redact: &Arc<dyn Redact>, pieces: &[&str]) -> String {
     let mut stream = StreamRedactor::new(redact);
     let mut shown: String = pieces.iter().map(|piece| stream.push(piece).into_owned()).collect();
-    shown.push_str(&stream.rest());
+    shown.push_str(&stream.finish());
     shown
 }
 

@@ -1,11 +1,11 @@
-//! Where to listen, and whether that is allowed.
+//! The addresses that doors listen at: parsing them, and refusing those that other machines could abuse.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context, bail};
 use parlor_web::{STRONG_TOKEN_CHARS, Token};
 
-/// Reads `HOST:PORT`, `:PORT` or `PORT`.
+/// Parses `HOST:PORT`, `:PORT` or `PORT`. The default host is 127.0.0.1.
 pub(super) fn parse(text: &str) -> anyhow::Result<SocketAddr> {
     let hint = || format!("{text:?} is no address; write HOST:PORT, such as 127.0.0.1:9876");
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
@@ -14,7 +14,7 @@ pub(super) fn parse(text: &str) -> anyhow::Result<SocketAddr> {
     Ok(SocketAddr::new(ip(host).with_context(hint)?, port))
 }
 
-/// The address of a host and a port that stand in two variables, or of the one that is not set.
+/// The address of a host and a port from two variables. `default` has the part that is not set.
 pub(super) fn join(
     host: Option<&str>,
     port: Option<&str>,
@@ -28,7 +28,7 @@ pub(super) fn join(
     Ok(SocketAddr::new(ip, port))
 }
 
-/// `localhost` is an IPv4 address here: clients have no other.
+/// The IP address of a host. `localhost` is 127.0.0.1, since Supex clients connect there.
 fn ip(host: &str) -> anyhow::Result<IpAddr> {
     if host.is_empty() || host == "localhost" {
         return Ok(Ipv4Addr::LOCALHOST.into());
@@ -40,7 +40,7 @@ fn ip(host: &str) -> anyhow::Result<IpAddr> {
     Ok(found.next().with_context(|| format!("the host {host:?} has no address"))?.ip())
 }
 
-/// Refuses to listen where strangers are, unless that is wanted and they need a token.
+/// Refuses to listen where other machines can connect, unless the user allows that and clients need a token.
 pub(super) fn check(address: SocketAddr, allow_remote: bool, has_token: bool) -> anyhow::Result<()> {
     if address.ip().is_loopback() {
         return Ok(());
@@ -59,7 +59,7 @@ pub(super) fn check(address: SocketAddr, allow_remote: bool, has_token: bool) ->
     Ok(())
 }
 
-/// Why it matters that `taken` is in use, to who asked for another address.
+/// Why it matters that `taken` is in use, if the user asked for the other address `asked`. The end of an error message.
 pub(super) fn why_it_matters(taken: SocketAddr, asked: SocketAddr) -> &'static str {
     match taken.ip() == asked.ip() {
         true => "",
@@ -67,7 +67,7 @@ pub(super) fn why_it_matters(taken: SocketAddr, asked: SocketAddr) -> &'static s
     }
 }
 
-/// Refuses to let strangers guess a weak token.
+/// Refuses a weak token where other machines can connect, since their users could guess it.
 pub(super) fn check_token(address: SocketAddr, token: &Token) -> anyhow::Result<()> {
     if !address.ip().is_loopback() && !token.is_strong() {
         bail!(
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_have_a_host_and_a_port() {
+    fn an_address_has_a_host_and_a_port() {
         for (text, address) in [
             ("127.0.0.1:9876", "127.0.0.1:9876"),
             ("localhost:0", "127.0.0.1:0"),
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_alone_changes_its_half() {
+    fn a_single_variable_changes_only_its_part() {
         let default: SocketAddr = "127.0.0.1:9876".parse().unwrap();
         assert_eq!(join(None, Some("1"), default).unwrap().to_string(), "127.0.0.1:1");
         assert_eq!(join(Some("::1"), None, default).unwrap().to_string(), "[::1]:9876");
@@ -109,18 +109,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_listens_for_strangers_without_a_word_and_a_token() {
-        let (near, far) = ("127.0.0.1:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
-        assert!(check(near, false, false).is_ok() && check("[::1]:1".parse().unwrap(), false, false).is_ok());
-        assert!(check(far, false, true).is_err() && check(far, true, false).is_err());
-        assert!(check(far, true, true).is_ok());
+    fn other_machines_can_connect_only_with_permission_and_a_token() {
+        let (local, remote) = ("127.0.0.1:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
+        assert!(
+            check(local, false, false).is_ok() && check("[::1]:1".parse().unwrap(), false, false).is_ok()
+        );
+        assert!(check(remote, false, true).is_err() && check(remote, true, false).is_err());
+        assert!(check(remote, true, true).is_ok());
     }
 
     #[test]
-    fn strangers_need_a_strong_token() {
-        let (near, far) = ("127.0.0.1:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
+    fn a_server_for_other_machines_needs_a_strong_token() {
+        let (local, remote) = ("127.0.0.1:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
         let (weak, strong) = (Token::parse("secret").unwrap(), Token::parse(&"x".repeat(22)).unwrap());
-        assert!(check_token(near, &weak).is_ok() && check_token(far, &strong).is_ok());
-        assert!(check_token(far, &weak).unwrap_err().to_string().contains("22 random characters"));
+        assert!(check_token(local, &weak).is_ok() && check_token(remote, &strong).is_ok());
+        assert!(check_token(remote, &weak).unwrap_err().to_string().contains("22 random characters"));
     }
 }

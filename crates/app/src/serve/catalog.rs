@@ -23,7 +23,8 @@ pub(super) fn model_catalog(home: &Home, environment: &Environment) -> ModelCata
         let keys = keys.clone();
         move |id: &str| {
             providers.get(id).is_none_or(|provider| {
-                provider.key_variable().is_some_and(|name| variables.contains(&name)) || keys.has(*provider)
+                provider.key_variable().is_some_and(|name| variables.contains(&name))
+                    || keys.has_credential(*provider)
             })
         }
     };

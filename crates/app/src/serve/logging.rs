@@ -1,4 +1,4 @@
-//! What `parlor serve` says on stderr while it works. Never a token, and no secret that is known.
+//! The log of `parlor serve` on stderr. It contains no token and no other secret that parlor knows.
 
 use std::io::{Write, stderr};
 
@@ -7,11 +7,11 @@ use parlor_engine::Redact;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::journal::Journal;
+use super::stderr_writer::StderrWriter;
 use crate::redaction::Redaction;
 
-/// Writes the last lines when it is dropped.
-pub(super) struct LogWriterGuard(Journal);
+/// Writes the last lines of the log when it is dropped.
+pub(super) struct LogWriterGuard(StderrWriter);
 
 impl Drop for LogWriterGuard {
     fn drop(&mut self) {
@@ -19,46 +19,46 @@ impl Drop for LogWriterGuard {
     }
 }
 
-/// Says things of that level and above, or what fits who reads: a person wants to hear of trouble only.
+/// Starts to log lines of `level` and above. Without a level, a terminal gets warnings, and any other output gets more.
 pub(super) fn start(
     level: Option<&str>,
     is_terminal: bool,
     redaction: Redaction,
 ) -> anyhow::Result<LogWriterGuard> {
     let level = level_of(level, is_terminal)?;
-    let journal = Journal::start(stderr())?;
-    let out = journal.clone();
-    // One that is there already stays, which happens in tests only.
+    let writer = StderrWriter::start(stderr())?;
+    let out = writer.clone();
+    // Fails only in tests, if another test has installed a subscriber before.
     let _ = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(Clean { redaction, out: move || out.clone() })
+        .with_writer(RedactingOutput { redaction, out: move || out.clone() })
         .with_ansi(false)
         .with_target(false)
         .try_init();
-    Ok(LogWriterGuard(journal))
+    Ok(LogWriterGuard(writer))
 }
 
-/// Writes without secrets to what `out` gives. Lines come as a whole.
-struct Clean<O> {
+/// Removes secrets from lines before it writes them to what `out` returns. Each write is a whole line.
+struct RedactingOutput<O> {
     redaction: Redaction,
     out: O,
 }
 
-/// One line on its way.
-struct Line<W> {
+/// Writes one line without its secrets.
+struct RedactingWriter<W> {
     redaction: Redaction,
     out: W,
 }
 
-impl<'a, W: Write, O: Fn() -> W> MakeWriter<'a> for Clean<O> {
-    type Writer = Line<W>;
+impl<'a, W: Write, O: Fn() -> W> MakeWriter<'a> for RedactingOutput<O> {
+    type Writer = RedactingWriter<W>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        Line { redaction: self.redaction.clone(), out: (self.out)() }
+        RedactingWriter { redaction: self.redaction.clone(), out: (self.out)() }
     }
 }
 
-impl<W: Write> Write for Line<W> {
+impl<W: Write> Write for RedactingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
         self.out.write_all(self.redaction.redact(&text).as_bytes())?;
@@ -94,18 +94,18 @@ mod tests {
     use crate::settings::Config;
 
     #[test]
-    fn a_person_hears_of_trouble_and_a_journal_of_more() {
+    fn a_terminal_gets_warnings_and_a_file_gets_more() {
         assert_eq!(level_of(None, true).unwrap(), LevelFilter::WARN);
         assert_eq!(level_of(None, false).unwrap(), LevelFilter::INFO);
         assert_eq!(level_of(Some("DEBUG"), true).unwrap(), LevelFilter::DEBUG);
         assert!(level_of(Some("loud"), true).unwrap_err().to_string().contains("warn"));
     }
 
-    /// Keeps what is written.
+    /// An output that collects what is written.
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for Buffer {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -116,15 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_without_secrets() {
-        let (redactor, kept) = (parlor_auth::Redactor::new(), Kept::default());
+    fn the_log_has_no_secrets() {
+        let (redactor, buffer) = (parlor_auth::Redactor::new(), Buffer::default());
         redactor.learn(&parlor_auth::Secret::new("s3cret-token"));
-        let (out, folder) = (kept.clone(), tempfile::tempdir().unwrap());
+        let (out, folder) = (buffer.clone(), tempfile::tempdir().unwrap());
         let redaction = Redaction::new(folder.path(), &Config::default(), &Environment::read(), &redactor);
-        let subscriber =
-            tracing_subscriber::fmt().with_writer(Clean { redaction, out: move || out.clone() }).finish();
-        tracing::subscriber::with_default(subscriber, || tracing::info!(said = "s3cret-token", "heard"));
-        let said = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
-        assert!(said.contains("heard") && said.contains("[secret]") && !said.contains("s3cret"), "{said}");
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(RedactingOutput { redaction, out: move || out.clone() })
+            .finish();
+        tracing::subscriber::with_default(subscriber, || tracing::info!(token = "s3cret-token", "connected"));
+        let log = String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
+        assert!(log.contains("connected") && log.contains("[secret]") && !log.contains("s3cret"), "{log}");
     }
 }

@@ -1,12 +1,12 @@
-//! `parlor serve`: the doors on the network.
+//! `parlor serve`: opens the doors on the network and serves them until it is asked to end.
 
 mod address;
 mod catalog;
-mod claim;
-mod journal;
 mod logging;
+mod serve_lock;
+mod sketchup;
+mod stderr_writer;
 mod supex;
-mod upstream;
 mod web;
 
 use std::io::{IsTerminal, Write, stderr};
@@ -30,19 +30,20 @@ use crate::home::Home;
 use crate::settings::Config;
 use crate::token;
 
-use self::claim::{Addresses, ServeLock};
+use self::serve_lock::{Addresses, ServeLock};
 
-/// How many threads serve, if the machine has as many cores. More than one, so that who says something does not wait
-/// for a thousand who are told something. They stay: children get a signal when the thread that started them ends.
+/// How many threads serve, if the machine has as many cores. More than one, so that a client that sends a message does not
+/// wait while a thousand others get an event. The threads live as long as the server, since the kernel kills a child
+/// process when the thread that started it ends.
 const MAX_THREADS: usize = 4;
 
-/// Which doors are opened, and where.
+/// The options of `parlor serve`: which doors to open, and at which addresses.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Where the web page and the supr door listen; port 0 picks a free one [default: 127.0.0.1:18790]
     #[arg(long, value_name = "ADDR", overrides_with = "listen")]
     listen: Option<String>,
-    /// Do not open them
+    /// Open neither the web page nor the supr door
     #[arg(long, conflicts_with = "listen")]
     no_http: bool,
     /// Where the Supex bridge listens; port 0 picks a free one [default: 127.0.0.1:9876]
@@ -51,12 +52,12 @@ pub(crate) struct Options {
     /// Where the Supex REPL listens; port 0 picks a free one [default: 127.0.0.1:4433]
     #[arg(long, value_name = "ADDR", overrides_with = "supex_repl")]
     supex_repl: Option<String>,
-    /// Open neither of these two
+    /// Open neither the Supex bridge nor the Supex REPL
     #[arg(long, conflicts_with_all = ["supex", "supex_repl"])]
     no_supex: bool,
 }
 
-/// Opens the doors and serves them until the program is asked to end.
+/// Opens the doors and serves them until a signal asks the program to end.
 pub(crate) fn serve(
     environment: &Environment,
     options: &Options,
@@ -66,7 +67,7 @@ pub(crate) fn serve(
     let threads = available_parallelism().map_or(1, NonZeroUsize::get).min(MAX_THREADS);
     let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let done = runtime.block_on(serve_doors(environment, options, console, out));
-    // What still waits for a disk is not waited for.
+    // Does not wait for tasks that still wait for the disk.
     runtime.shutdown_background();
     done.map(|()| ExitCode::SUCCESS)
 }
@@ -78,10 +79,10 @@ async fn serve_doors(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let termination_signal = parlor_transport::termination_signal()?;
-    // Keys may come while it runs.
+    // The user may add a key for any provider while the server runs.
     let home = Home::open(environment)?.with_all_providers();
     let redaction = home.redaction().clone();
-    let _speaking = logging::start(environment.log.as_deref(), stderr().is_terminal(), redaction)?;
+    let _log_writer = logging::start(environment.log.as_deref(), stderr().is_terminal(), redaction)?;
     if enforced::is_root() {
         tracing::warn!("parlor runs as {}; {}", enforced::AS_ROOT, enforced::NOT_AS_ROOT);
     }
@@ -102,8 +103,8 @@ async fn serve_doors(
             "no door is to be opened; leave out --no-http or --no-supex, or name an address with --listen ADDR"
         );
     }
-    let mut claim = ServeLock::take(home.path())?;
-    // One for all doors: what one of them holds, the others do not get.
+    let mut lock = ServeLock::take(home.path())?;
+    // All doors share one budget for large frames.
     let limit = config.max_frame_memory.and_then(|bytes| usize::try_from(bytes).ok());
     let memory = FrameMemory::new(limit.unwrap_or(usize::MAX));
     let tokens = token::open_store(home.path(), &config.supr.with(&environment.supr)?)?;
@@ -123,7 +124,7 @@ async fn serve_doors(
         supex: supex.as_ref().and_then(supex::Doors::bridge_address),
         supex_repl: supex.as_ref().and_then(supex::Doors::repl_address),
     };
-    claim.publish(&addresses)?;
+    lock.publish(&addresses)?;
     tracing::info!(
         http = addresses.http.map(tracing::field::display),
         supex = addresses.supex.map(tracing::field::display),
@@ -131,7 +132,7 @@ async fn serve_doors(
         "serving"
     );
     if console.stdout_is_terminal {
-        say_hello(out, &addresses, web.as_ref(), config)?;
+        print_addresses(out, &addresses, web.as_ref(), config)?;
     }
     parlor_process::unmap_startup_code();
     let stop = CancellationToken::new();
@@ -153,19 +154,19 @@ async fn serve_doors(
         stop.cancel();
     };
     tokio::join!(serving, ending);
-    claim.withdraw();
+    lock.withdraw();
     Ok(())
 }
 
-/// For a person at a terminal; programs read `serve.json`. Nobody else gets to see the token.
-fn say_hello(
+/// Tells the person at the terminal how to connect. Programs read `serve.json`, which does not have the token.
+fn print_addresses(
     out: &mut dyn Write,
     addresses: &Addresses,
     web: Option<&web::WebDoor>,
     config: &Config,
 ) -> anyhow::Result<()> {
     writeln!(out, "parlor is serving; Ctrl-C ends it.")?;
-    let http = addresses.http.map(from_here);
+    let http = addresses.http.map(reachable);
     if let Some(address) = http {
         writeln!(out, "  Open in a browser  http://{address}/")?;
         writeln!(out, "  Socket             ws://{address}/supr/ws")?;
@@ -202,7 +203,7 @@ fn say_hello(
     Ok(())
 }
 
-/// Who gets in, and by what.
+/// Who may connect, and what they need for it.
 pub(crate) fn who_may_connect(allow_local: AllowLocal) -> &'static str {
     match allow_local {
         AllowLocal::User => {
@@ -212,8 +213,8 @@ pub(crate) fn who_may_connect(allow_local: AllowLocal) -> &'static str {
     }
 }
 
-/// The address under which a person at this machine reaches it.
-fn from_here(mut address: SocketAddr) -> SocketAddr {
+/// The address by which a person at this machine reaches a server that listens at `address`.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),

@@ -1,4 +1,4 @@
-//! The two Supex doors: where they are, what stands behind them, and serving them.
+//! The two Supex doors, the bridge and the REPL: opens them, builds their backend, and serves them.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,27 +22,27 @@ use parlor_web::TokenStore;
 use tokio_util::sync::CancellationToken;
 
 use super::address;
-use super::upstream::UpstreamClient;
+use super::sketchup::UpstreamClient;
 use crate::environment::{Environment, SupexVariables};
 use crate::home::Home;
 use crate::settings::supex::SupexConfig;
 
-/// The folder for what the doors keep, in the state folder.
+/// The folder of the console log, in the state folder.
 const FOLDER: &str = "supex";
 
-/// Where a Upstream runtime has its console: on the same machine as its bridge.
+/// The port of the console of a SketchUp, on the same machine as its bridge.
 const CONSOLE_PORT: u16 = 4433;
 
-/// The longest rest after a reply that can be asked for.
+/// The longest pause after a reply that `SUPEX_RESPONSE_DELAY` may ask for, in seconds.
 const MAX_RESPONSE_DELAY: f64 = 60.0;
 
-/// Which doors are to be opened, and how.
+/// Which doors to open, and how.
 #[derive(Default)]
 pub(super) struct Plan {
     bridge: Option<SocketAddr>,
     repl: Option<SocketAddr>,
     token: Option<String>,
-    rest: Duration,
+    response_delay: Duration,
     is_verbose: bool,
 }
 
@@ -52,7 +52,7 @@ impl Plan {
     }
 }
 
-/// Puts flags, variables and settings together: the first one that says something counts.
+/// Merges flags, variables and settings. Flags override variables, and variables override settings.
 pub(super) fn plan(
     bridge: Option<&str>,
     repl: Option<&str>,
@@ -78,7 +78,7 @@ pub(super) fn plan(
             .then(|| pick(repl, &variables.repl_host, &variables.repl_port, &config.repl_listen, near(4433)))
             .transpose()?,
         token: variables.token.clone().or_else(|| config.token.clone()),
-        rest: rest(variables.response_delay.as_deref())?,
+        response_delay: response_delay(variables.response_delay.as_deref())?,
         is_verbose: variables.verbose,
     };
     for address in [plan.bridge, plan.repl].into_iter().flatten() {
@@ -87,7 +87,7 @@ pub(super) fn plan(
     Ok(plan)
 }
 
-fn rest(seconds: Option<&str>) -> anyhow::Result<Duration> {
+fn response_delay(seconds: Option<&str>) -> anyhow::Result<Duration> {
     let Some(text) = seconds else { return Ok(Duration::ZERO) };
     match text.trim().parse::<f64>() {
         Ok(seconds) if (0.0..=MAX_RESPONSE_DELAY).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
@@ -97,29 +97,29 @@ fn rest(seconds: Option<&str>) -> anyhow::Result<Duration> {
     }
 }
 
-/// The doors, open, and the backend behind them.
+/// The open doors and the backend that they share.
 pub(super) struct Doors {
     bridge: Option<(Listeners, SocketAddr)>,
     repl: Option<(Listeners, SocketAddr)>,
     backend: RubyBackend,
     access: Access,
-    rest: Duration,
+    response_delay: Duration,
     show: Option<fn(&[u8]) -> String>,
     memory: FrameMemory,
 }
 
-/// Who must show which token.
+/// Which token a client must send.
 struct Access {
-    /// That of these doors, which everybody must show if there is one.
+    /// The token of these doors. If there is one, every client must send it.
     own: Option<Arc<Token>>,
-    /// That of the server.
+    /// The token of the server, for all clients that `allow_local` does not exempt.
     of_server: Arc<Token>,
-    /// Who need not show it.
+    /// Which users of this machine need not send the token of the server.
     allow_local: AllowLocal,
 }
 
 impl Access {
-    /// What `peer` must show.
+    /// The token that `peer` must send, if it must send one.
     fn token_for(&self, peer: &ConnectedPeer) -> Option<Arc<Token>> {
         if let Some(own) = &self.own {
             return Some(Arc::clone(own));
@@ -128,7 +128,7 @@ impl Access {
     }
 }
 
-/// Opens the doors. Nobody is served yet.
+/// Opens the doors. They serve no clients yet.
 pub(super) async fn open(
     plan: &Plan,
     home: &Home,
@@ -150,7 +150,7 @@ pub(super) async fn open(
         allow_local: home.config().allow_local,
     };
     let show = plan.is_verbose.then_some(redact_token as fn(&[u8]) -> String);
-    Ok(Doors { bridge, repl, backend, access, rest: plan.rest, show, memory })
+    Ok(Doors { bridge, repl, backend, access, response_delay: plan.response_delay, show, memory })
 }
 
 fn bind(address: Option<SocketAddr>, flag: &str) -> anyhow::Result<Option<(Listeners, SocketAddr)>> {
@@ -191,7 +191,7 @@ fn backend_config(
     }
     ruby.time_limit = config.eval_timeout;
     ruby.memory_limit = config.memory_limit.unwrap_or(u64::MAX);
-    // Whoever knows no secret gets Ruby and nothing else: that is what clients of this protocol expect.
+    // Without a token, clients get Ruby and no other tools, as clients of this protocol expect.
     let tools = match plan.token {
         Some(_) => {
             let policy = Policy::new([&folder]).map_err(|failure| anyhow::anyhow!(failure.message))?;
@@ -214,8 +214,8 @@ fn backend_config(
     })
 }
 
-/// The Upstream to work with. `ours` are the addresses of our own bridge and REPL: who forwards to itself
-/// waits for itself.
+/// The SketchUp to forward calls to, if the settings name one. `ours` are the addresses of our own bridge and REPL: a
+/// server that forwarded calls to itself would wait for ever.
 fn upstream(
     config: &SupexConfig,
     ours: [Option<SocketAddr>; 2],
@@ -232,21 +232,22 @@ fn upstream(
     if !repl(&console) {
         upstream = upstream.with_console(console);
     }
-    let place = if config.evaluates_upstream { EvaluateAt::Upstream } else { EvaluateAt::Local };
-    Ok(Some((Arc::new(upstream), place)))
+    let evaluate_at = if config.evaluates_upstream { EvaluateAt::Upstream } else { EvaluateAt::Local };
+    Ok(Some((Arc::new(upstream), evaluate_at)))
 }
 
-/// Whether `address` is that of our own `door`. Names are not looked up: that can take long. A door at one loopback
-/// address is at the other as well.
+/// Whether `address` leads to our own `door`. Does not resolve names, which can take long. A door that listens at one
+/// loopback address listens at the other too.
 fn leads_to(address: &str, door: SocketAddr) -> bool {
     let address = address.replacen("localhost", "127.0.0.1", 1);
     address.parse::<SocketAddr>().is_ok_and(|address| {
-        let is_near = (door.ip().is_unspecified() || door.ip().is_loopback()) && address.ip().is_loopback();
-        address.port() == door.port() && (address.ip() == door.ip() || is_near)
+        let is_loopback =
+            (door.ip().is_unspecified() || door.ip().is_loopback()) && address.ip().is_loopback();
+        address.port() == door.port() && (address.ip() == door.ip() || is_loopback)
     })
 }
 
-/// `2026-03-04T12:00:00.123`, in the time zone of this machine.
+/// A time in the time zone of this machine, such as `2026-03-04T12:00:00.123`.
 fn local_time(at: Timestamp) -> String {
     let moment = DateTime::from_timestamp_millis(at.0).unwrap_or_default();
     moment.with_timezone(&Local).format("%Y-%m-%dT%H:%M:%S%.3f").to_string()
@@ -261,16 +262,21 @@ impl Doors {
         self.repl.as_ref().map(|(_, address)| *address)
     }
 
-    /// Serves whoever comes until `stop` is cancelled, then closes everything.
+    /// Serves clients until `stop` is cancelled, then closes the backend.
     pub(super) async fn serve(self, stop: CancellationToken) {
-        let Self { bridge, repl, backend, access, rest, show, memory } = self;
+        let Self { bridge, repl, backend, access, response_delay, show, memory } = self;
         let instance: Arc<str> = TimeOrderedIds::new(Arc::new(SystemClock)).next().to_string().into();
         let bridge = async {
             let Some((listeners, _)) = bridge else { return };
             let make = |peer: &ConnectedPeer| {
                 let machine =
                     BridgeMachine::new(access.token_for(peer), Arc::clone(&instance), Instant::now());
-                service(TracedMachine::new(machine, "supex", show), backend.connect(), rest, &memory)
+                service(
+                    TracedMachine::new(machine, "supex", show),
+                    backend.connect(),
+                    response_delay,
+                    &memory,
+                )
             };
             serve_tcp(listeners, make, stop.clone()).await;
         };
@@ -282,7 +288,12 @@ impl Doors {
                     true => machine,
                     false => machine.with_hello_deadline(Instant::now()),
                 };
-                service(TracedMachine::new(machine, "supex-repl", show), backend.connect(), rest, &memory)
+                service(
+                    TracedMachine::new(machine, "supex-repl", show),
+                    backend.connect(),
+                    response_delay,
+                    &memory,
+                )
             };
             serve_tcp(listeners, make, stop.clone()).await;
         };
@@ -297,12 +308,18 @@ impl Doors {
 fn service<M>(
     machine: M,
     connection: RubyConnection,
-    rest: Duration,
+    response_delay: Duration,
     memory: &FrameMemory,
 ) -> Service<M, RubyConnection> {
     let receipt = connection.receipt();
     let on_delivered = Box::new(move || receipt.confirm());
-    Service { machine, backend: connection, on_delivered, write_pause: rest, memory: memory.clone() }
+    Service {
+        machine,
+        backend: connection,
+        on_delivered,
+        write_pause: response_delay,
+        memory: memory.clone(),
+    }
 }
 
 #[cfg(test)]
@@ -320,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_forwards_to_itself() {
+    fn a_server_does_not_forward_to_itself() {
         for (address, door) in [
             ("127.0.0.1:9876", "127.0.0.1:9876"),
             ("localhost:9876", "127.0.0.1:9876"),
@@ -330,14 +347,14 @@ mod tests {
             ("localhost:9876", "[::1]:9876"),
         ] {
             let refused = upstream(&config(address), [Some(door.parse().unwrap()), None]);
-            let said = refused.err().map(|error| error.to_string()).unwrap_or_default();
-            assert!(said.contains("is this server itself"), "{address} {door}: {said}");
+            let message = refused.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(message.contains("is this server itself"), "{address} {door}: {message}");
         }
         assert!(upstream(&config("127.0.0.1:9876"), [Some("127.0.0.1:9877".parse().unwrap()), None]).is_ok());
     }
 
     #[test]
-    fn consoles_go_to_the_port_beside_unless_that_is_our_own() {
+    fn consoles_are_forwarded_to_the_console_port_unless_it_is_our_own() {
         assert!(forwards_consoles("127.0.0.1:9876", "127.0.0.1:4434"));
         assert!(forwards_consoles("upstream.example:9876", "127.0.0.1:4433"));
         assert!(!forwards_consoles("127.0.0.1:9876", "127.0.0.1:4433"));

@@ -23,7 +23,7 @@ pub const LOCAL_REQUEST_RATE: Rate = Rate { per_second: 2_000.0, burst: 4_000.0 
 
 /// Limits how often clients may do something.
 #[derive(Debug)]
-pub(crate) struct Limiter {
+pub(crate) struct RateLimiter {
     /// The rate of a client on another machine.
     remote: Rate,
     /// The rate of the owner, and of all other users of this machine together.
@@ -38,7 +38,7 @@ struct Buckets {
     others: Option<TokenBucket>,
 }
 
-impl Limiter {
+impl RateLimiter {
     pub(crate) fn new(remote: Rate, local: Rate) -> Self {
         Self { remote, local, buckets: Mutex::default() }
     }
@@ -82,9 +82,9 @@ mod tests {
 
     use super::*;
 
-    fn limiter() -> Limiter {
+    fn limiter() -> RateLimiter {
         let local = Rate { per_second: 1.0, burst: 3.0 };
-        Limiter::new(Rate { per_second: 1.0, burst: 2.0 }, local)
+        RateLimiter::new(Rate { per_second: 1.0, burst: 2.0 }, local)
     }
 
     fn remote(last: u32) -> PeerGroup {

@@ -116,19 +116,19 @@ impl Rejection {
 async fn check(site: &Site, request: Request) -> Result<Request, Rejection> {
     let (parts, body) = request.into_parts();
     let Some(ends) = parts.extensions.get::<ConnectionEnds>().copied() else { return Err(Rejection::NoHost) };
-    let Some(account) = parts.extensions.get::<ConnectedPeer>().map(ConnectedPeer::group) else {
+    let Some(group) = parts.extensions.get::<ConnectedPeer>().map(ConnectedPeer::group) else {
         return Err(Rejection::NoHost);
     };
     let path = parts.uri.path();
     // A handshake has checks and an order of its own (`socket/handshake.rs`), and always needs the token.
     if is_handshake(path) {
-        return if site.handshakes.admits(account) {
+        return if site.handshakes.admits(group) {
             Ok(Request::from_parts(parts, body))
         } else {
             Err(Rejection::TooOften)
         };
     }
-    if !site.requests.admits(account) {
+    if !site.requests.admits(group) {
         return Err(Rejection::TooOften);
     }
     if let Some(name) =

@@ -72,18 +72,30 @@ fn check(site: &Site, parts: &mut Parts) -> Result<(Response, PendingUpgrade), H
 
 /// Waits until the answer to the handshake is written, then serves the client until it disconnects.
 async fn serve_upgraded(site: Arc<Site>, pending: PendingUpgrade) {
+    // In a box that is freed before serving: most clients are idle and there may be thousands, so this future must be
+    // small.
+    let Some((slot, session, serving)) = Box::pin(start(site, pending)).await else { return };
+    serving.await;
+    tracing::info!(session = &*session, "disconnected");
+    drop(slot);
+}
+
+/// Opens the WebSocket and returns its slot, its session and the future that serves it. `None` if the client has
+/// disconnected already.
+async fn start(
+    site: Arc<Site>,
+    pending: PendingUpgrade,
+) -> Option<(ConnectionSlot, Box<str>, impl Future<Output = ()>)> {
     let PendingUpgrade { query, slot, on_upgrade } = pending;
-    let Ok(upgraded) = on_upgrade.await else { return };
-    let Some(socket) = open_socket(upgraded, MAX_FRAME_BYTES, &site.deps.memory).await else { return };
+    let upgraded = on_upgrade.await.ok()?;
+    let socket = open_socket(upgraded, MAX_FRAME_BYTES, &site.deps.memory).await?;
     let (stop, replaces) = slot.occupy();
     if replaces {
         site.deps.metrics.replaced.inc();
     }
     tracing::info!(session = query.session, replaces, "connected");
-    let session = query.session.clone();
-    serve_supr(&site, query, socket, stop).await;
-    tracing::info!(session, "disconnected");
-    drop(slot);
+    let session = query.session.as_str().into();
+    Some((slot, session, serve_supr(&site, query, socket, stop).await))
 }
 
 /// The WebSocket of an upgraded connection, for messages of at most `max_bytes`. Takes the TCP stream out of hyper's

@@ -14,12 +14,17 @@ use super::handshake_query::HandshakeQuery;
 use crate::metrics::Metrics;
 use crate::site::Site;
 
-/// Serves a client until it disconnects or has to stop.
-pub(super) async fn serve_supr(site: &Site, query: HandshakeQuery, socket: Socket, stop: StopSignal) {
+/// Prepares to serve a client. The future that it returns serves the client until it disconnects or has to stop.
+pub(super) async fn serve_supr(
+    site: &Site,
+    query: HandshakeQuery,
+    socket: Socket,
+    stop: StopSignal,
+) -> impl Future<Output = ()> + use<> {
     let machine = SuprMachine::new(connection_params(site, query).await);
     let machine = CountingMachine { machine, metrics: Arc::clone(&site.deps.metrics) };
     let client = SessionClient::new(Arc::clone(&site.deps.sessions), OnDisconnect::Keep);
-    serve_socket(machine, client, socket, &site.deps.settings.keepalive, stop.stopped()).await;
+    serve_socket(machine, client, socket, site.deps.settings.keepalive, stop.stopped())
 }
 
 async fn connection_params(site: &Site, query: HandshakeQuery) -> ConnectionParams {

@@ -1,4 +1,4 @@
-//! The way to a SketchUp runtime: one call a connection, as it wants it, and a connection for each console.
+//! A client of the Supex extension in a real SketchUp: one connection for each call, and one for each console.
 
 use std::io;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// How long a runtime may take to accept a connection and to answer the `hello`. It looks around four
-/// times a second, and not at all while it is busy.
+/// How long SketchUp may take to accept a connection and to answer the `hello`. It polls its socket four times a second,
+/// and not at all while it is busy.
 pub(super) const UPSTREAM_HELLO_WAIT: Duration = Duration::from_secs(15);
 
-/// How long a runtime may take for one call.
+/// How long SketchUp may take for one call.
 pub(super) const UPSTREAM_CALL_WAIT: Duration = Duration::from_secs(600);
 
-/// A SketchUp runtime at an address.
+/// The SketchUp at an address.
 pub(super) struct UpstreamClient {
     address: String,
     console: Option<String>,
@@ -31,7 +31,7 @@ pub(super) struct UpstreamClient {
 }
 
 impl UpstreamClient {
-    /// The runtime at `address`, a host and a port, that asks for `token`. Consoles are not forwarded.
+    /// The SketchUp at `address`, a host and a port, which requires `token`. Does not forward consoles.
     pub(super) fn new(address: String, token: Option<String>) -> Self {
         Self { address, console: None, token }
     }
@@ -44,52 +44,52 @@ impl UpstreamClient {
 
     async fn call_once(&self, caller: &Caller, call: &[u8]) -> Result<String, UpstreamError> {
         let hello = upstream::hello(caller, self.token.as_deref(), u64::from(std::process::id()));
-        Wire::open(&self.address, &hello).await?.call(call).await
+        Connection::open(&self.address, &hello).await?.call(call).await
     }
 }
 
 #[async_trait]
 impl Upstream for UpstreamClient {
     async fn run_job(&self, caller: &Caller, job: &RubyJob) -> Result<String, UpstreamError> {
-        let call = spell(job)?;
+        let call = encode(job)?;
         match self.call_once(caller, &call).await {
-            // It has read half of the line and done nothing, so there is no harm in another try.
+            // SketchUp read half of the line and did nothing, so the call can be repeated.
             Err(failure) if upstream::was_misread(&failure) => self.call_once(caller, &call).await,
-            done => done,
+            result => result,
         }
     }
 
     fn console(&self) -> Option<Arc<dyn Upstream>> {
         let (address, token) = (self.console.clone()?, self.token.clone());
-        Some(Arc::new(Console { address, token, wire: Mutex::default() }))
+        Some(Arc::new(Console { address, token, connection: Mutex::default() }))
     }
 }
 
-/// The runtime's console, for one of ours. It is reached when the first line comes.
+/// The console of SketchUp, for one of our consoles. Connects when the first line comes.
 struct Console {
     address: String,
     token: Option<String>,
-    wire: Mutex<Option<Wire>>,
+    connection: Mutex<Option<Connection>>,
 }
 
 #[async_trait]
 impl Upstream for Console {
     async fn run_job(&self, _caller: &Caller, job: &RubyJob) -> Result<String, UpstreamError> {
-        let line = spell(job)?;
-        let mut kept = self.wire.lock().await;
-        let mut wire = match kept.take().filter(Wire::is_quiet) {
-            Some(wire) => wire,
+        let line = encode(job)?;
+        let mut open = self.connection.lock().await;
+        let mut connection = match open.take().filter(Connection::is_idle) {
+            Some(connection) => connection,
             None => {
                 let hello = upstream::console_hello(self.token.as_deref(), u64::from(std::process::id()));
-                Wire::open(&self.address, &hello).await?
+                Connection::open(&self.address, &hello).await?
             }
         };
-        let done = wire.call(&line).await;
-        // A late answer would be taken for that to the next line.
-        if !matches!(done, Err(UpstreamError::Unanswered { .. })) {
-            *kept = Some(wire);
+        let result = connection.call(&line).await;
+        // After a timeout the connection is closed: a late reply would pass for the reply to the next line.
+        if !matches!(result, Err(UpstreamError::Unanswered { .. })) {
+            *open = Some(connection);
         }
-        done
+        result
     }
 
     fn console(&self) -> Option<Arc<dyn Upstream>> {
@@ -97,36 +97,36 @@ impl Upstream for Console {
     }
 }
 
-fn spell(job: &RubyJob) -> Result<Vec<u8>, UpstreamError> {
+fn encode(job: &RubyJob) -> Result<Vec<u8>, UpstreamError> {
     upstream::call(job).ok_or_else(|| {
         let reason = format!("the call is longer than the {MAX_REQUEST_BYTES} bytes that it takes");
         UpstreamError::Unreachable { reason }
     })
 }
 
-/// A connection to the runtime.
-struct Wire {
+/// A connection to SketchUp.
+struct Connection {
     stream: TcpStream,
     lines: Lines,
 }
 
-impl Wire {
-    /// Connects, and says `hello`.
+impl Connection {
+    /// Connects and sends the `hello`.
     async fn open(address: &str, hello: &[u8]) -> Result<Self, UpstreamError> {
         let unreachable = |reason: String| UpstreamError::Unreachable { reason };
-        let greeting = async {
+        let handshake = async {
             let stream = TcpStream::connect(address).await?;
-            let mut wire = Self { stream, lines: Lines::new(MAX_REPLY_BYTES) };
-            wire.stream.write_all(hello).await?;
-            let line = wire.line().await?;
-            Ok::<_, io::Error>((wire, line))
+            let mut connection = Self { stream, lines: Lines::new(MAX_REPLY_BYTES) };
+            connection.stream.write_all(hello).await?;
+            let line = connection.read_line().await?;
+            Ok::<_, io::Error>((connection, line))
         };
-        let (wire, line) = timeout(UPSTREAM_HELLO_WAIT, greeting)
+        let (connection, line) = timeout(UPSTREAM_HELLO_WAIT, handshake)
             .await
             .map_err(|_| unreachable(format!("no answer from {address} in time")))?
             .map_err(|error| unreachable(format!("{address}: {error}")))?;
         match upstream::reply(&line) {
-            Ok(_) => Ok(wire),
+            Ok(_) => Ok(connection),
             Err(UpstreamError::Refused { message, .. }) => {
                 Err(unreachable(format!("it refused the hello: {message}")))
             }
@@ -136,13 +136,13 @@ impl Wire {
         }
     }
 
-    /// Sends a line, and waits for what comes of it.
+    /// Sends a line and waits for the reply.
     async fn call(&mut self, line: &[u8]) -> Result<String, UpstreamError> {
         let unanswered = |reason: String| UpstreamError::Unanswered { reason };
         let exchange = async {
-            // One write: it would take half a line for a whole one.
+            // In one write: SketchUp takes what it reads at once for a whole line.
             self.stream.write_all(line).await?;
-            self.line().await
+            self.read_line().await
         };
         let line = timeout(UPSTREAM_CALL_WAIT, exchange)
             .await
@@ -150,14 +150,14 @@ impl Wire {
         upstream::reply(&line.map_err(|error| unanswered(error.to_string()))?)
     }
 
-    /// Whether it is there, and has said nothing that nobody asked for.
-    fn is_quiet(&self) -> bool {
-        // Past the runtime, which may not have looked yet.
-        let said = recv(&self.stream, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
-        matches!(said, Err(Errno::AGAIN))
+    /// Whether the connection is open and has no unread input.
+    fn is_idle(&self) -> bool {
+        // Asks the kernel, since tokio may not have polled the socket yet.
+        let received = recv(&self.stream, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        matches!(received, Err(Errno::AGAIN))
     }
 
-    async fn line(&mut self) -> io::Result<Vec<u8>> {
+    async fn read_line(&mut self) -> io::Result<Vec<u8>> {
         let mut piece = vec![0; 16 * 1024];
         loop {
             match self.lines.next_line() {
@@ -187,8 +187,8 @@ mod tests {
 
     const REPLY: &[u8] = b"{\"result\":{\"success\":true},\"id\":1}\n";
 
-    /// A runtime that can be reached, and the way to it.
-    async fn runtime() -> (TcpListener, UpstreamClient) {
+    /// A listener in place of SketchUp, and a client of it.
+    async fn sketchup() -> (TcpListener, UpstreamClient) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         (listener, UpstreamClient::new(address.clone(), None).with_console(address))
@@ -198,27 +198,27 @@ mod tests {
         RubyJob::ConsoleLine { session: "s1".to_owned(), number: 1, code: code.to_owned() }
     }
 
-    /// Reads so many lines, and answers each but the last one.
-    async fn hear(stream: &mut BufReader<TcpStream>, count: usize) -> String {
-        let mut heard = String::new();
+    /// Reads so many lines, and answers all but the last one.
+    async fn read_lines(stream: &mut BufReader<TcpStream>, count: usize) -> String {
+        let mut last = String::new();
         for left in (0..count).rev() {
-            heard.clear();
-            stream.read_line(&mut heard).await.unwrap();
+            last.clear();
+            stream.read_line(&mut last).await.unwrap();
             if left > 0 {
                 stream.write_all(REPLY).await.unwrap();
             }
         }
-        heard
+        last
     }
 
     #[tokio::test]
-    async fn a_runtime_that_does_not_greet_is_not_waited_for() {
-        let (listener, there) = runtime().await;
+    async fn a_sketchup_that_does_not_answer_the_hello_runs_into_the_time_limit() {
+        let (listener, client) = sketchup().await;
         let call =
-            tokio::spawn(async move { there.run_job(&Caller::default(), &RubyJob::ListResources).await });
+            tokio::spawn(async move { client.run_job(&Caller::default(), &RubyJob::ListResources).await });
         let mut stream = BufReader::new(listener.accept().await.unwrap().0);
-        assert!(hear(&mut stream, 1).await.contains("hello"));
-        // From here on whoever waits for nothing but time does not wait.
+        assert!(read_lines(&mut stream, 1).await.contains("hello"));
+        // From here on, the clock of tokio jumps ahead when all tasks wait.
         tokio::time::pause();
         let begun = Instant::now();
         let failure = call.await.unwrap().unwrap_err();
@@ -227,12 +227,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_has_its_time_and_is_not_made_again() {
-        let (listener, there) = runtime().await;
+    async fn a_call_has_a_time_limit_and_is_not_repeated() {
+        let (listener, client) = sketchup().await;
         let call =
-            tokio::spawn(async move { there.run_job(&Caller::default(), &RubyJob::ListResources).await });
+            tokio::spawn(async move { client.run_job(&Caller::default(), &RubyJob::ListResources).await });
         let mut stream = BufReader::new(listener.accept().await.unwrap().0);
-        assert!(hear(&mut stream, 2).await.contains("resources/list"));
+        assert!(read_lines(&mut stream, 2).await.contains("resources/list"));
         tokio::time::pause();
         let begun = Instant::now();
         let failure = call.await.unwrap().unwrap_err();
@@ -241,34 +241,34 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_console_keeps_its_connection_and_makes_another_when_that_is_lost() {
-        let (listener, there) = runtime().await;
-        let console = there.console().unwrap();
-        let ask = async |code: &str| console.run_job(&Caller::default(), &line(code)).await;
+    async fn a_console_keeps_its_connection_and_opens_another_if_it_is_lost() {
+        let (listener, client) = sketchup().await;
+        let console = client.console().unwrap();
+        let evaluate = async |code: &str| console.run_job(&Caller::default(), &line(code)).await;
         let serve = async {
             let mut first = BufReader::new(listener.accept().await.unwrap().0);
-            assert!(hear(&mut first, 3).await.contains("\"two\""));
+            assert!(read_lines(&mut first, 3).await.contains("\"two\""));
             first.write_all(REPLY).await.unwrap();
             first
         };
         let (first, _) = tokio::join!(serve, async {
-            ask("one").await.unwrap();
-            ask("two").await.unwrap();
+            evaluate("one").await.unwrap();
+            evaluate("two").await.unwrap();
         });
         drop(first);
         let serve = async {
             let mut second = BufReader::new(listener.accept().await.unwrap().0);
-            assert!(hear(&mut second, 2).await.contains("\"three\""));
+            assert!(read_lines(&mut second, 2).await.contains("\"three\""));
         };
-        // This one closes in the middle: the line may have been evaluated.
-        let ((), lost) = tokio::join!(serve, ask("three"));
+        // The connection closes before the reply: SketchUp may have evaluated the line.
+        let ((), lost) = tokio::join!(serve, evaluate("three"));
         assert!(matches!(lost, Err(UpstreamError::Unanswered { .. })), "{lost:?}");
         let serve = async {
             let mut third = BufReader::new(listener.accept().await.unwrap().0);
-            assert!(hear(&mut third, 2).await.contains("\"four\""));
+            assert!(read_lines(&mut third, 2).await.contains("\"four\""));
             third.write_all(REPLY).await.unwrap();
         };
-        let ((), answered) = tokio::join!(serve, ask("four"));
+        let ((), answered) = tokio::join!(serve, evaluate("four"));
         assert_eq!(answered.unwrap(), r#"{"success":true}"#);
     }
 }

@@ -1,4 +1,4 @@
-//! The state folder while it is served: one server at a time, and a file that says where its doors are.
+//! The lock of a state folder, which only one server can hold, and the file with the addresses of its doors.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write};
@@ -11,14 +11,14 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::Serialize;
 
-/// What programs read to find the doors.
+/// The file in which programs find the addresses of the doors.
 const FILE: &str = "serve.json";
-/// What says that a server is there, for as long as it lives.
+/// The file that a server locks for as long as it runs.
 const LOCK: &str = "serve.lock";
-/// Both are for their owner alone.
+/// The mode of both files: only their owner may read and write them.
 const PRIVATE: u32 = 0o600;
 
-/// Where the doors are. One that is closed is absent.
+/// The addresses of the open doors, as `serve.json` has them.
 #[derive(Serialize)]
 pub(super) struct Addresses {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,14 +29,14 @@ pub(super) struct Addresses {
     pub(super) supex_repl: Option<SocketAddr>,
 }
 
-/// The claim to be the server of a state folder. It ends with the program, however that ends.
+/// The lock of a state folder. The kernel releases it when the program ends, however it ends.
 pub(super) struct ServeLock {
     file: PathBuf,
     _lock: File,
 }
 
 impl ServeLock {
-    /// Claims the folder, which is made if it is missing.
+    /// Locks the folder `home`, which is created if it is missing. Fails if another server has the lock.
     pub(super) fn take(home: &Path) -> anyhow::Result<Self> {
         let shown = home.display();
         std::fs::DirBuilder::new()
@@ -60,40 +60,40 @@ impl ServeLock {
             ),
             Err(errno) => bail!("cannot lock {}: {errno}", path.display()),
         }
-        // Older versions left it open to others, who could then lock it.
+        // Older versions made the file writable for other users, who could then lock it.
         lock.set_permissions(Permissions::from_mode(PRIVATE))
             .with_context(|| format!("cannot change the rights of {}", path.display()))?;
         Ok(Self { file: home.join(FILE), _lock: lock })
     }
 
-    /// Says where the doors are, now that all of them are open.
+    /// Writes the addresses of the open doors to `serve.json`.
     pub(super) fn publish(&mut self, addresses: &Addresses) -> anyhow::Result<()> {
         #[derive(Serialize)]
-        struct Served<'a> {
+        struct ServeFile<'a> {
             pid: u32,
             #[serde(flatten)]
             addresses: &'a Addresses,
         }
-        let mut text = serde_json::to_vec(&Served { pid: std::process::id(), addresses })?;
+        let mut text = serde_json::to_vec(&ServeFile { pid: std::process::id(), addresses })?;
         text.push(b'\n');
-        // In one step: whoever finds the file finds all of it.
-        let draft = self.file.with_extension("json.new");
+        // Renames a complete file, so that readers never see half of it.
+        let temporary = self.file.with_extension("json.new");
         let write = || -> std::io::Result<()> {
-            // One that is left over may have other rights.
-            match std::fs::remove_file(&draft) {
+            // A file that a crash left behind may have another mode.
+            match std::fs::remove_file(&temporary) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => {}
             }
-            let mut open = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(&draft)?;
+            let mut open = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(&temporary)?;
             open.write_all(&text)?;
-            std::fs::rename(&draft, &self.file)
+            std::fs::rename(&temporary, &self.file)
         };
         write().with_context(|| format!("cannot write {}", self.file.display()))
     }
 
-    /// The doors are closed.
+    /// Removes `serve.json`: the doors are closed.
     pub(super) fn withdraw(self) {
-        // It may be gone already.
+        // A user may have removed it.
         let _ = std::fs::remove_file(&self.file);
     }
 }
@@ -108,19 +108,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_server_at_a_time_says_where_it_is() {
+    fn one_server_at_a_time_has_the_lock_and_publishes_its_addresses() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
-        // What a server of an older version has left behind.
+        // Files of an older version, which other users may write to.
         std::fs::create_dir(&home).unwrap();
         for name in ["serve.json.new", LOCK] {
             std::fs::write(home.join(name), "").unwrap();
             std::fs::set_permissions(home.join(name), Permissions::from_mode(0o666)).unwrap();
         }
-        let mut claim = ServeLock::take(&home).unwrap();
+        let mut lock = ServeLock::take(&home).unwrap();
         let [http, supex] = ["127.0.0.1:18790", "127.0.0.1:9876"].map(|address| address.parse().ok());
         let addresses = Addresses { http, supex, supex_repl: None };
-        claim.publish(&addresses).unwrap();
+        lock.publish(&addresses).unwrap();
         let text = std::fs::read_to_string(home.join(FILE)).unwrap();
         let pid = std::process::id();
         assert_eq!(
@@ -132,7 +132,7 @@ mod tests {
         }
         let refused = ServeLock::take(&home).err().unwrap().to_string();
         assert!(refused.contains(&format!("process {pid}")) && refused.contains("PARLOR_HOME"), "{refused}");
-        claim.withdraw();
+        lock.withdraw();
         assert!(!home.join(FILE).exists());
         ServeLock::take(&home).unwrap();
     }

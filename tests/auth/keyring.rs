@@ -102,7 +102,7 @@ fn a_key_is_stored_in_the_keyring_and_in_no_file() {
     let home = Home::new();
     let bus = Bus::start(home.folder(), Some(UNLOCKED));
     let (stdout, stderr) = store_key(bus.command(&home, &["login", "openai", "--key"]));
-    assert!(said.contains("in the system's keyring") && stderr.is_empty(), "{stdout}{stderr}");
+    assert!(stdout.contains("in the system's keyring") && stderr.is_empty(), "{stdout}{stderr}");
     assert_eq!(stored_files(&home), "");
     assert!(bus.prints(&home, &["auth"]).contains("openai: key\n  stored in the system's keyring"));
     let models = bus.prints(&home, &["models"]);
@@ -124,8 +124,8 @@ fn a_login_is_stored_in_the_keyring() {
     let mut command = bus.command(&home, &["login", "x", "--browser"]);
     let child = headless(&mut command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut login = Login::of(child);
-    Browser::new().log_in(&login.line(), "alice");
-    assert_eq!(login.end(), ("Logged in to x as alice@example.org.\n".to_owned(), String::new(), Some(0)));
+    Browser::new().log_in(&login.read_line(), "alice");
+    assert_eq!(login.wait(), ("Logged in to x as alice@example.org.\n".to_owned(), String::new(), Some(0)));
     assert_eq!(stored_files(&home), "");
     let listed = bus.prints(&home, &["auth", "--check"]);
     assert!(

@@ -32,7 +32,7 @@ fn no_secret_is_written_anywhere() {
     let child = headless(&mut command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = child.id();
     let mut login = Login::of(child);
-    let url = login.line();
+    let url = login.read_line();
     let command_line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap();
     outputs.add("command line of parlor login", command_line);
     Browser::new().log_in(&url, "dave");

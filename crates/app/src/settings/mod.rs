@@ -25,7 +25,7 @@ use parlor_model::provider::ProviderKind;
 use parlor_transport::AllowLocal;
 
 use self::auth::{LoginConfig, LoginDrafts};
-use self::models::{BUILT_IN, ModelAgentConfig, ModelConfig, ModelDrafts, Spending};
+use self::models::{BUILT_IN, ModelAgentConfig, ModelConfig, ModelDrafts, SpendingConfig};
 use self::read::{Assignment, Value};
 use self::supex::SupexConfig;
 use self::supr::SuprConfig;
@@ -49,7 +49,7 @@ pub(crate) struct Config {
     /// All models by name, including [`BUILT_IN`].
     pub(crate) models: BTreeMap<String, ModelConfig>,
     /// The limits of cost.
-    pub(crate) spending: Spending,
+    pub(crate) spending: SpendingConfig,
     /// Whether the file sets `default_agent`.
     is_default_chosen: bool,
     /// Whether the file itself configures agents with models.
@@ -57,7 +57,7 @@ pub(crate) struct Config {
     /// The providers that one can log in to, by name.
     pub(crate) auth: BTreeMap<String, LoginConfig>,
     /// The limits of `parlor gc`.
-    pub(crate) retention: Retention,
+    pub(crate) retention: RetentionConfig,
     /// Whether to store secrets in the system's keyring if there is one.
     pub(crate) keyring: bool,
     /// Which local users need no token for the doors of a server.
@@ -91,7 +91,7 @@ pub(crate) enum AgentKind {
 
 /// The limits of `parlor gc`. `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Retention {
+pub(crate) struct RetentionConfig {
     /// A session is deleted this many days after its last use.
     pub(crate) days: Option<u64>,
     /// The largest size of all sessions together, in bytes.
@@ -108,11 +108,11 @@ impl Default for Config {
                 .into_iter()
                 .map(|(provider, model)| (provider.name().to_owned(), ModelConfig::new(provider, model)))
                 .collect(),
-            spending: Spending::default(),
+            spending: SpendingConfig::default(),
             is_default_chosen: false,
             has_configured_model_agents: false,
             auth: BTreeMap::new(),
-            retention: Retention { days: Some(90), max_size: Some(10 << 30) },
+            retention: RetentionConfig { days: Some(90), max_size: Some(10 << 30) },
             keyring: true,
             allow_local: AllowLocal::default(),
             max_frame_memory: Some(parlor_transport::DEFAULT_FRAME_MEMORY as u64),
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(config.agents["demo"], AgentConfig { name: "demo".to_owned(), kind: demo });
         assert_eq!(config.agents["local"].name, "Mine");
         assert_eq!(config.default_agent, "demo");
-        assert_eq!(config.retention, Retention { days: None, max_size: Some(1 << 20) });
+        assert_eq!(config.retention, RetentionConfig { days: None, max_size: Some(1 << 20) });
     }
 
     #[test]

@@ -110,7 +110,7 @@ pub(crate) struct ModelAgentConfig {
     pub(crate) tools: Option<Vec<String>>,
     /// The system prompt; `None` means parlor's own.
     pub(crate) system: Option<String>,
-    /// The limits of one run. The limits of a session and a day are in [`Spending`].
+    /// The limits of one run. The limits of a session and a day are in [`SpendingConfig`].
     pub(crate) limits: Limits,
 }
 
@@ -160,7 +160,7 @@ impl ModelAgentConfig {
 
 /// The limits of cost, in millionths of a dollar. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spending {
+pub(crate) struct SpendingConfig {
     /// For one session.
     pub(crate) session: Option<u64>,
     /// For all sessions in one UTC day.
@@ -390,6 +390,6 @@ mod tests {
             assert_eq!(money(Some(micros)), text);
         }
         let config = parse("[spending]\nsession = 1.25\nday = 10").unwrap();
-        assert_eq!(config.spending, Spending { session: Some(1_250_000), day: Some(10_000_000) });
+        assert_eq!(config.spending, SpendingConfig { session: Some(1_250_000), day: Some(10_000_000) });
     }
 }

@@ -11,9 +11,8 @@ use parlor_model::{Agent, AgentContext, SpentSoFar, ToolCall, ToolCallOutput, Tu
 use parlor_tools::{Tool, ToolContext, Toolbox};
 use parlor_vocab::{
     AgentChoice, AgentId, Failure, HistoryItem, NewSession, RunEvent, Seq, SessionCommand, SessionEvent,
-    SessionId, SessionUpdate, StepEvent, ToolEvent, Usage, UserInput, WhenBusy,
+    SessionId, SessionUpdate, StepEvent, ToolEvent, ToolImage, ToolOutput, Usage, UserInput, WhenBusy,
 };
-use parlor_vocab::{ToolImage, ToolOutput};
 use serde_json::{Value, json};
 
 /// A tool that counts its concurrent calls. Each call waits until `wanted` calls have run at once, then returns its

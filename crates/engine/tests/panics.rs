@@ -9,11 +9,11 @@ use parlor_engine::{Agents, MediaStore, OnDisconnect, SessionClient, SessionDeps
 use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, AgentContext, ToolCall, Turn, TurnError};
 use parlor_tools::{Tool, ToolContext, Toolbox};
-use parlor_vocab::ToolOutput;
 use parlor_vocab::{
     AgentChoice, AgentId, Backend, Failure, HistoryItem, IdSource, MessageEvent, NewSession, RegistryReply,
     RegistryRequest, RunEnding, RunEvent, RunId, Seq, SessionCommand, SessionEvent, SessionId,
-    SessionRefusal, SessionReply, SessionUpdate, Ticket, UniqueNumber, Update, UserInput, WhenBusy,
+    SessionRefusal, SessionReply, SessionUpdate, Ticket, ToolOutput, UniqueNumber, Update, UserInput,
+    WhenBusy,
 };
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;

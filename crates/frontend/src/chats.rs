@@ -1,11 +1,10 @@
 //! Saved chats: the sessions with at least one message, whichever door they came through.
 
 use parlor_engine::Sessions;
-use parlor_engine::session::Session;
 use parlor_log::{MAX_PAGE, PageRequest, SessionRecord};
 use parlor_vocab::{
-    AgentChoice, ChatSelector, ChatSummary, SavedChat, Seq, SessionEvent, SessionId, SessionOverview,
-    SessionRefusal, SessionUpdate,
+    AgentChoice, ChatSelector, ChatSummary, SavedChat, Seq, SessionEvent, SessionId, SessionRefusal,
+    SessionUpdate,
 };
 
 /// The number of all chats, and the summaries of one page of them.
@@ -62,7 +61,7 @@ pub(super) async fn find(
         Err(SessionRefusal::UnknownSession(_)) => return Ok(None),
         Err(refusal) => return Err(refusal),
     };
-    let overview = overview(record.id.clone(), &session);
+    let overview = session.overview(record.id.clone());
     Ok(Some(SavedChat { summary: summary(record, overview.choice.clone()), overview }))
 }
 
@@ -108,18 +107,5 @@ fn summary(record: SessionRecord, choice: AgentChoice) -> ChatSummary {
         created: record.created,
         updated: record.updated,
         messages: record.messages,
-    }
-}
-
-fn overview(id: SessionId, session: &Session) -> SessionOverview {
-    SessionOverview {
-        id,
-        head: session.head(),
-        title: session.title().map(str::to_owned),
-        choice: session.choice().clone(),
-        history: session.history().to_vec(),
-        usage: session.usage(),
-        queue: session.queue().cloned().collect(),
-        active: session.active().cloned(),
     }
 }

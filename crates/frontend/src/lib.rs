@@ -133,8 +133,8 @@ impl FrontendBackend {
             return Some((ticket, Err(SessionRefusal::TooManyRequests { limit: MAX_BACKGROUND_REQUESTS })));
         };
         let (sessions, accounts) = (Arc::clone(&self.sessions), Arc::clone(&self.accounts));
-        let job: Pin<Box<dyn Future<Output = FrontendReply> + Send>> = match request {
-            FrontendRequest::Login { provider, method, originator } => {
+        let job: Pin<Box<dyn Future<Output = FrontendReply> + Send>> =
+            if let FrontendRequest::Login { provider, method, originator } = request {
                 self.logins.retain(|_, token| Arc::strong_count(token) > 1);
                 // Logins to the same provider share a token, so they are cancelled together.
                 let token = Arc::clone(self.logins.entry(provider.clone()).or_default());
@@ -148,9 +148,9 @@ impl FrontendBackend {
                         () = closing.cancelled() => FrontendReply::LoggedIn(Err(LoginFailure::Cancelled)),
                     }
                 })
-            }
-            other => Box::pin(async move { run_request(&sessions, &*accounts, other).await }),
-        };
+            } else {
+                Box::pin(async move { run_request(&sessions, &*accounts, request).await })
+            };
         self.background_requests += 1;
         tokio::spawn(async move {
             let reply = catch_panic(job).await.map_err(|_| SessionRefusal::Internal);

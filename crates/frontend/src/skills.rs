@@ -37,7 +37,7 @@ pub fn find_skills(
 
 /// The folders to search: those of the project from its root down, then those of the user.
 fn folders_to_search(skill_folders: SkillFolders, folder: &Path, user: &UserFolders) -> Vec<InstructionPath> {
-    let mut folders = Project::of(folder, user).places(skill_folders.project);
+    let mut folders = Project::of(folder, user).paths_named(skill_folders.project);
     folders.retain(|skills| skills.path.is_dir());
     for name in skill_folders.user {
         let skills = user.home.as_ref().map(|home| home.join(name));

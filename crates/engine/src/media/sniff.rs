@@ -35,8 +35,8 @@ impl Sniffer {
         } else if self.text.is_text() {
             "text/plain"
         } else {
-            let known = [image_type, audio_type, video_type, archive_type];
-            known.iter().find_map(|known| known(&self.head)).unwrap_or(UNKNOWN_TYPE)
+            let detectors = [image_type, audio_type, video_type, archive_type];
+            detectors.iter().find_map(|detect| detect(&self.head)).unwrap_or(UNKNOWN_TYPE)
         }
     }
 }

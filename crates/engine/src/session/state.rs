@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use parlor_vocab::{
     AgentChoice, AgentId, Entry, HistoryItem, Message, MessageEvent, MessageId, NewSession, QueuedInput,
-    Role, RunEnding, RunEvent, RunId, Seq, SessionEvent, StepEvent, StepId, Timestamp, ToolCallId, ToolEvent,
-    ToolUse, Usage, UserInput,
+    Role, RunEnding, RunEvent, RunId, Seq, SessionEvent, SessionId, SessionOverview, StepEvent, StepId,
+    Timestamp, ToolCallId, ToolEvent, ToolUse, Usage, UserInput,
 };
 
 use super::history::{History, message_of};
@@ -105,6 +105,20 @@ impl Session {
     /// Of an open run: its agent, its input, and the message that holds the input.
     pub fn start_of(&self, run: &RunId) -> Option<(AgentId, UserInput, MessageId)> {
         self.open.get(run)?.start.clone()
+    }
+
+    /// The state as a reply to a client. `id` is the session's id.
+    pub fn overview(&self, id: SessionId) -> SessionOverview {
+        SessionOverview {
+            id,
+            head: self.head,
+            title: self.title.clone(),
+            choice: self.choice.clone(),
+            history: self.history().to_vec(),
+            usage: self.usage,
+            queue: self.queue.iter().cloned().collect(),
+            active: self.active.clone(),
+        }
     }
 
     /// Tokens and cost of all runs.

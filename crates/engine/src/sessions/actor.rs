@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parlor_log::{Lease, LogError};
 use parlor_model::Turn;
-use parlor_tools::{BackgroundProcesses, Policy, Redact, RubyInterpreter, ToolContext};
+use parlor_tools::{BackgroundProcesses, Policy, Redact, RubyInterpreter, ToolContext, catch_panic};
 use parlor_vocab::{
     AgentChoice, AgentId, Entry, EventId, Failure, FailureCode, MessageId, NewEntry, RunEvent, RunId, Seq,
     SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, StopCause,
@@ -24,7 +24,6 @@ use super::{MAX_ACTIVE_RUNS, SessionDeps, SessionShared, refusal_of};
 use crate::redact::clean_excerpt;
 use crate::session::{Effect, FinishedRun, RunOutcome, Session};
 use crate::sessions::live::LiveSession;
-use parlor_tools::catch_panic;
 
 /// How many messages may wait for one actor.
 const MAILBOX_CAPACITY: usize = 64;

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use parlor_log::LogError;
 use parlor_model::provider::ToolSpec;
 use parlor_model::{Agent, AgentContext, SpentSoFar, ToolCall, ToolCallOutput, ToolResult, Turn, TurnError};
-use parlor_tools::{Redact, StreamRedactor, ToolContext, clean};
+use parlor_tools::{Redact, StreamRedactor, ToolContext, catch_panic, clean};
 use parlor_vocab::{
     AgentId, Failure, FailureCode, Media, MessageEvent, MessageId, RunEnding, RunEvent, RunId, StepEvent,
     StepId, StepKind, StopCause, StreamKind, SubagentEvent, Timestamp, Usage, UserInput,
@@ -29,7 +29,6 @@ use super::history_loader::HistorySource;
 use crate::redact::{clean_event, clean_excerpt, clean_failure};
 use crate::session::{FinishedRun, RunOutcome};
 use crate::sessions::live::LiveSession;
-use parlor_tools::catch_panic;
 
 /// How many steering texts may wait until the agent takes them.
 const MAX_STEERING: usize = 64;

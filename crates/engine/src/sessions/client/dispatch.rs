@@ -3,9 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use parlor_vocab::{
-    FileError, NamedFile, RegistryReply, RegistryRequest, Seq, SessionId, SessionOverview, SessionRefusal,
-};
+use parlor_vocab::{FileError, NamedFile, RegistryReply, RegistryRequest, Seq, SessionId, SessionRefusal};
 
 use super::super::watch_start::WatchStart;
 use crate::{Sessions, SymlinkPolicy, Watcher, read_files};
@@ -40,7 +38,10 @@ pub(super) async fn dispatch(
             let answer = sessions.submit(&id, command).await?;
             return Ok(Dispatched::Deferred(Box::pin(async { answer.await.map(RegistryReply::Session) })));
         }
-        RegistryRequest::GetOverview(id) => RegistryReply::Overview(Box::new(overview(sessions, &id).await?)),
+        RegistryRequest::GetOverview(id) => {
+            let session = sessions.view(&id).await?;
+            RegistryReply::Overview(Box::new(session.overview(id)))
+        }
         RegistryRequest::Watch { session, after } => {
             let WatchStart { from, seen, head, is_unfinished } =
                 sessions.find_watch_start(&session, &after).await?;
@@ -87,18 +88,4 @@ fn resume(sessions: &Arc<Sessions>, session: &SessionId) {
 
 fn refuse_empty(file: NamedFile) -> Result<NamedFile, FileError> {
     if file.bytes.is_empty() { Err(FileError::Empty) } else { Ok(file) }
-}
-
-async fn overview(sessions: &Sessions, id: &SessionId) -> Result<SessionOverview, SessionRefusal> {
-    let session = sessions.view(id).await?;
-    Ok(SessionOverview {
-        id: id.clone(),
-        head: session.head(),
-        title: session.title().map(str::to_owned),
-        choice: session.choice().clone(),
-        history: session.history().to_vec(),
-        usage: session.usage(),
-        queue: session.queue().cloned().collect(),
-        active: session.active().cloned(),
-    })
 }

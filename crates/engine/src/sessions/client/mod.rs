@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use parlor_tools::catch_panic;
 use parlor_vocab::{
     Answer, Backend, ClosingPart, RegistryEvent, RegistryReply, RegistryRequest, SessionRefusal, Ticket,
     Update, UpdateOf,
@@ -24,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 use self::dispatch::{Dispatched, Outcome, dispatch};
 use self::watches::Watches;
 use super::Sessions;
-use parlor_tools::catch_panic;
 
 /// How many requests of one connection may be unanswered at a time.
 pub const MAX_REQUESTS: usize = 64;

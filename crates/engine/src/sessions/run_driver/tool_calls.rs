@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use parlor_model::provider::Picture;
 use parlor_model::{ToolCall, ToolCallOutput, TurnError};
-use parlor_tools::{StreamRedactor, ToolContext, clean, progress};
+use parlor_tools::{StreamRedactor, ToolContext, catch_panic, clean, progress};
 use parlor_vocab::{
     ErrorScope, Failure, FailureCode, RunEvent, StepEvent, StepId, StepKind, StreamKind, ToolCallId,
     ToolEvent, ToolImage, ToolOutput,
@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::RunDriver;
 use crate::redact::clean_failure;
-use parlor_tools::catch_panic;
 
 /// How many tool calls of one run execute at the same time.
 const PARALLEL_CALLS: usize = 8;

@@ -69,8 +69,8 @@ async fn a_router_that_does_not_say_it_is_told_of() {
     for (model, words) in [
         ("no/model", "it does not know this model"),
         ("bad/gateway", "it answers with status 502"),
-        ("no/json", "what it tells cannot be read"),
-        ("too/much", "it tells more than can be read"),
+        ("no/json", "its response cannot be parsed"),
+        ("too/much", "its response is larger than"),
     ] {
         let error = server.refused("model.openrouter.providers", json!({"model_id": model})).await;
         let (code, reason, told) = because(&error);

@@ -51,7 +51,7 @@ fn a_missing_key_error_says_how_to_set_one() {
     let mut command = home.command(&["chat", "hello"]);
     command.env("OPENAI_BASE_URL", format!("{}/v1", server.url));
     let stderr = stderr_of_failure(command);
-    assert!(stderr.contains("wants a key, and has none (401: no)"), "{stderr}");
+    assert!(stderr.contains("requires a key, and none was sent (401: no)"), "{stderr}");
     assert!(stderr.contains("set OPENAI_API_KEY, or run: parlor login openai --key"), "{stderr}");
 }
 

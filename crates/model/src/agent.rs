@@ -1,4 +1,4 @@
-//! The two sides of a performance.
+//! The [`Agent`] trait, and the [`AgentContext`] through which an agent acts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,126 +11,123 @@ use tokio::time::Instant;
 use crate::digest::digest;
 use crate::provider::{Picture, ToolSpec};
 
-/// Something that answers. It is shared by all sessions, so it keeps nothing between turns.
+/// Answers the messages of sessions. All sessions share one instance, so it keeps no state between turns.
 #[async_trait]
 pub trait Agent: Send + Sync {
-    /// What people call it.
+    /// The display name.
     fn name(&self) -> &str;
 
-    /// Whether it looks at [`Turn::history`]. One that does not is spared the reading, and gets none.
+    /// Whether the agent reads [`Turn::history`]. If not, the history is not loaded and is empty.
     fn needs_history(&self) -> bool {
         true
     }
 
-    /// Performs one turn. Returning `Ok` completes the run with what was said last;
-    /// [`TurnError::Failed`] fails it; [`TurnError::Stopped`] is passed on from the stage.
-    async fn answer(&self, turn: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError>;
+    /// Performs one turn. `Ok` completes the run with the last message. [`TurnError::Failed`] fails the run.
+    /// [`TurnError::Stopped`] is passed on from the context.
+    async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError>;
 
-    /// Says in few words what has happened, to stand in the place of `history`, with what the session
-    /// has chosen. Given up by being dropped. An agent that cannot write one itself gets a list of what
-    /// was said.
+    /// Summarizes `history`, which the summary then replaces, with the model of `choice`. Dropping the future cancels it.
+    /// The default is a list of the last messages.
     async fn summarize(&self, history: &[HistoryItem], _choice: &AgentChoice) -> Result<String, Failure> {
         Ok(digest(history))
     }
 }
 
-/// What a turn is about.
+/// The input of one turn.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    /// The run that this turn is.
+    /// The run of this turn.
     pub run: RunId,
-    /// What was said.
+    /// The user's message, or the task of a subagent.
     pub input: UserInput,
-    /// The message that holds `input`, if the session has one: a subagent's task is none.
+    /// The id of the message with `input`. `None` for the task of a subagent, which is not a message.
     pub message: Option<MessageId>,
-    /// What was said before, oldest first, without `input`.
+    /// The conversation before `input`, oldest first.
     pub history: Vec<HistoryItem>,
-    /// Instructions that come before everything else.
+    /// The session's instructions, which come first in the system prompt.
     pub system: Option<String>,
-    /// The model that was chosen, if any was.
+    /// The model that the client chose, by name or by the provider's id.
     pub model: Option<String>,
-    /// How hard it is to think, if anybody chose.
+    /// The reasoning effort that the client chose.
     pub reasoning: Option<Reasoning>,
-    /// The working folder.
+    /// The absolute path of the working folder.
     pub folder: PathBuf,
 }
 
-/// Why a performance ends early.
+/// Why a turn ends early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TurnError {
-    /// Somebody stopped the run. Nothing more can be done on this stage.
+    /// The run was stopped. All further calls of the context fail with this error.
     Stopped,
-    /// The agent cannot go on.
+    /// The agent cannot continue.
     Failed(Failure),
 }
 
-/// What a tool call gives back: text for the agent to read, or what went wrong. A failed tool does
-/// not end the turn.
+/// The result of a tool call: text for the agent, or a failure. A failed tool does not end the turn.
 pub type ToolResult = Result<String, Failure>;
 
-/// A tool call among several.
+/// A tool call of [`AgentContext::call_tools`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCall {
-    /// The agent's name for it, under which its input may have been shown before; may be empty.
+    /// The id under which [`AgentContext::write_call_input`] streamed the input; empty if it was not streamed.
     pub name: String,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// Its input, which should be JSON text.
+    /// The input, which should be JSON text.
     pub input: String,
-    /// Why it is not carried out, if that is so. It is recorded and fails with this.
+    /// If set, the call is recorded and fails with this instead of being executed.
     pub refusal: Option<Failure>,
 }
 
-/// What a call among several brought.
+/// The result of a [`ToolCall`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolCallOutput {
-    /// For the agent to read.
+    /// Text for the agent.
     pub text: String,
-    /// For the agent to see. Not recorded.
+    /// Images for the agent, which are not recorded.
     pub pictures: Vec<Picture>,
 }
 
-/// What was spent before this moment, in millionths of a dollar.
+/// The cost so far, in millionths of a dollar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpentSoFar {
-    /// By this session, ever.
+    /// The cost of this session since its creation.
     pub session_micros: u64,
-    /// By all sessions since midnight, UTC.
+    /// The cost of all sessions since midnight UTC.
     pub today_micros: u64,
 }
 
-/// Where an agent performs. Everything done here is seen by whoever watches, in this order, and is
-/// recorded. Every method fails with [`TurnError::Stopped`] once the run was stopped, and only then; an
-/// agent passes that on with `?`.
+/// The interface through which an agent acts in a run. Clients see all actions in their order, and the log records them.
+/// After the run was stopped every method fails with [`TurnError::Stopped`], which the agent passes on with `?`; no method
+/// fails otherwise.
 #[async_trait]
 pub trait AgentContext: Send {
-    /// Speaks: `text` joins the message that is being spoken. Neighbouring calls are one message.
+    /// Appends `text` to the current message. Consecutive calls write one message.
     async fn write_text(&mut self, text: &str) -> Result<(), TurnError>;
 
-    /// Thinks: `text` joins the thought of this step. Neighbouring calls are one thought.
+    /// Appends `text` to the reasoning of the current step.
     async fn write_reasoning(&mut self, text: &str) -> Result<(), TurnError>;
 
-    /// Shows a piece of the input of a call that is going to be made, by [`call_all`](Self::call_all) with the same
-    /// name and tool. It is not recorded.
+    /// Streams a piece of the input of a call that [`call_tools`](Self::call_tools) will make with the same name and tool.
+    /// Clients see the piece; the log does not record it.
     async fn write_call_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError>;
 
-    /// Calls a tool with `input`, which is JSON text, and waits for what it gives back.
+    /// Calls a tool with `input`, which is JSON text, and waits for its result.
     async fn call_tool(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError>;
 
-    /// Calls several tools and waits for all of them; what they bring is in the order of the calls.
-    /// Neighbours that change nothing run side by side, all others one after another. What is not done by the
-    /// moment `until` is ended and fails.
+    /// Calls several tools and waits for all of them. The results are in the order of the calls. Consecutive calls of
+    /// tools that change nothing run in parallel, all others one after another. A call that has not ended at `until` is
+    /// cancelled and fails.
     async fn call_tools(
         &mut self,
         calls: Vec<ToolCall>,
         until: Option<Instant>,
     ) -> Result<Vec<Result<ToolCallOutput, Failure>>, TurnError>;
 
-    /// The tools there are.
+    /// The available tools.
     fn tools(&self) -> Vec<ToolSpec>;
 
-    /// Lets another agent answer `task` as a subagent named `name`, as a part of this run. Gives
-    /// back what it said last.
+    /// Runs `agent` as a subagent named `name` with this `task`, as a part of this run. Returns its last message.
     async fn delegate(
         &mut self,
         name: &str,
@@ -138,39 +135,39 @@ pub trait AgentContext: Send {
         agent: &dyn Agent,
     ) -> Result<Result<String, Failure>, TurnError>;
 
-    /// Notes what a model call consumed, and of which model.
+    /// Records the usage of a model call.
     async fn record_usage(&mut self, usage: Usage, model: Option<&str>) -> Result<(), TurnError>;
 
-    /// What was spent so far.
+    /// The cost so far, for the spending limits.
     async fn spent(&mut self) -> Result<SpentSoFar, TurnError>;
 
-    /// `text` without secrets. For what is sent to a provider and was written by nobody on this stage: files.
+    /// `text` without secrets. For text from files, which has not passed through this context, before it is sent to a
+    /// provider.
     fn redact(&self, text: &str) -> String;
 
-    /// Says in a few words how it goes, beside what is spoken.
+    /// Reports in a few words what the agent is doing, outside of the message.
     async fn report_progress(&mut self, headline: &str) -> Result<(), TurnError>;
 
-    /// Ends the message and the step: what is spoken next is another message.
+    /// Ends the current message and step. The next text starts another message.
     async fn next_step(&mut self) -> Result<(), TurnError>;
 
-    /// Ends the message and the step where an answer broke off. The calls whose inputs were shown are not made. What may
-    /// have been the beginning of a secret is not said: gives back how many bytes of the message that is.
+    /// Ends the current message and step after the model's answer was interrupted. Calls whose inputs were streamed are
+    /// withdrawn. Text that may be the beginning of a secret is dropped from the message; returns its length in bytes.
     async fn end_interrupted_step(&mut self) -> Result<usize, TurnError>;
 
-    /// Puts `summary` in the place of what was said before the message `kept_from`, for the turns to
-    /// come.
+    /// Replaces the history before the message `kept_from` by `summary`, for later turns.
     async fn replace_history_before(&mut self, kept_from: &MessageId, summary: &str)
     -> Result<(), TurnError>;
 
-    /// The content of a file that came along, if it is there and not larger than `max_bytes`.
+    /// The content of an attachment. `None` if it is missing or larger than `max_bytes`.
     async fn read_media(&mut self, media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, TurnError>;
 
-    /// Is done once the run was stopped. For waiting on something that is not the stage.
+    /// Completes when the run is stopped. For use in `select!` while the agent awaits something else.
     fn stopped(&self) -> BoxFuture<'static, ()>;
 
-    /// Waits.
+    /// Waits for `duration`, or until the run is stopped.
     async fn sleep(&mut self, duration: Duration) -> Result<(), TurnError>;
 
-    /// What was said to the run since the last look, in order: text that joins the running turn.
+    /// The messages that clients sent to the running turn since the last call, in order.
     fn take_steering(&mut self) -> Vec<String>;
 }

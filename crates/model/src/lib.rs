@@ -1,17 +1,16 @@
-//! What answers in a session: agents, and the stage on which they perform.
+//! Agents, which answer the messages of a session, and the providers of their models.
 //!
-//! An agent gets a [`Turn`] and performs it on a [`AgentContext`]: it speaks, thinks and calls tools there,
-//! and never learns what a session, a log or a door is. Whether it is a model, a script or the
-//! built-in local agent makes no difference to whoever watches.
+//! An [`Agent`] gets a [`Turn`] and an [`AgentContext`]. Through the context it writes text and reasoning and calls
+//! tools; it knows nothing of sessions, the log or doors. Clients cannot tell whether an agent uses a model, a script or
+//! the built-in commands of [`LocalAgent`].
 //!
-//! `docs/agents.md` describes the agents for those who use them.
+//! `docs/agents.md` describes the agents for users.
 
 mod agent;
 mod digest;
 mod local;
 mod model_agent;
 pub mod provider;
-mod quote;
 mod script;
 
 use std::time::Duration;
@@ -21,37 +20,36 @@ pub use local::LocalAgent;
 pub use model_agent::*;
 pub use script::{ScriptAgent, ScriptError, ScriptFault, ScriptLocation};
 
-/// The longest wait that [`LocalAgent`] or one step of a [`ScriptAgent`] can be asked for. Long
-/// enough for every timeout that a client may want to try.
+/// The longest wait of [`LocalAgent`] and of one step of a [`ScriptAgent`]. Long enough to test the timeouts of clients.
 pub const MAX_WAIT: Duration = Duration::from_secs(600);
 
-/// How often [`LocalAgent`] ticks while it waits.
+/// The interval at which [`LocalAgent`] writes a dot while it waits.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// How much of a message is quoted in an answer to it.
+/// How many characters of a message an answer quotes.
 pub const MAX_QUOTE_CHARS: usize = 200;
 
-/// How much of each message is kept in a summary that no model wrote.
+/// How many characters of each message a summary without a model keeps.
 pub const DIGEST_MESSAGE_CHARS: usize = 200;
 
-/// How many messages are kept in such a summary: the last ones.
+/// How many messages a summary without a model keeps: the last ones.
 pub const DIGEST_MESSAGES: usize = 40;
 
-/// The largest script file.
+/// The largest script file, in bytes.
 pub const MAX_SCRIPT_BYTES: usize = 1 << 20;
 
-/// The most `[[on]]` in a script. Each has a compiled pattern, which is larger than its text.
+/// The most `[[on]]` tables in a script. Each one has a compiled pattern, which is larger than its text.
 pub const MAX_SCRIPT_PATTERNS: usize = 256;
 
-/// The most memory that one compiled pattern of a script takes, in bytes.
+/// The largest compiled pattern of a script, in bytes of memory.
 pub const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// The most steps in a script, those of subagents included.
+/// The most steps in a script, including those of subagents.
 pub const MAX_SCRIPT_STEPS: usize = 10_000;
 
-/// How deep subagents of a script can have subagents of their own.
+/// How deep the subagents of a script can be nested.
 pub const MAX_SCRIPT_DEPTH: usize = 4;
 
-/// The most text that one step of a script performs, once captures are filled in. A prompt that is
-/// repeated a thousand times by a small script is larger than either.
+/// The most text of one step after its captures are filled in, in bytes. A small script that repeats a capture many times
+/// could produce very much text.
 pub const MAX_STEP_BYTES: usize = 16 << 20;

@@ -1,34 +1,34 @@
-//! What the local agent does with each order.
+//! The commands of the local agent.
 
 mod common;
-#[path = "common/perform.rs"]
-mod performing;
+#[path = "common/run_turn.rs"]
+mod run;
 
 use std::time::Duration;
 
-use common::{Act, Recorder, turn};
+use common::{Action, RecordingContext, turn};
 use parlor_model::{Agent, LocalAgent, MAX_QUOTE_CHARS, MAX_WAIT, TICK, ToolResult, TurnError};
 use parlor_vocab::{Failure, FailureCode, Media, MediaId};
-use performing::{perform, perform_and_stop_everywhere, perform_turn};
 use proptest::prelude::*;
+use run::{run_and_stop_everywhere, run_prompt, run_turn};
 use serde_json::{Value, json};
 
-/// What is done for `prompt`, if the first tool gives back `result`.
-fn acts(prompt: &str, result: ToolResult) -> Vec<Act> {
-    let mut stage = Recorder { results: [result].into(), ..Recorder::default() };
-    assert_eq!(perform(&LocalAgent::default(), prompt, &mut stage), Ok(()));
-    stage.acts
+/// The actions for `prompt`, if the first tool call returns `result`.
+fn actions(prompt: &str, result: ToolResult) -> Vec<Action> {
+    let mut context = RecordingContext { results: [result].into(), ..RecordingContext::default() };
+    assert_eq!(run_prompt(&LocalAgent::default(), prompt, &mut context), Ok(()));
+    context.actions
 }
 
-/// What is said for `prompt`, which must complete, and pass on a stop wherever it comes.
-fn said(prompt: &str) -> String {
-    let (stage, end) = perform_and_stop_everywhere(&LocalAgent::default(), prompt);
+/// The text for `prompt`. The run must complete, and pass on a stop at every action.
+fn answer(prompt: &str) -> String {
+    let (context, end) = run_and_stop_everywhere(&LocalAgent::default(), prompt);
     assert_eq!(end, Ok(()));
-    stage.said()
+    context.text()
 }
 
-fn call_and_say(tool: &str, input: Value, said: &str) -> [Act; 2] {
-    [Act::Call(tool.to_owned(), input), Act::Say(said.to_owned())]
+fn call_and_text(tool: &str, input: Value, text: &str) -> [Action; 2] {
+    [Action::ToolCall(tool.to_owned(), input), Action::Text(text.to_owned())]
 }
 
 fn failure(message: &str) -> Failure {
@@ -36,88 +36,92 @@ fn failure(message: &str) -> Failure {
 }
 
 #[test]
-fn it_is_called_as_it_is_configured() {
+fn the_name_is_configurable() {
     assert_eq!(LocalAgent::default().name(), "Local");
     assert_eq!(LocalAgent::new("Echo").name(), "Echo");
 }
 
 #[test]
-fn a_bang_runs_a_command_and_says_what_came_out() {
+fn a_bang_runs_a_command_and_writes_its_output() {
     let ls = json!({"command": "ls -l"});
-    assert_eq!(acts("!ls -l", Ok("a\nb\n".into())), call_and_say("shell", ls.clone(), "a\nb\n"));
-    assert_eq!(acts("!ls -l", Ok(String::new())), call_and_say("shell", ls.clone(), "(no output)"));
-    assert_eq!(acts("!ls -l", Err(failure("exit 2"))), call_and_say("shell", ls, "exit 2"));
-    said("!ls");
+    assert_eq!(actions("!ls -l", Ok("a\nb\n".into())), call_and_text("shell", ls.clone(), "a\nb\n"));
+    assert_eq!(actions("!ls -l", Ok(String::new())), call_and_text("shell", ls.clone(), "(no output)"));
+    assert_eq!(actions("!ls -l", Err(failure("exit 2"))), call_and_text("shell", ls, "exit 2"));
+    answer("!ls");
 }
 
 #[test]
 fn quotes_in_a_command_stay_in_the_command() {
     let hostile = r#"echo "}, "command": "rm" \ "#;
     assert_eq!(
-        acts(&format!("!{hostile}"), Ok("x".into()))[0],
-        Act::Call("shell".to_owned(), json!({"command": hostile.trim()}),)
+        actions(&format!("!{hostile}"), Ok("x".into()))[0],
+        Action::ToolCall("shell".to_owned(), json!({"command": hostile.trim()}),)
     );
 }
 
 #[test]
 fn say_streams_word_by_word() {
-    let (stage, end) = perform_and_stop_everywhere(&LocalAgent::default(), "/say Hello, dear world");
+    let (context, end) = run_and_stop_everywhere(&LocalAgent::default(), "/say Hello, dear world");
     assert_eq!(end, Ok(()));
-    assert_eq!(stage.says(), ["Hello, ", "dear ", "world"]);
+    assert_eq!(context.text_pieces(), ["Hello, ", "dear ", "world"]);
 }
 
 #[test]
-fn think_reasons_and_then_answers() {
-    let (stage, end) = perform_and_stop_everywhere(&LocalAgent::default(), "/think two words");
+fn think_writes_reasoning_and_then_answers() {
+    let (context, end) = run_and_stop_everywhere(&LocalAgent::default(), "/think two words");
     assert_eq!(end, Ok(()));
-    let thoughts = ["two ", "words"].map(|word| Act::Think(word.to_owned()));
-    assert_eq!(stage.acts[..2], thoughts);
-    assert_eq!(stage.acts[2..], [Act::Say("I have thought about it.".to_owned())]);
+    let thoughts = ["two ", "words"].map(|word| Action::Reasoning(word.to_owned()));
+    assert_eq!(context.actions[..2], thoughts);
+    assert_eq!(context.actions[2..], [Action::Text("I have thought about it.".to_owned())]);
 }
 
 #[test]
-fn wait_ticks_and_says_when_it_is_over() {
-    let (stage, end) = perform_and_stop_everywhere(&LocalAgent::default(), "/wait 0.25");
+fn wait_writes_dots_and_reports_the_end() {
+    let (context, end) = run_and_stop_everywhere(&LocalAgent::default(), "/wait 0.25");
     assert_eq!(end, Ok(()));
-    let tick = || [Act::Pause(TICK), Act::Say(".".to_owned())];
-    let rest = [Act::Pause(Duration::from_millis(50)), Act::Say("\nDone: I waited 0.25 s.".to_owned())];
-    assert_eq!(stage.acts, [tick(), tick(), rest].concat());
+    let tick = || [Action::Sleep(TICK), Action::Text(".".to_owned())];
+    let rest =
+        [Action::Sleep(Duration::from_millis(50)), Action::Text("\nDone: I waited 0.25 s.".to_owned())];
+    assert_eq!(context.actions, [tick(), tick(), rest].concat());
     assert_eq!(TICK, Duration::from_millis(100));
 
-    assert_eq!(said("/wait 0"), "\nDone: I waited 0 s.");
+    assert_eq!(answer("/wait 0"), "\nDone: I waited 0 s.");
 }
 
 #[test]
-fn wait_takes_exactly_as_long_as_its_maximum_and_no_longer() {
-    let mut stage = Recorder::default();
-    assert_eq!(perform(&LocalAgent::default(), "/wait 600", &mut stage), Ok(()));
-    let pauses =
-        stage.acts.iter().map(|act| if let Act::Pause(pause) = act { *pause } else { Duration::ZERO });
-    assert_eq!(pauses.sum::<Duration>(), MAX_WAIT);
+fn wait_has_a_maximum() {
+    let mut context = RecordingContext::default();
+    assert_eq!(run_prompt(&LocalAgent::default(), "/wait 600", &mut context), Ok(()));
+    let sleeps = context
+        .actions
+        .iter()
+        .map(|action| if let Action::Sleep(duration) = action { *duration } else { Duration::ZERO });
+    assert_eq!(sleeps.sum::<Duration>(), MAX_WAIT);
     assert_eq!(
-        said("/wait 601"),
+        answer("/wait 601"),
         "It is written `/wait SECONDS`: SECONDS is a number from 0 to 600, such as 2 or 0.5. \
          `/help` lists what I can do."
     );
 }
 
 #[test]
-fn what_is_said_during_a_wait_is_acknowledged() {
+fn messages_during_a_wait_are_acknowledged() {
     let long = "x".repeat(MAX_QUOTE_CHARS + 1);
     let steering = [(0, "hurry".to_owned()), (4, "stay".to_owned()), (4, long)];
-    let mut stage = Recorder { steering: steering.into(), ..Recorder::default() };
-    assert_eq!(perform(&LocalAgent::default(), "/wait 0.21", &mut stage), Ok(()));
+    let mut context = RecordingContext { steering: steering.into(), ..RecordingContext::default() };
+    assert_eq!(run_prompt(&LocalAgent::default(), "/wait 0.21", &mut context), Ok(()));
     let long = format!("\nI heard “{}…”.\n", "x".repeat(MAX_QUOTE_CHARS));
     assert_eq!(
-        stage.says(),
+        context.text_pieces(),
         [".", "\nI heard “hurry”.\n", ".", "\nI heard “stay”.\n", &long, "\nDone: I waited 0.21 s."]
     );
-    let next = stage.acts.iter().filter(|act| matches!(act, Act::NextStep)).count();
-    assert_eq!(next, 2, "what is heard joins between two steps");
-    for stop_after in 0..stage.acts.len() {
+    let next = context.actions.iter().filter(|action| matches!(action, Action::NextStep)).count();
+    assert_eq!(next, 2, "messages join between two steps");
+    for stop_after in 0..context.actions.len() {
         let steering = [(0, "hurry".to_owned())].into();
-        let mut stopped = Recorder { steering, stop_after: Some(stop_after), ..Recorder::default() };
-        let end = perform(&LocalAgent::default(), "/wait 0.5", &mut stopped);
+        let mut stopped =
+            RecordingContext { steering, stop_after: Some(stop_after), ..RecordingContext::default() };
+        let end = run_prompt(&LocalAgent::default(), "/wait 0.5", &mut stopped);
         assert_eq!(end, Err(TurnError::Stopped));
     }
 }
@@ -126,22 +130,22 @@ fn what_is_said_during_a_wait_is_acknowledged() {
 fn read_and_ruby_call_their_tools() {
     let path = json!({"path": "notes \"1\".txt"});
     assert_eq!(
-        acts("/read notes \"1\".txt", Ok("text".into())),
-        call_and_say("read_file", path.clone(), "text")
+        actions("/read notes \"1\".txt", Ok("text".into())),
+        call_and_text("read_file", path.clone(), "text")
     );
     let missing = Err(failure("no such file"));
-    assert_eq!(acts("/read notes \"1\".txt", missing), call_and_say("read_file", path, "no such file"));
+    assert_eq!(actions("/read notes \"1\".txt", missing), call_and_text("read_file", path, "no such file"));
     let code = json!({"code": "puts [1,\n2].sum"});
-    assert_eq!(acts("/ruby puts [1,\n2].sum", Ok("3".into())), call_and_say("ruby", code, "3"));
-    said("/read a");
-    said("/ruby 1");
+    assert_eq!(actions("/ruby puts [1,\n2].sum", Ok("3".into())), call_and_text("ruby", code, "3"));
+    answer("/read a");
+    answer("/ruby 1");
 }
 
 #[test]
 fn fail_fails_the_run_with_its_text() {
     let end = |prompt: &str| {
-        let (stage, end) = perform_and_stop_everywhere(&LocalAgent::default(), prompt);
-        assert_eq!(stage.acts, []);
+        let (context, end) = run_and_stop_everywhere(&LocalAgent::default(), prompt);
+        assert_eq!(context.actions, []);
         end
     };
     let failed = |message: &str| {
@@ -156,10 +160,10 @@ fn fail_fails_the_run_with_its_text() {
 }
 
 #[test]
-fn help_lists_every_order_and_so_does_the_page() {
-    let help = said("/help");
+fn help_and_the_docs_list_every_command() {
+    let help = answer("/help");
     let page = include_str!("../../../docs/agents.md");
-    for order in [
+    for command in [
         "!CMD",
         "/say TEXT",
         "/think TEXT",
@@ -169,62 +173,65 @@ fn help_lists_every_order_and_so_does_the_page() {
         "/fail TEXT",
         "/help",
     ] {
-        assert!(help.contains(&format!("\n- `{order}` ")), "{help}");
-        assert!(page.contains(&format!("| `{order}` |")), "docs/agents.md does not describe {order}");
+        assert!(help.contains(&format!("\n- `{command}` ")), "{help}");
+        assert!(page.contains(&format!("| `{command}` |")), "docs/agents.md does not describe {command}");
     }
-    assert_eq!(help.matches("\n- ").count(), 8, "an order that this test does not know");
-    assert!(help.contains("every 100 ms, for at most 600 seconds"), "as the constants say: {help}");
+    assert_eq!(help.matches("\n- ").count(), 8, "this test does not know all commands");
+    assert!(
+        help.contains("every 100 ms, for at most 600 seconds"),
+        "the numbers must match the constants: {help}"
+    );
 }
 
 #[test]
-fn an_unknown_order_says_so_and_points_to_help() {
-    assert_eq!(said("/deploy now"), "I do not know `/deploy`. `/help` lists what I can do.");
-    let long = said(&format!("/{}", "x".repeat(10_000)));
+fn an_unknown_command_points_to_help() {
+    assert_eq!(answer("/deploy now"), "I do not know `/deploy`. `/help` lists what I can do.");
+    let long = answer(&format!("/{}", "x".repeat(10_000)));
     assert!(long.chars().count() < MAX_QUOTE_CHARS + 100, "{long}");
 }
 
 #[test]
-fn anything_else_is_answered_with_what_it_can_do_and_how_to_configure_a_model() {
-    let answer = said("What is the weather?\n");
-    assert!(answer.starts_with("You said “What is the weather?”. "), "{answer}");
-    assert!(answer.contains("- `/wait SECONDS` "), "{answer}");
-    assert!(answer.contains("parlor.toml") && answer.contains("[models.fast]"), "{answer}");
+fn other_messages_get_the_commands_and_an_example_configuration() {
+    let text = answer("What is the weather?\n");
+    assert!(text.starts_with("You said “What is the weather?”. "), "{text}");
+    assert!(text.contains("- `/wait SECONDS` "), "{text}");
+    assert!(text.contains("parlor.toml") && text.contains("[models.fast]"), "{text}");
 
-    let long = said(&"ä".repeat(MAX_QUOTE_CHARS + 1));
+    let long = answer(&"ä".repeat(MAX_QUOTE_CHARS + 1));
     assert!(long.contains(&format!("“{}…”", "ä".repeat(MAX_QUOTE_CHARS))), "{long}");
-    assert!(said(" ").starts_with("You said nothing. "));
+    assert!(answer(" ").starts_with("You said nothing. "));
 }
 
 #[test]
-fn files_without_words_are_noticed() {
+fn files_without_text_are_mentioned() {
     let id = MediaId::parse("1").unwrap();
     let media = Media { id, name: "a.png".into(), mime: "image/png".into(), size: 1 };
-    for (count, said) in [(1, "You sent a file and no words. "), (2, "You sent 2 files and no words. ")] {
+    for (count, text) in [(1, "You sent a file and no words. "), (2, "You sent 2 files and no words. ")] {
         let mut turn = turn("");
         turn.input.media = vec![media.clone(); count];
-        let mut stage = Recorder::default();
-        assert_eq!(perform_turn(&LocalAgent::default(), &turn, &mut stage), Ok(()));
-        assert!(stage.said().starts_with(said), "{}", stage.said());
+        let mut context = RecordingContext::default();
+        assert_eq!(run_turn(&LocalAgent::default(), &turn, &mut context), Ok(()));
+        assert!(context.text().starts_with(text), "{}", context.text());
     }
 }
 
 proptest! {
     #[test]
-    fn what_say_streams_is_the_text(text in prop_oneof![any::<String>(), "[a \n\u{e4}\u{a0}]{1,30}"]) {
+    fn say_streams_the_text_unchanged(text in prop_oneof![any::<String>(), "[a \n\u{e4}\u{a0}]{1,30}"]) {
         prop_assume!(!text.is_empty());
-        let mut stage = Recorder::default();
-        prop_assert_eq!(perform(&LocalAgent::default(), &format!("/say {text}"), &mut stage), Ok(()));
-        prop_assert_eq!(stage.said(), text);
-        for piece in stage.says() {
+        let mut context = RecordingContext::default();
+        prop_assert_eq!(run_prompt(&LocalAgent::default(), &format!("/say {text}"), &mut context), Ok(()));
+        prop_assert_eq!(context.text(), text);
+        for piece in context.text_pieces() {
             prop_assert!(piece.split_whitespace().count() <= 1 && !piece.is_empty(), "{:?}", piece);
         }
     }
 
     #[test]
     fn every_message_has_an_answer(text in prop_oneof![any::<String>(), "[/!a-z .0-9]{0,12}"]) {
-        let mut stage = Recorder::default();
-        let end = perform(&LocalAgent::default(), &text, &mut stage);
+        let mut context = RecordingContext::default();
+        let end = run_prompt(&LocalAgent::default(), &text, &mut context);
         let failed = matches!(end, Err(TurnError::Failed(_)));
-        prop_assert!(failed || (end == Ok(()) && !stage.said().is_empty()), "{:?}: {:?}", text, end);
+        prop_assert!(failed || (end == Ok(()) && !context.text().is_empty()), "{:?}: {:?}", text, end);
     }
 }

@@ -1,22 +1,20 @@
-//! The agent that needs no network and no key.
+//! The built-in agent, which needs neither a network nor a key.
 //!
-//! It does what a message orders, word for word, so that every client can be built, shown and tested
-//! without a model. It keeps nothing and decides nothing.
+//! It executes the command in a message, so that clients can be developed, demonstrated and tested without a model.
 
-mod order;
+mod command;
 
 use std::iter;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, FailureCode, UserInput};
+use parlor_vocab::{Failure, FailureCode, UserInput, truncate_chars};
 use serde_json::{Value, json};
 
-use crate::quote::cut;
 use crate::{Agent, AgentContext, MAX_QUOTE_CHARS, TICK, Turn, TurnError};
-use order::{ORDERS, Order};
+use command::{COMMANDS, LocalCommand};
 
-/// How a model is configured. Shown to those who talk to this agent as if it were one.
+/// An example configuration of a model, for users who talk to this agent as if it were one.
 const MODEL_SETTINGS: &str = r#"[models.fast]
 provider = "openai"   # or openai-responses, anthropic, gemini, openrouter, ollama
 model = "some-model"
@@ -34,7 +32,7 @@ pub struct LocalAgent {
 }
 
 impl LocalAgent {
-    /// The agent, under a name for people.
+    /// The agent with this display name.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into() }
     }
@@ -56,80 +54,82 @@ impl Agent for LocalAgent {
         false
     }
 
-    async fn answer(&self, turn: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
-        match Order::parse(&turn.input.text) {
-            Order::Shell(command) => call(stage, "shell", json!({"command": command})).await,
-            Order::Read(path) => call(stage, "read_file", json!({"path": path})).await,
-            Order::Ruby(code) => call(stage, "ruby", json!({"code": code})).await,
-            Order::Say(text) => {
+    async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError> {
+        match LocalCommand::parse(&turn.input.text) {
+            LocalCommand::Shell(command) => call(context, "shell", json!({"command": command})).await,
+            LocalCommand::Read(path) => call(context, "read_file", json!({"path": path})).await,
+            LocalCommand::Ruby(code) => call(context, "ruby", json!({"code": code})).await,
+            LocalCommand::Say(text) => {
                 for word in words(text) {
-                    stage.write_text(word).await?;
+                    context.write_text(word).await?;
                 }
                 Ok(())
             }
-            Order::Think(text) => {
+            LocalCommand::Think(text) => {
                 for word in words(text) {
-                    stage.write_reasoning(word).await?;
+                    context.write_reasoning(word).await?;
                 }
-                stage.write_text("I have thought about it.").await
+                context.write_text("I have thought about it.").await
             }
-            Order::Wait(duration) => wait(stage, duration).await,
-            Order::Fail(text) => {
+            LocalCommand::Wait(duration) => wait(context, duration).await,
+            LocalCommand::Fail(text) => {
                 let text = if text.trim().is_empty() { "failed, as asked" } else { text };
                 let failure =
                     Failure { code: FailureCode::Failed, message: text.to_owned(), retryable: false };
                 Err(TurnError::Failed(failure))
             }
-            Order::Help => {
-                stage.write_text(&format!("I am the local agent. I understand:\n\n{}", orders())).await
-            }
-            Order::Misused(usage, flaw) => {
-                stage
-                    .write_text(&format!("It is written `{usage}`: {flaw}. `/help` lists what I can do."))
+            LocalCommand::Help => {
+                context
+                    .write_text(&format!("I am the local agent. I understand:\n\n{}", command_list()))
                     .await
             }
-            Order::Unknown(word) => {
-                let word = cut(word, MAX_QUOTE_CHARS);
-                stage.write_text(&format!("I do not know `{word}`. `/help` lists what I can do.")).await
+            LocalCommand::Misused(usage, problem) => {
+                context
+                    .write_text(&format!("It is written `{usage}`: {problem}. `/help` lists what I can do."))
+                    .await
             }
-            Order::Talk => stage.write_text(&introduction(&turn.input)).await,
+            LocalCommand::Unknown(word) => {
+                let word = truncate_chars(word, MAX_QUOTE_CHARS);
+                context.write_text(&format!("I do not know `{word}`. `/help` lists what I can do.")).await
+            }
+            LocalCommand::Chat => context.write_text(&introduction(&turn.input)).await,
         }
     }
 }
 
-/// Calls a tool and says what it gave back.
-async fn call(stage: &mut dyn AgentContext, tool: &str, input: Value) -> Result<(), TurnError> {
-    match stage.call_tool(tool, &input.to_string()).await? {
-        Ok(text) if text.is_empty() => stage.write_text("(no output)").await,
-        Ok(text) => stage.write_text(&text).await,
-        Err(failure) => stage.write_text(&failure.message).await,
+/// Calls a tool and writes its result.
+async fn call(context: &mut dyn AgentContext, tool: &str, input: Value) -> Result<(), TurnError> {
+    match context.call_tool(tool, &input.to_string()).await? {
+        Ok(text) if text.is_empty() => context.write_text("(no output)").await,
+        Ok(text) => context.write_text(&text).await,
+        Err(failure) => context.write_text(&failure.message).await,
     }
 }
 
-/// Ticks until `duration` is over, and acknowledges what is said meanwhile.
-async fn wait(stage: &mut dyn AgentContext, duration: Duration) -> Result<(), TurnError> {
+/// Writes a dot at every tick until `duration` is over, and acknowledges the messages that arrive meanwhile.
+async fn wait(context: &mut dyn AgentContext, duration: Duration) -> Result<(), TurnError> {
     let mut left = duration;
     while !left.is_zero() {
         let pause = left.min(TICK);
-        stage.sleep(pause).await?;
+        context.sleep(pause).await?;
         left -= pause;
-        // What is left over at the end is shorter than a tick, and is none.
+        // The last sleep may be shorter than a tick; it writes no dot.
         if pause == TICK {
-            stage.write_text(".").await?;
+            context.write_text(".").await?;
         }
-        let heard = stage.take_steering();
-        if !heard.is_empty() {
-            // What joins a turn does so between two steps.
-            stage.next_step().await?;
+        let messages = context.take_steering();
+        if !messages.is_empty() {
+            // A message joins the turn between two steps.
+            context.next_step().await?;
         }
-        for text in heard {
-            stage.write_text(&format!("\nI heard “{}”.\n", cut(&text, MAX_QUOTE_CHARS))).await?;
+        for text in messages {
+            context.write_text(&format!("\nI heard “{}”.\n", truncate_chars(&text, MAX_QUOTE_CHARS))).await?;
         }
     }
-    stage.write_text(&format!("\nDone: I waited {} s.", duration.as_secs_f64())).await
+    context.write_text(&format!("\nDone: I waited {} s.", duration.as_secs_f64())).await
 }
 
-/// The words of `text`, each with the space that follows it: together they are `text`.
+/// Splits `text` into words. Each one includes the white space after it, so that together they are `text`.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     iter::from_fn(move || {
@@ -145,23 +145,23 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn orders() -> String {
-    ORDERS.iter().map(|(usage, meaning)| format!("- `{usage}` {meaning}\n")).collect()
+fn command_list() -> String {
+    COMMANDS.iter().map(|(usage, meaning)| format!("- `{usage}` {meaning}\n")).collect()
 }
 
-/// The answer to a message that is not an order.
+/// The answer to a message that is not a command.
 fn introduction(input: &UserInput) -> String {
-    let said = match (input.text.trim(), input.media.len()) {
+    let quoted = match (input.text.trim(), input.media.len()) {
         ("", 0) => "You said nothing.".to_owned(),
         ("", 1) => "You sent a file and no words.".to_owned(),
         ("", files) => format!("You sent {files} files and no words."),
-        (text, _) => format!("You said “{}”.", cut(text, MAX_QUOTE_CHARS)),
+        (text, _) => format!("You said “{}”.", truncate_chars(text, MAX_QUOTE_CHARS)),
     };
     format!(
-        "{said} I am the local agent and no model, but I understand:\n\n{}\nFor a model, start parlor with a key \
+        "{quoted} I am the local agent and no model, but I understand:\n\n{}\nFor a model, start parlor with a key \
          in the environment, as `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, `GEMINI_API_KEY` or `OPENROUTER_API_KEY`, \
          or describe one in `parlor.toml`, like this; `parlor doctor` says more:\n\n```toml\n{MODEL_SETTINGS}```",
-        orders()
+        command_list()
     )
 }
 
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_takes_the_space_after_it_along() {
+    fn a_word_includes_the_space_after_it() {
         let pieces = |text| words(text).collect::<Vec<_>>();
         assert_eq!(pieces("one two  three\n"), ["one ", "two  ", "three\n"]);
         assert_eq!(pieces("  one"), ["  ", "one"]);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_settings_that_are_shown_are_toml() {
+    fn the_example_settings_are_valid_toml() {
         let settings: toml::Table = toml::from_str(MODEL_SETTINGS).unwrap();
         assert_eq!(settings["agents"]["main"]["model"].as_str(), Some("fast"));
     }

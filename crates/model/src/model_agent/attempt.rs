@@ -1,4 +1,4 @@
-//! One question to a model, and its answer as it comes.
+//! One request to a model, whose answer is streamed to the context.
 
 use futures_util::StreamExt;
 use tokio::time::{Instant, sleep_until};
@@ -7,105 +7,109 @@ use super::Model;
 use crate::provider::{Completion, Piece, ProviderError, Request};
 use crate::{AgentContext, TurnError};
 
-/// What came of a question.
+/// The outcome of a request.
 pub(super) enum Attempt {
-    /// An answer, with its text, which was shown, and how many bytes of text it has in all.
+    /// A complete answer: its text, which clients have seen, and its total size in bytes.
     Answered { text: String, done: Completion, bytes: usize },
-    /// None, or not all of one.
-    Broken {
+    /// The request failed, or the answer was interrupted.
+    Failed {
         error: ProviderError,
-        /// The text that was shown before.
+        /// The text that clients have seen.
         text: String,
-        /// Whether anything was shown, a thought maybe, or the input of a call.
+        /// Whether clients have seen any part of the answer: text, reasoning or the input of a call.
         shown: bool,
-        /// How many bytes of text arrived.
+        /// How many bytes of the answer received.
         bytes: usize,
     },
-    /// The time is over.
-    Late,
+    /// The deadline passed.
+    TimedOut,
 }
 
-/// Asks, and shows what comes. A stop ends it at once, wherever it is.
+/// Sends a request and streams the answer to `context`. A stop of the run ends it immediately.
 pub(super) async fn attempt(
     model: &Model,
     request: &Request,
     deadline: Option<Instant>,
-    stage: &mut dyn AgentContext,
+    context: &mut dyn AgentContext,
 ) -> Result<Attempt, TurnError> {
-    let mut stopped = stage.stopped();
-    let mut late = std::pin::pin!(async {
+    let mut stopped = context.stopped();
+    let mut timed_out = std::pin::pin!(async {
         match deadline {
             Some(deadline) => sleep_until(deadline).await,
             None => std::future::pending().await,
         }
     });
-    let (mut text, mut shown, mut arrived) = (String::new(), false, Arrived::default());
-    let asked = tokio::select! {
+    let (mut text, mut shown, mut received) = (String::new(), false, AnswerBytes::default());
+    let answered = tokio::select! {
         biased;
         () = &mut stopped => return Err(TurnError::Stopped),
-        () = &mut late => return Ok(Attempt::Late),
-        asked = model.provider.stream(request) => asked,
+        () = &mut timed_out => return Ok(Attempt::TimedOut),
+        answered = model.provider.stream(request) => answered,
     };
-    let mut pieces = match asked {
+    let mut pieces = match answered {
         Ok(pieces) => pieces,
-        Err(error) => return Ok(Attempt::Broken { error, text, shown, bytes: 0 }),
+        Err(error) => return Ok(Attempt::Failed { error, text, shown, bytes: 0 }),
     };
     loop {
         let piece = tokio::select! {
             biased;
             () = &mut stopped => return Err(TurnError::Stopped),
-            () = &mut late => return Ok(Attempt::Late),
+            () = &mut timed_out => return Ok(Attempt::TimedOut),
             piece = pieces.next() => piece,
         };
         match piece {
             Some(Ok(Piece::Text(more))) => {
-                arrived.said += more.len();
-                stage.write_text(&more).await?;
+                received.text += more.len();
+                context.write_text(&more).await?;
                 text.push_str(&more);
                 shown = true;
             }
             Some(Ok(Piece::Reasoning(more))) => {
-                arrived.thought += more.len();
-                stage.write_reasoning(&more).await?;
+                received.reasoning += more.len();
+                context.write_reasoning(&more).await?;
                 shown = true;
             }
             Some(Ok(Piece::CallInput { id, tool, text })) => {
-                arrived.inputs += text.len();
-                stage.write_call_input(&id, &tool, &text).await?;
+                received.inputs += text.len();
+                context.write_call_input(&id, &tool, &text).await?;
                 shown = true;
             }
             Some(Ok(Piece::Done(done))) => {
-                let bytes = arrived.with(&done).bytes();
+                let bytes = received.with_completion(&done).total();
                 return Ok(Attempt::Answered { text, done, bytes });
             }
             Some(Err(error)) => {
-                return Ok(Attempt::Broken { error, text, shown, bytes: arrived.bytes() });
+                return Ok(Attempt::Failed { error, text, shown, bytes: received.total() });
             }
             None => {
                 let error =
-                    ProviderError::Broken { said: "the answer broke off".to_owned(), retry_after: None };
-                return Ok(Attempt::Broken { error, text, shown, bytes: arrived.bytes() });
+                    ProviderError::Broken { message: "the answer broke off".to_owned(), retry_after: None };
+                return Ok(Attempt::Failed { error, text, shown, bytes: received.total() });
             }
         }
     }
 }
 
-/// How many bytes of text have come.
+/// The size of an answer so far, in bytes.
 #[derive(Clone, Copy, Default)]
-struct Arrived {
-    said: usize,
-    thought: usize,
+struct AnswerBytes {
+    text: usize,
+    reasoning: usize,
     inputs: usize,
 }
 
-impl Arrived {
-    /// With the end of the answer. Inputs and thoughts that came in pieces come once more there, or only there.
-    fn with(self, done: &Completion) -> Self {
+impl AnswerBytes {
+    /// Adds the completion. It repeats the inputs and reasoning that were streamed, or has them for the first time.
+    fn with_completion(self, done: &Completion) -> Self {
         let inputs = done.calls.iter().map(|call| call.tool.len() + call.input.len()).sum();
-        Self { thought: self.thought.max(done.thread.bytes()), inputs: self.inputs.max(inputs), ..self }
+        Self {
+            reasoning: self.reasoning.max(done.provider_state.bytes()),
+            inputs: self.inputs.max(inputs),
+            ..self
+        }
     }
 
-    fn bytes(self) -> usize {
-        self.said + self.thought + self.inputs
+    fn total(self) -> usize {
+        self.text + self.reasoning + self.inputs
     }
 }

@@ -1,131 +1,146 @@
-//! From what a session looks back on to what a model is told.
+//! Converts the history of a session to messages for a model.
 //!
-//! What comes out is valid for every provider: it begins with the user, every call has its result
-//! beside it, and nothing is empty. A call that has no result, because the process died, gets one
-//! that says so.
+//! The result is valid for every provider: it begins with a user message, each call is followed by its result, and no
+//! message is empty. A call without a result, because the process died, gets a result that says so.
 
 use parlor_vocab::{Failure, HistoryItem, Media, Message, MessageId, Role, RunEnding, ToolUse};
 
 use crate::provider::{CallResult, ModelCall, ModelMessage, ProviderState};
 
-/// A part of the conversation, with what a session knows of it.
+/// A message for the model, with its origin in the session.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
-    pub(super) said: ModelMessage,
-    /// The message that it begins with, if it is one of the session's.
-    pub(super) message: Option<MessageId>,
-    /// Files that came along and may be shown to the model.
+pub(super) struct HistoryMessage {
+    pub(super) message: ModelMessage,
+    /// The id of the session's message with which it begins, if there is one.
+    pub(super) id: Option<MessageId>,
+    /// The attachments.
     pub(super) media: Vec<Media>,
 }
 
-/// What stands where nothing was said.
-const NO_WORDS: &str = "(no words)";
+/// The text of a user message without text.
+const NO_TEXT: &str = "(no words)";
 
-/// All of it, oldest first.
-pub(super) fn told(history: &[HistoryItem]) -> Vec<Told> {
-    let mut told: Vec<Told> = Vec::with_capacity(history.len());
+/// The messages for a history, oldest first.
+pub(super) fn model_messages(history: &[HistoryItem]) -> Vec<HistoryMessage> {
+    let mut messages: Vec<HistoryMessage> = Vec::with_capacity(history.len());
     let mut remarks: Vec<String> = Vec::new();
-    for passage in history {
-        match passage {
+    for item in history {
+        match item {
             HistoryItem::Message(message) => match message.role {
                 Role::System => {}
-                Role::User => user(&mut told, message, &mut remarks),
-                Role::Assistant => model(&mut told, message),
+                Role::User => push_user(&mut messages, message, &mut remarks),
+                Role::Assistant => push_assistant(&mut messages, message),
             },
-            HistoryItem::ToolUse(used) => tool(&mut told, used),
+            HistoryItem::ToolUse(used) => push_tool_use(&mut messages, used),
             HistoryItem::UnfinishedRun(ending) => remarks.extend(remark(ending)),
         }
     }
     if !remarks.is_empty() {
-        told.push(user_says(remarks.join("\n"), None, Vec::new()));
+        messages.push(user_message(remarks.join("\n"), None, Vec::new()));
     }
-    told
+    messages
 }
 
-/// Something that the user says.
-pub(super) fn user_says(text: String, message: Option<MessageId>, media: Vec<Media>) -> Told {
-    let text = if text.trim().is_empty() { NO_WORDS.to_owned() } else { text };
-    Told { said: ModelMessage::User { text, pictures: Vec::new() }, message, media }
+/// A user message.
+pub(super) fn user_message(text: String, id: Option<MessageId>, media: Vec<Media>) -> HistoryMessage {
+    let text = if text.trim().is_empty() { NO_TEXT.to_owned() } else { text };
+    HistoryMessage { message: ModelMessage::User { text, pictures: Vec::new() }, id, media }
 }
 
-fn user(told: &mut Vec<Told>, message: &Message, remarks: &mut Vec<String>) {
+fn push_user(messages: &mut Vec<HistoryMessage>, message: &Message, remarks: &mut Vec<String>) {
     let mut text = remarks.join("\n");
     remarks.clear();
     if !text.is_empty() {
         text.push_str("\n\n");
     }
     text.push_str(&message.text);
-    // Two in a row are one: not every provider takes two.
-    if let Some(Told { said: ModelMessage::User { text: before, .. }, media, .. }) = told.last_mut() {
-        before.push_str("\n\n");
-        before.push_str(&text);
+    // Consecutive user messages become one, because not every provider accepts two.
+    if let Some(HistoryMessage { message: ModelMessage::User { text: last_text, .. }, media, .. }) =
+        messages.last_mut()
+    {
+        last_text.push_str("\n\n");
+        last_text.push_str(&text);
         media.extend(message.media.iter().cloned());
         return;
     }
-    told.push(user_says(text, Some(message.id.clone()), message.media.clone()));
+    messages.push(user_message(text, Some(message.id.clone()), message.media.clone()));
 }
 
-fn model(told: &mut Vec<Told>, message: &Message) {
+fn push_assistant(messages: &mut Vec<HistoryMessage>, message: &Message) {
     if message.text.trim().is_empty() {
         return;
     }
-    if let Some(Told { said: ModelMessage::Model { text, calls, .. }, .. }) = told.last_mut()
+    if let Some(HistoryMessage { message: ModelMessage::Model { text, calls, .. }, .. }) = messages.last_mut()
         && calls.is_empty()
     {
         text.push_str("\n\n");
         text.push_str(&message.text);
         return;
     }
-    begin_with_user(told);
-    let said = ModelMessage::Model {
+    begin_with_user(messages);
+    let answer = ModelMessage::Model {
         text: message.text.clone(),
         calls: Vec::new(),
-        thread: ProviderState::default(),
+        provider_state: ProviderState::default(),
     };
-    told.push(Told { said, message: Some(message.id.clone()), media: Vec::new() });
+    messages.push(HistoryMessage { message: answer, id: Some(message.id.clone()), media: Vec::new() });
 }
 
-/// Each call is told as a step of its own: which of them were made together is not remembered.
-fn tool(told: &mut Vec<Told>, used: &ToolUse) {
+/// Adds a call and its result. Each call becomes a step of its own, because the history does not say which calls the model
+/// made together.
+fn push_tool_use(messages: &mut Vec<HistoryMessage>, used: &ToolUse) {
     let id = used.call.to_string();
     let call = ModelCall { id: id.clone(), tool: used.tool.clone(), input: used.input.clone() };
-    match told.last_mut() {
-        Some(Told { said: ModelMessage::Model { calls, .. }, .. }) if calls.is_empty() => calls.push(call),
+    match messages.last_mut() {
+        Some(HistoryMessage { message: ModelMessage::Model { calls, .. }, .. }) if calls.is_empty() => {
+            calls.push(call)
+        }
         _ => {
-            begin_with_user(told);
-            let said = ModelMessage::Model {
+            begin_with_user(messages);
+            let answer = ModelMessage::Model {
                 text: String::new(),
                 calls: vec![call],
-                thread: ProviderState::default(),
+                provider_state: ProviderState::default(),
             };
-            told.push(Told { said, message: None, media: Vec::new() });
+            messages.push(HistoryMessage { message: answer, id: None, media: Vec::new() });
         }
     }
     let (text, failed) = match &used.result {
         Some(Ok(text)) => (text.clone(), false),
-        Some(Err(failure)) => (in_words(failure), true),
+        Some(Err(failure)) => (failure_text(failure), true),
         None => ("It is not known what came of this call: it was cut off.".to_owned(), true),
     };
-    let result = CallResult { id, tool: used.tool.clone(), text: output(text), failed, pictures: Vec::new() };
-    told.push(Told { said: ModelMessage::Results(vec![result]), message: None, media: Vec::new() });
+    let result = CallResult {
+        id,
+        tool: used.tool.clone(),
+        text: non_empty_output(text),
+        failed,
+        pictures: Vec::new(),
+    };
+    messages.push(HistoryMessage {
+        message: ModelMessage::Results(vec![result]),
+        id: None,
+        media: Vec::new(),
+    });
 }
 
-/// What a model gets to read where a tool put out nothing.
-pub(super) fn output(text: String) -> String {
+/// The output of a tool, or a placeholder if it is empty.
+pub(super) fn non_empty_output(text: String) -> String {
     if text.trim().is_empty() { "(no output)".to_owned() } else { text }
 }
 
-/// A failure as a model gets to read it.
-pub(super) fn in_words(failure: &Failure) -> String {
+/// A failure as text for the model.
+pub(super) fn failure_text(failure: &Failure) -> String {
     format!("Error {}: {}", failure.code, failure.message)
 }
 
-fn begin_with_user(told: &mut Vec<Told>) {
-    if told.is_empty() {
-        told.push(user_says("(The conversation goes on from here.)".to_owned(), None, Vec::new()));
+fn begin_with_user(messages: &mut Vec<HistoryMessage>) {
+    if messages.is_empty() {
+        messages.push(user_message("(The conversation goes on from here.)".to_owned(), None, Vec::new()));
     }
 }
 
+/// A note for the model about a run that ended early.
 fn remark(ending: &RunEnding) -> Option<String> {
     match ending {
         RunEnding::Completed { .. } => None,
@@ -144,12 +159,12 @@ mod tests {
     use super::*;
     use parlor_vocab::{StopCause, ToolCallId};
 
-    fn says(role: Role, text: &str) -> HistoryItem {
+    fn message(role: Role, text: &str) -> HistoryItem {
         let id = MessageId::parse(text).unwrap_or_else(|_| MessageId::parse("m").unwrap());
         HistoryItem::Message(Message { id, role, text: text.to_owned(), media: Vec::new() })
     }
 
-    fn uses(call: &str, result: Option<Result<String, Failure>>) -> HistoryItem {
+    fn tool_use(call: &str, result: Option<Result<String, Failure>>) -> HistoryItem {
         let (call, tool, input) = (ToolCallId::parse(call).unwrap(), "shell".to_owned(), "{}".to_owned());
         HistoryItem::ToolUse(ToolUse { call, tool, input, result })
     }
@@ -158,9 +173,9 @@ mod tests {
         Failure { code: "X".into(), message: message.to_owned(), retryable: false }
     }
 
-    /// Each part in few words: u:text, m:text+calls, r:text!
-    fn short(history: &[HistoryItem]) -> Vec<String> {
-        let one = |told: Told| match told.said {
+    /// A short form of each message: u:text, m:text+calls, r:call=text, with ! for a failure.
+    fn short_forms(history: &[HistoryItem]) -> Vec<String> {
+        let one = |item: HistoryMessage| match item.message {
             ModelMessage::User { text, .. } => format!("u:{text}"),
             ModelMessage::Model { text, calls, .. } => {
                 let calls: Vec<String> = calls.into_iter().map(|call| call.id).collect();
@@ -176,31 +191,31 @@ mod tests {
                 format!("r:{}", all.join(","))
             }
         };
-        told(history).into_iter().map(one).collect()
+        model_messages(history).into_iter().map(one).collect()
     }
 
     #[test]
-    fn words_and_tools_are_told_in_their_order() {
+    fn messages_and_tool_uses_keep_their_order() {
         let history = [
-            says(Role::User, "do"),
-            says(Role::Assistant, "I look"),
-            uses("c1", Some(Ok("a".to_owned()))),
-            uses("c2", Some(Err(failed("no")))),
-            says(Role::System, "for people"),
-            says(Role::Assistant, "done"),
+            message(Role::User, "do"),
+            message(Role::Assistant, "I look"),
+            tool_use("c1", Some(Ok("a".to_owned()))),
+            tool_use("c2", Some(Err(failed("no")))),
+            message(Role::System, "for people"),
+            message(Role::Assistant, "done"),
         ];
         assert_eq!(
-            short(&history),
+            short_forms(&history),
             ["u:do", "m:I look+c1", "r:c1=a", "m:+c2", "r:c2=Error X: no!", "m:done+"]
         );
     }
 
     #[test]
-    fn a_call_without_a_result_gets_one_and_the_user_is_told_of_the_end() {
+    fn a_call_without_a_result_gets_one_and_the_next_message_explains_the_end() {
         let broken = HistoryItem::UnfinishedRun(RunEnding::Failed(failed("the disk is full.")));
-        let history = [says(Role::User, "do"), uses("c1", None), broken, says(Role::User, "again")];
+        let history = [message(Role::User, "do"), tool_use("c1", None), broken, message(Role::User, "again")];
         assert_eq!(
-            short(&history),
+            short_forms(&history),
             [
                 "u:do",
                 "m:+c1",
@@ -211,61 +226,64 @@ mod tests {
     }
 
     #[test]
-    fn it_begins_with_the_user_and_nothing_is_empty() {
-        let history =
-            [says(Role::Assistant, "hello"), says(Role::Assistant, " "), uses("c", Some(Ok("".to_owned())))];
+    fn the_first_message_is_the_users_and_none_is_empty() {
+        let history = [
+            message(Role::Assistant, "hello"),
+            message(Role::Assistant, " "),
+            tool_use("c", Some(Ok("".to_owned()))),
+        ];
         assert_eq!(
-            short(&history),
+            short_forms(&history),
             ["u:(The conversation goes on from here.)", "m:hello+c", "r:c=(no output)"]
         );
-        assert_eq!(short(&[says(Role::User, "  ")]), ["u:(no words)"]);
+        assert_eq!(short_forms(&[message(Role::User, "  ")]), ["u:(no words)"]);
     }
 
     #[test]
-    fn neighbours_of_one_side_are_one() {
+    fn consecutive_messages_of_one_role_are_joined() {
         let stopped = RunEnding::Stopped {
             cause: StopCause::Client { reason: "Stopped by user.".to_owned() },
             message: MessageId::parse("s").unwrap(),
         };
         let history = [
-            says(Role::User, "a"),
-            says(Role::User, "b"),
-            says(Role::Assistant, "c"),
-            says(Role::Assistant, "d"),
+            message(Role::User, "a"),
+            message(Role::User, "b"),
+            message(Role::Assistant, "c"),
+            message(Role::Assistant, "d"),
             HistoryItem::UnfinishedRun(stopped),
         ];
-        let said = short(&history);
-        assert_eq!(said[..2], ["u:a\n\nb", "m:c\n\nd+"]);
-        assert!(said[2].starts_with("u:(The user stopped"), "{said:?}");
+        let forms = short_forms(&history);
+        assert_eq!(forms[..2], ["u:a\n\nb", "m:c\n\nd+"]);
+        assert!(forms[2].starts_with("u:(The user stopped"), "{forms:?}");
     }
 
     proptest::proptest! {
         #[test]
-        fn whatever_happened_is_valid(kinds in proptest::collection::vec(0..6u8, 0..40)) {
+        fn any_history_gives_valid_messages(kinds in proptest::collection::vec(0..6u8, 0..40)) {
             let history: Vec<HistoryItem> = kinds.iter().enumerate().map(|(number, kind)| match kind {
-                0 => says(Role::User, &format!("u{number}")),
-                1 => says(Role::Assistant, &format!("a{number}")),
-                2 => uses(&format!("c{number}"), None),
-                3 => uses(&format!("c{number}"), Some(Ok(String::new()))),
+                0 => message(Role::User, &format!("u{number}")),
+                1 => message(Role::Assistant, &format!("a{number}")),
+                2 => tool_use(&format!("c{number}"), None),
+                3 => tool_use(&format!("c{number}"), Some(Ok(String::new()))),
                 4 => HistoryItem::UnfinishedRun(RunEnding::Failed(failed("x"))),
-                _ => says(Role::Assistant, ""),
+                _ => message(Role::Assistant, ""),
             }).collect();
-            let told = told(&history);
-            let begins_well = told.first().is_none_or(|first| matches!(first.said, ModelMessage::User { .. }));
-            proptest::prop_assert!(begins_well);
-            for pair in told.windows(2) {
-                match (&pair[0].said, &pair[1].said) {
+            let messages = model_messages(&history);
+            let starts_with_user = messages.first().is_none_or(|first| matches!(first.message, ModelMessage::User { .. }));
+            proptest::prop_assert!(starts_with_user);
+            for pair in messages.windows(2) {
+                match (&pair[0].message, &pair[1].message) {
                     (ModelMessage::Model { calls, .. }, ModelMessage::Results(results)) => {
                         proptest::prop_assert_eq!(calls.len(), results.len());
                         proptest::prop_assert!(calls.iter().zip(results).all(|(call, result)| call.id == result.id));
                     }
-                    (ModelMessage::Model { calls, .. }, _) => proptest::prop_assert!(calls.is_empty(), "an orphan"),
-                    (_, ModelMessage::Results(_)) => proptest::prop_assert!(false, "a result of nothing"),
+                    (ModelMessage::Model { calls, .. }, _) => proptest::prop_assert!(calls.is_empty(), "a call without a result"),
+                    (_, ModelMessage::Results(_)) => proptest::prop_assert!(false, "a result without a call"),
                     (ModelMessage::User { .. } | ModelMessage::Results(_), _) => {}
                 }
             }
-            if let Some(Told { said: ModelMessage::Model { calls, .. }, .. }) = told.last() {
-                proptest::prop_assert!(calls.is_empty(), "an orphan at the end");
+            if let Some(HistoryMessage { message: ModelMessage::Model { calls, .. }, .. }) = messages.last() {
+                proptest::prop_assert!(calls.is_empty(), "a call without a result at the end");
             }
         }
     }

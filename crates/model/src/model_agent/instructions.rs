@@ -1,33 +1,33 @@
-//! `AGENTS.md`: what a project and a user want every agent to know.
+//! Reads `AGENTS.md`: the instructions of a project and of the user for agents.
 
 use super::project::{InstructionPath, Project};
 
-/// The file's name.
+/// The name of the instructions file.
 pub const INSTRUCTIONS_FILE: &str = "AGENTS.md";
 
-/// How much of each file is read.
+/// How many bytes of each instructions file are read.
 pub const INSTRUCTIONS_BYTES: u64 = 64 << 10;
 
-/// How many folders upwards a project is looked for.
+/// How many parent folders are searched for the root of the project.
 pub const MAX_PARENTS: usize = 32;
 
-/// What was read of instructions.
+/// The instructions that apply to a turn.
 #[derive(Debug, Default)]
 pub(super) struct Instructions {
-    /// Each with its place.
+    /// Each file's path and text.
     pub(super) texts: Vec<(String, String)>,
-    /// Which files were not read and why, in sentences.
+    /// One sentence for each file that was refused, with the reason.
     pub(super) refused: Vec<String>,
 }
 
-/// The instructions of the user, then those of the project from its root down to the working folder. Blocking.
+/// Reads the instructions of the user, then those of the project from its root down to the working folder. Blocking.
 pub(super) fn read(user: Option<InstructionPath>, project: &Project) -> Instructions {
     let mut found = Instructions::default();
-    for file in user.into_iter().chain(project.places(INSTRUCTIONS_FILE)) {
-        match file.text(INSTRUCTIONS_BYTES) {
+    for file in user.into_iter().chain(project.paths_named(INSTRUCTIONS_FILE)) {
+        match file.read_text(INSTRUCTIONS_BYTES) {
             Ok(text) if text.trim().is_empty() => {}
             Ok(text) => found.texts.push((file.path.display().to_string(), text)),
-            Err(why) => found.refused.extend(file.refusal(why)),
+            Err(error) => found.refused.extend(file.refusal(error)),
         }
     }
     found
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_instructions_come_last_and_the_users_first() {
+    fn the_users_instructions_come_first_and_the_nearest_last() {
         let home = tempfile::tempdir().unwrap();
         let sub = home.path().join("sub");
         fs::create_dir_all(sub.join(".git")).unwrap();
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(texts(&sub.join("deep")), ["mine", "root", "deep"]);
         assert_eq!(texts(&sub), ["mine", "root"]);
         write(&sub.join("AGENTS.md"), " \n");
-        assert_eq!(texts(&sub), ["mine"], "an empty file says nothing");
+        assert_eq!(texts(&sub), ["mine"], "an empty file is skipped");
         write(&sub.join("AGENTS.md"), &"x".repeat(100_000));
         assert_eq!(texts(&sub)[1].len() as u64, INSTRUCTIONS_BYTES);
     }

@@ -1,4 +1,4 @@
-//! How far a run may go, and how far it has gone.
+//! The limits of a run, and how much of them it has used.
 
 use std::time::Duration;
 
@@ -7,36 +7,36 @@ use tokio::time::Instant;
 
 use crate::SpentSoFar;
 
-/// How many answers of a model one run may have, if nobody says it.
+/// The default limit of model answers in one run.
 pub const DEFAULT_STEPS: u64 = 300;
 
-/// How many tokens one run may read and write, if nobody says it.
+/// The default limit of input and output tokens in one run.
 pub const DEFAULT_TOKENS: u64 = 20_000_000;
 
-/// For its limit, a run has used at least a token for so many bytes of text that were sent or arrived, whatever the
-/// provider says. The tokens of models have about four bytes.
+/// The token limit counts at least one token for this many bytes of text sent and received, even if the provider reports
+/// fewer. A token of a real model has about four bytes.
 pub const LIMIT_BYTES_PER_TOKEN: usize = 64;
 
-/// What one run may cost in millionths of a dollar, if nobody says it.
+/// The default cost limit of one run, in millionths of a dollar.
 pub const DEFAULT_COST_MICROS: u64 = 25_000_000;
 
-/// How long one run may take, if nobody says it.
+/// The default time limit of one run.
 pub const DEFAULT_TIME: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// How far a run may go. `None` is no limit.
+/// The limits of a run. `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many answers of a model.
+    /// Model answers in the run.
     pub steps: Option<u64>,
-    /// How many tokens, read and written.
+    /// Input and output tokens of the run.
     pub tokens: Option<u64>,
-    /// How many millionths of a dollar, where prices are known.
+    /// The cost of the run in millionths of a dollar. Models without a price cost nothing.
     pub cost_micros: Option<u64>,
-    /// How long.
+    /// The duration of the run.
     pub time: Option<Duration>,
-    /// How many millionths of a dollar the session may have cost.
+    /// The cost of the session in millionths of a dollar.
     pub session_micros: Option<u64>,
-    /// How many millionths of a dollar all sessions may have cost since midnight, UTC.
+    /// The cost of all sessions since midnight UTC, in millionths of a dollar.
     pub day_micros: Option<u64>,
 }
 
@@ -53,40 +53,40 @@ impl Default for Limits {
     }
 }
 
-/// What a run has used up.
+/// The limits of a run and what it has used so far.
 pub(super) struct Budget {
     limits: Limits,
-    begun: Instant,
+    started: Instant,
     steps: u64,
     used: Usage,
-    /// What counts for the limit of tokens.
+    /// The tokens that count for the limit; see [`LIMIT_BYTES_PER_TOKEN`].
     tokens: u64,
 }
 
 impl Budget {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, begun: Instant::now(), steps: 0, used: Usage::default(), tokens: 0 }
+        Self { limits, started: Instant::now(), steps: 0, used: Usage::default(), tokens: 0 }
     }
 
-    /// When the time is over.
+    /// When the time limit ends the run.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.begun.checked_add(self.limits.time?)
+        self.started.checked_add(self.limits.time?)
     }
 
-    /// Whether what was spent before matters.
-    pub(super) fn asks_for_spending(&self) -> bool {
+    /// Whether [`step`](Self::step) needs the cost so far.
+    pub(super) fn needs_spending(&self) -> bool {
         self.limits.session_micros.is_some() || self.limits.day_micros.is_some()
     }
 
-    /// Adds what a question took: what the provider says, and how many bytes of text were sent and arrived.
+    /// Adds one request: the usage that the provider reports, and the bytes of text sent and received.
     pub(super) fn add(&mut self, usage: Usage, bytes: usize) {
         self.used = self.used.plus(usage);
-        let said =
+        let reported =
             usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
-        self.tokens = self.tokens.saturating_add(said.max(least_tokens(bytes)));
+        self.tokens = self.tokens.saturating_add(reported.max(min_tokens(bytes)));
     }
 
-    /// Takes a step, if there may be one more.
+    /// Counts a step. Fails if a limit is reached.
     pub(super) fn step(&mut self, spent: SpentSoFar) -> Result<(), Failure> {
         let (used, tokens) = (&self.used, self.tokens);
         let reached = |used: u64, limit: Option<u64>| limit.filter(|limit| used >= *limit);
@@ -97,29 +97,32 @@ impl Budget {
             ));
         }
         if let Some(limit) = reached(tokens, self.limits.tokens) {
-            let said = format!("the run has used {tokens} tokens; its limit is {limit} (max_tokens)");
-            return Err(failed(FailureCode::TokenLimit, said));
+            let text = format!("the run has used {tokens} tokens; its limit is {limit} (max_tokens)");
+            return Err(failed(FailureCode::TokenLimit, text));
         }
         if let Some(limit) = reached(used.cost_micros, self.limits.cost_micros) {
-            return Err(failed(FailureCode::CostLimit, over("the run", used.cost_micros, limit, "max_cost")));
+            return Err(failed(
+                FailureCode::CostLimit,
+                cost_text("the run", used.cost_micros, limit, "max_cost"),
+            ));
         }
         if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
-            return Err(self.late());
+            return Err(self.time_limit_failure());
         }
         if let Some(limit) = reached(spent.session_micros, self.limits.session_micros) {
-            let said = over("the session", spent.session_micros, limit, "spending.session");
-            return Err(failed(FailureCode::SessionSpendLimit, said));
+            let text = cost_text("the session", spent.session_micros, limit, "spending.session");
+            return Err(failed(FailureCode::SessionSpendLimit, text));
         }
         if let Some(limit) = reached(spent.today_micros, self.limits.day_micros) {
-            let said = over("today's sessions together", spent.today_micros, limit, "spending.day");
-            return Err(failed(FailureCode::DaySpendLimit, said));
+            let text = cost_text("today's sessions together", spent.today_micros, limit, "spending.day");
+            return Err(failed(FailureCode::DaySpendLimit, text));
         }
         self.steps += 1;
         Ok(())
     }
 
-    /// The failure of a run whose time is over.
-    pub(super) fn late(&self) -> Failure {
+    /// The failure of a run that reached its time limit.
+    pub(super) fn time_limit_failure(&self) -> Failure {
         let seconds = self.limits.time.unwrap_or_default().as_secs();
         failed(
             FailureCode::TimeLimit,
@@ -128,18 +131,18 @@ impl Budget {
     }
 }
 
-/// How many tokens so many bytes of text have at least.
-pub(super) fn least_tokens(bytes: usize) -> u64 {
+/// The minimum number of tokens for a text with this size.
+pub(super) fn min_tokens(bytes: usize) -> u64 {
     (bytes / LIMIT_BYTES_PER_TOKEN) as u64
 }
 
-fn over(who: &str, micros: u64, limit: u64, setting: &str) -> String {
+fn cost_text(who: &str, micros: u64, limit: u64, setting: &str) -> String {
     let dollars = |micros: u64| format!("${}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000);
     format!("{who} cost {}; the limit is {} ({setting})", dollars(micros), dollars(limit))
 }
 
-fn failed(code: FailureCode, what: String) -> Failure {
-    let message = format!("{what}. Raise it in parlor.toml, or say what to do next in a new message.");
+fn failed(code: FailureCode, problem: String) -> Failure {
+    let message = format!("{problem}. Raise it in parlor.toml, or say what to do next in a new message.");
     Failure { code, message, retryable: false }
 }
 
@@ -147,7 +150,7 @@ fn failed(code: FailureCode, what: String) -> Failure {
 mod tests {
     use super::*;
 
-    fn none() -> Limits {
+    fn no_limits() -> Limits {
         Limits {
             steps: None,
             tokens: None,
@@ -165,28 +168,28 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_has_a_code_of_its_own_and_holds_exactly() {
+    fn each_limit_has_its_own_code_and_is_exact() {
         let used = Usage { input_tokens: 5, output_tokens: 5, cost_micros: 7, ..Usage::default() };
         let spent = SpentSoFar { session_micros: 100, today_micros: 200 };
         let at = |limits| code(limits, used, spent);
-        assert_eq!(at(none()), None);
-        assert_eq!(at(Limits { tokens: Some(11), ..none() }), None);
-        assert_eq!(at(Limits { tokens: Some(10), ..none() }).as_deref(), Some("TOKEN_LIMIT"));
-        assert_eq!(at(Limits { cost_micros: Some(8), ..none() }), None);
-        assert_eq!(at(Limits { cost_micros: Some(7), ..none() }).as_deref(), Some("COST_LIMIT"));
+        assert_eq!(at(no_limits()), None);
+        assert_eq!(at(Limits { tokens: Some(11), ..no_limits() }), None);
+        assert_eq!(at(Limits { tokens: Some(10), ..no_limits() }).as_deref(), Some("TOKEN_LIMIT"));
+        assert_eq!(at(Limits { cost_micros: Some(8), ..no_limits() }), None);
+        assert_eq!(at(Limits { cost_micros: Some(7), ..no_limits() }).as_deref(), Some("COST_LIMIT"));
         assert_eq!(
-            at(Limits { session_micros: Some(100), ..none() }).as_deref(),
+            at(Limits { session_micros: Some(100), ..no_limits() }).as_deref(),
             Some("SESSION_SPEND_LIMIT")
         );
-        assert_eq!(at(Limits { day_micros: Some(200), ..none() }).as_deref(), Some("DAY_SPEND_LIMIT"));
-        assert_eq!(at(Limits { day_micros: Some(201), ..none() }), None);
-        assert_eq!(at(Limits { time: Some(Duration::ZERO), ..none() }).as_deref(), Some("TIME_LIMIT"));
+        assert_eq!(at(Limits { day_micros: Some(200), ..no_limits() }).as_deref(), Some("DAY_SPEND_LIMIT"));
+        assert_eq!(at(Limits { day_micros: Some(201), ..no_limits() }), None);
+        assert_eq!(at(Limits { time: Some(Duration::ZERO), ..no_limits() }).as_deref(), Some("TIME_LIMIT"));
     }
 
     #[test]
-    fn bytes_count_where_a_provider_counts_less() {
+    fn bytes_count_if_the_provider_reports_too_few_tokens() {
         let tokens = |usage: Usage, bytes: usize| {
-            let mut budget = Budget::new(none());
+            let mut budget = Budget::new(no_limits());
             budget.add(usage, bytes);
             budget.add(usage, bytes);
             budget.tokens
@@ -200,7 +203,7 @@ mod tests {
 
     #[test]
     fn steps_are_counted() {
-        let mut budget = Budget::new(Limits { steps: Some(2), ..none() });
+        let mut budget = Budget::new(Limits { steps: Some(2), ..no_limits() });
         assert_eq!(budget.step(SpentSoFar::default()), Ok(()));
         assert_eq!(budget.step(SpentSoFar::default()), Ok(()));
         let failure = budget.step(SpentSoFar::default()).unwrap_err();
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn money_is_told_in_dollars() {
-        assert_eq!(over("it", 1_234_567, 1_000_000, "x"), "it cost $1.23; the limit is $1.00 (x)");
+    fn costs_are_shown_in_dollars() {
+        assert_eq!(cost_text("it", 1_234_567, 1_000_000, "x"), "it cost $1.23; the limit is $1.00 (x)");
     }
 }

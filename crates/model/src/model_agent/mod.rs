@@ -1,15 +1,14 @@
-//! An agent that is a model with tools.
+//! The agent that uses a model with tools.
 //!
-//! `run.rs` is the loop: the model answers, its tools are called, it answers again. `history.rs` makes
-//! a conversation of what a session remembers, `context.rs` keeps it within the window, `retry.rs`
-//! says when to ask again, `limits.rs` when to stop. `prompt.rs` is what the model is told first, with
-//! `instructions.rs` and `skills.rs` from the working folder, whose files `project.rs` opens.
+//! `run.rs` is the main loop: the model answers, the agent calls the requested tools, and the model answers again.
+//! `history.rs` converts the history of the session to model messages, `conversation.rs` keeps them within the context
+//! window, `retry.rs` decides when to repeat a request, and `limits.rs` when to stop. `prompt.rs` writes the system prompt
+//! with the instructions (`instructions.rs`) and skills (`skills.rs`) of the working folder; `project.rs` opens their files.
 //!
-//! Deliberately absent: how a provider is spoken to (`provider/`), and who may call which tool beyond
-//! the list of the agent.
+//! Deliberately absent: the protocols of providers (`provider/`), and permissions for tools beyond the agent's tool list.
 
 mod attempt;
-mod context;
+mod conversation;
 mod history;
 mod instructions;
 mod limits;
@@ -28,12 +27,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parlor_vocab::{AgentChoice, Failure, FailureCode, HistoryItem};
 
-use self::history::told;
-use self::run::Run;
+use self::history::model_messages;
+use self::run::ModelRun;
 use crate::provider::ToolSpec;
 use crate::{Agent, AgentContext, Turn, TurnError};
 
-pub use context::{
+pub use conversation::{
     BYTES_PER_TOKEN, COMPACT_AT_PERCENT, KEEP_PERCENT, PART_TOKENS, PICTURE_TOKENS, RESULT_PERCENT,
 };
 pub use instructions::{INSTRUCTIONS_BYTES, INSTRUCTIONS_FILE, MAX_PARENTS};
@@ -51,52 +50,52 @@ pub use skill_search::{
 pub use skills::{MAX_MENTIONS, MAX_SKILLS};
 pub use summary::{MAX_SUMMARY_CHARS, MAX_TASK_CHARS, TRANSCRIPT_PERCENT};
 
-/// The most calls of one answer that are carried out.
+/// The most tool calls of one answer that are executed.
 pub const MAX_CALLS: usize = 64;
 
-/// The most images that a model is shown in one call.
+/// The most images in one request to a model.
 pub const MAX_PICTURES: usize = 16;
 
-/// The most bytes that the images of messages may have together in one call.
+/// The total size of the images in one request, in bytes.
 pub const MAX_PICTURE_BYTES: u64 = 16 << 20;
 
-/// How long a summary that somebody asked for may take.
+/// How long a model may take for a summary that a client requested.
 pub const SUMMARY_WAIT: Duration = Duration::from_secs(300);
 
-/// A model with tools.
+/// An agent that uses a model with tools.
 #[derive(Debug)]
 pub struct ModelAgent {
-    /// What people call it.
+    /// The display name.
     pub name: String,
-    /// The model that answers, then those that take its place when it cannot.
+    /// The model, followed by the fallbacks in their order.
     pub models: Vec<Model>,
-    /// All models that can be chosen by name, for a turn or a session.
+    /// All configured models. A turn or a session can choose one by name.
     pub known: Vec<Model>,
-    /// The tools that it may use, in this order; none are all there are.
+    /// The names of the tools that the agent may use, in this order; `None` means all tools.
     pub tools: Option<Vec<String>>,
-    /// What it is told first, in the place of what every model is told.
+    /// Replaces the default system prompt.
     pub system: Option<String>,
-    /// How far a run may go.
+    /// The limits of a run.
     pub limits: Limits,
-    /// Where its user keeps instructions and skills for all folders.
+    /// The user's own instructions and skills.
     pub user_folders: UserFolders,
 }
 
-/// What a user keeps for all working folders.
+/// The files of a user that apply to all working folders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserFolders {
-    /// A file of instructions.
+    /// The path of an instructions file.
     pub instructions: Option<PathBuf>,
-    /// Folders of skills.
+    /// Folders that contain skills.
     pub skills: Vec<PathBuf>,
-    /// The home folder.
+    /// The home folder, which never counts as a project.
     pub home: Option<PathBuf>,
-    /// Parlor's state folder: a project's files are none of it, even if it lies there.
+    /// Parlor's state folder. Project files inside of it are not read.
     pub state: Option<PathBuf>,
 }
 
 impl ModelAgent {
-    /// An agent with one model, all tools and the usual limits.
+    /// An agent with one model, all tools and the default limits.
     pub fn new(name: impl Into<String>, model: Model) -> Self {
         Self {
             name: name.into(),
@@ -109,8 +108,8 @@ impl ModelAgent {
         }
     }
 
-    /// The models for a turn: the one that was chosen, else the agent's own; then those in reserve.
-    /// A name that is not configured is taken for one that the provider of the first model knows.
+    /// The models for a turn: the chosen one, or the agent's own, then the fallbacks. A name that is not configured is used
+    /// as a model id of the first model's provider.
     fn models_for(&self, chosen: Option<&str>) -> Result<Vec<Model>, Failure> {
         let Some(own) = self.models.first() else {
             let message = format!("{} has no model; give it one in parlor.toml", self.name);
@@ -121,17 +120,17 @@ impl ModelAgent {
         let found =
             all().find(|model| model.name == chosen).or_else(|| all().find(|model| model.id == chosen));
         let first = found.cloned().unwrap_or_else(|| Model {
-            // What it costs and can read is not known; of a window it is safer to expect little.
+            // The price and the context window are unknown. A small window is the safe assumption.
             price: None,
             context_window: own.context_window.min(model::DEFAULT_CONTEXT_WINDOW),
             ..Model { name: chosen.to_owned(), id: chosen.to_owned(), ..own.clone() }
         });
-        let reserve = self.models.iter().skip(1).filter(|model| model.name != first.name).cloned();
-        Ok(std::iter::once(first.clone()).chain(reserve).collect())
+        let fallbacks = self.models.iter().skip(1).filter(|model| model.name != first.name).cloned();
+        Ok(std::iter::once(first.clone()).chain(fallbacks).collect())
     }
 
-    /// Those of the tools there are that this agent may use, in its order.
-    fn offered(&self, all: Vec<ToolSpec>) -> Vec<ToolSpec> {
+    /// Those of the available tools that this agent may use, in its order.
+    fn allowed_tools(&self, all: Vec<ToolSpec>) -> Vec<ToolSpec> {
         match &self.tools {
             None => all,
             Some(names) => {
@@ -147,17 +146,17 @@ impl Agent for ModelAgent {
         &self.name
     }
 
-    async fn answer(&self, turn: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
-        Run::prepare(self, turn, stage).await?.work().await
+    async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError> {
+        ModelRun::prepare(self, turn, context).await?.run().await
     }
 
     async fn summarize(&self, history: &[HistoryItem], choice: &AgentChoice) -> Result<String, Failure> {
         let models = self.models_for(choice.model.as_deref())?;
-        let said: Vec<_> = told(history).into_iter().map(|told| told.said).collect();
+        let messages: Vec<_> = model_messages(history).into_iter().map(|item| item.message).collect();
         let mut failure = None;
         for model in models {
-            match tokio::time::timeout(SUMMARY_WAIT, summary::summarize(&model, &said)).await {
-                Ok(Ok(summary)) => return Ok(summary::in_place(&summary.text, None)),
+            match tokio::time::timeout(SUMMARY_WAIT, summary::summarize(&model, &messages)).await {
+                Ok(Ok(summary)) => return Ok(summary::as_message(&summary.text, None)),
                 Ok(Err(error)) => failure = Some(error.failure(&model.name)),
                 Err(_) => {
                     let message = format!("{}: no summary came within {SUMMARY_WAIT:?}", model.name);
@@ -165,6 +164,6 @@ impl Agent for ModelAgent {
                 }
             }
         }
-        Err(failure.expect("there is at least one model"))
+        Err(failure.expect("models_for returns at least one model"))
     }
 }

@@ -1,4 +1,4 @@
-//! A model that is configured: where it is, what it can read, and what it costs.
+//! A configured model: its provider, its limits and its price.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,33 +7,33 @@ use parlor_vocab::{Reasoning, Usage};
 
 use crate::provider::Provider;
 
-/// How much a model can read if nobody says it, in tokens.
+/// The context window of a model without a configured one, in tokens.
 pub const DEFAULT_CONTEXT_WINDOW: u64 = 128_000;
 
-/// The smallest window that can be worked in: a prompt, some tools and an answer.
+/// The smallest usable context window, in tokens: it holds a system prompt, some tools and an answer.
 pub const MIN_CONTEXT_WINDOW: u64 = 4_000;
 
 /// A model as the settings describe it. Cheap to clone.
 #[derive(Clone)]
 pub struct Model {
-    /// What people call it.
+    /// The name in the settings.
     pub name: String,
-    /// What its provider calls it.
+    /// The provider's id of the model.
     pub id: String,
-    /// Whoever runs it.
+    /// The provider that runs it.
     pub provider: Arc<dyn Provider>,
-    /// How many tokens it can read and write in one call.
+    /// The context window in tokens: input and output of one request.
     pub context_window: u64,
-    /// The most tokens of one answer; none leaves it to the provider.
+    /// The most tokens of one answer; `None` uses the provider's default.
     pub max_output: Option<u32>,
-    /// How hard it is to think where nobody chooses.
+    /// The default reasoning effort.
     pub reasoning: Option<Reasoning>,
-    /// What it costs, if that is known.
+    /// The price, if it is configured.
     pub price: Option<Price>,
 }
 
 impl Model {
-    /// A model of which nothing but its names is known.
+    /// A model with default limits and without a price.
     pub fn new(name: impl Into<String>, id: impl Into<String>, provider: Arc<dyn Provider>) -> Self {
         Self {
             name: name.into(),
@@ -46,9 +46,9 @@ impl Model {
         }
     }
 
-    /// `usage` with what it cost.
-    pub(super) fn priced(&self, usage: Usage) -> Usage {
-        Usage { cost_micros: self.price.map_or(0, |price| price.of(usage)), ..usage }
+    /// `usage` with its cost.
+    pub(super) fn with_cost(&self, usage: Usage) -> Usage {
+        Usage { cost_micros: self.price.map_or(0, |price| price.cost(usage)), ..usage }
     }
 }
 
@@ -58,20 +58,20 @@ impl fmt::Debug for Model {
     }
 }
 
-/// What a million tokens cost, in millionths of a dollar.
+/// The price of a million tokens, in millionths of a dollar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Price {
-    /// Tokens read, also those that a provider keeps for later.
+    /// Input tokens, including those that the provider writes to its cache.
     pub input_micros: u64,
-    /// Tokens written.
+    /// Output tokens.
     pub output_micros: u64,
-    /// Tokens read from what a provider has kept.
+    /// Input tokens that the provider reads from its cache.
     pub cached_input_micros: u64,
 }
 
 impl Price {
-    /// What `usage` costs in millionths of a dollar, rounded up.
-    pub fn of(&self, usage: Usage) -> u64 {
+    /// The cost of `usage` in millionths of a dollar, rounded up.
+    pub fn cost(&self, usage: Usage) -> u64 {
         let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
         let all = part(usage.input_tokens.saturating_add(usage.cache_write_tokens), self.input_micros)
             + part(usage.output_tokens, self.output_micros)
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cost_is_the_sum_of_its_parts_rounded_up() {
+    fn a_cost_is_the_rounded_sum_of_its_parts() {
         let price = Price { input_micros: 1_000_000, output_micros: 4_000_000, cached_input_micros: 100_000 };
         let usage = Usage {
             input_tokens: 1000,
@@ -94,9 +94,9 @@ mod tests {
             cache_write_tokens: 10,
             cost_micros: 0,
         };
-        assert_eq!(price.of(usage), 1010 + 400 + 1);
-        assert_eq!(price.of(Usage::default()), 0);
+        assert_eq!(price.cost(usage), 1010 + 400 + 1);
+        assert_eq!(price.cost(Usage::default()), 0);
         let most = Usage { output_tokens: u64::MAX, ..Usage::default() };
-        assert_eq!(price.of(most), u64::MAX, "a provider that counts wrongly breaks nothing");
+        assert_eq!(price.cost(most), u64::MAX, "an invalid count does not overflow");
     }
 }

@@ -1,17 +1,16 @@
-//! The project that a working folder is in, and how its instruction files are opened. Blocking.
+//! Finds the project of a working folder and opens its instruction files. Blocking.
 //!
-//! A project may come from strangers. Its files are opened by the policy that file tools have: links that stay within
-//! the project are followed, none leads out of it, and only regular files are read. The user's own files are as the user
-//! made them: their links lead anywhere.
+//! A project may come from an untrusted source. Its files are opened with the path policy of the file tools: links are
+//! followed only within the project, and only regular files are read. Links in the user's own files may lead anywhere.
 //!
-//! Above the working folder may be folders that everybody can write to. What other users put there does not count.
+//! Folders above the working folder may be writable by all users. Files of other users there are ignored.
 
 use parlor_vocab::FailureCode;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parlor_files::{Owners, Policy};
+use parlor_files::{Policy, TrustedOwners};
 
 use super::UserFolders;
 use super::instructions::MAX_PARENTS;
@@ -20,43 +19,43 @@ use super::instructions::MAX_PARENTS;
 #[derive(Clone, Debug)]
 pub struct Project(Vec<InstructionPath>);
 
-/// A folder or file, and by what policy it is opened.
+/// A folder or file, and the policy with which it is opened.
 #[derive(Clone, Debug)]
 pub struct InstructionPath {
-    /// Where it is.
+    /// The path of the folder or file.
     pub path: PathBuf,
     opener: Opener,
-    /// Whose it must be, if that matters.
-    owners: Option<Owners>,
+    /// The allowed owners; `None` if the owner does not matter.
+    owners: Option<TrustedOwners>,
 }
 
-/// A policy, or why there is none.
-type Opener = Result<Arc<Policy>, Unread>;
+/// The policy, or why it could not be created.
+type Opener = Result<Arc<Policy>, ReadError>;
 
-/// Why something was not read.
+/// Why a file or folder was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
-    /// There is no such file or folder.
+pub(super) enum ReadError {
+    /// It does not exist, or another user owns it.
     Missing,
-    /// It may not be read, in words.
+    /// The policy refused it, or it cannot be read, with the reason.
     Refused(String),
 }
 
 impl Project {
-    /// The project of `folder`: `folder` and the folders above it, up to and with the first that has a `.git`. Only
-    /// `folder` if there is no such. Above it only what is this user's, root's or that of the owner of `folder` counts.
+    /// The project of `folder`: the folders from the nearest parent with a `.git` down to `folder`, or `folder` alone if
+    /// there is no `.git`. Parents count only if this user, root or the owner of `folder` owns them.
     pub fn of(folder: &Path, user: &UserFolders) -> Self {
-        let owners = Owners::of(folder);
-        let folders = project_folders(folder, MAX_PARENTS, |path| owners.have(path));
-        // By both of its names, if it is a link.
+        let owners = TrustedOwners::of_folder(folder);
+        let folders = project_folders(folder, MAX_PARENTS, |path| owners.own(path));
+        // The home folder may be a link, so compare both paths.
         let homes =
             user.home.iter().cloned().chain(user.home.iter().filter_map(|home| home.canonicalize().ok()));
         let homes: Vec<PathBuf> = homes.collect();
         let has_home = |folder: &Path| homes.iter().any(|home| home.starts_with(folder));
-        // A user may keep the whole home folder in git. It is not the project of all that is unpacked in it: links
-        // there would lead to everything that the user has.
+        // A user may have the whole home folder in git. It is not the project root of the folders inside of it, because
+        // then links in an untrusted project could lead to all files of the user.
         let root = folders.iter().copied().find(|folder| !has_home(folder));
-        let mut places: Vec<InstructionPath> = Vec::with_capacity(folders.len());
+        let mut paths: Vec<InstructionPath> = Vec::with_capacity(folders.len());
         let mut last: Option<(&Path, Opener)> = None;
         for path in folders {
             let root = root.filter(|root| path.starts_with(root)).unwrap_or(path);
@@ -66,97 +65,102 @@ impl Project {
             };
             last = Some((root, opener.clone()));
             let owners = (path != folder).then_some(owners);
-            places.push(InstructionPath { path: path.to_owned(), opener, owners });
+            paths.push(InstructionPath { path: path.to_owned(), opener, owners });
         }
-        Self(places)
+        Self(paths)
     }
 
-    /// `name` in each folder of the project, from its root down. None of them need be there.
-    pub fn places(&self, name: &str) -> Vec<InstructionPath> {
-        self.0.iter().map(|place| place.join(name)).collect()
+    /// The path of `name` in each folder of the project, from its root down. The files may not exist.
+    pub fn paths_named(&self, name: &str) -> Vec<InstructionPath> {
+        self.0.iter().map(|folder| folder.join(name)).collect()
     }
 }
 
 impl InstructionPath {
-    /// A place of the user's own.
+    /// A file or folder of the user, whose links may lead anywhere.
     pub fn user_owned(path: PathBuf) -> Self {
-        Self { path, opener: opened(Policy::new(["/"])), owners: None }
+        Self { path, opener: opener(Policy::new(["/"])), owners: None }
     }
 
     pub(super) fn join(&self, name: &str) -> Self {
         Self { path: self.path.join(name), opener: self.opener.clone(), owners: self.owners }
     }
 
-    /// The text of a regular file, up to `max` bytes of it, without what is not UTF-8.
-    pub(super) fn text(&self, max: u64) -> Result<String, Unread> {
+    /// Reads up to `max` bytes of a regular file. Invalid UTF-8 becomes replacement characters.
+    pub(super) fn read_text(&self, max: u64) -> Result<String, ReadError> {
         let (file, _) = self.with(|policy, folder, name| policy.open_file(folder, name))?;
-        // Again, now that nobody can put another in its place.
-        if self.owners.is_some_and(|owners| !owners.have_open(&file)) {
-            return Err(Unread::Missing);
+        // Check the owner again, now that the file is open and cannot be replaced.
+        if self.owners.is_some_and(|owners| !owners.own_open(&file)) {
+            return Err(ReadError::Missing);
         }
         let mut bytes = Vec::new();
         let read = file.take(max).read_to_end(&mut bytes);
-        read.map_err(|error| Unread::Refused(error.to_string()))?;
+        read.map_err(|error| ReadError::Refused(error.to_string()))?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
         Ok(text.trim_end_matches('\u{fffd}').to_owned())
     }
 
-    /// The names of what may be folders in a folder, sorted; and how many names were looked at, `limit` at most.
-    pub(super) fn inner_folders(&self, limit: usize) -> Result<(Vec<String>, usize), Unread> {
-        let (names, looked) = self.with(|policy, folder, name| policy.inner_folders(folder, name, limit))?;
-        Ok((names.into_iter().filter_map(|name| name.into_string().ok()).collect(), looked))
+    /// The sorted names of the entries that may be folders, and how many entries were read: at most `limit`.
+    pub(super) fn inner_folders(&self, limit: usize) -> Result<(Vec<String>, usize), ReadError> {
+        let (names, entries_read) =
+            self.with(|policy, folder, name| policy.subfolders(folder, name, limit))?;
+        Ok((names.into_iter().filter_map(|name| name.into_string().ok()).collect(), entries_read))
     }
 
-    pub(super) fn is_folder(&self) -> Result<bool, Unread> {
+    pub(super) fn is_folder(&self) -> Result<bool, ReadError> {
         self.with(|policy, folder, name| policy.is_folder(folder, name))
     }
 
-    /// What is said of it if it was refused.
-    pub(super) fn refusal(&self, why: Unread) -> Option<String> {
-        match why {
-            Unread::Missing => None,
-            Unread::Refused(why) => Some(format!("{} was not read: {why}", self.path.display())),
+    /// The warning for this error; `None` if the file or folder is missing.
+    pub(super) fn refusal(&self, error: ReadError) -> Option<String> {
+        match error {
+            ReadError::Missing => None,
+            ReadError::Refused(reason) => Some(format!("{} was not read: {reason}", self.path.display())),
         }
     }
 
     fn with<T>(
         &self,
         read: impl FnOnce(&Policy, &Path, &str) -> Result<T, parlor_vocab::Failure>,
-    ) -> Result<T, Unread> {
-        // What is another user's does not count: it is as if it were not there.
-        if self.owners.is_some_and(|owners| !owners.have(&self.path)) {
-            return Err(Unread::Missing);
+    ) -> Result<T, ReadError> {
+        // Files of other users are treated as missing.
+        if self.owners.is_some_and(|owners| !owners.own(&self.path)) {
+            return Err(ReadError::Missing);
         }
         let policy = self.opener.as_ref().map_err(Clone::clone)?;
         let (folder, name) = (self.path.parent(), self.path.file_name().and_then(|name| name.to_str()));
-        let (Some(folder), Some(name)) = (folder, name) else { return Err(Unread::Missing) };
-        read(policy, folder, name).map_err(unread)
+        let (Some(folder), Some(name)) = (folder, name) else { return Err(ReadError::Missing) };
+        read(policy, folder, name).map_err(read_error)
     }
 }
 
 fn project_opener(root: &Path, state: Option<&Path>) -> Opener {
-    opened(Policy::new([root]).map(|policy| match state {
+    opener(Policy::new([root]).map(|policy| match state {
         Some(state) => policy.without_state(state),
         None => policy,
     }))
 }
 
-fn opened(policy: Result<Policy, parlor_vocab::Failure>) -> Opener {
-    policy.map(Arc::new).map_err(unread)
+fn opener(policy: Result<Policy, parlor_vocab::Failure>) -> Opener {
+    policy.map(Arc::new).map_err(read_error)
 }
 
-fn unread(failure: parlor_vocab::Failure) -> Unread {
-    if failure.code == FailureCode::NotFound { Unread::Missing } else { Unread::Refused(failure.message) }
+fn read_error(failure: parlor_vocab::Failure) -> ReadError {
+    if failure.code == FailureCode::NotFound {
+        ReadError::Missing
+    } else {
+        ReadError::Refused(failure.message)
+    }
 }
 
-/// `folder` and the folders above it, up to and with the first that has a `.git`, outermost first. Only `folder` if there
-/// is no such. A folder above it, or a `.git` in one, that does not count ends the search.
-fn project_folders(folder: &Path, max: usize, counts: impl Fn(&Path) -> bool) -> Vec<&Path> {
+/// The folders from the nearest parent with a `.git` down to `folder`, or `folder` alone if there is none. The search ends
+/// at a parent, or a `.git` in it, that `is_trusted` rejects.
+fn project_folders(folder: &Path, max: usize, is_trusted: impl Fn(&Path) -> bool) -> Vec<&Path> {
     let mut up: Vec<&Path> = Vec::new();
     for (above, path) in folder.ancestors().take(max).enumerate() {
         let git = path.join(".git");
         let has_git = git.exists();
-        if above > 0 && !(counts(path) && (!has_git || counts(&git))) {
+        if above > 0 && !(is_trusted(path) && (!has_git || is_trusted(&git))) {
             break;
         }
         up.push(path);
@@ -176,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_project_begins_where_git_does() {
+    fn the_project_root_has_a_git_folder() {
         let home = tempfile::tempdir().unwrap();
         let deep = home.path().join("a/b");
         fs::create_dir_all(&deep).unwrap();
@@ -184,38 +188,38 @@ mod tests {
         assert_eq!(project_folders(&deep, 64, all), [deep.as_path()]);
         fs::create_dir(home.path().join(".git")).unwrap();
         assert_eq!(project_folders(&deep, 64, all), [home.path(), &home.path().join("a"), deep.as_path()]);
-        assert_eq!(project_folders(&deep, 2, all), [deep.as_path()], "no further than asked");
+        assert_eq!(project_folders(&deep, 2, all), [deep.as_path()], "the search is limited");
     }
 
     #[test]
-    fn a_folder_or_a_git_that_does_not_count_ends_the_search() {
+    fn an_untrusted_folder_or_git_ends_the_search() {
         let home = tempfile::tempdir().unwrap();
         let deep = home.path().join("a/b");
         fs::create_dir_all(&deep).unwrap();
         fs::create_dir(home.path().join(".git")).unwrap();
         for foreign in [home.path().join(".git"), home.path().join("a")] {
-            let counts = |path: &Path| path != foreign;
-            assert_eq!(project_folders(&deep, 64, counts), [deep.as_path()], "{foreign:?}");
+            let is_trusted = |path: &Path| path != foreign;
+            assert_eq!(project_folders(&deep, 64, is_trusted), [deep.as_path()], "{foreign:?}");
         }
-        // The working folder itself is where the user went.
+        // The working folder is always trusted, because the user chose it.
         fs::create_dir(deep.join(".git")).unwrap();
         assert_eq!(project_folders(&deep, 64, |_| false), [deep.as_path()]);
     }
 
     #[test]
-    fn only_the_beginning_of_a_file_is_read_and_only_of_a_file() {
+    fn reading_is_limited_and_needs_a_regular_file() {
         let home = tempfile::tempdir().unwrap();
-        let place = |name: &str| InstructionPath::user_owned(home.path().join(name));
+        let path = |name: &str| InstructionPath::user_owned(home.path().join(name));
         fs::write(home.path().join("x"), "äää").unwrap();
         fs::create_dir(home.path().join("folder")).unwrap();
-        assert_eq!(place("x").text(3).unwrap(), "ä");
-        assert_eq!(place("x").text(100).unwrap(), "äää");
-        assert!(matches!(place("folder").text(100), Err(Unread::Refused(_))));
-        assert_eq!(place("none").text(100), Err(Unread::Missing));
+        assert_eq!(path("x").read_text(3).unwrap(), "ä");
+        assert_eq!(path("x").read_text(100).unwrap(), "äää");
+        assert!(matches!(path("folder").read_text(100), Err(ReadError::Refused(_))));
+        assert_eq!(path("none").read_text(100), Err(ReadError::Missing));
     }
 
     #[test]
-    fn links_lead_as_far_as_the_project_and_no_further_than_the_users_home() {
+    fn links_stay_within_the_project_even_if_the_home_folder_is_in_git() {
         let top = tempfile::tempdir().unwrap();
         let home = top.path().join("home");
         fs::create_dir_all(home.join(".git")).unwrap();
@@ -226,15 +230,15 @@ mod tests {
         symlink("../../guide", home.join("work/project/deep/in")).unwrap();
         symlink("private", home.join("own")).unwrap();
         let deep = home.join("work/project/deep");
-        let read = |user_home: Option<&Path>, name: &str| -> Vec<Result<String, Unread>> {
+        let read = |user_home: Option<&Path>, name: &str| -> Vec<Result<String, ReadError>> {
             let user = UserFolders { home: user_home.map(Path::to_owned), ..UserFolders::default() };
-            Project::of(&deep, &user).places(name).iter().map(|place| place.text(99)).collect()
+            Project::of(&deep, &user).paths_named(name).iter().map(|path| path.read_text(99)).collect()
         };
-        let missing = || Err(Unread::Missing);
-        assert_eq!(read(None, "out")[3], Ok("private".to_owned()), "it is all one project");
-        assert!(matches!(read(Some(&home), "out")[3], Err(Unread::Refused(_))));
+        let missing = || Err(ReadError::Missing);
+        assert_eq!(read(None, "out")[3], Ok("private".to_owned()), "without a home folder it is one project");
+        assert!(matches!(read(Some(&home), "out")[3], Err(ReadError::Refused(_))));
         symlink(&home, top.path().join("another name")).unwrap();
-        assert!(matches!(read(Some(&top.path().join("another name")), "out")[3], Err(Unread::Refused(_))));
+        assert!(matches!(read(Some(&top.path().join("another name")), "out")[3], Err(ReadError::Refused(_))));
         assert_eq!(read(Some(&home), "in")[3], Ok("guide".to_owned()));
         assert_eq!(read(Some(&home), "own"), [Ok("private".to_owned()), missing(), missing(), missing()]);
     }

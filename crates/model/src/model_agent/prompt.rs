@@ -1,46 +1,48 @@
-//! What a model is told before the conversation. The same folder gives the same bytes, turn after
-//! turn, so that a provider can keep what it has read; hence there is no date in it.
+//! The system prompt. It is the same for every turn in the same folder, so that providers can cache it; therefore it
+//! contains no date.
 
 use std::path::Path;
 
 use super::ModelAgent;
 use super::instructions::{self, Instructions};
 use super::project::{InstructionPath, Project};
-use super::skills::{self, Known, find_skills, mentioned};
+use super::skills::{self, KnownSkill, find_skills, mentioned_skills};
 use crate::Turn;
 
-/// What every model is told that is not told otherwise.
-const MANNERS: &str = "You are an agent that works for a person on their computer. Do what they ask, completely, and \
+/// The default instructions for every model.
+const DEFAULT_INSTRUCTIONS: &str = "You are an agent that works for a person on their computer. Do what they ask, completely, and \
 say plainly what you did and what you could not do. Ask only if you cannot go on without an answer. Be brief.";
 
-/// What models with tools are told in addition.
-const WORK: &str = "Use your tools to look before you answer and to check what you have changed. Calls that do not \
+/// Additional instructions for models with tools.
+const TOOL_INSTRUCTIONS: &str = "Use your tools to look before you answer and to check what you have changed. Calls that do not \
 depend on each other can be made together. If a tool fails, read why and try it differently. Never make up the \
 content of a file or the result of a command.";
 
-/// How many files that were not read are told of, one by one.
+/// How many refused files get a warning of their own.
 pub const MAX_WARNINGS: usize = 8;
 
 /// The parts of a prompt.
 pub(super) struct Prompt {
-    manners: String,
+    /// The agent's own system prompt, or the default.
+    base: String,
+    /// The session's instructions.
     session: Option<String>,
     folder: String,
     has_tools: bool,
     instructions: Vec<(String, String)>,
-    skills: Vec<Known>,
-    /// The skills that this message mentions, with their text.
-    brought: Vec<(String, String)>,
-    /// Which files were not read and why, in sentences.
+    skills: Vec<KnownSkill>,
+    /// The names and texts of the skills that the message mentions.
+    mentioned: Vec<(String, String)>,
+    /// One sentence for each file that was refused, with the reason.
     refused: Vec<String>,
 }
 
 impl Prompt {
-    /// Reads what there is in the working folder and with the user.
+    /// Reads the instructions and skills of the working folder and of the user.
     pub(super) async fn read(agent: &ModelAgent, turn: &Turn, has_tools: bool) -> Self {
         let (user, folder) = (agent.user_folders.clone(), turn.folder.clone());
         let message = turn.input.text.clone();
-        let look = move || {
+        let read = move || {
             let project = Project::of(&folder, &user);
             let own = user.instructions.map(InstructionPath::user_owned);
             let Instructions { texts: instructions, mut refused } = instructions::read(own, &project);
@@ -48,45 +50,45 @@ impl Prompt {
                 user.skills.into_iter().map(InstructionPath::user_owned).collect();
             let (skills, more) = find_skills(&own, &project);
             refused.extend(more);
-            let brought: Vec<(String, String)> = mentioned(&message, &skills)
+            let mentioned: Vec<(String, String)> = mentioned_skills(&message, &skills)
                 .into_iter()
                 .filter_map(|known| Some((known.skill.name.clone(), skills::text(&known.skill)?)))
                 .collect();
-            (instructions, skills, brought, refused)
+            (instructions, skills, mentioned, refused)
         };
-        // Files can take their time; a folder that breaks the reading has nothing to say.
-        let (instructions, skills, brought, refused) =
-            tokio::task::spawn_blocking(look).await.unwrap_or_default();
+        // If the reading panics, the prompt has no instructions and skills.
+        let (instructions, skills, mentioned, refused) =
+            tokio::task::spawn_blocking(read).await.unwrap_or_default();
         Self {
-            manners: agent.system.clone().unwrap_or_else(|| MANNERS.to_owned()),
+            base: agent.system.clone().unwrap_or_else(|| DEFAULT_INSTRUCTIONS.to_owned()),
             session: turn.system.clone(),
-            folder: shown(&turn.folder),
+            folder: display(&turn.folder),
             has_tools,
             instructions,
             skills,
-            brought,
+            mentioned,
             refused,
         }
     }
 
-    /// All that comes before the conversation.
+    /// The complete system prompt.
     pub(super) fn system(&self) -> String {
         let mut parts: Vec<String> = self.session.iter().cloned().collect();
-        parts.push(self.manners.clone());
+        parts.push(self.base.clone());
         if self.has_tools {
-            parts.push(WORK.to_owned());
+            parts.push(TOOL_INSTRUCTIONS.to_owned());
             parts.push(format!("The working folder is {}. Paths are relative to it.", self.folder));
         }
-        for (place, text) in &self.instructions {
-            parts.push(format!("# Instructions from {place}\n\n{}", text.trim_end()));
+        for (path, text) in &self.instructions {
+            parts.push(format!("# Instructions from {path}\n\n{}", text.trim_end()));
         }
-        // Of the user's own skills tools can read nothing; they come along when they are mentioned.
+        // Tools cannot read the user's own skills, so these are not listed. They are added when a message mentions them.
         let known: Vec<String> = self
             .skills
             .iter()
             .filter(|known| known.in_project && self.has_tools)
-            .map(|Known { skill, .. }| {
-                format!("- {}: {} ({})", skill.name, skill.description, shown(&skill.file))
+            .map(|KnownSkill { skill, .. }| {
+                format!("- {}: {} ({})", skill.name, skill.description, display(&skill.file))
             })
             .collect();
         if !known.is_empty() {
@@ -96,33 +98,34 @@ impl Prompt {
         parts.join("\n\n")
     }
 
-    /// The message with the skills that it mentions, as `clean` leaves them: people may say what they like, files not.
-    pub(super) fn with_skills(&self, message: &str, clean: impl Fn(&str) -> String) -> String {
+    /// The message with the texts of the skills that it mentions. `redact` removes secrets from the skills; the message of
+    /// the user is not changed.
+    pub(super) fn with_skills(&self, message: &str, redact: impl Fn(&str) -> String) -> String {
         let mut text = message.to_owned();
-        for (name, skill) in &self.brought {
-            let skill = clean(skill.trim_end());
+        for (name, skill) in &self.mentioned {
+            let skill = redact(skill.trim_end());
             text.push_str(&format!("\n\n<skill name=\"{name}\">\n{skill}\n</skill>"));
         }
         text
     }
 
-    /// What is told of files that were not read.
+    /// The warnings about refused files.
     pub(super) fn warnings(&self) -> Vec<String> {
-        let mut told: Vec<String> = self.refused.iter().take(MAX_WARNINGS).cloned().collect();
-        let more = self.refused.len() - told.len();
+        let mut warnings: Vec<String> = self.refused.iter().take(MAX_WARNINGS).cloned().collect();
+        let more = self.refused.len() - warnings.len();
         if more > 0 {
-            told.push(format!("{more} more files or folders of instructions and skills were not read"));
+            warnings.push(format!("{more} more files or folders of instructions and skills were not read"));
         }
-        told
+        warnings
     }
 
-    /// The names of those skills.
-    pub(super) fn applied(&self) -> impl Iterator<Item = &str> {
-        self.brought.iter().map(|(name, _)| name.as_str())
+    /// The names of the skills that the message mentions.
+    pub(super) fn mentioned_names(&self) -> impl Iterator<Item = &str> {
+        self.mentioned.iter().map(|(name, _)| name.as_str())
     }
 }
 
-fn shown(path: &Path) -> String {
+fn display(path: &Path) -> String {
     path.display().to_string()
 }
 
@@ -133,56 +136,56 @@ mod tests {
 
     fn prompt() -> Prompt {
         Prompt {
-            manners: "Be kind.".to_owned(),
+            base: "Be kind.".to_owned(),
             session: Some("Speak French.".to_owned()),
             folder: "/project".to_owned(),
             has_tools: true,
             instructions: vec![(format!("/project/{INSTRUCTIONS_FILE}"), "Use tabs.\n".to_owned())],
-            skills: vec![Known {
+            skills: vec![KnownSkill {
                 skill: Skill {
                     name: "deploy".to_owned(),
                     title: None,
                     description: "How".to_owned(),
                     file: "/project/.agents/skills/deploy/SKILL.md".into(),
-                    place: None,
+                    path: None,
                 },
                 in_project: true,
             }],
-            brought: vec![("deploy".to_owned(), "Push the button.\n".to_owned())],
+            mentioned: vec![("deploy".to_owned(), "Push the button.\n".to_owned())],
             refused: Vec::new(),
         }
     }
 
     #[test]
-    fn the_session_comes_first_and_the_folder_has_its_say() {
+    fn the_session_comes_first_and_the_folder_is_included() {
         let system = prompt().system();
         assert!(system.starts_with("Speak French.\n\nBe kind."), "{system}");
         assert!(system.contains("# Instructions from /project/AGENTS.md\n\nUse tabs."), "{system}");
         assert!(system.contains("- deploy: How (/project/.agents/skills/deploy/SKILL.md)"), "{system}");
-        assert_eq!(system, prompt().system(), "the same each time");
+        assert_eq!(system, prompt().system(), "the prompt is deterministic");
     }
 
     #[test]
-    fn not_every_file_of_many_is_told_of() {
+    fn the_number_of_warnings_is_limited() {
         let refused = (0..MAX_WARNINGS + 3).map(|number| format!("{number} was not read")).collect();
-        let told = Prompt { refused, ..prompt() }.warnings();
-        assert_eq!(told.len(), MAX_WARNINGS + 1);
-        assert!(told[MAX_WARNINGS].starts_with("3 more files"), "{told:?}");
+        let warnings = Prompt { refused, ..prompt() }.warnings();
+        assert_eq!(warnings.len(), MAX_WARNINGS + 1);
+        assert!(warnings[MAX_WARNINGS].starts_with("3 more files"), "{warnings:?}");
     }
 
     #[test]
-    fn without_tools_nothing_is_said_of_them() {
+    fn without_tools_the_prompt_mentions_none() {
         let system = Prompt { has_tools: false, ..prompt() }.system();
         assert!(!system.contains("tools") && !system.contains("deploy"), "{system}");
     }
 
     #[test]
-    fn a_skill_comes_along_with_the_message_that_mentions_it() {
+    fn a_mentioned_skill_is_appended_to_the_message() {
         let prompt = prompt();
         assert_eq!(
             prompt.with_skills("$deploy it", |text| text.replace("Push", "Press")),
             "$deploy it\n\n<skill name=\"deploy\">\nPress the button.\n</skill>"
         );
-        assert_eq!(prompt.applied().collect::<Vec<_>>(), ["deploy"]);
+        assert_eq!(prompt.mentioned_names().collect::<Vec<_>>(), ["deploy"]);
     }
 }

@@ -1,47 +1,46 @@
-//! How long to wait before a model is asked again.
+//! Decides how long to wait before a failed request is repeated.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use crate::provider::ProviderError;
 
-/// How often one step asks a model before it is given up.
+/// How many times one step sends a request to a model.
 pub const MAX_TRIES: u32 = 5;
 
-/// How long the first wait is. Each one after it is twice as long.
+/// The first wait. Each further wait is twice as long.
 pub const FIRST_RETRY_WAIT: Duration = Duration::from_secs(1);
 
-/// The longest wait that we choose ourselves.
+/// The longest wait, unless the provider asks for a longer one.
 pub const MAX_RETRY_WAIT: Duration = Duration::from_secs(30);
 
-/// The longest wait that a provider can ask for. If it asks for more, the step is given up.
+/// The longest wait that a provider can ask for. If it asks for more, the request is not repeated.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// How long to wait after the `tries`th try failed; none if it is not to be tried again.
-pub(super) fn wait(error: &ProviderError, tries: u32) -> Option<Duration> {
+/// How long to wait after `tries` failed tries; `None` if the request must not be repeated.
+pub(super) fn retry_wait(error: &ProviderError, tries: u32) -> Option<Duration> {
     if !error.is_retryable() || tries >= MAX_TRIES {
         return None;
     }
     match error.retry_after() {
-        Some(asked) => (asked <= MAX_RETRY_AFTER).then_some(asked),
-        None => Some(jittered(own_wait(tries), chance())),
+        Some(wait) => (wait <= MAX_RETRY_AFTER).then_some(wait),
+        None => Some(jittered(backoff(tries), random())),
     }
 }
 
-fn own_wait(tries: u32) -> Duration {
+fn backoff(tries: u32) -> Duration {
     let doublings = tries.saturating_sub(1).min(16);
     FIRST_RETRY_WAIT.saturating_mul(1 << doublings).min(MAX_RETRY_WAIT)
 }
 
-/// Between three quarters and five quarters of `wait`, so that many who failed together do not come
-/// back together.
-fn jittered(wait: Duration, chance: u64) -> Duration {
-    let thousandths = u32::try_from(chance % 501).unwrap_or(0);
+/// A random duration between 75 % and 125 % of `wait`, so that requests that failed together are not repeated together.
+fn jittered(wait: Duration, random: u64) -> Duration {
+    let thousandths = u32::try_from(random % 501).unwrap_or(0);
     wait * (750 + thousandths) / 1000
 }
 
-/// The standard library's own source of chance, which is good enough to be spread by.
-fn chance() -> u64 {
+/// A random number from the standard library's hasher, which is good enough for jitter.
+fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
@@ -51,28 +50,28 @@ mod tests {
 
     #[test]
     fn waits_double_up_to_a_limit() {
-        let waits: Vec<u64> = (1..8).map(|tries| own_wait(tries).as_secs()).collect();
+        let waits: Vec<u64> = (1..8).map(|tries| backoff(tries).as_secs()).collect();
         assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30]);
-        assert_eq!(own_wait(u32::MAX), MAX_RETRY_WAIT);
+        assert_eq!(backoff(u32::MAX), MAX_RETRY_WAIT);
     }
 
     #[test]
-    fn chance_spreads_them_a_little() {
+    fn jitter_changes_a_wait_by_a_quarter_at_most() {
         let second = Duration::from_secs(1);
         assert_eq!(jittered(second, 0).as_millis(), 750);
         assert_eq!(jittered(second, 500).as_millis(), 1250);
-        assert!(jittered(second, chance()) <= second * 5 / 4);
+        assert!(jittered(second, random()) <= second * 5 / 4);
     }
 
     #[test]
-    fn a_provider_that_asks_for_a_while_gets_it_and_one_that_asks_for_long_is_given_up() {
+    fn a_short_retry_after_is_obeyed_and_a_long_one_ends_the_retries() {
         let busy = |seconds| ProviderError::Busy {
-            said: String::new(),
+            message: String::new(),
             retry_after: Some(Duration::from_secs(seconds)),
         };
-        assert_eq!(wait(&busy(60), 1), Some(Duration::from_secs(60)));
-        assert_eq!(wait(&busy(61), 1), None);
-        assert_eq!(wait(&busy(0), MAX_TRIES), None);
-        assert_eq!(wait(&ProviderError::Auth { said: String::new() }, 1), None);
+        assert_eq!(retry_wait(&busy(60), 1), Some(Duration::from_secs(60)));
+        assert_eq!(retry_wait(&busy(61), 1), None);
+        assert_eq!(retry_wait(&busy(0), MAX_TRIES), None);
+        assert_eq!(retry_wait(&ProviderError::Auth { message: String::new() }, 1), None);
     }
 }

@@ -1,56 +1,57 @@
-//! Finding skills: folders with a `SKILL.md`, at any depth below some folders. Blocking.
+//! Finds skills: folders that contain a `SKILL.md`, at any depth below some folders. Blocking.
 
 use std::path::PathBuf;
 
-use super::project::{InstructionPath, Unread};
+use super::project::{InstructionPath, ReadError};
 
-/// The file's name.
+/// The name of the file that describes a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
 
-/// How much of a skill is read.
+/// How many bytes of a skill are read.
 pub const SKILL_BYTES: u64 = 64 << 10;
 
-/// How deep below a folder of skills one may lie.
+/// How many levels below each folder are searched.
 pub const MAX_SKILL_DEPTH: usize = 6;
 
-/// How many folders are looked at below each folder of skills.
+/// How many folders are visited below each folder.
 pub const MAX_SKILL_FOLDERS: usize = 2000;
 
-/// How many names are looked at below each folder of skills: it is done at every turn.
+/// How many directory entries are read below each folder. Low, because every turn searches.
 pub const MAX_SKILL_NAMES: usize = 10_000;
 
-/// Something that is known how to do.
+/// A skill: instructions for a task.
 #[derive(Clone, Debug, Default)]
 pub struct Skill {
-    /// The name of its folder.
+    /// The name of the skill's folder.
     pub name: String,
-    /// The name that the file gives, if it is another word.
+    /// The `name` in the file's front matter, if it is one word and differs from the folder's name.
     pub title: Option<String>,
-    /// What it is for; empty if it does not say.
+    /// The `description` in the front matter, or the first paragraph. May be empty.
     pub description: String,
-    /// Its file.
+    /// The path of the `SKILL.md`.
     pub file: PathBuf,
-    pub(super) place: Option<InstructionPath>,
+    pub(super) path: Option<InstructionPath>,
 }
 
-/// What was found.
+/// The result of [`search_skills`].
 #[derive(Clone, Debug, Default)]
 pub struct SkillSearchResult {
-    /// The skills, folder by folder.
+    /// The skills, in the order of the folders.
     pub skills: Vec<Skill>,
-    /// What was wrong with others, in sentences.
+    /// One sentence for each empty skill and each limit that was reached.
     pub errors: Vec<String>,
-    /// Which files and folders were not read because they may not be, in sentences.
+    /// One sentence for each file and folder that was refused, with the reason.
     pub refused: Vec<String>,
 }
 
-/// All skills below `folders`, each of which need not be there.
+/// Finds all skills below `folders`. Missing folders are skipped.
 pub fn search_skills(folders: &[InstructionPath]) -> SkillSearchResult {
     let mut found = SkillSearchResult::default();
     for folder in folders {
-        let mut hunt = SkillSearch { left: MAX_SKILL_FOLDERS, names: MAX_SKILL_NAMES, found: &mut found };
-        hunt.look(folder, 0);
-        let limit = match (hunt.left, hunt.names) {
+        let mut search =
+            SkillSearch { folders_left: MAX_SKILL_FOLDERS, names_left: MAX_SKILL_NAMES, found: &mut found };
+        search.visit(folder, 0);
+        let limit = match (search.folders_left, search.names_left) {
             (0, _) => Some(format!("{MAX_SKILL_FOLDERS} folders")),
             (_, 0) => Some(format!("{MAX_SKILL_NAMES} names")),
             _ => None,
@@ -64,52 +65,52 @@ pub fn search_skills(folders: &[InstructionPath]) -> SkillSearchResult {
 }
 
 struct SkillSearch<'a> {
-    left: usize,
-    names: usize,
+    folders_left: usize,
+    names_left: usize,
     found: &'a mut SkillSearchResult,
 }
 
 impl SkillSearch<'_> {
-    fn look(&mut self, folder: &InstructionPath, depth: usize) {
-        let (names, looked) = match folder.inner_folders(self.names) {
+    fn visit(&mut self, folder: &InstructionPath, depth: usize) {
+        let (names, entries_read) = match folder.inner_folders(self.names_left) {
             Ok(found) => found,
-            Err(why) => return self.found.refused.extend(folder.refusal(why)),
+            Err(error) => return self.found.refused.extend(folder.refusal(error)),
         };
-        self.names -= looked;
+        self.names_left -= entries_read;
         for name in names.iter().filter(|name| !name.starts_with('.')) {
             let inner = folder.join(name);
-            // Links are followed; how many folders are looked at is bounded, so a circle ends.
+            // Links are followed. The limits end a cycle of links.
             match inner.is_folder() {
                 Ok(true) => {}
                 Ok(false) => continue,
-                Err(why) => {
-                    self.found.refused.extend(inner.refusal(why));
+                Err(error) => {
+                    self.found.refused.extend(inner.refusal(error));
                     continue;
                 }
             }
-            let Some(left) = self.left.checked_sub(1) else { return };
-            self.left = left;
-            if !self.take(name, inner.join(SKILL_FILE)) && depth + 1 < MAX_SKILL_DEPTH {
-                self.look(&inner, depth + 1);
+            let Some(left) = self.folders_left.checked_sub(1) else { return };
+            self.folders_left = left;
+            if !self.add_skill(name, inner.join(SKILL_FILE)) && depth + 1 < MAX_SKILL_DEPTH {
+                self.visit(&inner, depth + 1);
             }
         }
     }
 
-    /// Takes the skill that `file` describes. Says whether there is such a file.
-    fn take(&mut self, name: &str, file: InstructionPath) -> bool {
-        match file.text(SKILL_BYTES) {
+    /// Adds the skill that `file` describes. Returns whether the file exists.
+    fn add_skill(&mut self, name: &str, file: InstructionPath) -> bool {
+        match file.read_text(SKILL_BYTES) {
             Ok(text) if text.trim().is_empty() => {
                 self.found.errors.push(format!("{} is empty", file.path.display()));
             }
-            Ok(text) => self.found.skills.push(skill(name, &text, file)),
-            Err(Unread::Missing) => return false,
-            Err(why) => self.found.refused.extend(file.refusal(why)),
+            Ok(text) => self.found.skills.push(parse_skill(name, &text, file)),
+            Err(ReadError::Missing) => return false,
+            Err(error) => self.found.refused.extend(file.refusal(error)),
         }
         true
     }
 }
 
-fn skill(folder: &str, text: &str, place: InstructionPath) -> Skill {
+fn parse_skill(folder: &str, text: &str, path: InstructionPath) -> Skill {
     let (head, body) = front_matter(text);
     let member = |name: &str| {
         let line = head.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'));
@@ -117,10 +118,10 @@ fn skill(folder: &str, text: &str, place: InstructionPath) -> Skill {
     };
     let title = member("name").filter(|name| !name.contains(char::is_whitespace) && name != folder);
     let description = member("description").unwrap_or_else(|| first_paragraph(body));
-    Skill { name: folder.to_owned(), title, description, file: place.path.clone(), place: Some(place) }
+    Skill { name: folder.to_owned(), title, description, file: path.path.clone(), path: Some(path) }
 }
 
-/// The first lines of text, without marks.
+/// The first paragraph of text, without Markdown marks.
 fn first_paragraph(body: &str) -> String {
     let mut in_code = false;
     let lines = body.lines().map(str::trim).filter(|line| {
@@ -133,7 +134,7 @@ fn first_paragraph(body: &str) -> String {
     paragraph.join(" ").replace("**", "").replace('`', "")
 }
 
-/// What stands between two lines of dashes at the beginning, and the rest.
+/// Splits a text into the front matter between two `---` lines at its beginning and the rest.
 fn front_matter(text: &str) -> (&str, &str) {
     let Some(rest) = text.strip_prefix("---\n") else { return ("", text) };
     rest.split_once("\n---").unwrap_or(("", text))
@@ -152,12 +153,12 @@ mod tests {
     use super::write_skill as write;
     use super::*;
 
-    fn hunt(folders: &[PathBuf]) -> SkillSearchResult {
+    fn search(folders: &[PathBuf]) -> SkillSearchResult {
         search_skills(&folders.iter().cloned().map(InstructionPath::user_owned).collect::<Vec<_>>())
     }
 
     #[test]
-    fn skills_are_found_at_any_depth_and_what_is_wrong_is_said() {
+    fn skills_are_found_at_any_depth_and_errors_are_reported() {
         let home = tempfile::tempdir().unwrap();
         write(home.path(), "deploy", "# Title\n\nHow to **deploy** `it`\nwell.\n\nMore.");
         write(home.path(), "a/b/nested", "```\ncode\n```");
@@ -165,9 +166,9 @@ mod tests {
         write(home.path(), "plain", "---\nno end");
         write(home.path(), "empty", " \n");
         write(home.path(), ".hidden", "x");
-        let mut found = hunt(&[home.path().join("not-there"), home.path().to_owned()]);
+        let mut found = search(&[home.path().join("not-there"), home.path().to_owned()]);
         found.skills.sort_by(|a, b| a.name.cmp(&b.name));
-        let told: Vec<(&str, Option<&str>, &str)> = found
+        let listed: Vec<(&str, Option<&str>, &str)> = found
             .skills
             .iter()
             .map(|skill| (&*skill.name, skill.title.as_deref(), &*skill.description))
@@ -178,37 +179,37 @@ mod tests {
             ("plain", None, "--- no end"),
             ("release", Some("ship-it"), "How to ship"),
         ];
-        assert_eq!(told, wanted);
+        assert_eq!(listed, wanted);
         assert!(found.errors.len() == 1 && found.errors[0].ends_with("empty/SKILL.md is empty"));
     }
 
     #[test]
-    fn there_is_an_end_to_what_is_looked_at() {
+    fn depth_and_folders_are_limited() {
         let home = tempfile::tempdir().unwrap();
         let skills = home.path().join("skills");
         let deep: PathBuf = (0..MAX_SKILL_DEPTH).map(|_| "d").collect();
         write(&skills.join(&deep), "too_deep", "x");
         std::os::unix::fs::symlink(&skills, skills.join("circle")).unwrap();
-        assert!(hunt(std::slice::from_ref(&skills)).skills.is_empty());
+        assert!(search(std::slice::from_ref(&skills)).skills.is_empty());
         for number in 0..=MAX_SKILL_FOLDERS {
             fs::create_dir(skills.join(format!("{number}"))).unwrap();
         }
-        assert_eq!(hunt(&[skills]).errors.len(), 1);
+        assert_eq!(search(&[skills]).errors.len(), 1);
     }
 
     #[test]
-    fn there_is_an_end_to_names_in_one_folder_and_in_many() {
+    fn directory_entries_are_limited_over_all_folders() {
         let home = tempfile::tempdir().unwrap();
         write(home.path(), "one", "x");
         write(home.path(), "z/two", "x");
         for number in 0..MAX_SKILL_NAMES - 3 {
             fs::write(home.path().join(format!("y{number}")), "").unwrap();
         }
-        let found = hunt(&[home.path().to_owned()]);
+        let found = search(&[home.path().to_owned()]);
         assert_eq!(found.skills.len(), 2);
         fs::write(home.path().join("z/another"), "").unwrap();
         fs::write(home.path().join("z/two more"), "").unwrap();
-        let found = hunt(&[home.path().to_owned()]);
+        let found = search(&[home.path().to_owned()]);
         assert!(found.errors.len() == 1 && found.errors[0].ends_with("only 10000 names were looked at"));
     }
 }

@@ -1,51 +1,51 @@
-//! Putting a conversation into few words, by a model or, if it cannot, by what was said.
+//! Summarizes a conversation with a model, or excerpts it if the model fails.
 
 use futures_util::StreamExt;
-use parlor_vocab::Usage;
+use parlor_vocab::{Usage, truncate_chars, truncate_middle};
 
 use super::Model;
-use super::context::{BYTES_PER_TOKEN, cut_middle};
+use super::conversation::BYTES_PER_TOKEN;
 use crate::provider::{ModelMessage, Piece, ProviderError, Request};
-use crate::quote::cut;
 
-/// The longest summary that is kept, in characters.
+/// The longest summary, in characters.
 pub const MAX_SUMMARY_CHARS: usize = 24_000;
 
-/// How much of a window the text to be summarized may fill, in percent.
+/// The share of the context window that the text to summarize may fill, in percent.
 pub const TRANSCRIPT_PERCENT: u64 = 50;
 
-/// How much of the user's last request is kept word for word in a summary.
+/// How many characters of the user's last message a summary repeats literally.
 pub const MAX_TASK_CHARS: usize = 8_000;
 
-/// How much of a text stands for it where no model could summarize it.
-const LIST_BYTES: usize = 8_000;
+/// The size of an excerpt that replaces a failed summary, in bytes.
+const EXCERPT_BYTES: usize = 8_000;
 
-/// The most of one part in a transcript, in bytes; each has at least a hundredth of that.
-const PART_BYTES: usize = 8_000;
+/// The most bytes of one message in a transcript. Each message may have at least a hundredth of that.
+const MESSAGE_BYTES: usize = 8_000;
 
-const ORDER: &str = "You put conversations between a user and an agent into few words, so that the agent can go \
+/// The system prompt of a summary request.
+const SYSTEM_PROMPT: &str = "You put conversations between a user and an agent into few words, so that the agent can go \
 on without the original. Keep: what the user wants, with all conditions; decisions and their reasons; what was \
 done, with the names of files, commands and their results; what failed; what is left to do. Leave out greetings and \
 the wording of outputs that no longer matter. Write plain text in the language of the conversation. Answer with the \
 summary alone.";
 
-/// A summary, and what it took.
+/// A summary and its usage.
 pub(super) struct Summary {
     pub(super) text: String,
     pub(super) usage: Usage,
-    /// How many bytes of text were sent and arrived.
+    /// The bytes of text that were sent and received.
     pub(super) bytes: usize,
 }
 
-/// A summary of `said` by `model`.
-pub(super) async fn summarize(model: &Model, said: &[ModelMessage]) -> Result<Summary, ProviderError> {
-    let room = model.context_window * TRANSCRIPT_PERCENT / 100;
-    let room = usize::try_from(room).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
-    let text = format!("This is the conversation:\n\n{}\n\nSummarize it.", transcript(said, room));
-    let mut bytes = ORDER.len() + text.len();
+/// Summarizes `messages` with `model`.
+pub(super) async fn summarize(model: &Model, messages: &[ModelMessage]) -> Result<Summary, ProviderError> {
+    let max_tokens = model.context_window * TRANSCRIPT_PERCENT / 100;
+    let max_bytes = usize::try_from(max_tokens).unwrap_or(usize::MAX).saturating_mul(BYTES_PER_TOKEN);
+    let text = format!("This is the conversation:\n\n{}\n\nSummarize it.", transcript(messages, max_bytes));
+    let mut bytes = SYSTEM_PROMPT.len() + text.len();
     let request = Request {
         model: model.id.clone(),
-        system: ORDER.to_owned(),
+        system: SYSTEM_PROMPT.to_owned(),
         messages: vec![ModelMessage::User { text, pictures: Vec::new() }],
         max_output: model.max_output,
         ..Request::default()
@@ -59,44 +59,44 @@ pub(super) async fn summarize(model: &Model, said: &[ModelMessage]) -> Result<Su
                 bytes += text.len();
                 summary.push_str(&text);
             }
-            Piece::Done(done) => usage = model.priced(done.usage),
+            Piece::Done(done) => usage = model.with_cost(done.usage),
             Piece::Reasoning(text) | Piece::CallInput { text, .. } => bytes += text.len(),
         }
     }
     if summary.trim().is_empty() {
-        return Err(ProviderError::Refused { said: "the summary is empty".to_owned() });
+        return Err(ProviderError::Refused { message: "the summary is empty".to_owned() });
     }
-    let text = cut(summary.trim(), MAX_SUMMARY_CHARS).into_owned();
+    let text = truncate_chars(summary.trim(), MAX_SUMMARY_CHARS).into_owned();
     Ok(Summary { text, usage, bytes })
 }
 
-/// What stands for `said` if no model can summarize it: the end of it.
-pub(super) fn list(said: &[ModelMessage]) -> String {
-    transcript(said, LIST_BYTES)
+/// The end of the transcript, for use if no model can summarize it.
+pub(super) fn excerpt(messages: &[ModelMessage]) -> String {
+    transcript(messages, EXCERPT_BYTES)
 }
 
-/// A summary as it stands in the conversation, with the request that it may have swallowed.
-pub(super) fn in_place(summary: &str, task: Option<&str>) -> String {
+/// The text of the message that contains a summary. `task` is the user's last message, if the summary covers it.
+pub(super) fn as_message(summary: &str, task: Option<&str>) -> String {
     let mut text = format!("This is a summary of what was said and done before:\n\n{summary}");
     if let Some(task) = task {
         text.push_str(&format!(
             "\n\nThe user's last request, word for word:\n\n{}",
-            cut(task, MAX_TASK_CHARS)
+            truncate_chars(task, MAX_TASK_CHARS)
         ));
     }
     text
 }
 
-/// Who said and did what, in at most about `room` bytes: the newest if not all has room.
-fn transcript(said: &[ModelMessage], room: usize) -> String {
-    let each = (room / said.len().max(1)).clamp(PART_BYTES / 100, PART_BYTES);
+/// A transcript of at most about `max_bytes`. If not all messages fit, it contains the newest.
+fn transcript(messages: &[ModelMessage], max_bytes: usize) -> String {
+    let each = (max_bytes / messages.len().max(1)).clamp(MESSAGE_BYTES / 100, MESSAGE_BYTES);
     let mut lines: Vec<String> = Vec::new();
     let mut bytes = 0;
-    for part in said.iter().rev() {
-        let line = line(part, each);
+    for message in messages.iter().rev() {
+        let line = line(message, each);
         bytes += line.len();
-        if bytes > room && !lines.is_empty() {
-            lines.push(format!("({} earlier parts are left out.)", said.len() - lines.len()));
+        if bytes > max_bytes && !lines.is_empty() {
+            lines.push(format!("({} earlier parts are left out.)", messages.len() - lines.len()));
             break;
         }
         lines.push(line);
@@ -105,17 +105,17 @@ fn transcript(said: &[ModelMessage], room: usize) -> String {
     lines.join("\n\n")
 }
 
-fn line(said: &ModelMessage, each: usize) -> String {
-    let short = |text: &str| cut_middle(text.to_owned(), each);
-    match said {
+fn line(message: &ModelMessage, max_bytes: usize) -> String {
+    let short = |text: &str| truncate_middle(text, max_bytes).into_owned();
+    match message {
         ModelMessage::User { text, pictures } if pictures.is_empty() => format!("User: {}", short(text)),
         ModelMessage::User { text, pictures } => {
             format!("User (with {} images): {}", pictures.len(), short(text))
         }
         ModelMessage::Model { text, calls, .. } => {
             let calls = calls.iter().map(|call| format!("[calls {} with {}]", call.tool, short(&call.input)));
-            let words = (!text.is_empty()).then(|| short(text));
-            format!("Agent: {}", words.into_iter().chain(calls).collect::<Vec<_>>().join("\n"))
+            let text = (!text.is_empty()).then(|| short(text));
+            format!("Agent: {}", text.into_iter().chain(calls).collect::<Vec<_>>().join("\n"))
         }
         ModelMessage::Results(results) => {
             let one = |text: &str, tool: &str| format!("Result of {tool}: {}", short(text));
@@ -133,19 +133,19 @@ mod tests {
     }
 
     #[test]
-    fn a_transcript_has_room_for_the_newest() {
-        let said: Vec<ModelMessage> =
+    fn a_limited_transcript_contains_the_newest_messages() {
+        let messages: Vec<ModelMessage> =
             (0..1000).map(|number| user(&format!("{number} {}", "x".repeat(5000)))).collect();
-        let text = transcript(&said, 20_000);
+        let text = transcript(&messages, 20_000);
         assert!(text.len() < 22_000, "{}", text.len());
         assert!(text.contains("earlier parts are left out") && text.contains("User: 999"), "{text}");
     }
 
     #[test]
-    fn a_request_that_was_swallowed_is_repeated() {
-        let text = in_place("S", Some(&"t".repeat(2 * MAX_TASK_CHARS)));
+    fn the_task_is_repeated_and_limited() {
+        let text = as_message("S", Some(&"t".repeat(2 * MAX_TASK_CHARS)));
         assert!(text.contains("word for word"));
         assert!(text.chars().count() < MAX_TASK_CHARS + 200);
-        assert!(!in_place("S", None).contains("word for word"));
+        assert!(!as_message("S", None).contains("word for word"));
     }
 }

@@ -1,49 +1,49 @@
-//! What to do about an error: the sentences that are added to what a provider says.
+//! Adds advice to the errors of a provider: what the user can do about them.
 //!
-//! Only what the user can do something about has one. What went wrong is decided in `trouble.rs`.
+//! Only errors that the user can fix get advice. `classify_error.rs` decides the kind of an error.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
 
-use super::address::redacted_url;
-use super::trouble::{KEY_REFUSED, NO_REASON};
+use super::classify_error::{KEY_REFUSED, NO_REASON};
+use super::url::redacted_url;
 use super::{Connection, KeySource, Pieces, Provider, ProviderError, ProviderKind, Request};
 
-/// Words by which it is known that nobody listens at an address.
-const NOBODY: [&str; 1] = ["Connection refused"];
+/// Error texts that mean that no server listens at the URL.
+const CONNECTION_REFUSED: [&str; 1] = ["Connection refused"];
 
-/// Words by which it is known that an address cannot be reached.
+/// Error texts that mean that the URL cannot be reached.
 const UNREACHABLE: [&str; 4] = ["dns error", "tcp connect error", "Network is unreachable", "timed out"];
 
-/// Words by which it is known that what came was no stream of answers.
-const NO_STREAM: [&str; 3] =
+/// Error texts that mean that the response was not a stream of answer events.
+const NOT_A_STREAM: [&str; 3] =
     ["the stream ended before", "came in the place of a stream", "expected value at line 1 column 1"];
 
-/// A way to a provider whose errors say what to do.
+/// A connection whose errors contain advice.
 #[derive(Clone)]
 pub struct AdvisedConnection {
     connection: Connection,
     kind: ProviderKind,
-    /// As people are told of it.
-    shown_url: String,
+    /// The base URL without user and password.
+    redacted_url: String,
     key: Arc<dyn KeySource>,
 }
 
 impl AdvisedConnection {
-    /// The same way. `base_url` and `key` are those that it was made of.
+    /// Wraps `connection`. `base_url` and `key` must be those of the connection.
     pub fn new(
         connection: Connection,
         kind: ProviderKind,
         base_url: Option<&str>,
         key: Arc<dyn KeySource>,
     ) -> Self {
-        let shown_url = redacted_url(base_url.unwrap_or(kind.base_url())).into_owned();
-        Self { connection, kind, shown_url, key }
+        let redacted_url = redacted_url(base_url.unwrap_or(kind.base_url())).into_owned();
+        Self { connection, kind, redacted_url, key }
     }
 
-    /// The models that the provider has, as it calls them, sorted.
+    /// The ids of the provider's models, sorted.
     pub async fn model_ids(&self) -> Result<Vec<String>, ProviderError> {
         match self.connection.model_ids().await {
             Ok(names) => Ok(names),
@@ -53,14 +53,16 @@ impl AdvisedConnection {
 
     async fn advise(&self, error: ProviderError, model: Option<&str>) -> ProviderError {
         match error {
-            ProviderError::Auth { said } => ProviderError::Auth { said: self.about_key(said).await },
-            ProviderError::Refused { said } => {
-                let advice = self.about_request(&said, model);
-                ProviderError::Refused { said: said + &advice }
+            ProviderError::Auth { message } => {
+                ProviderError::Auth { message: self.key_advice(message).await }
             }
-            ProviderError::Broken { said, retry_after } => {
-                let advice = self.about_place(&said);
-                ProviderError::Broken { said: said + &advice, retry_after }
+            ProviderError::Refused { message } => {
+                let advice = self.request_advice(&message, model);
+                ProviderError::Refused { message: message + &advice }
+            }
+            ProviderError::Broken { message, retry_after } => {
+                let advice = self.connection_advice(&message);
+                ProviderError::Broken { message: message + &advice, retry_after }
             }
             error @ (ProviderError::Busy { .. }
             | ProviderError::Overflow { .. }
@@ -68,37 +70,39 @@ impl AdvisedConnection {
         }
     }
 
-    async fn about_key(&self, said: String) -> String {
-        // Whoever has no key to send has said what to do.
-        let Some(why) = said.strip_prefix(KEY_REFUSED) else { return said };
-        let about = self.key.info().await;
-        match about.used {
-            Some(key) => format!("{key} is not accepted{why}; {}", about.remedy),
-            None => format!("{} wants a key, and has none{why}; {}", self.shown_url, about.remedy),
+    async fn key_advice(&self, message: String) -> String {
+        // Other messages, such as that of a missing key, contain the advice already.
+        let Some(reason) = message.strip_prefix(KEY_REFUSED) else { return message };
+        let info = self.key.info().await;
+        match info.used {
+            Some(key) => format!("{key} is not accepted{reason}; {}", info.remedy),
+            None => {
+                format!("{} requires a key, and none was sent{reason}; {}", self.redacted_url, info.remedy)
+            }
         }
     }
 
-    fn about_request(&self, said: &str, model: Option<&str>) -> String {
-        let url = &self.shown_url;
-        match (status(said), model) {
+    fn request_advice(&self, message: &str, model: Option<&str>) -> String {
+        let url = &self.redacted_url;
+        match (status(message), model) {
             (Some(404), Some(model)) => {
                 format!(
                     "; check model = {model:?} and base_url = {url:?}; parlor models --all lists what is there"
                 )
             }
             (Some(404 | 405), _) => format!("; check base_url = {url:?}"),
-            (Some(400), Some(model)) if said.ends_with(NO_REASON) => {
+            (Some(400), Some(model)) if message.ends_with(NO_REASON) => {
                 format!("; check model = {model:?} and base_url = {url:?}")
             }
-            (Some(300..400), _) => format!("; who redirects is not followed: check base_url = {url:?}"),
+            (Some(300..400), _) => format!("; redirects are not followed: check base_url = {url:?}"),
             _ => String::new(),
         }
     }
 
-    fn about_place(&self, said: &str) -> String {
-        let url = &self.shown_url;
-        let has = |words: &[&str]| words.iter().any(|word| said.contains(word));
-        if has(&NOBODY) {
+    fn connection_advice(&self, message: &str) -> String {
+        let url = &self.redacted_url;
+        let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        if has(&CONNECTION_REFUSED) {
             let start = match self.kind {
                 ProviderKind::Ollama => "; start it with: ollama serve",
                 ProviderKind::OpenAi
@@ -110,8 +114,8 @@ impl AdvisedConnection {
             format!("; is the server running at {url}?{start}")
         } else if has(&UNREACHABLE) {
             format!("; is {url} right, and is there a network?")
-        } else if has(&NO_STREAM) {
-            format!("; if it does so again, {url} is no address of models: check base_url")
+        } else if has(&NOT_A_STREAM) {
+            format!("; if this happens again, {url} is not the URL of a model API: check base_url")
         } else {
             String::new()
         }
@@ -126,7 +130,7 @@ impl Provider for AdvisedConnection {
             Ok(pieces) => pieces,
             Err(error) => return Err(self.advise(error, Some(&model)).await),
         };
-        // What is wrong with a key, a name or an address shows at once; later it is only a break.
+        // A wrong key, model or URL fails the first piece. Later errors are interruptions, for which there is no advice.
         let first = match pieces.next().await {
             Some(Err(error)) => Some(Err(self.advise(error, Some(&model)).await)),
             other => other,
@@ -135,9 +139,9 @@ impl Provider for AdvisedConnection {
     }
 }
 
-/// The status with which an error begins.
-fn status(said: &str) -> Option<u16> {
-    said.split_once(':').and_then(|(status, _)| status.parse().ok())
+/// The HTTP status at the beginning of an error message.
+fn status(message: &str) -> Option<u16> {
+    message.split_once(':').and_then(|(status, _)| status.parse().ok())
 }
 
 #[cfg(test)]
@@ -157,23 +161,23 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_not_there_is_to_be_started() {
-        let ollama = advised(ProviderKind::Ollama).about_place("tcp connect error: Connection refused");
+    fn an_unreachable_server_gets_advice() {
+        let ollama = advised(ProviderKind::Ollama).connection_advice("tcp connect error: Connection refused");
         assert_eq!(ollama, "; is the server running at http://127.0.0.1:1/v1?; start it with: ollama serve");
         let other = advised(ProviderKind::OpenAi);
-        assert!(!other.about_place("Connection refused").contains("ollama"));
-        assert!(other.about_place("dns error: failed to lookup").contains("is there a network?"));
-        assert_eq!(other.about_place("503: overloaded"), "");
+        assert!(!other.connection_advice("Connection refused").contains("ollama"));
+        assert!(other.connection_advice("dns error: failed to lookup").contains("is there a network?"));
+        assert_eq!(other.connection_advice("503: overloaded"), "");
     }
 
     #[test]
-    fn names_are_checked_where_something_is_not_found() {
+    fn a_404_advises_to_check_model_and_base_url() {
         let openai = advised(ProviderKind::OpenAi);
-        let advice = openai.about_request("404: no such model", Some("m"));
+        let advice = openai.request_advice("404: no such model", Some("m"));
         assert!(
             advice.starts_with("; check model = \"m\" and base_url = \"http://127.0.0.1:1/v1\""),
             "{advice}"
         );
-        assert_eq!(openai.about_request("400: no such parameter", Some("m")), "");
+        assert_eq!(openai.request_advice("400: no such parameter", Some("m")), "");
     }
 }

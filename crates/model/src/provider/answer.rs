@@ -1,4 +1,4 @@
-//! An answer as far as it has come: what readers put in, as [`Piece`]s.
+//! The state of a partially received answer, from which [`Piece`]s are taken.
 
 use std::collections::VecDeque;
 
@@ -7,89 +7,89 @@ use parlor_vocab::Usage;
 use super::calls::Calls;
 use super::{Completion, Key, Piece, ProviderError, ProviderState, StopReason};
 
-/// The most that one answer may have: text, thoughts with their signatures, and the inputs of calls.
+/// The largest answer in bytes: text, reasoning with its signatures, and the inputs of calls.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-/// How often an answer may change between text and thoughts. Each change is a record in the log of the session.
+/// How many times an answer may switch between text and reasoning. Each switch adds a record to the log of the session.
 pub const MAX_ANSWER_PARTS: usize = 1000;
 
-/// An answer that is being read.
+/// A partially received answer.
 #[derive(Default)]
 pub(super) struct Answer {
     pub(super) calls: Calls,
     pub(super) usage: Usage,
-    /// Why it has ended, if that was said.
+    /// Why the answer ended, once the provider has sent the reason.
     pub(super) stop: Option<StopReason>,
-    /// Whether nothing more is expected.
+    /// Whether the provider has sent the end of the answer.
     pub(super) is_complete: bool,
-    /// Text and thoughts that nobody has taken yet.
+    /// Text and reasoning that [`next_piece`](Self::next_piece) has not returned yet.
     pieces: VecDeque<Piece>,
-    /// How much came that is not in `calls`.
+    /// The size of what is not in `calls`.
     bytes: usize,
     parts: usize,
-    is_thinking: bool,
+    is_reasoning: bool,
 }
 
 impl Answer {
-    /// One to a question that was asked with this key.
+    /// An empty answer to a request with this key, which must not appear in tool names.
     pub(super) fn new(key: Option<Key>) -> Self {
-        Self { calls: Calls::hiding(key), ..Self::default() }
+        Self { calls: Calls::new(key), ..Self::default() }
     }
 
-    /// The model says more.
-    pub(super) fn text(&mut self, text: String) {
+    /// Adds text.
+    pub(super) fn push_text(&mut self, text: String) {
         self.push(false, text);
     }
 
-    /// The model thinks more.
-    pub(super) fn thought(&mut self, text: String) {
+    /// Adds reasoning.
+    pub(super) fn push_reasoning(&mut self, text: String) {
         self.push(true, text);
     }
 
-    fn push(&mut self, is_thought: bool, text: String) {
+    fn push(&mut self, is_reasoning: bool, text: String) {
         if text.is_empty() {
             return;
         }
-        self.parts += usize::from(self.parts == 0 || self.is_thinking != is_thought);
-        self.is_thinking = is_thought;
+        self.parts += usize::from(self.parts == 0 || self.is_reasoning != is_reasoning);
+        self.is_reasoning = is_reasoning;
         self.bytes += text.len();
-        self.pieces.push_back(if is_thought { Piece::Reasoning(text) } else { Piece::Text(text) });
+        self.pieces.push_back(if is_reasoning { Piece::Reasoning(text) } else { Piece::Text(text) });
     }
 
-    /// Counts bytes that a reader keeps and shows nobody.
-    pub(super) fn count(&mut self, bytes: usize) {
+    /// Counts bytes that a reader stores outside of the answer.
+    pub(super) fn add_bytes(&mut self, bytes: usize) {
         self.bytes += bytes;
     }
 
-    /// Whether it is still within its limits.
-    pub(super) fn check(&self) -> Result<(), ProviderError> {
+    /// Fails if the answer exceeds a limit.
+    pub(super) fn check_limits(&self) -> Result<(), ProviderError> {
         if self.bytes + self.calls.bytes() > MAX_ANSWER_BYTES {
-            let said = format!("the answer is longer than {MAX_ANSWER_BYTES} bytes");
-            return Err(ProviderError::Refused { said });
+            let message = format!("the answer is longer than {MAX_ANSWER_BYTES} bytes");
+            return Err(ProviderError::Refused { message });
         }
         if self.parts > MAX_ANSWER_PARTS {
-            let said =
+            let message =
                 format!("the answer changes between text and thoughts more than {MAX_ANSWER_PARTS} times");
-            return Err(ProviderError::Refused { said });
+            return Err(ProviderError::Refused { message });
         }
         Ok(())
     }
 
-    /// What has come and was not taken yet.
+    /// The next piece that was not returned yet.
     pub(super) fn next_piece(&mut self) -> Option<Piece> {
         self.pieces.pop_front().or_else(|| self.calls.next_piece())
     }
 
-    /// The end. `thread` makes what the provider wants back of the number of calls.
-    pub(super) fn completion(&mut self, thread: impl FnOnce(usize) -> ProviderState) -> Completion {
-        let calls = self.calls.made();
-        let thread = thread(calls.len());
-        Completion { calls, usage: self.usage, stop: self.stop.unwrap_or_default(), thread }
+    /// The completion. `provider_state` returns the state to send back for an answer with this number of calls.
+    pub(super) fn completion(&mut self, provider_state: impl FnOnce(usize) -> ProviderState) -> Completion {
+        let calls = self.calls.take();
+        let provider_state = provider_state(calls.len());
+        Completion { calls, usage: self.usage, stop: self.stop.unwrap_or_default(), provider_state }
     }
 }
 
-/// What the word means by which a provider says why an answer ended.
-pub(super) fn stop(reason: &str) -> StopReason {
+/// Translates a provider's reason for the end of an answer.
+pub(super) fn stop_reason(reason: &str) -> StopReason {
     match reason {
         "length" | "max_tokens" | "MAX_TOKENS" | "model_length" | "model_context_window_exceeded" => {
             StopReason::Length
@@ -109,17 +109,17 @@ pub(super) fn stop(reason: &str) -> StopReason {
     }
 }
 
-/// What an answer took, of a provider that counts cached tokens among those that it read.
+/// The usage of an answer, for providers that include cached tokens in the input tokens.
 pub(super) fn usage(
-    read: Option<u64>,
+    input: Option<u64>,
     cache_read: Option<u64>,
     cache_write: Option<u64>,
-    written: Option<u64>,
+    output: Option<u64>,
 ) -> Usage {
     let (cache_read_tokens, cache_write_tokens) = (cache_read.unwrap_or(0), cache_write.unwrap_or(0));
     Usage {
-        input_tokens: read.unwrap_or(0).saturating_sub(cache_read_tokens + cache_write_tokens),
-        output_tokens: written.unwrap_or(0),
+        input_tokens: input.unwrap_or(0).saturating_sub(cache_read_tokens + cache_write_tokens),
+        output_tokens: output.unwrap_or(0),
         cache_read_tokens,
         cache_write_tokens,
         cost_micros: 0,
@@ -138,24 +138,24 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_has_so_many_parts_and_no_more() {
+    fn the_number_of_switches_is_limited() {
         let mut answer = Answer::default();
         for _ in 0..MAX_ANSWER_PARTS / 2 {
-            answer.text("a".to_owned());
-            answer.text("a".to_owned());
-            answer.thought("b".to_owned());
+            answer.push_text("a".to_owned());
+            answer.push_text("a".to_owned());
+            answer.push_reasoning("b".to_owned());
         }
-        assert!(answer.check().is_ok());
-        answer.text("a".to_owned());
-        assert!(answer.check().unwrap_err().to_string().contains("more than 1000 times"));
+        assert!(answer.check_limits().is_ok());
+        answer.push_text("a".to_owned());
+        assert!(answer.check_limits().unwrap_err().to_string().contains("more than 1000 times"));
     }
 
     #[test]
-    fn what_nobody_is_shown_counts() {
+    fn bytes_outside_of_the_answer_count() {
         let mut answer = Answer::default();
-        answer.count(MAX_ANSWER_BYTES);
-        assert!(answer.check().is_ok());
-        answer.text("a".to_owned());
-        assert!(answer.check().is_err());
+        answer.add_bytes(MAX_ANSWER_BYTES);
+        assert!(answer.check_limits().is_ok());
+        answer.push_text("a".to_owned());
+        assert!(answer.check_limits().is_err());
     }
 }

@@ -1,104 +1,106 @@
-//! The tool calls of an answer, put together from pieces as they come.
+//! Assembles the tool calls of an answer from streamed pieces.
 //!
-//! Providers number their calls in any way they like, so a number is only ever compared. Deliberately absent: whether a
-//! call can be carried out.
+//! Providers number their calls arbitrarily, so numbers are only compared. Deliberately absent: whether a call can be
+//! executed.
 
 use serde::de::IgnoredAny;
 
-use super::forms::MADE_UP_ID;
+use super::formats::LOCAL_CALL_ID_PREFIX;
 use super::{Key, ModelCall, Piece, ProviderError};
 
 /// The most calls that one answer may make.
 pub const MAX_ANSWER_CALLS: usize = 512;
 
-/// The longest name of a tool that all providers take.
+/// The longest tool name that all providers accept.
 const MAX_TOOL_NAME: usize = 64;
 
-/// A piece of a call. What it does not say is empty.
+/// A piece of a call. Members that the provider did not send are empty.
 #[derive(Debug, Default)]
 pub(super) struct CallPiece {
-    /// The provider's number of the call.
+    /// The provider's number of the call, or of the block that contains it.
     pub(super) number: Option<u64>,
-    /// The name of the part of the answer that the call is, where parts have names of their own.
+    /// The id of the output item that contains the call (responses format).
     pub(super) item: String,
+    /// The id of the call.
     pub(super) id: String,
     pub(super) tool: String,
     pub(super) input: String,
-    /// An input that stands if no other comes.
+    /// The input to use if the provider streams no other.
     pub(super) first_input: String,
 }
 
 /// The calls of one answer, in the order in which they began.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// What no tool may be called.
+    /// The key of the request, which is removed from tool names.
     key: Option<Key>,
-    calls: Vec<Writing>,
-    /// How many bytes they have in all.
+    calls: Vec<PartialCall>,
+    /// The total size of the calls.
     bytes: usize,
 }
 
-/// A call that is being written.
+/// A call that may be incomplete.
 #[derive(Debug)]
-struct Writing {
+struct PartialCall {
     number: Option<u64>,
     item: String,
     id: String,
     tool: String,
     input: String,
     first_input: String,
-    /// Whether it was told as a whole.
-    is_told: bool,
-    /// How much of its input was passed on. None if nothing is: others have its name, or it has none.
-    shown: Option<usize>,
+    /// Whether the provider has sent the complete call.
+    is_complete: bool,
+    /// How many bytes of the input were returned as pieces. `None` if the input is not streamed, because the id is empty or not
+    /// unique.
+    streamed: Option<usize>,
 }
 
-impl Writing {
-    /// Whether a piece with a name in it begins another call, although its number is that of this one: some servers
-    /// give every call the same number.
-    fn ends_before(&self, piece: &CallPiece) -> bool {
+impl PartialCall {
+    /// Whether a piece with a tool name begins another call although it has the number of this one: some servers give every
+    /// call the same number.
+    fn is_other_than(&self, piece: &CallPiece) -> bool {
         if piece.tool.is_empty() {
             return false;
         }
         if !piece.id.is_empty() && !self.id.is_empty() {
-            let are_whole = is_whole(&piece.input) && is_whole(&self.input);
-            return piece.id != self.id || (are_whole && piece.input != self.input);
+            let are_complete = is_complete_json(&piece.input) && is_complete_json(&self.input);
+            return piece.id != self.id || (are_complete && piece.input != self.input);
         }
-        differ(&piece.tool, &self.tool) || (!piece.input.is_empty() && is_whole(&self.input))
+        differ(&piece.tool, &self.tool) || (!piece.input.is_empty() && is_complete_json(&self.input))
     }
 
-    /// Whether a piece with all its names in it says once more what is known, all of it.
-    fn has_all_of(&self, piece: &CallPiece) -> bool {
-        let is_named = !piece.tool.is_empty() && !piece.id.is_empty();
-        is_named && piece.id == self.id && piece.input == self.input && is_whole(&piece.input)
+    /// Whether a piece repeats the complete call.
+    fn is_repeated_by(&self, piece: &CallPiece) -> bool {
+        let has_ids = !piece.tool.is_empty() && !piece.id.is_empty();
+        has_ids && piece.id == self.id && piece.input == self.input && is_complete_json(&piece.input)
     }
 
-    /// Whether `all` of a call is all of this one.
-    fn is_part_of(&self, all: &CallPiece) -> bool {
+    /// Whether the complete call `complete` is this one, by its ids or its number.
+    fn is_part_of(&self, complete: &CallPiece) -> bool {
         let is_same = |one: &str, other: &str| !one.is_empty() && one == other;
-        match (self.number, all.number) {
-            _ if differ(&self.id, &all.id) => false,
+        match (self.number, complete.number) {
+            _ if differ(&self.id, &complete.id) => false,
             (Some(number), Some(other)) => number == other,
-            _ => is_same(&self.id, &all.id) || is_same(&self.item, &all.item),
+            _ => is_same(&self.id, &complete.id) || is_same(&self.item, &complete.item),
         }
     }
 
-    /// Whether it may be, if no other is: what one of them does not say does not tell them apart, and some servers name a
-    /// call anew whenever they tell of it.
-    fn may_be_part_of(&self, all: &CallPiece) -> bool {
-        let is_open = !self.is_told && !differ(&self.tool, &all.tool);
-        match (self.number, all.number) {
+    /// Whether the complete call `complete` may be this one, if no other is. Missing members do not distinguish calls, and some
+    /// servers give a call a new id each time.
+    fn may_be_part_of(&self, complete: &CallPiece) -> bool {
+        let is_open = !self.is_complete && !differ(&self.tool, &complete.tool);
+        match (self.number, complete.number) {
             (Some(number), Some(other)) => is_open && number == other,
-            _ => is_open && !differ(&self.id, &all.id) && !differ(&self.item, &all.item),
+            _ => is_open && !differ(&self.id, &complete.id) && !differ(&self.item, &complete.item),
         }
     }
 
-    /// Takes from a piece the names that are not known yet, and gives back how many bytes they have.
-    fn learn(&mut self, piece: &mut CallPiece) -> usize {
-        let fill = |known: &mut String, name: &mut String| {
+    /// Takes from a piece the number, ids and tool name that are not known yet. Returns the size of the new texts.
+    fn fill_in(&mut self, piece: &mut CallPiece) -> usize {
+        let fill = |known: &mut String, text: &mut String| {
             let is_new = known.is_empty();
             if is_new {
-                *known = std::mem::take(name);
+                *known = std::mem::take(text);
             }
             if is_new { known.len() } else { 0 }
         };
@@ -109,24 +111,24 @@ impl Writing {
     }
 }
 
-/// Whether both are said, and are not the same.
+/// Whether both texts are present and different.
 fn differ(one: &str, other: &str) -> bool {
     !one.is_empty() && !other.is_empty() && one != other
 }
 
 impl Calls {
-    /// None yet, of an answer to whoever asked with this key.
-    pub(super) fn hiding(key: Option<Key>) -> Self {
+    /// No calls yet. `key` is removed from tool names.
+    pub(super) fn new(key: Option<Key>) -> Self {
         Self { key, ..Self::default() }
     }
 
-    /// Takes a piece of a call.
+    /// Adds a piece to its call, or begins a new call.
     pub(super) fn add(&mut self, mut piece: CallPiece) -> Result<(), ProviderError> {
-        match self.place_of(&piece).filter(|place| !self.calls[*place].ends_before(&piece)) {
-            Some(place) => {
-                let call = &mut self.calls[place];
-                if !call.has_all_of(&piece) {
-                    self.bytes += call.learn(&mut piece) + piece.input.len();
+        match self.index_of(&piece).filter(|index| !self.calls[*index].is_other_than(&piece)) {
+            Some(index) => {
+                let call = &mut self.calls[index];
+                if !call.is_repeated_by(&piece) {
+                    self.bytes += call.fill_in(&mut piece) + piece.input.len();
                     call.input.push_str(&piece.input);
                 }
                 Ok(())
@@ -135,74 +137,75 @@ impl Calls {
         }
     }
 
-    /// Takes a piece of a call if that has begun.
+    /// Adds a piece if its call has begun; otherwise ignores it.
     pub(super) fn add_to_known(&mut self, piece: CallPiece) -> Result<(), ProviderError> {
-        if self.place_of(&piece).is_some() { self.add(piece) } else { Ok(()) }
+        if self.index_of(&piece).is_some() { self.add(piece) } else { Ok(()) }
     }
 
-    /// Where the call is that a piece belongs to.
-    fn place_of(&self, piece: &CallPiece) -> Option<usize> {
-        let last = |is_it: &dyn Fn(&Writing) -> bool| self.calls.iter().rposition(is_it);
+    /// The index of the call to which a piece belongs.
+    fn index_of(&self, piece: &CallPiece) -> Option<usize> {
+        let last = |matches: &dyn Fn(&PartialCall) -> bool| self.calls.iter().rposition(matches);
         let numbered = piece.number.and_then(|_| last(&|call| call.number == piece.number));
-        // Whoever numbers only some pieces still names them.
-        let has_open_number = |call: &Writing| call.number.is_none() || piece.number.is_none();
-        let named = |name: &str, of: fn(&Writing) -> &str| {
-            let is_it = |call: &Writing| has_open_number(call) && of(call) == name;
-            (!name.is_empty()).then(|| last(&is_it)).flatten()
+        // A server that numbers only some of its pieces identifies the others by ids.
+        let may_have_number = |call: &PartialCall| call.number.is_none() || piece.number.is_none();
+        let with_id = |id: &str, id_of: fn(&PartialCall) -> &str| {
+            let matches = |call: &PartialCall| may_have_number(call) && id_of(call) == id;
+            (!id.is_empty()).then(|| last(&matches)).flatten()
         };
-        let says_nothing = piece.id.is_empty() && piece.tool.is_empty();
-        let is_it = |call: &Writing| has_open_number(call) && !differ(&call.item, &piece.item);
+        let is_continuation = piece.id.is_empty() && piece.tool.is_empty();
+        let may_continue = |call: &PartialCall| may_have_number(call) && !differ(&call.item, &piece.item);
         numbered
-            .or_else(|| named(&piece.item, |call| &call.item))
-            .or_else(|| named(&piece.id, |call| &call.id))
+            .or_else(|| with_id(&piece.item, |call| &call.item))
+            .or_else(|| with_id(&piece.id, |call| &call.id))
             .or_else(|| {
-                self.calls.len().checked_sub(1).filter(|place| says_nothing && is_it(&self.calls[*place]))
+                let last = self.calls.len().checked_sub(1);
+                last.filter(|index| is_continuation && may_continue(&self.calls[*index]))
             })
     }
 
-    /// Takes all of a call, of which there may be pieces, or all of its input. If it says nothing of the input, these
-    /// stand.
-    pub(super) fn add_all_of(&mut self, mut all: CallPiece) -> Result<(), ProviderError> {
+    /// Adds a complete call or the complete input of a call, of which pieces may have arrived. Without an input, the input from
+    /// the pieces stays.
+    pub(super) fn complete(&mut self, mut complete: CallPiece) -> Result<(), ProviderError> {
         let known = self.calls.iter();
-        let place = known.clone().rposition(|call| call.is_part_of(&all));
-        let place = place.or_else(|| known.clone().rposition(|call| call.may_be_part_of(&all)));
-        let is_told = !all.tool.is_empty();
-        match place {
-            Some(place) => {
-                self.bytes += self.calls[place].learn(&mut all);
-                self.calls[place].is_told |= is_told;
-                self.replace_input(place, all.input);
+        let index = known.clone().rposition(|call| call.is_part_of(&complete));
+        let index = index.or_else(|| known.clone().rposition(|call| call.may_be_part_of(&complete)));
+        let is_call = !complete.tool.is_empty();
+        match index {
+            Some(index) => {
+                self.bytes += self.calls[index].fill_in(&mut complete);
+                self.calls[index].is_complete |= is_call;
+                self.replace_input(index, complete.input);
             }
-            // An input of nobody: whose it is comes with its call, and so does the input.
-            None if !is_told => {}
+            // An input without a known call is ignored: the provider repeats it with the call.
+            None if !is_call => {}
             None => {
-                self.begin(all)?;
-                self.calls.last_mut().into_iter().for_each(|call| call.is_told = true);
+                self.begin(complete)?;
+                self.calls.last_mut().into_iter().for_each(|call| call.is_complete = true);
             }
         }
         Ok(())
     }
 
-    /// Takes all calls of the answer, of which some may be known. An input that is known stands.
-    pub(super) fn add_end(&mut self, mut all: Vec<CallPiece>) -> Result<(), ProviderError> {
+    /// Adds all calls at the end of the answer, of which some may be known. A complete known input stays.
+    pub(super) fn complete_all(&mut self, mut all: Vec<CallPiece>) -> Result<(), ProviderError> {
         let mut open: Vec<usize> = (0..self.calls.len()).collect();
-        let ways: [fn(&Writing, &CallPiece) -> bool; 3] = [
+        let criteria: [fn(&PartialCall, &CallPiece) -> bool; 3] = [
             |call, piece| !call.id.is_empty() && call.id == piece.id,
             |call, piece| !call.item.is_empty() && call.item == piece.item,
-            // Some servers name a call anew whenever they tell of it, and none is to be made twice.
+            // Some servers give a call a new id each time. No call may be made twice.
             |call, piece| !differ(&call.tool, &piece.tool),
         ];
-        for is_same in ways {
+        for is_same in criteria {
             let mut unknown = Vec::new();
             for mut piece in all {
-                let Some(at) = open.iter().position(|place| is_same(&self.calls[*place], &piece)) else {
+                let Some(at) = open.iter().position(|index| is_same(&self.calls[*index], &piece)) else {
                     unknown.push(piece);
                     continue;
                 };
-                let place = open.remove(at);
-                self.bytes += self.calls[place].learn(&mut piece);
-                if !is_whole(&self.calls[place].input) {
-                    self.replace_input(place, piece.input);
+                let index = open.remove(at);
+                self.bytes += self.calls[index].fill_in(&mut piece);
+                if !is_complete_json(&self.calls[index].input) {
+                    self.replace_input(index, piece.input);
                 }
             }
             all = unknown;
@@ -210,73 +213,87 @@ impl Calls {
         all.into_iter().try_for_each(|piece| self.begin(piece))
     }
 
-    fn replace_input(&mut self, place: usize, input: String) {
-        let call = &mut self.calls[place];
+    fn replace_input(&mut self, index: usize, input: String) {
+        let call = &mut self.calls[index];
         if input.is_empty() {
             return;
         }
         if !input.starts_with(&call.input) {
-            call.shown = None;
+            call.streamed = None;
         }
         self.bytes = self.bytes.saturating_sub(call.input.len()) + input.len();
         call.input = input;
     }
 
-    /// Takes a call that comes as a whole, which gets an id if it has none.
-    pub(super) fn whole(&mut self, id: String, tool: String, input: String) -> Result<(), ProviderError> {
-        let id = if id.is_empty() { format!("{MADE_UP_ID}{}", self.calls.len()) } else { id };
+    /// Adds a call of a provider that sends calls in one piece. A call without an id gets one.
+    pub(super) fn push_complete(
+        &mut self,
+        id: String,
+        tool: String,
+        input: String,
+    ) -> Result<(), ProviderError> {
+        let id = if id.is_empty() { format!("{LOCAL_CALL_ID_PREFIX}{}", self.calls.len()) } else { id };
         self.begin(CallPiece { id, tool, input, ..CallPiece::default() })
     }
 
-    /// Takes the beginning of a call, whichever others there are.
+    /// Begins a new call.
     pub(super) fn begin(&mut self, piece: CallPiece) -> Result<(), ProviderError> {
         if self.calls.len() == MAX_ANSWER_CALLS {
-            let said = format!("the answer makes more than {MAX_ANSWER_CALLS} calls");
-            return Err(ProviderError::Refused { said });
+            let message = format!("the answer makes more than {MAX_ANSWER_CALLS} calls");
+            return Err(ProviderError::Refused { message });
         }
         let CallPiece { number, item, id, tool, input, first_input } = piece;
-        let shown = (!id.is_empty() && self.calls.iter().all(|call| call.id != id)).then_some(0);
+        let streamed = (!id.is_empty() && self.calls.iter().all(|call| call.id != id)).then_some(0);
         self.bytes += item.len() + id.len() + tool.len() + input.len() + first_input.len();
-        self.calls.push(Writing { number, item, id, tool, input, first_input, is_told: false, shown });
+        self.calls.push(PartialCall {
+            number,
+            item,
+            id,
+            tool,
+            input,
+            first_input,
+            is_complete: false,
+            streamed,
+        });
         Ok(())
     }
 
-    /// How many bytes they have in all: inputs and names.
+    /// The total size of inputs, ids and names.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What has come since the last time of the first call that goes on.
+    /// The part of an input that was not returned yet, of the first call that has one.
     pub(super) fn next_piece(&mut self) -> Option<Piece> {
         let key = self.key.as_ref();
         self.calls.iter_mut().find_map(|call| {
-            let shown = call.shown.as_mut().filter(|_| !call.tool.is_empty())?;
-            let text = call.input.get(*shown..).filter(|more| !more.is_empty())?.to_owned();
-            *shown = call.input.len();
-            Some(Piece::CallInput { id: call.id.clone(), tool: sendable(&call.tool, key), text })
+            let streamed = call.streamed.as_mut().filter(|_| !call.tool.is_empty())?;
+            let text = call.input.get(*streamed..).filter(|more| !more.is_empty())?.to_owned();
+            *streamed = call.input.len();
+            Some(Piece::CallInput { id: call.id.clone(), tool: valid_tool_name(&call.tool, key), text })
         })
     }
 
-    /// The calls, complete.
-    pub(super) fn made(&mut self) -> Vec<ModelCall> {
+    /// Removes and returns all calls.
+    pub(super) fn take(&mut self) -> Vec<ModelCall> {
         let (calls, key) = (std::mem::take(&mut self.calls), self.key.as_ref());
-        let made = |call: Writing| {
+        let model_call = |call: PartialCall| {
             let input = if call.input.trim().is_empty() { call.first_input } else { call.input };
-            ModelCall { id: call.id, tool: sendable(&call.tool, key), input }
+            ModelCall { id: call.id, tool: valid_tool_name(&call.tool, key), input }
         };
-        calls.into_iter().map(made).collect()
+        calls.into_iter().map(model_call).collect()
     }
 }
 
-/// Whether it is all of an input.
-fn is_whole(input: &str) -> bool {
+/// Whether the input is complete JSON.
+fn is_complete_json(input: &str) -> bool {
     input.trim_end().ends_with('}') && serde_json::from_str::<IgnoredAny>(input).is_ok()
 }
 
-/// The name of a tool as providers take it back in a history, whatever a model made up. The key is taken out first: once
-/// the name is cut, nobody would know it any more.
-fn sendable(name: &str, key: Option<&Key>) -> String {
-    let name = key.map_or_else(|| name.to_owned(), |key| key.hide_in(name));
+/// Converts a tool name, which the model may have invented, to one that providers accept in a history. The key is removed
+/// first, because it could not be recognized in a truncated name.
+fn valid_tool_name(name: &str, key: Option<&Key>) -> String {
+    let name = key.map_or_else(|| name.to_owned(), |key| key.redact_in(name));
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let name: String = name.chars().take(MAX_TOOL_NAME).map(|c| if is_plain(c) { c } else { '_' }).collect();
     if name.is_empty() { "unnamed".to_owned() } else { name }
@@ -291,114 +308,119 @@ mod tests {
         CallPiece { number, id: text(id), tool: text(tool), input: text(input), ..CallPiece::default() }
     }
 
-    /// The calls that come of pieces: number, id, tool and input each.
-    fn made(pieces: &[(Option<u64>, &str, &str, &str)]) -> Vec<(String, String, String)> {
+    /// The calls that result from these pieces: number, id, tool and input.
+    fn assemble(pieces: &[(Option<u64>, &str, &str, &str)]) -> Vec<(String, String, String)> {
         let mut calls = Calls::default();
         for (number, id, tool, input) in pieces {
             calls.add(piece(*number, id, tool, input)).unwrap();
         }
-        calls.made().into_iter().map(|call| (call.id, call.tool, call.input)).collect()
+        calls.take().into_iter().map(|call| (call.id, call.tool, call.input)).collect()
     }
 
-    fn three(calls: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
+    fn owned(calls: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
         calls.iter().map(|(a, b, c)| ((*a).to_owned(), (*b).to_owned(), (*c).to_owned())).collect()
     }
 
     #[test]
-    fn calls_are_told_apart_by_their_numbers_wherever_these_begin() {
+    fn calls_are_distinguished_by_arbitrary_numbers() {
         for first in [0, 1, 4_000_000_000] {
             let (one, two) = (Some(first), Some(first + 1));
-            let calls = made(&[
+            let calls = assemble(&[
                 (one, "a", "shell", ""),
                 (two, "b", "read_file", ""),
                 (one, "", "", "{\"c\":"),
                 (two, "", "", "{}"),
                 (one, "", "", "1}"),
             ]);
-            assert_eq!(calls, three(&[("a", "shell", "{\"c\":1}"), ("b", "read_file", "{}")]));
+            assert_eq!(calls, owned(&[("a", "shell", "{\"c\":1}"), ("b", "read_file", "{}")]));
         }
     }
 
     #[test]
-    fn calls_that_share_a_number_are_told_apart_by_their_ids_or_by_being_whole() {
+    fn calls_with_the_same_number_are_distinguished_by_ids_or_complete_inputs() {
         let same = Some(0);
         assert_eq!(
-            made(&[(same, "a", "x", "{}"), (same, "b", "x", "{\"n\":1}")]),
-            three(&[("a", "x", "{}"), ("b", "x", "{\"n\":1}")])
+            assemble(&[(same, "a", "x", "{}"), (same, "b", "x", "{\"n\":1}")]),
+            owned(&[("a", "x", "{}"), ("b", "x", "{\"n\":1}")])
         );
         assert_eq!(
-            made(&[(same, "", "x", "{}"), (same, "", "x", "{}")]),
-            three(&[("", "x", "{}"), ("", "x", "{}")])
+            assemble(&[(same, "", "x", "{}"), (same, "", "x", "{}")]),
+            owned(&[("", "x", "{}"), ("", "x", "{}")])
         );
         assert_eq!(
-            made(&[(same, "", "x", ""), (same, "", "y", "{}")]),
-            three(&[("", "x", ""), ("", "y", "{}")]),
+            assemble(&[(same, "", "x", ""), (same, "", "y", "{}")]),
+            owned(&[("", "x", ""), ("", "y", "{}")]),
             "a call without an input"
         );
-        // Some repeat all of it with every piece.
-        assert_eq!(made(&[(same, "a", "x", "{"), (same, "a", "x", "}")]), three(&[("a", "x", "{}")]));
-        assert_eq!(made(&[(same, "", "x", "{"), (same, "", "x", "}")]), three(&[("", "x", "{}")]));
-        assert_eq!(made(&[(same, "a", "x", "{}"), (same, "", "x", "")]), three(&[("a", "x", "{}")]));
+        // Some servers repeat the id and the name with every piece.
+        assert_eq!(assemble(&[(same, "a", "x", "{"), (same, "a", "x", "}")]), owned(&[("a", "x", "{}")]));
+        assert_eq!(assemble(&[(same, "", "x", "{"), (same, "", "x", "}")]), owned(&[("", "x", "{}")]));
+        assert_eq!(assemble(&[(same, "a", "x", "{}"), (same, "", "x", "")]), owned(&[("a", "x", "{}")]));
     }
 
     #[test]
-    fn calls_without_numbers_are_calls_as_well() {
+    fn calls_without_numbers_are_assembled() {
         assert_eq!(
-            made(&[(None, "a", "x", "{"), (None, "", "", "}"), (None, "b", "x", "{}"), (None, "a", "", " ")]),
-            three(&[("a", "x", "{} "), ("b", "x", "{}")])
+            assemble(&[
+                (None, "a", "x", "{"),
+                (None, "", "", "}"),
+                (None, "b", "x", "{}"),
+                (None, "a", "", " ")
+            ]),
+            owned(&[("a", "x", "{} "), ("b", "x", "{}")])
         );
         assert_eq!(
-            made(&[(None, "", "x", "{}"), (None, "", "x", "{}")]),
-            three(&[("", "x", "{}"), ("", "x", "{}")])
+            assemble(&[(None, "", "x", "{}"), (None, "", "x", "{}")]),
+            owned(&[("", "x", "{}"), ("", "x", "{}")])
         );
     }
 
     #[test]
-    fn calls_that_share_an_id_are_told_apart_by_their_inputs_if_these_are_whole() {
+    fn calls_with_the_same_id_are_distinguished_by_complete_inputs() {
         for number in [None, Some(0)] {
             assert_eq!(
-                made(&[(number, "a", "x", "{\"n\":1}"), (number, "a", "x", "{\"n\":2}")]),
-                three(&[("a", "x", "{\"n\":1}"), ("a", "x", "{\"n\":2}")])
+                assemble(&[(number, "a", "x", "{\"n\":1}"), (number, "a", "x", "{\"n\":2}")]),
+                owned(&[("a", "x", "{\"n\":1}"), ("a", "x", "{\"n\":2}")])
             );
-            // Some tell of a call once more when it is complete.
+            // Some servers repeat a call when it is complete.
             assert_eq!(
-                made(&[(number, "a", "x", "{"), (number, "", "", "}"), (number, "a", "x", "{}")]),
-                three(&[("a", "x", "{}")])
+                assemble(&[(number, "a", "x", "{"), (number, "", "", "}"), (number, "a", "x", "{}")]),
+                owned(&[("a", "x", "{}")])
             );
         }
     }
 
     #[test]
     fn the_same_id_with_another_number_is_another_call() {
-        let calls = made(&[(Some(0), "a", "x", "{}"), (Some(1), "a", "y", "{}")]);
-        assert_eq!(calls, three(&[("a", "x", "{}"), ("a", "y", "{}")]));
+        let calls = assemble(&[(Some(0), "a", "x", "{}"), (Some(1), "a", "y", "{}")]);
+        assert_eq!(calls, owned(&[("a", "x", "{}"), ("a", "y", "{}")]));
     }
 
     #[test]
-    fn what_has_come_is_passed_on_once_under_a_name_of_its_own() {
+    fn inputs_are_streamed_once_if_their_id_is_unique() {
         let mut calls = Calls::default();
-        let news = |calls: &mut Calls| -> Vec<String> {
+        let new_pieces = |calls: &mut Calls| -> Vec<String> {
             let pieces = std::iter::from_fn(|| calls.next_piece());
-            let shown = pieces.map(|piece| {
+            let texts = pieces.map(|piece| {
                 let Piece::CallInput { id, tool, text } = piece else { panic!("{piece:?}") };
                 format!("{id} {tool} {text}")
             });
-            shown.collect()
+            texts.collect()
         };
         calls.add(piece(Some(0), "a", "x", "")).unwrap();
-        assert!(news(&mut calls).is_empty());
+        assert!(new_pieces(&mut calls).is_empty());
         calls.add(piece(Some(0), "", "", "{\"\u{e4}")).unwrap();
         calls.add(piece(Some(1), "a", "x", "never")).unwrap();
         calls.add(piece(Some(2), "", "x", "never")).unwrap();
-        assert_eq!(news(&mut calls), ["a x {\"\u{e4}"]);
+        assert_eq!(new_pieces(&mut calls), ["a x {\"\u{e4}"]);
         calls.add(piece(Some(0), "", "", "\":1}")).unwrap();
-        calls.add_all_of(piece(Some(3), "b", "y", "{}")).unwrap();
-        assert_eq!(news(&mut calls), ["a x \":1}", "b y {}"]);
+        calls.complete(piece(Some(3), "b", "y", "{}")).unwrap();
+        assert_eq!(new_pieces(&mut calls), ["a x \":1}", "b y {}"]);
         assert_eq!(calls.bytes(), 27);
     }
 
     #[test]
-    fn an_answer_makes_so_many_calls_and_no_more() {
+    fn the_number_of_calls_is_limited() {
         let mut calls = Calls::default();
         for number in 0..MAX_ANSWER_CALLS {
             calls.add(piece(u64::try_from(number).ok(), "", "x", "{}")).unwrap();
@@ -409,24 +431,24 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_call_goes_to_the_one_that_has_its_name_before_one_that_has_none() {
+    fn a_complete_call_matches_the_call_with_its_id_first() {
         let mut calls = Calls::default();
         calls.add(piece(None, "a", "x", "")).unwrap();
         calls.add(piece(None, "", "x", "")).unwrap();
-        calls.add_all_of(piece(Some(0), "a", "x", "{}")).unwrap();
-        calls.add_all_of(piece(Some(1), "b", "x", "[]")).unwrap();
+        calls.complete(piece(Some(0), "a", "x", "{}")).unwrap();
+        calls.complete(piece(Some(1), "b", "x", "[]")).unwrap();
         let made: Vec<(String, String)> =
-            calls.made().into_iter().map(|call| (call.id, call.input)).collect();
+            calls.take().into_iter().map(|call| (call.id, call.input)).collect();
         assert_eq!(made, [("a".to_owned(), "{}".to_owned()), ("b".to_owned(), "[]".to_owned())]);
     }
 
     #[test]
-    fn what_is_told_of_a_call_at_its_end_counts() {
-        let told = |begun: &str, end: &str| {
+    fn a_complete_input_replaces_the_streamed_one() {
+        let complete = |begun: &str, end: &str| {
             let mut calls = Calls::default();
             calls.add(piece(Some(0), "a", "x", begun)).unwrap();
             let mut shown = vec![calls.next_piece()];
-            calls.add_all_of(piece(Some(0), "a", "x", end)).unwrap();
+            calls.complete(piece(Some(0), "a", "x", end)).unwrap();
             assert_eq!(calls.bytes(), 2 + if end.is_empty() { begun.len() } else { end.len() });
             shown.push(calls.next_piece());
             let shown: Vec<String> = shown
@@ -434,21 +456,21 @@ mod tests {
                 .flatten()
                 .map(|piece| if let Piece::CallInput { text, .. } = piece { text } else { String::new() })
                 .collect();
-            (calls.made().remove(0).input, shown)
+            (calls.take().remove(0).input, shown)
         };
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        assert_eq!(told("{\"n\":", "{\"n\":1}"), ("{\"n\":1}".to_owned(), texts(&["{\"n\":", "1}"])));
-        assert_eq!(told("{}", ""), ("{}".to_owned(), texts(&["{}"])));
-        assert_eq!(told("{\"m", "{\"n\":1}"), ("{\"n\":1}".to_owned(), texts(&["{\"m"])));
+        assert_eq!(complete("{\"n\":", "{\"n\":1}"), ("{\"n\":1}".to_owned(), texts(&["{\"n\":", "1}"])));
+        assert_eq!(complete("{}", ""), ("{}".to_owned(), texts(&["{}"])));
+        assert_eq!(complete("{\"m", "{\"n\":1}"), ("{\"n\":1}".to_owned(), texts(&["{\"m"])));
     }
 
     #[test]
-    fn what_a_model_calls_a_tool_can_be_sent_back() {
-        assert_eq!(sendable("read_file", None), "read_file");
+    fn tool_names_are_made_valid() {
+        assert_eq!(valid_tool_name("read_file", None), "read_file");
         assert_eq!(
-            (sendable("", None).as_str(), sendable("a\u{1b}[31m b", None).as_str()),
+            (valid_tool_name("", None).as_str(), valid_tool_name("a\u{1b}[31m b", None).as_str()),
             ("unnamed", "a__31m_b")
         );
-        assert_eq!(sendable(&"x".repeat(5000), None).len(), MAX_TOOL_NAME);
+        assert_eq!(valid_tool_name(&"x".repeat(5000), None).len(), MAX_TOOL_NAME);
     }
 }

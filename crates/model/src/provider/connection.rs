@@ -1,4 +1,4 @@
-//! A provider over the network.
+//! [`Connection`]: a provider over HTTP.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -9,32 +9,32 @@ use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, Response};
 use tokio::time::timeout;
 
-use super::error::short;
-use super::reading::{Reading, Step};
-use super::trouble::failed;
+use super::answer_reader::{AnswerReader, Step};
+use super::classify_error::request_error;
+use super::error::truncate_message;
 use super::{
-    Key, KeyError, KeySource, Piece, Pieces, Provider, ProviderError, ProviderKind, Request, forms, http,
-    listing,
+    Key, KeyError, KeySource, Piece, Pieces, Provider, ProviderError, ProviderKind, Request, formats, http,
+    model_list,
 };
 
-/// How long a server may take to begin its answer.
+/// How long a server may take to begin its response.
 pub const FIRST_BYTE_WAIT: Duration = Duration::from_secs(300);
 
-/// How long a server may say nothing in the middle of an answer.
+/// How long a server may send nothing in the middle of an answer.
 pub const IDLE_WAIT: Duration = Duration::from_secs(180);
 
-/// How long an answer is worked on before others have their turn on this thread.
-const MAX_STRETCH: Duration = Duration::from_millis(5);
+/// How long an answer is processed before other tasks of the thread get a turn.
+const MAX_WORK: Duration = Duration::from_millis(5);
 
-/// To which of its own providers OpenRouter is to pass on, the first first.
+/// The order in which OpenRouter should try its providers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routing(pub Vec<String>);
 
-/// A way to a provider, with its key. Holds open connections, which clones share.
+/// The URL, key and HTTP client of a provider. Clones share open HTTP connections.
 #[derive(Clone)]
 pub struct Connection {
     kind: ProviderKind,
-    /// Made when it is first needed: it reads all certificates of the machine.
+    /// Created on first use, because that reads all certificates of the machine.
     client: Arc<OnceLock<Client>>,
     base_url: String,
     key: Arc<dyn KeySource>,
@@ -42,7 +42,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A way to a provider at `base_url`, or where it usually is. Nothing is sent yet.
+    /// A connection to `base_url`, or to the default URL of the provider. Sends nothing yet.
     pub fn new(
         kind: ProviderKind,
         base_url: Option<&str>,
@@ -53,19 +53,19 @@ impl Connection {
         Self { kind, client: Arc::default(), base_url, key, routing }
     }
 
-    /// The models that the provider has, as it calls them, sorted.
+    /// The ids of the provider's models, sorted.
     pub async fn model_ids(&self) -> Result<Vec<String>, ProviderError> {
         let key = self.current_key().await?;
-        let listed = self.listed(key.as_ref()).await;
-        match self.other_key(listed.as_ref().err(), key.as_ref()).await? {
-            Some(other) => self.listed(Some(&other)).await,
-            None => listed,
+        let ids = self.list_models(key.as_ref()).await;
+        match self.replacement_key(ids.as_ref().err(), key.as_ref()).await? {
+            Some(other) => self.list_models(Some(&other)).await,
+            None => ids,
         }
     }
 
-    async fn listed(&self, key: Option<&Key>) -> Result<Vec<String>, ProviderError> {
-        let listed = listing::models(self.client()?, self.kind, &self.base_url, key).await;
-        listed.map_err(|error| hide(error, key))
+    async fn list_models(&self, key: Option<&Key>) -> Result<Vec<String>, ProviderError> {
+        let ids = model_list::model_ids(self.client()?, self.kind, &self.base_url, key).await;
+        ids.map_err(|error| sanitize(error, key))
     }
 
     fn client(&self) -> Result<&Client, ProviderError> {
@@ -77,40 +77,40 @@ impl Connection {
     }
 
     async fn current_key(&self) -> Result<Option<Key>, ProviderError> {
-        self.key.key().await.map_err(no_key)
+        self.key.key().await.map_err(key_error)
     }
 
-    /// Another key, if the server did not accept the one that it was asked with.
-    async fn other_key(
+    /// Another key, if the error says that the server refused `key`.
+    async fn replacement_key(
         &self,
         error: Option<&ProviderError>,
         key: Option<&Key>,
     ) -> Result<Option<Key>, ProviderError> {
         match (error, key) {
             (Some(ProviderError::Auth { .. }), Some(refused)) => {
-                self.key.replacement_for(refused).await.map_err(no_key)
+                self.key.replacement_for(refused).await.map_err(key_error)
             }
             _ => Ok(None),
         }
     }
 
-    /// Asks, and waits for the first piece: only then it is known whether the key was accepted.
-    async fn begin(
+    /// Sends a request and waits for the first piece, which shows whether the server accepted the key.
+    async fn start(
         &self,
         request: &Request,
         key: Option<Key>,
     ) -> Result<(Piece, AnswerStream), ProviderError> {
-        let mut url = http::address(&self.base_url, &forms::path(self.kind, &request.model))?;
+        let mut url = http::join_url(&self.base_url, &formats::path(self.kind, &request.model))?;
         if self.kind == ProviderKind::Gemini {
             url.query_pairs_mut().append_pair("alt", "sse");
         }
-        let body = forms::body(self.kind, request, &self.routing).to_string();
-        let question = self.client()?.post(url).header(CONTENT_TYPE, "application/json").body(body);
-        let sent = http::send(http::authorize(question, self.kind, key.as_ref())?).await?;
-        let response = http::accept(sent).await.map_err(|error| hide(error, key.as_ref()))?;
-        let reading = Reading::new(self.kind, key.clone());
-        let mut answer = AnswerStream { response, reading, key, is_over: false, worked: Duration::ZERO };
-        let first = answer.piece().await?;
+        let body = formats::body(self.kind, request, &self.routing).to_string();
+        let post = self.client()?.post(url).header(CONTENT_TYPE, "application/json").body(body);
+        let sent = http::send(http::authorize(post, self.kind, key.as_ref())?).await?;
+        let response = http::check_response(sent).await.map_err(|error| sanitize(error, key.as_ref()))?;
+        let reader = AnswerReader::new(self.kind, key.clone());
+        let mut answer = AnswerStream { response, reader, key, has_ended: false, worked: Duration::ZERO };
+        let first = answer.next_piece().await?;
         Ok((first, answer))
     }
 }
@@ -119,11 +119,11 @@ impl Connection {
 impl Provider for Connection {
     async fn stream(&self, request: &Request) -> Result<Pieces, ProviderError> {
         let key = self.current_key().await?;
-        let mut begun = self.begin(request, key.clone()).await;
-        if let Some(other) = self.other_key(begun.as_ref().err(), key.as_ref()).await? {
-            begun = self.begin(request, Some(other)).await;
+        let mut started = self.start(request, key.clone()).await;
+        if let Some(other) = self.replacement_key(started.as_ref().err(), key.as_ref()).await? {
+            started = self.start(request, Some(other)).await;
         }
-        Ok(match begun {
+        Ok(match started {
             Ok((first, answer)) => {
                 stream::iter([Ok(first)]).chain(stream::unfold(answer, AnswerStream::next)).boxed()
             }
@@ -132,81 +132,85 @@ impl Provider for Connection {
     }
 }
 
-/// An answer that is coming in. Dropping it closes the connection.
+/// An answer that is being received. Dropping it closes the connection.
 struct AnswerStream {
     response: Response,
-    reading: Reading,
+    reader: AnswerReader,
     key: Option<Key>,
-    is_over: bool,
-    /// How long it was worked on since others had their turn.
+    has_ended: bool,
+    /// The processing time since the last yield to other tasks.
     worked: Duration,
 }
 
 impl AnswerStream {
     async fn next(mut self) -> Option<(Result<Piece, ProviderError>, Self)> {
-        if self.is_over {
+        if self.has_ended {
             return None;
         }
-        let piece = self.piece().await;
+        let piece = self.next_piece().await;
         Some((piece, self))
     }
 
-    /// The next piece. With [`Piece::Done`] or an error, the answer is over.
-    async fn piece(&mut self) -> Result<Piece, ProviderError> {
+    /// The next piece. [`Piece::Done`] or an error is the last.
+    async fn next_piece(&mut self) -> Result<Piece, ProviderError> {
         let piece = self.read().await;
-        self.is_over = matches!(piece, Err(_) | Ok(Piece::Done(_)));
-        piece.map_err(|error| hide(error, self.key.as_ref()))
+        self.has_ended = matches!(piece, Err(_) | Ok(Piece::Done(_)));
+        piece.map_err(|error| sanitize(error, self.key.as_ref()))
     }
 
     async fn read(&mut self) -> Result<Piece, ProviderError> {
         loop {
-            // A server that never pauses must not keep others from this thread, neither with many events nor with large ones.
+            // A server that sends many or large events without a pause must not block the other tasks of this thread.
             tokio::task::consume_budget().await;
-            if self.worked > MAX_STRETCH {
+            if self.worked > MAX_WORK {
                 tokio::task::yield_now().await;
                 self.worked = Duration::ZERO;
             }
-            let begun = Instant::now();
-            let step = self.reading.step()?;
-            self.worked += begun.elapsed();
+            let started = Instant::now();
+            let step = self.reader.step()?;
+            self.worked += started.elapsed();
             match step {
                 Step::Piece(piece) => return Ok(piece),
                 Step::Event => {}
                 Step::NeedsBytes => match timeout(IDLE_WAIT, self.response.chunk()).await {
-                    Ok(Ok(Some(bytes))) => self.reading.push(&bytes),
-                    Ok(Ok(None)) => self.reading.end(None)?,
-                    Ok(Err(error)) => self.reading.end(Some(failed(error)))?,
-                    Err(_) => self.reading.end(Some(silent()))?,
+                    Ok(Ok(Some(bytes))) => self.reader.push(&bytes),
+                    Ok(Ok(None)) => self.reader.end(None)?,
+                    Ok(Err(error)) => self.reader.end(Some(request_error(error)))?,
+                    Err(_) => self.reader.end(Some(idle_timeout()))?,
                 },
             }
         }
     }
 }
 
-fn silent() -> ProviderError {
+fn idle_timeout() -> ProviderError {
     ProviderError::broken(format!("the answer timed out: nothing came for {} seconds", IDLE_WAIT.as_secs()))
 }
 
-fn no_key(error: KeyError) -> ProviderError {
+fn key_error(error: KeyError) -> ProviderError {
     match error {
-        KeyError::Missing(said) => ProviderError::Auth { said },
-        KeyError::Unavailable(said) => ProviderError::broken(said),
-        KeyError::Settings(said) => ProviderError::Settings { said },
+        KeyError::Missing(message) => ProviderError::Auth { message },
+        KeyError::Unavailable(message) => ProviderError::broken(message),
+        KeyError::Settings(message) => ProviderError::Settings { message },
     }
 }
 
-/// An error as it is told: without the key, and short. In this order, or the beginning of a key could be left.
-fn hide(error: ProviderError, key: Option<&Key>) -> ProviderError {
-    let hidden = |said: String| short(&key.map_or_else(|| said.clone(), |key| key.hide_in(&said)));
+/// Removes the key from an error, then truncates it. In this order, because a cut could leave the beginning of the key.
+fn sanitize(error: ProviderError, key: Option<&Key>) -> ProviderError {
+    let sanitized = |message: String| {
+        truncate_message(&key.map_or_else(|| message.clone(), |key| key.redact_in(&message)))
+    };
     match error {
-        ProviderError::Busy { said, retry_after } => ProviderError::Busy { said: hidden(said), retry_after },
-        ProviderError::Broken { said, retry_after } => {
-            ProviderError::Broken { said: hidden(said), retry_after }
+        ProviderError::Busy { message, retry_after } => {
+            ProviderError::Busy { message: sanitized(message), retry_after }
         }
-        ProviderError::Overflow { said } => ProviderError::Overflow { said: hidden(said) },
-        ProviderError::Auth { said } => ProviderError::Auth { said: hidden(said) },
-        ProviderError::Settings { said } => ProviderError::Settings { said: hidden(said) },
-        ProviderError::Refused { said } => ProviderError::Refused { said: hidden(said) },
+        ProviderError::Broken { message, retry_after } => {
+            ProviderError::Broken { message: sanitized(message), retry_after }
+        }
+        ProviderError::Overflow { message } => ProviderError::Overflow { message: sanitized(message) },
+        ProviderError::Auth { message } => ProviderError::Auth { message: sanitized(message) },
+        ProviderError::Settings { message } => ProviderError::Settings { message: sanitized(message) },
+        ProviderError::Refused { message } => ProviderError::Refused { message: sanitized(message) },
     }
 }
 
@@ -216,11 +220,13 @@ mod tests {
     use crate::provider::error::MAX_ERROR_CHARS;
 
     #[test]
-    fn a_key_is_taken_out_before_an_error_is_cut() {
+    fn the_key_is_removed_before_an_error_is_truncated() {
         let key = Key::new("sk-0123456789abcdef");
         let pad = MAX_ERROR_CHARS - 5;
-        let error = ProviderError::Refused { said: format!("{}{}", "x".repeat(pad), key.reveal()) };
-        let ProviderError::Refused { said } = hide(error, Some(&key)) else { panic!("it is another") };
-        assert!(!said.contains("sk-"), "{said}");
+        let error = ProviderError::Refused { message: format!("{}{}", "x".repeat(pad), key.reveal()) };
+        let ProviderError::Refused { message } = sanitize(error, Some(&key)) else {
+            panic!("another kind of error")
+        };
+        assert!(!message.contains("sk-"), "{message}");
     }
 }

@@ -1,61 +1,59 @@
-//! Why a model does not answer, by what can be done about it.
+//! The errors of a provider, sorted by what can be done about them.
 
 use std::time::Duration;
 
-use parlor_vocab::{Failure, FailureCode};
+use parlor_vocab::{Failure, FailureCode, truncate_chars};
 
-use crate::quote::cut;
-
-/// How much of what a provider says about an error is passed on.
+/// How many characters of an error message are kept.
 pub const MAX_ERROR_CHARS: usize = 600;
 
-/// Why a model does not answer.
+/// Why a request to a model failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
-    /// Too much was asked of it at once, or of this account.
-    #[error("the provider is busy or the account is at its limit: {said}")]
+    /// The provider is overloaded, or the account has reached its rate limit.
+    #[error("the provider is busy or the account is at its limit: {message}")]
     Busy {
-        /// What the provider says.
-        said: String,
-        /// How long to wait, if it says so.
+        /// The message of the provider.
+        message: String,
+        /// How long to wait, if the provider said so.
         retry_after: Option<Duration>,
     },
-    /// It could not be reached, broke off, or failed on its side.
-    #[error("the provider does not answer as it should: {said}")]
+    /// The provider could not be reached, the answer was interrupted, or the server failed.
+    #[error("the provider does not answer as it should: {message}")]
     Broken {
-        /// What happened.
-        said: String,
-        /// How long to wait, if it says so.
+        /// The error, with the status and the text of the server if there was a response.
+        message: String,
+        /// How long to wait, if the provider said so.
         retry_after: Option<Duration>,
     },
-    /// The conversation is longer than the model can read.
-    #[error("the conversation is too long for the model: {said}")]
+    /// The conversation exceeds the context window of the model.
+    #[error("the conversation is too long for the model: {message}")]
     Overflow {
-        /// What the provider says.
-        said: String,
+        /// The message of the provider.
+        message: String,
     },
-    /// The key is missing, wrong, or not for this.
-    #[error("{said}")]
+    /// The key is missing, invalid, or not allowed for the model.
+    #[error("{message}")]
     Auth {
-        /// What the provider says, or what is missing.
-        said: String,
+        /// The provider's message, or which key is missing.
+        message: String,
     },
-    /// Something is set in a way in which nobody can be asked.
-    #[error("{said}")]
+    /// A setting makes requests impossible.
+    #[error("{message}")]
     Settings {
-        /// What, and how it would be right.
-        said: String,
+        /// Which setting, and which values are valid.
+        message: String,
     },
-    /// It will not answer this, also not later.
-    #[error("the provider refuses: {said}")]
+    /// The provider refuses this request permanently.
+    #[error("the provider refuses: {message}")]
     Refused {
-        /// What the provider says.
-        said: String,
+        /// The message of the provider.
+        message: String,
     },
 }
 
 impl ProviderError {
-    /// Whether the same question may be answered later.
+    /// Whether the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Busy { .. } | Self::Broken { .. } => true,
@@ -63,7 +61,7 @@ impl ProviderError {
         }
     }
 
-    /// How long the provider wants us to wait.
+    /// How long the provider asks to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Busy { retry_after, .. } | Self::Broken { retry_after, .. } => *retry_after,
@@ -71,7 +69,7 @@ impl ProviderError {
         }
     }
 
-    /// The word for programs.
+    /// The failure code.
     pub fn code(&self) -> FailureCode {
         match self {
             Self::Busy { .. } => FailureCode::ModelBusy,
@@ -83,21 +81,21 @@ impl ProviderError {
         }
     }
 
-    /// As the end of a run, of the model that people know as `model`.
+    /// The failure of a run that used the model with the name `model`.
     pub fn failure(&self, model: &str) -> Failure {
         let message = format!("{model}: {self}");
         Failure { code: self.code(), message, retryable: self.is_retryable() }
     }
 
-    pub(super) fn broken(said: impl AsRef<str>) -> Self {
-        Self::Broken { said: short(said.as_ref()), retry_after: None }
+    pub(super) fn broken(message: impl AsRef<str>) -> Self {
+        Self::Broken { message: truncate_message(message.as_ref()), retry_after: None }
     }
 }
 
-/// What is passed on of what a provider says.
-pub(super) fn short(said: &str) -> String {
-    let words: Vec<&str> = said.split_whitespace().collect();
-    cut(&words.join(" "), MAX_ERROR_CHARS).into_owned()
+/// An error message on one line, with at most [`MAX_ERROR_CHARS`] characters.
+pub(super) fn truncate_message(message: &str) -> String {
+    let words: Vec<&str> = message.split_whitespace().collect();
+    truncate_chars(&words.join(" "), MAX_ERROR_CHARS).into_owned()
 }
 
 #[cfg(test)]
@@ -105,19 +103,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_provider_says_is_cut_and_on_one_line() {
-        assert_eq!(short(" a\n b "), "a b");
-        assert_eq!(short(&"x".repeat(2 * MAX_ERROR_CHARS)).chars().count(), MAX_ERROR_CHARS + 1);
+    fn a_message_is_truncated_and_on_one_line() {
+        assert_eq!(truncate_message(" a\n b "), "a b");
+        assert_eq!(truncate_message(&"x".repeat(2 * MAX_ERROR_CHARS)).chars().count(), MAX_ERROR_CHARS + 1);
     }
 
     #[test]
-    fn what_may_pass_is_retryable_and_nothing_else() {
-        let said = String::new;
+    fn only_temporary_errors_are_retryable() {
+        let message = String::new;
         let after = Some(Duration::from_secs(3));
-        assert!(ProviderError::Busy { said: said(), retry_after: after }.is_retryable());
+        assert!(ProviderError::Busy { message: message(), retry_after: after }.is_retryable());
         assert!(ProviderError::broken("x").failure("m").retryable);
-        assert!(!ProviderError::Auth { said: said() }.is_retryable());
-        assert!(!ProviderError::Overflow { said: said() }.is_retryable());
-        assert_eq!(ProviderError::Refused { said: said() }.retry_after(), None);
+        assert!(!ProviderError::Auth { message: message() }.is_retryable());
+        assert!(!ProviderError::Overflow { message: message() }.is_retryable());
+        assert_eq!(ProviderError::Refused { message: message() }.retry_after(), None);
     }
 }

@@ -1,14 +1,14 @@
-//! Reading JSON of others: what is of another type than it should be counts as absent.
+//! Lenient decoding of providers' JSON: a member of an unexpected type counts as absent.
 //!
-//! Frames are read into types of our own, not into `serde_json::Value`: a value takes up to forty times the memory of
-//! its text. What no type asks for is passed over without a copy, at any depth.
+//! Frames are decoded into structs instead of `serde_json::Value`, because a value takes up to forty times the memory of its
+//! text. Unknown members are skipped without a copy, at any depth.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::ProviderError;
 
-/// A member of a frame, for `deserialize_with`.
+/// For `deserialize_with`: the default value if the member has another type.
 pub(super) fn lenient<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -18,7 +18,7 @@ where
     Ok(serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
-/// The same of a member that is an object. serde would also fill a struct from a list, by place.
+/// Like [`lenient`], for a member that must be an object. Without this, serde would also accept a list for a struct.
 pub(super) fn lenient_object<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -27,31 +27,31 @@ where
     Ok(object(<&'de RawValue>::deserialize(deserializer)?).unwrap_or_default())
 }
 
-/// A number of tokens. One that nobody could have read or written is cut, so that sums stay small.
+/// For `deserialize_with`: a number of tokens, at most `u32::MAX`, so that sums cannot overflow.
 pub(super) fn tokens<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let told: Option<u64> = lenient(deserializer)?;
-    Ok(told.map(|tokens| tokens.min(u64::from(u32::MAX))))
+    let count: Option<u64> = lenient(deserializer)?;
+    Ok(count.map(|tokens| tokens.min(u64::from(u32::MAX))))
 }
 
-/// A frame. An error if it is no JSON at all.
+/// Decodes a frame. Fails only if it is not valid JSON.
 pub(super) fn frame<'de, T: Deserialize<'de> + Default>(data: &'de str) -> Result<T, ProviderError> {
     let raw: &RawValue =
         serde_json::from_str(data).map_err(|error| ProviderError::broken(error.to_string()))?;
     Ok(object(raw).unwrap_or_default())
 }
 
-/// An object, if it is one.
+/// Decodes an object. `None` if it is not an object or does not fit.
 pub(super) fn object<'de, T: Deserialize<'de>>(raw: &'de RawValue) -> Option<T> {
     Some(raw).filter(|raw| raw.get().starts_with('{')).and_then(value)
 }
 
-/// A text or a list, if it is one.
+/// Decodes a string or a list. `None` if it does not fit.
 pub(super) fn value<'de, T: Deserialize<'de>>(raw: &'de RawValue) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 
-/// The input of a call: its text, or the object that some send in the place of the text.
-pub(super) fn input(arguments: Option<&RawValue>) -> String {
+/// The input of a call: JSON text, or the object that some servers send instead.
+pub(super) fn call_input(arguments: Option<&RawValue>) -> String {
     let Some(arguments) = arguments else { return String::new() };
     if arguments.get().starts_with('{') {
         arguments.get().to_owned()
@@ -76,17 +76,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_another_type_is_absent() {
+    fn members_of_another_type_count_as_absent() {
         let sample: Sample<'_> = frame(r#"{"text":5,"count":-1,"list":[1,"a"],"more":[{}]}"#).unwrap();
         assert_eq!((sample.text.as_str(), sample.count, sample.list.len()), ("", None, 2));
         let sample: Sample<'_> = frame(r#"{"text":"a","count":99999999999,"list":null}"#).unwrap();
         assert_eq!((sample.text.as_str(), sample.count), ("a", Some(u64::from(u32::MAX))));
-        assert!(frame::<Sample<'_>>(r#"["a"]"#).unwrap().text.is_empty(), "a list is no object");
+        assert!(frame::<Sample<'_>>(r#"["a"]"#).unwrap().text.is_empty(), "a list is not an object");
         assert!(frame::<Sample<'_>>("{").is_err());
     }
 
     #[test]
-    fn depth_costs_no_stack() {
+    fn deep_nesting_does_not_use_the_stack() {
         let deep = format!("{{\"more\":{}{}}}", "[".repeat(1 << 20), "]".repeat(1 << 20));
         assert!(frame::<Sample<'_>>(&deep).is_ok());
     }

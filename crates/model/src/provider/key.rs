@@ -1,40 +1,40 @@
-//! The secret that a provider asks for.
+//! The key of a provider, and where it comes from.
 
 use std::fmt;
 
 use async_trait::async_trait;
 
-/// A secret. Its `Debug` does not show it.
+/// An API key or an access token. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
     secret: String,
-    /// Whether it is a token of a login, which all providers take in the same way.
+    /// Whether it is the access token of a login, which all providers accept as bearer token.
     is_bearer: bool,
 }
 
 impl Key {
-    /// A key that the provider gave out, sent as it wants its keys.
+    /// An API key, which is sent in the provider's own header.
     pub fn new(secret: impl Into<String>) -> Self {
         Self { secret: secret.into(), is_bearer: false }
     }
 
-    /// The token of a login, sent as a bearer token (RFC 6750).
+    /// The access token of a login, which is sent as bearer token (RFC 6750).
     pub fn bearer(token: impl Into<String>) -> Self {
         Self { secret: token.into(), is_bearer: true }
     }
 
-    /// The secret itself, for the one place that sends it.
+    /// The secret text, for the code that sends it.
     pub fn reveal(&self) -> &str {
         &self.secret
     }
 
-    /// Whether it is the token of a login.
+    /// Whether it is the access token of a login.
     pub fn is_bearer(&self) -> bool {
         self.is_bearer
     }
 
-    /// `text` without the secret, should somebody have repeated it there.
-    pub(super) fn hide_in(&self, text: &str) -> String {
+    /// `text` with the key replaced by a placeholder.
+    pub(super) fn redact_in(&self, text: &str) -> String {
         if self.secret.is_empty() { text.to_owned() } else { text.replace(&self.secret, "[key]") }
     }
 }
@@ -45,47 +45,47 @@ impl fmt::Debug for Key {
     }
 }
 
-/// Why there is no key: a sentence that says what to do.
+/// Why there is no key. The text says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// There is none, and waiting brings none.
+    /// No key is set.
     #[error("{0}")]
     Missing(String),
-    /// It cannot be had now. Later it may be.
+    /// The key is temporarily unavailable, for example because a login cannot be renewed now.
     #[error("{0}")]
     Unavailable(String),
-    /// Nobody can be asked for as long as something is set as it is.
+    /// A setting makes it impossible to get the key.
     #[error("{0}")]
     Settings(String),
 }
 
-/// Where the key of a model comes from. Asked before each call, so that a login can be renewed.
+/// The source of a key. Called before each request, so that a login can be renewed.
 #[async_trait]
 pub trait KeySource: Send + Sync {
-    /// The key that holds now; none if the server asks for none.
+    /// The current key; `None` if the server needs none.
     async fn key(&self) -> Result<Option<Key>, KeyError>;
 
-    /// Another key in the place of one that the server did not accept; none if there is no other.
+    /// Another key after the server refused `_refused`; `None` if there is no other.
     async fn replacement_for(&self, _refused: &Key) -> Result<Option<Key>, KeyError> {
         Ok(None)
     }
 
-    /// Which key is used, and what to do if the server does not accept it.
+    /// Which key is used, and what to do if the server refuses it. For error messages.
     async fn info(&self) -> KeyInfo {
         KeyInfo { used: None, remedy: "give it a key".to_owned() }
     }
 }
 
-/// What people are told of a key. Never the key.
+/// A description of a key for people, without the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyInfo {
-    /// What it is: the key in a variable, one that is kept, a login. None if none is sent.
+    /// The origin of the key: a variable, the secret store or a login. `None` if no key is sent.
     pub used: Option<String>,
-    /// How to have another.
+    /// How to set another key.
     pub remedy: String,
 }
 
-/// A key that does not change, or none at all, or the sentence why there is none.
+/// A constant result: a key, no key, or an error.
 #[derive(Clone, Debug)]
 pub struct FixedKey(pub Result<Option<Key>, KeyError>);
 
@@ -104,7 +104,7 @@ mod tests {
     fn a_key_is_not_shown() {
         let key = Key::new("s3cret");
         assert!(!format!("{key:?} {:?}", FixedKey(Ok(Some(key.clone())))).contains("s3cret"));
-        assert_eq!(key.hide_in("wrong key s3cret!"), "wrong key [key]!");
-        assert_eq!(Key::new("").hide_in("text"), "text");
+        assert_eq!(key.redact_in("wrong key s3cret!"), "wrong key [key]!");
+        assert_eq!(Key::new("").redact_in("text"), "text");
     }
 }

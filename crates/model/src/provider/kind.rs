@@ -1,28 +1,28 @@
-//! The providers there are.
+//! The supported kinds of providers.
 
-/// A way to speak to a model. Each also serves for other servers that speak alike, under a base URL.
+/// A provider's API. Other servers with the same API can be used by setting a base URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderKind {
-    /// OpenAI's chat completions, which most other servers speak as well.
+    /// OpenAI's chat completions, which most other servers support as well.
     OpenAi,
-    /// OpenAI's responses.
+    /// OpenAI's responses API.
     OpenAiResponses,
-    /// Anthropic's messages.
+    /// Anthropic's messages API.
     Anthropic,
-    /// Google's Gemini.
+    /// Google's Gemini API.
     Gemini,
-    /// OpenRouter, which passes on to others.
+    /// OpenRouter, which forwards requests to other providers.
     OpenRouter,
-    /// Ollama, on this machine or another.
+    /// Ollama's own API.
     Ollama,
 }
 
 impl ProviderKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 6] =
         [Self::OpenAi, Self::OpenAiResponses, Self::Anthropic, Self::Gemini, Self::OpenRouter, Self::Ollama];
 
-    /// Its name in settings.
+    /// The name in the settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -34,12 +34,12 @@ impl ProviderKind {
         }
     }
 
-    /// The provider of that name.
+    /// The kind with this name in the settings.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Where it is, if nobody says otherwise.
+    /// The default base URL, which ends with a slash.
     pub fn base_url(self) -> &'static str {
         match self {
             Self::OpenAi | Self::OpenAiResponses => "https://api.openai.com/v1/",
@@ -50,7 +50,7 @@ impl ProviderKind {
         }
     }
 
-    /// The variable that holds its key, as users know it; none if it needs no key.
+    /// The usual environment variable for the key; `None` if no key is needed.
     pub fn key_variable(self) -> Option<&'static str> {
         match self {
             Self::OpenAi | Self::OpenAiResponses => Some("OPENAI_API_KEY"),
@@ -67,10 +67,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_found_by_its_name() {
+    fn each_kind_is_found_by_its_name() {
         for kind in ProviderKind::ALL {
             assert_eq!(ProviderKind::named(kind.name()), Some(kind));
-            assert!(kind.base_url().ends_with('/'), "what is joined to it would replace its last part");
+            assert!(kind.base_url().ends_with('/'), "joining a path would replace the last segment");
         }
         assert_eq!(ProviderKind::named("Openai"), None);
     }

@@ -1,85 +1,85 @@
-//! What comes back from a model.
+//! The pieces of a model's answer.
 
 use parlor_vocab::Usage;
 
-/// A piece of an answer that is being written.
+/// A piece of a streamed answer.
 #[derive(Clone, Debug)]
 pub enum Piece {
-    /// Text of the answer.
+    /// A part of the text.
     Text(String),
-    /// Text of a thought.
+    /// A part of the reasoning.
     Reasoning(String),
-    /// The input of a call goes on, or begins. What is not told in pieces comes with the end alone.
+    /// A part of the input of a call. Providers that do not stream inputs send them only with the completion.
     CallInput {
-        /// The provider's name of the call, which no other call of the answer has.
+        /// The provider's id of the call, unique in the answer.
         id: String,
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// A piece of the input.
+        /// The next part of the input.
         text: String,
     },
-    /// The answer is complete. Always the last.
+    /// The answer is complete. Always the last piece.
     Done(Completion),
 }
 
-/// A complete answer, without the text that was streamed.
+/// The end of an answer, without the streamed text.
 #[derive(Clone, Debug, Default)]
 pub struct Completion {
-    /// The tools that the model wants called, in its order.
+    /// The tool calls, in the model's order.
     pub calls: Vec<ModelCall>,
-    /// What it took. The cost is not known here.
+    /// The tokens of the request. The cost is 0.
     pub usage: Usage,
-    /// Why it ended.
+    /// Why the answer ended.
     pub stop: StopReason,
-    /// What the provider wants to get back with this answer.
-    pub thread: ProviderState,
+    /// State that the provider expects back with this answer.
+    pub provider_state: ProviderState,
 }
 
 /// A tool call of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelCall {
-    /// The provider's name of the call.
+    /// The provider's id of the call. May be empty or not unique.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// Its input: JSON, if the model wrote JSON.
+    /// The input as the model wrote it, which may be invalid JSON.
     pub input: String,
 }
 
 /// Why an answer ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StopReason {
-    /// It is complete, or waits for its tools.
+    /// The answer is complete, or waits for the results of its calls.
     #[default]
     Complete,
-    /// It is as long as an answer may be.
+    /// The answer reached the output limit.
     Length,
-    /// The provider let nothing more pass.
+    /// The provider's content filter stopped the answer.
     Filtered,
 }
 
-/// What a provider wants to get back with an answer of its own while the turn lasts: thoughts, signed or
-/// encrypted mostly. Means nothing to anybody else and is never kept.
+/// Opaque state that a provider expects back with its own answer during the turn, mostly signed or encrypted reasoning.
+/// Other providers do not understand it, and it is never stored.
 #[derive(Clone, Debug, Default)]
 pub struct ProviderState(pub(super) Vec<ProviderStatePart>);
 
-/// A part of a [`ProviderState`]. Each form has its own, and passes over those of others.
+/// A part of a [`ProviderState`]. Each format uses its own variants and ignores the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ProviderStatePart {
-    /// Chat: thoughts in the member `reasoning_content`.
+    /// Chat completions: the member `reasoning_content`.
     ReasoningContent(String),
     /// Responses: the `encrypted_content` of a reasoning item.
     EncryptedReasoning(String),
     /// Anthropic: a `thinking` block.
-    SignedThought { text: String, signature: String },
+    SignedReasoning { text: String, signature: String },
     /// Anthropic: the `data` of a `redacted_thinking` block.
-    RedactedThought(String),
-    /// Gemini: the `thoughtSignature` of a call, counted from 0, or of the text.
+    RedactedReasoning(String),
+    /// Gemini: the `thoughtSignature` of a call, by its index from 0, or of the text.
     ThoughtSignature { call: Option<usize>, signature: String },
 }
 
 impl ProviderState {
-    /// How many bytes it has.
+    /// The size in bytes.
     pub fn bytes(&self) -> usize {
         self.0.iter().map(ProviderStatePart::bytes).sum()
     }
@@ -88,10 +88,10 @@ impl ProviderState {
 impl ProviderStatePart {
     fn bytes(&self) -> usize {
         match self {
-            Self::ReasoningContent(text) | Self::EncryptedReasoning(text) | Self::RedactedThought(text) => {
+            Self::ReasoningContent(text) | Self::EncryptedReasoning(text) | Self::RedactedReasoning(text) => {
                 text.len()
             }
-            Self::SignedThought { text, signature } => text.len() + signature.len(),
+            Self::SignedReasoning { text, signature } => text.len() + signature.len(),
             Self::ThoughtSignature { signature, .. } => signature.len(),
         }
     }

@@ -1,4 +1,4 @@
-//! What a model is asked.
+//! A request to a model.
 
 use std::sync::Arc;
 
@@ -6,85 +6,85 @@ use parlor_vocab::Reasoning;
 
 use super::{ModelCall, ProviderState};
 
-/// A question to a model with all that it has to know. The same beginning gives the same bytes, so
-/// that a provider can reuse what it has read before.
+/// A request to a model. Requests with a common beginning are serialized to the same first bytes, so that providers can cache
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// The provider's name of the model.
+    /// The provider's id of the model.
     pub model: String,
-    /// What comes before everything else.
+    /// The system prompt.
     pub system: String,
-    /// The conversation, oldest first: the first and the last are the user's or a tool's.
+    /// The conversation, oldest first. It begins with a user message and does not end with an answer of the model.
     pub messages: Vec<ModelMessage>,
-    /// What the model may call.
+    /// The tools that the model may call.
     pub tools: Arc<[ToolSpec]>,
-    /// How hard to think; none leaves it to the provider.
+    /// The reasoning effort; `None` uses the provider's default.
     pub reasoning: Option<Reasoning>,
-    /// The most tokens that the answer may have; none leaves it to the provider.
+    /// The most tokens of the answer; `None` uses the provider's default.
     pub max_output: Option<u32>,
 }
 
-/// A part of a conversation.
+/// A message of a conversation.
 #[derive(Clone, Debug)]
 pub enum ModelMessage {
-    /// By the user.
+    /// A user message.
     User {
-        /// The words.
+        /// The text.
         text: String,
-        /// What there is to see.
+        /// The attached images.
         pictures: Vec<Picture>,
     },
-    /// By the model.
+    /// An answer of the model.
     Model {
-        /// The words; may be empty if there are calls.
+        /// The text, which may be empty if there are calls.
         text: String,
-        /// The calls it made.
+        /// The tool calls.
         calls: Vec<ModelCall>,
-        /// What the provider wants back.
-        thread: ProviderState,
+        /// State that the provider expects back.
+        provider_state: ProviderState,
     },
-    /// What the calls of the message before brought, all of them.
+    /// The results of all calls of the previous answer.
     Results(Vec<CallResult>),
 }
 
-/// What a call brought.
+/// The result of a tool call.
 #[derive(Clone, Debug)]
 pub struct CallResult {
-    /// The call.
+    /// The id of the call.
     pub id: String,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// What the model is to read.
+    /// The text for the model.
     pub text: String,
-    /// Whether it went wrong.
+    /// Whether the call failed.
     pub failed: bool,
-    /// What there is to see.
+    /// The images for the model.
     pub pictures: Vec<Picture>,
 }
 
 /// An image. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// Its media type.
+    /// The media type.
     pub mime: String,
-    /// The file in base64, which is how every provider takes it.
+    /// The file in base64, as all providers expect it.
     pub base64: Arc<str>,
 }
 
 impl Picture {
-    /// Of a file.
+    /// Encodes a file.
     pub fn new(mime: impl Into<String>, bytes: &[u8]) -> Self {
         Self { mime: mime.into(), base64: base64_simd::STANDARD.encode_to_string(bytes).into() }
     }
 }
 
-/// A tool as a model is told of it.
+/// The description of a tool for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolSpec {
-    /// Its name.
+    /// The name by which the model calls it.
     pub name: String,
     /// What it does and when to use it.
     pub description: String,
-    /// The JSON schema of its input, as text.
+    /// The JSON schema of the input, as text.
     pub schema: String,
 }

@@ -1,4 +1,4 @@
-//! Who runs a model behind a router, as the router tells everybody.
+//! Lists the providers that run a model behind a router such as OpenRouter.
 
 use std::time::Duration;
 
@@ -8,52 +8,52 @@ use tokio::time::timeout;
 
 use super::{ProviderError, http};
 
-/// How long a router may take to tell who runs a model.
+/// How long a router may take to list the providers of a model.
 pub const ROUTES_WAIT: Duration = Duration::from_secs(20);
 
-/// The most that it may tell, in bytes.
+/// The largest list of providers, in bytes.
 pub const MAX_ROUTES_BYTES: usize = 1 << 20;
 
-/// The most routes that are taken.
+/// The most providers that are listed.
 pub const MAX_ROUTES: usize = 500;
 
 #[derive(Deserialize)]
-struct Told {
-    data: Data,
+struct RoutesResponse {
+    data: RoutesData,
 }
 
 #[derive(Deserialize)]
-struct Data {
-    endpoints: Vec<Runner>,
+struct RoutesData {
+    endpoints: Vec<Endpoint>,
 }
 
 #[derive(Deserialize)]
-struct Runner {
+struct Endpoint {
     provider_name: String,
 }
 
-/// The names of those who run `model`, which is written `author/name`, as the router at `base_url` calls them. No
-/// key is sent: the list is public.
+/// The names of the providers that run `model`, which has the form `author/name`, from the router at `base_url`. Sends no
+/// key, because the list is public.
 pub async fn routes(base_url: &str, model: &str) -> Result<Vec<String>, ProviderError> {
-    let url = http::address(base_url, &format!("models/{model}/endpoints"))?;
-    timeout(ROUTES_WAIT, ask(url)).await.unwrap_or_else(|_| {
+    let url = http::join_url(base_url, &format!("models/{model}/endpoints"))?;
+    timeout(ROUTES_WAIT, fetch(url)).await.unwrap_or_else(|_| {
         Err(ProviderError::broken(format!("it did not answer within {} seconds", ROUTES_WAIT.as_secs())))
     })
 }
 
-async fn ask(url: Url) -> Result<Vec<String>, ProviderError> {
+async fn fetch(url: Url) -> Result<Vec<String>, ProviderError> {
     let response = http::send(http::client()?.get(url)).await?;
     let status = response.status();
     if status.as_u16() == 404 {
-        return Err(ProviderError::Refused { said: "it does not know this model".to_owned() });
+        return Err(ProviderError::Refused { message: "it does not know this model".to_owned() });
     }
     if !status.is_success() {
         return Err(ProviderError::broken(format!("it answers with status {}", status.as_u16())));
     }
-    let response = http::accept(response).await?;
-    let told: Told = serde_json::from_slice(&http::whole(response, MAX_ROUTES_BYTES).await?)
-        .map_err(|error| ProviderError::broken(format!("what it tells cannot be read: {error}")))?;
-    Ok(told.data.endpoints.into_iter().take(MAX_ROUTES).map(|runner| runner.provider_name).collect())
+    let response = http::check_response(response).await?;
+    let list: RoutesResponse = serde_json::from_slice(&http::read_body(response, MAX_ROUTES_BYTES).await?)
+        .map_err(|error| ProviderError::broken(format!("its response cannot be parsed: {error}")))?;
+    Ok(list.data.endpoints.into_iter().take(MAX_ROUTES).map(|endpoint| endpoint.provider_name).collect())
 }
 
 #[cfg(test)]
@@ -61,13 +61,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_cannot_lead_elsewhere() {
-        let address = |base: &str, model: &str| {
-            http::address(base, &format!("models/{model}/endpoints")).unwrap().to_string()
+    fn a_model_name_cannot_change_the_host_or_the_base_path() {
+        let url = |base: &str, model: &str| {
+            http::join_url(base, &format!("models/{model}/endpoints")).unwrap().to_string()
         };
         let base = "https://router.test/api/v1/";
-        assert_eq!(address(base, "a/b:free"), "https://router.test/api/v1/models/a/b:free/endpoints");
-        assert_eq!(address("https://router.test/api", "a/b"), "https://router.test/api/models/a/b/endpoints");
-        assert_eq!(address(base, "../../x?y#z"), "https://router.test/api/v1/models/x%3Fy%23z/endpoints");
+        assert_eq!(url(base, "a/b:free"), "https://router.test/api/v1/models/a/b:free/endpoints");
+        assert_eq!(url("https://router.test/api", "a/b"), "https://router.test/api/models/a/b/endpoints");
+        assert_eq!(url(base, "../../x?y#z"), "https://router.test/api/v1/models/x%3Fy%23z/endpoints");
     }
 }

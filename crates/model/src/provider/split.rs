@@ -1,46 +1,46 @@
-//! Cuts the bytes of an answer into events, within limits. Pure: it knows no provider and no socket.
+//! Splits the bytes of an answer into events, within limits. Pure: no providers, no sockets.
 //!
-//! Lines end with LF, CR LF or CR, as in server-sent events (HTML, section 9.2). Each byte is looked at once, however
-//! the bytes are cut.
+//! Lines end with LF, CR LF or CR, as in server-sent events (HTML, section 9.2). Each byte is examined once, however small the
+//! chunks are.
 
 use memchr::memchr2;
 
 use super::ProviderError;
 
-/// The longest line that is read. The last event of the responses form repeats the whole answer in one.
+/// The longest line, in bytes. The last event of the responses format repeats the whole answer in one line.
 pub const MAX_LINE_BYTES: usize = 8 << 20;
 
-/// The longest event that is read, in all of its lines.
+/// The longest event, in bytes over all of its lines.
 pub const MAX_EVENT_BYTES: usize = 8 << 20;
 
-/// The most bytes that are read for one answer. An event is a hundred times as long as the token in it.
+/// The most bytes of one answer. An event is about a hundred times as long as the token in it.
 pub const MAX_STREAM_BYTES: usize = 256 << 20;
 
-/// The most events of one answer. The longest answers of models have some hundred thousand tokens, an event each.
+/// The most events of one answer. The longest answers have some hundred thousand tokens, with one event for each.
 pub const MAX_STREAM_EVENTS: usize = 1_000_000;
 
-/// How an answer is cut into events.
+/// How the events of an answer are framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// `event:` and `data:` lines, up to an empty line.
+    /// `event:` and `data:` lines, ended by an empty line.
     ServerSentEvents,
-    /// A line of JSON each.
+    /// One line of JSON for each event.
     JsonLines,
 }
 
 /// An event of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Event {
-    /// Empty if it has none.
+    /// The event name; empty if there is none.
     pub(super) name: String,
     pub(super) data: String,
 }
 
-/// Bytes in, events out.
+/// Splits bytes into events.
 pub(super) struct Splitter {
     framing: Framing,
     lines: Lines,
-    /// What came of an event that has not ended.
+    /// The incomplete event.
     event: Event,
     events: usize,
 }
@@ -50,12 +50,12 @@ impl Splitter {
         Self { framing, lines: Lines::default(), event: Event::default(), events: 0 }
     }
 
-    /// Takes what came.
+    /// Adds received bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.lines.push(bytes);
     }
 
-    /// The next event of what was pushed; none if more is needed.
+    /// The next complete event; `None` if more bytes are needed.
     pub(super) fn next_event(&mut self) -> Result<Option<Event>, ProviderError> {
         while let Some(line) = self.lines.next_line()? {
             if let Some(event) = take_line(self.framing, &mut self.event, line)? {
@@ -69,7 +69,7 @@ impl Splitter {
         Ok(None)
     }
 
-    /// What is left when nothing more comes: an event without its end.
+    /// The incomplete event at the end of the stream.
     pub(super) fn last_event(&mut self) -> Option<Event> {
         let rest = self.lines.rest();
         let last = take_line(self.framing, &mut self.event, &rest).ok()?;
@@ -77,7 +77,7 @@ impl Splitter {
     }
 }
 
-/// Takes a line into `event`, and gives that back if the line ends it.
+/// Adds a line to `event`. Returns the event if the line ends it.
 fn take_line(framing: Framing, event: &mut Event, line: &[u8]) -> Result<Option<Event>, ProviderError> {
     let line = String::from_utf8_lossy(line);
     let line = line.trim_start_matches('\u{feff}').trim();
@@ -103,17 +103,17 @@ fn take_line(framing: Framing, event: &mut Event, line: &[u8]) -> Result<Option<
     Ok(None)
 }
 
-/// Bytes in, lines out.
+/// Splits bytes into lines.
 #[derive(Default)]
 struct Lines {
     bytes: Vec<u8>,
-    /// Where the line begins that is read next.
+    /// The start of the next line.
     start: usize,
-    /// Up to where that line has no end.
+    /// The position up to which the next line was searched for its end.
     scanned: usize,
-    /// Whether the last line ended with CR, so that an LF right behind it belongs to its end.
+    /// Whether the last line ended with CR, so that an LF directly after it belongs to the same line end.
     after_cr: bool,
-    /// How many bytes were given out or passed over.
+    /// How many bytes were returned or skipped.
     taken: usize,
 }
 
@@ -135,7 +135,7 @@ impl Lines {
                 self.taken += 1;
             }
         }
-        let end = memchr2(b'\n', b'\r', &self.bytes[self.scanned..]).map(|place| self.scanned + place);
+        let end = memchr2(b'\n', b'\r', &self.bytes[self.scanned..]).map(|offset| self.scanned + offset);
         let length = end.unwrap_or(self.bytes.len()) - self.start;
         if length > MAX_LINE_BYTES {
             return Err(refused(format!("a line of the answer is longer than {MAX_LINE_BYTES} bytes")));
@@ -154,7 +154,7 @@ impl Lines {
         Ok(Some(&self.bytes[line]))
     }
 
-    /// What is left of a line that has no end.
+    /// The incomplete last line.
     fn rest(&mut self) -> Vec<u8> {
         let rest = self.bytes.split_off(self.start);
         *self = Self::default();
@@ -162,8 +162,8 @@ impl Lines {
     }
 }
 
-fn refused(said: String) -> ProviderError {
-    ProviderError::Refused { said: format!("{said}, which is no answer of a model; check base_url") }
+fn refused(message: String) -> ProviderError {
+    ProviderError::Refused { message: format!("{message}, which is no answer of a model; check base_url") }
 }
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// All events of bytes that come in these pieces, then the error if there is one.
+    /// The events of bytes that arrive in these chunks, and the error if there is one.
     fn events(framing: Framing, pieces: &[&[u8]]) -> (Vec<(String, String)>, Option<String>) {
         let mut splitter = Splitter::new(framing);
         let mut events = Vec::new();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_told_apart_by_empty_lines_however_lines_end() {
+    fn empty_lines_separate_events_with_any_line_end() {
         for end in ["\n", "\r\n", "\r"] {
             let text = "\u{feff}event: a|data: 1|||: a comment|data:2|data: 3|id: 7||event: b||data: 4";
             let wanted = [pair("a", "1"), pair("", "2\n3"), pair("", "4")];
@@ -214,18 +214,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_utf8_is_replaced() {
+    fn invalid_utf8_is_replaced() {
         let (events, error) = events(Framing::ServerSentEvents, &[b"data: a\xffb\n\n"]);
         assert_eq!((events, error), (vec![pair("", "a\u{fffd}b")], None));
     }
 
     #[test]
-    fn a_line_an_event_and_a_stream_have_limits_to_the_byte() {
+    fn lines_events_and_streams_have_exact_limits() {
         let error = |pieces: &[&[u8]]| events(Framing::ServerSentEvents, pieces).1.unwrap_or_default();
         let line = vec![b'a'; MAX_LINE_BYTES];
         assert_eq!(error(&[&line, b"\n"]), "");
         assert!(error(&[&line, b"a"]).contains("a line of the answer is longer than 8388608 bytes"));
-        assert!(error(&[&[&line[..], b"a\n"].concat()]).contains("a line"), "also if its end has come");
+        assert!(error(&[&[&line[..], b"a\n"].concat()]).contains("a line"), "even if the line is complete");
 
         let half = [b"data:", &line[..MAX_EVENT_BYTES / 2 - 1], b"\n"].concat();
         assert_eq!(error(&[&half, &half, b"\n"]), "");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_has_so_many_events_and_no_more() {
+    fn the_number_of_events_is_limited() {
         let mut splitter = Splitter::new(Framing::JsonLines);
         for _ in 0..MAX_STREAM_EVENTS / 1000 {
             splitter.push("1\n".repeat(1000).as_bytes());
@@ -252,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_cut_gives_the_same_events(
+        fn the_events_do_not_depend_on_the_chunks(
             lines in prop::collection::vec("(data: ?|event: ?|:|)[a-z\u{e4} ]{0,8}(\n|\r|\r\n)", 0..20),
             cuts in prop::collection::vec(0..200_usize, 0..8),
         ) {

@@ -1,13 +1,13 @@
-//! The input of a tool: TOML in the file, JSON on the stage.
+//! The input of a tool: TOML in the script, JSON in the call.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::error::ScriptFault;
-use super::template::{Overfull, Template};
+use super::template::{StepTooLarge, Template};
 
-/// A value whose texts are templates. The names of members are taken as they stand.
+/// A value whose strings are templates. The names of members are literal.
 #[derive(Debug, PartialEq)]
 pub(super) enum Argument {
     Text(Template),
@@ -17,19 +17,19 @@ pub(super) enum Argument {
 }
 
 impl Argument {
-    /// Reads a tool's `args`. A date becomes its text; `nan` and `inf` are flaws.
-    pub(super) fn object(table: toml::Table, highest: usize) -> Result<Self, ScriptFault> {
-        let members = table.into_iter().map(|(name, value)| Ok((name, Self::parse(value, highest)?)));
+    /// Reads the `args` of a tool. A date becomes its text; `nan` and `inf` are errors.
+    pub(super) fn object(table: toml::Table, max_capture: usize) -> Result<Self, ScriptFault> {
+        let members = table.into_iter().map(|(name, value)| Ok((name, Self::parse(value, max_capture)?)));
         members.collect::<Result<_, ScriptFault>>().map(Self::Object)
     }
 
-    fn parse(value: toml::Value, highest: usize) -> Result<Self, ScriptFault> {
+    fn parse(value: toml::Value, max_capture: usize) -> Result<Self, ScriptFault> {
         Ok(match value {
-            toml::Value::String(text) => Self::Text(Template::parse(&text, highest)?),
+            toml::Value::String(text) => Self::Text(Template::parse(&text, max_capture)?),
             toml::Value::Array(values) => Self::List(
-                values.into_iter().map(|value| Self::parse(value, highest)).collect::<Result<_, _>>()?,
+                values.into_iter().map(|value| Self::parse(value, max_capture)).collect::<Result<_, _>>()?,
             ),
-            toml::Value::Table(table) => Self::object(table, highest)?,
+            toml::Value::Table(table) => Self::object(table, max_capture)?,
             toml::Value::Integer(number) => Self::Plain(number.into()),
             toml::Value::Boolean(truth) => Self::Plain(truth.into()),
             toml::Value::Float(number) => {
@@ -40,16 +40,16 @@ impl Argument {
         })
     }
 
-    /// The value with `captures` in their places; see [`Template::fill`].
-    pub(super) fn fill(&self, captures: &[&str], room: &mut usize) -> Result<Value, Overfull> {
+    /// The value with `captures` inserted; see [`Template::fill`].
+    pub(super) fn fill(&self, captures: &[&str], bytes_left: &mut usize) -> Result<Value, StepTooLarge> {
         Ok(match self {
-            Self::Text(template) => Value::String(template.fill(captures, room)?),
-            Self::List(values) => {
-                Value::Array(values.iter().map(|value| value.fill(captures, room)).collect::<Result<_, _>>()?)
-            }
+            Self::Text(template) => Value::String(template.fill(captures, bytes_left)?),
+            Self::List(values) => Value::Array(
+                values.iter().map(|value| value.fill(captures, bytes_left)).collect::<Result<_, _>>()?,
+            ),
             Self::Object(members) => {
                 let members =
-                    members.iter().map(|(name, value)| Ok((name.clone(), value.fill(captures, room)?)));
+                    members.iter().map(|(name, value)| Ok((name.clone(), value.fill(captures, bytes_left)?)));
                 Value::Object(members.collect::<Result<_, _>>()?)
             }
             Self::Plain(value) => value.clone(),
@@ -64,11 +64,11 @@ mod tests {
     use super::*;
 
     fn parse(args: &str) -> Result<Argument, String> {
-        Argument::object(toml::from_str(args).unwrap(), 1).map_err(|flaw| flaw.to_string())
+        Argument::object(toml::from_str(args).unwrap(), 1).map_err(|fault| fault.to_string())
     }
 
     #[test]
-    fn every_text_within_is_filled_in_and_stays_one_text() {
+    fn captures_are_inserted_into_every_string_and_stay_escaped() {
         let argument = parse("a = '$1'\nb = ['x', {c = '<$1>', '$1' = 2}]\nd = 1.5\ne = 2024-01-01").unwrap();
         let hostile = "\", \"f\": \"";
         let filled = argument.fill(&["", hostile], &mut 1000).unwrap();
@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_of_one_call_share_its_room() {
+    fn the_strings_of_one_call_share_its_limit() {
         let argument = parse("a = 'four'\nb = 'four'").unwrap();
         assert!(argument.fill(&[""], &mut 8).is_ok());
-        assert_eq!(argument.fill(&[""], &mut 7), Err(Overfull));
+        assert_eq!(argument.fill(&[""], &mut 7), Err(StepTooLarge));
     }
 
     #[test]
-    fn what_json_cannot_say_is_a_flaw() {
+    fn numbers_that_json_lacks_are_errors() {
         assert!(parse("a = [nan]").unwrap_err().starts_with("nan and inf "));
         assert!(parse("a = {b = '$2'}").unwrap_err().starts_with("`$2` does not exist"));
     }

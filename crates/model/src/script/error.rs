@@ -1,48 +1,50 @@
-//! What can be wrong with a script, and where.
+//! The errors of a script file, with their location.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::quote::cut;
+use parlor_vocab::truncate_chars;
+
 use crate::{
     MAX_PATTERN_BYTES, MAX_SCRIPT_BYTES, MAX_SCRIPT_DEPTH, MAX_SCRIPT_PATTERNS, MAX_SCRIPT_STEPS, MAX_WAIT,
 };
 
 use super::template::UnknownCapture;
 
-/// How much of a pattern is repeated to say which one is meant.
+/// How many characters of a pattern an error quotes.
 const MAX_PATTERN_CHARS: usize = 80;
 
-/// Why a script cannot be performed.
+/// Why a script cannot be loaded.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {place}{flaw}", file.display())]
+#[error("{}: {location}{fault}", file.display())]
 pub struct ScriptError {
-    /// The file.
+    /// The path of the script.
     pub file: PathBuf,
-    /// Where in the file.
-    pub place: ScriptLocation,
+    /// Where in the script.
+    pub location: ScriptLocation,
     /// What is wrong there.
-    pub flaw: ScriptFault,
+    pub fault: ScriptFault,
 }
 
 /// A part of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScriptLocation {
-    /// No certain part.
+    /// The script as a whole.
     File,
-    /// An `[[on]]`.
+    /// A part of an `[[on]]` table.
     On {
-        /// Which one, from 1.
+        /// The number of the table, counted from 1.
         number: usize,
-        /// Its pattern, if it has one.
+        /// The pattern, if the table has one.
         pattern: Option<String>,
-        /// The step, then the step within that subagent, and so on, from 1. Empty for the whole.
+        /// The path of the step, counted from 1: the step, then the step within its subagent, and so on. Empty for the table
+        /// itself.
         step: Vec<usize>,
     },
-    /// The `[otherwise]`.
+    /// A part of the `[otherwise]` table.
     Otherwise {
-        /// As in an `[[on]]`.
+        /// The path of the step, as in [`On`](Self::On).
         step: Vec<usize>,
     },
 }
@@ -54,7 +56,7 @@ impl fmt::Display for ScriptLocation {
             Self::On { number, pattern, step } => {
                 write!(f, "[[on]] number {number}")?;
                 if let Some(pattern) = pattern {
-                    write!(f, " (match = {:?})", cut(pattern, MAX_PATTERN_CHARS))?;
+                    write!(f, " (match = {:?})", truncate_chars(pattern, MAX_PATTERN_CHARS))?;
                 }
                 step
             }
@@ -79,12 +81,12 @@ pub enum ScriptFault {
     /// The file is larger than [`MAX_SCRIPT_BYTES`].
     #[error("a script has at most {MAX_SCRIPT_BYTES} bytes")]
     TooLarge,
-    /// The file is not TOML, or not of this shape.
+    /// The file is not valid TOML, or has unknown tables.
     #[error("line {line}: {message}")]
     Line {
-        /// Where, from 1.
+        /// The line, counted from 1.
         line: usize,
-        /// What was found and what was expected.
+        /// The text of the TOML parser.
         message: String,
     },
     /// A member is unknown, missing or of the wrong type.
@@ -96,32 +98,32 @@ pub enum ScriptFault {
     /// A pattern is larger than [`MAX_PATTERN_BYTES`] once it is compiled.
     #[error("the pattern needs more than {MAX_PATTERN_BYTES} bytes")]
     PatternTooLarge,
-    /// A text asks for a capture that the pattern does not make.
+    /// A text refers to a capture that the pattern does not have.
     #[error("{0}")]
     Capture(String),
-    /// A step does nothing.
+    /// A step has no kind.
     #[error("a step is one of think, say, wait_ms, usage, tool, subagent and fail")]
     NoKind,
-    /// A step does two things.
+    /// A step has two kinds.
     #[error("`{0}` and `{1}` are two steps")]
     TwoKinds(&'static str, &'static str),
-    /// A member of one kind of step in another.
+    /// A step has a member of another kind.
     #[error("`{member}` does not belong to `{kind}`")]
     Stray {
-        /// The member.
+        /// The name of the member.
         member: &'static str,
-        /// What the step does.
+        /// The kind of the step.
         kind: &'static str,
     },
-    /// A member is needed.
+    /// A step lacks a member.
     #[error("`{kind}` needs `{member}`")]
     Missing {
-        /// What the step does.
+        /// The kind of the step.
         kind: &'static str,
-        /// The member.
+        /// The name of the member.
         member: &'static str,
     },
-    /// A number that TOML can say and JSON cannot.
+    /// A number that TOML has and JSON has not.
     #[error("nan and inf cannot be given to a tool: its input is JSON")]
     NotJson,
     /// A wait is longer than [`MAX_WAIT`].

@@ -1,5 +1,4 @@
-//! From the text of a file to a script that can be performed. Whatever is wrong is found here, so
-//! that performing it can only end as the script says.
+//! Parses and checks a script file. All errors are found here, so that running the script cannot fail unexpectedly.
 
 use std::time::Duration;
 
@@ -10,12 +9,12 @@ use serde::Deserialize;
 use super::argument::Argument;
 use super::error::{ScriptFault, ScriptLocation};
 use super::template::Template;
-use super::{Cue, Script, Step};
+use super::{Rule, Script, Step};
 use crate::{
     MAX_PATTERN_BYTES, MAX_SCRIPT_BYTES, MAX_SCRIPT_DEPTH, MAX_SCRIPT_PATTERNS, MAX_SCRIPT_STEPS, MAX_WAIT,
 };
 
-/// The file as it is written. Its parts are read one by one, so that a flaw has a place.
+/// The top level of the file. Its tables are decoded one by one, so that each error has a location.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileText {
@@ -53,7 +52,7 @@ struct StepText {
     code: Option<String>,
 }
 
-/// What a model call would have consumed.
+/// The usage that a step reports.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UsageText {
@@ -82,9 +81,9 @@ impl From<UsageText> for Usage {
     }
 }
 
-/// Reads the text of a script.
+/// Parses the text of a script.
 pub(super) fn parse(text: &str) -> Result<Script, (ScriptLocation, ScriptFault)> {
-    let file = |flaw| (ScriptLocation::File, flaw);
+    let file = |fault| (ScriptLocation::File, fault);
     if text.len() > MAX_SCRIPT_BYTES {
         return Err(file(ScriptFault::TooLarge));
     }
@@ -93,21 +92,21 @@ pub(super) fn parse(text: &str) -> Result<Script, (ScriptLocation, ScriptFault)>
         return Err(file(ScriptFault::TooManyPatterns));
     }
     let mut steps_left = MAX_SCRIPT_STEPS;
-    let mut cues = Vec::new();
+    let mut rules = Vec::new();
     for (index, on) in written.on.into_iter().enumerate() {
         let pattern = on.get("match").and_then(toml::Value::as_str).map(str::to_owned);
         let mut step = Vec::new();
-        let cue = cue(on, &mut steps_left, &mut step);
-        cues.push(cue.map_err(|flaw| (ScriptLocation::On { number: index + 1, pattern, step }, flaw))?);
+        let rule = rule(on, &mut steps_left, &mut step);
+        rules.push(rule.map_err(|fault| (ScriptLocation::On { number: index + 1, pattern, step }, fault))?);
     }
     let mut step = Vec::new();
     let otherwise = written.otherwise.map(|otherwise| {
         let otherwise: OtherwiseText = otherwise.try_into()?;
-        // There is no pattern: the whole prompt counts as the match.
-        Reader { highest: 0, steps_left: &mut steps_left, place: &mut step }.steps(otherwise.steps)
+        // There is no pattern, so the whole prompt is the match.
+        StepReader { max_capture: 0, steps_left: &mut steps_left, path: &mut step }.steps(otherwise.steps)
     });
-    let otherwise = otherwise.transpose().map_err(|flaw| (ScriptLocation::Otherwise { step }, flaw))?;
-    Ok(Script { cues, otherwise })
+    let otherwise = otherwise.transpose().map_err(|fault| (ScriptLocation::Otherwise { step }, fault))?;
+    Ok(Script { rules, otherwise })
 }
 
 fn at_line(text: &str, error: &toml::de::Error) -> ScriptFault {
@@ -116,11 +115,11 @@ fn at_line(text: &str, error: &toml::de::Error) -> ScriptFault {
     ScriptFault::Line { line, message: error.message().to_owned() }
 }
 
-fn cue(on: toml::Table, steps_left: &mut usize, place: &mut Vec<usize>) -> Result<Cue, ScriptFault> {
+fn rule(on: toml::Table, steps_left: &mut usize, path: &mut Vec<usize>) -> Result<Rule, ScriptFault> {
     let on: OnText = on.try_into()?;
     let pattern = compile(&on.r#match)?;
-    let mut reader = Reader { highest: pattern.captures_len() - 1, steps_left, place };
-    Ok(Cue { steps: reader.steps(on.steps)?, pattern })
+    let mut reader = StepReader { max_capture: pattern.captures_len() - 1, steps_left, path };
+    Ok(Rule { steps: reader.steps(on.steps)?, pattern })
 }
 
 fn compile(pattern: &str) -> Result<Regex, ScriptFault> {
@@ -129,7 +128,7 @@ fn compile(pattern: &str) -> Result<Regex, ScriptFault> {
         if matches!(error, regex::Error::CompiledTooBig(_)) {
             return ScriptFault::PatternTooLarge;
         }
-        // The message repeats the pattern with a mark below, on many lines; the last says it all.
+        // The message repeats the pattern and marks the error on many lines. Its last line is enough.
         let message = error.to_string();
         ScriptFault::Pattern(
             message.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
@@ -137,23 +136,23 @@ fn compile(pattern: &str) -> Result<Regex, ScriptFault> {
     })
 }
 
-/// Reads the steps of one `[[on]]`.
-struct Reader<'a> {
-    /// The captures are `0..=highest`.
-    highest: usize,
+/// Reads the steps of one table.
+struct StepReader<'a> {
+    /// The captures are `0..=max_capture`.
+    max_capture: usize,
     steps_left: &'a mut usize,
-    /// The step that is being read; after a flaw, the one that has it.
-    place: &'a mut Vec<usize>,
+    /// The path of the current step; after an error, the path of the invalid step.
+    path: &'a mut Vec<usize>,
 }
 
-impl Reader<'_> {
+impl StepReader<'_> {
     fn steps(&mut self, tables: Vec<toml::Table>) -> Result<Vec<Step>, ScriptFault> {
         let mut steps = Vec::new();
         for (index, table) in tables.into_iter().enumerate() {
-            self.place.push(index + 1);
+            self.path.push(index + 1);
             *self.steps_left = self.steps_left.checked_sub(1).ok_or(ScriptFault::TooManySteps)?;
             steps.push(self.step(table.try_into()?)?);
-            self.place.pop();
+            self.path.pop();
         }
         Ok(steps)
     }
@@ -161,8 +160,8 @@ impl Reader<'_> {
     fn step(&mut self, text: StepText) -> Result<Step, ScriptFault> {
         let kind = kind(&text)?;
         let step = match text {
-            StepText { think: Some(thought), .. } => Step::Think(self.template(&thought)?),
-            StepText { say: Some(words), .. } => Step::Say(self.template(&words)?),
+            StepText { think: Some(text), .. } => Step::Reasoning(self.template(&text)?),
+            StepText { say: Some(text), .. } => Step::Text(self.template(&text)?),
             StepText { wait_ms: Some(wait), .. } => {
                 let wait = Duration::from_millis(wait);
                 if wait > MAX_WAIT {
@@ -170,17 +169,17 @@ impl Reader<'_> {
                 }
                 Step::Wait(wait)
             }
-            StepText { usage: Some(usage), .. } => Step::Consume(usage.into()),
+            StepText { usage: Some(usage), .. } => Step::Usage(usage.into()),
             StepText { tool: Some(name), args, .. } => Step::Tool {
                 name: self.template(&name)?,
-                args: Argument::object(args.unwrap_or_default(), self.highest)?,
+                args: Argument::object(args.unwrap_or_default(), self.max_capture)?,
             },
             StepText { subagent: Some(name), task, steps, .. } => {
                 let (name, missing) = (self.template(&name)?, |member| ScriptFault::Missing { kind, member });
                 let task = self.template(&task.ok_or_else(|| missing("task"))?)?;
                 let steps = steps.ok_or_else(|| missing("steps"))?;
-                // The place is one step for each subagent around this one, and this one.
-                if self.place.len() > MAX_SCRIPT_DEPTH {
+                // The path has one step for each enclosing subagent, and this one.
+                if self.path.len() > MAX_SCRIPT_DEPTH {
                     return Err(ScriptFault::TooDeep);
                 }
                 Step::Subagent { name, task, steps: self.steps(steps)? }
@@ -195,11 +194,11 @@ impl Reader<'_> {
     }
 
     fn template(&self, text: &str) -> Result<Template, ScriptFault> {
-        Ok(Template::parse(text, self.highest)?)
+        Ok(Template::parse(text, self.max_capture)?)
     }
 }
 
-/// What a step does, if it is one thing and has no members of another.
+/// The kind of a step. Fails if it has several kinds or members of another kind.
 fn kind(step: &StepText) -> Result<&'static str, ScriptFault> {
     let kinds = [
         ("think", step.think.is_some()),

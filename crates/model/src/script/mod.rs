@@ -1,7 +1,7 @@
-//! The agent that performs a file: prompts, and the steps that answer them.
+//! An agent that answers from a script file: patterns for prompts, and the steps that answer them.
 //!
-//! `docs/agents.md` describes the format. The file is read once; [`mod@file`] finds all that is wrong
-//! with it, [`template`] and [`argument`] put captures into texts, and this file performs.
+//! `docs/agents.md` describes the format. [`mod@file`] parses and checks the file once, [`template`] and [`argument`] insert
+//! captures into texts, and this module runs the steps.
 
 mod argument;
 mod error;
@@ -14,17 +14,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_vocab::{Failure, FailureCode, Usage};
+use parlor_vocab::{Failure, FailureCode, Usage, truncate_chars};
 use regex::Regex;
 
-use crate::quote::cut;
 use crate::{Agent, AgentContext, MAX_QUOTE_CHARS, MAX_SCRIPT_BYTES, MAX_STEP_BYTES, Turn, TurnError};
 use argument::Argument;
-use template::{Overfull, Template};
+use template::{StepTooLarge, Template};
 
 pub use error::{ScriptError, ScriptFault, ScriptLocation};
 
-/// An agent that answers as a file says.
+/// An agent that answers from a script file.
 #[derive(Debug)]
 pub struct ScriptAgent {
     name: String,
@@ -33,42 +32,42 @@ pub struct ScriptAgent {
 
 #[derive(Debug)]
 struct Script {
-    /// The first whose pattern matches is performed.
-    cues: Vec<Cue>,
+    /// The first rule whose pattern matches the prompt answers it.
+    rules: Vec<Rule>,
     otherwise: Option<Vec<Step>>,
 }
 
 #[derive(Debug)]
-struct Cue {
+struct Rule {
     pattern: Regex,
     steps: Vec<Step>,
 }
 
 #[derive(Debug)]
 enum Step {
-    Think(Template),
-    Say(Template),
+    Reasoning(Template),
+    Text(Template),
     Wait(Duration),
-    Consume(Usage),
+    Usage(Usage),
     Tool { name: Template, args: Argument },
     Subagent { name: Template, task: Template, steps: Vec<Step> },
     Fail { message: Template, code: Template },
 }
 
 impl ScriptAgent {
-    /// Reads the script in the file at `path`. `name` is for people.
+    /// Loads the script at `path`. `name` is the display name.
     pub fn load(path: &Path, name: impl Into<String>) -> Result<Self, ScriptError> {
         match read(path) {
             Ok(text) => Self::parse(&text, path, name),
-            Err(flaw) => Err(ScriptError { file: path.to_owned(), place: ScriptLocation::File, flaw }),
+            Err(fault) => Err(ScriptError { file: path.to_owned(), location: ScriptLocation::File, fault }),
         }
     }
 
-    /// Reads a script. `file` is where `text` is from; it is not opened, only named in errors.
+    /// Parses a script. `file` is the path of `text` for error messages; it is not opened.
     pub fn parse(text: &str, file: &Path, name: impl Into<String>) -> Result<Self, ScriptError> {
         match file::parse(text) {
             Ok(script) => Ok(Self { name: name.into(), script }),
-            Err((place, flaw)) => Err(ScriptError { file: file.to_owned(), place, flaw }),
+            Err((location, fault)) => Err(ScriptError { file: file.to_owned(), location, fault }),
         }
     }
 }
@@ -94,50 +93,50 @@ impl Agent for ScriptAgent {
         false
     }
 
-    async fn answer(&self, turn: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
+    async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError> {
         let prompt = turn.input.text.as_str();
-        let found = self.script.cues.iter().find_map(|cue| Some((cue, cue.pattern.captures(prompt)?)));
-        if let Some((cue, captures)) = found {
-            // A capture that took no part in the match is empty.
+        let found = self.script.rules.iter().find_map(|rule| Some((rule, rule.pattern.captures(prompt)?)));
+        if let Some((rule, captures)) = found {
+            // A capture that did not match is empty.
             let captures: Vec<&str> =
                 captures.iter().map(|capture| capture.map_or("", |capture| capture.as_str())).collect();
-            return perform(&cue.steps, &captures, turn.model.as_deref(), stage).await;
+            return run_steps(&rule.steps, &captures, turn.model.as_deref(), context).await;
         }
         match &self.script.otherwise {
-            Some(steps) => perform(steps, &[prompt], turn.model.as_deref(), stage).await,
+            Some(steps) => run_steps(steps, &[prompt], turn.model.as_deref(), context).await,
             None => {
-                let prompt = cut(prompt, MAX_QUOTE_CHARS);
+                let prompt = truncate_chars(prompt, MAX_QUOTE_CHARS);
                 let answer =
                     format!("No [[on]] of this script matches “{prompt}”, and it has no [otherwise].");
-                stage.write_text(&answer).await
+                context.write_text(&answer).await
             }
         }
     }
 }
 
-async fn perform(
+async fn run_steps(
     steps: &[Step],
     captures: &[&str],
     model: Option<&str>,
-    stage: &mut dyn AgentContext,
+    context: &mut dyn AgentContext,
 ) -> Result<(), TurnError> {
     for step in steps {
         let mut room = MAX_STEP_BYTES;
         let mut fill = |template: &Template| template.fill(captures, &mut room);
         match step {
-            Step::Think(thought) => stage.write_reasoning(&fill(thought)?).await?,
-            Step::Say(words) => stage.write_text(&fill(words)?).await?,
-            Step::Wait(wait) => stage.sleep(*wait).await?,
-            Step::Consume(usage) => stage.record_usage(*usage, model).await?,
+            Step::Reasoning(text) => context.write_reasoning(&fill(text)?).await?,
+            Step::Text(text) => context.write_text(&fill(text)?).await?,
+            Step::Wait(wait) => context.sleep(*wait).await?,
+            Step::Usage(usage) => context.record_usage(*usage, model).await?,
             Step::Tool { name, args } => {
                 let name = fill(name)?;
                 let input = args.fill(captures, &mut room)?.to_string();
-                // Whoever watches sees what came of it; the script goes on either way.
-                let _ = stage.call_tool(&name, &input).await?;
+                // Clients see the result. The script continues even if the tool fails.
+                let _ = context.call_tool(&name, &input).await?;
             }
             Step::Subagent { name, task, steps } => {
-                let part = Part { name: fill(name)?, steps, captures };
-                let _ = stage.delegate(&part.name, &fill(task)?, &part).await?;
+                let subagent = ScriptSubagent { name: fill(name)?, steps, captures };
+                let _ = context.delegate(&subagent.name, &fill(task)?, &subagent).await?;
             }
             Step::Fail { message, code } => {
                 let failure =
@@ -149,15 +148,15 @@ async fn perform(
     Ok(())
 }
 
-/// A subagent: some steps of a script, with the captures of the prompt that led to them.
-struct Part<'a> {
+/// A subagent: the steps of a subagent step, with the captures of the prompt.
+struct ScriptSubagent<'a> {
     name: String,
     steps: &'a [Step],
     captures: &'a [&'a str],
 }
 
 #[async_trait]
-impl Agent for Part<'_> {
+impl Agent for ScriptSubagent<'_> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -166,14 +165,14 @@ impl Agent for Part<'_> {
         false
     }
 
-    async fn answer(&self, turn: &Turn, stage: &mut dyn AgentContext) -> Result<(), TurnError> {
-        perform(self.steps, self.captures, turn.model.as_deref(), stage).await
+    async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError> {
+        run_steps(self.steps, self.captures, turn.model.as_deref(), context).await
     }
 }
 
-impl From<Overfull> for TurnError {
-    fn from(overfull: Overfull) -> Self {
+impl From<StepTooLarge> for TurnError {
+    fn from(error: StepTooLarge) -> Self {
         let code = FailureCode::ScriptStepTooLarge;
-        Self::Failed(Failure { code, message: overfull.to_string(), retryable: false })
+        Self::Failed(Failure { code, message: error.to_string(), retryable: false })
     }
 }

@@ -1,4 +1,4 @@
-//! A stage that takes down what is done on it. Nothing waits: a pause is over at once.
+//! An [`AgentContext`] that records all actions. Sleeps return immediately.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,124 +12,129 @@ use parlor_vocab::{Failure, Media, MessageId, RunId, Usage, UserInput};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-/// What was done on the stage.
+/// An action of an agent.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Act {
-    Say(String),
-    Think(String),
-    Write(String, String),
-    Call(String, Value),
-    BreakOff,
-    Delegate { name: String, agent: String, task: String },
-    Pause(Duration),
-    Consume(Usage, Option<String>),
-    Note(String),
+pub(crate) enum Action {
+    Text(String),
+    Reasoning(String),
+    /// The id and tool of the call, and a piece of its input.
+    CallInput(String, String),
+    ToolCall(String, Value),
+    EndInterruptedStep,
+    Delegate {
+        name: String,
+        agent: String,
+        task: String,
+    },
+    Sleep(Duration),
+    Usage(Usage, Option<String>),
+    Progress(String),
     NextStep,
-    Forget(String),
+    ReplaceHistory(String),
 }
 
 #[derive(Default)]
-pub(crate) struct Recorder {
-    /// All acts, those of subagents among them.
-    pub(crate) acts: Vec<Act>,
-    /// What each subagent gave back, in the order in which they ended.
+pub(crate) struct RecordingContext {
+    /// All actions, including those of subagents.
+    pub(crate) actions: Vec<Action>,
+    /// The result of each subagent, in the order in which they ended.
     pub(crate) returned: Vec<Result<String, Failure>>,
-    /// What the tools give back, in turn; then an empty text.
+    /// The results of tool calls, in order; further calls return an empty text.
     pub(crate) results: VecDeque<ToolResult>,
-    /// What is said to the run once so many acts are done.
+    /// Messages for the running turn, each with the number of actions after which it arrives.
     pub(crate) steering: VecDeque<(usize, String)>,
-    /// The run is stopped when so many acts are done.
+    /// After this many actions, the next one fails with `Stopped`.
     pub(crate) stop_after: Option<usize>,
     pub(crate) stopped: bool,
-    /// Whoever waits for a stop sees one, which happens once so many acts are done.
-    pub(crate) stopped_after: Option<usize>,
-    /// The tools that a model is told of.
+    /// After this many actions, the future of `stopped` completes.
+    pub(crate) notify_stop_after: Option<usize>,
+    /// The available tools.
     pub(crate) tools: Vec<ToolSpec>,
-    /// What the tools show, one after another; then nothing.
+    /// The images of tool results, one for each call.
     pub(crate) pictures: VecDeque<Picture>,
-    /// What was spent before.
+    /// The cost so far.
     pub(crate) spent: SpentSoFar,
-    /// What every file holds.
+    /// The content of every attachment.
     pub(crate) file: Option<Vec<u8>>,
     pub(crate) stop: Arc<Notify>,
-    /// How much is never said of what breaks off.
-    pub(crate) unsaid: usize,
+    /// The number of bytes that `end_interrupted_step` reports as dropped.
+    pub(crate) dropped: usize,
 }
 
-impl Recorder {
-    fn act(&mut self, act: Act) -> Result<(), TurnError> {
-        assert!(!self.stopped, "after the stop: {act:?}");
-        if self.stop_after == Some(self.acts.len()) {
+impl RecordingContext {
+    fn record(&mut self, action: Action) -> Result<(), TurnError> {
+        assert!(!self.stopped, "action after the stop: {action:?}");
+        if self.stop_after == Some(self.actions.len()) {
             self.stopped = true;
             return Err(TurnError::Stopped);
         }
-        self.acts.push(act);
-        if self.stopped_after.is_some_and(|acts| acts <= self.acts.len()) {
+        self.actions.push(action);
+        if self.notify_stop_after.is_some_and(|count| count <= self.actions.len()) {
             self.stop.notify_waiters();
             self.stop.notify_one();
         }
         Ok(())
     }
 
-    /// The message that is being spoken, if speaking was the last thing done.
+    /// The current message: the text at the end of the actions.
     fn last_message(&self, since: usize) -> String {
-        let spoken = self.acts.iter().skip(since).rev().map_while(|act| match act {
-            Act::Say(text) => Some(text.as_str()),
-            Act::Think(_)
-            | Act::Write(..)
-            | Act::Call(..)
-            | Act::BreakOff
-            | Act::Delegate { .. }
-            | Act::Pause(_)
-            | Act::Consume(..)
-            | Act::Note(_)
-            | Act::NextStep
-            | Act::Forget(_) => None,
+        let text = self.actions.iter().skip(since).rev().map_while(|action| match action {
+            Action::Text(text) => Some(text.as_str()),
+            Action::Reasoning(_)
+            | Action::CallInput(..)
+            | Action::ToolCall(..)
+            | Action::EndInterruptedStep
+            | Action::Delegate { .. }
+            | Action::Sleep(_)
+            | Action::Usage(..)
+            | Action::Progress(_)
+            | Action::NextStep
+            | Action::ReplaceHistory(_) => None,
         });
-        spoken.collect::<Vec<_>>().into_iter().rev().collect()
+        text.collect::<Vec<_>>().into_iter().rev().collect()
     }
 
-    /// Everything said, put together.
-    pub(crate) fn said(&self) -> String {
-        self.says().concat()
+    /// All text, concatenated.
+    pub(crate) fn text(&self) -> String {
+        self.text_pieces().concat()
     }
 
-    /// Everything said, piece by piece.
-    pub(crate) fn says(&self) -> Vec<&str> {
-        let says = self.acts.iter().filter_map(|act| match act {
-            Act::Say(text) => Some(text.as_str()),
-            Act::Think(_)
-            | Act::Write(..)
-            | Act::Call(..)
-            | Act::BreakOff
-            | Act::Delegate { .. }
-            | Act::Pause(_)
-            | Act::Consume(..)
-            | Act::Note(_)
-            | Act::NextStep
-            | Act::Forget(_) => None,
+    /// All text, piece by piece.
+    pub(crate) fn text_pieces(&self) -> Vec<&str> {
+        let pieces = self.actions.iter().filter_map(|action| match action {
+            Action::Text(text) => Some(text.as_str()),
+            Action::Reasoning(_)
+            | Action::CallInput(..)
+            | Action::ToolCall(..)
+            | Action::EndInterruptedStep
+            | Action::Delegate { .. }
+            | Action::Sleep(_)
+            | Action::Usage(..)
+            | Action::Progress(_)
+            | Action::NextStep
+            | Action::ReplaceHistory(_) => None,
         });
-        says.collect()
+        pieces.collect()
     }
 }
 
 #[async_trait]
-impl AgentContext for Recorder {
+impl AgentContext for RecordingContext {
     async fn write_text(&mut self, text: &str) -> Result<(), TurnError> {
-        self.act(Act::Say(text.to_owned()))
+        self.record(Action::Text(text.to_owned()))
     }
 
     async fn write_reasoning(&mut self, text: &str) -> Result<(), TurnError> {
-        self.act(Act::Think(text.to_owned()))
+        self.record(Action::Reasoning(text.to_owned()))
     }
 
     async fn write_call_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError> {
-        self.act(Act::Write(format!("{name} {tool}"), text.to_owned()))
+        self.record(Action::CallInput(format!("{name} {tool}"), text.to_owned()))
     }
 
     async fn call_tool(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError> {
-        let input = serde_json::from_str(input).expect("a tool's input is JSON");
-        self.act(Act::Call(tool.to_owned(), input))?;
+        let input = serde_json::from_str(input).expect("the input of a tool is JSON");
+        self.record(Action::ToolCall(tool.to_owned(), input))?;
         Ok(self.results.pop_front().unwrap_or(Ok(String::new())))
     }
 
@@ -138,11 +143,11 @@ impl AgentContext for Recorder {
         calls: Vec<ToolCall>,
         _until: Option<tokio::time::Instant>,
     ) -> Result<Vec<Result<ToolCallOutput, Failure>>, TurnError> {
-        let mut given = Vec::new();
+        let mut outputs = Vec::new();
         for call in calls {
             let input = serde_json::from_str(&call.input).unwrap_or(Value::String(call.input));
-            self.act(Act::Call(call.tool, input))?;
-            given.push(match call.refusal {
+            self.record(Action::ToolCall(call.tool, input))?;
+            outputs.push(match call.refusal {
                 Some(failure) => Err(failure),
                 None => self.results.pop_front().unwrap_or(Ok(String::new())).map(|text| ToolCallOutput {
                     text,
@@ -150,7 +155,7 @@ impl AgentContext for Recorder {
                 }),
             });
         }
-        Ok(given)
+        Ok(outputs)
     }
 
     fn tools(&self) -> Vec<ToolSpec> {
@@ -159,8 +164,8 @@ impl AgentContext for Recorder {
 
     async fn delegate(&mut self, name: &str, task: &str, agent: &dyn Agent) -> Result<ToolResult, TurnError> {
         let (name, agent_name) = (name.to_owned(), agent.name().to_owned());
-        self.act(Act::Delegate { name, agent: agent_name, task: task.to_owned() })?;
-        let since = self.acts.len();
+        self.record(Action::Delegate { name, agent: agent_name, task: task.to_owned() })?;
+        let since = self.actions.len();
         let result = match agent.answer(&turn(task), self).await {
             Ok(()) => Ok(self.last_message(since)),
             Err(TurnError::Failed(failure)) => Err(failure),
@@ -171,7 +176,7 @@ impl AgentContext for Recorder {
     }
 
     async fn record_usage(&mut self, usage: Usage, model: Option<&str>) -> Result<(), TurnError> {
-        self.act(Act::Consume(usage, model.map(str::to_owned)))
+        self.record(Action::Usage(usage, model.map(str::to_owned)))
     }
 
     async fn spent(&mut self) -> Result<SpentSoFar, TurnError> {
@@ -183,16 +188,16 @@ impl AgentContext for Recorder {
     }
 
     async fn report_progress(&mut self, headline: &str) -> Result<(), TurnError> {
-        self.act(Act::Note(headline.to_owned()))
+        self.record(Action::Progress(headline.to_owned()))
     }
 
     async fn next_step(&mut self) -> Result<(), TurnError> {
-        self.act(Act::NextStep)
+        self.record(Action::NextStep)
     }
 
     async fn end_interrupted_step(&mut self) -> Result<usize, TurnError> {
-        self.act(Act::BreakOff)?;
-        Ok(self.unsaid)
+        self.record(Action::EndInterruptedStep)?;
+        Ok(self.dropped)
     }
 
     async fn replace_history_before(
@@ -200,7 +205,7 @@ impl AgentContext for Recorder {
         kept_from: &MessageId,
         _summary: &str,
     ) -> Result<(), TurnError> {
-        self.act(Act::Forget(kept_from.to_string()))
+        self.record(Action::ReplaceHistory(kept_from.to_string()))
     }
 
     async fn read_media(&mut self, _media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, TurnError> {
@@ -213,15 +218,15 @@ impl AgentContext for Recorder {
     }
 
     async fn sleep(&mut self, duration: Duration) -> Result<(), TurnError> {
-        self.act(Act::Pause(duration))
+        self.record(Action::Sleep(duration))
     }
 
     fn take_steering(&mut self) -> Vec<String> {
-        let mut heard = Vec::new();
-        while let Some((_, text)) = self.steering.pop_front_if(|(after, _)| *after <= self.acts.len()) {
-            heard.push(text);
+        let mut messages = Vec::new();
+        while let Some((_, text)) = self.steering.pop_front_if(|(after, _)| *after <= self.actions.len()) {
+            messages.push(text);
         }
-        heard
+        messages
     }
 }
 

@@ -1,9 +1,9 @@
-//! Calls in every way in which servers write them.
+//! Calls in all variants that servers send.
 
 use parlor_model::provider::{MAX_ANSWER_CALLS, ProviderKind};
 use serde_json::{Value, json};
 
-use crate::server::{ask, data, delta, event, finish, given_back};
+use crate::server::{data, delta, event, finish, request, sent_back};
 
 const CHAT: [ProviderKind; 2] = [ProviderKind::OpenAi, ProviderKind::OpenRouter];
 
@@ -16,16 +16,16 @@ fn pieces(calls: &[Value]) -> String {
 }
 
 #[tokio::test]
-async fn a_number_of_billions_is_a_number() {
+async fn a_large_call_number_is_accepted() {
     let call = json!({"index": 4_000_000_000_u32, "id": "a", "function": {"name": "x", "arguments": "{}"}});
     for kind in CHAT {
-        let heard = ask(kind, &pieces(std::slice::from_ref(&call))).await;
-        assert_eq!(heard.calls(), [("a", "x", "{}")], "{kind:?}");
+        let received = request(kind, &pieces(std::slice::from_ref(&call))).await;
+        assert_eq!(received.calls(), [("a", "x", "{}")], "{kind:?}");
     }
 }
 
 #[tokio::test]
-async fn calls_that_are_written_in_turns_are_told_apart() {
+async fn interleaved_calls_are_separated() {
     for first in [0, 1] {
         let second = first + 1;
         let stream = pieces(&[
@@ -36,71 +36,81 @@ async fn calls_that_are_written_in_turns_are_told_apart() {
             json!({"index": second, "function": {"arguments": ":2}"}}),
             json!({"index": first, "function": {"arguments": "1}"}}),
         ]);
-        let heard = ask(ProviderKind::OpenAi, &stream).await;
-        assert_eq!(heard.calls(), [("a", "x", "{\"m\":1}"), ("b", "y", "{\"n\":2}")]);
-        assert_eq!((heard.told("a").as_str(), heard.told("b").as_str()), ("{\"m\":1}", "{\"n\":2}"));
-        assert_eq!(heard.inputs[0], ("b".to_owned(), "y".to_owned(), "{\"n\"".to_owned()), "as it came");
+        let received = request(ProviderKind::OpenAi, &stream).await;
+        assert_eq!(received.calls(), [("a", "x", "{\"m\":1}"), ("b", "y", "{\"n\":2}")]);
+        assert_eq!(
+            (received.streamed_input("a").as_str(), received.streamed_input("b").as_str()),
+            ("{\"m\":1}", "{\"n\":2}")
+        );
+        assert_eq!(
+            received.inputs[0],
+            ("b".to_owned(), "y".to_owned(), "{\"n\"".to_owned()),
+            "pieces keep their order"
+        );
     }
 }
 
 #[tokio::test]
-async fn calls_that_come_whole_are_made_whether_they_have_numbers_or_ids() {
+async fn complete_calls_are_read_with_numbers_or_ids() {
     let call =
         |id: Value, n: u32| json!({"id": id, "function": {"name": "x", "arguments": format!("[{n}]")}});
     let both = json!({"tool_calls": [call(json!("a"), 1), call(json!("b"), 2)]});
-    let heard = ask(ProviderKind::OpenAi, &(delta(&both) + &done())).await;
-    assert_eq!(heard.calls(), [("a", "x", "[1]"), ("b", "x", "[2]")]);
+    let received = request(ProviderKind::OpenAi, &(delta(&both) + &done())).await;
+    assert_eq!(received.calls(), [("a", "x", "[1]"), ("b", "x", "[2]")]);
     let numbered =
         |n: u32, id: &str| json!({"index": n, "id": id, "function": {"name": "x", "arguments": "{}"}});
     for (id, stream) in
         [("", [numbered(0, ""), numbered(1, "")]), ("same", [numbered(0, "same"), numbered(1, "same")])]
     {
-        let heard = ask(ProviderKind::OpenAi, &pieces(&stream)).await;
-        assert_eq!(heard.calls(), [(id, "x", "{}"), (id, "x", "{}")]);
-        let told = if id.is_empty() { "" } else { "{}" };
-        assert_eq!(heard.told(id), told, "what has no name of its own is not told in pieces");
+        let received = request(ProviderKind::OpenAi, &pieces(&stream)).await;
+        assert_eq!(received.calls(), [(id, "x", "{}"), (id, "x", "{}")]);
+        let streamed = if id.is_empty() { "" } else { "{}" };
+        assert_eq!(received.streamed_input(id), streamed, "without a unique id the input is not streamed");
     }
 }
 
 #[tokio::test]
-async fn a_call_beside_the_reason_for_the_end_is_made() {
+async fn a_call_in_the_last_frame_is_read() {
     let call = json!({"index": 0, "id": "a", "function": {"name": "x", "arguments": {"n": 1}}});
     let last = json!({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]});
-    let heard = ask(ProviderKind::OpenAi, &(data(&last) + "data: [DONE]\n\n")).await;
-    assert_eq!(heard.calls(), [("a", "x", "{\"n\":1}")]);
+    let received = request(ProviderKind::OpenAi, &(data(&last) + "data: [DONE]\n\n")).await;
+    assert_eq!(received.calls(), [("a", "x", "{\"n\":1}")]);
 }
 
 #[tokio::test]
-async fn an_answer_with_too_many_calls_is_turned_down() {
+async fn an_answer_with_too_many_calls_is_refused() {
     let call =
         |n: usize| json!({"index": n, "id": n.to_string(), "function": {"name": "x", "arguments": "{}"}});
     let calls: Vec<Value> = (0..=MAX_ANSWER_CALLS).map(call).collect();
-    let heard = ask(ProviderKind::OpenAi, &pieces(&calls)).await;
-    assert_eq!(heard.end.unwrap_err().code().as_str(), "MODEL_REFUSED");
+    let received = request(ProviderKind::OpenAi, &pieces(&calls)).await;
+    assert_eq!(received.end.unwrap_err().code().as_str(), "MODEL_REFUSED");
 }
 
 #[tokio::test]
-async fn thoughts_of_the_chat_form_go_back_with_calls_in_the_member_that_they_came_in() {
+async fn chat_reasoning_is_sent_back_with_calls() {
     let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}]});
     let (text, call) = (delta(&json!({"content": "I look", "reasoning_content": null})), delta(&call));
     let thought = |member: &str| delta(&json!({member: "hm "})) + &delta(&json!({member: "hm"}));
     for (kind, end) in CHAT.into_iter().zip([done(), finish("tool_calls")]) {
-        let back = async |frames: &str| given_back(kind, &format!("{frames}{end}")).await;
-        let said = back(&(thought("reasoning_content") + &text + &call)).await;
-        assert_eq!((&said[0]["reasoning_content"], &said[0]["content"]), (&json!("hm hm"), &json!("I look")));
-        assert_eq!(said[0]["tool_calls"].as_array().unwrap().len(), 1, "{said:?}");
-        // Whoever has another member for them may not know this one.
+        let back = async |frames: &str| sent_back(kind, &format!("{frames}{end}")).await;
+        let messages = back(&(thought("reasoning_content") + &text + &call)).await;
+        assert_eq!(
+            (&messages[0]["reasoning_content"], &messages[0]["content"]),
+            (&json!("hm hm"), &json!("I look"))
+        );
+        assert_eq!(messages[0]["tool_calls"].as_array().unwrap().len(), 1, "{messages:?}");
+        // Servers with another member may not accept this one.
         for frames in [text.clone() + &call, thought("reasoning") + &text + &call] {
-            let said = back(&frames).await;
-            assert!(said[0].get("reasoning_content").is_none(), "{said:?}");
+            let messages = back(&frames).await;
+            assert!(messages[0].get("reasoning_content").is_none(), "{messages:?}");
         }
-        let heard = ask(kind, &(thought("reasoning_content") + &text + &end)).await;
-        assert_eq!(heard.end.unwrap().thread.bytes(), 0, "without calls nobody wants them");
+        let received = request(kind, &(thought("reasoning_content") + &text + &end)).await;
+        assert_eq!(received.end.unwrap().provider_state.bytes(), 0, "without calls it is not sent back");
     }
 }
 
 #[tokio::test]
-async fn a_signed_thought_goes_with_the_calls_of_anthropic() {
+async fn anthropic_signatures_are_kept_with_calls() {
     let block = |index: u32, block: Value| {
         event(&json!({"type": "content_block_start", "index": index, "content_block": block}))
     };
@@ -122,15 +132,15 @@ async fn a_signed_thought_goes_with_the_calls_of_anthropic() {
         + &tool(2, "b")
         + &event(&json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}))
         + &event(&json!({"type": "message_stop"}));
-    let heard = ask(ProviderKind::Anthropic, &stream).await;
-    assert_eq!(heard.calls(), [("a", "x", "{ \"n\": 1 }"), ("b", "x", "{ \"n\": 1 }")]);
-    assert_eq!(heard.inputs.len(), 4, "{:?}", heard.inputs);
-    assert_eq!(heard.told("b"), "{ \"n\": 1 }");
-    assert!(heard.end.unwrap().thread.bytes() >= "signed".len());
+    let received = request(ProviderKind::Anthropic, &stream).await;
+    assert_eq!(received.calls(), [("a", "x", "{ \"n\": 1 }"), ("b", "x", "{ \"n\": 1 }")]);
+    assert_eq!(received.inputs.len(), 4, "{:?}", received.inputs);
+    assert_eq!(received.streamed_input("b"), "{ \"n\": 1 }");
+    assert!(received.end.unwrap().provider_state.bytes() >= "signed".len());
 }
 
 #[tokio::test]
-async fn a_sealed_thought_goes_with_the_calls_of_responses_and_what_is_done_counts() {
+async fn responses_reasoning_is_kept_with_calls() {
     let item = |arguments: &str| json!({"type": "function_call", "id": "f", "call_id": "a", "name": "x", "arguments": arguments});
     let thought = json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "sealed"});
     let response = json!({
@@ -144,14 +154,14 @@ async fn a_sealed_thought_goes_with_the_calls_of_responses_and_what_is_done_coun
         }))
         + &data(&json!({"type": "response.output_item.done", "output_index": 1, "item": item("{\"n\":1}")}))
         + &data(&json!({"type": "response.completed", "response": response}));
-    let heard = ask(ProviderKind::OpenAiResponses, &stream).await;
-    assert_eq!(heard.calls(), [("a", "x", "{\"n\":1}")]);
-    assert_eq!(heard.told("a"), "{\"n\":1}");
-    assert!(heard.end.unwrap().thread.bytes() >= "sealed".len());
+    let received = request(ProviderKind::OpenAiResponses, &stream).await;
+    assert_eq!(received.calls(), [("a", "x", "{\"n\":1}")]);
+    assert_eq!(received.streamed_input("a"), "{\"n\":1}");
+    assert!(received.end.unwrap().provider_state.bytes() >= "sealed".len());
 }
 
 #[tokio::test]
-async fn calls_of_anthropic_that_are_written_in_turns_are_told_apart() {
+async fn interleaved_anthropic_calls_are_separated() {
     let start = |index: u32, id: &str| {
         let block = json!({"type": "tool_use", "id": id, "name": "x", "input": {}});
         event(&json!({"type": "content_block_start", "index": index, "content_block": block}))
@@ -173,13 +183,16 @@ async fn calls_of_anthropic_that_are_written_in_turns_are_told_apart() {
         + &stop(2)
         + &event(&json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}))
         + &event(&json!({"type": "message_stop"}));
-    let heard = ask(ProviderKind::Anthropic, &stream).await;
-    assert_eq!(heard.calls(), [("a", "x", "{\"m\":1}"), ("b", "x", "{\"n\":2}"), ("c", "x", "")]);
-    assert_eq!((heard.told("a").as_str(), heard.told("b").as_str()), ("{\"m\":1}", "{\"n\":2}"));
+    let received = request(ProviderKind::Anthropic, &stream).await;
+    assert_eq!(received.calls(), [("a", "x", "{\"m\":1}"), ("b", "x", "{\"n\":2}"), ("c", "x", "")]);
+    assert_eq!(
+        (received.streamed_input("a").as_str(), received.streamed_input("b").as_str()),
+        ("{\"m\":1}", "{\"n\":2}")
+    );
 }
 
 #[tokio::test]
-async fn an_input_with_which_a_call_of_anthropic_begins_stands_if_no_other_comes() {
+async fn the_first_input_of_an_anthropic_call_is_a_default() {
     let all = json!({"n": 1});
     for (first, pieces, made) in [
         (&all, vec![], "{\"n\":1}"),
@@ -197,12 +210,12 @@ async fn an_input_with_which_a_call_of_anthropic_begins_stands_if_no_other_comes
             + &event(&json!({"type": "content_block_stop", "index": 0}))
             + &event(&json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}))
             + &event(&json!({"type": "message_stop"}));
-        assert_eq!(ask(ProviderKind::Anthropic, &stream).await.calls(), [("a", "x", made)]);
+        assert_eq!(request(ProviderKind::Anthropic, &stream).await.calls(), [("a", "x", made)]);
     }
 }
 
 #[tokio::test]
-async fn each_block_of_anthropic_is_a_call_of_its_own() {
+async fn each_anthropic_block_is_a_separate_call() {
     let stop = event(&json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}))
         + &event(&json!({"type": "message_stop"}));
     for (index, id) in [(json!(0), ""), (Value::Null, "same"), (json!(0), "same")] {
@@ -213,40 +226,42 @@ async fn each_block_of_anthropic_is_a_call_of_its_own() {
                 + &event(&json!({"type": "content_block_delta", "index": index, "delta": delta}))
                 + &event(&json!({"type": "content_block_stop", "index": index}))
         };
-        let heard =
-            ask(ProviderKind::Anthropic, &(call("") + &call("{}") + &call("{\"n\":1}") + &stop)).await;
-        assert_eq!(heard.calls(), [(id, "x", ""), (id, "x", "{}"), (id, "x", "{\"n\":1}")], "{index}");
+        let received =
+            request(ProviderKind::Anthropic, &(call("") + &call("{}") + &call("{\"n\":1}") + &stop)).await;
+        assert_eq!(received.calls(), [(id, "x", ""), (id, "x", "{}"), (id, "x", "{\"n\":1}")], "{index}");
     }
 }
 
 #[tokio::test]
-async fn a_call_of_responses_that_comes_with_the_end_alone_is_made() {
+async fn a_responses_call_that_is_only_in_the_last_frame_is_read() {
     let call = json!({"type": "function_call", "id": "f", "call_id": "a", "name": "x", "arguments": "{}"});
     let response = json!({
         "id": "r", "object": "response", "created_at": 1, "status": "completed", "model": "m",
         "output": [{"type": "reasoning", "id": "r", "summary": []}, call],
     });
     let stream = data(&json!({"type": "response.completed", "response": response}));
-    let heard = ask(ProviderKind::OpenAiResponses, &stream).await;
-    assert_eq!(heard.calls(), [("a", "x", "{}")]);
+    let received = request(ProviderKind::OpenAiResponses, &stream).await;
+    assert_eq!(received.calls(), [("a", "x", "{}")]);
 }
 
 #[tokio::test]
-async fn gemini_and_ollama_send_calls_whole() {
+async fn gemini_and_ollama_calls_are_read() {
     let call = |n: u32| json!({"functionCall": {"id": n.to_string(), "name": "x", "args": {"n": n}}, "thoughtSignature": "signed"});
     let content = json!({"role": "model", "parts": [call(1), call(2)]});
     let answer = json!({"candidates": [{"content": content, "finishReason": "STOP"}]});
-    let heard = ask(ProviderKind::Gemini, &data(&answer)).await;
-    let inputs: Vec<&str> = heard.calls().iter().map(|(_, _, input)| *input).collect();
+    let received = request(ProviderKind::Gemini, &data(&answer)).await;
+    let inputs: Vec<&str> = received.calls().iter().map(|(_, _, input)| *input).collect();
     assert_eq!(inputs, ["{\"n\":1}", "{\"n\":2}"]);
-    assert_eq!(heard.inputs.len(), 2, "{:?}", heard.inputs);
-    assert!(heard.end.unwrap().thread.bytes() >= "signed".len());
+    assert_eq!(received.inputs.len(), 2, "{:?}", received.inputs);
+    assert!(received.end.unwrap().provider_state.bytes() >= "signed".len());
 
     let call = |n: u32| json!({"function": {"name": "x", "arguments": {"n": n}}});
     let calls = json!({"message": {"role": "assistant", "content": "", "tool_calls": [call(1), call(2)]}});
-    let heard =
-        ask(ProviderKind::Ollama, &format!("{calls}\n{}\n", json!({"done": true, "done_reason": "stop"})))
-            .await;
-    let inputs: Vec<&str> = heard.calls().iter().map(|(_, _, input)| *input).collect();
+    let received = request(
+        ProviderKind::Ollama,
+        &format!("{calls}\n{}\n", json!({"done": true, "done_reason": "stop"})),
+    )
+    .await;
+    let inputs: Vec<&str> = received.calls().iter().map(|(_, _, input)| *input).collect();
     assert_eq!(inputs, ["{\"n\":1}", "{\"n\":2}"]);
 }

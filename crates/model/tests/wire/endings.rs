@@ -1,21 +1,22 @@
-//! How an answer ends.
+//! The ends of answers: complete, truncated, failed and interrupted.
 
 use parlor_model::provider::{MAX_ANSWER_BYTES, ProviderKind, StopReason};
 use serde_json::{Value, json};
 
-use crate::server::{ask, data, delta, event, finish};
+use crate::server::{data, delta, event, finish, request};
 
 #[tokio::test]
-async fn an_answer_that_said_why_it_ended_is_complete() {
+async fn an_answer_with_a_finish_reason_is_complete() {
     let text = delta(&json!({"content": "all of it"}));
     let call = delta(&json!({"tool_calls": [
         {"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}},
     ]}));
     let usage = json!({"choices": [], "usage": {"prompt_tokens": 30, "completion_tokens": 5, "total_tokens": 35,
         "prompt_tokens_details": {"cached_tokens": 10}}});
-    let heard = ask(ProviderKind::OpenAi, &(text + &call + &finish("tool_calls") + &data(&usage))).await;
-    assert_eq!((heard.text.as_str(), heard.calls()), ("all of it", vec![("a", "x", "{}")]));
-    let done = heard.end.unwrap();
+    let received =
+        request(ProviderKind::OpenAi, &(text + &call + &finish("tool_calls") + &data(&usage))).await;
+    assert_eq!((received.text.as_str(), received.calls()), ("all of it", vec![("a", "x", "{}")]));
+    let done = received.end.unwrap();
     assert_eq!(
         (done.usage.input_tokens, done.usage.cache_read_tokens, done.usage.output_tokens),
         (20, 10, 5)
@@ -24,47 +25,48 @@ async fn an_answer_that_said_why_it_ended_is_complete() {
 }
 
 #[tokio::test]
-async fn what_an_answer_took_is_what_was_told_last() {
+async fn the_last_non_zero_usage_counts() {
     let usage =
         |read: u32, write: u32| json!({"prompt_tokens": read, "completion_tokens": write, "total_tokens": 0});
-    let told = |choices: Value, usage: Value| data(&json!({"choices": choices, "usage": usage}));
+    let frame = |choices: Value, usage: Value| data(&json!({"choices": choices, "usage": usage}));
     let last = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
-    let stream = told(json!([{"index": 0, "delta": {"content": "hi"}}]), usage(10, 1))
-        + &told(last, usage(10, 2))
-        + &told(json!([]), usage(1000, 500))
-        + &told(json!([]), usage(0, 0));
+    let stream = frame(json!([{"index": 0, "delta": {"content": "hi"}}]), usage(10, 1))
+        + &frame(last, usage(10, 2))
+        + &frame(json!([]), usage(1000, 500))
+        + &frame(json!([]), usage(0, 0));
     for end in ["", "data: [DONE]\n\n"] {
-        let usage = ask(ProviderKind::OpenAi, &format!("{stream}{end}")).await.end.unwrap().usage;
+        let usage = request(ProviderKind::OpenAi, &format!("{stream}{end}")).await.end.unwrap().usage;
         assert_eq!((usage.input_tokens, usage.output_tokens), (1000, 500));
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_did_not_is_broken() {
+async fn an_answer_without_a_finish_reason_is_incomplete() {
     for kind in [ProviderKind::OpenAi, ProviderKind::OpenRouter] {
-        let heard = ask(kind, &delta(&json!({"content": "half"}))).await;
-        assert_eq!(heard.end.unwrap_err().code().as_str(), "MODEL_UNAVAILABLE");
+        let received = request(kind, &delta(&json!({"content": "half"}))).await;
+        assert_eq!(received.end.unwrap_err().code().as_str(), "MODEL_UNAVAILABLE");
     }
 }
 
 #[tokio::test]
-async fn an_error_after_the_reason_is_an_error() {
+async fn an_error_after_the_finish_reason_is_an_error() {
     let error = data(&json!({"error": {"message": "overloaded", "type": "overloaded_error"}}));
-    let heard = ask(ProviderKind::OpenAi, &(finish("stop") + &error)).await;
-    assert_eq!(heard.end.unwrap_err().code().as_str(), "MODEL_BUSY");
+    let received = request(ProviderKind::OpenAi, &(finish("stop") + &error)).await;
+    assert_eq!(received.end.unwrap_err().code().as_str(), "MODEL_BUSY");
 }
 
 #[tokio::test]
-async fn an_answer_that_was_cut_at_the_models_limit_says_so() {
+async fn a_truncated_answer_has_the_stop_reason_length() {
     for end in ["", "data: [DONE]\n\n"] {
-        let heard =
-            ask(ProviderKind::OpenAi, &(delta(&json!({"content": "half"})) + &finish("length") + end)).await;
-        assert_eq!(heard.end.unwrap().stop, StopReason::Length);
+        let received =
+            request(ProviderKind::OpenAi, &(delta(&json!({"content": "half"})) + &finish("length") + end))
+                .await;
+        assert_eq!(received.end.unwrap().stop, StopReason::Length);
     }
 }
 
 #[tokio::test]
-async fn an_answer_of_anthropic_is_complete_without_its_last_frame() {
+async fn an_anthropic_answer_is_complete_without_its_last_frame() {
     let usage = json!({"input_tokens": 20, "cache_read_input_tokens": 10, "output_tokens": 1});
     let start = event(&json!({"type": "message_start", "message": {"usage": usage}}));
     let block =
@@ -81,25 +83,25 @@ async fn an_answer_of_anthropic_is_complete_without_its_last_frame() {
     let stop = event(&json!({
         "type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 5},
     }));
-    let heard = ask(ProviderKind::Anthropic, &format!("{start}{thought}{text}{stop}")).await;
-    let done = heard.end.unwrap();
-    assert_eq!((heard.text.as_str(), done.stop), ("hi", StopReason::Length));
+    let received = request(ProviderKind::Anthropic, &format!("{start}{thought}{text}{stop}")).await;
+    let done = received.end.unwrap();
+    assert_eq!((received.text.as_str(), done.stop), ("hi", StopReason::Length));
     assert_eq!(
         (done.usage.input_tokens, done.usage.cache_read_tokens, done.usage.output_tokens),
         (20, 10, 5)
     );
-    let heard = ask(ProviderKind::Anthropic, &format!("{start}{call}{stop}")).await;
-    assert_eq!(heard.calls(), [("a", "x", "{}")]);
+    let received = request(ProviderKind::Anthropic, &format!("{start}{call}{stop}")).await;
+    assert_eq!(received.calls(), [("a", "x", "{}")]);
     let sealed = block(json!({"type": "redacted_thinking", "data": "sealed"}));
-    let heard = ask(ProviderKind::Anthropic, &format!("{start}{sealed}{call}{stop}")).await;
-    assert_eq!(heard.calls(), [("a", "x", "{}")]);
-    assert_eq!(heard.end.unwrap().thread.bytes(), "sealed".len(), "what is wanted back is there");
-    let heard = ask(ProviderKind::Anthropic, &format!("{start}{text}")).await;
-    assert_eq!(heard.end.unwrap_err().code().as_str(), "MODEL_UNAVAILABLE");
+    let received = request(ProviderKind::Anthropic, &format!("{start}{sealed}{call}{stop}")).await;
+    assert_eq!(received.calls(), [("a", "x", "{}")]);
+    assert_eq!(received.end.unwrap().provider_state.bytes(), "sealed".len(), "the redacted block is kept");
+    let received = request(ProviderKind::Anthropic, &format!("{start}{text}")).await;
+    assert_eq!(received.end.unwrap_err().code().as_str(), "MODEL_UNAVAILABLE");
 }
 
 #[tokio::test]
-async fn a_refusal_is_what_the_model_says() {
+async fn a_refusal_is_read_as_text() {
     let chat = delta(&json!({"role": "assistant", "content": "", "refusal": null}))
         + &delta(&json!({"refusal": "I will "}))
         + &delta(&json!({"refusal": "not."}))
@@ -107,18 +109,18 @@ async fn a_refusal_is_what_the_model_says() {
         + &delta(&json!({"refusal": " No."}))
         + &finish("stop");
     for end in ["", "data: [DONE]\n\n"] {
-        let heard = ask(ProviderKind::OpenAi, &format!("{chat}{end}")).await;
-        assert_eq!(heard.text, "I will not. Sorry. No.");
-        assert_eq!(heard.end.unwrap().stop, StopReason::Complete);
+        let received = request(ProviderKind::OpenAi, &format!("{chat}{end}")).await;
+        assert_eq!(received.text, "I will not. Sorry. No.");
+        assert_eq!(received.end.unwrap().stop, StopReason::Complete);
     }
     let more = |text: &str| data(&json!({"type": "response.refusal.delta", "delta": text}));
     let stream = more("I will ") + &more("not.") + &completed("completed", &json!({"model": "m"}));
-    let heard = ask(ProviderKind::OpenAiResponses, &stream).await;
-    assert_eq!((heard.text.as_str(), heard.end.unwrap().stop), ("I will not.", StopReason::Complete));
+    let received = request(ProviderKind::OpenAiResponses, &stream).await;
+    assert_eq!((received.text.as_str(), received.end.unwrap().stop), ("I will not.", StopReason::Complete));
 }
 
 #[tokio::test]
-async fn refusals_and_the_inputs_of_calls_have_the_limit_of_an_answer() {
+async fn refusals_and_inputs_count_for_the_answer_limit() {
     let much = "x".repeat(1 << 20);
     let refusal = delta(&json!({"refusal": much}));
     let call = delta(&json!({"tool_calls": [{"id": "a", "function": {"name": "x", "arguments": much}}]}));
@@ -128,29 +130,29 @@ async fn refusals_and_the_inputs_of_calls_have_the_limit_of_an_answer() {
         (ProviderKind::OpenAi, call, 0),
         (ProviderKind::OpenAiResponses, data(&item), 0),
     ] {
-        let heard = ask(kind, &frame.repeat(MAX_ANSWER_BYTES / much.len() + 1)).await;
-        let error = heard.end.unwrap_err();
-        assert_eq!((error.code().as_str(), heard.text.len()), ("MODEL_REFUSED", shown), "{error}");
+        let received = request(kind, &frame.repeat(MAX_ANSWER_BYTES / much.len() + 1)).await;
+        let error = received.end.unwrap_err();
+        assert_eq!((error.code().as_str(), received.text.len()), ("MODEL_REFUSED", shown), "{error}");
         assert!(error.to_string().contains("is longer than"), "{error}");
     }
 }
 
 #[tokio::test]
-async fn an_answer_of_responses_says_what_kept_it_from_being_complete() {
+async fn an_incomplete_responses_answer_has_a_stop_reason() {
     for (reason, stop) in
         [("content_filter", StopReason::Filtered), ("max_output_tokens", StopReason::Length)]
     {
         for model in [json!({"model": "m"}), json!({})] {
             let mut more = model;
             more["incomplete_details"] = json!({"reason": reason});
-            let heard = ask(ProviderKind::OpenAiResponses, &completed("incomplete", &more)).await;
-            assert_eq!(heard.end.unwrap().stop, stop, "{more}");
+            let received = request(ProviderKind::OpenAiResponses, &completed("incomplete", &more)).await;
+            assert_eq!(received.end.unwrap().stop, stop, "{more}");
         }
     }
 }
 
 #[tokio::test]
-async fn an_answer_of_responses_is_complete_whatever_its_last_frame_leaves_out() {
+async fn a_responses_answer_is_complete_with_a_minimal_last_frame() {
     let item = |arguments: &str| json!({"type": "function_call", "call_id": "a", "name": "x", "arguments": arguments});
     let usage = json!({
         "input_tokens": 30, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 10},
@@ -158,34 +160,34 @@ async fn an_answer_of_responses_is_complete_whatever_its_last_frame_leaves_out()
     let stream = data(&json!({"type": "response.output_text.delta", "delta": "hi"}))
         + &data(&json!({"type": "response.output_item.added", "output_index": 1, "item": item("")}))
         + &data(&json!({"type": "response.output_item.done", "output_index": 1, "item": item("{}")}));
-    let heard = ask(
+    let received = request(
         ProviderKind::OpenAiResponses,
         &(stream.clone() + &completed("completed", &json!({"usage": usage}))),
     )
     .await;
-    assert_eq!((heard.text.as_str(), heard.calls()), ("hi", vec![("a", "x", "{}")]));
-    let done = heard.end.unwrap();
+    assert_eq!((received.text.as_str(), received.calls()), ("hi", vec![("a", "x", "{}")]));
+    let done = received.end.unwrap();
     assert_eq!(
         (done.usage.input_tokens, done.usage.cache_read_tokens, done.usage.output_tokens, done.stop),
         (20, 10, 5, StopReason::Complete)
     );
-    let heard = ask(ProviderKind::OpenAiResponses, &stream).await;
-    assert_eq!(heard.end.unwrap_err().code().as_str(), "MODEL_UNAVAILABLE", "but it has one");
+    let received = request(ProviderKind::OpenAiResponses, &stream).await;
+    assert_eq!(received.end.unwrap_err().code().as_str(), "MODEL_UNAVAILABLE", "the last frame is required");
 }
 
 #[tokio::test]
-async fn why_an_answer_of_responses_failed_is_told_and_judged() {
+async fn a_failed_responses_answer_is_classified() {
     let error = json!({"code": "rate_limit_exceeded", "message": "slower, please"});
     for more in [json!({"error": error, "model": "m"}), json!({"error": error})] {
-        let heard = ask(ProviderKind::OpenAiResponses, &completed("failed", &more)).await;
-        let error = heard.end.unwrap_err();
+        let received = request(ProviderKind::OpenAiResponses, &completed("failed", &more)).await;
+        let error = received.end.unwrap_err();
         assert_eq!(error.code().as_str(), "MODEL_BUSY", "{error}");
         assert!(error.to_string().contains("slower, please"), "{error}");
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_says_that_it_failed_makes_no_calls() {
+async fn a_failed_answer_makes_no_calls() {
     let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}]});
     for (more, code, word) in [
         (json!({}), "MODEL_UNAVAILABLE", "no reason given"),
@@ -195,34 +197,35 @@ async fn an_answer_that_says_that_it_failed_makes_no_calls() {
         choice["error"] = more["error"].clone();
         for end in ["", "data: [DONE]\n\n"] {
             let stream = delta(&call) + &data(&json!({"choices": [choice]})) + end;
-            let error = ask(ProviderKind::OpenAi, &stream).await.end.unwrap_err();
+            let error = request(ProviderKind::OpenAi, &stream).await.end.unwrap_err();
             assert_eq!(error.code().as_str(), code, "{error}");
             assert!(error.to_string().contains(word), "{error}");
         }
     }
     let item = json!({"type": "function_call", "call_id": "a", "name": "x", "arguments": "{}"});
-    let told = data(&json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
+    let done = data(&json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
     for more in [
         json!({"status": "failed", "error": {"code": "server_error", "message": "later"}, "model": "m"}),
         json!({"status": "cancelled", "output": [item], "error": null}),
         json!({"error": {"code": "server_error", "message": "later"}}),
     ] {
-        let stream = format!("{told}{}", completed("completed", &more));
-        let error = ask(ProviderKind::OpenAiResponses, &stream).await.end.unwrap_err();
+        let stream = format!("{done}{}", completed("completed", &more));
+        let error = request(ProviderKind::OpenAiResponses, &stream).await.end.unwrap_err();
         assert_eq!(error.code().as_str(), "MODEL_UNAVAILABLE", "{error}");
     }
 }
 
 #[tokio::test]
-async fn an_error_of_ollama_is_told() {
+async fn an_ollama_error_is_reported() {
     let half = json!({"message": {"role": "assistant", "content": "an \"error\""}});
-    let heard = ask(ProviderKind::Ollama, &format!("{half}\n{}\n", json!({"error": "out of memory"}))).await;
-    let error = heard.end.unwrap_err();
-    assert_eq!((heard.text.as_str(), error.code().as_str()), ("an \"error\"", "MODEL_UNAVAILABLE"));
+    let received =
+        request(ProviderKind::Ollama, &format!("{half}\n{}\n", json!({"error": "out of memory"}))).await;
+    let error = received.end.unwrap_err();
+    assert_eq!((received.text.as_str(), error.code().as_str()), ("an \"error\"", "MODEL_UNAVAILABLE"));
     assert!(error.to_string().contains("out of memory"), "{error}");
 }
 
-/// The last frame of the responses form, with `more` members.
+/// The last frame of the responses format, with `more` members.
 fn completed(status: &str, more: &Value) -> String {
     let mut response = json!({"id": "r", "object": "response", "created_at": 1, "status": status});
     for (name, value) in more.as_object().into_iter().flatten() {

@@ -1,15 +1,15 @@
-//! Who is told the key, and how.
+//! The headers in which the key is sent.
 
 use parlor_model::provider::{Key, ProviderKind};
 
-use crate::server::ask_with;
+use crate::server::request_with_key;
 
 async fn head(kind: ProviderKind, key: Option<Key>) -> String {
-    ask_with(kind, ": nothing\n\n", key).await.head
+    request_with_key(kind, ": nothing\n\n", key).await.head
 }
 
 #[tokio::test]
-async fn a_server_that_asks_for_no_key_is_sent_none() {
+async fn no_header_is_sent_without_a_key() {
     for kind in ProviderKind::ALL {
         let head = head(kind, None).await;
         for line in ["authorization:", "x-api-key:", "x-goog-api-key:"] {
@@ -20,7 +20,7 @@ async fn a_server_that_asks_for_no_key_is_sent_none() {
 }
 
 #[tokio::test]
-async fn the_token_of_a_login_is_sent_in_the_same_way_to_everybody() {
+async fn a_login_token_is_sent_as_bearer_to_every_provider() {
     for kind in ProviderKind::ALL {
         let head = head(kind, Some(Key::bearer("t0ken"))).await;
         assert!(head.contains("authorization: bearer t0ken\r\n"), "{kind:?}: {head}");
@@ -28,7 +28,7 @@ async fn the_token_of_a_login_is_sent_in_the_same_way_to_everybody() {
 }
 
 #[tokio::test]
-async fn a_key_is_sent_as_each_wants_it() {
+async fn a_key_is_sent_in_the_header_of_each_provider() {
     for kind in ProviderKind::ALL {
         let head = head(kind, Some(Key::new("k3y"))).await;
         let line = match kind {

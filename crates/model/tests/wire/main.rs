@@ -1,4 +1,4 @@
-//! What comes over the wire, as pieces: a connection beside a server that answers byte for byte.
+//! A connection to a test server that sends given bytes: the pieces of the answer, and the request.
 
 mod blocks;
 mod calls;

@@ -1,19 +1,19 @@
-//! Calls of the responses form: each is made once, however and however often it is told.
+//! Calls of the responses format: each one is made once, although several frames describe it.
 
 use parlor_model::provider::ProviderKind;
 use serde_json::{Value, json};
 
-use crate::server::{Heard, ask, data};
+use crate::server::{Received, data, request};
 
-/// The frame that tells of an item, with `more` members.
-fn told(kind: &str, item: Value, more: &Value) -> String {
+/// A frame about an item, with `more` members.
+fn item_frame(kind: &str, item: Value, more: &Value) -> String {
     let mut frame = json!({"type": format!("response.output_item.{kind}"), "item": item});
     fill(&mut frame, more);
     data(&frame)
 }
 
-/// A frame about the input of a call.
-fn input(kind: &str, more: &Value) -> String {
+/// A frame about the input of a call, with `more` members.
+fn input_frame(kind: &str, more: &Value) -> String {
     let mut frame = json!({"type": format!("response.function_call_arguments.{kind}")});
     fill(&mut frame, more);
     data(&frame)
@@ -25,7 +25,7 @@ fn end(output: &[Value]) -> String {
     )
 }
 
-/// An item that is a call of `x`, with `more` members.
+/// An item with a call of `x`, and `more` members.
 fn call(arguments: impl Into<Value>, more: &Value) -> Value {
     let mut item = json!({"type": "function_call", "name": "x", "arguments": arguments.into()});
     fill(&mut item, more);
@@ -38,21 +38,21 @@ fn fill(value: &mut Value, more: &Value) {
     }
 }
 
-async fn heard(stream: String) -> Heard {
-    ask(ProviderKind::OpenAiResponses, &stream).await
+async fn receive(stream: String) -> Received {
+    request(ProviderKind::OpenAiResponses, &stream).await
 }
 
 const INPUT: &str = "{\"n\":1}";
 
 #[tokio::test]
-async fn a_call_is_made_once_whatever_is_left_out_when_it_is_told() {
+async fn a_call_with_missing_members_is_made_once() {
     let (named, numbered, nothing) =
         (json!({"id": "f", "call_id": "a"}), json!({"output_index": 0}), json!({}));
     let unnamed = json!({"id": "f"});
     let renamed = json!({"id": "g", "call_id": "a"});
     let named_anew = json!({"id": "g", "call_id": "b"});
-    // How it is named when it begins, when it is told and at the end of the answer, and whether it is numbered when it
-    // begins and when it is told.
+    // The ids of the call in the `added` frame, in the `done` frame and in the last frame; then the numbers in the `added` and
+    // the `done` frame.
     let cases: [[&Value; 5]; 9] = [
         [&named, &named, &named, &numbered, &numbered],
         [&named, &named, &named, &numbered, &nothing],
@@ -68,57 +68,57 @@ async fn a_call_is_made_once_whatever_is_left_out_when_it_is_told() {
         let [begun, done, ended, first, second] = case;
         let mut more = json!({"delta": INPUT});
         fill(&mut more, first);
-        let stream = told("added", call("", begun), first)
-            + &input("delta", &more)
-            + &told("done", call(INPUT, done), second)
+        let stream = item_frame("added", call("", begun), first)
+            + &input_frame("delta", &more)
+            + &item_frame("done", call(INPUT, done), second)
             + &end(&[call(INPUT, ended)]);
-        assert_eq!(heard(stream).await.calls(), [("a", "x", INPUT)], "{case:?}");
+        assert_eq!(receive(stream).await.calls(), [("a", "x", INPUT)], "{case:?}");
     }
     let two = |n: u32| {
         let input_of = format!("[{n}]");
-        told("added", call("", &nothing), &nothing)
-            + &input("delta", &json!({"delta": input_of}))
-            + &told("done", call(input_of, &nothing), &nothing)
+        item_frame("added", call("", &nothing), &nothing)
+            + &input_frame("delta", &json!({"delta": input_of}))
+            + &item_frame("done", call(input_of, &nothing), &nothing)
     };
     let stream = two(1) + &two(2) + &end(&[call("[1]", &nothing), call("[2]", &nothing)]);
-    assert_eq!(heard(stream).await.calls(), [("", "x", "[1]"), ("", "x", "[2]")]);
+    assert_eq!(receive(stream).await.calls(), [("", "x", "[1]"), ("", "x", "[2]")]);
 }
 
 #[tokio::test]
-async fn calls_are_told_apart_by_the_names_of_their_items() {
+async fn calls_are_separated_by_their_item_ids() {
     let item = |n: u32| json!({"id": format!("f{n}"), "call_id": format!("a{n}")});
-    let more = |n: u32, text: &str| input("delta", &json!({"item_id": format!("f{n}"), "delta": text}));
-    let begun: String = (0..2).map(|n| told("added", call("", &item(n)), &json!({}))).collect();
+    let more = |n: u32, text: &str| input_frame("delta", &json!({"item_id": format!("f{n}"), "delta": text}));
+    let begun: String = (0..2).map(|n| item_frame("added", call("", &item(n)), &json!({}))).collect();
     let written = more(1, "{\"n\"") + &more(0, "{\"n\":") + &more(1, ":1}") + &more(0, "0}");
-    let heard = heard(begun + &written + &end(&[])).await;
-    assert_eq!(heard.calls(), [("a0", "x", "{\"n\":0}"), ("a1", "x", "{\"n\":1}")]);
+    let received = receive(begun + &written + &end(&[])).await;
+    assert_eq!(received.calls(), [("a0", "x", "{\"n\":0}"), ("a1", "x", "{\"n\":1}")]);
 }
 
 #[tokio::test]
-async fn an_input_counts_wherever_it_is_told() {
+async fn an_input_is_read_from_any_frame() {
     let (name, number) = (json!({"id": "f", "call_id": "a"}), json!({"output_index": 0}));
-    let empty = told("added", call("", &name), &number) + &told("done", call("", &name), &number);
+    let empty = item_frame("added", call("", &name), &number) + &item_frame("done", call("", &name), &number);
     let all = json!({"item_id": "f", "output_index": 0, "arguments": INPUT});
     let object = json!({"n": 1});
     for stream in [
-        told("done", call(object.clone(), &name), &number) + &end(&[]),
+        item_frame("done", call(object.clone(), &name), &number) + &end(&[]),
         end(&[call(object, &name)]),
         empty.clone() + &end(&[call(INPUT, &name)]),
-        told("added", call("", &name), &number) + &input("done", &all) + &end(&[]),
-        told("added", call("", &name), &number)
-            + &input("done", &all)
-            + &told("done", call("", &name), &number)
+        item_frame("added", call("", &name), &number) + &input_frame("done", &all) + &end(&[]),
+        item_frame("added", call("", &name), &number)
+            + &input_frame("done", &all)
+            + &item_frame("done", call("", &name), &number)
             + &end(&[call("", &name)]),
-        input("done", &all) + &told("done", call(INPUT, &name), &number) + &end(&[]),
+        input_frame("done", &all) + &item_frame("done", call(INPUT, &name), &number) + &end(&[]),
     ] {
-        assert_eq!(heard(stream.clone()).await.calls(), [("a", "x", INPUT)], "{stream}");
+        assert_eq!(receive(stream.clone()).await.calls(), [("a", "x", INPUT)], "{stream}");
     }
 }
 
 #[tokio::test]
-async fn a_call_that_comes_with_the_end_alone_is_made_beside_others() {
+async fn a_call_that_is_only_in_the_last_frame_is_made_beside_others() {
     let item = |n: u32| json!({"id": format!("f{n}"), "call_id": format!("a{n}")});
-    let first = told("done", call("[0]", &item(0)), &json!({"output_index": 0}));
-    let heard = heard(first + &end(&[call("[0]", &item(0)), call("[1]", &item(1))])).await;
-    assert_eq!(heard.calls(), [("a0", "x", "[0]"), ("a1", "x", "[1]")]);
+    let first = item_frame("done", call("[0]", &item(0)), &json!({"output_index": 0}));
+    let received = receive(first + &end(&[call("[0]", &item(0)), call("[1]", &item(1))])).await;
+    assert_eq!(received.calls(), [("a0", "x", "[0]"), ("a1", "x", "[1]")]);
 }

@@ -1,5 +1,5 @@
-//! A server that answers one question with the bytes that a test gives it, and keeps what it was asked.
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+//! A server that answers one request with given bytes and records the request.
+#![expect(clippy::unwrap_used, reason = "a failure in a test helper panics, as in the test itself")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -14,73 +14,73 @@ use parlor_model::provider::{
 use parlor_vocab::Reasoning;
 use serde_json::{Value, json};
 
-/// What was heard of an answer.
+/// An answer, and the request for it.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) text: String,
-    /// The inputs of calls as they were told: the call, its tool, a piece.
+    /// The streamed pieces of inputs: call id, tool and text.
     pub(crate) inputs: Vec<(String, String, String)>,
     pub(crate) end: Result<Completion, ProviderError>,
-    /// The head of the request, in small letters.
+    /// The head of the request, in lower case.
     pub(crate) head: String,
-    /// Its body.
+    /// The body of the request.
     pub(crate) body: Value,
 }
 
-impl Heard {
+impl Received {
     /// The calls: their ids, tools and inputs.
     pub(crate) fn calls(&self) -> Vec<(&str, &str, &str)> {
         let done = self.end.as_ref().unwrap();
         done.calls.iter().map(|call| (call.id.as_str(), call.tool.as_str(), call.input.as_str())).collect()
     }
 
-    /// What was told of the input of a call, put together.
-    pub(crate) fn told(&self, id: &str) -> String {
+    /// The streamed input of a call, concatenated.
+    pub(crate) fn streamed_input(&self, id: &str) -> String {
         self.inputs.iter().filter(|(of, _, _)| of == id).map(|(_, _, text)| text.as_str()).collect()
     }
 }
 
-/// A frame of a stream.
+/// A server-sent event without a name.
 pub(crate) fn data(value: &Value) -> String {
     format!("data: {value}\n\n")
 }
 
-/// A frame with a name.
+/// A server-sent event with a name.
 pub(crate) fn event(value: &Value) -> String {
     format!("event: {}\ndata: {value}\n\n", value["type"].as_str().unwrap())
 }
 
-/// A frame of the chat form.
+/// An event of the chat format.
 pub(crate) fn delta(delta: &Value) -> String {
     data(&json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]}))
 }
 
-/// The frame of the chat form that says why an answer ends.
+/// The event of the chat format with the finish reason.
 pub(crate) fn finish(reason: &str) -> String {
     data(&json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}))
 }
 
-/// Asks a server of this kind, which answers with `stream`, and hears it to its end.
-pub(crate) async fn ask(kind: ProviderKind, stream: &str) -> Heard {
-    ask_with(kind, stream, Some(Key::new("sk-test"))).await
+/// Sends a request to a server that answers with `stream`.
+pub(crate) async fn request(kind: ProviderKind, stream: &str) -> Received {
+    request_with_key(kind, stream, Some(Key::new("sk-test"))).await
 }
 
-/// The same with another key, or none.
-pub(crate) async fn ask_with(kind: ProviderKind, stream: &str, key: Option<Key>) -> Heard {
+/// The same with another key, or without a key.
+pub(crate) async fn request_with_key(kind: ProviderKind, stream: &str, key: Option<Key>) -> Received {
     let user = ModelMessage::User { text: "go".to_owned(), pictures: Vec::new() };
-    ask_on(kind, whole(stream), key, vec![user]).await
+    request_with(kind, response(stream), key, vec![user]).await
 }
 
-/// Asks a server that answers with these bytes, head and all.
-pub(crate) async fn answered(kind: ProviderKind, answer: &str) -> Heard {
+/// Sends a request to a server that answers with these bytes, including the head.
+pub(crate) async fn request_raw(kind: ProviderKind, answer: &str) -> Received {
     let user = ModelMessage::User { text: "go".to_owned(), pictures: Vec::new() };
-    ask_on(kind, answer.to_owned(), None, vec![user]).await
+    request_with(kind, answer.to_owned(), None, vec![user]).await
 }
 
-/// Asks, and goes on with the results of the calls: what the model has said, as it stands in the next request.
-pub(crate) async fn given_back(kind: ProviderKind, stream: &str) -> Vec<Value> {
-    let heard = ask(kind, stream).await;
-    let Completion { calls, thread, .. } = heard.end.unwrap();
+/// Sends a request, then another one with the results of the calls. Returns the model's messages in the second request.
+pub(crate) async fn sent_back(kind: ProviderKind, stream: &str) -> Vec<Value> {
+    let received = request(kind, stream).await;
+    let Completion { calls, provider_state, .. } = received.end.unwrap();
     let result = |call: &ModelCall| CallResult {
         id: call.id.clone(),
         tool: call.tool.clone(),
@@ -90,19 +90,24 @@ pub(crate) async fn given_back(kind: ProviderKind, stream: &str) -> Vec<Value> {
     };
     let results = ModelMessage::Results(calls.iter().map(result).collect());
     let user = ModelMessage::User { text: "go".to_owned(), pictures: Vec::new() };
-    let messages = vec![user, ModelMessage::Model { text: heard.text, calls, thread }, results];
-    let body = ask_on(kind, whole(stream), None, messages).await.body;
-    let said = body["messages"].as_array().unwrap();
-    said.iter().filter(|said| said["role"] == "assistant").cloned().collect()
+    let messages = vec![user, ModelMessage::Model { text: received.text, calls, provider_state }, results];
+    let body = request_with(kind, response(stream), None, messages).await.body;
+    let messages = body["messages"].as_array().unwrap();
+    messages.iter().filter(|message| message["role"] == "assistant").cloned().collect()
 }
 
-/// A stream as an answer.
-fn whole(stream: &str) -> String {
+/// A complete HTTP response with this stream as body.
+fn response(stream: &str) -> String {
     let length = stream.len();
     format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {length}\r\n\r\n{stream}")
 }
 
-async fn ask_on(kind: ProviderKind, answer: String, key: Option<Key>, messages: Vec<ModelMessage>) -> Heard {
+async fn request_with(
+    kind: ProviderKind,
+    answer: String,
+    key: Option<Key>,
+    messages: Vec<ModelMessage>,
+) -> Received {
     let (url, served) = serve(answer);
     let connection = Connection::new(kind, Some(&url), Arc::new(FixedKey(Ok(key))), Routing::default());
     let (model, reasoning) = ("m".to_owned(), Some(Reasoning::Low));
@@ -110,7 +115,7 @@ async fn ask_on(kind: ProviderKind, answer: String, key: Option<Key>, messages: 
     let mut pieces = connection.stream(&request).await.unwrap();
     let (mut text, mut inputs, mut end) = (String::new(), Vec::new(), None);
     while let Some(piece) = pieces.next().await {
-        assert!(end.is_none(), "{piece:?} after the end");
+        assert!(end.is_none(), "a piece after the end: {piece:?}");
         match piece {
             Ok(Piece::Text(more)) => text.push_str(&more),
             Ok(Piece::Reasoning(_)) => {}
@@ -120,7 +125,7 @@ async fn ask_on(kind: ProviderKind, answer: String, key: Option<Key>, messages: 
         }
     }
     let (head, body) = served.join().unwrap();
-    Heard { text, inputs, end: end.expect("an end"), head, body }
+    Received { text, inputs, end: end.expect("an end"), head, body }
 }
 
 fn serve(answer: String) -> (String, JoinHandle<(String, Value)>) {
@@ -137,7 +142,7 @@ fn serve(answer: String) -> (String, JoinHandle<(String, Value)>) {
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
         let mut body = vec![0; length.parse().unwrap()];
         reader.read_exact(&mut body).unwrap();
-        // Whoever has heard enough leaves.
+        // The client may close the connection early.
         let _ = out.write_all(answer.as_bytes());
         (head, serde_json::from_slice(&body).unwrap())
     });

@@ -1,0 +1,7 @@
+//! Ollama's own API: lines of JSON.
+
+mod read;
+mod request;
+
+pub(super) use read::OllamaReader;
+pub(super) use request::body;

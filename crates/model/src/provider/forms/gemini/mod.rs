@@ -1,7 +1,0 @@
-//! Google's Gemini.
-
-mod read;
-mod request;
-
-pub(super) use read::GeminiReader;
-pub(super) use request::body;

@@ -1,7 +1,0 @@
-//! Ollama's own form: lines of JSON.
-
-mod read;
-mod request;
-
-pub(super) use read::OllamaReader;
-pub(super) use request::body;

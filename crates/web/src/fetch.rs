@@ -141,7 +141,12 @@ impl Fetch for Fetcher {
             tracing::info!(%error, "could not download a file");
             match error {
                 FetchError::TooLarge(bytes) => FileError::TooLarge { bytes },
-                _ => FileError::Unreadable,
+                FetchError::InvalidUrl
+                | FetchError::Private(_)
+                | FetchError::Redirects
+                | FetchError::Status(_)
+                | FetchError::Slow
+                | FetchError::Failed(_) => FileError::Unreadable,
             }
         })
     }

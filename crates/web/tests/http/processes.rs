@@ -49,10 +49,9 @@ async fn watch(server: &Server, id: &str) -> Result<Client, Error> {
 async fn expect_output(client: &mut Client, expected: &str) {
     let mut output = Vec::new();
     while output.len() < expected.len() {
-        match client.next().await.unwrap().unwrap() {
-            Message::Binary(bytes) => output.extend_from_slice(&bytes),
-            other => panic!("{other:?} comes before {expected:?}"),
-        }
+        let message = client.next().await.unwrap().unwrap();
+        let Message::Binary(bytes) = &message else { panic!("{message:?} comes before {expected:?}") };
+        output.extend_from_slice(bytes);
     }
     assert_eq!(String::from_utf8_lossy(&output), expected);
 }

@@ -1,17 +1,18 @@
-//! Measures parlor beside its peers and beside the limit of the machine, in one run.
+//! Measures parlor in comparison with its peers and with the limit of the machine, in one run.
 //!
-//! `make bench` builds everything, installs the peers and calls this with the programs. The
-//! figures of one table come from one run, alternating between those that are compared, so that what
-//! else the machine does meets all of them.
+//! `make bench` builds everything, installs the peers and calls this program with their paths. The figures of one table come
+//! from one run that alternates between the compared programs, so that other load on the machine affects all of them alike.
 #![expect(clippy::disallowed_methods, reason = "a benchmark starts programs and reads the clock itself")]
 
-mod house;
+mod exec;
+mod exec_server;
 mod loaf;
 mod log;
-mod measure;
 mod models;
+mod process_status;
 mod report;
-mod server;
+mod sessions;
+mod stats;
 mod supex;
 mod supr;
 mod synaps;
@@ -21,38 +22,38 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-use crate::server::{Dialect, Program};
+use crate::exec_server::{Dialect, Program};
 
-/// The argument under which this program is its own child and writes bytes.
+/// With this argument, the program is its own child process and writes bytes.
 const PRODUCE: &str = "produce";
 
-/// The argument under which only the Supex door is measured, which needs no peer.
+/// With this argument, the program measures only the supex door, which needs no peer.
 const SUPEX: &str = "supex";
 
-/// The argument under which only the loaf door is measured, which needs no peer but Node.
+/// With this argument, the program measures only the loaf door, which needs Node.
 const LOAF: &str = "loaf";
 
-/// The argument under which only the supr door is measured, which needs no peer.
+/// With this argument, the program measures only the supr door, which needs no peer.
 const SUPR: &str = "supr";
 
-/// The argument under which only models are measured, which need no peer but curl.
+/// With this argument, the program measures only models, which need curl.
 const MODELS: &str = "models";
 
-/// The argument under which only sessions and their log are measured, which need no peer.
+/// With this argument, the program measures only sessions and their log, which need no peer.
 const LOG: &str = "log";
 
-/// The argument under which this program is its own child and holds idle sessions.
+/// With this argument, the program is its own child process and holds idle sessions.
 const IDLE: &str = "idle";
 
-/// Where databases are made: beside the programs, on a disk like that of a user.
-const PLACE: &str = "target/bench";
+/// The folder for databases: beside the programs, on a disk like that of a user.
+const DATABASE_FOLDER: &str = "target/bench";
 
 fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
     match (args.next().as_deref(), args.next(), args.next(), args.next()) {
         (Some(PRODUCE), Some(bytes), None, None) => produce(bytes.parse()?),
         (Some(supex::ECHO), None, None, None) => supex::echo(),
-        (Some(supr::BARE), None, None, None) => supr::bare(),
+        (Some(supr::BARE), None, None, None) => supr::serve_bare(),
         (Some(loaf::ECHO), None, None, None) => loaf::echo(),
         (Some(LOAF), Some(parlor), None, None) => {
             print(&loaf::table(&loaf::measure(&absolute(&parlor)?)?));
@@ -71,30 +72,30 @@ fn main() -> anyhow::Result<()> {
             Ok(())
         }
         (Some(IDLE), Some(folder), None, None) => {
-            print(&house::idle(&PathBuf::from(folder))?.to_string());
+            print(&sessions::idle_session_bytes(&PathBuf::from(folder))?.to_string());
             Ok(())
         }
         (Some(LOG), Some(parlor), None, None) => {
-            print(&sessions(&absolute(&parlor)?)?);
+            print(&session_tables(&absolute(&parlor)?)?);
             Ok(())
         }
         (Some(parlor), Some(peer), Some(synaps), Some(results)) => {
-            let children = synaps::measure(&absolute(parlor)?, &absolute(&synaps)?)?;
+            let synaps = synaps::measure(&absolute(parlor)?, &absolute(&synaps)?)?;
             let parlor = Program { path: absolute(parlor)?, args: &["stdio", "exec"], dialect: Dialect::V0 };
             let peer = Program {
                 path: absolute(&peer)?,
                 args: &["exec-server", "--listen", "stdio"],
-                dialect: Dialect::Today,
+                dialect: Dialect::Current,
             };
-            let exec = report::exec_table(&measure::exec(&parlor, &peer)?);
-            let workshop = supex::table(&supex::measure(&parlor.path)?);
-            let web = supr::table(&supr::measure(&parlor.path)?);
-            let front_end = loaf::table(&loaf::measure(&parlor.path)?);
-            let minds = models::table(&models::measure(&parlor.path)?);
-            let sessions = sessions(&parlor.path)?;
-            let children = synaps::table(&children);
-            let tables = format!("{exec}\n{sessions}\n{children}\n{workshop}\n{web}\n{front_end}\n{minds}");
-            print_and_keep(&tables, &PathBuf::from(results))
+            let exec = report::exec_table(&exec::measure(&parlor, &peer)?);
+            let supex = supex::table(&supex::measure(&parlor.path)?);
+            let supr = supr::table(&supr::measure(&parlor.path)?);
+            let loaf = loaf::table(&loaf::measure(&parlor.path)?);
+            let models = models::table(&models::measure(&parlor.path)?);
+            let sessions = session_tables(&parlor.path)?;
+            let synaps = synaps::table(&synaps);
+            let tables = format!("{exec}\n{sessions}\n{synaps}\n{supex}\n{supr}\n{loaf}\n{models}");
+            print_and_save(&tables, &PathBuf::from(results))
         }
         _ => bail!(
             "usage: parlor-bench PARLOR CODEX SYNAPS RESULTS.md, or parlor-bench log|loaf|models|supex|supr PARLOR"
@@ -102,29 +103,29 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// The tables of sessions and their log.
-fn sessions(parlor: &Path) -> anyhow::Result<String> {
-    let place = Path::new(PLACE);
-    let (log, costs) = (log::measure(place)?, house::measure(parlor, IDLE, place)?);
-    Ok(format!("{}\n{}", log::table(&log), house::table(&costs)))
+/// The tables of the log and of sessions.
+fn session_tables(parlor: &Path) -> anyhow::Result<String> {
+    let folder = Path::new(DATABASE_FOLDER);
+    let (log, costs) = (log::measure(folder)?, sessions::measure(parlor, IDLE, folder)?);
+    Ok(format!("{}\n{}", log::table(&log), sessions::table(&costs)))
 }
 
 fn absolute(path: &str) -> anyhow::Result<PathBuf> {
     std::fs::canonicalize(path).with_context(|| format!("no program at {path}"))
 }
 
-#[expect(clippy::print_stdout, reason = "the table is what this program is for")]
+#[expect(clippy::print_stdout, reason = "the tables are the output of this program")]
 fn print(tables: &str) {
     println!("{tables}");
 }
 
-fn print_and_keep(tables: &str, results: &std::path::Path) -> anyhow::Result<()> {
+fn print_and_save(tables: &str, results: &std::path::Path) -> anyhow::Result<()> {
     print(tables);
     std::fs::write(results, report::page(tables)?)
         .with_context(|| format!("cannot write {}", results.display()))
 }
 
-/// Writes `left` bytes in blocks, as fast as whoever reads allows.
+/// Writes `left` bytes in blocks, as fast as the reader takes them.
 fn produce(mut left: usize) -> anyhow::Result<()> {
     let block: Vec<u8> =
         (0..64 * 1024_u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();

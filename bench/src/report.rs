@@ -1,12 +1,13 @@
-//! The table and the page that keeps it.
+//! The table of the exec door, and the page with all tables.
 
 use std::process::Command;
 
 use anyhow::Context;
 
-use crate::measure::{Exec, Figure, OUTPUT_BYTES, mebibytes};
+use crate::exec::{Exec, Figure, OUTPUT_BYTES, mebibytes};
+use crate::stats::verdict;
 
-/// The figures as a Markdown table, each with the bounds it is held to.
+/// The figures as a Markdown table, each with its bounds.
 pub(crate) fn exec_table(exec: &Exec) -> String {
     let output = format!("output of a pipe process, {} MiB, best of 15", mebibytes(OUTPUT_BYTES));
     let mut table = String::from(
@@ -19,8 +20,8 @@ pub(crate) fn exec_table(exec: &Exec) -> String {
             figure.limit.map_or("-".to_owned(), |value| format!("{value:.1} {unit}")),
             figure.parlor,
             figure.peer,
-            figure.limit.map_or("-".to_owned(), |value| limit.judge(figure.parlor / value)),
-            peer.judge(figure.parlor / figure.peer),
+            figure.limit.map_or("-".to_owned(), |value| limit.describe(figure.parlor / value)),
+            peer.describe(figure.parlor / figure.peer),
         )
     };
     table += &row(&output, "MiB/s", &exec.output, Bound::AtLeast(0.5), Bound::AtLeast(3.0));
@@ -36,7 +37,7 @@ pub(crate) fn exec_table(exec: &Exec) -> String {
     table
 }
 
-/// What a ratio is held to.
+/// The bound of a ratio.
 enum Bound {
     None,
     AtLeast(f64),
@@ -44,8 +45,8 @@ enum Bound {
 }
 
 impl Bound {
-    fn judge(&self, ratio: f64) -> String {
-        let verdict = |held: bool| if held { "held" } else { "**missed**" };
+    /// The ratio as text, with the bound and whether it is held.
+    fn describe(&self, ratio: f64) -> String {
         match self {
             Self::None => format!("{ratio:.2}"),
             Self::AtLeast(bound) => format!("{ratio:.2} (at least {bound:.2}: {})", verdict(ratio >= *bound)),
@@ -54,7 +55,7 @@ impl Bound {
     }
 }
 
-/// The page: the tables with where and when it was taken.
+/// The page: the tables, with the date, the commit and the machine.
 pub(crate) fn page(tables: &str) -> anyhow::Result<String> {
     let date = output_of("date", &["-u", "+%Y-%m-%d"])?;
     let commit = output_of("git", &["describe", "--always", "--dirty"])?;

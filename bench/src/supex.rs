@@ -1,12 +1,12 @@
-//! The Supex bridge beside the least that could be there: a line echo for `ping`, a Ruby on a pipe for
+//! The supex bridge in comparison with the least possible work: a line echo for `ping`, and a Ruby on a pipe for
 //! `eval_ruby`.
 //!
-//! Those that are compared take turns in batches, so that what else the machine does meets all. Whether two
-//! that talk happen to be on the same core is chance, and makes a difference of five times, so it is
-//! settled here, in two ways. With the client on a core of its own, each waking costs what it costs a
-//! client of a server. With all on one core a waking costs next to nothing, and what is left is the work: of
-//! two processes for the pipe, of three for whatever stands between it and a client. How much of that is due
-//! to a third one alone shows a proxy, which passes lines on to the same Ruby and does nothing else.
+//! The compared programs alternate in batches, so that other load on the machine affects all of them alike. Whether two
+//! programs that exchange lines run on the same core changes the figures by a factor of five, and is normally random. So the
+//! benchmark fixes it, in two ways. With the client on a core of its own, each wake-up costs what it costs a real client.
+//! With all programs on one core, a wake-up costs almost nothing, and only the work is measured: that of two processes for
+//! the pipe, and of three for a server between the Ruby and the client. A proxy that only forwards lines to the same Ruby
+//! shows how much of the difference is due to the third process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,36 +19,38 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
 
+use crate::stats::{median, verdict};
+
 const BATCHES: usize = 41;
 const PINGS: u32 = 1000;
 const EVALS: u32 = 200;
 
-/// The argument under which this program is the echo.
+/// With this argument, the program is the echo.
 pub(crate) const ECHO: &str = "echo";
 
-/// How long to wait for the server to be there.
+/// How long the server may take to start.
 const START_WAIT: Duration = Duration::from_secs(20);
 
-/// What the door is held to.
-const LEAST_PINGS: f64 = 0.6;
-const MOST_EVAL: f64 = 3.0;
+/// The bounds.
+const MIN_PING_RATIO: f64 = 0.6;
+const MAX_EVAL_RATIO: f64 = 3.0;
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","method":"hello","params":{"name":"bench","version":"1","agent":"bench","pid":1},"id":0}"#;
 const PING: &str = r#"{"jsonrpc":"2.0","method":"ping","params":{},"id":3}"#;
 const EVAL: &str = r#"{"jsonrpc":"2.0","method":"tools/call","params":{"name":"eval_ruby","arguments":{"code":"1+1"}},"id":2}"#;
-/// With this line a connection to the echo asks to be passed on to a Ruby.
-const PASS_ON: &str = "ruby";
+/// After this line, the echo forwards the lines of the connection to a Ruby.
+const FORWARD_TO_RUBY: &str = "ruby";
 const BARE_RUBY: &str = "STDOUT.sync = true; while (line = STDIN.gets); STDOUT.puts(eval(line).to_s); end";
 
-/// What was measured.
+/// All figures of one run.
 pub(crate) struct Supex {
-    /// With all on one core.
-    near: Figures,
-    /// With the client on another core; none where there is no other.
-    apart: Option<Figures>,
+    /// With all programs on one core.
+    same_core: Figures,
+    /// With the client on another core; None on a machine with one core.
+    other_core: Option<Figures>,
 }
 
-/// Seconds for one round trip, each.
+/// Seconds for one round trip.
 struct Figures {
     ping: f64,
     echo: f64,
@@ -59,22 +61,22 @@ struct Figures {
 
 /// Measures `parlor serve` in a new folder.
 pub(crate) fn measure(parlor: &Path) -> anyhow::Result<Supex> {
-    let everywhere = sched_getaffinity(None)?;
-    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| everywhere.is_set(*core)).collect();
+    let all_cores = sched_getaffinity(None)?;
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| all_cores.is_set(*core)).collect();
     let figures = measure_on(&cores, parlor);
-    sched_setaffinity(None, &everywhere)?;
+    sched_setaffinity(None, &all_cores)?;
     figures
 }
 
-/// Measures with all that is started on the first of the cores, and this thread there and on the second.
+/// Measures with all started programs on the first core, and this thread first on that core and then on the second.
 fn measure_on(cores: &[usize], parlor: &Path) -> anyhow::Result<Supex> {
     let (first, second) = (cores.first().context("no core to run on")?, cores.get(1));
     move_to(*first)?;
     let folder = tempfile::tempdir()?;
-    let mut peers = Peers::start(parlor, folder.path())?;
-    let near = peers.take_turns()?;
-    let apart = second.map(|core| move_to(*core).and_then(|()| peers.take_turns())).transpose()?;
-    Ok(Supex { near, apart })
+    let mut programs = Programs::start(parlor, folder.path())?;
+    let same_core = programs.alternate()?;
+    let other_core = second.map(|core| move_to(*core).and_then(|()| programs.alternate())).transpose()?;
+    Ok(Supex { same_core, other_core })
 }
 
 fn move_to(core: usize) -> anyhow::Result<()> {
@@ -83,30 +85,31 @@ fn move_to(core: usize) -> anyhow::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Those who are compared, and connections to them.
-struct Peers {
-    bridge: Wire,
-    echo: Wire,
-    proxy: Wire,
-    ruby: Pipe,
+/// The compared programs, and connections to them.
+struct Programs {
+    bridge: LineClient,
+    echo: LineClient,
+    proxy: LineClient,
+    ruby: RubyPipe,
     _server: Server,
     _echoes: [Echo; 2],
 }
 
-impl Peers {
-    /// They run on the core on which this thread is.
+impl Programs {
+    /// Starts the programs, which run on the core of this thread.
     fn start(parlor: &Path, home: &Path) -> anyhow::Result<Self> {
         let server = Server::start(parlor, home)?;
         let echoes = [Echo::start()?, Echo::start()?];
-        let mut bridge = Wire::to(server.address)?;
+        let mut bridge = LineClient::connect(server.address)?;
         bridge.ask(HELLO)?;
-        let mut proxy = Wire::to(echoes[1].address)?;
-        proxy.ask(PASS_ON)?;
-        let echo = Wire::to(echoes[0].address)?;
-        Ok(Self { bridge, echo, proxy, ruby: Pipe::start()?, _server: server, _echoes: echoes })
+        let mut proxy = LineClient::connect(echoes[1].address)?;
+        proxy.ask(FORWARD_TO_RUBY)?;
+        let echo = LineClient::connect(echoes[0].address)?;
+        Ok(Self { bridge, echo, proxy, ruby: RubyPipe::start()?, _server: server, _echoes: echoes })
     }
 
-    fn take_turns(&mut self) -> anyhow::Result<Figures> {
+    /// Measures all programs in alternating batches.
+    fn alternate(&mut self) -> anyhow::Result<Figures> {
         let mut times: [Vec<f64>; 5] = Default::default();
         for _ in 0..BATCHES {
             let [pings, echoes, evals, pipes, proxies] = &mut times;
@@ -116,8 +119,8 @@ impl Peers {
             pipes.push(timed(EVALS, || self.ruby.ask("1+1"))?);
             proxies.push(timed(EVALS, || self.proxy.ask("1+1"))?);
         }
-        let (value, passed_on) = (&self.bridge.line, &self.proxy.line);
-        ensure!(value.contains("\"result\":\"2\"") && passed_on == "2\n", "no value: {value} {passed_on}");
+        let (bridge, proxy) = (&self.bridge.line, &self.proxy.line);
+        ensure!(bridge.contains("\"result\":\"2\"") && proxy == "2\n", "1+1 is not 2: {bridge} {proxy}");
         let [ping, echo, eval, pipe, proxy] = times.map(median);
         Ok(Figures { ping, echo, eval, pipe, proxy })
     }
@@ -125,48 +128,39 @@ impl Peers {
 
 /// The figures as a Markdown table.
 pub(crate) fn table(figures: &Supex) -> String {
-    let Figures { ping, echo, .. } = &figures.near;
-    let pings = echo / ping;
+    let Figures { ping, echo, .. } = &figures.same_core;
+    let ping_ratio = echo / ping;
     let mut table = format!(
         "| supex door | limit | parlor | parlor : limit |\n\
          |---|---|---|---|\n\
-         | `ping` round trips, beside a line echo in tokio | {:.0}/s | {:.0}/s | {pings:.2} (at least {LEAST_PINGS:.2}: {}) |\n",
+         | `ping` round trips, beside a line echo in tokio | {:.0}/s | {:.0}/s | {ping_ratio:.2} (at least {MIN_PING_RATIO:.2}: {}) |\n",
         1.0 / echo,
         1.0 / ping,
-        verdict(pings >= LEAST_PINGS),
+        verdict(ping_ratio >= MIN_PING_RATIO),
     );
-    for (place, figures) in [
-        ("the client on a core of its own", figures.apart.as_ref()),
-        ("all on one core", Some(&figures.near)),
+    for (cores, figures) in [
+        ("the client on a core of its own", figures.other_core.as_ref()),
+        ("all on one core", Some(&figures.same_core)),
     ] {
         let Some(Figures { eval, pipe, proxy, .. }) = figures else { continue };
-        let (evals, proxies) = (eval / pipe, proxy / pipe);
+        let (eval_ratio, proxy_ratio) = (eval / pipe, proxy / pipe);
         table.push_str(&format!(
-            "| `eval_ruby \"1+1\"`, beside a Ruby on a pipe, {place} | {:.1} µs | {:.1} µs | {evals:.2} (at most {MOST_EVAL:.2}: {}; a proxy in tokio before that Ruby: {proxies:.2}) |\n",
+            "| `eval_ruby \"1+1\"`, beside a Ruby on a pipe, {cores} | {:.1} µs | {:.1} µs | {eval_ratio:.2} (at most {MAX_EVAL_RATIO:.2}: {}; a proxy in tokio before that Ruby: {proxy_ratio:.2}) |\n",
             pipe * 1e6,
             eval * 1e6,
-            verdict(evals <= MOST_EVAL),
+            verdict(eval_ratio <= MAX_EVAL_RATIO),
         ));
     }
     table
 }
 
-fn verdict(is_held: bool) -> &'static str {
-    if is_held { "held" } else { "**missed**" }
-}
-
-/// Seconds for one of `count` calls.
+/// The time of one of `count` calls, in seconds.
 fn timed(count: u32, mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     let begun = Instant::now();
     for _ in 0..count {
         call()?;
     }
     Ok((begun.elapsed() / count).as_secs_f64())
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_unstable_by(f64::total_cmp);
-    times[times.len() / 2]
 }
 
 /// `parlor serve`, killed when dropped.
@@ -185,14 +179,15 @@ impl Server {
         let deadline = Instant::now() + START_WAIT;
         while Instant::now() < deadline {
             if let Ok(text) = std::fs::read_to_string(home.join("serve.json")) {
-                let served: serde_json::Value = serde_json::from_str(&text)?;
-                let address = served["supex"].as_str().context("no bridge")?.parse()?;
+                let addresses: serde_json::Value = serde_json::from_str(&text)?;
+                let address =
+                    addresses["supex"].as_str().context("serve.json has no supex address")?.parse()?;
                 return Ok(Self { child, address });
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         child.kill()?;
-        anyhow::bail!("parlor does not serve")
+        anyhow::bail!("`parlor serve` was not ready within {START_WAIT:?}")
     }
 }
 
@@ -203,15 +198,15 @@ impl Drop for Server {
     }
 }
 
-/// A plain socket on which each line is answered by one.
-struct Wire {
+/// A TCP connection on which each line is answered by one line.
+struct LineClient {
     stream: TcpStream,
     reader: BufReader<TcpStream>,
     line: String,
 }
 
-impl Wire {
-    fn to(address: SocketAddr) -> anyhow::Result<Self> {
+impl LineClient {
+    fn connect(address: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         Ok(Self { reader: BufReader::new(stream.try_clone()?), stream, line: String::new() })
@@ -225,7 +220,7 @@ impl Wire {
     }
 }
 
-/// The echo in a process of its own, as parlor is; killed when dropped.
+/// The echo in a process of its own, killed when dropped.
 struct Echo {
     child: Child,
     address: SocketAddr,
@@ -235,7 +230,7 @@ impl Echo {
     fn start() -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?).arg(ECHO).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
-        BufReader::new(child.stdout.take().context("stdout was asked for")?).read_line(&mut line)?;
+        BufReader::new(child.stdout.take().context("stdout is piped")?).read_line(&mut line)?;
         Ok(Self { child, address: line.trim().parse()? })
     }
 }
@@ -247,8 +242,8 @@ impl Drop for Echo {
     }
 }
 
-/// Says where it listens, and sends the lines of one connection back, or passes them on to a Ruby: the least
-/// that tokio can do.
+/// Prints its address, and echoes the lines of one connection or forwards them to a Ruby, with the least work that tokio can
+/// do.
 pub(crate) fn echo() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -261,8 +256,8 @@ pub(crate) fn echo() -> anyhow::Result<()> {
         let mut line = Vec::new();
         while from.read_until(b'\n', &mut line).await? > 0 {
             to.write_all(&line).await?;
-            if line.trim_ascii() == PASS_ON.as_bytes() {
-                return pass_on(from, to).await;
+            if line.trim_ascii() == FORWARD_TO_RUBY.as_bytes() {
+                return forward_to_ruby(from, to).await;
             }
             line.clear();
         }
@@ -270,10 +265,13 @@ pub(crate) fn echo() -> anyhow::Result<()> {
     })
 }
 
-async fn pass_on(mut from: impl AsyncBufRead + Unpin, mut to: impl AsyncWrite + Unpin) -> anyhow::Result<()> {
+async fn forward_to_ruby(
+    mut from: impl AsyncBufRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+) -> anyhow::Result<()> {
     let mut ruby = bare_ruby()?;
-    let mut input = Sender::from_owned_fd(ruby.stdin.take().context("stdin was asked for")?.into())?;
-    let output = Receiver::from_owned_fd(ruby.stdout.take().context("stdout was asked for")?.into())?;
+    let mut input = Sender::from_owned_fd(ruby.stdin.take().context("stdin is piped")?.into())?;
+    let output = Receiver::from_owned_fd(ruby.stdout.take().context("stdout is piped")?.into())?;
     let mut output = tokio::io::BufReader::new(output);
     let mut line = Vec::new();
     while from.read_until(b'\n', &mut line).await? > 0 {
@@ -286,7 +284,7 @@ async fn pass_on(mut from: impl AsyncBufRead + Unpin, mut to: impl AsyncWrite + 
     Ok(())
 }
 
-/// A Ruby that evaluates lines from a pipe. It ends when nobody holds the pipe.
+/// A Ruby that evaluates lines from a pipe. It ends when the pipe is closed.
 fn bare_ruby() -> anyhow::Result<Child> {
     Command::new("ruby")
         .args(["-e", BARE_RUBY])
@@ -296,31 +294,31 @@ fn bare_ruby() -> anyhow::Result<Child> {
         .context("cannot run ruby")
 }
 
-/// Such a Ruby, killed when dropped.
-struct Pipe {
+/// A Ruby on a pipe, killed when dropped.
+struct RubyPipe {
     child: Child,
     reader: BufReader<std::process::ChildStdout>,
     line: String,
 }
 
-impl Pipe {
+impl RubyPipe {
     fn start() -> anyhow::Result<Self> {
         let mut child = bare_ruby()?;
-        let reader = BufReader::new(child.stdout.take().context("stdout was asked for")?);
+        let reader = BufReader::new(child.stdout.take().context("stdout is piped")?);
         Ok(Self { child, reader, line: String::new() })
     }
 
     fn ask(&mut self, code: &str) -> anyhow::Result<()> {
-        let input = self.child.stdin.as_mut().context("stdin was asked for")?;
+        let input = self.child.stdin.as_mut().context("stdin is piped")?;
         input.write_all(format!("{code}\n").as_bytes())?;
         self.line.clear();
         self.reader.read_line(&mut self.line)?;
-        ensure!(self.line == "2\n", "no evaluation: {:?}", self.line);
+        ensure!(self.line == "2\n", "1+1 is not 2: {:?}", self.line);
         Ok(())
     }
 }
 
-impl Drop for Pipe {
+impl Drop for RubyPipe {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

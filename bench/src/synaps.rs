@@ -1,8 +1,8 @@
-//! Children of the synaps door beside those of its peer: how soon they are ready, what they cost when
-//! they are idle, and how long a turn takes that says one word.
+//! Children of the synaps door in comparison with those of its peer: the time until they are ready, their memory and threads
+//! when they are idle, and the time of a turn that says one word.
 //!
-//! The peer has no key, so its turn fails at once, which is enough to have had one. What it says to a
-//! model cannot be measured here.
+//! The peer has no key, so its turn fails at once, which is enough for the figures after a turn. The time of its turn is not
+//! measured.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -11,16 +11,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
+use crate::process_status::{resident_mib, status_number};
+use crate::stats::{median, verdict};
+
 const START_ROUNDS: usize = 41;
 const TURN_ROUNDS: usize = 201;
 const CHILDREN: usize = 20;
 
-/// How often idle children are looked at.
-const LOOK: Duration = Duration::from_millis(100);
-/// Children that have not changed for so many looks are idle.
-const STILL_LOOKS: usize = 25;
+/// How often the figures of the children are read, and after how many reads without a change the children count as idle.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+const IDLE_CHECKS: usize = 25;
 
-/// What the door is held to.
+/// The bounds.
 const MAX_READY_MS: f64 = 25.0;
 const MAX_IDLE_MIB: f64 = 12.0;
 const MAX_IDLE_THREADS: f64 = 4.0;
@@ -28,11 +30,11 @@ const MAX_IDLE_THREADS: f64 = 4.0;
 /// The figures of one program.
 #[derive(Default)]
 pub(crate) struct Figures {
-    /// Milliseconds from start to `ready`.
+    /// The time from the start to `ready`, in milliseconds.
     ready: f64,
-    /// What an idle child keeps resident, in MiB: the largest.
+    /// The largest resident memory of an idle child, in MiB.
     memory: f64,
-    /// How many threads an idle child has: the most.
+    /// The most threads of an idle child.
     threads: f64,
 }
 
@@ -40,7 +42,7 @@ pub(crate) struct Figures {
 pub(crate) struct Synaps {
     parlor: Figures,
     peer: Figures,
-    /// Microseconds from a prompt to its answer.
+    /// The time from a prompt to its answer, in microseconds.
     turn: f64,
 }
 
@@ -67,20 +69,20 @@ pub(crate) fn measure(parlor: &Path, peer: &Path) -> anyhow::Result<Synaps> {
     }
     drop(child);
     Ok(Synaps {
-        parlor: Figures { ready: median(parlor_starts), ..idle(&parlor)? },
-        peer: Figures { ready: median(peer_starts), ..idle(&peer)? },
+        parlor: Figures { ready: median(parlor_starts), ..idle_figures(&parlor)? },
+        peer: Figures { ready: median(peer_starts), ..idle_figures(&peer)? },
         turn: median(turns),
     })
 }
 
-/// The figures as a Markdown table, each with the bound it is held to.
+/// The figures as a Markdown table, each with its bound.
 pub(crate) fn table(figures: &Synaps) -> String {
     let Synaps { parlor, peer, turn } = figures;
     let row = |name: &str, unit: &str, parlor: f64, peer: f64, bound: &str, is_held: bool| {
-        let verdict = if is_held { "held" } else { "**missed**" };
         format!(
-            "| {name} | {parlor:.1}{unit} | {peer:.1}{unit} | {:.2} | {bound}{unit}: {verdict} |\n",
-            parlor / peer
+            "| {name} | {parlor:.1}{unit} | {peer:.1}{unit} | {:.2} | {bound}{unit}: {} |\n",
+            parlor / peer,
+            verdict(is_held),
         )
     };
     let mut table = String::from(
@@ -100,20 +102,21 @@ pub(crate) fn table(figures: &Synaps) -> String {
     table
 }
 
-/// Starts children, lets each have a turn, and looks at them once they are idle.
-fn idle(program: &Program) -> anyhow::Result<Figures> {
+/// Starts children, runs a turn in each, and reads their memory and threads once they are idle.
+fn idle_figures(program: &Program) -> anyhow::Result<Figures> {
     let mut children = Vec::new();
     for _ in 0..CHILDREN {
         let mut child = Served::start(program)?;
         child.turn(program.prompt)?;
         children.push(child);
     }
-    let look = || children.iter().map(Served::look).collect::<anyhow::Result<Vec<(f64, f64)>>>();
-    let (mut before, mut looks) = (look()?, 0);
-    while looks < STILL_LOOKS {
-        std::thread::sleep(LOOK);
-        let now = look()?;
-        looks = if now == before { looks + 1 } else { 0 };
+    let figures =
+        || children.iter().map(Served::memory_and_threads).collect::<anyhow::Result<Vec<(f64, f64)>>>();
+    let (mut before, mut unchanged) = (figures()?, 0);
+    while unchanged < IDLE_CHECKS {
+        std::thread::sleep(CHECK_INTERVAL);
+        let now = figures()?;
+        unchanged = if now == before { unchanged + 1 } else { 0 };
         before = now;
     }
     let most = |figure: fn(&(f64, f64)) -> f64| before.iter().map(figure).fold(0.0, f64::max);
@@ -121,7 +124,7 @@ fn idle(program: &Program) -> anyhow::Result<Figures> {
 }
 
 struct Program {
-    /// A link to the program under the name that both have.
+    /// A link to the program. Both links are called `synaps`, by which parlor chooses its door.
     path: PathBuf,
     folder: PathBuf,
     prompt: &'static str,
@@ -136,7 +139,7 @@ impl Program {
     }
 }
 
-/// A child that is ready.
+/// A child that has sent `ready`, killed when dropped.
 struct Served {
     child: Child,
     stdin: ChildStdin,
@@ -174,32 +177,22 @@ impl Served {
         while !line.contains(mark) {
             line.clear();
             if self.stdout.read_line(&mut line)? == 0 {
-                bail!("the child left before it said {mark}");
+                bail!("the child ended before it sent {mark}");
             }
         }
         Ok(())
     }
 
-    /// What it keeps resident, in MiB, and how many threads it has.
-    fn look(&self) -> anyhow::Result<(f64, f64)> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let number = |name: &str| -> anyhow::Result<f64> {
-            let line = status.lines().find(|line| line.starts_with(name)).context("no such line")?;
-            Ok(line.split_whitespace().nth(1).context("no figure")?.parse()?)
-        };
-        Ok((number("VmRSS:")? / 1024.0, number("Threads:")?))
+    /// The child's resident memory, in MiB, and its number of threads.
+    fn memory_and_threads(&self) -> anyhow::Result<(f64, f64)> {
+        Ok((resident_mib(self.child.id())?, status_number(self.child.id(), "Threads:")?))
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Ours, started above; a child that has ended already is as good.
+        // An error means that the child has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -11,35 +11,36 @@ use parlor_log::{EventLog, Lease, SqliteLog, SystemClock};
 use parlor_vocab::{NewEntry, Seq, SessionId};
 use tokio::task::JoinSet;
 
-use super::bare::{self, Row};
-use super::{answer, median, runtime};
+use super::bare_sqlite::{self, Row};
+use super::{answer, runtime};
+use crate::stats::median;
 
 /// How many sessions append at the same time, each one event after another.
 pub(crate) const APPENDERS: [usize; 3] = [1, 8, 64];
 
-/// How often each is measured.
+/// How many rounds there are.
 const ROUNDS: usize = 45;
 
-/// How many rows one at a time write in a round.
+/// How many rows bare SQLite writes in a round, one at a time.
 const ROWS: usize = 120;
 
-/// How many events each session appends in a round, for as many sessions as [`APPENDERS`] has.
+/// How many events each session appends in a round, for each number of sessions in [`APPENDERS`].
 const EVENTS: [u64; 3] = [120, 60, 60];
 
 /// Rows or events per second, the medians of all rounds.
 pub(crate) struct Appends {
-    /// A row's bytes into a file, then a flush of the disk.
+    /// A file: each row's bytes are written and flushed to the disk.
     pub(crate) disk: f64,
-    /// A row into SQLite, then a commit.
+    /// Bare SQLite: each row is inserted and committed.
     pub(crate) bare: f64,
-    /// The log, for as many sessions as [`APPENDERS`] has.
+    /// The log, for each number of sessions in [`APPENDERS`].
     pub(crate) parlor: [f64; 3],
-    /// The log beside bare SQLite in the same round, for as many sessions as [`APPENDERS`] has.
+    /// The ratio of the log to bare SQLite in the same round, for each number of sessions in [`APPENDERS`].
     pub(crate) ratios: [Spread; 3],
 }
 
-/// The ratios of all rounds. The disk's flushes become slower and quicker by a half within seconds, so only figures
-/// of one round can be compared.
+/// The ratios of all rounds. The speed of the disk's flushes varies by half within seconds, so only figures of the same
+/// round can be compared.
 pub(crate) struct Spread {
     pub(crate) least: f64,
     pub(crate) median: f64,
@@ -60,15 +61,15 @@ pub(super) fn measure(folder: &Path) -> anyhow::Result<Appends> {
     let log = Arc::new(SqliteLog::open(&home, Arc::new(SystemClock))?);
     let most = APPENDERS.into_iter().max().unwrap_or(1);
     let mut sessions = runtime.block_on(open(&log, most))?;
-    let rows = bare::stored(&home.join("parlor.db"), ROWS)?;
-    let bare = bare::open(&folder.join("bare.db"))?;
+    let rows = bare_sqlite::stored(&home.join("parlor.db"), ROWS)?;
+    let connection = bare_sqlite::open(&folder.join("bare.db"))?;
     let mut file = File::create(folder.join("flushed"))?;
 
-    let (mut disk, mut singly, mut parlor) = (Vec::new(), Vec::new(), [const { Vec::new() }; 3]);
+    let (mut disk, mut bare, mut parlor) = (Vec::new(), Vec::new(), [const { Vec::new() }; 3]);
     for round in 0..ROUNDS {
         disk.push(rate(ROWS, || flush_each(&mut file, &rows))?);
         let first = i64::try_from(round * ROWS)?;
-        singly.push(rate(ROWS, || bare::write(&bare, first, &rows))?);
+        bare.push(rate(ROWS, || bare_sqlite::write(&connection, first, &rows))?);
         for ((appenders, events), rates) in APPENDERS.into_iter().zip(EVENTS).zip(&mut parlor) {
             let total = appenders * usize::try_from(events)?;
             let new: Arc<[NewEntry]> = (0..events).map(answer).collect();
@@ -76,19 +77,19 @@ pub(super) fn measure(folder: &Path) -> anyhow::Result<Appends> {
             rates.push(rate(total, || runtime.block_on(appending))?);
         }
     }
-    let ratios = parlor.each_ref().map(|rates| {
-        Spread::of(rates.iter().zip(&singly).map(|(together, alone)| together / alone).collect())
-    });
-    Ok(Appends { disk: median(disk), bare: median(singly), parlor: parlor.map(median), ratios })
+    let ratios = parlor
+        .each_ref()
+        .map(|rates| Spread::of(rates.iter().zip(&bare).map(|(parlor, bare)| parlor / bare).collect()));
+    Ok(Appends { disk: median(disk), bare: median(bare), parlor: parlor.map(median), ratios })
 }
 
-/// A session that is written, with its head.
+/// An open session and its last sequence number.
 struct Session {
     lease: Lease,
     head: Seq,
 }
 
-/// Each with the events that the rows of the others are copied from.
+/// Opens sessions, each with [`ROWS`] events. Bare SQLite and the file get copies of these rows.
 async fn open(log: &SqliteLog, count: usize) -> anyhow::Result<Vec<Session>> {
     let mut sessions = Vec::new();
     for number in 0..count {
@@ -100,7 +101,7 @@ async fn open(log: &SqliteLog, count: usize) -> anyhow::Result<Vec<Session>> {
     Ok(sessions)
 }
 
-/// As actors do it: each session is a task, which waits for its own event before the next.
+/// Appends events as the engine's actors do: each session is a task that waits for one append before the next.
 async fn append(
     log: &Arc<SqliteLog>,
     sessions: &mut Vec<Session>,
@@ -131,7 +132,7 @@ fn flush_each(file: &mut File, rows: &[Row]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many of `count` things were done in a second.
+/// How many of the `count` steps of `work` were done per second.
 fn rate(count: usize, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     let begun = Instant::now();
     work()?;

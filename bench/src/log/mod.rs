@@ -1,11 +1,10 @@
-//! The log beside bare SQLite and beside the disk.
+//! The log in comparison with bare SQLite and with the disk.
 //!
-//! Bare SQLite is what one would write without a log: a connection with the same settings, the same
-//! table and the same rows, and nothing else. All figures of a round are taken one after another,
-//! and the rounds are repeated, so that what else the machine does meets all of them.
+//! Bare SQLite is a connection with the same settings, table and rows as the log, and nothing else. Each round measures all
+//! of them one after another, and the rounds are repeated, so that other load on the machine affects all of them alike.
 
 mod append;
-mod bare;
+mod bare_sqlite;
 mod replay;
 
 use std::path::Path;
@@ -18,24 +17,26 @@ use parlor_vocab::{
 use append::{APPENDERS, Appends, Spread};
 use replay::{EVENTS, Replay};
 
-/// How many times the appends of bare SQLite those of 64 sessions are, at least.
-const MANY_APPENDS: f64 = 10.0;
+use crate::stats::verdict;
 
-/// What part of a bare scan's speed a replay has, at least.
-const REPLAY: f64 = 0.5;
+/// The bound for the appends of 64 sessions, as a multiple of bare SQLite's.
+const MIN_APPEND_RATIO: f64 = 10.0;
+
+/// The bound for a replay's speed, as a part of a bare scan's.
+const MIN_REPLAY_RATIO: f64 = 0.5;
 
 /// All figures of one run.
 pub(crate) struct Log {
-    /// What the database was kept on.
+    /// The file system of the database.
     file_system: String,
     appends: Appends,
     replay: Replay,
 }
 
-/// Measures in a new folder under `place`, which is removed afterwards.
-pub(crate) fn measure(place: &Path) -> anyhow::Result<Log> {
-    std::fs::create_dir_all(place)?;
-    let folder = tempfile::tempdir_in(place)?;
+/// Measures in a new folder below `parent`, which is removed afterwards.
+pub(crate) fn measure(parent: &Path) -> anyhow::Result<Log> {
+    std::fs::create_dir_all(parent)?;
+    let folder = tempfile::tempdir_in(parent)?;
     Ok(Log {
         file_system: file_system(folder.path())?,
         appends: append::measure(folder.path())?,
@@ -43,7 +44,7 @@ pub(crate) fn measure(place: &Path) -> anyhow::Result<Log> {
     })
 }
 
-/// The figures as a Markdown table, each with the bound it is held to.
+/// The figures as a Markdown table, each with its bound.
 pub(crate) fn table(log: &Log) -> String {
     let Log { file_system, appends, replay } = log;
     let mut table = format!(
@@ -51,21 +52,21 @@ pub(crate) fn table(log: &Log) -> String {
     );
     for ((sessions, rate), ratios) in APPENDERS.into_iter().zip(appends.parlor).zip(&appends.ratios) {
         let Spread { least, median, most } = ratios;
-        let bound = match (sessions, *median >= MANY_APPENDS) {
-            (64, true) => format!("; at least {MANY_APPENDS:.0}: held"),
-            (64, false) => format!("; at least {MANY_APPENDS:.0}: **missed**"),
+        let bound = match (sessions, *median >= MIN_APPEND_RATIO) {
+            (64, true) => format!("; at least {MIN_APPEND_RATIO:.0}: held"),
+            (64, false) => format!("; at least {MIN_APPEND_RATIO:.0}: **missed**"),
             (_, _) => String::new(),
         };
-        let judged = format!("{median:.2} (rounds {least:.2} to {most:.2}{bound})");
+        let ratio = format!("{median:.2} (rounds {least:.2} to {most:.2}{bound})");
         table += &format!(
-            "| durable appends with {sessions} sessions | {:.0}/s | {:.0}/s | {rate:.0}/s | {judged} |\n",
+            "| durable appends with {sessions} sessions | {:.0}/s | {:.0}/s | {rate:.0}/s | {ratio} |\n",
             appends.disk, appends.bare
         );
     }
     let ratio = replay.parlor / replay.bare;
-    let verdict = if ratio >= REPLAY { "held" } else { "**missed**" };
+    let verdict = verdict(ratio >= MIN_REPLAY_RATIO);
     table += &format!(
-        "| replay of {EVENTS} events | - | {:.0}/s | {:.0}/s | {ratio:.2} (at least {REPLAY}: {verdict}) |\n",
+        "| replay of {EVENTS} events | - | {:.0}/s | {:.0}/s | {ratio:.2} (at least {MIN_REPLAY_RATIO}: {verdict}) |\n",
         replay.bare, replay.parlor
     );
     table
@@ -77,17 +78,17 @@ fn file_system(path: &Path) -> anyhow::Result<String> {
     let mounts = std::fs::read_to_string("/proc/mounts")?;
     let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
     let holding = fields.filter(|fields| fields.len() > 2 && path.starts_with(fields[1]));
-    // The longest mount point is the innermost; of two at one place the later hides the earlier.
-    let innermost = holding.max_by_key(|fields| fields[1].len()).context("no file system holds it")?;
+    // The longest mount point is the innermost. Of two with the same mount point, the later hides the earlier.
+    let innermost = holding.max_by_key(|fields| fields[1].len()).context("no file system has this path")?;
     Ok(innermost[2].to_owned())
 }
 
-/// The program's runtime has one thread; so has this.
+/// A runtime with one thread, as parlor's.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-/// An event as an agent's answer of a few lines makes it. Eight of them make a run.
+/// The event of an agent's answer with a few lines. Eight of them make a run.
 fn answer(number: u64) -> NewEntry {
     let unique = |number: u64| UniqueNumber(0x0190_0000_0000_7000_8000_0000_0000_0000 + u128::from(number));
     let text = "The build is green again: the test waited for a port that another one had taken. "
@@ -106,9 +107,4 @@ fn answer(number: u64) -> NewEntry {
             event,
         },
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -1,4 +1,4 @@
-//! Reading a long session from its first event to its last.
+//! Replay: reading a long session from its first event to its last.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,22 +8,23 @@ use anyhow::ensure;
 use parlor_log::{EventLog, SqliteLog, SystemClock};
 use parlor_vocab::{Seq, SessionId};
 
-use super::{answer, bare, median, runtime};
+use super::{answer, bare_sqlite, runtime};
+use crate::stats::median;
 
 /// How many events are read.
 pub(crate) const EVENTS: usize = 1_000_000;
 
-/// How many events the engine asks for at a time when it opens a session.
+/// How many events the engine reads at a time when it opens a session.
 const PAGE: usize = 16 * 1024;
 
-/// How often each is measured.
+/// How many rounds there are.
 const ROUNDS: usize = 5;
 
 /// Events per second, the medians of all rounds.
 pub(crate) struct Replay {
-    /// Rows that SQLite steps through.
+    /// Rows that a bare SQLite scan reads.
     pub(crate) bare: f64,
-    /// Events that the log gives.
+    /// Events that the log returns.
     pub(crate) parlor: f64,
 }
 
@@ -37,7 +38,7 @@ pub(super) fn measure(folder: &Path) -> anyhow::Result<Replay> {
     let (mut scans, mut reads) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let begun = Instant::now();
-        let (count, sum) = bare::scan(&database)?;
+        let (count, sum) = bare_sqlite::scan(&database)?;
         scans.push(EVENTS as f64 / begun.elapsed().as_secs_f64());
         ensure!(count == EVENTS && sum > 0, "{count} rows were found, not {EVENTS}");
 

@@ -1,4 +1,4 @@
-//! The way of the first word from the provider to a terminal: through `parlor chat`, and through `curl -N`.
+//! The time of the first word from the provider to a terminal: through `parlor chat`, and through `curl -N`.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,19 +9,20 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use super::paced::{Moments, Pace, Provider};
+use super::paced_provider::{Pace, Provider, RequestTimes};
+use crate::stats::median;
 
 const ROUNDS: usize = 101;
 
-/// Long enough for either program to wait in silence by then.
+/// The first word comes late enough that both programs already wait for it.
 const PACE: Pace = Pace { before: Duration::from_millis(30), between: Duration::from_millis(1), words: 3 };
 
-/// How long a provider's moments may take to come.
-const MOMENT_WAIT: Duration = Duration::from_secs(10);
+/// How long the provider may take to report the times of a request.
+const TIMES_WAIT: Duration = Duration::from_secs(10);
 
-/// Milliseconds, at the median.
+/// Medians in milliseconds.
 pub(super) struct FirstByte {
-    /// From the provider to the terminal.
+    /// From the provider's first word to the first byte on the terminal.
     pub(super) parlor: f64,
     pub(super) curl: f64,
     /// From the start of the program to its request at the provider.
@@ -31,8 +32,8 @@ pub(super) struct FirstByte {
 
 pub(super) fn measure(parlor: &Path) -> anyhow::Result<FirstByte> {
     let provider = Provider::start(PACE)?;
-    std::fs::create_dir_all(crate::PLACE)?;
-    let home = tempfile::tempdir_in(crate::PLACE)?;
+    std::fs::create_dir_all(crate::DATABASE_FOLDER)?;
+    let home = tempfile::tempdir_in(crate::DATABASE_FOLDER)?;
     std::fs::write(home.path().join("parlor.toml"), provider.settings())?;
     let (mut of_parlor, mut of_curl) = (Times::default(), Times::default());
     for _ in 0..ROUNDS {
@@ -60,35 +61,30 @@ struct Times {
 impl Times {
     fn add(&mut self, command: Command, provider: &Provider) -> anyhow::Result<()> {
         let (begun, first) = first_byte(command)?;
-        let Moments { asked, first_word } = provider.moments.recv_timeout(MOMENT_WAIT)?;
+        let RequestTimes { requested, first_word } = provider.times.recv_timeout(TIMES_WAIT)?;
         self.words.push(first.saturating_duration_since(first_word).as_secs_f64() * 1e3);
-        self.starts.push(asked.saturating_duration_since(begun).as_secs_f64() * 1e3);
+        self.starts.push(requested.saturating_duration_since(begun).as_secs_f64() * 1e3);
         Ok(())
     }
 }
 
-/// Runs a program on a terminal; gives when it was started and when it showed its first byte.
+/// Runs a program on a terminal. Returns when it was started and when its first byte appeared.
 fn first_byte(mut command: Command) -> anyhow::Result<(Instant, Instant)> {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
     grantpt(&ours)?;
     unlockpt(&ours)?;
     let name = ptsname(&ours, Vec::new())?;
-    let theirs = File::options().write(true).open(name.to_str().context("a name in UTF-8")?)?;
+    let theirs = File::options().write(true).open(name.to_str().context("the name is not UTF-8")?)?;
     let begun = Instant::now();
     let mut child = command.stdin(Stdio::null()).stdout(theirs).stderr(Stdio::inherit()).spawn()?;
-    // The command holds the other end open, and with it this terminal.
+    // The command holds the program's end of the terminal open.
     drop(command);
     let (mut screen, mut buffer) = (File::from(ours), [0; 4096]);
     let count = screen.read(&mut buffer)?;
     let first = Instant::now();
-    anyhow::ensure!(count > 0, "nothing was shown");
-    // A terminal that nobody writes to any more ends with an error.
+    anyhow::ensure!(count > 0, "the program wrote nothing");
+    // A read fails once the program's end of the terminal is closed.
     while screen.read(&mut buffer).is_ok_and(|count| count > 0) {}
     anyhow::ensure!(child.wait()?.success(), "the program failed");
     Ok((begun, first))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -1,28 +1,29 @@
-//! What a connection costs that says nothing.
+//! The memory of an idle connection.
 
 use std::path::Path;
 
-use super::peer::Server;
+use super::server::Server;
 
-/// How many there are.
+/// How many idle connections there are.
 pub(super) const CONNECTIONS: usize = 10_000;
 
-/// How many there are before memory is looked at for the first time: what is made once is made by then.
-const FIRST: usize = 100;
+/// How many connections are opened before memory is read for the first time. By then, the server has allocated what it needs
+/// only once.
+const WARM_UP: usize = 100;
 
-/// KiB for each.
+/// The server's memory for each connection, in KiB.
 pub(super) async fn measure(parlor: &Path) -> anyhow::Result<f64> {
-    let server = Server::parlor(parlor, crate::PLACE, "[otherwise]\nsteps = []\n")?;
-    let mut peers = Vec::new();
+    let server = Server::parlor(parlor, crate::DATABASE_FOLDER, "[otherwise]\nsteps = []\n")?;
+    let mut clients = Vec::new();
     let mut before = 0.0;
-    for number in 0..FIRST + CONNECTIONS {
-        if number == FIRST {
+    for number in 0..WARM_UP + CONNECTIONS {
+        if number == WARM_UP {
             before = server.memory_kib()?;
         }
-        let mut peer = server.connect(&format!("?session_id=idle-{number}")).await?;
-        // The list of agents: from here on it is idle.
-        peer.frame().await?;
-        peers.push(peer);
+        let mut client = server.connect(&format!("?session_id=idle-{number}")).await?;
+        // After the list of agents, the connection is idle.
+        client.frame().await?;
+        clients.push(client);
     }
     Ok((server.memory_kib()? - before) / CONNECTIONS as f64)
 }

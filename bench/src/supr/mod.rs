@@ -1,42 +1,45 @@
-//! The supr door beside the least that could be there: a WebSocket server that echoes and broadcasts.
+//! The supr door in comparison with a bare WebSocket server that only echoes and broadcasts.
 //!
-//! Four questions: what an idle connection costs, what is left of large messages, how fast the events of one session reach a thousand
-//! connections, and how soon a message is answered by its first event while that goes on.
+//! Four figures: the memory of an idle connection, the memory after large messages, how fast the events of one session reach
+//! a thousand connections, and how soon a message is answered by its first event while other connections get events.
 
-mod bare;
+mod bare_server;
 mod broadcast;
 mod idle;
 mod large;
 mod latency;
-mod peer;
+mod server;
 
 use std::path::Path;
 
 use self::large::Resident;
 use self::latency::Latency;
 
-pub(crate) use bare::serve as bare;
-pub(crate) use peer::Server;
+use crate::stats::verdict;
 
-/// The argument under which this program is the bare server.
+pub(crate) use bare_server::serve as serve_bare;
+pub(crate) use server::Server;
+
+/// With this argument, the program is the bare server.
 pub(crate) const BARE: &str = "bare-websocket";
 
-/// What the door is held to.
-const MOST_IDLE_KIB: f64 = 12.0;
-const MOST_AFTER_LARGE_MIB: f64 = 64.0;
-const LEAST_BROADCAST: f64 = 0.5;
-const MOST_LATENCY: f64 = 3.0;
+/// The bounds.
+const MAX_IDLE_KIB: f64 = 12.0;
+const MAX_AFTER_LARGE_MIB: f64 = 64.0;
+const MIN_BROADCAST_RATIO: f64 = 0.5;
+const MAX_LATENCY_RATIO: f64 = 3.0;
 
-/// What was measured.
+/// All figures of one run.
 pub(crate) struct Supr {
-    /// KiB in the server for each of many idle connections.
+    /// The server's memory for each of many idle connections, in KiB.
     idle: f64,
     large: Resident,
-    /// Frames a second that reach all who watch.
+    /// Frames per second that reach all watchers together.
     broadcast: Pair,
     latency: Latency,
 }
 
+/// A figure of parlor and of the bare server.
 struct Pair {
     parlor: f64,
     bare: f64,
@@ -44,7 +47,7 @@ struct Pair {
 
 /// Measures `parlor serve` in new folders.
 pub(crate) fn measure(parlor: &Path) -> anyhow::Result<Supr> {
-    peer::raise_limit()?;
+    server::raise_file_limit()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         Ok(Supr {
@@ -59,33 +62,33 @@ pub(crate) fn measure(parlor: &Path) -> anyhow::Result<Supr> {
 /// The figures as a Markdown table.
 pub(crate) fn table(figures: &Supr) -> String {
     let Supr { idle, large, broadcast, latency } = figures;
-    let verdict = |is_held: bool| if is_held { "held" } else { "**missed**" };
-    let (sent, waited) = (broadcast.parlor / broadcast.bare, latency.in_memory / latency.bare);
+    let broadcast_ratio = broadcast.parlor / broadcast.bare;
+    let latency_ratio = latency.in_memory / latency.bare;
     format!(
         "| supr door | limit | parlor | parlor : limit |\n\
          |---|---|---|---|\n\
-         | memory of each of {} idle connections | {MOST_IDLE_KIB:.0} KiB | {idle:.1} KiB | {:.2} (at most 1.00: {}) |\n\
-         | resident after {} clients have said {} MiB each and stay; {:.1} MiB before | {MOST_AFTER_LARGE_MIB:.0} MiB | {:.1} MiB | {:.2} (at most 1.00: {}) |\n\
-         | one session's events to {} connections, beside a bare broadcast | {:.0}/s | {:.0}/s | {sent:.2} (at least {LEAST_BROADCAST:.2}: {}) |\n\
-         | message to first event while {} others are told of a run, p99, beside a bare echo; log in memory | {:.2} ms | {:.2} ms | {waited:.2} (at most {MOST_LATENCY:.2}: {}) |\n\
-         | the same with the log on this disk, flushed before the event is told | {:.2} ms | {:.2} ms | {:.2} |\n",
+         | memory of each of {} idle connections | {MAX_IDLE_KIB:.0} KiB | {idle:.1} KiB | {:.2} (at most 1.00: {}) |\n\
+         | resident after {} clients have sent {} MiB each and stay; {:.1} MiB before | {MAX_AFTER_LARGE_MIB:.0} MiB | {:.1} MiB | {:.2} (at most 1.00: {}) |\n\
+         | one session's events to {} connections, beside a bare broadcast | {:.0}/s | {:.0}/s | {broadcast_ratio:.2} (at least {MIN_BROADCAST_RATIO:.2}: {}) |\n\
+         | message to first event while {} others receive the events of a run, p99, beside a bare echo; log in memory | {:.2} ms | {:.2} ms | {latency_ratio:.2} (at most {MAX_LATENCY_RATIO:.2}: {}) |\n\
+         | the same with the log on this disk, flushed before the event is sent | {:.2} ms | {:.2} ms | {:.2} |\n",
         idle::CONNECTIONS,
-        idle / MOST_IDLE_KIB,
-        verdict(*idle <= MOST_IDLE_KIB),
+        idle / MAX_IDLE_KIB,
+        verdict(*idle <= MAX_IDLE_KIB),
         large::MESSAGES,
         large::MESSAGE_MIB,
         large.before,
         large.after,
-        large.after / MOST_AFTER_LARGE_MIB,
-        verdict(large.after <= MOST_AFTER_LARGE_MIB),
+        large.after / MAX_AFTER_LARGE_MIB,
+        verdict(large.after <= MAX_AFTER_LARGE_MIB),
         broadcast::WATCHERS,
         broadcast.bare,
         broadcast.parlor,
-        verdict(sent >= LEAST_BROADCAST),
+        verdict(broadcast_ratio >= MIN_BROADCAST_RATIO),
         latency::WATCHERS,
         latency.bare * 1e3,
         latency.in_memory * 1e3,
-        verdict(waited <= MOST_LATENCY),
+        verdict(latency_ratio <= MAX_LATENCY_RATIO),
         latency.bare * 1e3,
         latency.on_disk * 1e3,
         latency.on_disk / latency.bare,

@@ -1,5 +1,5 @@
-//! A server under measurement, driven as a client drives it but without a client's own costs:
-//! replies are told apart by a search for a few bytes, and payload is counted, not decoded.
+//! An exec server under measurement, and a client that costs as little as possible: it recognizes replies by a search for a
+//! few bytes, and counts payload without decoding it.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -9,16 +9,18 @@ use anyhow::{Context, bail};
 use memchr::memmem;
 use serde_json::{Value, json};
 
-/// What the server speaks.
+use crate::process_status::status_number;
+
+/// The protocol of the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// `command/exec`, which parlor serves.
     V0,
-    /// `process/start`, which the peer serves today.
-    Today,
+    /// `process/start`, which the current version of the peer serves.
+    Current,
 }
 
-/// The largest piece in which a server's output is read.
+/// The most bytes that one read of a server's output takes.
 pub(crate) const READ_BYTES: usize = 256 * 1024;
 
 /// How to start a server.
@@ -35,7 +37,8 @@ pub(crate) struct Server {
     output: ChildStdout,
     dialect: Dialect,
     next_id: u64,
-    /// Bytes of the server: `buffer[start..filled]` is not looked at, from `searched` on not searched.
+    /// Bytes of the server. Those in `start..filled` are not handled yet, those from `searched` on not searched for a
+    /// newline.
     buffer: Vec<u8>,
     start: usize,
     searched: usize,
@@ -66,33 +69,31 @@ impl Server {
         };
         let params = match program.dialect {
             Dialect::V0 => json!({"clientName": "bench"}),
-            Dialect::Today => json!({"clientName": "bench", "resumeSessionId": null}),
+            Dialect::Current => json!({"clientName": "bench", "resumeSessionId": null}),
         };
         let id = server.request("initialize", &params)?;
-        server.until(&format!(r#""id":{id}"#), |_| ())?;
+        server.read_until(&format!(r#""id":{id}"#), |_| ())?;
         server.send(&json!({"method": "initialized", "params": {}}))?;
         Ok(server)
     }
 
-    /// Runs `argv` to its end. Returns how many bytes of output it had.
+    /// Runs `argv` until it exits, and returns how many bytes of output it had.
     pub(crate) fn run(&mut self, argv: &[&str]) -> anyhow::Result<usize> {
         let process_id = format!("p{}", self.next_id);
         let (method, cwd, last) = match self.dialect {
             Dialect::V0 => ("command/exec", "/", "command/exec/exited"),
-            Dialect::Today => ("process/start", "file:///", "process/closed"),
+            Dialect::Current => ("process/start", "file:///", "process/closed"),
         };
         let params = json!({"processId": process_id, "argv": argv, "cwd": cwd, "env": {}, "tty": false});
         self.request(method, &params)?;
         let mut bytes = 0;
-        self.until(last, |line| bytes += payload(line))?;
+        self.read_until(last, |line| bytes += payload(line))?;
         Ok(bytes)
     }
 
-    /// The most memory that the server has had resident, in KiB.
+    /// The peak of the server's resident memory, in KiB.
     pub(crate) fn peak_kib(&self) -> anyhow::Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).context("no VmHWM")?;
-        Ok(line.split_whitespace().nth(1).context("no figure")?.parse()?)
+        status_number(self.child.id(), "VmHWM:")
     }
 
     fn request(&mut self, method: &str, params: &Value) -> anyhow::Result<u64> {
@@ -108,9 +109,9 @@ impl Server {
         Ok(self.input.write_all(&line)?)
     }
 
-    /// Reads lines until one holds `mark`. Lines are looked at where they were read to: a copy
-    /// of each would cost the client as much as the server's work.
-    fn until(&mut self, mark: &str, mut each: impl FnMut(&[u8])) -> anyhow::Result<()> {
+    /// Reads lines until one contains `mark`, and calls `on_line` with each. Lines are not copied out of the buffer: copies
+    /// would cost the client as much as the server's own work.
+    fn read_until(&mut self, mark: &str, mut on_line: impl FnMut(&[u8])) -> anyhow::Result<()> {
         loop {
             while let Some(length) = memchr::memchr(b'\n', &self.buffer[self.searched..self.filled]) {
                 let line = &self.buffer[self.start..self.searched + length];
@@ -120,7 +121,7 @@ impl Server {
                 if memmem::find(head, br#""error":"#).is_some() {
                     bail!("the server refused: {}", String::from_utf8_lossy(head));
                 }
-                each(line);
+                on_line(line);
                 if memmem::find(head, mark.as_bytes()).is_some() {
                     return Ok(());
                 }
@@ -134,7 +135,7 @@ impl Server {
                 self.buffer.resize(self.buffer.len().max(self.filled + 2 * READ_BYTES), 0);
             }
             match self.output.read(&mut self.buffer[self.filled..self.filled + READ_BYTES])? {
-                0 => bail!("the server hung up before it said {mark}"),
+                0 => bail!("the server ended before it sent {mark}"),
                 count => self.filled += count,
             }
         }
@@ -143,13 +144,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ours, started above; a server that has ended already is as good.
+        // An error means that the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// How many bytes the base64 in this line stands for.
+/// How many bytes the base64 in this line decodes to.
 fn payload(line: &[u8]) -> usize {
     let mark = br#""chunk":""#;
     let Some(start) = memmem::find(&line[..line.len().min(512)], mark).map(|at| at + mark.len()) else {

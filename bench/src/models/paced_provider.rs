@@ -5,48 +5,48 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How many moments wait to be looked at.
-const MOMENTS: usize = 1024;
+/// How many [`RequestTimes`] are kept for the reader.
+const QUEUED_TIMES: usize = 1024;
 
-/// How an answer is sent.
+/// The pace at which an answer is sent.
 #[derive(Clone, Copy)]
 pub(super) struct Pace {
-    /// How long after the request the first word is sent.
+    /// The time from the request to the first word.
     pub(super) before: Duration,
-    /// How long after one word the next is.
+    /// The time between two words.
     pub(super) between: Duration,
-    /// How many words there are.
+    /// The number of words.
     pub(super) words: u32,
 }
 
 /// When a request had arrived, and when its first word was written.
-pub(super) struct Moments {
-    pub(super) asked: Instant,
+pub(super) struct RequestTimes {
+    pub(super) requested: Instant,
     pub(super) first_word: Instant,
 }
 
-/// A server. Its threads end with the program.
+/// A running provider. Its threads end with the program.
 pub(super) struct Provider {
     pub(super) url: String,
-    pub(super) moments: Receiver<Moments>,
+    pub(super) times: Receiver<RequestTimes>,
 }
 
 impl Provider {
     pub(super) fn start(pace: Pace) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let url = format!("http://{}/v1", listener.local_addr()?);
-        let (tell, moments) = sync_channel(MOMENTS);
+        let (sender, times) = sync_channel(QUEUED_TIMES);
         std::thread::spawn(move || {
             for connection in listener.incoming().flatten() {
-                let tell = tell.clone();
-                // Whoever hangs up has enough.
-                std::thread::spawn(move || drop(answer(connection, pace, &tell)));
+                let sender = sender.clone();
+                // An error means that the client has disconnected.
+                std::thread::spawn(move || drop(answer(connection, pace, &sender)));
             }
         });
-        Ok(Self { url, moments })
+        Ok(Self { url, times })
     }
 
-    /// Settings with an agent that asks this server.
+    /// Settings with an agent that uses this provider.
     pub(super) fn settings(&self) -> String {
         let url = &self.url;
         format!(
@@ -56,10 +56,10 @@ impl Provider {
     }
 }
 
-fn answer(mut connection: TcpStream, pace: Pace, tell: &SyncSender<Moments>) -> std::io::Result<()> {
+fn answer(mut connection: TcpStream, pace: Pace, times: &SyncSender<RequestTimes>) -> std::io::Result<()> {
     connection.set_nodelay(true)?;
     read_request(&mut BufReader::new(connection.try_clone()?))?;
-    let asked = Instant::now();
+    let requested = Instant::now();
     connection.write_all(
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
     )?;
@@ -68,11 +68,11 @@ fn answer(mut connection: TcpStream, pace: Pace, tell: &SyncSender<Moments>) -> 
         connection.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes())
     };
     for number in 0..pace.words {
-        let due = asked + pace.before + pace.between * number;
+        let due = requested + pace.before + pace.between * number;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         if number == 0 {
-            // A list that is full means that nobody looks.
-            let _ = tell.try_send(Moments { asked, first_word: Instant::now() });
+            // The queue is full if the times are not read in this benchmark.
+            let _ = times.try_send(RequestTimes { requested, first_word: Instant::now() });
         }
         send(r#"{"choices":[{"index":0,"delta":{"content":"word "}}]}"#)?;
     }

@@ -1,4 +1,4 @@
-//! SQLite without a log around it.
+//! SQLite without the log around it.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub(super) struct Row {
     pub(super) body: String,
 }
 
-/// A database with the log's settings and a table of the log's form.
+/// Opens a database with the log's settings and a table with the log's columns.
 pub(super) fn open(file: &Path) -> anyhow::Result<Connection> {
     let connection = Connection::open(file)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -24,7 +24,7 @@ pub(super) fn open(file: &Path) -> anyhow::Result<Connection> {
     Ok(connection)
 }
 
-/// Writes each row by itself: when this returns, each has been flushed to the disk.
+/// Writes each row in a transaction of its own, which flushes it to the disk.
 pub(super) fn write(connection: &Connection, first: i64, rows: &[Row]) -> anyhow::Result<()> {
     let mut insert = connection.prepare("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5)")?;
     for (row, place) in rows.iter().zip(first..) {
@@ -33,7 +33,7 @@ pub(super) fn write(connection: &Connection, first: i64, rows: &[Row]) -> anyhow
     Ok(())
 }
 
-/// The rows that the log has stored in its database, in order, at most `limit`.
+/// The first `limit` rows in the log's database.
 pub(super) fn stored(database: &Path, limit: usize) -> anyhow::Result<Vec<Row>> {
     let connection = Connection::open(database)?;
     let mut select =
@@ -44,8 +44,7 @@ pub(super) fn stored(database: &Path, limit: usize) -> anyhow::Result<Vec<Row>> 
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Steps through all events of the log's database and touches all bytes. Returns how many events
-/// there are, and a number that depends on every byte.
+/// Reads all bytes of all events in the log's database. Returns the number of events, and a sum that depends on every byte.
 pub(super) fn scan(connection: &Connection) -> anyhow::Result<(usize, u64)> {
     let mut select = connection.prepare("SELECT place, id, at, version, body FROM events ORDER BY place")?;
     let mut rows = select.query([])?;

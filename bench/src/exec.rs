@@ -1,4 +1,4 @@
-//! The measurements.
+//! The exec door in comparison with its peer: output of a process, spawning, start and memory.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 
 use crate::PRODUCE;
-use crate::server::{Program, READ_BYTES, Server};
+use crate::exec_server::{Program, READ_BYTES, Server};
+use crate::stats::median;
 
-/// How much output is measured.
+/// How many bytes of output one round has.
 pub(crate) const OUTPUT_BYTES: usize = 256 << 20;
 const OUTPUT_ROUNDS: usize = 15;
 const SPAWN_ROUNDS: usize = 400;
 const START_ROUNDS: usize = 21;
 
-/// One figure: what the machine can do at best, parlor, and the peer.
+/// One figure: the limit of the machine, parlor, and the peer.
 pub(crate) struct Figure {
     pub(crate) limit: Option<f64>,
     pub(crate) parlor: f64,
@@ -24,26 +25,26 @@ pub(crate) struct Figure {
 
 /// All figures of one run.
 pub(crate) struct Exec {
-    /// MiB per second.
+    /// The throughput of a process's output, in MiB per second.
     pub(crate) output: Figure,
-    /// Microseconds.
+    /// The time from a process's spawn to its exit, in microseconds.
     pub(crate) spawn: Figure,
-    /// Milliseconds.
+    /// The time from the server's start to the answer to `initialize`, in milliseconds.
     pub(crate) start: Figure,
-    /// MiB.
+    /// The server's peak memory after the output, in MiB.
     pub(crate) memory: Figure,
 }
 
-pub(crate) fn exec(parlor: &Program, peer: &Program) -> anyhow::Result<Exec> {
+pub(crate) fn measure(parlor: &Program, peer: &Program) -> anyhow::Result<Exec> {
     let (output, memory) = output(parlor, peer)?;
     Ok(Exec { output, memory, spawn: spawn(parlor, peer)?, start: start(parlor, peer)? })
 }
 
 fn output(parlor: &Program, peer: &Program) -> anyhow::Result<(Figure, Figure)> {
-    let me = std::env::current_exe()?;
-    let me = me.to_str().context("a path in UTF-8")?;
+    let this_program = std::env::current_exe()?;
+    let this_program = this_program.to_str().context("the path of this program is not UTF-8")?;
     let size = OUTPUT_BYTES.to_string();
-    let argv = [me, PRODUCE, &size];
+    let argv = [this_program, PRODUCE, &size];
     let mut servers = [Server::start(parlor)?, Server::start(peer)?];
     let mut plain = Vec::new();
     let mut served = [Vec::new(), Vec::new()];
@@ -63,7 +64,7 @@ fn output(parlor: &Program, peer: &Program) -> anyhow::Result<(Figure, Figure)> 
     Ok((output, memory))
 }
 
-/// MiB per second.
+/// The throughput of `run`, which returns its bytes, in MiB per second.
 fn rate(mut run: impl FnMut() -> anyhow::Result<usize>) -> anyhow::Result<f64> {
     let begun = Instant::now();
     let bytes = run()?;
@@ -76,8 +77,8 @@ pub(crate) fn mebibytes(bytes: usize) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// The same program into a pipe that is read as fast as can be: as wide as a pipe may be, so that
-/// reader and writer wake each other seldom.
+/// Runs the program with a pipe that is only read, the limit for any server. The pipe has the largest size, so that reader
+/// and writer wake each other seldom.
 fn plain_pipe(argv: &[&str]) -> anyhow::Result<usize> {
     let mut child =
         Command::new(argv[0]).args(&argv[1..]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
@@ -133,13 +134,8 @@ fn micros(mut run: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     Ok(elapsed.as_secs_f64() * 1e6)
 }
 
-/// Throughput of programs that hand bytes to each other jumps with where the scheduler puts them;
-/// the best round is what they can do, and what repeats.
+/// The best rate. The throughput between two programs depends on the cores that the scheduler puts them on; only the best
+/// round is reproducible.
 fn best(rates: Vec<f64>) -> f64 {
     rates.into_iter().fold(0.0, f64::max)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

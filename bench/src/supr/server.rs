@@ -1,4 +1,4 @@
-//! Servers to measure and connections to them.
+//! The servers to measure, and clients of them.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -16,15 +16,16 @@ use tokio_tungstenite::tungstenite::protocol::Message;
 use tokio_tungstenite::tungstenite::{Utf8Bytes, protocol::WebSocketConfig};
 
 use super::BARE;
+use crate::process_status::status_number;
 
-/// The token of the servers here.
+/// The token of the servers in this benchmark.
 const TOKEN: &str = "bench-0123456789abcdef0123456789";
 
-/// How long to wait for a server to be there.
+/// How long a server may take to start.
 const START_WAIT: Duration = Duration::from_secs(20);
 
-/// Thousands of connections are as many files.
-pub(crate) fn raise_limit() -> anyhow::Result<()> {
+/// Raises the limit of open files to the most that is allowed, because each connection is one.
+pub(crate) fn raise_file_limit() -> anyhow::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit)?;
@@ -40,17 +41,17 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// `parlor serve` with a script agent that does what `script` says, and its state below `place`.
-    pub(crate) fn parlor(program: &Path, place: &str, script: &str) -> anyhow::Result<Self> {
+    /// Starts `parlor serve` with an agent that runs `script`, and its state in a new folder below `parent`.
+    pub(crate) fn parlor(program: &Path, parent: &str, script: &str) -> anyhow::Result<Self> {
         let agent =
             "default_agent = \"script\"\n[agents.script]\nkind = \"script\"\nfile = \"script.toml\"\n";
-        Self::with(program, place, agent, script)
+        Self::with(program, parent, agent, script)
     }
 
-    /// `parlor serve` with these agents, and `script` in `script.toml`.
-    pub(crate) fn with(program: &Path, place: &str, agents: &str, script: &str) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(place)?;
-        let home = tempfile::tempdir_in(place)?;
+    /// Starts `parlor serve` with these agents in its settings, and `script` in `script.toml`.
+    pub(crate) fn with(program: &Path, parent: &str, agents: &str, script: &str) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(parent)?;
+        let home = tempfile::tempdir_in(parent)?;
         let settings = format!("{agents}[channels.supr]\ntoken = \"{TOKEN}\"\nmax_connections = 20000\n");
         std::fs::write(home.path().join("parlor.toml"), settings)?;
         std::fs::write(home.path().join("script.toml"), script)?;
@@ -59,59 +60,58 @@ impl Server {
             .env("PARLOR_HOME", home.path())
             .env("PARLOR_LOG", "error")
             .stdout(Stdio::null())
-            // It is written, as it would be; thousands of connections are thousands of lines.
+            // The log is written as usual, but not shown: thousands of connections make thousands of lines.
             .stderr(Stdio::null())
             .spawn()?;
         let deadline = Instant::now() + START_WAIT;
         while Instant::now() < deadline {
             if let Ok(text) = std::fs::read_to_string(home.path().join("serve.json")) {
-                let served: serde_json::Value = serde_json::from_str(&text)?;
-                let address = served["http"].as_str().context("no web door")?.to_owned();
+                let addresses: serde_json::Value = serde_json::from_str(&text)?;
+                let address =
+                    addresses["http"].as_str().context("serve.json has no http address")?.to_owned();
                 return Ok(Self { child, address, path: "/supr/ws", _home: Some(home) });
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         child.kill()?;
-        bail!("parlor does not serve")
+        bail!("`parlor serve` was not ready within {START_WAIT:?}")
     }
 
-    /// The bare server.
+    /// Starts the bare server.
     pub(crate) fn bare() -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?).arg(BARE).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
-        BufReader::new(child.stdout.take().context("stdout was asked for")?).read_line(&mut line)?;
+        BufReader::new(child.stdout.take().context("stdout is piped")?).read_line(&mut line)?;
         Ok(Self { child, address: line.trim().to_owned(), path: "", _home: None })
     }
 
-    /// A connection; `to` is what follows the server's path.
-    pub(crate) async fn connect(&self, to: &str) -> anyhow::Result<Peer> {
-        let url = format!("ws://{}{}{to}", self.address, self.path);
+    /// Connects a client. `suffix` follows the server's path in the address.
+    pub(crate) async fn connect(&self, suffix: &str) -> anyhow::Result<Client> {
+        let url = format!("ws://{}{}{suffix}", self.address, self.path);
         let mut request = url.into_client_request()?;
         request.headers_mut().insert("authorization", HeaderValue::from_str(&format!("Bearer {TOKEN}"))?);
         let stream = TcpStream::connect(&self.address).await?;
         stream.set_nodelay(true)?;
-        // There are thousands of these in one process.
+        // Small buffers, because this process has thousands of clients.
         let config = WebSocketConfig::default().read_buffer_size(4096).write_buffer_size(0);
         let (socket, _) = tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await?;
-        Ok(Peer(socket))
+        Ok(Client(socket))
     }
 
-    /// The time that the server has computed so far, in seconds.
-    pub(crate) fn computed(&self) -> anyhow::Result<f64> {
+    /// The CPU time that the server has used so far, in seconds.
+    pub(crate) fn cpu_seconds(&self) -> anyhow::Result<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let after_name = stat.rsplit_once(')').context("a name")?.1;
-        let ticks = |place: usize| -> anyhow::Result<f64> {
-            Ok(after_name.split_whitespace().nth(place).context("a figure")?.parse()?)
+        let after_name = stat.rsplit_once(')').context("/proc/PID/stat has no name")?.1;
+        let ticks = |index: usize| -> anyhow::Result<f64> {
+            Ok(after_name.split_whitespace().nth(index).context("/proc/PID/stat is too short")?.parse()?)
         };
-        // The 14th and 15th of all, of which two stand before.
+        // `utime` and `stime`, the 14th and the 15th field; two fields come before `after_name`.
         Ok((ticks(11)? + ticks(12)?) / rustix::param::clock_ticks_per_second() as f64)
     }
 
-    /// The memory that the server has right now, in KiB.
+    /// The memory of the server that is resident now, in KiB.
     pub(crate) fn memory_kib(&self) -> anyhow::Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        Ok(line.trim().trim_end_matches(" kB").parse()?)
+        status_number(self.child.id(), "VmRSS:")
     }
 }
 
@@ -122,21 +122,21 @@ impl Drop for Server {
     }
 }
 
-/// A client's connection.
-pub(crate) struct Peer(WebSocketStream<TcpStream>);
+/// A client of a server.
+pub(crate) struct Client(WebSocketStream<TcpStream>);
 
-impl Peer {
+impl Client {
     /// Sends a frame.
     pub(crate) async fn send(&mut self, text: impl Into<Utf8Bytes>) -> anyhow::Result<()> {
         Ok(self.0.send(Message::Text(text.into())).await?)
     }
 
-    /// Says something to the session of the connection.
-    pub(crate) async fn say(&mut self, text: &str) -> anyhow::Result<()> {
+    /// Sends a message to the session of the connection.
+    pub(crate) async fn send_message(&mut self, text: &str) -> anyhow::Result<()> {
         self.send(format!(r#"{{"type":"message.send","payload":{{"content":"{text}"}}}}"#)).await
     }
 
-    /// The next frame.
+    /// Waits for the next frame.
     pub(crate) async fn frame(&mut self) -> anyhow::Result<Utf8Bytes> {
         loop {
             match self.0.next().await.context("the connection ended")?? {

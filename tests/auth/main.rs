@@ -109,7 +109,7 @@ fn a_browser_logs_in_with_pkce_over_the_real_redirect() {
     assert_eq!(status["account"]["email"], "alice@example.org");
     assert!(status["expires_at"].as_str().unwrap().ends_with('Z'), "{status}");
     let listed = home.prints(&["auth"]);
-    assert!(listed.starts_with("x: logged in as alice@example.org; renewed before 20"), "{listed}");
+    assert!(listed.starts_with("x: logged in as alice@example.org; parlor renews it before 20"), "{listed}");
     assert!(listed.contains("secrets/login-x"), "{listed}");
 }
 

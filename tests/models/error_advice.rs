@@ -133,7 +133,7 @@ fn a_variable_with_an_invalid_address_is_named_but_not_shown() {
         stderr.contains("MODEL_SETTINGS") && stderr.contains("OPENAI_BASE_URL is not an address"),
         "{stderr}"
     );
-    assert!(stderr.contains("set it to one such as http://127.0.0.1:8080/v1"), "{stderr}");
+    assert!(stderr.contains("set it to an address such as http://127.0.0.1:8080/v1"), "{stderr}");
     let doctor = String::from_utf8(with_base_url(&["doctor"]).output().unwrap().stdout).unwrap();
     let message = "OPENAI_BASE_URL is not an address";
     assert_eq!(doctor.matches(message).count(), 1, "{doctor}");

@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use parlor_doors::ToolDescription;
 use parlor_doors::loaf::{LoafMachine, ServerParams};
 use parlor_engine::OnDisconnect;
-use parlor_frontend::{Accounts, FrontendBackend, LoginOptions, LoginProgressSender, SkillFolders, find_skills};
+use parlor_frontend::{
+    Accounts, FrontendBackend, LoginOptions, LoginProgressSender, SkillFolders, find_skills,
+};
 use parlor_log::{SystemClock, TimeOrderedIds};
 use parlor_testkit::Case;
 use parlor_vocab::{

@@ -7,7 +7,8 @@ pub(crate) mod loaf;
 use std::path::Path;
 use std::sync::Arc;
 
-use parlor_doors::synaps::{Child, Model, SynapsMachine, Tool};
+use parlor_doors::ToolDescription;
+use parlor_doors::synaps::{AvailableModel, ChildParams, SynapsMachine};
 use parlor_engine::{Agents, MediaStore, OnDisconnect, SessionClient, SessionDeps};
 use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
 use parlor_model::{Agent, LocalAgent, ScriptAgent};
@@ -18,7 +19,7 @@ use parlor_vocab::{AgentChoice, AgentId, NewSession, Seq, SessionId};
 /// A house, and what a child in it begins with.
 pub(crate) struct SessionsInMemory {
     sessions: Arc<parlor_engine::Sessions>,
-    child: Child,
+    child: ChildParams,
 }
 
 impl SessionsInMemory {
@@ -27,12 +28,12 @@ impl SessionsInMemory {
         let configured = Configured::read(&case.home)?;
         let clock = Arc::new(SystemClock);
         let tools = Toolbox::standard(ShellTool::default());
-        let told = |tool: &dyn parlor_tools::Tool| Tool {
+        let told = |tool: &dyn parlor_tools::Tool| ToolDescription {
             name: tool.name().to_owned(),
             description: tool.description().to_owned(),
             schema: tool.schema(),
         };
-        let mut child = Child {
+        let mut child = ChildParams {
             session: SessionId::parse("").map_err(|error| error.to_string())?,
             head: Seq::START,
             new_session: NewSession {
@@ -80,7 +81,7 @@ impl SessionsInMemory {
 struct Configured {
     default: AgentId,
     agents: Agents,
-    models: Vec<Model>,
+    models: Vec<AvailableModel>,
 }
 
 impl Configured {
@@ -99,13 +100,13 @@ impl Configured {
             let agent = ScriptAgent::load(&home.join(file), shown).map_err(|error| error.to_string())?;
             agents.push((id(name)?, Arc::new(agent)));
         }
-        let model = |(id, agent): &(AgentId, Arc<dyn Agent>)| Model {
+        let model = |(id, agent): &(AgentId, Arc<dyn Agent>)| AvailableModel {
             provider: "parlor".to_owned(),
             id: id.to_string(),
             name: agent.name().to_owned(),
             agent: Some(id.clone()),
         };
-        let mut models: Vec<Model> = agents.iter().map(model).collect();
+        let mut models: Vec<AvailableModel> = agents.iter().map(model).collect();
         models.sort_by(|a, b| a.id.cmp(&b.id));
         let chosen = agents.iter().find(|(id, _)| *id == default).ok_or("no such default agent")?.1.clone();
         let all = agents

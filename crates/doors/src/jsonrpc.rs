@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for RequestId {
 
 /// A decoded envelope.
 #[derive(Debug)]
-pub enum Message<'a> {
+pub enum Envelope<'a> {
     /// A call that must be answered.
     Request {
         /// The answer echoes it.
@@ -92,7 +92,7 @@ pub enum Message<'a> {
 #[error("{0}")]
 pub struct Malformed(String);
 
-impl<'a> Message<'a> {
+impl<'a> Envelope<'a> {
     /// Decodes the envelope of one frame.
     pub fn decode(frame: &'a [u8]) -> Result<Self, Malformed> {
         let text =
@@ -115,20 +115,20 @@ struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    fn classify(self) -> Result<Message<'a>, Malformed> {
+    fn classify(self) -> Result<Envelope<'a>, Malformed> {
         let Some(method) = self.method else { return self.into_response() };
         let method = part(method, "method")?;
         let Some(id) = self.id else {
-            return Ok(Message::Notification { method, params: self.params });
+            return Ok(Envelope::Notification { method, params: self.params });
         };
         let id = part(id, "id")?;
         if let Some(trace) = self.trace {
             part::<Option<Trace>>(trace, "trace")?;
         }
-        Ok(Message::Request { id, method, params: self.params })
+        Ok(Envelope::Request { id, method, params: self.params })
     }
 
-    fn into_response(self) -> Result<Message<'a>, Malformed> {
+    fn into_response(self) -> Result<Envelope<'a>, Malformed> {
         let missing = |what: &str| Malformed(format!("missing member {what}"));
         let outcome = match (self.result, self.error) {
             (Some(result), None) => Ok(result),
@@ -137,7 +137,7 @@ impl<'a> Members<'a> {
             (None, None) => return Err(missing("`method`")),
         };
         let id = part(self.id.ok_or_else(|| missing("`id`"))?, "id")?;
-        Ok(Message::Response { id, outcome })
+        Ok(Envelope::Response { id, outcome })
     }
 }
 
@@ -249,16 +249,16 @@ mod tests {
     use super::*;
 
     fn decode_error(frame: &str) -> String {
-        Message::decode(frame.as_bytes()).unwrap_err().to_string()
+        Envelope::decode(frame.as_bytes()).unwrap_err().to_string()
     }
 
     #[test]
     fn the_four_kinds_of_message_are_recognised_by_their_members() {
-        let kind = |frame: &str| match Message::decode(frame.as_bytes()).unwrap() {
-            Message::Request { .. } => "request",
-            Message::Notification { .. } => "notification",
-            Message::Response { outcome: Ok(_), .. } => "result",
-            Message::Response { outcome: Err(_), .. } => "error",
+        let kind = |frame: &str| match Envelope::decode(frame.as_bytes()).unwrap() {
+            Envelope::Request { .. } => "request",
+            Envelope::Notification { .. } => "notification",
+            Envelope::Response { outcome: Ok(_), .. } => "result",
+            Envelope::Response { outcome: Err(_), .. } => "error",
         };
         assert_eq!(kind(r#"{"id":1,"method":"m"}"#), "request");
         assert_eq!(kind(r#"{"method":"m","params":[1]}"#), "notification");
@@ -268,14 +268,14 @@ mod tests {
 
     #[test]
     fn the_jsonrpc_member_and_unknown_members_are_ignored() {
-        assert!(Message::decode(br#"{"jsonrpc":"2.0","id":1,"method":"m","more":[{}]}"#).is_ok());
+        assert!(Envelope::decode(br#"{"jsonrpc":"2.0","id":1,"method":"m","more":[{}]}"#).is_ok());
     }
 
     #[test]
     fn an_escaped_member_name_is_the_same_name() {
         assert!(matches!(
-            Message::decode(br#"{"\u0069d":7,"method":"m"}"#),
-            Ok(Message::Request { id: RequestId::Integer(7), .. })
+            Envelope::decode(br#"{"\u0069d":7,"method":"m"}"#),
+            Ok(Envelope::Request { id: RequestId::Integer(7), .. })
         ));
     }
 
@@ -285,7 +285,7 @@ mod tests {
             let error = decode_error(&format!(r#"{{"id":{id},"method":"m"}}"#));
             assert!(error.contains("`id`"), "{id}: {error}");
         }
-        assert!(Message::decode(br#"{"id":-9223372036854775808,"method":"m"}"#).is_ok());
+        assert!(Envelope::decode(br#"{"id":-9223372036854775808,"method":"m"}"#).is_ok());
     }
 
     #[test]
@@ -296,8 +296,8 @@ mod tests {
     #[test]
     fn a_broken_trace_is_refused_and_a_good_one_is_not() {
         assert!(decode_error(r#"{"id":1,"method":"m","trace":{"traceparent":5}}"#).contains("`trace`"));
-        assert!(Message::decode(br#"{"id":1,"method":"m","trace":null}"#).is_ok());
-        assert!(Message::decode(br#"{"id":1,"method":"m","trace":{"traceparent":"00-x"}}"#).is_ok());
+        assert!(Envelope::decode(br#"{"id":1,"method":"m","trace":null}"#).is_ok());
+        assert!(Envelope::decode(br#"{"id":1,"method":"m","trace":{"traceparent":"00-x"}}"#).is_ok());
     }
 
     #[test]
@@ -305,12 +305,12 @@ mod tests {
         for frame in ["{bad", "[]", "5", "{}", "\"m\"", r#"{"id":1}"#, r#"{"method":5}"#, r#"{"result":1}"#] {
             decode_error(frame);
         }
-        assert!(Message::decode(b"{\"method\":\"\xff\"}").unwrap_err().to_string().contains("UTF-8"));
+        assert!(Envelope::decode(b"{\"method\":\"\xff\"}").unwrap_err().to_string().contains("UTF-8"));
     }
 
     #[test]
     fn ten_thousand_brackets_do_not_overflow_the_stack() {
         let deep = format!(r#"{{"method":"m","params":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
-        assert!(Message::decode(deep.as_bytes()).is_ok());
+        assert!(Envelope::decode(deep.as_bytes()).is_ok());
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use chrono::{DateTime, Local};
-use parlor_doors::supex::{BridgeMachine, ReplMachine, Token, redact_token};
+use parlor_doors::supex::{BridgeMachine, HelloToken, ReplMachine, redact_token};
 use parlor_log::{SystemClock, TimeOrderedIds};
 use parlor_ruby::{
     AllowedRoots, EvaluateAt, RubyBackend, RubyBackendConfig, RubyConnection, RubySettings, ToolRunner,
@@ -111,16 +111,16 @@ pub(super) struct Doors {
 /// Which token a client must send.
 struct Access {
     /// The token of these doors. If there is one, every client must send it.
-    own: Option<Arc<Token>>,
+    own: Option<Arc<HelloToken>>,
     /// The token of the server, for all clients that `allow_local` does not exempt.
-    of_server: Arc<Token>,
+    of_server: Arc<HelloToken>,
     /// Which users of this machine need not send the token of the server.
     allow_local: AllowLocal,
 }
 
 impl Access {
     /// The token that `peer` must send, if it must send one.
-    fn token_for(&self, peer: &ConnectedPeer) -> Option<Arc<Token>> {
+    fn token_for(&self, peer: &ConnectedPeer) -> Option<Arc<HelloToken>> {
         if let Some(own) = &self.own {
             return Some(Arc::clone(own));
         }
@@ -145,8 +145,8 @@ pub(super) async fn open(
         .with_context(|| format!("cannot keep the console log in {}", state.display()))?;
     let tokens = Arc::clone(tokens);
     let access = Access {
-        own: plan.token.as_deref().and_then(Token::new).map(Arc::new),
-        of_server: Arc::new(Token::for_server(move |given| tokens.now().token.is(given))),
+        own: plan.token.as_deref().and_then(HelloToken::new).map(Arc::new),
+        of_server: Arc::new(HelloToken::for_server(move |given| tokens.now().token.is(given))),
         allow_local: home.config().allow_local,
     };
     let show = plan.is_verbose.then_some(redact_token as fn(&[u8]) -> String);

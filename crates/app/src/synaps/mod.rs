@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
 use parlor_doors::ToolDescription;
-use parlor_doors::synaps::{ChildParams, Model, SynapsMachine};
+use parlor_doors::synaps::{AvailableModel, ChildParams, SynapsMachine};
 use parlor_engine::{OnDisconnect, SessionClient, Sessions};
 use parlor_vocab::{AgentChoice, NewSession, Seq, SessionCommand};
 
@@ -148,7 +148,12 @@ async fn open_session(
     let config = home.config();
     let models = config.agents.iter().map(|(id, agent)| {
         let agent_id = parlor_vocab::AgentId::parse(id).ok();
-        Model { provider: "parlor".to_owned(), id: id.clone(), name: agent.name.clone(), agent: agent_id }
+        AvailableModel {
+            provider: "parlor".to_owned(),
+            id: id.clone(),
+            name: agent.name.clone(),
+            agent: agent_id,
+        }
     });
     let profile = options.profile.as_deref().or(environment.synaps_profile.as_deref());
     let configured = config::model(&base.path, profile);

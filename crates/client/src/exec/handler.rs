@@ -6,7 +6,7 @@ use parlor_doors::exec::{
     ByteChunk, ExecExitedNotification, ExecOutputDeltaNotification, ExecOutputStream, ExecResponse,
     MAX_LINE_BYTES, method,
 };
-use parlor_doors::jsonrpc::{ErrorObject, Message, RequestId};
+use parlor_doors::jsonrpc::{Envelope, ErrorObject, RequestId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -32,10 +32,10 @@ impl FrameHandler for ExecHandler {
     }
 
     async fn on_frame(&mut self, frame: &[u8]) -> Result<(), ExecServerError> {
-        match Message::decode(frame) {
-            Ok(Message::Notification { method, params }) => self.on_notification(&method, params).await,
-            Ok(Message::Response { id, outcome }) => self.on_response(&id, outcome).await,
-            Ok(Message::Request { method, .. }) => {
+        match Envelope::decode(frame) {
+            Ok(Envelope::Notification { method, params }) => self.on_notification(&method, params).await,
+            Ok(Envelope::Response { id, outcome }) => self.on_response(&id, outcome).await,
+            Ok(Envelope::Request { method, .. }) => {
                 Err(ExecServerError::protocol(&format!("it sent a request, `{method}`")))
             }
             Err(malformed) => Err(ExecServerError::protocol(&format!("no message: {malformed}"))),

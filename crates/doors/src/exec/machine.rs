@@ -15,7 +15,7 @@ use super::wire::{
     ExecResponse, InitializeResponse, PROTOCOL_VERSION, TerminateResponse, WriteResponse, method,
 };
 use super::{MAX_LINE_BYTES, MAX_REQUEST_ID_BYTES, encode};
-use crate::jsonrpc::{self, Message, RequestId};
+use crate::jsonrpc::{self, Envelope, RequestId};
 use crate::{Input, InputOf, Machine, Output, Ticket};
 
 /// The server's side of one connection.
@@ -85,20 +85,20 @@ impl ExecMachine {
         if frame.trim_ascii().is_empty() {
             return;
         }
-        match Message::decode(frame) {
-            Ok(Message::Request { id: RequestId::Text(id), .. }) if id.len() > MAX_REQUEST_ID_BYTES => {
+        match Envelope::decode(frame) {
+            Ok(Envelope::Request { id: RequestId::Text(id), .. }) if id.len() > MAX_REQUEST_ID_BYTES => {
                 self.send_error(&FrameError::IdTooLong { bytes: id.len() });
             }
-            Ok(Message::Request { id, method, params }) => {
+            Ok(Envelope::Request { id, method, params }) => {
                 if let Err(error) =
                     Request::decode(&method, params).and_then(|request| self.on_request(&id, request))
                 {
                     self.send(jsonrpc::error(&id, &code::frame_error(&error)));
                 }
             }
-            Ok(Message::Notification { method, .. }) => self.on_notification(method),
+            Ok(Envelope::Notification { method, .. }) => self.on_notification(method),
             // The server sends no requests, so a response answers nothing.
-            Ok(Message::Response { .. }) => {}
+            Ok(Envelope::Response { .. }) => {}
             Err(malformed) => self.send_error(&FrameError::NotAMessage(malformed.to_string())),
         }
     }

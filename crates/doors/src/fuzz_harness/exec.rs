@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::LINE_BYTES;
 use super::fake_processes::{FakeProcesses, Update};
 use crate::exec::{MAX_REQUEST_ID_BYTES, method};
-use crate::jsonrpc::{Message, RequestId};
+use crate::jsonrpc::{Envelope, RequestId};
 use crate::lines::{Line, Lines};
 use crate::{Input, Machine, Output, Ticket};
 
@@ -145,15 +145,15 @@ impl<
 
 /// The id of the reply that a frame must get; `None` if it must get none.
 fn expected_reply_id(frame: &[u8]) -> Option<RequestId> {
-    match Message::decode(frame) {
+    match Envelope::decode(frame) {
         _ if frame.trim_ascii().is_empty() => None,
-        Ok(Message::Request { id: RequestId::Text(id), .. }) if id.len() > MAX_REQUEST_ID_BYTES => {
+        Ok(Envelope::Request { id: RequestId::Text(id), .. }) if id.len() > MAX_REQUEST_ID_BYTES => {
             Some(RequestId::NONE)
         }
-        Ok(Message::Request { id, .. }) => Some(id),
-        Ok(Message::Notification { method, .. }) if method == method::INITIALIZED => None,
-        Ok(Message::Response { .. }) => None,
-        Ok(Message::Notification { .. }) | Err(_) => Some(RequestId::NONE),
+        Ok(Envelope::Request { id, .. }) => Some(id),
+        Ok(Envelope::Notification { method, .. }) if method == method::INITIALIZED => None,
+        Ok(Envelope::Response { .. }) => None,
+        Ok(Envelope::Notification { .. }) | Err(_) => Some(RequestId::NONE),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::json::{Members, strings_in};
 
 /// The secret that clients must send in `hello`. Its `Debug` form hides it.
 #[derive(Clone)]
-pub struct Token(Secret);
+pub struct HelloToken(Secret);
 
 /// Compares a text with the valid token.
 type TokenCheck = dyn Fn(&[u8]) -> bool + Send + Sync;
@@ -27,7 +27,7 @@ enum Secret {
     Server(Arc<TokenCheck>),
 }
 
-impl Token {
+impl HelloToken {
     /// A token of this door; `None` if the text is empty.
     pub fn new(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self(Secret::Door(text.to_owned())))
@@ -58,9 +58,9 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for HelloToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
+        f.write_str("HelloToken(…)")
     }
 }
 
@@ -84,7 +84,7 @@ impl Identity {
     /// Reads a `hello` to the bridge. The token is checked first, so a client without it learns nothing else.
     pub(super) fn from_bridge_hello(
         params: Option<&RawValue>,
-        token: Option<&Token>,
+        token: Option<&HelloToken>,
     ) -> Result<Self, FrameError> {
         let members = members(params);
         check_token(token, members.as_ref().ok())?;
@@ -103,7 +103,7 @@ impl Identity {
     /// Reads a `hello` to the console, where no member is required. Also returns the client's process id.
     pub(super) fn from_console_hello(
         params: Option<&RawValue>,
-        token: Option<&Token>,
+        token: Option<&HelloToken>,
     ) -> Result<(Self, Option<u64>), FrameError> {
         let members = members(params);
         check_token(token, members.as_ref().ok())?;
@@ -144,7 +144,7 @@ impl Identity {
     }
 }
 
-fn check_token(token: Option<&Token>, members: Option<&Members<'_>>) -> Result<(), FrameError> {
+fn check_token(token: Option<&HelloToken>, members: Option<&Members<'_>>) -> Result<(), FrameError> {
     let given = members.and_then(|members| members.get("token"));
     token.map_or(Ok(()), |token| token.check(given))
 }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn hello(params: &str, token: Option<&str>) -> Result<Identity, FrameError> {
-        Identity::from_bridge_hello(Some(&raw(params)), token.and_then(Token::new).as_ref())
+        Identity::from_bridge_hello(Some(&raw(params)), token.and_then(HelloToken::new).as_ref())
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
     fn the_server_token_is_the_current_one() {
         let current = Arc::new(std::sync::Mutex::new("old"));
         let shared = Arc::clone(&current);
-        let token = Token::for_server(move |given| given == shared.lock().unwrap().as_bytes());
+        let token = HelloToken::for_server(move |given| given == shared.lock().unwrap().as_bytes());
         let hello = |given: &str| {
             let params = raw(&format!(r#"{{"name":"n","version":"v","agent":"a","pid":1,"token":{given}}}"#));
             Identity::from_bridge_hello(Some(&params), Some(&token)).map(|_| ())
@@ -255,6 +255,6 @@ mod tests {
 
     #[test]
     fn a_token_is_never_shown() {
-        assert_eq!(format!("{:?}", Token::new("secret")), "Some(Token(…))");
+        assert_eq!(format!("{:?}", HelloToken::new("secret")), "Some(HelloToken(…))");
     }
 }

@@ -20,7 +20,7 @@ mod wire;
 
 use std::time::Duration;
 
-pub use identity::Token;
+pub use identity::HelloToken;
 pub use machine::{BridgeMachine, ReplMachine};
 pub use scan::redact_token;
 pub use wire::{

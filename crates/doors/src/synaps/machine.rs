@@ -29,14 +29,14 @@ pub struct ChildParams {
     /// The name of the model in use if none is chosen.
     pub default_model: String,
     /// The models that the parent can choose.
-    pub models: Vec<Model>,
+    pub models: Vec<AvailableModel>,
     /// The tools that agents can call.
     pub tools: Vec<ToolDescription>,
 }
 
 /// A model in the answer to `get_available_models`.
 #[derive(Clone, Debug)]
-pub struct Model {
+pub struct AvailableModel {
     /// The provider of the model.
     pub provider: String,
     /// The id of the model in commands such as `set_model`.

@@ -21,7 +21,7 @@ pub mod wire;
 use std::time::Duration;
 
 pub use encode::tool_to_json;
-pub use machine::{ChildParams, Model, SynapsMachine};
+pub use machine::{AvailableModel, ChildParams, SynapsMachine};
 pub use wire::{AssistantEvent, RPC_PROTOCOL_VERSION, RpcAttachment, RpcCommand, RpcEvent, TurnUsage};
 
 /// The longest frame that a parent may send, in bytes, without its line ending: 1 MiB.

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::super::code::{self, FrameError, ServerKind};
 use super::super::decode::{self, NULL_ID, Request};
-use super::super::identity::{Identity, Token};
+use super::super::identity::{HelloToken, Identity};
 use super::super::results::{
     ConsoleStatus, EvalResult, FileResult, NO_PATH, OwnResult, Reloaded, Resources, TOOL_PING,
 };
@@ -23,7 +23,7 @@ use crate::{Input, InputOf, Machine, Output, Ticket};
 /// The server's side of one connection to the bridge.
 #[derive(Debug)]
 pub struct BridgeMachine {
-    token: Option<Arc<Token>>,
+    token: Option<Arc<HelloToken>>,
     instance: Arc<str>,
     handshake: Handshake,
     /// When the last line or answer arrived.
@@ -54,7 +54,7 @@ enum RequestKind {
 impl BridgeMachine {
     /// A connection made at `now` to a server that requires `token`. The bridge offers parlor's own tools only if the
     /// door has a token of its own. `instance` names this start of the server; no other start has the same name.
-    pub fn new(token: Option<Arc<Token>>, instance: Arc<str>, now: Instant) -> Self {
+    pub fn new(token: Option<Arc<HelloToken>>, instance: Arc<str>, now: Instant) -> Self {
         Self {
             token,
             instance,

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::super::code::{self, FrameError, ServerKind};
 use super::super::decode::{self, NULL_ID, Request};
-use super::super::identity::{Identity, Token};
+use super::super::identity::{HelloToken, Identity};
 use super::super::wire::{ReplHelloResult, ServerInfo, method};
 use super::super::{
     CONSOLE_BACKTRACE_LINES, HELLO_LINE_BYTES, HELLO_WAIT, MAX_REQUEST_BYTES, RUNTIME_VERSION, encode,
@@ -23,7 +23,7 @@ use crate::{Input, InputOf, Machine, Output, Ticket};
 /// types there; only a client of another user must send `hello` in time.
 #[derive(Debug)]
 pub struct ReplMachine {
-    token: Option<Arc<Token>>,
+    token: Option<Arc<HelloToken>>,
     session: Option<Session>,
     /// How many lines the client has evaluated, in all sessions of this connection.
     lines: u64,
@@ -45,7 +45,7 @@ enum RequestKind {
 
 impl ReplMachine {
     /// A connection to a server that requires `token`.
-    pub fn new(token: Option<Arc<Token>>) -> Self {
+    pub fn new(token: Option<Arc<HelloToken>>) -> Self {
         Self { token, session: None, lines: 0, out: Outgoing::new(ServerKind::Repl, None) }
     }
 

@@ -1,7 +1,7 @@
 //! The callback server: a browser delivers the authorization code of one login to it.
-//!
-//! It listens on loopback addresses only and stops when the login has its result. Other requests get a short refusal and
-//! change nothing. A callback with a wrong `state` fails the login, as the clients of the loaf door expect.
+//! ! It listens on loopback addresses only and stops when the login has its result. Other requests get a short
+//refusal and ! change nothing. A callback with a wrong `state` fails the login, as the clients of the loaf door
+//expect.
 
 mod request_check;
 
@@ -41,8 +41,8 @@ pub const CALLBACK_HEADER_BYTES: usize = 16 << 10;
 /// How many connections are served at a time. When all are in use, a new connection evicts the oldest one.
 pub const MAX_CALLBACK_CONNECTIONS: usize = 16;
 
-/// How many connections of peers that [`AdmitsPeer`] rejects are served at a time. More are closed at once, so that they
-/// cannot keep the browser out.
+/// How many connections of peers that [`AdmitsPeer`] rejects are served at a time. More are closed at once, so that
+/// they cannot keep the browser out.
 pub const MAX_CALLBACK_REFUSED: usize = 4;
 
 /// How old a connection must be before a new one may evict it. A browser sends its request much sooner.
@@ -54,8 +54,9 @@ pub const CALLBACK_PORT_TRIES: usize = 16;
 /// How long to wait after `accept` failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Decides whether the peer of a connection may deliver the code: only processes of this user may. Knowing the `state` is
-/// not enough, because it is part of the URL on the browser's command line, which all users of the machine can read.
+/// Decides whether the peer of a connection may deliver the code: only processes of this user may. Knowing the
+/// `state` is not enough, because it is part of the URL on the browser's command line, which all users of the machine
+/// can read.
 pub type AdmitsPeer = Arc<dyn Fn(&TcpStream) -> bool + Send + Sync>;
 
 /// The listener of one login.

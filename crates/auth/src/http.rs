@@ -107,7 +107,8 @@ fn innermost(error: &reqwest::Error) -> String {
 pub(crate) struct HttpCall<'h> {
     http: &'h Http,
     status: AtomicU16,
-    /// Whether to turn the responses of an overloaded provider into errors, after which the `oauth2` crate polls again.
+    /// Whether to turn the responses of an overloaded provider into errors, after which the `oauth2` crate polls
+    /// again.
     retries_overload: bool,
 }
 

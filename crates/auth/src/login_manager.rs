@@ -40,7 +40,8 @@ pub struct LoginManager(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     providers: BTreeMap<String, Arc<LoginProvider>>,
-    /// One lock per provider, so that one task of this process renews at a time. A file lock excludes other processes.
+    /// One lock per provider, so that one task of this process renews at a time. A file lock excludes other
+    /// processes.
     pub(crate) renewal_locks: BTreeMap<String, Mutex<()>>,
     store: SecretStore,
     pub(crate) redactor: Redactor,

@@ -11,8 +11,8 @@ use crate::login_manager::Inner;
 use crate::{AccessError, LoginManager, LoginProvider, LogoutOutcome, Secret, SecretName};
 
 impl LoginManager {
-    /// Deletes the stored login to a provider, whether the provider is configured or not. If a revoke URL is configured,
-    /// the token is revoked first; the login is deleted even if that fails.
+    /// Deletes the stored login to a provider, whether the provider is configured or not. If a revoke URL is
+    /// configured, the token is revoked first; the login is deleted even if that fails.
     pub async fn logout(&self, provider: &str) -> Result<LogoutOutcome, AccessError> {
         let inner = &self.0;
         let local = |error: crate::SecretStoreError| AccessError::Local(error.to_string());
@@ -33,8 +33,8 @@ impl LoginManager {
 }
 
 impl Inner {
-    /// Revokes a token (RFC 7009); a refresh token is revoked together with its access tokens. Returns false if no revoke
-    /// URL is configured. Does not use the `oauth2` crate, because that refuses http:// even for loopback.
+    /// Revokes a token (RFC 7009); a refresh token is revoked together with its access tokens. Returns false if no
+    /// revoke URL is configured. Does not use the `oauth2` crate, because that refuses http:// even for loopback.
     async fn revoke(&self, provider: &LoginProvider, token: &Secret) -> Result<bool, String> {
         let Some(url) = &provider.revoke_url else { return Ok(false) };
         if let Some(fix) = &provider.missing_secret {
@@ -51,8 +51,8 @@ impl Inner {
     }
 }
 
-/// The revocation request. A function of its own, because the form serializer is not `Send` and must not live across an
-/// await.
+/// The revocation request. A function of its own, because the form serializer is not `Send` and must not live across
+/// an await.
 fn revocation_request(
     provider: &LoginProvider,
     url: &str,

@@ -1,10 +1,9 @@
 //! Removes the known secrets from text that people or programs may see: logs, errors, events, output.
-//!
-//! A secret is recognized as plain text, in hexadecimal, percent-encoded, with JSON escapes (also in JSON within JSON), and
-//! within base64 at any offset, also if the base64 is broken into lines. Control characters, escape sequences and invisible
-//! characters between its letters are ignored, because screens do not show them. For text that arrives in pieces,
-//! [`Redactor::redact_prefix`] tells how much of the end may be the beginning of a secret. Other encodings are not
-//! recognized.
+//! ! A secret is recognized as plain text, in hexadecimal, percent-encoded, with JSON escapes (also in JSON within
+//JSON), and ! within base64 at any offset, also if the base64 is broken into lines. Control characters, escape
+//sequences and invisible ! characters between its letters are ignored, because screens do not show them. For text
+//that arrives in pieces, ! [`Redactor::redact_prefix`] tells how much of the end may be the beginning of a secret.
+//Other encodings are not ! recognized.
 
 mod escape;
 mod index;
@@ -30,8 +29,8 @@ pub const MIN_REDACTED_BYTES: usize = 8;
 /// How many secrets one group holds. When a group is full, the secret that was learned longest ago is dropped.
 pub const MAX_REDACTED: usize = 256;
 
-/// The maximum number of forms of a secret: plain, lower and upper case hexadecimal, and base64 of the plain and of the
-/// percent-encoded text, each in two alphabets at three offsets.
+/// The maximum number of forms of a secret: plain, lower and upper case hexadecimal, and base64 of the plain and of
+/// the percent-encoded text, each in two alphabets at three offsets.
 pub const MAX_FORMS: usize = 15;
 
 /// The known secrets. Cheap to clone; clones share the secrets.
@@ -66,8 +65,8 @@ impl Redactor {
         Self::default()
     }
 
-    /// A redactor that shares the known secrets and learns into a new group, so that its secrets never displace those of
-    /// other groups.
+    /// A redactor that shares the known secrets and learns into a new group, so that its secrets never displace those
+    /// of other groups.
     pub fn new_group(&self) -> Self {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.last_group += 1;
@@ -116,8 +115,8 @@ impl Redactor {
         }
     }
 
-    /// `text` with all secrets replaced. If a secret becomes visible only after a display drops invisible characters, the
-    /// result is the visible text of that display.
+    /// `text` with all secrets replaced. If a secret becomes visible only after a display drops invisible characters,
+    /// the result is the visible text of that display.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut shown = without(text, &known.index.scan(text.as_bytes()).secrets);

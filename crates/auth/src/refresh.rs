@@ -11,8 +11,8 @@ use crate::time::later;
 use crate::tokens::{RenewalError, renew};
 use crate::{AccessError, LoginManager, LoginProvider, Secret, SecretStoreError};
 
-/// How long before its expiry a token is renewed. A token that is valid for less than twice this time is renewed after
-/// half of its lifetime.
+/// How long before its expiry a token is renewed. A token that is valid for less than twice this time is renewed
+/// after half of its lifetime.
 pub const REFRESH_MARGIN: Duration = Duration::from_secs(120);
 
 impl LoginManager {
@@ -21,8 +21,8 @@ impl LoginManager {
         self.token(provider, None).await
     }
 
-    /// Another access token, after the provider refused the token `refused` before its expiry. Renews it, unless another
-    /// task or process has done so already.
+    /// Another access token, after the provider refused the token `refused` before its expiry. Renews it, unless
+    /// another task or process has done so already.
     pub async fn replacement_token(&self, provider: &str, refused: &Secret) -> Result<Secret, AccessError> {
         self.token(provider, Some(refused.clone())).await
     }
@@ -33,8 +33,8 @@ impl LoginManager {
         if let Action::Use(token) = self.0.next_action(&provider, refused.as_ref()).await?.1 {
             return Ok(token);
         }
-        // A renewal may invalidate the old refresh token. It runs in a task of its own, so that the new one is stored even
-        // if the caller is dropped.
+        // A renewal may invalidate the old refresh token. It runs in a task of its own, so that the new one is stored
+        // even if the caller is dropped.
         let inner = Arc::clone(&self.0);
         let renewal = tokio::spawn(async move { inner.renew_exclusively(&provider, refused.as_ref()).await });
         renewal.await.unwrap_or_else(|error| Err(AccessError::Local(error.to_string())))

@@ -26,8 +26,8 @@ pub trait Agent: Send + Sync {
     /// [`TurnError::Stopped`] is passed on from the context.
     async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError>;
 
-    /// Summarizes `history`, which the summary then replaces, with the model of `choice`. Dropping the future cancels it.
-    /// The default is a list of the last messages.
+    /// Summarizes `history`, which the summary then replaces, with the model of `choice`. Dropping the future cancels
+    /// it. The default is a list of the last messages.
     async fn summarize(&self, history: &[HistoryItem], _choice: &AgentChoice) -> Result<String, Failure> {
         Ok(digest(history))
     }
@@ -97,9 +97,9 @@ pub struct SpentSoFar {
     pub today_micros: u64,
 }
 
-/// The interface through which an agent acts in a run. Clients see all actions in their order, and the log records them.
-/// After the run was stopped every method fails with [`TurnError::Stopped`], which the agent passes on with `?`; no method
-/// fails otherwise.
+/// The interface through which an agent acts in a run. Clients see all actions in their order, and the log records
+/// them. After the run was stopped every method fails with [`TurnError::Stopped`], which the agent passes on with
+/// `?`; no method fails otherwise.
 #[async_trait]
 pub trait AgentContext: Send {
     /// Appends `text` to the current message. Consecutive calls write one message.
@@ -108,16 +108,16 @@ pub trait AgentContext: Send {
     /// Appends `text` to the reasoning of the current step.
     async fn write_reasoning(&mut self, text: &str) -> Result<(), TurnError>;
 
-    /// Streams a piece of the input of a call that [`call_tools`](Self::call_tools) will make with the same name and tool.
-    /// Clients see the piece; the log does not record it.
+    /// Streams a piece of the input of a call that [`call_tools`](Self::call_tools) will make with the same name and
+    /// tool. Clients see the piece; the log does not record it.
     async fn write_call_input(&mut self, name: &str, tool: &str, text: &str) -> Result<(), TurnError>;
 
     /// Calls a tool with `input`, which is JSON text, and waits for its result.
     async fn call_tool(&mut self, tool: &str, input: &str) -> Result<ToolResult, TurnError>;
 
     /// Calls several tools and waits for all of them. The results are in the order of the calls. Consecutive calls of
-    /// tools that change nothing run in parallel, all others one after another. A call that has not ended at `until` is
-    /// cancelled and fails.
+    /// tools that change nothing run in parallel, all others one after another. A call that has not ended at `until`
+    /// is cancelled and fails.
     async fn call_tools(
         &mut self,
         calls: Vec<ToolCall>,
@@ -151,8 +151,9 @@ pub trait AgentContext: Send {
     /// Ends the current message and step. The next text starts another message.
     async fn next_step(&mut self) -> Result<(), TurnError>;
 
-    /// Ends the current message and step after the model's answer was interrupted. Calls whose inputs were streamed are
-    /// withdrawn. Text that may be the beginning of a secret is dropped from the message; returns its length in bytes.
+    /// Ends the current message and step after the model's answer was interrupted. Calls whose inputs were streamed
+    /// are withdrawn. Text that may be the beginning of a secret is dropped from the message; returns its length in
+    /// bytes.
     async fn end_interrupted_step(&mut self) -> Result<usize, TurnError>;
 
     /// Replaces the history before the message `kept_from` by `summary`, for later turns.

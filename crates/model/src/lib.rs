@@ -1,10 +1,7 @@
 //! Agents, which answer the messages of a session, and the providers of their models.
-//!
-//! An [`Agent`] gets a [`Turn`] and an [`AgentContext`]. Through the context it writes text and reasoning and calls
-//! tools; it knows nothing of sessions, the log or doors. Clients cannot tell whether an agent uses a model, a script or
-//! the built-in commands of [`LocalAgent`].
-//!
-//! `docs/agents.md` describes the agents for users.
+//! ! An [`Agent`] gets a [`Turn`] and an [`AgentContext`]. Through the context it writes text and reasoning and calls
+//! tools; it knows nothing of sessions, the log or doors. Clients cannot tell whether an agent uses a model, a script
+//or ! the built-in commands of [`LocalAgent`]. ! ! `docs/agents.md` describes the agents for users.
 
 mod agent;
 mod digest;
@@ -20,7 +17,8 @@ pub use local::LocalAgent;
 pub use model_agent::*;
 pub use script::{ScriptAgent, ScriptError, ScriptFault, ScriptLocation};
 
-/// The longest wait of [`LocalAgent`] and of one step of a [`ScriptAgent`]. Long enough to test the timeouts of clients.
+/// The longest wait of [`LocalAgent`] and of one step of a [`ScriptAgent`]. Long enough to test the timeouts of
+/// clients.
 pub const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// The interval at which [`LocalAgent`] writes a dot while it waits.
@@ -50,6 +48,6 @@ pub const MAX_SCRIPT_STEPS: usize = 10_000;
 /// How deep the subagents of a script can be nested.
 pub const MAX_SCRIPT_DEPTH: usize = 4;
 
-/// The most text of one step after its captures are filled in, in bytes. A small script that repeats a capture many times
-/// could produce very much text.
+/// The most text of one step after its captures are filled in, in bytes. A small script that repeats a capture many
+/// times could produce very much text.
 pub const MAX_STEP_BYTES: usize = 16 << 20;

@@ -1,8 +1,7 @@
 //! Turns a panic inside of a future into an error, so that the rest of the server goes on.
-//!
-//! The panic hook has logged where the panic happened; the error tells clients nothing about it. State that the future
-//! shares with other tasks must stay usable after a panic: code locks such mutexes in spite of poisoning, and changes
-//! what they guard in one step.
+//! ! The panic hook has logged where the panic happened; the error tells clients nothing about it. State that the
+//future ! shares with other tasks must stay usable after a panic: code locks such mutexes in spite of poisoning, and
+//changes ! what they guard in one step.
 
 use std::panic::AssertUnwindSafe;
 

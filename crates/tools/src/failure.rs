@@ -2,7 +2,7 @@
 
 use parlor_vocab::{Failure, FailureCode};
 
-pub(crate) use parlor_files::code::{in_words, invalid, system};
+pub(crate) use parlor_files::failure::{errno_text, invalid, system};
 
 /// A failure with this code. The code decides whether the failure is retryable.
 pub(crate) fn failure(code: FailureCode, message: impl Into<String>) -> Failure {

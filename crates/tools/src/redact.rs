@@ -1,5 +1,5 @@
-//! Removes secrets from the output of tools, before any of it is truncated: a later check would not recognize the part of
-//! a secret that a cut leaves behind.
+//! Removes secrets from the output of tools, before any of it is truncated: a later check would not recognize the
+//! part of a secret that a cut leaves behind.
 //!
 //! The [`Redact`] implementation knows the secrets; whoever makes the [`ToolContext`](crate::ToolContext) chooses it.
 
@@ -7,12 +7,12 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// How many bytes of streamed text are held back at most, because they may be the beginning of a secret. More than the
-/// longest secret in its longest encoding.
+/// How many bytes of streamed text are held back at most, because they may be the beginning of a secret. More than
+/// the longest secret in its longest encoding.
 pub const MAX_HELD_BYTES: usize = 256 << 10;
 
-/// From how many bytes on the beginning of a secret is removed at the end of truncated text. Shorter matches are mostly
-/// coincidence.
+/// From how many bytes on the beginning of a secret is removed at the end of truncated text. Shorter matches are
+/// mostly coincidence.
 pub const MIN_CUT_BYTES: usize = 4;
 
 /// Removes secrets from text.

@@ -13,8 +13,8 @@ use crate::input::decode;
 use crate::redact::clean;
 use crate::tool::{Tool, ToolContext};
 
-/// How many bytes of printed output and value the agent gets: the beginning and the end, with a note of how many bytes
-/// are missing between them.
+/// How many bytes of printed output and value the agent gets: the beginning and the end, with a note of how many
+/// bytes are missing between them.
 pub const RUBY_TEXT_BYTES: usize = 64 << 10;
 
 /// Evaluates Ruby code.
@@ -118,7 +118,8 @@ impl Tool for RubyTool {
     }
 }
 
-/// Removes secrets from `text`, then limits it to [`RUBY_TEXT_BYTES`]. In this order, so that no part of a secret stays.
+/// Removes secrets from `text`, then limits it to [`RUBY_TEXT_BYTES`]. In this order, so that no part of a secret
+/// stays.
 fn truncated(context: &ToolContext, text: String) -> String {
     truncate_middle(&clean(&*context.redact, text), RUBY_TEXT_BYTES).into_owned()
 }

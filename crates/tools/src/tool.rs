@@ -16,11 +16,10 @@ use crate::shell::BackgroundProcesses;
 use parlor_files::Policy;
 
 /// Something that an agent can call by name. Used as `dyn`, because the agent chooses the tool at run time.
-///
-/// - `call` returns soon after [`ToolContext::cancel`] was cancelled, with [`FailureCode::Cancelled`]. Of the processes
-///   that it started, only those in the background go on.
-/// - The message of a failure is for the agent: it says how to correct the call.
-/// - A tool uses the environment and the folder of the context, never those of the server process.
+/// / - `call` returns soon after [`ToolContext::cancel`] was cancelled, with [`FailureCode::Cancelled`]. Of the
+//processes /   that it started, only those in the background go on. / - The message of a failure is for the agent: it
+//says how to correct the call. / - A tool uses the environment and the folder of the context, never those of the
+//server process.
 #[async_trait]
 pub trait Tool: Send + Sync {
     /// The name by which agents call the tool.
@@ -63,8 +62,8 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// A context whose policy allows the working folder only, with an empty environment, no reader of the progress and
-    /// no known secrets. Opens the folder: a short blocking call.
+    /// A context whose policy allows the working folder only, with an empty environment, no reader of the progress
+    /// and no known secrets. Opens the folder: a short blocking call.
     pub fn new(folder: impl Into<PathBuf>) -> Result<Self, Failure> {
         let folder = folder.into();
         let policy = Policy::new([&folder])?;
@@ -90,8 +89,8 @@ impl ToolContext {
         if self.cancel.is_cancelled() { Err(failure::cancelled()) } else { Ok(()) }
     }
 
-    /// Runs `work`, which only reads files, on a blocking thread. A cancelled call does not wait for the thread, because
-    /// a file system can hang forever.
+    /// Runs `work`, which only reads files, on a blocking thread. A cancelled call does not wait for the thread,
+    /// because a file system can hang forever.
     pub(crate) async fn read_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> Result<T, Failure> + Send + 'static,

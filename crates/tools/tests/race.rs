@@ -1,4 +1,5 @@
-//! Races: a thread swaps links and folders while tools use them. No tool may read or write a file outside of the root.
+//! Races: a thread swaps links and folders while tools use them. No tool may read or write a file outside of the
+//! root.
 
 mod common;
 
@@ -87,9 +88,11 @@ fn the_policy_never_opens_files_outside_of_the_root() {
                     };
                     assert!(!text.contains(SECRET), "round {round} of {path}");
                     // Create a file next to it, through the descriptor of the folder.
-                    if let Ok(spot) =
-                        policy.spot(&fixture.context.folder, &format!("{path}.{round}"), ParentFolders::Made)
-                    {
+                    if let Ok(spot) = policy.locate(
+                        &fixture.context.folder,
+                        &format!("{path}.{round}"),
+                        ParentFolders::Create,
+                    ) {
                         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
                         let made = openat(&spot.folder, &spot.name, flags, Mode::from_raw_mode(0o600));
                         if made.is_ok() {

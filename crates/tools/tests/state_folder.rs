@@ -1,5 +1,5 @@
-//! Parlor's state folder inside of the allowed folder, reachable under several paths: no file tool changes it or reads
-//! its secrets.
+//! Parlor's state folder inside of the allowed folder, reachable under several paths: no file tool changes it or
+//! reads its secrets.
 
 #![expect(clippy::unwrap_used, reason = "a failure in a test helper panics, as in the test itself")]
 

@@ -1,15 +1,14 @@
 //! Decodes escapes: `%2F`, `\/`, `\u002f`, `\x2f`, and line breaks within a long word.
-//!
-//! Each function decodes at one position of a text. If the position has several possible meanings, it returns all of them,
-//! and the caller compares them with the secret. Text that ends within an escape may continue with anything.
+//! ! Each function decodes at one position of a text. If the position has several possible meanings, it returns all
+//of them, ! and the caller compares them with the secret. Text that ends within an escape may continue with anything.
 
 use super::invisible::may_be_invisible;
 
 /// How many times a text may be percent-encoded: `%2F`, `%252F`, `%25252F`.
 const PERCENT_DEPTH: usize = 3;
 
-/// The longest run of backslashes that belongs to one escape. JSON in JSON in JSON has seven before a quote, and eight for
-/// each backslash of the text.
+/// The longest run of backslashes that belongs to one escape. JSON in JSON in JSON has seven before a quote, and
+/// eight for each backslash of the text.
 const BACKSLASHES: usize = 64;
 
 /// The longest gap of white space and line numbers between two lines of one word, in bytes.
@@ -145,8 +144,8 @@ fn unicode(unit: u32, text_length: usize, after: &[u8], decodings: &mut Decoding
     }
 }
 
-/// The number of backslashes at the start of `text` and the character after them. `None` if there are no backslashes or
-/// more than [`BACKSLASHES`].
+/// The number of backslashes at the start of `text` and the character after them. `None` if there are no backslashes
+/// or more than [`BACKSLASHES`].
 fn escaped(text: &[u8]) -> Option<(usize, u8)> {
     let run = text.iter().take(BACKSLASHES + 1).take_while(|byte| **byte == b'\\').count();
     let character = *text.get(run)?;
@@ -163,8 +162,8 @@ fn hex(text: &[u8], digits: usize) -> Option<Option<u32>> {
     Some(Some(number))
 }
 
-/// If `text` starts with a line break: the possible starts of the next line, with and without a line number as the file
-/// tools show it. Line breaks and tabs may be escaped.
+/// If `text` starts with a line break: the possible starts of the next line, with and without a line number as the
+/// file tools show it. Line breaks and tabs may be escaped.
 pub(super) fn line_gap(text: &[u8]) -> Decodings {
     let mut decodings = Decodings::default();
     let Some(mut end) = line_break(text, &mut decodings) else { return decodings };

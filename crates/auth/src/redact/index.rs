@@ -1,9 +1,8 @@
 //! An index of all forms of all secrets, which rejects most positions of a text with one lookup.
-//!
-//! A form is found by its first four bytes, if the text contains them unescaped. A bit filter rejects nearly all positions
-//! at which no form starts. Only near escapes, line breaks and the end of the text are forms compared one by one, and then
-//! only the forms with the right first byte. An Aho-Corasick automaton would be as fast, but it supports neither escapes
-//! nor the question whether the text ends within a form.
+//! ! A form is found by its first four bytes, if the text contains them unescaped. A bit filter rejects nearly all
+//positions ! at which no form starts. Only near escapes, line breaks and the end of the text are forms compared one
+//by one, and then ! only the forms with the right first byte. An Aho-Corasick automaton would be as fast, but it
+//supports neither escapes ! nor the question whether the text ends within a form.
 
 use std::ops::Range;
 
@@ -109,8 +108,8 @@ impl Index {
                     scan.add(at, self.match_key(text, at, key));
                 }
             }
-            // The last positions before `special` have no complete key. There is one more of them than a key has bytes,
-            // because of the first half of `\r\n`.
+            // The last positions before `special` have no complete key. There is one more of them than a key has
+            // bytes, because of the first half of `\r\n`.
             let near = special.saturating_sub(KEY_BYTES).max(position);
             position = (special + 1).min(text.len());
             for at in near..position {

@@ -1,12 +1,11 @@
 //! Invisible parts of a text: control characters, escape sequences and zero-width characters.
-//!
-//! A secret with invisible parts between its letters has other bytes, but looks like the secret on a display. Line breaks
-//! and tabs count as visible.
+//! ! A secret with invisible parts between its letters has other bytes, but looks like the secret on a display. Line
+//breaks ! and tabs count as visible.
 
 use anstyle_parse::state::{State, state_change};
 
-/// The longest invisible part between two letters of a secret that is recognized in streamed text. In complete text there
-/// is no limit.
+/// The longest invisible part between two letters of a secret that is recognized in streamed text. In complete text
+/// there is no limit.
 pub const MAX_INVISIBLE_BYTES: usize = 256;
 
 const ESCAPE: u8 = 0x1b;

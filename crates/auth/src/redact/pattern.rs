@@ -158,8 +158,8 @@ impl Pattern {
             InvisiblePrefix::TooLong => None,
         };
         let (page, terminal) = (skip(Display::Page), skip(Display::Terminal));
-        // The character after an escape is hardly ever the next one of the secret. Adding it every time would use up the
-        // backtracks.
+        // The character after an escape is hardly ever the next one of the secret. Adding it every time would use up
+        // the backtracks.
         let is_next = |length: &usize| text.get(*length) == self.bytes.get(matched);
         let page = page.filter(|length| terminal != Some(*length) && is_next(length));
         page.into_iter().chain(terminal).for_each(|length| decodings.add(length, b""));

@@ -1,7 +1,6 @@
 //! Access to the system's keyring, with time limits.
-//!
-//! The keyring is used only to store a secret, or for a secret that is known to be there. Each request runs on a thread of
-//! its own, because a request to a bus that does not answer cannot be cancelled.
+//! ! The keyring is used only to store a secret, or for a secret that is known to be there. Each request runs on a
+//thread of ! its own, because a request to a bus that does not answer cannot be cancelled.
 
 use std::fmt;
 use std::path::Path;
@@ -33,8 +32,8 @@ pub(super) struct Entry {
     pub(super) home: String,
 }
 
-/// A keyring implementation. Its calls may block forever. They call `before_prompt` before they prompt for a password, and
-/// fail with a text for people.
+/// A keyring implementation. Its calls may block forever. They call `before_prompt` before they prompt for a
+/// password, and fail with a text for people.
 pub(super) trait KeyringBackend: fmt::Debug + Send + Sync {
     fn read(&self, entry: &Entry, before_prompt: &dyn Fn()) -> Result<Option<Secret>, String>;
     fn write(&self, entry: &Entry, secret: &Secret, before_prompt: &dyn Fn()) -> Result<(), String>;

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use super::SecretStoreError;
 
-/// How long to wait for the lock of a login. Longer than a request to the provider can take, during which another process
-/// holds the lock.
+/// How long to wait for the lock of a login. Longer than a request to the provider can take, during which another
+/// process holds the lock.
 pub const LOCK_WAIT: Duration = Duration::from_secs(45);
 
 /// How long to wait between two attempts to lock.

@@ -1,11 +1,8 @@
 //! The secret store: the system's keyring if there is one, else files that only the user can read.
-//!
-//! Each secret is stored in one of the two. For a secret in the keyring, the folder contains a marker file, so that the
-//! keyring is asked only for what it has. If a file exists as well, the file is newer: it was written when the keyring
-//! failed.
-//!
-//! Deliberately absent: the content of secrets, and encryption of the files. A program that can read the files of the user
-//! could read the decryption key as well.
+//! ! Each secret is stored in one of the two. For a secret in the keyring, the folder contains a marker file, so that
+//the ! keyring is asked only for what it has. If a file exists as well, the file is newer: it was written when the
+//keyring ! failed. ! ! Deliberately absent: the content of secrets, and encryption of the files. A program that can
+//read the files of the user ! could read the decryption key as well.
 
 mod error;
 mod files;
@@ -98,8 +95,8 @@ impl SecretStore {
         Self::open_with(home, Err("it is not used here".to_owned()))
     }
 
-    /// The same with the keyring on the user's session bus. `availability` is the reason if there is none. No request is
-    /// sent before the keyring is needed.
+    /// The same with the keyring on the user's session bus. `availability` is the reason if there is none. No request
+    /// is sent before the keyring is needed.
     pub fn with_keyring(home: &Path, availability: Result<(), String>) -> Result<Self, SecretStoreError> {
         Self::open_with(home, availability.map(|()| Arc::new(SecretServiceBackend) as _))
     }

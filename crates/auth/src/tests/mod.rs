@@ -1,5 +1,5 @@
-//! Complete logins against a fake provider whose replies the test scripts. `tests/auth` runs logins against an independent
-//! OAuth server.
+//! Complete logins against a fake provider whose replies the test scripts. `tests/auth` runs logins against an
+//! independent OAuth server.
 
 mod bounds;
 mod browser;

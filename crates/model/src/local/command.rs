@@ -44,8 +44,8 @@ pub(super) enum LocalCommand<'a> {
 }
 
 impl<'a> LocalCommand<'a> {
-    /// Parses `message`. White space before a command is ignored. The text after the command and one space is its argument;
-    /// shell commands, paths, numbers and code are trimmed.
+    /// Parses `message`. White space before a command is ignored. The text after the command and one space is its
+    /// argument; shell commands, paths, numbers and code are trimmed.
     pub(super) fn parse(message: &'a str) -> Self {
         let message = message.trim_start();
         if let Some(command) = message.strip_prefix('!') {

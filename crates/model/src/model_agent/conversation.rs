@@ -1,8 +1,7 @@
 //! The conversation that is sent to the model, kept within its context window.
-//!
-//! Sizes are estimates: one token for [`BYTES_PER_TOKEN`] bytes of text, [`PICTURE_TOKENS`] for an image, [`PART_TOKENS`] for
-//! each message, call and tool. Once the provider has counted the tokens of a request, that number replaces the estimate,
-//! and only later messages are estimated.
+//! ! Sizes are estimates: one token for [`BYTES_PER_TOKEN`] bytes of text, [`PICTURE_TOKENS`] for an image,
+//[`PART_TOKENS`] for ! each message, call and tool. Once the provider has counted the tokens of a request, that
+//number replaces the estimate, ! and only later messages are estimated.
 
 use std::sync::Arc;
 
@@ -27,7 +26,8 @@ pub const COMPACT_AT_PERCENT: u64 = 80;
 /// The share of the context window that the newest messages may fill after a summary, in percent.
 pub const KEEP_PERCENT: u64 = 30;
 
-/// The share of the context window that the result of one call may fill, in percent. A longer result loses its middle.
+/// The share of the context window that the result of one call may fill, in percent. A longer result loses its
+/// middle.
 pub const RESULT_PERCENT: u64 = 10;
 
 /// [`MAX_PICTURE_BYTES`] in base64, which adds a third.
@@ -125,8 +125,8 @@ impl Conversation {
         self.request.messages.push(message);
     }
 
-    /// Sets the token count of the provider for all present messages. A count that is too low to be true is raised, because
-    /// otherwise the conversation would grow without a limit.
+    /// Sets the token count of the provider for all present messages. A count that is too low to be true is raised,
+    /// because otherwise the conversation would grow without a limit.
     pub(super) fn set_counted(&mut self, tokens: u64) {
         let tokens = (tokens > 0).then(|| tokens.max(min_tokens(self.bytes())));
         self.counted = tokens.map(|tokens| (self.info.len(), tokens));
@@ -172,8 +172,8 @@ impl Conversation {
         text_tokens(self.request.system.len()) + PART_TOKENS + tools.sum::<u64>()
     }
 
-    /// How many of the oldest messages to remove so that the others have at most `keep` tokens. Always keeps the last step,
-    /// and never separates a call from its result. `None` if nothing can be removed.
+    /// How many of the oldest messages to remove so that the others have at most `keep` tokens. Always keeps the last
+    /// step, and never separates a call from its result. `None` if nothing can be removed.
     pub(super) fn removable(&self, keep: u64) -> Option<usize> {
         let mut kept = 0;
         let mut removable = None;
@@ -202,8 +202,8 @@ impl Conversation {
         })
     }
 
-    /// Replaces the oldest `count` messages by `summary`. Returns the id of the session's message before which the summary
-    /// covers the whole history, if there is one.
+    /// Replaces the oldest `count` messages by `summary`. Returns the id of the session's message before which the
+    /// summary covers the whole history, if there is one.
     pub(super) fn replace_oldest(&mut self, count: usize, summary: String) -> Option<MessageId> {
         self.counted = None;
         let up_to_first_kept = self.info.iter().take(count + 1).skip(1);

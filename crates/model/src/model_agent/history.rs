@@ -86,8 +86,8 @@ fn push_assistant(messages: &mut Vec<HistoryMessage>, message: &Message) {
     messages.push(HistoryMessage { message: answer, id: Some(message.id.clone()), media: Vec::new() });
 }
 
-/// Adds a call and its result. Each call becomes a step of its own, because the history does not say which calls the model
-/// made together.
+/// Adds a call and its result. Each call becomes a step of its own, because the history does not say which calls the
+/// model made together.
 fn push_tool_use(messages: &mut Vec<HistoryMessage>, used: &ToolUse) {
     let id = used.call.to_string();
     let call = ModelCall { id: id.clone(), tool: used.tool.clone(), input: used.input.clone() };

@@ -13,8 +13,8 @@ pub const DEFAULT_STEPS: u64 = 300;
 /// The default limit of input and output tokens in one run.
 pub const DEFAULT_TOKENS: u64 = 20_000_000;
 
-/// The token limit counts at least one token for this many bytes of text sent and received, even if the provider reports
-/// fewer. A token of a real model has about four bytes.
+/// The token limit counts at least one token for this many bytes of text sent and received, even if the provider
+/// reports fewer. A token of a real model has about four bytes.
 pub const LIMIT_BYTES_PER_TOKEN: usize = 64;
 
 /// The default cost limit of one run, in millionths of a dollar.

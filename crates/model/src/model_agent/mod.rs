@@ -1,11 +1,10 @@
 //! The agent that uses a model with tools.
-//!
-//! `run.rs` is the main loop: the model answers, the agent calls the requested tools, and the model answers again.
-//! `history.rs` converts the history of the session to model messages, `conversation.rs` keeps them within the context
-//! window, `retry.rs` decides when to repeat a request, and `limits.rs` when to stop. `prompt.rs` writes the system prompt
-//! with the instructions (`instructions.rs`) and skills (`skills.rs`) of the working folder; `project.rs` opens their files.
-//!
-//! Deliberately absent: the protocols of providers (`provider/`), and permissions for tools beyond the agent's tool list.
+//! ! `run.rs` is the main loop: the model answers, the agent calls the requested tools, and the model answers again.
+//! `history.rs` converts the history of the session to model messages, `conversation.rs` keeps them within the
+//context ! window, `retry.rs` decides when to repeat a request, and `limits.rs` when to stop. `prompt.rs` writes the
+//system prompt ! with the instructions (`instructions.rs`) and skills (`skills.rs`) of the working folder;
+//`project.rs` opens their files. ! ! Deliberately absent: the protocols of providers (`provider/`), and permissions
+//for tools beyond the agent's tool list.
 
 mod attempt;
 mod conversation;
@@ -108,8 +107,8 @@ impl ModelAgent {
         }
     }
 
-    /// The models for a turn: the chosen one, or the agent's own, then the fallbacks. A name that is not configured is used
-    /// as a model id of the first model's provider.
+    /// The models for a turn: the chosen one, or the agent's own, then the fallbacks. A name that is not configured
+    /// is used as a model id of the first model's provider.
     fn models_for(&self, chosen: Option<&str>) -> Result<Vec<Model>, Failure> {
         let Some(own) = self.models.first() else {
             let message = format!("{} has no model; give it one in parlor.toml", self.name);

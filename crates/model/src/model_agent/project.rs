@@ -1,9 +1,7 @@
 //! Finds the project of a working folder and opens its instruction files. Blocking.
-//!
-//! A project may come from an untrusted source. Its files are opened with the path policy of the file tools: links are
-//! followed only within the project, and only regular files are read. Links in the user's own files may lead anywhere.
-//!
-//! Folders above the working folder may be writable by all users. Files of other users there are ignored.
+//! ! A project may come from an untrusted source. Its files are opened with the path policy of the file tools: links
+//are ! followed only within the project, and only regular files are read. Links in the user's own files may lead
+//anywhere. ! ! Folders above the working folder may be writable by all users. Files of other users there are ignored.
 
 use parlor_vocab::FailureCode;
 use std::io::Read;
@@ -42,8 +40,8 @@ pub(super) enum ReadError {
 }
 
 impl Project {
-    /// The project of `folder`: the folders from the nearest parent with a `.git` down to `folder`, or `folder` alone if
-    /// there is no `.git`. Parents count only if this user, root or the owner of `folder` owns them.
+    /// The project of `folder`: the folders from the nearest parent with a `.git` down to `folder`, or `folder` alone
+    /// if there is no `.git`. Parents count only if this user, root or the owner of `folder` owns them.
     pub fn of(folder: &Path, user: &UserFolders) -> Self {
         let owners = TrustedOwners::of_folder(folder);
         let folders = project_folders(folder, MAX_PARENTS, |path| owners.own(path));
@@ -52,8 +50,8 @@ impl Project {
             user.home.iter().cloned().chain(user.home.iter().filter_map(|home| home.canonicalize().ok()));
         let homes: Vec<PathBuf> = homes.collect();
         let has_home = |folder: &Path| homes.iter().any(|home| home.starts_with(folder));
-        // A user may have the whole home folder in git. It is not the project root of the folders inside of it, because
-        // then links in an untrusted project could lead to all files of the user.
+        // A user may have the whole home folder in git. It is not the project root of the folders inside of it,
+        // because then links in an untrusted project could lead to all files of the user.
         let root = folders.iter().copied().find(|folder| !has_home(folder));
         let mut paths: Vec<InstructionPath> = Vec::with_capacity(folders.len());
         let mut last: Option<(&Path, Opener)> = None;
@@ -153,8 +151,8 @@ fn read_error(failure: parlor_vocab::Failure) -> ReadError {
     }
 }
 
-/// The folders from the nearest parent with a `.git` down to `folder`, or `folder` alone if there is none. The search ends
-/// at a parent, or a `.git` in it, that `is_trusted` rejects.
+/// The folders from the nearest parent with a `.git` down to `folder`, or `folder` alone if there is none. The search
+/// ends at a parent, or a `.git` in it, that `is_trusted` rejects.
 fn project_folders(folder: &Path, max: usize, is_trusted: impl Fn(&Path) -> bool) -> Vec<&Path> {
     let mut up: Vec<&Path> = Vec::new();
     for (above, path) in folder.ancestors().take(max).enumerate() {

@@ -82,7 +82,8 @@ impl Prompt {
         for (path, text) in &self.instructions {
             parts.push(format!("# Instructions from {path}\n\n{}", text.trim_end()));
         }
-        // Tools cannot read the user's own skills, so these are not listed. They are added when a message mentions them.
+        // Tools cannot read the user's own skills, so these are not listed. They are added when a message mentions
+        // them.
         let known: Vec<String> = self
             .skills
             .iter()
@@ -98,8 +99,8 @@ impl Prompt {
         parts.join("\n\n")
     }
 
-    /// The message with the texts of the skills that it mentions. `redact` removes secrets from the skills; the message of
-    /// the user is not changed.
+    /// The message with the texts of the skills that it mentions. `redact` removes secrets from the skills; the
+    /// message of the user is not changed.
     pub(super) fn with_skills(&self, message: &str, redact: impl Fn(&str) -> String) -> String {
         let mut text = message.to_owned();
         for (name, skill) in &self.mentioned {

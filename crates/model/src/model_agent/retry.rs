@@ -33,7 +33,8 @@ fn backoff(tries: u32) -> Duration {
     FIRST_RETRY_WAIT.saturating_mul(1 << doublings).min(MAX_RETRY_WAIT)
 }
 
-/// A random duration between 75 % and 125 % of `wait`, so that requests that failed together are not repeated together.
+/// A random duration between 75 % and 125 % of `wait`, so that requests that failed together are not repeated
+/// together.
 fn jittered(wait: Duration, random: u64) -> Duration {
     let thousandths = u32::try_from(random % 501).unwrap_or(0);
     wait * (750 + thousandths) / 1000

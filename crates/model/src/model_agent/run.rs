@@ -341,8 +341,8 @@ impl<'a> ModelRun<'a> {
         format!("The answer was cut {limit}; ask it to go on, or allow more with max_output")
     }
 
-    /// Gives each call a unique id. Some servers send no ids, or the same ones in every answer. Returns the original ids, under
-    /// which the inputs were streamed.
+    /// Gives each call a unique id. Some servers send no ids, or the same ones in every answer. Returns the original
+    /// ids, under which the inputs were streamed.
     fn make_ids_unique(&mut self, calls: &mut [ModelCall]) -> Vec<String> {
         let streamed_ids = calls.iter().map(|call| call.id.clone()).collect();
         for call in calls {

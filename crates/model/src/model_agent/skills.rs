@@ -27,8 +27,8 @@ pub(super) struct KnownSkill {
     pub(super) in_project: bool,
 }
 
-/// Finds the skills of the user and of the project. Of several skills with one name, the nearest to the working folder wins.
-/// Also returns one sentence for each refused file. Blocking.
+/// Finds the skills of the user and of the project. Of several skills with one name, the nearest to the working
+/// folder wins. Also returns one sentence for each refused file. Blocking.
 pub(super) fn find_skills(user: &[InstructionPath], project: &Project) -> (Vec<KnownSkill>, Vec<String>) {
     // The folders from the project root down, and in each of them both skill folders.
     let [one, other] = PROJECT_FOLDERS.map(|name| project.paths_named(name));

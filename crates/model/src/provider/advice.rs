@@ -130,7 +130,8 @@ impl Provider for AdvisedConnection {
             Ok(pieces) => pieces,
             Err(error) => return Err(self.advise(error, Some(&model)).await),
         };
-        // A wrong key, model or URL fails the first piece. Later errors are interruptions, for which there is no advice.
+        // A wrong key, model or URL fails the first piece. Later errors are interruptions, for which there is no
+        // advice.
         let first = match pieces.next().await {
             Some(Err(error)) => Some(Err(self.advise(error, Some(&model)).await)),
             other => other,

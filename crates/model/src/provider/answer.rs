@@ -10,7 +10,8 @@ use super::{Completion, Key, Piece, ProviderError, ProviderState, StopReason};
 /// The largest answer in bytes: text, reasoning with its signatures, and the inputs of calls.
 pub const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-/// How many times an answer may switch between text and reasoning. Each switch adds a record to the log of the session.
+/// How many times an answer may switch between text and reasoning. Each switch adds a record to the log of the
+/// session.
 pub const MAX_ANSWER_PARTS: usize = 1000;
 
 /// A partially received answer.

@@ -64,8 +64,8 @@ impl AnswerReader {
         Ok(Step::Event)
     }
 
-    /// Ends the stream, with the error that ended it. If the provider has already sent the reason for the end of the answer,
-    /// the answer is complete all the same.
+    /// Ends the stream, with the error that ended it. If the provider has already sent the reason for the end of the
+    /// answer, the answer is complete all the same.
     pub(super) fn end(&mut self, error: Option<ProviderError>) -> Result<(), ProviderError> {
         // An event that was cut off is ignored.
         let last = self.splitter.last_event().filter(|event| formats::is_complete(&event.data));
@@ -137,7 +137,8 @@ pub fn read_recorded<'b>(
     }
 }
 
-/// The body of a fuzz target. The first byte of `input` chooses the kind of provider, the second the size of the chunks.
+/// The body of a fuzz target. The first byte of `input` chooses the kind of provider, the second the size of the
+/// chunks.
 ///
 /// # Panics
 ///

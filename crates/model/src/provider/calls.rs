@@ -50,14 +50,14 @@ struct PartialCall {
     first_input: String,
     /// Whether the provider has sent the complete call.
     is_complete: bool,
-    /// How many bytes of the input were returned as pieces. `None` if the input is not streamed, because the id is empty or not
-    /// unique.
+    /// How many bytes of the input were returned as pieces. `None` if the input is not streamed, because the id is
+    /// empty or not unique.
     streamed: Option<usize>,
 }
 
 impl PartialCall {
-    /// Whether a piece with a tool name begins another call although it has the number of this one: some servers give every
-    /// call the same number.
+    /// Whether a piece with a tool name begins another call although it has the number of this one: some servers give
+    /// every call the same number.
     fn is_other_than(&self, piece: &CallPiece) -> bool {
         if piece.tool.is_empty() {
             return false;
@@ -85,8 +85,8 @@ impl PartialCall {
         }
     }
 
-    /// Whether the complete call `complete` may be this one, if no other is. Missing members do not distinguish calls, and some
-    /// servers give a call a new id each time.
+    /// Whether the complete call `complete` may be this one, if no other is. Missing members do not distinguish
+    /// calls, and some servers give a call a new id each time.
     fn may_be_part_of(&self, complete: &CallPiece) -> bool {
         let is_open = !self.is_complete && !differ(&self.tool, &complete.tool);
         match (self.number, complete.number) {
@@ -163,8 +163,8 @@ impl Calls {
             })
     }
 
-    /// Adds a complete call or the complete input of a call, of which pieces may have arrived. Without an input, the input from
-    /// the pieces stays.
+    /// Adds a complete call or the complete input of a call, of which pieces may have arrived. Without an input, the
+    /// input from the pieces stays.
     pub(super) fn complete(&mut self, mut complete: CallPiece) -> Result<(), ProviderError> {
         let known = self.calls.iter();
         let index = known.clone().rposition(|call| call.is_part_of(&complete));
@@ -290,8 +290,8 @@ fn is_complete_json(input: &str) -> bool {
     input.trim_end().ends_with('}') && serde_json::from_str::<IgnoredAny>(input).is_ok()
 }
 
-/// Converts a tool name, which the model may have invented, to one that providers accept in a history. The key is removed
-/// first, because it could not be recognized in a truncated name.
+/// Converts a tool name, which the model may have invented, to one that providers accept in a history. The key is
+/// removed first, because it could not be recognized in a truncated name.
 fn valid_tool_name(name: &str, key: Option<&Key>) -> String {
     let name = key.map_or_else(|| name.to_owned(), |key| key.redact_in(name));
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';

@@ -35,7 +35,8 @@ const NO_CREDIT: [&str; 4] = ["insufficient_quota", "credit balance", "billing",
 /// The longest wait that is represented; longer ones are shortened to it.
 const MAX_WAIT: Duration = Duration::from_secs(u32::MAX as u64);
 
-/// The error for a response with an error status. `message` is not truncated yet, because the key must be removed first.
+/// The error for a response with an error status. `message` is not truncated yet, because the key must be removed
+/// first.
 pub(super) fn status_error(status: u16, head: &HeaderMap, message: &str) -> ProviderError {
     let line = |name: &str| head.get(name)?.to_str().ok().map(str::trim);
     let retry_after = retry_after(line);
@@ -158,8 +159,8 @@ fn long_wait_note(wait: Duration, date: Option<&str>) -> String {
     format!("; it asks to wait for {} minutes{until}: try again then", wait.as_secs().div_ceil(60))
 }
 
-/// How long the response headers ask to wait. A date is compared with the date of the response, because the provider's clock
-/// may differ from ours.
+/// How long the response headers ask to wait. A date is compared with the date of the response, because the
+/// provider's clock may differ from ours.
 fn retry_after<'h>(line: impl Fn(&str) -> Option<&'h str>) -> Option<Duration> {
     let number = |name: &str| line(name)?.parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|millis| millis / 1000.0).or_else(|| number("retry-after"));

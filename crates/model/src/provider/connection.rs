@@ -195,7 +195,8 @@ fn key_error(error: KeyError) -> ProviderError {
     }
 }
 
-/// Removes the key from an error, then truncates it. In this order, because a cut could leave the beginning of the key.
+/// Removes the key from an error, then truncates it. In this order, because a cut could leave the beginning of the
+/// key.
 fn sanitize(error: ProviderError, key: Option<&Key>) -> ProviderError {
     let sanitized = |message: String| {
         truncate_message(&key.map_or_else(|| message.clone(), |key| key.redact_in(&message)))

@@ -58,8 +58,8 @@ pub enum StopReason {
     Filtered,
 }
 
-/// Opaque state that a provider expects back with its own answer during the turn, mostly signed or encrypted reasoning.
-/// Other providers do not understand it, and it is never stored.
+/// Opaque state that a provider expects back with its own answer during the turn, mostly signed or encrypted
+/// reasoning. Other providers do not understand it, and it is never stored.
 #[derive(Clone, Debug, Default)]
 pub struct ProviderState(pub(super) Vec<ProviderStatePart>);
 

@@ -6,8 +6,8 @@ use parlor_vocab::Reasoning;
 
 use super::{ModelCall, ProviderState};
 
-/// A request to a model. Requests with a common beginning are serialized to the same first bytes, so that providers can cache
-/// them.
+/// A request to a model. Requests with a common beginning are serialized to the same first bytes, so that providers
+/// can cache them.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The provider's id of the model.

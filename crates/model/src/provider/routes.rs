@@ -32,8 +32,8 @@ struct Endpoint {
     provider_name: String,
 }
 
-/// The names of the providers that run `model`, which has the form `author/name`, from the router at `base_url`. Sends no
-/// key, because the list is public.
+/// The names of the providers that run `model`, which has the form `author/name`, from the router at `base_url`.
+/// Sends no key, because the list is public.
 pub async fn routes(base_url: &str, model: &str) -> Result<Vec<String>, ProviderError> {
     let url = http::join_url(base_url, &format!("models/{model}/endpoints"))?;
     timeout(ROUTES_WAIT, fetch(url)).await.unwrap_or_else(|_| {

@@ -26,8 +26,8 @@ pub fn is_public_url(url: &str) -> bool {
     Url::parse(url).is_ok_and(|url| !has_userinfo(&url))
 }
 
-/// The secret part of a URL, as it is written there: the password, or the user if there is no password, which is a token
-/// then.
+/// The secret part of a URL, as it is written there: the password, or the user if there is no password, which is a
+/// token then.
 pub fn secret_in_url(url: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     let secret = url.password().unwrap_or(url.username());

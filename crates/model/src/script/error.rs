@@ -38,8 +38,8 @@ pub enum ScriptLocation {
         number: usize,
         /// The pattern, if the table has one.
         pattern: Option<String>,
-        /// The path of the step, counted from 1: the step, then the step within its subagent, and so on. Empty for the table
-        /// itself.
+        /// The path of the step, counted from 1: the step, then the step within its subagent, and so on. Empty for
+        /// the table itself.
         step: Vec<usize>,
     },
     /// A part of the `[otherwise]` table.

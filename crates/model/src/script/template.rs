@@ -7,8 +7,8 @@ use crate::MAX_STEP_BYTES;
 /// How many digits of an invalid capture number an error repeats.
 const MAX_NUMBER_CHARS: usize = 20;
 
-/// A text in which `$1` stands for the first capture, `$0` for the whole match and `$$` for a dollar sign. A dollar sign
-/// before any other character is literal, so that most shell commands need no escape.
+/// A text in which `$1` stands for the first capture, `$0` for the whole match and `$$` for a dollar sign. A dollar
+/// sign before any other character is literal, so that most shell commands need no escape.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Template(Vec<Piece>);
 

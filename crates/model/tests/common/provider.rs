@@ -50,8 +50,8 @@ impl Provider for ScriptedProvider {
     }
 }
 
-/// Asserts that every provider would accept the request: it begins with the user, does not end with the model, no message is
-/// empty, and every call has a unique id and a result.
+/// Asserts that every provider would accept the request: it begins with the user, does not end with the model, no
+/// message is empty, and every call has a unique id and a result.
 pub(crate) fn assert_valid(request: &Request) {
     let messages = &request.messages;
     assert!(matches!(messages.first(), Some(ModelMessage::User { .. })), "{messages:?}");

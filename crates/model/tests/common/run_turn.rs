@@ -30,8 +30,8 @@ pub(crate) fn run_turn(
     }
 }
 
-/// Runs a prompt to its end, then again for each action, stopped before that action. The stop must be passed on, no action may
-/// follow it, and the actions before it must be the same. Returns the complete run.
+/// Runs a prompt to its end, then again for each action, stopped before that action. The stop must be passed on, no
+/// action may follow it, and the actions before it must be the same. Returns the complete run.
 pub(crate) fn run_and_stop_everywhere(
     agent: &dyn Agent,
     prompt: &str,

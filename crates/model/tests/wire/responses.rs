@@ -51,8 +51,8 @@ async fn a_call_with_missing_members_is_made_once() {
     let unnamed = json!({"id": "f"});
     let renamed = json!({"id": "g", "call_id": "a"});
     let named_anew = json!({"id": "g", "call_id": "b"});
-    // The ids of the call in the `added` frame, in the `done` frame and in the last frame; then the numbers in the `added` and
-    // the `done` frame.
+    // The ids of the call in the `added` frame, in the `done` frame and in the last frame; then the numbers in the
+    // `added` and the `done` frame.
     let cases: [[&Value; 5]; 9] = [
         [&named, &named, &named, &numbered, &numbered],
         [&named, &named, &named, &numbered, &nothing],

@@ -77,7 +77,8 @@ pub(crate) async fn request_raw(kind: ProviderKind, answer: &str) -> Received {
     request_with(kind, answer.to_owned(), None, vec![user]).await
 }
 
-/// Sends a request, then another one with the results of the calls. Returns the model's messages in the second request.
+/// Sends a request, then another one with the results of the calls. Returns the model's messages in the second
+/// request.
 pub(crate) async fn sent_back(kind: ProviderKind, stream: &str) -> Vec<Value> {
     let received = request(kind, stream).await;
     let Completion { calls, provider_state, .. } = received.end.unwrap();

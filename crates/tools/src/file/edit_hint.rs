@@ -36,8 +36,8 @@ pub(super) fn line_at(text: &str, at: usize) -> usize {
     memchr::memchr_iter(b'\n', text.as_bytes()).take_while(|end| *end < at).count() + 1
 }
 
-/// Finds consecutive lines that all `agree` with the lines of `wanted`. Returns the index of the first of them, and the
-/// offset of the first line that is not exactly equal.
+/// Finds consecutive lines that all `agree` with the lines of `wanted`. Returns the index of the first of them, and
+/// the offset of the first line that is not exactly equal.
 fn find_similar(lines: &[&str], wanted: &[&str], agree: fn(&str, &str) -> bool) -> Option<(usize, usize)> {
     // Blank lines agree with each other everywhere, so they say nothing.
     if wanted.iter().all(|line| line.trim().is_empty()) {

@@ -83,7 +83,8 @@ impl<'a> FileSearch<'a> {
         ignores
     }
 
-    /// Searches a folder and the folders below it. `shown` is its path in the output. Fails only if the call is cancelled.
+    /// Searches a folder and the folders below it. `shown` is its path in the output. Fails only if the call is
+    /// cancelled.
     pub(super) fn search_folder(
         &mut self,
         fd: OwnedFd,

@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, fstat, readlinkat, statat};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::failure::{failure, in_words};
+use crate::failure::{errno_text, failure};
 use crate::file::folder::{FolderEntry, LIST_FOLDER_ENTRIES, read_entries};
 use crate::input::{decode, within};
 use crate::tool::{Tool, ToolContext};
@@ -140,7 +140,7 @@ impl Listing {
             match opened.and_then(|folder| read_entries(&folder).map(|found| (folder, found))) {
                 Ok(found) => found,
                 Err(errno) => {
-                    self.notes.push(format!("`{}` cannot be listed: {}", path.display(), in_words(errno)));
+                    self.notes.push(format!("`{}` cannot be listed: {}", path.display(), errno_text(errno)));
                     return;
                 }
             };

@@ -1,10 +1,8 @@
 //! Replaces a file's content atomically: a reader sees either all of the old content or all of the new one.
-//!
-//! The new content goes to a temporary file in the same folder, is synced to disk, and is renamed to the old name. All
-//! of these steps are relative to the folder's descriptor, so that a change of the path cannot redirect them.
-//!
-//! A caller that must not lose changes of other programs passes the status of the file that it read. That status is
-//! compared with the current one right before the rename. Between the two steps a lock on the folder excludes all users
+//! ! The new content goes to a temporary file in the same folder, is synced to disk, and is renamed to the old name.
+//All ! of these steps are relative to the folder's descriptor, so that a change of the path cannot redirect them. ! !
+//A caller that must not lose changes of other programs passes the status of the file that it read. That status is !
+//compared with the current one right before the rename. Between the two steps a lock on the folder excludes all users
 //! of this module, also in other processes. Other programs do not take this lock: a change that they make between the
 //! two system calls is lost.
 
@@ -26,7 +24,7 @@ use rustix::io::Errno;
 
 use crate::failure::{failure, system};
 use crate::tool::ToolContext;
-use parlor_files::{FoundEntry, PATH_TRIES, ParentFolders, check_regular};
+use parlor_files::{FileLocation, PATH_TRIES, ParentFolders, check_regular};
 
 /// How long to wait for the lock on a folder before going on without it.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
@@ -55,7 +53,7 @@ pub(crate) fn replace(
 ) -> Result<Before, Failure> {
     for _ in 0..PATH_TRIES {
         context.check_cancelled()?;
-        let spot = context.policy.spot(&context.folder, path, ParentFolders::Made)?;
+        let spot = context.policy.locate(&context.folder, path, ParentFolders::Create)?;
         let old = match statat(&spot.folder, Path::new(&spot.name), AtFlags::SYMLINK_NOFOLLOW) {
             // The policy followed all links, so this link is new. Try again to follow it too.
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => continue,
@@ -75,7 +73,7 @@ pub(crate) fn replace(
 }
 
 /// Refuses to replace a folder, a FIFO or a device.
-fn check_replaceable(path: &str, spot: &FoundEntry) -> Result<(), Failure> {
+fn check_replaceable(path: &str, spot: &FileLocation) -> Result<(), Failure> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(&spot.folder, Path::new(&spot.name), flags, Mode::empty()) {
         Ok(fd) => check_regular(path, fd).map(|_| ()),
@@ -100,7 +98,7 @@ fn check_same(path: &str, seen: Option<&Stat>, now: Option<&Stat>) -> Result<(),
 
 fn write_new(
     path: &str,
-    spot: &FoundEntry,
+    spot: &FileLocation,
     bytes: &[u8],
     old: Option<&Stat>,
     unless_changed: Option<&Stat>,
@@ -119,7 +117,7 @@ fn write_new(
 /// Renames the temporary file to the final name and syncs the folder.
 fn rename_into_place(
     path: &str,
-    spot: &FoundEntry,
+    spot: &FileLocation,
     temporary: &str,
     unless_changed: Option<&Stat>,
 ) -> Result<(), Failure> {
@@ -138,8 +136,8 @@ fn rename_into_place(
     Ok(())
 }
 
-/// Opens the folder, for locking and syncing, and locks it until the descriptor is closed. Best effort: a folder without
-/// read permission cannot be opened, some file systems have no locks, and another program may hold the lock.
+/// Opens the folder, for locking and syncing, and locks it until the descriptor is closed. Best effort: a folder
+/// without read permission cannot be opened, some file systems have no locks, and another program may hold the lock.
 fn lock(folder: BorrowedFd<'_>, wait: Duration) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(folder, ".", flags, Mode::empty()).ok()?;
@@ -190,7 +188,7 @@ mod tests {
     fn a_failed_write_removes_the_temporary_file() {
         let folder = tempfile::tempdir().unwrap();
         let context = ToolContext::new(folder.path()).unwrap();
-        let spot = context.policy.spot(&context.folder, "a", ParentFolders::Made).unwrap();
+        let spot = context.policy.locate(&context.folder, "a", ParentFolders::Create).unwrap();
         // The folder appears after all checks. A rename over a folder fails.
         fs::create_dir(folder.path().join("a")).unwrap();
         assert!(write_new("a", &spot, b"text", None, None).is_err());
@@ -222,7 +220,7 @@ mod tests {
         let context = ToolContext::new(folder.path()).unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "old").unwrap();
-        let spot = context.policy.spot(&context.folder, "a", ParentFolders::Made).unwrap();
+        let spot = context.policy.locate(&context.folder, "a", ParentFolders::Create).unwrap();
         let seen = rustix::fs::stat(&path).unwrap();
         let time = fs::metadata(&path).unwrap().modified().unwrap();
         let write =
@@ -241,7 +239,7 @@ mod tests {
     fn a_folder_that_stays_locked_is_written_to_anyway() {
         let folder = tempfile::tempdir().unwrap();
         let context = ToolContext::new(folder.path()).unwrap();
-        let spot = context.policy.spot(&context.folder, "a", ParentFolders::Made).unwrap();
+        let spot = context.policy.locate(&context.folder, "a", ParentFolders::Create).unwrap();
         let held = lock(spot.folder.as_fd(), Duration::ZERO).unwrap();
         let other = lock(spot.folder.as_fd(), LOCK_STEP).expect("open, if not locked");
         assert_eq!(flock(&other, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use parlor_process::{Process, ProcessNews, ProcessNumber, ProcessReport, WriteId, Written, spawn};
+use parlor_process::{ChildEvent, Process, ProcessNumber, ProcessReport, WriteId, WriteStatus, spawn};
 use parlor_vocab::{Failure, FailureCode, ProcessExit, StartProcess, StdioKind};
 use tokio::sync::{mpsc, watch};
 
@@ -201,8 +201,8 @@ impl Entry {
         progress.wait_for(|progress| progress.exit.is_some()).await.ok().and_then(|progress| progress.exit)
     }
 
-    /// Queues `bytes` for the terminal of the process. [`Written::Waiting`] means that the process reads slowly.
-    pub(super) fn write(&self, bytes: Vec<u8>) -> Result<Written, Failure> {
+    /// Queues `bytes` for the terminal of the process. [`WriteStatus::Waiting`] means that the process reads slowly.
+    pub(super) fn write(&self, bytes: Vec<u8>) -> Result<WriteStatus, Failure> {
         // All writes share one id, because no caller waits for a particular write.
         self.process
             .write(WriteId(0), bytes)
@@ -228,16 +228,16 @@ impl Entry {
 async fn collect_output(entry: Arc<Entry>, mut reports: mpsc::Receiver<ProcessReport>) {
     let mut exit = ProcessExit::Unknown;
     while let Some(report) = reports.recv().await {
-        match report.news {
-            ProcessNews::Output { bytes, .. } => {
+        match report.event {
+            ChildEvent::Output { bytes, .. } => {
                 let mut output = entry.output();
                 output.push(&bytes);
                 let has_output = !output.is_empty();
                 drop(output);
                 entry.progress.send_modify(|progress| progress.has_output = has_output);
             }
-            ProcessNews::WriteAccepted(_) | ProcessNews::WriteLost(_) => {}
-            ProcessNews::Exited(how) => exit = how,
+            ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) => {}
+            ChildEvent::Exited(how) => exit = how,
         }
     }
     entry.output().finish(exit);

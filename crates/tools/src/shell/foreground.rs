@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use parlor_process::{Process, ProcessNews, ProcessNumber, spawn};
+use parlor_process::{ChildEvent, Process, ProcessNumber, spawn};
 use parlor_vocab::{Failure, FailureCode, ProcessExit, StartProcess, StdioKind, ToolOutput};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -18,8 +18,8 @@ use crate::tool::ToolContext;
 /// How many bytes of one command's output are shown while it runs. The result shows more, up to its own limit.
 pub const LIVE_BYTES: usize = 1 << 20;
 
-/// Runs a command until it ends, its timeout passes or the call is cancelled. In each case the whole process group has
-/// ended when this returns.
+/// Runs a command until it ends, its timeout passes or the call is cancelled. In each case the whole process group
+/// has ended when this returns.
 pub(super) async fn run(
     start: &StartProcess,
     timeout: Duration,
@@ -48,15 +48,15 @@ pub(super) async fn run(
                 process.0.terminate(STOP_GRACE);
             }
             () = context.progress.room(), if live.waits && stopped.is_none() => live.waits = false,
-            report = reports.recv(), if !live.waits || stopped.is_some() => match report.map(|report| report.news) {
-                Some(ProcessNews::Output { bytes, .. }) => {
+            report = reports.recv(), if !live.waits || stopped.is_some() => match report.map(|report| report.event) {
+                Some(ChildEvent::Output { bytes, .. }) => {
                     let text = decoder.push(&bytes);
                     let shown = redactor.push(&text);
                     capture.push(shown.as_bytes());
                     live.push(&shown);
                 }
-                Some(ProcessNews::WriteAccepted(_) | ProcessNews::WriteLost(_)) => {}
-                Some(ProcessNews::Exited(exit)) => break exit,
+                Some(ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_)) => {}
+                Some(ChildEvent::Exited(exit)) => break exit,
                 None => break ProcessExit::Unknown,
             }
         }

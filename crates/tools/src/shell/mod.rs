@@ -1,4 +1,5 @@
-//! The `shell` and `processes` tools: commands in the foreground, where the call waits for the end, and in the background.
+//! The `shell` and `processes` tools: commands in the foreground, where the call waits for the end, and in the
+//! background.
 
 mod background;
 mod capture;
@@ -20,10 +21,10 @@ use std::time::Duration;
 use parlor_process::SpawnError;
 use parlor_vocab::{Failure, FailureCode, ProcessExit};
 
-use crate::failure::{failure, in_words, invalid};
+use crate::failure::{errno_text, failure, invalid};
 
-/// How long a command may take to end after SIGTERM before it is killed. Short enough that a stopped server ends all of
-/// its commands within a second.
+/// How long a command may take to end after SIGTERM before it is killed. Short enough that a stopped server ends all
+/// of its commands within a second.
 pub const STOP_GRACE: Duration = Duration::from_millis(500);
 
 /// How many reports of a process can be queued. When the queue is full, the process waits.
@@ -46,13 +47,13 @@ fn spawn_failure(error: SpawnError, folder: &str) -> Failure {
         SpawnError::RelativeFolder(_) => invalid(format!("the working folder `{folder}` is not absolute")),
         SpawnError::Folder { errno, .. } => failure(
             FailureCode::NotFound,
-            format!("cannot enter the working folder `{folder}`: {}", in_words(errno)),
+            format!("cannot enter the working folder `{folder}`: {}", errno_text(errno)),
         ),
         SpawnError::Program { program, errno } => {
-            failure(FailureCode::ToolError, format!("cannot run `{program}`: {}", in_words(errno)))
+            failure(FailureCode::ToolError, format!("cannot run `{program}`: {}", errno_text(errno)))
         }
         SpawnError::System { attempt, errno } => {
-            failure(FailureCode::LimitReached, format!("cannot {attempt}: {}", in_words(errno)))
+            failure(FailureCode::LimitReached, format!("cannot {attempt}: {}", errno_text(errno)))
         }
     }
 }

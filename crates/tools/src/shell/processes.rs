@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use parlor_process::Written;
+use parlor_process::WriteStatus;
 use parlor_vocab::{Failure, ProcessExit, ToolOutput};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -150,8 +150,8 @@ fn write(id: &str, entry: &Entry, input: &ProcessesInput) -> Result<ToolOutput, 
     }
     let count = bytes.len();
     Ok(ToolOutput::text(match entry.write(bytes)? {
-        Written::Accepted => format!("wrote {count} bytes to `{id}`"),
-        Written::Waiting => format!("{count} bytes wait for `{id}`, which does not read at the moment"),
+        WriteStatus::Accepted => format!("wrote {count} bytes to `{id}`"),
+        WriteStatus::Waiting => format!("{count} bytes wait for `{id}`, which does not read at the moment"),
     }))
 }
 

@@ -45,7 +45,8 @@ impl UnreadOutput {
         }
     }
 
-    /// Adds output of the process. An incomplete character and the possible beginning of a secret wait for the next piece.
+    /// Adds output of the process. An incomplete character and the possible beginning of a secret wait for the next
+    /// piece.
     pub(super) fn push(&mut self, piece: &[u8]) {
         let text = self.decoder.push(piece);
         let shown = self.redactor.push(&text).into_owned();

@@ -8,7 +8,8 @@ use crate::provider::{CallResult, Picture, Request, ToolSpec};
 /// The prefix of ids that parlor generated for calls without one. Providers do not know these ids.
 pub(in super::super) const LOCAL_CALL_ID_PREFIX: &str = "call#";
 
-/// The input of a call as an object, which providers require. Other input is wrapped, so that the model sees what it wrote.
+/// The input of a call as an object, which providers require. Other input is wrapped, so that the model sees what it
+/// wrote.
 pub(super) fn input_object(input: &str) -> Value {
     match serde_json::from_str(input) {
         Ok(Value::Object(object)) => Value::Object(object),

@@ -8,8 +8,8 @@ use crate::provider::formats::shared::{input_object, schema, set, tools};
 use crate::provider::piece::ProviderStatePart;
 use crate::provider::{CallResult, ModelCall, ModelMessage, Picture, ProviderState, Request, ToolSpec};
 
-/// How many of the last user messages get a cache marker: the newest one, and the one that was the newest in the previous
-/// request.
+/// How many of the last user messages get a cache marker: the newest one, and the one that was the newest in the
+/// previous request.
 const CACHE_MARKERS: usize = 2;
 
 /// Thinking budgets in tokens, for models without effort levels.

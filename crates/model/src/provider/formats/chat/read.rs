@@ -138,8 +138,8 @@ impl EventReader for ChatReader {
         self.read_delta(choice.delta, answer)
     }
 
-    /// Some servers refuse calls without their reasoning, others refuse the member `reasoning_content`. So the reasoning is sent
-    /// back only to servers that use this member.
+    /// Some servers refuse calls without their reasoning, others refuse the member `reasoning_content`. So the
+    /// reasoning is sent back only to servers that use this member.
     fn provider_state(&mut self, calls: usize) -> ProviderState {
         let is_expected = self.has_reasoning_content && calls > 0 && !self.reasoning.is_empty();
         let reasoning = std::mem::take(&mut self.reasoning);

@@ -136,7 +136,7 @@ fn a_folder_that_cannot_be_written_is_said_to_be_so() {
     }
     let doctor = disk.parlor(&["doctor"]);
     assert_eq!(doctor.status.code(), Some(1));
-    assert!(String::from_utf8(doctor.stdout).unwrap().contains("cannot be written"));
+    assert!(String::from_utf8(doctor.stdout).unwrap().contains("is not writable"));
     disk.remount("rw");
     assert!(says_hi(&disk.parlor(&["chat", "/say hi"])));
 }

@@ -1,22 +1,22 @@
 //! `parlor chat` as a person at a terminal meets it.
 #![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
 
-#[path = "models/forms.rs"]
+#[path = "models/api_format.rs"]
 #[allow(dead_code, reason = "a helper of other tests, of which some is used")]
-mod forms;
+mod api_format;
 mod home;
-#[path = "models/server.rs"]
+#[path = "models/scripted_server.rs"]
 #[allow(dead_code, reason = "a helper of other tests, of which some is used")]
-mod model_server;
+mod scripted_server;
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use forms::Form;
+use api_format::ApiFormat;
 use home::{Home, PARLOR};
-use model_server::{Deed, Server};
-use parlor_process::{Process, ChildEvent, ProcessNumber, ProcessReport, WriteId, spawn};
+use parlor_process::{ChildEvent, Process, ProcessNumber, ProcessReport, WriteId, spawn};
 use parlor_vocab::{ProcessExit, ProcessId, StartProcess, StdioKind};
+use scripted_server::{Reply, ScriptedServer};
 use tokio::sync::mpsc;
 
 /// How long a test waits for what must come. Nothing here takes as long.
@@ -441,11 +441,11 @@ async fn a_key_that_is_not_given_leaves_the_terminal_as_it_was() {
 
 #[tokio::test]
 async fn a_person_who_asks_one_thing_sees_that_the_provider_is_asked_again() {
-    let form = Form::Chat;
-    let answer = || Deed::Answer(form.text("Hello.") + &form.end());
-    let busy = || Deed::Refuse(429, "retry-after: 1".to_owned());
-    let server = Server::start(vec![busy(), answer(), busy(), answer()]);
-    let home = form.home(&server.url, "");
+    let format = ApiFormat::Chat;
+    let answer = || Reply::Stream(format.text("Hello.") + &format.end());
+    let busy = || Reply::Status(429, "retry-after: 1".to_owned());
+    let server = ScriptedServer::start(vec![busy(), answer(), busy(), answer()]);
+    let home = format.home(&server.url, "");
     let key = [("SOME_API_KEY", "s3cret")];
     let shown = Terminal::start(&home, &["chat", "hello"], &key).end().await;
     assert!(shown.contains("429: no; trying again in 1.0 s (2 of 5)\r\nHello."), "{shown}");

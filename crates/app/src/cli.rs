@@ -162,7 +162,7 @@ Examples:
   parlor doctor --json | jq -r 'select(.state != \"ok\").fix'
   parlor doctor --recover        first end all parlor processes that use the state folder
 
---recover keeps the damaged database as parlor.db.damaged-TIME; delete it when nothing is missing.";
+With --recover, the damaged database stays as parlor.db.damaged-TIME; delete it when nothing is missing.";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:

@@ -10,8 +10,8 @@ use parlor_log::{Lease, LogError};
 use parlor_model::Turn;
 use parlor_tools::{BackgroundProcesses, Policy, Redact, RubyInterpreter, ToolContext, catch_panic};
 use parlor_vocab::{
-    AgentChoice, AgentId, Entry, EventId, Failure, FailureCode, MessageId, NewEntry, RunEvent, RunId, Seq,
-    SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, StopCause,
+    AgentChoice, AgentId, ClosingPart, Entry, EventId, Failure, FailureCode, MessageId, NewEntry, RunEvent,
+    RunId, Seq, SessionCommand, SessionEvent, SessionId, SessionRefusal, SessionReply, StopCause,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -159,7 +159,7 @@ impl Actor {
     }
 
     fn closing_refusal(&self) -> SessionRefusal {
-        SessionRefusal::LogUnavailable { reason: format!("session {} is being closed", self.id) }
+        SessionRefusal::Closing { part: ClosingPart::Session(self.id.clone()) }
     }
 
     /// Fails if the session has work that closing it now would end.

@@ -1,7 +1,7 @@
 //! Deletes old sessions and unreferenced media files.
 
 use parlor_log::{Erased, PageRequest};
-use parlor_vocab::{SessionId, SessionRefusal};
+use parlor_vocab::{ClosingPart, SessionId, SessionRefusal};
 
 use super::{Sessions, refusal_of};
 use crate::media::SWEEP_GRACE;
@@ -47,7 +47,10 @@ impl Sessions {
                     }
                     // Somebody else has just deleted it.
                     Err(SessionRefusal::UnknownSession(_)) => {}
-                    Err(error @ SessionRefusal::LogUnavailable { .. }) => return Err(error),
+                    Err(
+                        error @ (SessionRefusal::LogUnavailable { .. }
+                        | SessionRefusal::Closing { part: ClosingPart::Program }),
+                    ) => return Err(error),
                     Err(_) => report.in_use += 1,
                 }
             }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use parlor_log::LogError;
 use parlor_vocab::{
-    Failure, Message, MessageId, NewSession, RunEvent, RunId, SessionCommand, SessionEvent, SessionId,
-    SessionRefusal, SessionReply, Usage,
+    ClosingPart, Failure, Message, MessageId, NewSession, RunEvent, RunId, SessionCommand, SessionEvent,
+    SessionId, SessionRefusal, SessionReply, Usage,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -150,7 +150,7 @@ impl OpenSession {
     }
 
     fn closed_refusal(&self) -> SessionRefusal {
-        SessionRefusal::LogUnavailable { reason: format!("session {} was closed", self.id) }
+        SessionRefusal::Closing { part: ClosingPart::Session(self.id.clone()) }
     }
 }
 

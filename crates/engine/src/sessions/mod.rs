@@ -22,8 +22,8 @@ use async_trait::async_trait;
 use parlor_log::{Erased, EventLog, LogError, Page, PageRequest, SessionRecord, UsageLine};
 use parlor_tools::{NoSecrets, Redact, Toolbox};
 use parlor_vocab::{
-    AgentId, Clock, FileError, ForkOrigin, IdSource, Media, MediaId, Message, MessageId, NamedFile,
-    NewSession, Seq, SessionCommand, SessionId, SessionRefusal, SessionReply, WatchFrom,
+    AgentId, Clock, ClosingPart, FileError, ForkOrigin, IdSource, Media, MediaId, Message, MessageId,
+    NamedFile, NewSession, Seq, SessionCommand, SessionId, SessionRefusal, SessionReply, WatchFrom,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -387,7 +387,7 @@ impl Sessions {
 
     fn check_not_shutting_down(&self) -> Result<(), SessionRefusal> {
         match self.shutting_down.is_cancelled() {
-            true => Err(SessionRefusal::LogUnavailable { reason: "the program is ending".to_owned() }),
+            true => Err(SessionRefusal::Closing { part: ClosingPart::Program }),
             false => Ok(()),
         }
     }

@@ -13,6 +13,7 @@ mod heads;
 mod lease;
 mod media;
 mod memory;
+mod observed;
 mod record;
 mod row;
 mod sqlite;
@@ -28,6 +29,7 @@ use tokio::sync::watch;
 pub use error::{LeaseHolder, LogError};
 pub use lease::Lease;
 pub use memory::MemoryLog;
+pub use observed::{LogWrite, ObserveWrite, ObservedLog};
 pub use record::{Page, PageCursor, PageRequest, SessionRecord};
 pub use sqlite::{
     BUSY_WAIT, DamageCheck, ERASE_RETRY, FOLLOW_INTERVAL, FRESH_BYTES, FRESH_EVENTS, GATHER_WAIT,

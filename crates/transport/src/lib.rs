@@ -82,4 +82,7 @@ pub use tcp::{
 pub use token_bucket::{Rate, TokenBucket};
 pub use traced_machine::TracedMachine;
 #[cfg(feature = "network")]
-pub use websocket::{CloseReason, Keepalive, LINGER_WAIT, REPLACED_CLOSE_CODE, Socket, serve_socket};
+pub use websocket::{
+    CloseReason, CountFrame, FrameDirection, Keepalive, LINGER_WAIT, REPLACED_CLOSE_CODE, Socket,
+    serve_socket,
+};

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, SinkExt, StreamExt};
@@ -73,6 +74,18 @@ pub enum CloseReason {
     GoingAway,
 }
 
+/// The direction of a frame, as the server sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameDirection {
+    /// From the peer.
+    Received,
+    /// To the peer.
+    Sent,
+}
+
+/// Is called for each frame, for the metrics of the server. All connections may share one.
+pub type CountFrame = Arc<dyn Fn(FrameDirection) + Send + Sync>;
+
 /// Serves one connection until the peer leaves, the machine closes it or `stop` completes. Requests that the peer made
 /// before are still carried out.
 ///
@@ -83,6 +96,7 @@ pub fn serve_socket<M, B>(
     backend: B,
     socket: Socket,
     keepalive: Keepalive,
+    count_frame: CountFrame,
     stop: impl Future<Output = CloseReason>,
 ) -> impl Future<Output = ()>
 where
@@ -95,6 +109,7 @@ where
         backend,
         socket: Some(socket),
         keepalive,
+        count_frame,
         last_heard: now,
         last_ping: now,
         wake_at: None,
@@ -113,6 +128,7 @@ struct Connection<M, B> {
     /// None only while [`rebuild_socket`](Self::rebuild_socket) replaces it.
     socket: Option<Socket>,
     keepalive: Keepalive,
+    count_frame: CountFrame,
     /// When the last message or pong of the peer came.
     last_heard: Instant,
     last_ping: Instant,
@@ -269,6 +285,7 @@ where
     async fn on_frame(&mut self, frame: &[u8]) -> Result<(), End> {
         let now = Instant::now();
         self.last_heard = now;
+        (self.count_frame)(FrameDirection::Received);
         block_in_place_if_large(frame.len(), || self.machine.handle(now.into_std(), Input::Frame(frame)));
         self.carry_out().await?;
         self.has_large_buffers |= self.account().is_large();
@@ -320,6 +337,7 @@ where
         while let Some(output) = self.machine.poll() {
             match output {
                 Output::Send(frame) => {
+                    (self.count_frame)(FrameDirection::Sent);
                     let text =
                         Utf8Bytes::try_from(Bytes::from(frame)).expect("machines write JSON, which is UTF-8");
                     self.write(Message::Text(text)).await?;
@@ -364,7 +382,7 @@ where
 
     /// Closes the WebSocket, and completes the requests that the peer made before.
     async fn close(self: Box<Self>, end: End) {
-        let Self { machine, backend, socket, keepalive, .. } = *self;
+        let Self { machine, backend, socket, keepalive, count_frame, .. } = *self;
         let (socket, mut last) = (socket.expect(SOCKET_IS_PRESENT), LastFrames::default());
         // The memory stays counted until the requests are done.
         let _account = match end {
@@ -376,7 +394,7 @@ where
                 close_socket(socket, close, &keepalive, &mut last).await
             }
         };
-        finish_requests(machine, backend, last.frames).await;
+        finish_requests(machine, backend, last.frames, count_frame).await;
     }
 }
 
@@ -437,8 +455,12 @@ async fn close_socket(
 }
 
 /// Completes the requests of a peer that is gone, and handles its last frames. Frames for the peer are dropped.
-async fn finish_requests<M, B>(mut machine: M, mut backend: B, mut last: VecDeque<Bytes>)
-where
+async fn finish_requests<M, B>(
+    mut machine: M,
+    mut backend: B,
+    mut last: VecDeque<Bytes>,
+    count_frame: CountFrame,
+) where
     M: Machine,
     B: BackendFor<M>,
 {
@@ -456,6 +478,7 @@ where
             }
             match last.pop_front_if(|_| machine.wants_frame()) {
                 Some(frame) => {
+                    count_frame(FrameDirection::Received);
                     block_in_place_if_large(frame.len(), || machine.handle(now, Input::Frame(&frame)));
                 }
                 None => break,

@@ -8,7 +8,7 @@ mod api;
 mod auth;
 mod body;
 mod fetch;
-mod measured_log;
+mod log_metrics;
 mod metrics;
 mod page;
 mod query;
@@ -39,7 +39,7 @@ pub use auth::token_store::{LearnSecret, STORE_BYTES, StoreError, StoredToken, T
 pub use auth::token_watch::TokenWatch;
 pub use body::{BODY_WAIT, MAX_BODY_BYTES, UNREAD_WAIT};
 pub use fetch::{FETCH_WAIT, FetchError, Fetcher, MAX_REDIRECTS};
-pub use measured_log::MeasuredLog;
+pub use log_metrics::LogMetrics;
 pub use metrics::{Metrics, OutcomeLabel, ReasonLabel};
 pub use page::{Asset, PAGE};
 pub use random::{RandomSource, system_random};

@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use parlor_engine::Sessions;
 use parlor_log::TimeOrderedIds;
-use parlor_transport::FrameMemory;
+use parlor_transport::{CountFrame, FrameDirection, FrameMemory};
 use parlor_vocab::{Clock, IdSource};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
@@ -72,6 +72,8 @@ pub(crate) struct Site {
     pub(crate) handshakes: RateLimiter,
     pub(crate) requests: RateLimiter,
     pub(crate) refusals: RefusalLog,
+    /// Counts the frames of all sockets of the supr door.
+    pub(crate) count_frame: CountFrame,
     /// New ids for the frames of the supr door.
     pub(crate) ids: Arc<dyn IdSource>,
     /// One permit for each answer that may read through a session at a time.
@@ -97,6 +99,7 @@ impl Site {
             handshakes: RateLimiter::new(limits.handshakes, limits.local_handshakes),
             requests: RateLimiter::new(limits.requests, limits.local_requests),
             refusals: RefusalLog::new(),
+            count_frame: count_frames(&deps.metrics),
             ids: Arc::new(TimeOrderedIds::new(Arc::clone(&deps.clock))),
             session_readers: Semaphore::new(MAX_SESSION_READERS),
             tasks: TaskTracker::new(),
@@ -124,4 +127,14 @@ impl Site {
     pub(crate) fn is_running(&self) -> bool {
         !self.stop.is_cancelled()
     }
+}
+
+fn count_frames(metrics: &Arc<Metrics>) -> CountFrame {
+    let metrics = Arc::clone(metrics);
+    Arc::new(move |direction| {
+        match direction {
+            FrameDirection::Received => metrics.frames_received.inc(),
+            FrameDirection::Sent => metrics.frames_sent.inc(),
+        };
+    })
 }

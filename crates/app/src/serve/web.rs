@@ -10,7 +10,7 @@ use parlor_log::SystemClock;
 use parlor_transport::{AllowLocal, FrameMemory, Listeners};
 use parlor_vocab::Clock;
 use parlor_web::{
-    Fetcher, MeasuredLog, Metrics, OneTimeLink, PAGE, ProcessApi, Readiness, TokenStore, WebDeps, WebLimits,
+    Fetcher, LogMetrics, Metrics, OneTimeLink, PAGE, ProcessApi, Readiness, TokenStore, WebDeps, WebLimits,
     WebSettings, serve_web, system_random,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -80,7 +80,7 @@ pub(super) async fn open(
     let mut readiness = None;
     let sessions = home.sessions_for_server(environment, |log| {
         let readiness = readiness.insert(Readiness::new(Arc::clone(&log), home.path()));
-        Arc::new(MeasuredLog::new(log, Arc::clone(&metrics), Arc::clone(readiness)))
+        Arc::new(LogMetrics::new(Arc::clone(&metrics), Arc::clone(readiness)).observe(log))
     })?;
     let readiness = readiness.context("the sessions were opened without a log")?;
     raise_descriptor_limit(config.max_connections as u64);

@@ -1,6 +1,7 @@
 //! Tests of the WebSocket driver with a small machine, an echoing backend and a real socket.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use parlor_doors::{InputOf, Ticket};
 use parlor_vocab::{Answer, Backend, SessionRefusal};
@@ -138,7 +139,7 @@ async fn served_within(memory: &FrameMemory, keepalive: Keepalive, first_events:
     let backend = EchoBackend { answers: VecDeque::new(), requests: request_sender, events };
     let task = tokio::spawn(async move {
         let stop = async { stopped.await.unwrap_or(CloseReason::GoingAway) };
-        serve_socket(Echo::default(), backend, server, keepalive, stop).await;
+        serve_socket(Echo::default(), backend, server, keepalive, Arc::new(|_| {}), stop).await;
     });
     Served { client, requests, _events: event_sender, stop: Some(stop), task }
 }

@@ -1,17 +1,14 @@
 //! Serves one client of the supr door: joins its machine with the sessions.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use parlor_doors::supr::{ConnectionParams, SuprMachine};
-use parlor_doors::{Input, InputOf, Machine, Output};
 use parlor_engine::{OnDisconnect, SessionClient};
 use parlor_transport::{Socket, serve_socket};
-use parlor_vocab::{RegistryEvent, RegistryReply, RegistryRequest, SessionId, SessionRefusal};
+use parlor_vocab::SessionId;
 
 use super::connections::StopSignal;
 use super::handshake_query::HandshakeQuery;
-use crate::metrics::Metrics;
 use crate::site::Site;
 
 /// Prepares to serve a client. The future that it returns serves the client until it disconnects or has to stop.
@@ -22,9 +19,15 @@ pub(super) async fn serve_supr(
     stop: StopSignal,
 ) -> impl Future<Output = ()> + use<> {
     let machine = SuprMachine::new(connection_params(site, query).await);
-    let machine = CountingMachine { machine, metrics: Arc::clone(&site.deps.metrics) };
     let client = SessionClient::new(Arc::clone(&site.deps.sessions), OnDisconnect::Keep);
-    serve_socket(machine, client, socket, site.deps.settings.keepalive, stop.stopped())
+    serve_socket(
+        machine,
+        client,
+        socket,
+        site.deps.settings.keepalive,
+        Arc::clone(&site.count_frame),
+        stop.stopped(),
+    )
 }
 
 async fn connection_params(site: &Site, query: HandshakeQuery) -> ConnectionParams {
@@ -43,45 +46,5 @@ async fn connection_params(site: &Site, query: HandshakeQuery) -> ConnectionPara
         folder: site.deps.settings.folder.clone(),
         clock: Arc::clone(&site.deps.clock),
         ids: Arc::clone(&site.ids),
-    }
-}
-
-/// A machine that counts its frames in the metrics.
-struct CountingMachine {
-    machine: SuprMachine,
-    metrics: Arc<Metrics>,
-}
-
-impl Machine for CountingMachine {
-    type Request = RegistryRequest;
-    type Reply = RegistryReply;
-    type Event = RegistryEvent;
-    type Error = SessionRefusal;
-
-    fn handle(&mut self, now: Instant, input: InputOf<'_, Self>) {
-        if matches!(input, Input::Frame(_)) {
-            self.metrics.frames_received.inc();
-        }
-        self.machine.handle(now, input);
-    }
-
-    fn poll(&mut self) -> Option<Output<RegistryRequest>> {
-        let output = self.machine.poll();
-        if matches!(output, Some(Output::Send(_))) {
-            self.metrics.frames_sent.inc();
-        }
-        output
-    }
-
-    fn wants_frame(&self) -> bool {
-        self.machine.wants_frame()
-    }
-
-    fn has_work_in_progress(&self) -> bool {
-        self.machine.has_work_in_progress()
-    }
-
-    fn max_line_bytes(&self) -> usize {
-        self.machine.max_line_bytes()
     }
 }

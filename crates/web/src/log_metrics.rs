@@ -1,17 +1,10 @@
-//! A log that counts in the metrics what sessions append to another log. It changes nothing.
+//! Counts in the metrics what sessions append to the log.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
-use async_trait::async_trait;
-use parlor_log::{
-    Erased, EventLog, Lease, LeaseHolder, LogError, Page, PageRequest, Reclaimed, SessionRecord, UsageLine,
-};
-use parlor_vocab::{
-    Entry, EventId, MediaId, NewEntry, RunEnding, RunEvent, RunId, Seq, SessionEvent, SessionId,
-};
-use tokio::sync::watch;
+use parlor_log::{EventLog, LogWrite, ObservedLog};
+use parlor_vocab::{NewEntry, RunEnding, RunEvent, RunId, SessionEvent, SessionId};
 
 use crate::metrics::{Metrics, OutcomeLabel};
 use crate::readiness::Readiness;
@@ -19,9 +12,8 @@ use crate::readiness::Readiness;
 /// How many runs the gauges count at most.
 const COUNTED_RUNS: usize = 65_536;
 
-/// Another log whose appends are counted and timed.
-pub struct MeasuredLog {
-    log: Arc<dyn EventLog>,
+/// Counts the writes of a log in the metrics, and reports failed ones to the readiness check.
+pub struct LogMetrics {
     metrics: Arc<Metrics>,
     readiness: Arc<Readiness>,
     runs: Mutex<UnfinishedRuns>,
@@ -35,10 +27,38 @@ struct UnfinishedRuns {
     active: HashSet<RunId>,
 }
 
-impl MeasuredLog {
+impl LogMetrics {
     /// Counts in `metrics`, and reports failed writes to `readiness`.
-    pub fn new(log: Arc<dyn EventLog>, metrics: Arc<Metrics>, readiness: Arc<Readiness>) -> Self {
-        Self { log, metrics, readiness, runs: Mutex::default() }
+    pub fn new(metrics: Arc<Metrics>, readiness: Arc<Readiness>) -> Self {
+        Self { metrics, readiness, runs: Mutex::default() }
+    }
+
+    /// Wraps `log`, so that its writes are counted.
+    pub fn observe(self, log: Arc<dyn EventLog>) -> ObservedLog {
+        ObservedLog::new(log, Arc::new(move |write| self.on_write(write)))
+    }
+
+    fn on_write(&self, write: LogWrite<'_>) {
+        let metrics = &self.metrics;
+        match write {
+            LogWrite::AppendStarted => {
+                metrics.appends_waiting.inc();
+            }
+            LogWrite::AppendFinished => {
+                metrics.appends_waiting.dec();
+            }
+            LogWrite::Appended { session, entries, time, error } => {
+                metrics.append_seconds.observe(time.as_secs_f64());
+                match error {
+                    None => self.count(session, entries),
+                    Some(error) => {
+                        metrics.appends_failed.inc();
+                        self.readiness.write_failed(error);
+                    }
+                }
+            }
+            LogWrite::AcquireFailed(error) => self.readiness.write_failed(error),
+        }
     }
 
     fn count(&self, session: &SessionId, appended: &[NewEntry]) {
@@ -90,111 +110,12 @@ fn insert(runs: &mut HashSet<RunId>, run: &RunId) {
     }
 }
 
-#[async_trait]
-impl EventLog for MeasuredLog {
-    async fn append(&self, lease: &Lease, after: Seq, new: &[NewEntry]) -> Result<Seq, LogError> {
-        let started = Instant::now();
-        let append = PendingAppend::start(&self.metrics);
-        let appended = self.log.append(lease, after, new).await;
-        drop(append);
-        self.metrics.append_seconds.observe(started.elapsed().as_secs_f64());
-        match &appended {
-            Ok(_) => self.count(lease.session(), new),
-            Err(error) => {
-                self.metrics.appends_failed.inc();
-                self.readiness.write_failed(error);
-            }
-        }
-        appended
-    }
-
-    async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
-        self.log.read(of, after, max).await
-    }
-
-    async fn find(&self, of: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError> {
-        self.log.find(of, event).await
-    }
-
-    fn head(&self, of: &SessionId) -> watch::Receiver<Seq> {
-        self.log.head(of)
-    }
-
-    async fn sessions(&self, page: PageRequest) -> Result<Page, LogError> {
-        self.log.sessions(page).await
-    }
-
-    async fn session(&self, id: &SessionId) -> Result<SessionRecord, LogError> {
-        self.log.session(id).await
-    }
-
-    async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError> {
-        let acquired = self.log.acquire(session).await;
-        if let Err(error) = &acquired {
-            self.readiness.write_failed(error);
-        }
-        acquired
-    }
-
-    async fn holder(&self, of: &SessionId) -> Result<Option<LeaseHolder>, LogError> {
-        self.log.holder(of).await
-    }
-
-    async fn release(&self, lease: Lease) -> Result<(), LogError> {
-        self.log.release(lease).await
-    }
-
-    async fn delete(&self, lease: &Lease) -> Result<(), LogError> {
-        self.log.delete(lease).await
-    }
-
-    async fn referenced_media(&self) -> Result<BTreeSet<MediaId>, LogError> {
-        self.log.referenced_media().await
-    }
-
-    async fn usage(&self, since: i64) -> Result<Vec<UsageLine>, LogError> {
-        self.log.usage(since).await
-    }
-
-    async fn erase(&self) -> Result<Erased, LogError> {
-        self.log.erase().await
-    }
-
-    async fn check(&self) -> Result<(), LogError> {
-        self.log.check().await
-    }
-
-    async fn size(&self) -> Result<u64, LogError> {
-        self.log.size().await
-    }
-
-    async fn reclaim(&self) -> Result<Reclaimed, LogError> {
-        self.log.reclaim().await
-    }
-}
-
-/// Counts as an unfinished append until it is dropped, even if the caller gives up.
-struct PendingAppend<'a>(&'a Metrics);
-
-impl<'a> PendingAppend<'a> {
-    fn start(metrics: &'a Metrics) -> Self {
-        metrics.appends_waiting.inc();
-        Self(metrics)
-    }
-}
-
-impl Drop for PendingAppend<'_> {
-    fn drop(&mut self) {
-        self.0.appends_waiting.dec();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use parlor_log::{MemoryLog, SystemClock, TimeOrderedIds};
-    use parlor_vocab::{Clock, IdSource, QueuedInput, UserInput};
+    use parlor_vocab::{Clock, EventId, IdSource, QueuedInput, Seq, UserInput};
 
     use super::*;
 
@@ -213,7 +134,7 @@ mod tests {
         let metrics = Arc::new(Metrics::default());
         let log = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
         let readiness = Readiness::new(Arc::clone(&log) as _, Path::new("/"));
-        let log = MeasuredLog::new(log, Arc::clone(&metrics), readiness);
+        let log = LogMetrics::new(Arc::clone(&metrics), readiness).observe(log);
         let ids = TimeOrderedIds::new(Arc::new(SystemClock));
         let new_entry = |event| NewEntry { id: EventId::generate(ids.next()), at: SystemClock.now(), event };
         let run = RunId::generate(ids.next());

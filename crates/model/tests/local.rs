@@ -70,8 +70,8 @@ fn say_streams_word_by_word() {
 fn think_writes_reasoning_and_then_answers() {
     let (context, end) = run_and_stop_everywhere(&LocalAgent::default(), "/think two words");
     assert_eq!(end, Ok(()));
-    let thoughts = ["two ", "words"].map(|word| Action::Reasoning(word.to_owned()));
-    assert_eq!(context.actions[..2], thoughts);
+    let reasoning = ["two ", "words"].map(|word| Action::Reasoning(word.to_owned()));
+    assert_eq!(context.actions[..2], reasoning);
     assert_eq!(context.actions[2..], [Action::Text("I have thought about it.".to_owned())]);
 }
 

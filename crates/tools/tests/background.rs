@@ -15,16 +15,19 @@ impl Fixture {
 
     /// Reads until the output contains `wanted`.
     async fn read_until(&self, id: &str, wanted: &str) -> String {
-        let mut seen = String::new();
-        while !seen.contains(wanted) {
+        let mut output = String::new();
+        while !output.contains(wanted) {
             let max = BACKGROUND_WAIT_MAX.as_millis() as u64;
             let text = self.text("processes", json!({"operation": "read", "id": id, "wait_ms": max})).await;
-            let (output, status) = text.rsplit_once("\n[`").expect("a status");
-            seen.push_str(output);
-            seen.push('\n');
-            assert!(seen.contains(wanted) || status.contains("running"), "ended before {wanted:?}: {seen}");
+            let (page, status) = text.rsplit_once("\n[`").expect("a status");
+            output.push_str(page);
+            output.push('\n');
+            assert!(
+                output.contains(wanted) || status.contains("running"),
+                "ended before {wanted:?}: {output}"
+            );
         }
-        seen
+        output
     }
 
     /// Reads until the process has ended; returns the line with its exit status.
@@ -45,14 +48,14 @@ async fn a_process_is_listed_read_and_stopped_with_its_group() {
     let command = "sleep 600 & echo child=$!; echo self=$$; wait";
     let id = fixture.start(command, false).await;
     assert_eq!(id, "p1");
-    let seen = fixture.read_until(&id, "self=").await;
+    let output = fixture.read_until(&id, "self=").await;
     let list = fixture.text("processes", json!({"operation": "list"})).await;
     assert_eq!(list, format!("p1 [running] {command}"));
     let text = fixture.text("processes", json!({"operation": "read", "id": id})).await;
     assert_eq!(text, "[no new output]\n[`p1`: running]", "output is returned once");
     let text = fixture.text("processes", json!({"operation": "stop", "id": id})).await;
     assert_eq!(text, "`p1` is stopped [terminated]");
-    assert!(!is_running(number(&seen, "child")) && !is_running(number(&seen, "self")));
+    assert!(!is_running(number(&output, "child")) && !is_running(number(&output, "self")));
     let text = fixture.text("processes", json!({"operation": "stop", "id": id})).await;
     assert_eq!(text, "`p1` had ended already [terminated]");
     assert_eq!(fixture.context.background.list()[0].exit, Some(ProcessExit::Terminated));
@@ -66,13 +69,13 @@ async fn a_terminal_can_be_written_to() {
         .await;
     fixture.text("processes", json!({"operation": "write", "id": id, "text": "wörld"})).await;
     // Both lines may arrive in one read.
-    let seen = fixture.read_until(&id, "raw").await;
-    assert!(seen.contains("hello wörld"), "{seen}");
+    let output = fixture.read_until(&id, "raw").await;
+    assert!(output.contains("hello wörld"), "{output}");
     let text =
         fixture.text("processes", json!({"operation": "write", "id": id, "text": "x", "enter": false})).await;
     assert_eq!(text, "wrote 1 bytes to `p1`");
-    let seen = fixture.read_until(&id, "x").await;
-    assert!(!seen.contains("\\r"), "Enter was not pressed: {seen}");
+    let output = fixture.read_until(&id, "x").await;
+    assert!(!output.contains("\\r"), "Enter was not pressed: {output}");
     let empty = json!({"operation": "write", "id": id, "enter": false});
     assert_eq!(fixture.fail("processes", empty).await.0, FailureCode::InvalidInput);
 }
@@ -103,8 +106,8 @@ async fn a_process_without_a_terminal_cannot_be_written_to() {
 async fn the_last_output_can_be_read_after_the_end() {
     let fixture = Fixture::new();
     let id = fixture.start("echo last words; exit 4", false).await;
-    let seen = fixture.read_until(&id, "last words\n").await;
-    assert!(seen.starts_with("last words"));
+    let output = fixture.read_until(&id, "last words\n").await;
+    assert!(output.starts_with("last words"));
     assert_eq!(fixture.exit_line(&id).await, "[`p1`: exit code 4]");
     let text = fixture.text("processes", json!({"operation": "read", "id": id, "wait_ms": 1})).await;
     assert_eq!(text, "[no new output]\n[`p1`: exit code 4]");
@@ -117,9 +120,11 @@ async fn unread_output_is_limited_and_does_not_block_the_process() {
     // The process writes all of its output although no call reads it.
     let text = fixture.text("shell", json!({"command": "until test -s flag; do sleep 0.01; done"})).await;
     assert!(text.ends_with("[exit code 0]"), "{text}");
-    let seen = fixture.read_until(&id, "200000\n").await;
-    assert!(seen.starts_with("[… ") && seen.contains(" older bytes were not read in time and are gone …]\n"));
-    assert!(seen.len() < 300_000, "{}", seen.len());
+    let output = fixture.read_until(&id, "200000\n").await;
+    assert!(
+        output.starts_with("[… ") && output.contains(" older bytes were not read in time and are gone …]\n")
+    );
+    assert!(output.len() < 300_000, "{}", output.len());
     fixture.context.background.stop_all().await;
 }
 

@@ -128,17 +128,17 @@ async fn a_cancelled_call_kills_a_process_group_that_ignores_sigterm() {
         let toolbox = fixture.toolbox.clone();
         let input = json!({"command": command, "tty": tty}).to_string();
         let call = tokio::spawn(async move { toolbox.call("shell", &input, &context).await });
-        let mut seen = String::new();
-        while !(seen.contains("self=") && seen.ends_with('\n')) {
+        let mut output = String::new();
+        while !(output.contains("self=") && output.ends_with('\n')) {
             let next = tokio::time::timeout(TEST_TIMEOUT, reader.next()).await.expect("output in time");
-            seen.push_str(&next.expect("output before the end"));
+            output.push_str(&next.expect("output before the end"));
         }
-        assert!(is_running(number(&seen, "child")) && is_running(number(&seen, "self")));
+        assert!(is_running(number(&output, "child")) && is_running(number(&output, "self")));
         cancel.cancel();
         let failure = call.await.unwrap().unwrap_err();
         assert_eq!(failure.code, FailureCode::Cancelled);
         assert!(failure.message.contains("child="), "the output is kept: {}", failure.message);
-        assert!(!is_running(number(&seen, "child")) && !is_running(number(&seen, "self")));
+        assert!(!is_running(number(&output, "child")) && !is_running(number(&output, "self")));
     }
 }
 
@@ -149,16 +149,16 @@ async fn a_dropped_call_ends_its_command() {
     let mut context = fixture.context.clone();
     context.progress = writer;
     let input = json!({"command": "echo self=$$; exec sleep 600"}).to_string();
-    let mut seen = String::new();
+    let mut output = String::new();
     tokio::select! {
         outcome = fixture.toolbox.call("shell", &input, &context) => panic!("the command ended early: {outcome:?}"),
         () = async {
-            while !seen.ends_with('\n') {
-                seen.push_str(&reader.next().await.expect("output before the end"));
+            while !output.ends_with('\n') {
+                output.push_str(&reader.next().await.expect("output before the end"));
             }
         } => {}
     }
-    wait_for_end(number(&seen, "self")).await;
+    wait_for_end(number(&output, "self")).await;
 }
 
 #[tokio::test]
@@ -170,11 +170,11 @@ async fn live_output_equals_the_output_of_the_result() {
     let toolbox = fixture.toolbox.clone();
     let input = json!({"command": "for n in 1 2 3; do printf 'n%s ä€😀\\n' $n; done"}).to_string();
     let call = tokio::spawn(async move { toolbox.call("shell", &input, &context).await });
-    let mut seen = String::new();
+    let mut output = String::new();
     while let Some(text) = reader.next().await {
-        seen.push_str(&text);
+        output.push_str(&text);
     }
-    assert_eq!(format!("{seen}[exit code 0]"), call.await.unwrap().unwrap().text);
+    assert_eq!(format!("{output}[exit code 0]"), call.await.unwrap().unwrap().text);
 }
 
 #[tokio::test]

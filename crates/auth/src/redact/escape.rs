@@ -26,7 +26,7 @@ pub(super) struct Decodings {
     pub(super) is_incomplete: bool,
 }
 
-/// The meaning of the next `length` bytes of the text.
+/// The meaning of the next `text_length` bytes of the text.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Decoding {
     text_length: u32,

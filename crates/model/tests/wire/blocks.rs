@@ -65,13 +65,13 @@ async fn unknown_blocks_are_ignored() {
 
 #[tokio::test]
 async fn an_interleaved_thinking_block_is_sent_back_completely() {
-    let thought = |delta: Value| more(0, delta);
+    let thinking_delta = |delta: Value| more(0, delta);
     let blocks = start(0, json!({"type": "thinking", "thinking": "", "signature": ""}))
-        + &thought(json!({"type": "thinking_delta", "thinking": "hm "}))
+        + &thinking_delta(json!({"type": "thinking_delta", "thinking": "hm "}))
         + &tool(1, "a")
-        + &thought(json!({"type": "thinking_delta", "thinking": "hm"}))
+        + &thinking_delta(json!({"type": "thinking_delta", "thinking": "hm"}))
         + &input(1, "{}")
-        + &thought(json!({"type": "signature_delta", "signature": "signed"}));
+        + &thinking_delta(json!({"type": "signature_delta", "signature": "signed"}));
     let end = event(&json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {}}));
     let messages = sent_back(ProviderKind::Anthropic, &(blocks + &end)).await;
     let wanted = json!([

@@ -90,21 +90,21 @@ async fn an_answer_with_too_many_calls_is_refused() {
 async fn chat_reasoning_is_sent_back_with_calls() {
     let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "x", "arguments": "{}"}}]});
     let (text, call) = (delta(&json!({"content": "I look", "reasoning_content": null})), delta(&call));
-    let thought = |member: &str| delta(&json!({member: "hm "})) + &delta(&json!({member: "hm"}));
+    let reasoning = |member: &str| delta(&json!({member: "hm "})) + &delta(&json!({member: "hm"}));
     for (kind, end) in CHAT.into_iter().zip([done(), finish("tool_calls")]) {
         let back = async |frames: &str| sent_back(kind, &format!("{frames}{end}")).await;
-        let messages = back(&(thought("reasoning_content") + &text + &call)).await;
+        let messages = back(&(reasoning("reasoning_content") + &text + &call)).await;
         assert_eq!(
             (&messages[0]["reasoning_content"], &messages[0]["content"]),
             (&json!("hm hm"), &json!("I look"))
         );
         assert_eq!(messages[0]["tool_calls"].as_array().unwrap().len(), 1, "{messages:?}");
         // Servers with another member may not accept this one.
-        for frames in [text.clone() + &call, thought("reasoning") + &text + &call] {
+        for frames in [text.clone() + &call, reasoning("reasoning") + &text + &call] {
             let messages = back(&frames).await;
             assert!(messages[0].get("reasoning_content").is_none(), "{messages:?}");
         }
-        let received = request(kind, &(thought("reasoning_content") + &text + &end)).await;
+        let received = request(kind, &(reasoning("reasoning_content") + &text + &end)).await;
         assert_eq!(received.end.unwrap().provider_state.bytes(), 0, "without calls it is not sent back");
     }
 }
@@ -142,12 +142,12 @@ async fn anthropic_signatures_are_kept_with_calls() {
 #[tokio::test]
 async fn responses_reasoning_is_kept_with_calls() {
     let item = |arguments: &str| json!({"type": "function_call", "id": "f", "call_id": "a", "name": "x", "arguments": arguments});
-    let thought = json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "sealed"});
+    let reasoning = json!({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "sealed"});
     let response = json!({
         "id": "r", "object": "response", "created_at": 1, "status": "completed", "model": "m", "output": [],
         "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2},
     });
-    let stream = data(&json!({"type": "response.output_item.done", "output_index": 0, "item": thought}))
+    let stream = data(&json!({"type": "response.output_item.done", "output_index": 0, "item": reasoning}))
         + &data(&json!({"type": "response.output_item.added", "output_index": 1, "item": item("")}))
         + &data(&json!({
             "type": "response.function_call_arguments.delta", "output_index": 1, "delta": "{\"n\":",

@@ -75,7 +75,7 @@ async fn an_anthropic_answer_is_complete_without_its_last_frame() {
     let call = block(json!({"type": "tool_use", "id": "a", "name": "x", "input": {}}))
         + &more(json!({"type": "input_json_delta", "partial_json": "{}"}))
         + &event(&json!({"type": "content_block_stop", "index": 0}));
-    let thought = block(json!({"type": "thinking", "thinking": "", "signature": ""}))
+    let thinking = block(json!({"type": "thinking", "thinking": "", "signature": ""}))
         + &more(json!({"type": "thinking_delta", "thinking": "hm"}))
         + &event(&json!({"type": "content_block_stop", "index": 0}));
     let text =
@@ -83,7 +83,7 @@ async fn an_anthropic_answer_is_complete_without_its_last_frame() {
     let stop = event(&json!({
         "type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 5},
     }));
-    let received = request(ProviderKind::Anthropic, &format!("{start}{thought}{text}{stop}")).await;
+    let received = request(ProviderKind::Anthropic, &format!("{start}{thinking}{text}{stop}")).await;
     let done = received.end.unwrap();
     assert_eq!((received.text.as_str(), done.stop), ("hi", StopReason::Length));
     assert_eq!(

@@ -135,7 +135,7 @@ const TAIL: &str = "
 | `PARLOR_HOME` | `~/.parlor` | The state folder. Parlor creates it, with mode 0700, if it is missing. |
 | `PARLOR_RUBY` | `ruby` in `PATH` | The Ruby interpreter for the Ruby tool and the Supex doors: a name in `PATH`, or a path. |
 | `PARLOR_LOG` | `warn` on a terminal, else `info` | How much `parlor serve` logs on stderr: `error`, `warn`, `info`, `debug`, `trace` or `off`. |
-| `PARLOR_DUMPABLE` | not set | `1` lets other processes of the same user read the memory of `parlor`: see [operations.md](operations.md#who-can-look-into-parlor). |
+| `PARLOR_DUMPABLE` | not set | `1` lets other processes of the same user read the memory of `parlor`: see [operations.md](operations.md#who-can-read-parlors-memory). |
 | `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, `GEMINI_API_KEY`, `OPENROUTER_API_KEY` | | The API keys of model providers: see [models.md](models.md). |
 | `OPENAI_BASE_URL` | `https://api.openai.com/v1` | The address of models of `openai` and `openai-responses` that have no `base_url`. |
 | `HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY` | | The proxies for requests to models and login providers. |

@@ -124,7 +124,7 @@ fn check_settings(home: &Path, environment: &Environment) -> Finding {
             format!("{id} ({kind}{mark})")
         })
         .collect();
-    let validity = if home.join(FILE).exists() { "valid" } else { "does not exist, and need not" };
+    let validity = if home.join(FILE).exists() { "valid" } else { "does not exist, so the defaults apply" };
     Finding::ok(CHECK, format!("{validity}; agents: {}", listed.join(", ")))
 }
 

@@ -365,8 +365,8 @@ fn the_documents_name_files_that_exist() {
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![folder.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
+        for entry in fs::read_dir(folder).expect("a folder of the repository") {
+            let path = entry.expect("an entry of that folder").path();
             if path.is_dir() && !path.ends_with("node_modules") {
                 folders.push(path);
             } else if path.extension().is_some_and(|found| found == extension) {

@@ -1,4 +1,4 @@
-//! The Rust client with the real program.
+//! The Rust client against the real program.
 
 use parlor_client::loaf::{LoafClient, LoafEvents, LoafLaunch};
 use serde_json::json;
@@ -16,7 +16,7 @@ fn spawn(home: &Home) -> (LoafClient, LoafEvents) {
 }
 
 #[tokio::test]
-async fn a_conversation_from_start_to_end_and_on() {
+async fn a_conversation_of_the_rust_client_can_be_resumed() {
     let home = Home::new();
     let (client, mut events) = spawn(&home);
     let session = client.create_session().await.unwrap();
@@ -35,7 +35,7 @@ async fn a_conversation_from_start_to_end_and_on() {
     let second = events.until_ready(&session).await.unwrap();
     assert_eq!(second.iter().filter_map(|event| event.answer()).collect::<String>(), "hello");
     let chat = client.session(&session).await.unwrap()["activeSessionId"].as_str().unwrap().to_owned();
-    let status = client.shutdown().await.unwrap().expect("it was started here");
+    let status = client.shutdown().await.unwrap().expect("the client started the process");
     assert!(status.success());
 
     let (client, _events) = spawn(&home);

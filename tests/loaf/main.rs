@@ -1,26 +1,26 @@
-//! The loaf door of the real program, on real pipes: crowds, signals, logins, and what clients rely on.
+//! The loaf door of the real program, over real pipes: many sessions, signals, logins, and what clients rely on.
 //!
-//! What must come is awaited, for at most [`server::PATIENCE`]; nothing here asserts how long it takes.
-//! `PARLOR_SOAK=1` makes the long ones longer.
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+//! A helper waits at most [`server::TIMEOUT`] for what must happen; no test asserts how long something takes.
+//! `PARLOR_SOAK=1` makes the long tests longer.
+#![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 
+#[path = "../models/aimock.rs"]
+mod aimock;
 mod client;
-mod crowd;
-mod ending;
-mod issuer;
+mod client_expectations;
 mod limits;
 mod login;
-#[path = "../models/mock.rs"]
-mod mock;
-mod model;
-mod noise;
-mod routes;
+mod many_sessions;
+mod model_and_script;
+mod openrouter_providers;
+mod random_input;
 mod server;
 mod sessions;
-mod truths;
+mod shutdown;
+mod token_issuer;
 
-/// `small`, or `large` if somebody has asked for the long run.
-#[expect(clippy::disallowed_methods, reason = "this is a setting of these tests and of nothing else")]
+/// `small`, or `large` if `PARLOR_SOAK` is set.
+#[expect(clippy::disallowed_methods, reason = "this variable is a setting of these tests only")]
 fn soak<T>(small: T, large: T) -> T {
     if std::env::var_os("PARLOR_SOAK").is_some() { large } else { small }
 }

@@ -1,26 +1,26 @@
-//! What takes a second session, a second server, or more chats than a transcript should list.
+//! Tests with several sessions, two servers, or more chats than a transcript should have.
 
 use serde_json::json;
 
-use crate::server::{Home, appended, is_ready, kinds, text};
+use crate::server::{Home, appended, event_types, is_ready, text};
 
 #[tokio::test]
-async fn a_beginning_that_two_chats_share_names_none() {
+async fn a_chat_is_found_by_an_id_prefix_unless_two_chats_share_it() {
     let home = Home::new();
     let mut server = home.server().await;
-    // Of seventeen ids in hexadecimal, two begin alike.
+    // Of seventeen hexadecimal ids, at least two have the same first digit.
     let mut chats: Vec<String> = Vec::new();
     for _ in 0..17 {
         let session = server.session().await;
         server.turn(&session, "/say x").await;
-        let told = server.call("session.get", json!({"session_id": session})).await;
-        chats.push(text(&told["activeSessionId"]));
+        let state = server.call("session.get", json!({"session_id": session})).await;
+        chats.push(text(&state["activeSessionId"]));
     }
     let first = |chat: &String| chat.chars().next().unwrap();
     let shared =
         chats.iter().find(|chat| chats.iter().filter(|other| first(other) == first(chat)).count() > 1);
     let prefix = first(shared.unwrap()).to_string();
-    let error = server.refused("history.get", json!({"id": prefix})).await;
+    let error = server.call_error("history.get", json!({"id": prefix})).await;
     assert_eq!(
         (&error["code"], &error["message"]),
         (&json!(-32603), &json!(format!("no saved chat matched id: {prefix}")))
@@ -35,17 +35,18 @@ async fn a_beginning_that_two_chats_share_names_none() {
     let path = &listed["sessions"][0]["rolloutPath"];
     let by_path = server.call("history.get", json!({"rollout_path": path})).await;
     assert_eq!(by_path["id"], listed["sessions"][0]["id"]);
-    let cut = text(path);
-    let error = server.refused("history.get", json!({"rollout_path": cut.split_at(cut.len() - 3).0})).await;
+    let path = text(path);
+    let error =
+        server.call_error("history.get", json!({"rollout_path": path.split_at(path.len() - 3).0})).await;
     assert!(text(&error["message"]).starts_with("failed to load chat: "), "{error}");
 }
 
 #[tokio::test]
-async fn turns_of_two_sessions_run_side_by_side() {
+async fn turns_of_two_sessions_run_concurrently() {
     let home = Home::new();
     let mut server = home.server().await;
     let (one, two) = (server.session().await, server.session().await);
-    // Each can end only if the other runs.
+    // Each turn ends only if the other one runs.
     let meet = |mine: &str, other: &str| {
         format!("!touch {mine}; until [ -e {other} ]; do sleep 0.02; done; echo met")
     };
@@ -56,30 +57,31 @@ async fn turns_of_two_sessions_run_side_by_side() {
         open -= usize::from(is_ready(&server.line().await["params"]));
     }
     for session in [one, two] {
-        let told = server.call("session.get", json!({"session_id": session})).await;
-        assert_eq!(told["history"][1]["text"], "met\n[exit code 0]");
+        let state = server.call("session.get", json!({"session_id": session})).await;
+        assert_eq!(state["history"][1]["text"], "met\n[exit code 0]");
     }
 }
 
 #[tokio::test]
-async fn an_interrupt_right_behind_its_prompt_is_one() {
+async fn an_interrupt_right_after_its_prompt_interrupts_the_turn_once() {
     let home = Home::new();
     let mut server = home.server().await;
     let session = server.session().await;
     for _ in 0..20 {
-        let send = server.ask("session.send", json!({"session_id": session, "text": "/wait 60"})).await;
+        let send =
+            server.send_request("session.send", json!({"session_id": session, "text": "/wait 60"})).await;
         let interrupted = server.call("session.interrupt", json!({"session_id": session})).await;
         assert_eq!(interrupted["interrupted"], true);
-        assert_eq!(server.answer(send).await["result"]["accepted"], true);
+        assert_eq!(server.response(send).await["result"]["accepted"], true);
         let events = server.events(&session, is_ready).await;
-        let ends = kinds(&events).iter().filter(|kind| *kind == "session.interrupted").count();
-        assert_eq!(ends, 1, "{:?}", kinds(&events));
+        let ends = event_types(&events).iter().filter(|kind| *kind == "session.interrupted").count();
+        assert_eq!(ends, 1, "{:?}", event_types(&events));
         assert_eq!(appended(&events, "user"), ["/wait 60"]);
     }
 }
 
 #[tokio::test]
-async fn a_chat_that_another_server_has_open_can_be_read_and_not_gone_on_with() {
+async fn a_chat_that_another_server_has_open_can_be_read_but_not_continued() {
     let home = Home::new();
     let mut first = home.server().await;
     let session = first.session().await;
@@ -88,21 +90,21 @@ async fn a_chat_that_another_server_has_open_can_be_read_and_not_gone_on_with() 
     let other = second.session().await;
     let resume = json!({"session_id": other, "raw_command": "/history last"});
     assert!(second.call("command.execute", resume).await["output"]["resumed"].is_string());
-    let told = second.call("session.get", json!({"session_id": other})).await;
-    assert_eq!(told["messages"][1]["text"], "mine");
+    let state = second.call("session.get", json!({"session_id": other})).await;
+    assert_eq!(state["messages"][1]["text"], "mine");
     let events = second.turn(&other, "/say no").await;
-    assert!(kinds(&events).contains(&"session.error".to_owned()), "{events:?}");
+    assert!(event_types(&events).contains(&"session.error".to_owned()), "{events:?}");
     assert!(appended(&events, "system")[0].contains("in use by"), "{events:?}");
-    // Once the first lets go of it, it can be gone on with.
+    // After the first server has stopped, the second can continue the chat.
     first.call("session.close", json!({"session_id": session})).await;
     first.call("system.shutdown", json!({})).await;
-    first.end().await;
+    first.wait_for_exit().await;
     let events = second.turn(&other, "/say yes").await;
     assert_eq!(appended(&events, "assistant"), ["yes"]);
 }
 
 #[tokio::test]
-async fn two_sessions_in_one_chat_take_turns() {
+async fn two_sessions_cannot_run_turns_in_one_chat_at_the_same_time() {
     let home = Home::new();
     let mut server = home.server().await;
     let one = server.session().await;
@@ -119,7 +121,7 @@ async fn two_sessions_in_one_chat_take_turns() {
 }
 
 #[tokio::test]
-async fn a_key_is_kept_where_nobody_else_can_read_it_and_told_to_nobody() {
+async fn a_key_is_stored_for_its_owner_alone_and_is_in_no_frame() {
     use std::os::unix::fs::PermissionsExt;
 
     let home = Home::new();
@@ -131,7 +133,7 @@ async fn a_key_is_kept_where_nobody_else_can_read_it_and_told_to_nobody() {
     server.send(&session, "/say hi").await;
     server.call("state.get", json!({})).await;
     server.close_stdin();
-    let (lines, _) = server.end().await;
+    let (lines, _) = server.wait_for_exit().await;
     assert!(lines.iter().all(|line| !line.to_string().contains("s3cret")));
     let file = home.state().join("secrets/key-openrouter");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);

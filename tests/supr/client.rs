@@ -1,10 +1,10 @@
-//! A WebSocket client that checks what holds for every frame.
+//! A WebSocket client that checks every frame it receives: its shape, unique event ids, and gapless sequences.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
 use futures_util::{SinkExt, StreamExt};
-use parlor_testkit::{Door, PATIENCE, Supr};
+use parlor_testkit::{Door, STEP_TIMEOUT, Supr};
 use serde_json::{Value, json};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -15,65 +15,65 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use crate::server::TOKEN;
 
-/// What comes of `future`, which takes long only if something is wrong.
-pub(crate) async fn patiently<T>(future: impl Future<Output = T>) -> T {
-    timeout(3 * PATIENCE, future).await.expect("it happens in time")
+/// The output of `future`. Panics if it takes longer than three step timeouts.
+pub(crate) async fn within_timeout<T>(future: impl Future<Output = T>) -> T {
+    timeout(3 * STEP_TIMEOUT, future).await.expect("the future ends before the timeout")
 }
 
 /// A connection, seen from the client's side.
 pub(crate) struct Client {
     pub(crate) socket: WebSocketStream<TcpStream>,
-    /// What was told of each run, to see gaps.
+    /// The last sequence number of each run, to detect gaps.
     sequences: HashMap<String, u64>,
     event_ids: HashSet<String>,
-    /// The last event that came.
+    /// The id of the last event that was received.
     pub(crate) last_event: Option<String>,
 }
 
 /// How a connection ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// With this code and this reason.
+    /// With a close frame that has this code and reason.
     Closed(u16, String),
-    /// Without a word.
+    /// Without a close frame.
     Dropped,
 }
 
 impl Client {
-    /// Connects as a client that knows the token.
+    /// Connects with the token.
     pub(crate) async fn connect(address: SocketAddr, query: &str) -> Self {
-        Self::try_connect(address, query).await.expect("a connection")
+        Self::connect_or_status(address, query).await.expect("a connection")
     }
 
-    /// Connects, or gives the status of the answer.
-    pub(crate) async fn try_connect(address: SocketAddr, query: &str) -> Result<Self, StatusCode> {
-        match Self::if_served(address, query).await {
+    /// Connects, or returns the HTTP status with which the server refused.
+    pub(crate) async fn connect_or_status(address: SocketAddr, query: &str) -> Result<Self, StatusCode> {
+        match Self::try_connect(address, query).await {
             Ok(client) => Ok(client),
             Err(Error::Http(response)) => Err(response.status()),
             Err(error) => panic!("no handshake: {error}"),
         }
     }
 
-    /// Connects, if there is somebody.
-    pub(crate) async fn if_served(address: SocketAddr, query: &str) -> Result<Self, Error> {
+    /// Connects, or returns the error, also if no server listens.
+    pub(crate) async fn try_connect(address: SocketAddr, query: &str) -> Result<Self, Error> {
         let stream = TcpStream::connect(address).await?;
-        Self::on(stream, address, query).await
+        Self::handshake(stream, address, query).await
     }
 
-    /// Connects with little room for what is not read.
-    pub(crate) async fn narrow(address: SocketAddr, query: &str) -> Self {
+    /// Connects with a small receive buffer, so that the server soon notices a client that does not read.
+    pub(crate) async fn connect_with_small_buffer(address: SocketAddr, query: &str) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
         let stream = socket.connect(address).await.unwrap();
-        Self::on(stream, address, query).await.expect("a connection")
+        Self::handshake(stream, address, query).await.expect("a connection")
     }
 
-    async fn on(stream: TcpStream, address: SocketAddr, query: &str) -> Result<Self, Error> {
+    async fn handshake(stream: TcpStream, address: SocketAddr, query: &str) -> Result<Self, Error> {
         stream.set_nodelay(true)?;
         let mut request = format!("ws://{address}/supr/ws?{query}").into_client_request().unwrap();
         request.headers_mut().insert("Authorization", format!("Bearer {TOKEN}").parse().unwrap());
-        let shaken = timeout(PATIENCE, tokio_tungstenite::client_async(request, stream));
-        let (socket, _) = shaken.await.expect("an answer to the handshake")?;
+        let upgraded = timeout(STEP_TIMEOUT, tokio_tungstenite::client_async(request, stream));
+        let (socket, _) = upgraded.await.expect("a response to the handshake")?;
         Ok(Self { socket, sequences: HashMap::new(), event_ids: HashSet::new(), last_event: None })
     }
 
@@ -81,37 +81,37 @@ impl Client {
         self.send_message(Message::text(frame.to_string())).await;
     }
 
-    /// Sends, if there is still somebody.
+    /// Sends a frame, or returns the error if the connection is closed.
     pub(crate) async fn try_send(&mut self, frame: &Value) -> Result<(), Error> {
         self.socket.send(Message::text(frame.to_string())).await
     }
 
     pub(crate) async fn send_message(&mut self, message: Message) {
-        timeout(PATIENCE, self.socket.send(message)).await.expect("room to send").unwrap();
+        timeout(STEP_TIMEOUT, self.socket.send(message)).await.expect("room to send").unwrap();
     }
 
-    pub(crate) async fn say(&mut self, content: &str) {
+    pub(crate) async fn send_text(&mut self, content: &str) {
         self.send(&json!({"type": "message.send", "payload": {"content": content}})).await;
     }
 
-    /// As the script agent.
-    pub(crate) async fn say_to_script(&mut self, content: &str) {
+    /// Sends a message to the script agent.
+    pub(crate) async fn send_to_script(&mut self, content: &str) {
         self.send(&json!({"type": "message.send", "payload": {"content": content, "agent_id": "script"}}))
             .await;
     }
 
     /// The next frame, or how the connection ended.
     pub(crate) async fn next(&mut self) -> Result<Value, Ended> {
-        timeout(2 * PATIENCE, self.next_ever()).await.expect("a frame")
+        timeout(2 * STEP_TIMEOUT, self.next_without_timeout()).await.expect("a frame")
     }
 
-    /// The same, for as long as it takes.
-    pub(crate) async fn next_ever(&mut self) -> Result<Value, Ended> {
+    /// The same, without a timeout.
+    pub(crate) async fn next_without_timeout(&mut self) -> Result<Value, Ended> {
         loop {
             match self.socket.next().await {
                 Some(Ok(Message::Text(text))) => {
                     let frame = serde_json::from_str(text.as_str()).expect("a frame is JSON");
-                    self.look_at(&frame);
+                    self.check_frame(&frame);
                     return Ok(frame);
                 }
                 Some(Ok(Message::Close(Some(close)))) => {
@@ -124,13 +124,13 @@ impl Client {
         }
     }
 
-    fn look_at(&mut self, frame: &Value) {
+    fn check_frame(&mut self, frame: &Value) {
         Supr.check(frame).unwrap();
         if frame.get("event_type").is_none() {
             return;
         }
-        let text = |member: &str| frame[member].as_str().unwrap().to_owned();
-        assert!(self.event_ids.insert(text("event_id")), "told twice: {frame}");
+        let text = |key: &str| frame[key].as_str().unwrap().to_owned();
+        assert!(self.event_ids.insert(text("event_id")), "received twice: {frame}");
         let sequence = frame["sequence"].as_u64().unwrap();
         if let Some(last) = self.sequences.insert(text("run_id"), sequence) {
             assert_eq!(sequence, last + 1, "a gap before {frame}");
@@ -138,7 +138,7 @@ impl Client {
         self.last_event = Some(text("event_id"));
     }
 
-    /// The next frame that is of this type or event type; those before it are let go.
+    /// The next frame with this type or event type. Skips the frames before it.
     pub(crate) async fn until(&mut self, kind: &str) -> Value {
         loop {
             let frame = self.next().await.unwrap_or_else(|ended| panic!("{kind} never came: {ended:?}"));
@@ -148,7 +148,7 @@ impl Client {
         }
     }
 
-    /// Waits until the server has ended the connection; what it sends before that is let go.
+    /// Waits until the server has closed the connection. Skips the frames before that.
     pub(crate) async fn ended(&mut self) -> Ended {
         loop {
             if let Err(ended) = self.next().await {
@@ -157,7 +157,7 @@ impl Client {
         }
     }
 
-    /// Whether the server answers.
+    /// Sends a ping and waits for its pong.
     pub(crate) async fn ping(&mut self) {
         self.send(&json!({"type": "ping", "id": "p"})).await;
         assert_eq!(self.until("pong").await["id"], "p");

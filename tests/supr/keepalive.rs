@@ -1,23 +1,23 @@
-//! Pings, and clients that say nothing.
+//! Pings of the server, and clients that send nothing.
 
 use futures_util::StreamExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::client::{Client, patiently};
+use crate::client::{Client, within_timeout};
 use crate::server::Server;
 
-/// Pings come this often, and silence may last twice as long, in seconds.
+/// The server pings every second and drops a client after two seconds without an answer.
 const SHORT: &str = "ping_interval = 1\nread_timeout = 2";
 
 #[tokio::test]
-async fn pings_come_and_whoever_answers_them_stays() {
+async fn a_client_that_answers_pings_stays_connected() {
     let server = Server::with(SHORT);
     let mut client = Client::connect(server.http, "session_id=a").await;
     let mut pings = 0;
-    // Four intervals are twice as long as silence may last.
+    // Four intervals are twice the read timeout.
     while pings < 4 {
-        // Reading answers pings.
+        // tungstenite answers pings when it reads.
         if let Message::Ping(payload) = client.socket.next().await.unwrap().unwrap() {
             assert!(payload.is_empty());
             pings += 1;
@@ -27,48 +27,48 @@ async fn pings_come_and_whoever_answers_them_stays() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_answer_is_dropped_and_pings_of_its_own_do_not_save_it() {
+async fn a_client_that_does_not_answer_pings_is_dropped_even_if_it_sends_pings() {
     let server = Server::with(SHORT);
-    for pings in [false, true] {
+    for sends_pings in [false, true] {
         let mut client = Client::connect(server.http, "session_id=a").await;
-        // Below the protocol nobody answers a ping.
+        // The raw stream below the WebSocket does not answer pings.
         let stream = client.socket.get_mut();
-        let (mut bytes, mut all) = ([0; 4096], Vec::new());
-        patiently(async {
-            while !pings || stream.write_all(b"\x89\x80\0\0\0\0").await.is_ok() {
+        let (mut bytes, mut received) = ([0; 4096], Vec::new());
+        within_timeout(async {
+            while !sends_pings || stream.write_all(b"\x89\x80\0\0\0\0").await.is_ok() {
                 match stream.read(&mut bytes).await {
                     Ok(0) | Err(_) => break,
-                    Ok(count) => all.extend_from_slice(&bytes[..count]),
+                    Ok(count) => received.extend_from_slice(&bytes[..count]),
                 }
             }
         })
         .await;
-        assert!(all.windows(2).any(|frame| frame == b"\x89\0"), "it was pinged before");
-        assert!(!all.windows(2).any(|frame| frame[0] == 0x88), "it is dropped without a goodbye");
+        assert!(received.windows(2).any(|frame| frame == b"\x89\0"), "the server pinged it first");
+        assert!(!received.windows(2).any(|frame| frame[0] == 0x88), "the server sends no close frame");
     }
 }
 
 #[tokio::test]
-async fn any_message_counts_as_a_sign_of_life() {
-    // Pings would save it, if there were any.
+async fn any_message_resets_the_read_timeout() {
+    // No pings: answering them would also reset the timeout.
     let server = Server::with("ping_interval = 3600\nread_timeout = 2");
-    let (mut alive, mut silent) = (
+    let (mut active, mut silent) = (
         Client::connect(server.http, "session_id=a").await,
         Client::connect(server.http, "session_id=b").await,
     );
     let mut rounds = 0;
-    let silence = silent.ended();
-    tokio::pin!(silence);
-    patiently(async {
+    let silent_ended = silent.ended();
+    tokio::pin!(silent_ended);
+    within_timeout(async {
         loop {
             tokio::select! {
-                _ = &mut silence => break,
-                () = alive.ping() => rounds += 1,
+                _ = &mut silent_ended => break,
+                () = active.ping() => rounds += 1,
             }
         }
     })
     .await;
-    // It came first and has outlived the other.
-    alive.ping().await;
+    // The active client connected first and is still connected.
+    active.ping().await;
     assert!(rounds > 0);
 }

@@ -1,27 +1,28 @@
-//! The supr door: every transcript in memory and over a WebSocket to the real program, and what a transcript
-//! cannot say: frames of other kinds, clients that vanish or do not listen, servers that are killed.
-#![expect(clippy::disallowed_methods, reason = "tests start the program themselves")]
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+//! The supr door. Every transcript is played in memory and over a WebSocket to the real program. The other modules
+//! test what a transcript cannot express: other frame types, clients that disconnect or do not read, servers that are
+//! killed, and the HTTP API.
+#![expect(clippy::disallowed_methods, reason = "these tests start the program as a shell would")]
+#![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 
-mod answers;
-mod choices;
 mod client;
 mod database;
-mod ending;
-mod erased;
+mod deletion;
 mod frames;
-mod house;
+mod http_api;
+mod http_responses;
 mod keepalive;
-mod large;
+mod large_messages;
 mod media;
 mod memory;
-mod one_home;
+mod model_choices;
 mod refusals;
 mod secrets;
 mod server;
+mod server_kills;
 mod sessions;
-mod slow;
-mod storm;
+mod shared_home_kills;
+mod shutdown;
+mod slow_client;
 mod terminals;
 mod wire;
 

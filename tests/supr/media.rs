@@ -1,4 +1,4 @@
-//! Files: how large they may be, where they are kept, and what is fetched.
+//! Media files: their size limit, where the server stores them, downloads from URLs, and `/api/media`.
 
 use std::net::SocketAddr;
 
@@ -10,11 +10,11 @@ use tokio::net::TcpListener;
 use crate::client::Client;
 use crate::server::Server;
 
-fn most() -> usize {
+fn max_media_bytes() -> usize {
     usize::try_from(MAX_MEDIA_BYTES).unwrap()
 }
 
-/// The first thing that comes of a media message: an error, or the start of a run.
+/// Sends a media message and returns the first frame of its outcome: an error, or the start of a run.
 async fn outcome(client: &mut Client, payload: Value) -> Value {
     client.send(&json!({"type": "media.send", "payload": payload})).await;
     loop {
@@ -26,28 +26,28 @@ async fn outcome(client: &mut Client, payload: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_file_of_25_mib_is_taken_and_one_of_a_byte_more_is_not() {
+async fn a_file_of_25_mib_is_accepted_and_one_byte_more_is_refused() {
     let server = Server::start();
     let mut client = Client::connect(server.http, "session_id=a").await;
     let data = |size: usize| base64_simd::STANDARD.encode_to_string(vec![7; size]);
-    let taken = outcome(&mut client, json!({"data": data(most())})).await;
-    assert_eq!(taken["data"]["input"]["media"][0]["size"], MAX_MEDIA_BYTES, "{taken}");
+    let accepted = outcome(&mut client, json!({"data": data(max_media_bytes())})).await;
+    assert_eq!(accepted["data"]["input"]["media"][0]["size"], MAX_MEDIA_BYTES, "{accepted}");
     client.until("run.completed").await;
-    let refused = outcome(&mut client, json!({"data": data(most() + 1)})).await;
+    let refused = outcome(&mut client, json!({"data": data(max_media_bytes() + 1)})).await;
     assert_eq!(refused["payload"]["code"], "media_write_failed");
     assert_eq!(refused["payload"]["message"], "media payload exceeds maximum allowed size");
 }
 
 #[tokio::test]
-async fn whatever_a_file_is_called_it_is_kept_in_its_folder() {
+async fn files_are_stored_in_the_media_folder_whatever_their_name() {
     let server = Server::start();
     let before = files(&server);
     let mut client = Client::connect(server.http, "session_id=a").await;
     for name in
         ["../../stray-media", "/tmp/stray-media", "..", "a\\..\\stray-media", "media/../../stray-media"]
     {
-        let taken = outcome(&mut client, json!({"data": "aGk=", "filename": name})).await;
-        assert_eq!(taken["event_type"], "run.started", "{taken}");
+        let accepted = outcome(&mut client, json!({"data": "aGk=", "filename": name})).await;
+        assert_eq!(accepted["event_type"], "run.started", "{accepted}");
         client.until("run.completed").await;
     }
     let new: Vec<String> = files(&server).into_iter().filter(|file| !before.contains(file)).collect();
@@ -57,14 +57,14 @@ async fn whatever_a_file_is_called_it_is_kept_in_its_folder() {
     assert!(!server.home.parent().unwrap().join("stray-media").exists());
 }
 
-/// The names of what is in the state folder.
+/// The names of the entries of the state folder.
 fn files(server: &Server) -> Vec<String> {
     let entries = std::fs::read_dir(&server.home).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 /// A web server that answers `/size/N` with N bytes, `/endless` for ever, and all else with 404.
-async fn web() -> SocketAddr {
+async fn web_server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -92,14 +92,14 @@ async fn web() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn files_are_fetched_with_the_same_limit_where_the_network_is_allowed() {
+async fn downloads_have_the_same_limit_when_private_urls_are_allowed() {
     let server = Server::with("allow_private_urls = true");
-    let web = web().await;
+    let web = web_server().await;
     let mut client = Client::connect(server.http, "session_id=a").await;
     for (path, expected) in [
-        (format!("size/{}", most()), Ok(MAX_MEDIA_BYTES)),
+        (format!("size/{}", max_media_bytes()), Ok(MAX_MEDIA_BYTES)),
         ("size/2".to_owned(), Ok(2)),
-        (format!("size/{}", most() + 1), Err("media payload exceeds maximum allowed size")),
+        (format!("size/{}", max_media_bytes() + 1), Err("media payload exceeds maximum allowed size")),
         ("endless".to_owned(), Err("media payload exceeds maximum allowed size")),
         ("nothing".to_owned(), Err("failed to download media from url")),
     ] {
@@ -116,16 +116,16 @@ async fn files_are_fetched_with_the_same_limit_where_the_network_is_allowed() {
 }
 
 #[tokio::test]
-async fn nothing_on_this_machine_is_fetched_unless_that_is_allowed() {
+async fn nothing_is_downloaded_from_this_machine_unless_private_urls_are_allowed() {
     let server = Server::start();
-    let web = web().await;
+    let web = web_server().await;
     let mut client = Client::connect(server.http, "session_id=a").await;
     let frame = outcome(&mut client, json!({"url": format!("http://{web}/size/2")})).await;
     assert_eq!(frame["payload"]["message"], "failed to download media from url");
 }
 
 #[tokio::test]
-async fn what_was_sent_can_be_had_again() {
+async fn a_sent_file_can_be_downloaded_and_only_images_are_shown_inline() {
     let server = Server::start();
     let mut client = Client::connect(server.http, "session_id=a").await;
     let get = async |id: &str| reqwest::get(format!("http://{}/api/media/{id}", server.http)).await.unwrap();

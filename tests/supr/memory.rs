@@ -1,7 +1,7 @@
-//! A connection in memory: the machine, a driver's loop and a whole house, with time that can be invented.
+//! A connection in memory for transcripts: the machine, the driver's loop and the sessions, with virtual time.
 //!
-//! One line is one message. What the handshake decides (who may come, and what stands in the address) is
-//! left to the plays over the wire; here the query is taken as it stands, but for `%20`.
+//! One line is one message. The transcripts over the wire test the handshake (authorization and the parsing of the
+//! URL); this module reads the query as it is, and decodes only `%20`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 pub(crate) struct Memory {
-    house: Arc<Sessions>,
-    /// Each connection begins with a copy.
-    visit: ConnectionParams,
+    sessions: Arc<Sessions>,
+    /// The parameters that all connections share; the query of each connection overrides some of them.
+    params: ConnectionParams,
     connection: Connection,
 }
 
@@ -38,7 +38,7 @@ impl Memory {
         let configured = Configured::read(&case.home)?;
         let clock = Arc::new(SystemClock);
         let ids: Arc<dyn IdSource> = Arc::new(TimeOrderedIds::new(Arc::clone(&clock) as _));
-        let means = SessionDeps {
+        let deps = SessionDeps {
             log: Arc::new(MemoryLog::new(Arc::clone(&clock) as _)),
             agents: configured.agents,
             media: MediaStore::open(&case.home).map_err(|error| error.to_string())?,
@@ -47,44 +47,44 @@ impl Memory {
             clock: Arc::clone(&clock) as _,
             ids: Arc::clone(&ids),
         };
-        let house = Arc::new(Sessions::new(means).with_fetch(Arc::new(Fetcher::new(false))));
-        let visit = ConnectionParams {
+        let sessions = Arc::new(Sessions::new(deps).with_fetch(Arc::new(Fetcher::new(false))));
+        let params = ConnectionParams {
             session: SessionId::parse("").map_err(|error| error.to_string())?,
             after: None,
             watch: Vec::new(),
             streams: false,
             may_send: configured.may_send,
             traceparent: None,
-            agents: house.agents().into_iter().map(|(id, name)| (id.to_string(), name)).collect(),
+            agents: sessions.agents().into_iter().map(|(id, name)| (id.to_string(), name)).collect(),
             folder: case.tmp.clone(),
             clock,
             ids,
         };
-        let connection = Connection::open(&house, visiting(&visit, &case.args)?);
-        Ok(Self { house, visit, connection })
+        let connection = Connection::open(&sessions, with_query(&params, &case.args)?);
+        Ok(Self { sessions, params, connection })
     }
 }
 
-/// The visit that a query asks for.
-fn visiting(visit: &ConnectionParams, args: &[String]) -> Result<ConnectionParams, String> {
-    let mut visit = visit.clone();
+/// `params` with the values of a query, which is in `args`.
+fn with_query(params: &ConnectionParams, args: &[String]) -> Result<ConnectionParams, String> {
+    let mut params = params.clone();
     let session = |id: &str| SessionId::parse(&id.replace("%20", " ")).map_err(|error| error.to_string());
-    visit.session = session(&format!("made-up-{}", visit.ids.next()))?;
+    params.session = session(&format!("made-up-{}", params.ids.next()))?;
     for pair in args.iter().flat_map(|arg| arg.split('&')) {
-        match pair.split_once('=').ok_or("a query has values")? {
-            ("session_id", id) => visit.session = session(id)?,
+        match pair.split_once('=').ok_or("a query parameter has no value")? {
+            ("session_id", id) => params.session = session(id)?,
             ("after" | "last_event_id", event) => {
-                visit.after = Some(Some(event.to_owned()).filter(|event| !event.is_empty()));
+                params.after = Some(Some(event.to_owned()).filter(|event| !event.is_empty()));
             }
-            ("watch", id) => visit.watch.push(session(id)?),
-            ("stream", value) => visit.streams = value == "1",
-            (name, _) => return Err(format!("nobody reads {name}")),
+            ("watch", id) => params.watch.push(session(id)?),
+            ("stream", value) => params.streams = value == "1",
+            (name, _) => return Err(format!("unknown query parameter {name}")),
         }
     }
-    Ok(visit)
+    Ok(params)
 }
 
-/// What a `parlor.toml` says of agents and of who may send.
+/// The agents of a `parlor.toml`, and whether its `allow_from` lets this client send.
 struct Configured {
     agents: Agents,
     may_send: bool,
@@ -103,7 +103,10 @@ impl Configured {
             agents = agents.with(id("local")?, Arc::new(LocalAgent::default()));
         }
         for (name, about) in table.get("agents").and_then(toml::Value::as_table).into_iter().flatten() {
-            let file = about.get("file").and_then(toml::Value::as_str).ok_or("an agent here has a file")?;
+            let file = about
+                .get("file")
+                .and_then(toml::Value::as_str)
+                .ok_or("an agent in a transcript must have a file")?;
             let shown = about.get("name").and_then(toml::Value::as_str).unwrap_or(name);
             let path: PathBuf = home.join(file);
             let agent = ScriptAgent::load(&path, shown).map_err(|error| error.to_string())?;
@@ -112,27 +115,27 @@ impl Configured {
         }
         let channel = table.get("channels").and_then(|channels| channels.get("supr"));
         let allowed = channel.and_then(|supr| supr.get("allow_from")).and_then(toml::Value::as_array);
-        let is_us = |who: &toml::Value| who.as_str() == Some("supr:supr-user");
-        Ok(Self { agents, may_send: allowed.is_none_or(|allowed| allowed.iter().any(is_us)) })
+        let is_this_client = |sender: &toml::Value| sender.as_str() == Some("supr:supr-user");
+        Ok(Self { agents, may_send: allowed.is_none_or(|allowed| allowed.iter().any(is_this_client)) })
     }
 }
 
 impl Connection {
-    fn open(house: &Arc<Sessions>, visit: ConnectionParams) -> Self {
+    fn open(sessions: &Arc<Sessions>, params: ConnectionParams) -> Self {
         let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
         let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: false };
         let (outgoing, outlet) = outgoing();
-        let guest = SessionClient::new(Arc::clone(house), OnDisconnect::Keep);
+        let client = SessionClient::new(Arc::clone(sessions), OnDisconnect::Keep);
         let task =
-            tokio::spawn(serve(SuprMachine::new(visit), guest, incoming, outgoing, std::future::pending()));
+            tokio::spawn(serve(SuprMachine::new(params), client, incoming, outgoing, std::future::pending()));
         Self { input: Some(input), outlet, task }
     }
 }
 
 impl Peer for Memory {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let input = self.connection.input.as_ref().ok_or("sent after the end")?;
-        input.send(bytes.to_vec()).await.map_err(|_| "the connection is gone".to_owned())
+        let input = self.connection.input.as_ref().ok_or("sent after the input was closed")?;
+        input.send(bytes.to_vec()).await.map_err(|_| "the connection is closed".to_owned())
     }
 
     async fn close(&mut self) -> Result<(), String> {
@@ -157,7 +160,7 @@ impl Peer for Memory {
     }
 
     async fn reconnect(&mut self, args: &[String]) -> Result<(), String> {
-        self.connection = Connection::open(&self.house, visiting(&self.visit, args)?);
+        self.connection = Connection::open(&self.sessions, with_query(&self.params, args)?);
         Ok(())
     }
 

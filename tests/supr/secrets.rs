@@ -1,4 +1,4 @@
-//! What lets clients in is taken out of what agents show, as keys of providers are.
+//! The server redacts its own tokens and cookies from what agents print, as it does with the keys of providers.
 
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -7,32 +7,32 @@ use serde_json::json;
 use crate::client::Client;
 use crate::server::{Server, TOKEN, command};
 
-/// What the browser of somebody who has shown the token sends from then on.
+/// The value of the cookie that the server sets for a browser that has sent the token.
 async fn cookie(server: &Server, token: &str) -> String {
     let claim = format!("http://{}/api/supr/claim", server.http);
     let body = json!({ "token": token }).to_string();
-    let answer = reqwest::Client::new().post(claim).body(body).send().await.unwrap();
-    let given = answer.headers().get("set-cookie").expect("a cookie").to_str().unwrap();
-    given.split_once('=').unwrap().1.split(';').next().unwrap().to_owned()
+    let response = reqwest::Client::new().post(claim).body(body).send().await.unwrap();
+    let cookie = response.headers().get("set-cookie").expect("a cookie").to_str().unwrap();
+    cookie.split_once('=').unwrap().1.split(';').next().unwrap().to_owned()
 }
 
-/// All that is told of a run that prints `text`.
-async fn shown(server: &Server, client: &mut Client, text: &str) -> String {
+/// All frames of a run that prints `text`, as one string.
+async fn frames_of_printing(server: &Server, client: &mut Client, text: &str) -> String {
     let file = server.home.join("printed.txt");
     std::fs::write(&file, text).unwrap();
-    client.say(&format!("!cat {}", file.display())).await;
-    let mut told = String::new();
+    client.send_text(&format!("!cat {}", file.display())).await;
+    let mut frames = String::new();
     loop {
         let frame = client.next().await.unwrap();
-        told.push_str(&frame.to_string());
+        frames.push_str(&frame.to_string());
         if frame["event_type"] == "run.completed" {
-            return told;
+            return frames;
         }
     }
 }
 
 #[tokio::test]
-async fn tokens_old_and_new_and_cookies_are_not_shown() {
+async fn old_and_new_tokens_and_cookies_are_redacted() {
     let folder = tempfile::tempdir().unwrap();
     let mut options = std::fs::OpenOptions::new();
     let stored =
@@ -43,14 +43,16 @@ async fn tokens_old_and_new_and_cookies_are_not_shown() {
     let server = Server::spawn(command, folder.path()).unwrap();
     let mut client = Client::connect(server.http, "session_id=s&stream=1").await;
     let old_cookie = cookie(&server, TOKEN).await;
-    // Another process makes a new one, and nobody has asked this server for anything since.
+    // Another process creates a new token, and the server gets no request before the run.
     let new = server.prints(&["token", "--rotate"]).trim().to_owned();
-    let told = shown(&server, &mut client, &format!("one {TOKEN} two {new} three {old_cookie} four\n")).await;
+    let frames =
+        frames_of_printing(&server, &mut client, &format!("one {TOKEN} two {new} three {old_cookie} four\n"))
+            .await;
     for secret in [TOKEN, &new, &old_cookie] {
-        assert!(!told.contains(secret), "{told}");
+        assert!(!frames.contains(secret), "{frames}");
     }
-    assert!(told.contains("one [secret] two [secret] three [secret] four"), "{told}");
+    assert!(frames.contains("one [secret] two [secret] three [secret] four"), "{frames}");
     let new_cookie = cookie(&server, &new).await;
-    let told = shown(&server, &mut client, &format!("five {new_cookie} six\n")).await;
-    assert!(told.contains("five [secret] six") && !told.contains(&new_cookie), "{told}");
+    let frames = frames_of_printing(&server, &mut client, &format!("five {new_cookie} six\n")).await;
+    assert!(frames.contains("five [secret] six") && !frames.contains(&new_cookie), "{frames}");
 }

@@ -1,4 +1,4 @@
-//! `parlor serve`, running, with its HTTP door and nothing else.
+//! A running `parlor serve` with its HTTP address and without the supex door.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -6,34 +6,34 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use parlor_testkit::PATIENCE;
+use parlor_testkit::STEP_TIMEOUT;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 pub(crate) const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
-/// What clients must know here.
+/// The token of the server in these tests.
 pub(crate) const TOKEN: &str = "s3cret-0f-these-tests";
 
-/// How long between two looks for a file of another process.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often a helper looks whether another process has written a file.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// `small`, or `large` if somebody has asked for the long run.
+/// `small`, or `large` if `PARLOR_SOAK` is set.
 pub(crate) fn soak<T>(small: T, large: T) -> T {
     if std::env::var_os("PARLOR_SOAK").is_some() { large } else { small }
 }
 
-/// A server. It is killed when this is dropped.
+/// A server process, which is killed on drop.
 pub(crate) struct Server {
     child: Child,
     pub(crate) home: PathBuf,
     pub(crate) http: SocketAddr,
-    /// Kept for as long as the server needs it.
+    /// Deleted when the server is dropped.
     _folder: Option<TempDir>,
 }
 
-/// The program on a free port, with none of our own variables.
+/// `parlor serve` on a free port, without the `SUPRCLAW_` variables of this process.
 pub(crate) fn command(home: &Path) -> Command {
     let mut command = Command::new(PARLOR);
     command.args(["serve", "--listen", "127.0.0.1:0", "--no-supex"]);
@@ -52,7 +52,7 @@ impl Server {
         Self::with("")
     }
 
-    /// With these settings in `[channels.supr]`, and a script agent that is not the default.
+    /// A server with these settings in `[channels.supr]` and a script agent that is not the default.
     pub(crate) fn with(settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let script = crate::transcripts().join("home/script");
@@ -66,7 +66,7 @@ impl Server {
         server
     }
 
-    /// On a state folder that is there.
+    /// A server on an existing state folder.
     pub(crate) fn on(home: &Path) -> Self {
         let mut command = command(home);
         command.current_dir(home);
@@ -75,44 +75,44 @@ impl Server {
 
     pub(crate) fn spawn(mut command: Command, home: &Path) -> Result<Self, String> {
         let mut child = command.spawn().map_err(|error| error.to_string())?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + STEP_TIMEOUT;
         let http = loop {
-            if let Some(address) = served(home, child.id()) {
+            if let Some(address) = served_address(home, child.id()) {
                 break address;
             }
             let has_ended = child.try_wait().map_err(|error| error.to_string())?.is_some();
             if has_ended || Instant::now() > deadline {
                 let _ = child.kill();
-                let mut said = String::new();
-                let _ = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
-                return Err(format!("it does not serve: {said}"));
+                let mut log = String::new();
+                let _ = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut log));
+                return Err(format!("the server does not start: {log}"));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         };
         Ok(Self { child, home: home.to_owned(), http, _folder: None })
     }
 
-    /// Asks it to end, and waits until it has.
-    pub(crate) fn end(&mut self) -> ExitStatus {
-        self.ask_to_end();
+    /// Sends SIGTERM and waits for the end of the process.
+    pub(crate) fn stop(&mut self) -> ExitStatus {
+        self.send_sigterm();
         self.child.wait().unwrap()
     }
 
-    /// The same, and what it wrote for a journal.
-    pub(crate) fn end_and_tell(&mut self) -> String {
-        assert!(self.end().success());
-        let mut journal = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut journal).unwrap();
-        journal
+    /// The same, and returns what the process wrote to stderr.
+    pub(crate) fn stop_and_read_log(&mut self) -> String {
+        assert!(self.stop().success());
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        log
     }
 
-    pub(crate) fn ask_to_end(&self) {
+    pub(crate) fn send_sigterm(&self) {
         let pid = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
-        // It may have ended already.
+        // The process may have ended already.
         let _ = kill_process(pid, Signal::TERM);
     }
 
-    /// Kills it as the kernel does, and starts another on the same state.
+    /// Kills it with SIGKILL and starts another server on the same state folder.
     pub(crate) fn kill_and_restart(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -121,14 +121,14 @@ impl Server {
         self.http = next.http;
     }
 
-    /// How much the process has of something, in KiB, by its name in `/proc/PID/status`.
+    /// A value in KiB from `/proc/PID/status`, such as `VmRSS`.
     pub(crate) fn status_kib(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// What the program prints on this state folder.
+    /// Runs `parlor` on this state folder and returns its stdout. Panics if it fails.
     pub(crate) fn prints(&self, args: &[&str]) -> String {
         let output = Command::new(PARLOR).args(args).env("PARLOR_HOME", &self.home).output().unwrap();
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -136,8 +136,9 @@ impl Server {
     }
 }
 
-/// Where the process of this number serves, once it does. The file of one that was killed is there still.
-fn served(home: &Path, pid: u32) -> Option<SocketAddr> {
+/// The HTTP address of the server with this process id, once `serve.json` has it. The file may still be that of a killed
+/// server.
+fn served_address(home: &Path, pid: u32) -> Option<SocketAddr> {
     let text = std::fs::read_to_string(home.join("serve.json")).ok()?;
     let served: Value = serde_json::from_str(&text).ok()?;
     if served["pid"] != pid {

@@ -1,4 +1,4 @@
-//! Terminals of the server: started, looked at, typed into and ended over HTTP.
+//! Terminals of the server, which clients start, watch, type into and end over HTTP.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -13,23 +13,23 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use crate::client::patiently;
-use crate::house::{ask, get};
+use crate::client::within_timeout;
+use crate::http_api::{get, send_request};
 use crate::server::{PARLOR, Server, TOKEN};
 
-/// One who looks at a process.
-pub(crate) struct View {
+/// A WebSocket that shows the output of a process.
+pub(crate) struct ProcessViewer {
     socket: WebSocketStream<TcpStream>,
     shown: String,
 }
 
-impl View {
+impl ProcessViewer {
     pub(crate) async fn open(server: &Server, id: &str) -> Self {
         let url = format!("ws://{}/api/processes/{id}/ws", server.http);
         let mut request = url.into_client_request().unwrap();
         request.headers_mut().insert("authorization", format!("Bearer {TOKEN}").parse().unwrap());
         let stream = TcpStream::connect(server.http).await.unwrap();
-        let (socket, _) = patiently(tokio_tungstenite::client_async(request, stream)).await.unwrap();
+        let (socket, _) = within_timeout(tokio_tungstenite::client_async(request, stream)).await.unwrap();
         Self { socket, shown: String::new() }
     }
 
@@ -37,10 +37,10 @@ impl View {
         self.socket.send(message).await.unwrap();
     }
 
-    /// Waits until `text` was shown, or for the end, which it gives.
+    /// Waits until the process has shown `text`. If it ends first, returns the frame that says so.
     pub(crate) async fn until(&mut self, text: &str) -> Option<Value> {
         while !self.shown.contains(text) {
-            match patiently(self.socket.next()).await {
+            match within_timeout(self.socket.next()).await {
                 Some(Ok(Message::Binary(bytes))) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
                 Some(Ok(Message::Text(text))) => return Some(serde_json::from_str(text.as_str()).unwrap()),
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
@@ -52,24 +52,28 @@ impl View {
 }
 
 #[tokio::test]
-async fn a_shell_lives_until_it_is_ended_whoever_looks() {
+async fn a_shell_runs_until_it_is_deleted_whether_or_not_someone_watches() {
     let server = Server::start();
-    let (status, line) =
-        ask(&server, Method::POST, "/api/processes", json!({"command": ["sh"], "cols": 91, "rows": 33}))
-            .await;
+    let (status, line) = send_request(
+        &server,
+        Method::POST,
+        "/api/processes",
+        json!({"command": ["sh"], "cols": 91, "rows": 33}),
+    )
+    .await;
     assert_eq!(status, StatusCode::CREATED, "{line}");
     let id = line["id"].as_str().unwrap().to_owned();
-    let mut view = View::open(&server, &id).await;
-    view.send(Message::binary(b"stty size; echo $TERM\n".to_vec())).await;
-    assert_eq!(view.until("33 91").await, None);
-    assert_eq!(view.until("xterm-256color").await, None);
-    view.send(Message::text(r#"{"type":"resize","cols":120,"rows":40}"#)).await;
-    view.send(Message::binary(b"stty size; sleep 600 & echo job=$!.\n".to_vec())).await;
-    assert_eq!(view.until("40 120").await, None);
-    view.until(".\r\n").await;
-    drop(view);
-    // Somebody else sees what was shown, and that it runs.
-    let mut other = View::open(&server, &id).await;
+    let mut viewer = ProcessViewer::open(&server, &id).await;
+    viewer.send(Message::binary(b"stty size; echo $TERM\n".to_vec())).await;
+    assert_eq!(viewer.until("33 91").await, None);
+    assert_eq!(viewer.until("xterm-256color").await, None);
+    viewer.send(Message::text(r#"{"type":"resize","cols":120,"rows":40}"#)).await;
+    viewer.send(Message::binary(b"stty size; sleep 600 & echo job=$!.\n".to_vec())).await;
+    assert_eq!(viewer.until("40 120").await, None);
+    viewer.until(".\r\n").await;
+    drop(viewer);
+    // Another viewer sees the earlier output, and the list shows that the shell runs.
+    let mut other = ProcessViewer::open(&server, &id).await;
     assert_eq!(other.until("40 120").await, None);
     let list = get(&server, "/api/processes").await;
     assert_eq!(
@@ -78,56 +82,60 @@ async fn a_shell_lives_until_it_is_ended_whoever_looks() {
     );
     assert_eq!(list[0]["pid"], line["pid"]);
     let path = format!("/api/processes/{id}");
-    let (status, _) = ask(&server, Method::DELETE, &path, Value::Null).await;
+    let (status, _) = send_request(&server, Method::DELETE, &path, Value::Null).await;
     assert_eq!(status, StatusCode::NO_CONTENT);
     assert_eq!(other.until("never").await.unwrap()["type"], "exited");
     let list = get(&server, "/api/processes").await;
     assert_eq!(list[0]["running"], false);
-    ask(&server, Method::DELETE, &path, Value::Null).await;
+    send_request(&server, Method::DELETE, &path, Value::Null).await;
     assert_eq!(get(&server, "/api/processes").await, json!([]));
-    assert_eq!(ask(&server, Method::DELETE, &path, Value::Null).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(send_request(&server, Method::DELETE, &path, Value::Null).await.0, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
-async fn programs_end_with_their_code_and_with_the_server() {
+async fn programs_report_their_exit_code_and_end_with_the_server() {
     let mut server = Server::start();
     let start = async |command: Value| {
-        ask(&server, Method::POST, "/api/processes", json!({"command": command})).await
+        send_request(&server, Method::POST, "/api/processes", json!({"command": command})).await
     };
     let (_, line) = start(json!(["sh", "-c", "echo out; exit 7"])).await;
-    let mut view = View::open(&server, line["id"].as_str().unwrap()).await;
-    assert_eq!(view.until("never").await, Some(json!({"type": "exited", "exit_code": 7})));
-    let (status, why) = start(json!(["no-such-program"])).await;
-    assert_eq!((status, why.as_str().unwrap().contains("no-such-program")), (StatusCode::BAD_REQUEST, true));
+    let mut viewer = ProcessViewer::open(&server, line["id"].as_str().unwrap()).await;
+    assert_eq!(viewer.until("never").await, Some(json!({"type": "exited", "exit_code": 7})));
+    let (status, error) = start(json!(["no-such-program"])).await;
+    assert_eq!(
+        (status, error.as_str().unwrap().contains("no-such-program")),
+        (StatusCode::BAD_REQUEST, true)
+    );
     let (_, line) = start(json!(["sleep", "600"])).await;
     assert_eq!(line["name"], "sleep");
     let proc = format!("/proc/{}", line["pid"]);
     assert!(std::path::Path::new(&proc).exists());
-    assert!(server.end().success());
+    assert!(server.stop().success());
     assert!(!std::path::Path::new(&proc).exists());
 }
 
 #[tokio::test]
-async fn one_more_than_may_run_is_told_what_to_do_once() {
+async fn starting_more_than_the_limit_is_refused_with_advice() {
     let server = Server::start();
-    let start =
-        async || ask(&server, Method::POST, "/api/processes", json!({"command": ["sleep", "600"]})).await;
+    let start = async || {
+        send_request(&server, Method::POST, "/api/processes", json!({"command": ["sleep", "600"]})).await
+    };
     for _ in 0..MAX_TERMINALS {
         assert_eq!(start().await.0, StatusCode::CREATED);
     }
-    let what = format!("{MAX_TERMINALS} processes are running, which is the limit; end one first\n");
-    assert_eq!(start().await, (StatusCode::CONFLICT, json!(what)));
+    let expected = format!("{MAX_TERMINALS} processes are running, which is the limit; end one first\n");
+    assert_eq!(start().await, (StatusCode::CONFLICT, json!(expected)));
 }
 
 #[tokio::test]
-async fn who_may_not_send_may_not_start_anything() {
+async fn a_client_that_may_not_send_may_not_start_processes() {
     let server = Server::with("allow_from = [\"somebody-else\"]");
-    let (status, why) = ask(&server, Method::POST, "/api/processes", json!({})).await;
+    let (status, error) = send_request(&server, Method::POST, "/api/processes", json!({})).await;
     assert_eq!(status, StatusCode::FORBIDDEN);
-    assert!(why.as_str().unwrap().contains("allow_from"), "{why}");
+    assert!(error.as_str().unwrap().contains("allow_from"), "{error}");
 }
 
-/// `parlor stdio exec` on the state of a server, with its handshake done.
+/// `parlor stdio exec` on the server's state folder, after its handshake.
 struct Exec(Child);
 
 impl Exec {
@@ -135,24 +143,24 @@ impl Exec {
         let mut command = Command::new(PARLOR);
         command.args(["stdio", "exec"]).env("PARLOR_HOME", &server.home);
         let mut exec = Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
-        exec.say(&json!({"id": 1, "method": "initialize", "params": {"clientName": "test"}}));
-        exec.say(&json!({"method": "initialized"}));
+        exec.send(&json!({"id": 1, "method": "initialize", "params": {"clientName": "test"}}));
+        exec.send(&json!({"method": "initialized"}));
         exec
     }
 
-    fn say(&mut self, frame: &Value) {
+    fn send(&mut self, frame: &Value) {
         writeln!(self.0.stdin.as_mut().unwrap(), "{frame}").unwrap();
     }
 
-    /// Starts a shell and waits until its first words are told.
-    fn run(&mut self, name: &str, script: &str, words: &str) {
+    /// Starts a shell script and waits until the output contains `text`.
+    fn run(&mut self, name: &str, script: &str, text: &str) {
         let params = json!({
             "processId": name, "argv": ["/bin/sh", "-c", script], "cwd": "/", "env": {"SECRET": "hidden"}, "tty": true,
         });
-        self.say(&json!({"id": 2, "method": "command/exec", "params": params}));
-        let words = base64_simd::STANDARD.encode_to_string(words);
-        let mut said = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
-        assert!(said.any(|line| line.unwrap().contains(&words)));
+        self.send(&json!({"id": 2, "method": "command/exec", "params": params}));
+        let encoded = base64_simd::STANDARD.encode_to_string(text);
+        let mut lines = BufReader::new(self.0.stdout.as_mut().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains(&encoded)));
     }
 }
 
@@ -164,10 +172,10 @@ impl Drop for Exec {
 }
 
 #[tokio::test]
-async fn what_a_client_on_stdio_runs_can_be_looked_at() {
+async fn processes_of_a_stdio_client_can_be_watched() {
     let server = Server::start();
     let mut exec = Exec::start(&server);
-    assert!(!server.home.join("run").exists(), "nothing is offered before there is something");
+    assert!(!server.home.join("run").exists(), "there is no socket before the first process");
     exec.run("job", "echo ready; read a; echo got $a; exit 5", "ready\r\n");
     let socket = server.home.join(format!("run/{}.sock", exec.0.id()));
     assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
@@ -179,23 +187,24 @@ async fn what_a_client_on_stdio_runs_can_be_looked_at() {
     );
     assert!(!list.to_string().contains("hidden"));
     let id = line["id"].as_str().unwrap().to_owned();
-    let (status, why) = ask(&server, Method::DELETE, &format!("/api/processes/{id}"), Value::Null).await;
-    assert_eq!((status, why.as_str().unwrap().contains("looked at")), (StatusCode::FORBIDDEN, true));
-    let mut view = View::open(&server, &id).await;
-    assert_eq!(view.until("ready").await, None);
+    let (status, error) =
+        send_request(&server, Method::DELETE, &format!("/api/processes/{id}"), Value::Null).await;
+    assert_eq!((status, error.as_str().unwrap().contains("looked at")), (StatusCode::FORBIDDEN, true));
+    let mut viewer = ProcessViewer::open(&server, &id).await;
+    assert_eq!(viewer.until("ready").await, None);
     let typed = base64_simd::STANDARD.encode_to_string("it\n");
-    exec.say(
+    exec.send(
         &json!({"id": 3, "method": "command/exec/write", "params": {"processId": "job", "chunk": typed}}),
     );
-    assert_eq!(view.until("got it").await, None);
-    assert_eq!(view.until("never").await, Some(json!({"type": "exited", "exit_code": 5})));
+    assert_eq!(viewer.until("got it").await, None);
+    assert_eq!(viewer.until("never").await, Some(json!({"type": "exited", "exit_code": 5})));
     assert_eq!(get(&server, "/api/processes").await, json!([]));
-    // One that was killed leaves its socket, and the next who looks removes it.
+    // A killed process leaves its socket, and the next request for the list removes it.
     drop(exec);
     assert!(socket.exists());
     get(&server, "/api/processes").await;
     assert!(!socket.exists());
-    // One that ends in good order leaves nothing.
+    // A process that ends normally leaves no socket.
     let mut exec = Exec::start(&server);
     exec.run("job", "echo ready", "ready\r\n");
     drop(exec.0.stdin.take());

@@ -1,6 +1,6 @@
 //! A WebSocket to the real program, as a transcript's peer: each line is one message.
 //!
-//! `#! args` and `>again` carry the query. A line that is no UTF-8 goes as a binary message.
+//! `#! args` and `>again` carry the query. A line that is not UTF-8 is sent as a binary message.
 
 use futures_util::{SinkExt, StreamExt};
 use parlor_doors::lines::{Line, Lines};
@@ -12,8 +12,9 @@ use crate::server::{self, Server};
 
 pub(crate) struct Wire {
     server: Server,
-    /// The query of the connection that is to be made, or the connection.
+    /// The query of the current or next connection.
     query: String,
+    /// `None` until the transcript first uses the connection, and after `>again`.
     client: Option<Client>,
     lines: Lines,
 }
@@ -37,7 +38,7 @@ impl Wire {
         if self.client.is_none() {
             self.client = Some(Client::connect(self.server.http, &self.query).await);
         }
-        self.client.as_mut().expect("it was made just now")
+        self.client.as_mut().expect("the client was connected above")
     }
 }
 
@@ -74,7 +75,7 @@ impl Peer for Wire {
         }
     }
 
-    async fn again(&mut self, args: &[String]) -> Result<(), String> {
+    async fn reconnect(&mut self, args: &[String]) -> Result<(), String> {
         self.client = None;
         self.query = args.join("&");
         Ok(())
@@ -85,13 +86,13 @@ impl Peer for Wire {
     }
 }
 
-/// The server outlives its connections, and ends in order when it is asked to.
+/// Stops the server, which must exit with success and remove its `serve.json`.
 impl Drop for Wire {
     fn drop(&mut self) {
-        let status = self.server.end();
-        let is_there = self.server.home.join("serve.json").exists();
+        let status = self.server.stop();
+        let file_exists = self.server.home.join("serve.json").exists();
         if !std::thread::panicking() {
-            assert!(status.success() && !is_there, "{status}, serve.json is there: {is_there}");
+            assert!(status.success() && !file_exists, "{status}, serve.json exists: {file_exists}");
         }
     }
 }

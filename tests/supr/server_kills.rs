@@ -1,7 +1,7 @@
-//! The server is killed again and again while clients chat, come back and hear what they missed.
+//! The server is killed several times while clients chat, reconnect and replay the events that they missed.
 //!
-//! An event is acknowledged if its frame has arrived. At the end, what each client heard over all its
-//! connections is compared with what its session has: nothing was missed, doubled, or made up.
+//! At the end, the events that each client received over all its connections are compared with the events of its
+//! session: the client missed no event, received none twice, and received none that the session does not have.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,59 +13,60 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::client::{Client, patiently};
+use crate::client::{Client, within_timeout};
 use crate::server::{Server, soak};
 
-/// How long a client waits for another server before it tries the one that it knows.
-const RETRY: Duration = Duration::from_millis(50);
+/// How long a client waits for the address of the next server before it tries the known one again.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// What is heard over all connections of a client: events in their order, with the key of the input for those that
-/// start a run.
-type Heard = Vec<(String, Option<String>)>;
+/// The events that a client received over all its connections, in order: each event's id, and for the start of a run
+/// also the key of its input.
+type ReceivedEvents = Vec<(String, Option<String>)>;
 
-/// What one client does until it is told to end.
-struct Chatter {
+/// A client that chats in its own session until `is_over` is set.
+struct ChatClient {
     session: String,
     addresses: watch::Receiver<SocketAddr>,
     is_over: Arc<AtomicBool>,
     answers: Arc<AtomicUsize>,
-    heard: Heard,
+    received: ReceivedEvents,
 }
 
-impl Chatter {
-    async fn chat(mut self) -> (String, Heard) {
+impl ChatClient {
+    async fn chat(mut self) -> (String, ReceivedEvents) {
         let mut number = 0;
         while !self.is_over.load(Ordering::Relaxed) {
             let address = *self.addresses.borrow_and_update();
-            let after = self.heard.last().map_or("", |(event, _)| event.as_str());
+            let after = self.received.last().map_or("", |(event, _)| event.as_str());
             let query = format!("session_id={}&after={after}", self.session);
-            // Between two servers there is nobody to connect to.
-            if let Ok(mut client) = Client::if_served(address, &query).await {
+            // Between two servers nothing listens.
+            if let Ok(mut client) = Client::try_connect(address, &query).await {
                 self.use_connection(&mut client, &mut number).await;
             }
             if !self.is_over.load(Ordering::Relaxed) {
-                // Either there is another server, or this one is still there.
-                let _ = timeout(RETRY, self.addresses.changed()).await;
+                // After a timeout the same server may still be there.
+                let _ = timeout(RETRY_DELAY, self.addresses.changed()).await;
             }
         }
-        (self.session, self.heard)
+        (self.session, self.received)
     }
 
-    /// Says one thing after another, each with a key of its own, until the connection is gone. What was not
-    /// answered is said again: the key makes it the same thing.
+    /// Sends one message after another, each with its own key, until the connection is lost. An unanswered message
+    /// is sent again with the same key, so that the server can recognize it.
     async fn use_connection(&mut self, client: &mut Client, number: &mut u64) {
         loop {
             let key = format!("{}-{number}", self.session);
             let payload = json!({"content": format!("/say answer {number}"), "key": key});
-            let has_begun = self.heard.iter().any(|(_, begun)| begun.as_deref() == Some(key.as_str()));
-            if !has_begun
+            let has_started =
+                self.received.iter().any(|(_, started)| started.as_deref() == Some(key.as_str()));
+            if !has_started
                 && client.try_send(&json!({"type": "message.send", "payload": payload})).await.is_err()
             {
                 return;
             }
             loop {
                 let Ok(frame) = client.next().await else { return };
-                let Some(event) = self.hear(&frame) else { continue };
+                let Some(event) = self.record(&frame) else { continue };
                 if event == "run.completed" || event == "run.failed" {
                     break;
                 }
@@ -78,43 +79,43 @@ impl Chatter {
         }
     }
 
-    /// Remembers an event, and says what it is.
-    fn hear(&mut self, frame: &Value) -> Option<String> {
+    /// Records a frame if it is an event, and returns its type.
+    fn record(&mut self, frame: &Value) -> Option<String> {
         let kind = frame["event_type"].as_str()?;
         let key = frame["data"]["input"]["key"].as_str().map(str::to_owned);
-        self.heard.push((frame["event_id"].as_str()?.to_owned(), key));
+        self.received.push((frame["event_id"].as_str()?.to_owned(), key));
         Some(kind.to_owned())
     }
 }
 
 /// Clients that chat, each in a session of its own, while their server is killed and started again.
-pub(crate) struct Chatters {
-    tasks: Vec<JoinHandle<(String, Heard)>>,
+pub(crate) struct ChatClients {
+    tasks: Vec<JoinHandle<(String, ReceivedEvents)>>,
     address: watch::Sender<SocketAddr>,
     is_over: Arc<AtomicBool>,
     answers: Arc<AtomicUsize>,
 }
 
-impl Chatters {
+impl ChatClients {
     pub(crate) fn start(count: usize, server: &Server) -> Self {
         let (address, addresses) = watch::channel(server.http);
         let (is_over, answers) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-        let chatter = |number| Chatter {
+        let client = |number| ChatClient {
             session: format!("s{number}"),
             addresses: addresses.clone(),
             is_over: Arc::clone(&is_over),
             answers: Arc::clone(&answers),
-            heard: Vec::new(),
+            received: Vec::new(),
         };
-        let tasks = (0..count).map(|number| tokio::spawn(chatter(number).chat())).collect();
+        let tasks = (0..count).map(|number| tokio::spawn(client(number).chat())).collect();
         Self { tasks, address, is_over, answers }
     }
 
-    /// Waits until each client has had about two more answers: some time in the middle of work, however slow the
-    /// machine is.
-    pub(crate) async fn some_answers(&self) {
+    /// Waits until each client has received about two more answers, so that a kill hits the clients in the middle of
+    /// their work, however slow the machine is.
+    pub(crate) async fn wait_for_answers(&self) {
         let before = self.answers.load(Ordering::Relaxed);
-        patiently(async {
+        within_timeout(async {
             while self.answers.load(Ordering::Relaxed) < before + 2 * self.tasks.len() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -122,45 +123,45 @@ impl Chatters {
         .await;
     }
 
-    /// Tells the clients where the next server is.
-    pub(crate) fn come_to(&self, server: &Server) {
+    /// Gives the clients the address of the next server.
+    pub(crate) fn use_server(&self, server: &Server) {
         self.address.send_replace(server.http);
     }
 
-    /// Ends the clients and compares what they heard with what `server` has. Gives the number of events.
-    pub(crate) async fn end_and_compare(self, server: &Server) -> usize {
+    /// Stops the clients and compares what they received with what `server` has. Returns the number of events.
+    pub(crate) async fn stop_and_compare(self, server: &Server) -> usize {
         self.is_over.store(true, Ordering::Relaxed);
         let mut events = 0;
         for task in self.tasks {
-            let (session, heard) = task.await.unwrap();
+            let (session, received) = task.await.unwrap();
             let mut client = Client::connect(server.http, &format!("session_id={session}&after=")).await;
             client.until("agent.list").await;
             let mut keys = Vec::new();
-            for (event, _) in &heard {
+            for (event, _) in &received {
                 let frame = client.next().await.unwrap();
                 assert_eq!(frame["event_id"], event.as_str(), "{session}: {frame}");
                 keys.extend(frame["data"]["input"]["key"].as_str().map(str::to_owned));
             }
-            events += heard.len();
-            let said = keys.len();
+            events += received.len();
+            let count = keys.len();
             keys.sort_unstable();
             keys.dedup();
-            assert_eq!(keys.len(), said, "{session}: a message that was said again was answered twice");
+            assert_eq!(keys.len(), count, "{session}: a message that was sent again was answered twice");
         }
         events
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_misses_or_doubles_an_event_while_servers_are_killed() {
-    let (kills, clients) = (soak(5, 50), soak(10, 100));
-    let mut server = Server::with(&format!("max_connections = {}", 2 * clients));
-    let chatters = Chatters::start(clients, &server);
+async fn clients_receive_each_event_exactly_once_while_servers_are_killed() {
+    let (kills, client_count) = (soak(5, 50), soak(10, 100));
+    let mut server = Server::with(&format!("max_connections = {}", 2 * client_count));
+    let clients = ChatClients::start(client_count, &server);
     for _ in 0..kills {
-        chatters.some_answers().await;
+        clients.wait_for_answers().await;
         tokio::task::block_in_place(|| server.kill_and_restart());
-        chatters.come_to(&server);
+        clients.use_server(&server);
     }
-    let events = chatters.end_and_compare(&server).await;
-    eprintln!("{kills} kills, {clients} clients, {events} events");
+    let events = clients.stop_and_compare(&server).await;
+    eprintln!("{kills} kills, {client_count} clients, {events} events");
 }

@@ -1,15 +1,15 @@
-//! A client that stops reading in the middle of a flood.
+//! A client that stops reading while many large events are sent to it.
 
 use serde_json::json;
 
-use crate::client::{Client, Ended, patiently};
+use crate::client::{Client, Ended, within_timeout};
 use crate::server::Server;
 
-/// How many runs the flood has, and how long what they say is. All together is more than sockets hold.
+/// The number of runs and the size of their answers. All answers together are larger than the socket buffers.
 const RUNS: usize = 16;
 const TEXT_BYTES: usize = 1 << 20;
 
-/// The ids of the events until that of the last run's end.
+/// Reads until the last run has ended, and returns the ids of the events of session `slow`.
 async fn until_all_runs_ended(client: &mut Client) -> Vec<String> {
     let (mut events, mut ends) = (Vec::new(), 0);
     while ends < RUNS {
@@ -23,10 +23,10 @@ async fn until_all_runs_ended(client: &mut Client) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn it_is_dropped_after_the_write_timeout_others_do_not_notice_and_it_misses_nothing() {
-    // Long enough for who reads to have its turn on a busy machine.
+async fn a_client_that_does_not_read_is_dropped_after_the_write_timeout_and_can_replay_all_it_missed() {
+    // Long enough for the reading clients to get CPU time on a busy machine.
     let server = Server::with("write_timeout = 5\nmax_connections = 4");
-    let mut slow = Client::narrow(server.http, "session_id=slow&after=").await;
+    let mut slow = Client::connect_with_small_buffer(server.http, "session_id=slow&after=").await;
     slow.until("agent.list").await;
     let mut watcher = Client::connect(server.http, "session_id=watcher&watch=slow").await;
     let mut feeder = Client::connect(server.http, "session_id=feeder").await;
@@ -38,35 +38,35 @@ async fn it_is_dropped_after_the_write_timeout_others_do_not_notice_and_it_misse
             feeder.send(&json!({"type": "message.send", "session_id": "slow", "payload": payload})).await;
         }
     };
-    // Who watches reads all the time; the slow one does not at all.
+    // The watcher reads all the time; the slow client does not read at all.
     let ((), all) = tokio::join!(feed, until_all_runs_ended(&mut watcher));
-    // Another is served as ever.
-    other.say("/say hi").await;
+    // The server serves another client as usual.
+    other.send_text("/say hi").await;
     other.until("run.completed").await;
-    // There is a place for a fifth as soon as the slow one was given up.
-    patiently(async {
-        while let Err(status) = Client::try_connect(server.http, "session_id=fifth").await {
+    // A fifth client can connect as soon as the server has dropped the slow one.
+    within_timeout(async {
+        while let Err(status) = Client::connect_or_status(server.http, "session_id=fifth").await {
             assert_eq!(status, 503);
             other.ping().await;
         }
     })
     .await;
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     let ended = loop {
         match slow.next().await {
-            Ok(frame) => heard.extend(frame["event_id"].as_str().map(str::to_owned)),
+            Ok(frame) => received.extend(frame["event_id"].as_str().map(str::to_owned)),
             Err(ended) => break ended,
         }
     };
     assert_eq!(ended, Ended::Dropped);
-    assert!(heard.len() < all.len(), "it heard everything although it did not read");
+    assert!(received.len() < all.len(), "it received everything although it did not read");
     let query = format!("session_id=slow&after={}", slow.last_event.unwrap_or_default());
     let mut again = Client::connect(server.http, &query).await;
-    while heard.len() < all.len() {
+    while received.len() < all.len() {
         let frame = again.next().await.unwrap();
-        heard.extend(frame["event_id"].as_str().map(str::to_owned));
+        received.extend(frame["event_id"].as_str().map(str::to_owned));
     }
-    assert_eq!(heard, all);
+    assert_eq!(received, all);
     again.ping().await;
     watcher.ping().await;
     feeder.ping().await;

@@ -1,7 +1,7 @@
-//! A server and children of the loaf door work on one home and are killed together, again and again.
+//! A server and several `parlor stdio loaf` processes share one home and are killed together, several times.
 //!
 //! A turn is acknowledged if its `session.send` was answered. At the end every acknowledged turn is in the log once,
-//! the log of each session has no gap, and each run has one beginning and one end, or is listed as cut off.
+//! the log of each session has no gap, and each run has one start and one end, or is listed as cut off.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -12,17 +12,17 @@ use std::thread::JoinHandle;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::client::patiently;
+use crate::client::within_timeout;
 use crate::server::{PARLOR, Server, soak};
-use crate::storm::Chatters;
+use crate::server_kills::ChatClients;
 
 const CHILDREN: usize = 5;
 
-/// `parlor stdio loaf`, kept busy by a thread that ends with it.
+/// `parlor stdio loaf`, and a thread that sends it turns until the process ends.
 struct LoafChild {
     child: Child,
-    /// Gives the prompts that were acknowledged.
-    talk: JoinHandle<Vec<String>>,
+    /// Returns the acknowledged prompts.
+    sender: JoinHandle<Vec<String>>,
 }
 
 impl LoafChild {
@@ -32,37 +32,37 @@ impl LoafChild {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let talk = std::thread::spawn(move || talk(stdin, BufReader::new(stdout), &name, &turns));
-        Self { child, talk }
+        let sender = std::thread::spawn(move || send_turns(stdin, BufReader::new(stdout), &name, &turns));
+        Self { child, sender }
     }
 
     fn kill(mut self) -> Vec<String> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        self.talk.join().unwrap()
+        self.sender.join().unwrap()
     }
 }
 
-/// Sends one turn after another until the child is gone, and gives those that were acknowledged.
-fn talk(
+/// Sends one turn after another until the child ends, and returns the acknowledged prompts.
+fn send_turns(
     mut stdin: ChildStdin,
     stdout: impl BufRead,
     name: &str,
     turns: &watch::Sender<usize>,
 ) -> Vec<String> {
     let mut lines = stdout.lines().map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
-    let mut next = |is_it: &dyn Fn(&Value) -> bool| lines.by_ref().find(|line: &Value| is_it(line));
-    let mut ask = |id: u64, method: &str, params: Value| {
+    let mut next = |matches: &dyn Fn(&Value) -> bool| lines.by_ref().find(|line: &Value| matches(line));
+    let mut request = |id: u64, method: &str, params: Value| {
         let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
         stdin.write_all(format!("{request}\n").as_bytes()).is_ok()
     };
     let mut acknowledged = Vec::new();
-    ask(0, "session.create", json!({}));
+    request(0, "session.create", json!({}));
     let Some(created) = next(&|line| line["id"] == 0) else { return acknowledged };
     let session = created["result"]["session_id"].clone();
     for turn in 1.. {
         let prompt = format!("/say {name} turn {turn}");
-        if !ask(turn, "session.send", json!({"session_id": session, "text": prompt})) {
+        if !request(turn, "session.send", json!({"session_id": session, "text": prompt})) {
             break;
         }
         let Some(answer) = next(&|line| line["id"] == turn) else { break };
@@ -76,7 +76,7 @@ fn talk(
     acknowledged
 }
 
-/// How often each prompt is in the log of the loaf door's sessions, each of which must be whole.
+/// How often each prompt is in the logs of the loaf door's sessions. Panics if a log has a gap or an unpaired run.
 fn prompts_in_log(server: &Server) -> HashMap<String, usize> {
     let mut prompts = HashMap::new();
     let lines = |args: &[&str]| -> Vec<Value> {
@@ -98,42 +98,42 @@ fn prompts_in_log(server: &Server) -> HashMap<String, usize> {
                 runs.entry(run()).or_default()[1] += 1;
             }
         }
-        // A run that died with its process is listed as cut off, and ended when its session is next opened.
-        let is_whole = |(run, counts): (&String, &[usize; 2])| {
+        // A run that died with its process is listed as cut off; it gets its end when its session is next opened.
+        let is_paired = |(run, counts): (&String, &[usize; 2])| {
             *counts == [1, usize::from(session["cut_off"] != run.as_str())]
         };
-        assert!(runs.iter().all(is_whole), "{session}: beginnings and ends of runs {runs:?}");
+        assert!(runs.iter().all(is_paired), "{session}: starts and ends of runs {runs:?}");
     }
     prompts
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_lost_when_a_server_and_loaf_children_are_killed_on_one_home() {
-    let (kills, clients) = (soak(3, 100), soak(4, 20));
+async fn nothing_is_lost_when_a_server_and_loaf_processes_on_one_home_are_killed() {
+    let (kills, client_count) = (soak(3, 100), soak(4, 20));
     let mut server = Server::start();
-    let chatters = Chatters::start(clients, &server);
+    let clients = ChatClients::start(client_count, &server);
     let mut acknowledged = Vec::new();
     for kill in 0..kills {
-        let (turns, mut some_turn) = watch::channel(0);
+        let (turns, mut turn_count) = watch::channel(0);
         let start =
             |number| LoafChild::start(&server.home, format!("kill {kill} child {number}"), turns.clone());
         let children: Vec<_> = (0..CHILDREN).map(start).collect();
-        chatters.some_answers().await;
-        patiently(some_turn.wait_for(|turns| *turns > 0)).await.unwrap();
+        clients.wait_for_answers().await;
+        within_timeout(turn_count.wait_for(|turns| *turns > 0)).await.unwrap();
         tokio::task::block_in_place(|| {
             server.kill_and_restart();
             acknowledged.extend(children.into_iter().flat_map(LoafChild::kill));
         });
-        chatters.come_to(&server);
+        clients.use_server(&server);
     }
-    let events = chatters.end_and_compare(&server).await;
+    let events = clients.stop_and_compare(&server).await;
     let prompts = prompts_in_log(&server);
     for prompt in &acknowledged {
         assert_eq!(prompts.get(prompt), Some(&1), "{prompt:?} was acknowledged");
     }
-    assert!(prompts.values().all(|count| *count == 1), "a turn was made twice: {prompts:?}");
+    assert!(prompts.values().all(|count| *count == 1), "a turn ran twice: {prompts:?}");
     eprintln!(
-        "{kills} kills of a server and {CHILDREN} loaf children, {clients} clients: {events} events, {} loaf turns",
+        "{kills} kills of a server and {CHILDREN} loaf processes, {client_count} clients: {events} events, {} loaf turns",
         acknowledged.len()
     );
 }

@@ -1,24 +1,24 @@
-//! Answers over HTTP that nobody reads, and sessions that are larger than an answer.
+//! HTTP responses that a client does not read, and sessions that are larger than a response may be.
 
 use parlor_web::{MAX_EVENTS_BYTES, MAX_SESSION_TEXT_BYTES};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::client::{Client, patiently};
-use crate::house::get;
+use crate::client::{Client, within_timeout};
+use crate::http_api::get;
 use crate::server::{Server, TOKEN};
 
 const MIB: usize = 1 << 20;
 
-/// The budget of the server here.
+/// The `max_frame_memory` setting of the server in these tests.
 const BUDGET: usize = 16 * MIB;
 
-/// What answers that nobody reads may add to what the server has, in KiB: the budget, one answer beyond it, and four that
-/// are being made, for which events of 6 MiB are read and copied.
+/// How much unread responses may add to the server's memory, in KiB: the budget, one response beyond it, and four
+/// responses in the making, for which the server reads and copies events of 6 MiB.
 const UNREAD_KIB: u64 = 192 << 10;
 
-/// A server with a session `a` of `messages` inputs of so many bytes, and as many answers.
+/// A server with a session `a` that has `messages` inputs of about `bytes` bytes each, and as many answers.
 async fn server_with(messages: usize, bytes: usize) -> Server {
     let server =
         Server::with(&format!("read_timeout = 3600\n[serve]\nmax_frame_memory = \"{}MiB\"", BUDGET / MIB));
@@ -31,8 +31,8 @@ async fn server_with(messages: usize, bytes: usize) -> Server {
     server
 }
 
-/// Asks for something, and reads no more than the status of the answer.
-async fn ask_and_read_nothing(server: &Server, path: &str) -> (TcpStream, String) {
+/// Sends a GET request and reads only the status of the response.
+async fn get_status_only(server: &Server, path: &str) -> (TcpStream, String) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(server.http).await.unwrap();
@@ -44,39 +44,40 @@ async fn ask_and_read_nothing(server: &Server, path: &str) -> (TcpStream, String
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_that_nobody_reads_stay_within_the_budget() {
+async fn unread_responses_stay_within_the_memory_budget() {
     let server = server_with(3, 6 * MIB).await;
     let before = server.status_kib("VmRSS");
     let paths = ["/api/sessions/a", "/api/sessions/a/events?limit=1000"];
-    let asked = (0..32).map(|number| ask_and_read_nothing(&server, paths[number % 2]));
-    let answers = patiently(futures_util::future::join_all(asked)).await;
+    let requests = (0..32).map(|number| get_status_only(&server, paths[number % 2]));
+    let responses = within_timeout(futures_util::future::join_all(requests)).await;
     let took = server.status_kib("VmHWM").saturating_sub(before);
-    assert!(took < UNREAD_KIB, "32 unread answers took {took} KiB");
-    let given = answers.iter().filter(|(_, status)| status.ends_with("200")).count();
+    assert!(took < UNREAD_KIB, "32 unread responses took {took} KiB");
+    let successes = responses.iter().filter(|(_, status)| status.ends_with("200")).count();
     assert!(
-        given > 0 && answers.iter().all(|(_, status)| status.ends_with("200") || status.ends_with("503"))
+        successes > 0
+            && responses.iter().all(|(_, status)| status.ends_with("200") || status.ends_with("503"))
     );
-    // Others go on meanwhile, and what was held is there again once nobody wants it.
+    // The server serves other clients meanwhile, and it frees the memory once the connections are closed.
     let mut other = Client::connect(server.http, "session_id=other").await;
     other.ping().await;
     assert!(get(&server, "/api/sessions").await.is_array());
-    drop(answers);
-    let told = patiently(get(&server, "/api/sessions/a")).await;
-    assert!(told["messages"].is_array(), "{told:.200}");
+    drop(responses);
+    let session = within_timeout(get(&server, "/api/sessions/a")).await;
+    assert!(session["messages"].is_array(), "{session:.200}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_larger_than_an_answer_is_told_from_its_end() {
+async fn a_session_larger_than_a_response_is_cut_to_its_newest_messages() {
     let server = server_with(3, 3 * MIB).await;
-    let told = get(&server, "/api/sessions/a").await;
-    assert_eq!(told["truncated"], json!(true));
-    let messages = told["messages"].as_array().unwrap();
-    let said = |message: &Value| message["content"].as_str().unwrap().chars().take(6).collect::<String>();
-    assert_eq!(messages.iter().map(said).collect::<Vec<_>>(), ["/say 2", "2xxxxx"]);
-    assert!(told.to_string().len() <= MAX_SESSION_TEXT_BYTES + 1024);
+    let session = get(&server, "/api/sessions/a").await;
+    assert_eq!(session["truncated"], json!(true));
+    let messages = session["messages"].as_array().unwrap();
+    let start = |message: &Value| message["content"].as_str().unwrap().chars().take(6).collect::<String>();
+    assert_eq!(messages.iter().map(start).collect::<Vec<_>>(), ["/say 2", "2xxxxx"]);
+    assert!(session.to_string().len() <= MAX_SESSION_TEXT_BYTES + 1024);
     let small = server_with(1, 1).await;
-    let told = get(&small, "/api/sessions/a").await;
-    assert_eq!((told.get("truncated"), told["messages"].as_array().unwrap().len()), (None, 2));
+    let session = get(&small, "/api/sessions/a").await;
+    assert_eq!((session.get("truncated"), session["messages"].as_array().unwrap().len()), (None, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -91,7 +92,7 @@ async fn an_event_larger_than_a_page_is_shortened() {
         seen += events.len();
         shortened += events.iter().filter(|event| event["truncated"] == json!(true)).count();
         match page["before"].as_u64() {
-            Some(place) => before = format!("&before={place}"),
+            Some(seq) => before = format!("&before={seq}"),
             None => break,
         }
     }

@@ -1,4 +1,4 @@
-//! An issuer of tokens on this machine that says what a test wants. `tests/auth` logs in to a real one.
+//! An OAuth token issuer on this machine whose answers each test defines. `tests/auth` logs in to a real one.
 
 use std::sync::Arc;
 
@@ -7,32 +7,34 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What the token endpoint says to a form.
-type Says = Arc<dyn Fn(&str, usize) -> (u16, Value) + Send + Sync>;
+/// The status and body with which the token endpoint answers: arguments are the form and the number of earlier requests.
+type TokenEndpoint = Arc<dyn Fn(&str, usize) -> (u16, Value) + Send + Sync>;
 
 /// An issuer that runs until it is dropped.
-pub(crate) struct Issuer {
+pub(crate) struct TokenIssuer {
     address: String,
     task: JoinHandle<()>,
 }
 
-impl Issuer {
-    /// One whose token endpoint answers the form of its so-manieth question like this.
-    pub(crate) async fn start(says: impl Fn(&str, usize) -> (u16, Value) + Send + Sync + 'static) -> Self {
+impl TokenIssuer {
+    /// Starts an issuer with this token endpoint, see [`TokenEndpoint`].
+    pub(crate) async fn start(
+        token_endpoint: impl Fn(&str, usize) -> (u16, Value) + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let says: Says = Arc::new(says);
+        let token_endpoint: TokenEndpoint = Arc::new(token_endpoint);
         let base = address.clone();
         let task = tokio::spawn(async move {
-            let mut asked = 0;
+            let mut token_requests = 0;
             while let Ok((stream, _)) = listener.accept().await {
-                asked = serve(stream, &base, &says, asked).await;
+                token_requests = serve(stream, &base, &token_endpoint, token_requests).await;
             }
         });
         Self { address, task }
     }
 
-    /// Settings with logins to both providers here.
+    /// Settings with which the logins of both providers use this issuer.
     pub(crate) fn settings(&self) -> String {
         let base = &self.address;
         ["openai", "antigravity"]
@@ -46,21 +48,26 @@ impl Issuer {
     }
 }
 
-impl Drop for Issuer {
+impl Drop for TokenIssuer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// A token for this account.
+/// The answer of a token endpoint with an ID token that has these claims.
 pub(crate) fn token(claims: &Value) -> Value {
     let claims = base64_simd::URL_SAFE_NO_PAD.encode_to_string(claims.to_string());
     json!({"access_token": "access-s3cret", "refresh_token": "refresh-s3cret", "token_type": "bearer",
            "expires_in": 3600, "id_token": format!("e30.{claims}.sig")})
 }
 
-/// Serves one request; counts those of the token endpoint.
-async fn serve(stream: TcpStream, base: &str, says: &Says, asked: usize) -> usize {
+/// Serves one request, and returns the new number of requests to the token endpoint.
+async fn serve(
+    stream: TcpStream,
+    base: &str,
+    token_endpoint: &TokenEndpoint,
+    token_requests: usize,
+) -> usize {
     let mut stream = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     loop {
@@ -75,12 +82,12 @@ async fn serve(stream: TcpStream, base: &str, says: &Says, asked: usize) -> usiz
     }
     let mut body = vec![0; length];
     if stream.read_exact(&mut body).await.is_err() {
-        return asked;
+        return token_requests;
     }
     let body = String::from_utf8_lossy(&body).into_owned();
     let is_token = head.starts_with("POST /token");
     let (status, answer) = if is_token {
-        says(&body, asked)
+        token_endpoint(&body, token_requests)
     } else {
         let answer = json!({"device_code": "dc", "user_code": "ABCD-EFGH", "verification_uri": format!("{base}/enter"),
                             "interval": 1, "expires_in": 900});
@@ -92,5 +99,5 @@ async fn serve(stream: TcpStream, base: &str, says: &Says, asked: usize) -> usiz
         answer.len()
     );
     let _ = stream.get_mut().write_all(response.as_bytes()).await;
-    asked + usize::from(is_token)
+    token_requests + usize::from(is_token)
 }

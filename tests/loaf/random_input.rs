@@ -1,12 +1,12 @@
-//! Clients that say much, and anything at all.
+//! Clients that send very many requests, and clients that send random bytes.
 
 use serde_json::{Value, json};
 
 use crate::server::{Home, memory_kib};
 use crate::soak;
 
-/// More than a server needs that has answered, and far less than what is sent below.
-const ENOUGH_KIB: u64 = 64 << 10;
+/// How much memory the server may use after it has answered, in KiB. The tests send far more than that.
+const MAX_MEMORY_KIB: u64 = 64 << 10;
 
 #[tokio::test]
 async fn twenty_thousand_pings_are_answered_in_order() {
@@ -16,20 +16,20 @@ async fn twenty_thousand_pings_are_answered_in_order() {
     let pings: String = (0..count)
         .map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"system.ping\"}}\n"))
         .collect();
-    // All at once: nothing more is sent, so what is not answered now never is.
-    let writing = server.write_aside(pings.into_bytes());
+    // All at once: no later request can wake the server to answer a forgotten one.
+    let writer = server.write_in_background(pings.into_bytes());
     for id in 0..count {
         let line = server.line().await;
         assert_eq!((&line["id"], &line["result"]["ok"]), (&json!(id), &json!(true)));
     }
-    let _stdin = writing.await.expect("the writer does not panic");
-    assert!(memory_kib(server.pid()) < ENOUGH_KIB);
+    let _stdin = writer.await.expect("the writer does not panic");
+    assert!(memory_kib(server.pid()) < MAX_MEMORY_KIB);
 }
 
-/// Numbers that look random and are the same each time: xorshift.
-pub(crate) struct Noise(pub(crate) u64);
+/// A random number generator (xorshift) that gives the same numbers in each test run.
+pub(crate) struct RandomNumbers(pub(crate) u64);
 
-impl Noise {
+impl RandomNumbers {
     pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -37,15 +37,15 @@ impl Noise {
         self.0
     }
 
-    /// A line of up to 200 bytes, of which some look like JSON.
+    /// A random line of up to 200 bytes with fragments of JSON.
     fn line(&mut self) -> Vec<u8> {
-        const PIECES: [&str; 8] =
+        const FRAGMENTS: [&str; 8] =
             ["{\"jsonrpc\":\"2.0\"", ",\"id\":", "1", ",\"method\":", "\"state.get\"", "}", "[", "\\u"];
         let length = self.next() % 200;
         let mut line = Vec::new();
         while (line.len() as u64) < length {
             if self.next().is_multiple_of(4) {
-                line.extend(PIECES[(self.next() % 8) as usize].bytes());
+                line.extend(FRAGMENTS[(self.next() % 8) as usize].bytes());
             } else {
                 line.push(self.next() as u8);
             }
@@ -57,14 +57,14 @@ impl Noise {
 }
 
 #[tokio::test]
-async fn random_lines_cost_an_error_each_and_the_next_request_is_answered() {
+async fn each_random_line_gets_an_error_and_the_next_request_is_answered() {
     let home = Home::new();
     let mut server = home.server().await;
-    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
+    let mut random = RandomNumbers(0x9e37_79b9_7f4a_7c15);
     for _ in 0..soak(100, 1000) {
-        let hundred: Vec<u8> = (0..100).flat_map(|_| noise.line()).collect();
-        server.write(&hundred).await;
-        let id = server.ask("system.ping", Value::Null).await;
+        let lines: Vec<u8> = (0..100).flat_map(|_| random.line()).collect();
+        server.write(&lines).await;
+        let id = server.send_request("system.ping", Value::Null).await;
         loop {
             let line = server.line().await;
             if line["id"] == json!(id) {
@@ -73,5 +73,5 @@ async fn random_lines_cost_an_error_each_and_the_next_request_is_answered() {
             assert!(line["error"].is_object() && line["id"].is_null(), "{line}");
         }
     }
-    assert!(memory_kib(server.pid()) < ENOUGH_KIB);
+    assert!(memory_kib(server.pid()) < MAX_MEMORY_KIB);
 }

@@ -1,13 +1,13 @@
-//! What the real client relies on, turn by turn.
+//! What the original loaf client relies on in the events of a turn.
 
 use serde_json::{Value, json};
 
-use crate::server::{Home, Server, appended, is_ready, kinds, streamed, text};
+use crate::server::{Home, Server, appended, event_types, is_ready, streamed, text};
 
 const SCRIPT: &str = "default_agent = \"s\"\n[agents.s]\nkind = \"script\"\nfile = \"s.toml\"\n";
 
-/// A server whose agent performs these steps, whatever is said.
-async fn scripted(steps: &str) -> (Home, Server) {
+/// A server whose agent runs these script steps for every prompt.
+async fn server_with_steps(steps: &str) -> (Home, Server) {
     let home = Home::with(SCRIPT);
     std::fs::write(home.state().join("s.toml"), format!("[otherwise]\nsteps = {steps}\n")).unwrap();
     let server = home.server().await;
@@ -15,8 +15,8 @@ async fn scripted(steps: &str) -> (Home, Server) {
 }
 
 #[tokio::test]
-async fn the_answer_is_what_was_streamed_and_comes_before_the_end() {
-    let (_home, mut server) = scripted(
+async fn the_final_message_equals_the_streamed_text_and_precedes_the_end_of_the_turn() {
+    let (_home, mut server) = server_with_steps(
         r#"[{ say = " one " }, { tool = "shell", args = { command = "true" } }, { think = "hm" }, { say = "\n\ntwo\U0001F600" }]"#,
     )
     .await;
@@ -26,17 +26,17 @@ async fn the_answer_is_what_was_streamed_and_comes_before_the_end() {
         let answers = appended(&events, "assistant");
         assert_eq!(answers, [" one \n\ntwo\u{1f600}"]);
         assert_eq!(answers[0], streamed(&events));
-        let place = |kind: &str| kinds(&events).iter().rposition(|known| known == kind).unwrap();
-        assert!(place("session.stream.chunk") < place("session.message.appended"));
-        assert!(place("session.message.appended") < place("session.completed"));
-        assert_eq!(place("session.completed") + 1, events.len() - 1, "the last one says that it is ready");
-        let length = events[place("session.completed")]["payload"]["answer_length"].clone();
+        let position = |kind: &str| event_types(&events).iter().rposition(|known| known == kind).unwrap();
+        assert!(position("session.stream.chunk") < position("session.message.appended"));
+        assert!(position("session.message.appended") < position("session.completed"));
+        assert_eq!(position("session.completed") + 1, events.len() - 1, "only the ready status follows");
+        let length = events[position("session.completed")]["payload"]["answer_length"].clone();
         assert_eq!(length, answers[0].encode_utf16().count());
-        // Each piece is announced, and nothing else stands between.
-        for (at, event) in
+        // The event before each chunk is the status that announces it.
+        for (index, event) in
             events.iter().enumerate().filter(|(_, event)| event["type"] == "session.stream.chunk")
         {
-            let label = text(&events[at - 1]["payload"]["status_label"]);
+            let label = text(&events[index - 1]["payload"]["status_label"]);
             let segment = &event["payload"]["chunk"]["segments"][0];
             let expected = if segment["kind"] == "answer" { "drafting response..." } else { "thinking: " };
             assert!(label.starts_with(expected), "{label}");
@@ -45,8 +45,8 @@ async fn the_answer_is_what_was_streamed_and_comes_before_the_end() {
 }
 
 #[tokio::test]
-async fn tools_that_work_side_by_side_are_told_one_after_another() {
-    let (home, mut server) = scripted(
+async fn events_of_concurrent_tools_do_not_interleave() {
+    let (home, mut server) = server_with_steps(
         r#"[{ tool = "read_file", args = { path = "a" } }, { tool = "read_file", args = { path = "none" } }, { say = "done" }]"#,
     )
     .await;
@@ -60,9 +60,9 @@ async fn tools_that_work_side_by_side_are_told_one_after_another() {
         match event["type"].as_str().unwrap() {
             "session.tool.call.started" => open += 1,
             "session.tool.call.completed" => open -= 1,
-            _ => assert_eq!(open, 0, "results come when all are done"),
+            _ => assert_eq!(open, 0, "the results come after all tools have ended"),
         }
-        assert!((0..=1).contains(&open), "rows interleave");
+        assert!((0..=1).contains(&open), "the events of two tools interleave");
     }
     let results = tools.last().unwrap();
     assert_eq!(results["type"], "session.tool.results");
@@ -71,36 +71,36 @@ async fn tools_that_work_side_by_side_are_told_one_after_another() {
 }
 
 #[tokio::test]
-async fn the_start_of_the_real_client_works() {
+async fn the_startup_sequence_of_the_original_client_works() {
     let home = Home::new();
     let mut server = home.server().await;
     let params = json!({"client_name": "loaf_tui", "client_version": "dev"});
     server.call("rpc.handshake", params).await;
     let session = text(&server.call("session.create", json!({"title": "tui"})).await["session_id"]);
     server.write(b"{\"jsonrpc\":\"2.0\",\"id\":900,\"method\":\"state.get\"}\n").await;
-    let state = server.answer(900).await["result"].clone();
+    let state = server.response(900).await["result"].clone();
     let models = server.call("model.list", json!({})).await;
     let chosen = &state["model"]["selectedModel"];
     assert!(models["models"].as_array().unwrap().iter().any(|model| model["id"] == *chosen), "{models}");
     assert!(state["auth"].is_object() && state["onboarding"]["completed"] == false);
-    let told = server.call("session.get", json!({"session_id": session})).await;
+    let session_state = server.call("session.get", json!({"session_id": session})).await;
     for key in
         ["pending", "statusLabel", "messages", "history", "contextTokenEstimate", "contextTokenBreakdown"]
     {
-        assert!(told.get(key).is_some(), "{key} in {told}");
+        assert!(session_state.get(key).is_some(), "{key} in {session_state}");
     }
     let send = json!({"session_id": session, "text": "/say hi", "images": [], "enqueue": false});
     server.call("session.send", send).await;
     let events = server.events(&session, is_ready).await;
     assert_eq!(appended(&events, "assistant"), ["hi"]);
-    server.ask("system.shutdown", json!({"reason": "tui_exit"})).await;
-    let (_, status) = server.end().await;
+    server.send_request("system.shutdown", json!({"reason": "tui_exit"})).await;
+    let (_, status) = server.wait_for_exit().await;
     assert!(status.success());
 }
 
 #[tokio::test]
-async fn a_steer_in_a_tool_round_is_applied_in_the_next() {
-    let (home, mut server) = scripted(
+async fn a_steer_during_a_tool_round_is_applied_in_the_next_round() {
+    let (home, mut server) = server_with_steps(
         r#"[{ tool = "shell", args = { command = "until [ -e go ]; do sleep 0.02; done" } }, { say = "done" }]"#,
     )
     .await;
@@ -112,13 +112,13 @@ async fn a_steer_in_a_tool_round_is_applied_in_the_next() {
     std::fs::write(home.folder().join("go"), "").unwrap();
     let events = server.events(&session, is_ready).await;
     assert_eq!(appended(&events, "user"), ["left"]);
-    let place = |wanted: &str| {
+    let position = |wanted: &str| {
         events
             .iter()
             .position(|event| event["type"] == wanted || event["payload"]["status_label"] == wanted)
             .unwrap()
     };
-    assert!(place("session.tool.results") < place("session.message.appended"));
-    assert!(place("session.message.appended") < place("steer applied; continuing..."));
-    assert!(place("steer applied; continuing...") < place("session.stream.chunk"));
+    assert!(position("session.tool.results") < position("session.message.appended"));
+    assert!(position("session.message.appended") < position("steer applied; continuing..."));
+    assert!(position("steer applied; continuing...") < position("session.stream.chunk"));
 }

@@ -32,13 +32,13 @@ use crate::settings::WebSettings;
 use crate::socket::connections::Connections;
 use crate::socket::handshake::HandshakeError;
 
-/// Everything that the web server needs from whoever starts it.
+/// Everything that the web server needs from the program that starts it.
 pub struct WebDeps {
     /// Who may use the server, and its limits.
     pub settings: WebSettings,
     /// The token that clients must know.
     pub tokens: Arc<TokenStore>,
-    /// The link that lets one browser in without the token; `None` if nobody was shown one.
+    /// The link that lets one browser in without the token; `None` if no person sees the output of the server.
     pub one_time_link: Option<Arc<OneTimeLink>>,
     /// The sessions that the API and the sockets work on.
     pub sessions: Arc<Sessions>,

@@ -207,9 +207,9 @@ fn print_addresses(
 pub(crate) fn who_may_connect(allow_local: AllowLocal) -> &'static str {
     match allow_local {
         AllowLocal::User => {
-            "this user and root, without a token; everybody else with what `parlor token` prints"
+            "this user and root without a token, everyone else with the token that `parlor token` prints"
         }
-        AllowLocal::Token => "whoever has what `parlor token` prints, this user too ([serve] allow_local)",
+        AllowLocal::Token => "only clients with the token that `parlor token` prints ([serve] allow_local)",
     }
 }
 

@@ -253,7 +253,11 @@ async fn an_evaluation_longer_than_the_time_out_runs_once() {
     let server = Server::start();
     // The worker is started first, so that all of the time is that of the evaluation.
     driver(&server).eval("$n = 0").await.unwrap();
-    let short = SupexSettings { port: server.supex.port(), timeout: Duration::from_secs(1), ..SupexSettings::bridge() };
+    let short = SupexSettings {
+        port: server.supex.port(),
+        timeout: Duration::from_secs(1),
+        ..SupexSettings::bridge()
+    };
     let short = Driver::new(SupexSettings { retries: 20, ..short });
     assert_eq!(short.eval("$n += 1; sleep 2.5; $n").await.unwrap(), "1");
     assert_eq!(driver(&server).eval("$n").await.unwrap(), "1");
@@ -286,7 +290,8 @@ async fn a_connection_that_is_cut_in_mid_call_costs_no_second_run() {
             }
         }
     });
-    let cut = Driver::new(SupexSettings { port, timeout: Duration::from_secs(60), ..SupexSettings::bridge() });
+    let cut =
+        Driver::new(SupexSettings { port, timeout: Duration::from_secs(60), ..SupexSettings::bridge() });
     assert_eq!(cut.eval("$n = ($n || 0) + 1; sleep 0.2; $n").await.unwrap(), "1");
     cuts.abort();
     assert_eq!(driver(&server).eval("$n").await.unwrap(), "1");
@@ -308,7 +313,7 @@ async fn a_server_that_dies_in_mid_call_is_told_apart_from_one_that_never_heard(
         while !flag.exists() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        server.end();
+        server.stop();
     });
     let error = driver.eval(&code).await.unwrap_err();
     killer.await.unwrap();
@@ -324,8 +329,11 @@ async fn a_console_shares_its_variables_and_shows_exceptions() {
     let server = Server::with(|command, _| {
         command.env("SUPEX_AUTH_TOKEN", "s3cret");
     });
-    let settings =
-        SupexSettings { port: server.repl.port(), token: Some(SupexToken::new("s3cret")), ..SupexSettings::repl() };
+    let settings = SupexSettings {
+        port: server.repl.port(),
+        token: Some(SupexToken::new("s3cret")),
+        ..SupexSettings::repl()
+    };
     let (one, other) = (ReplClient::new(settings.clone()), ReplClient::new(settings));
     let session = one.session().await.unwrap();
     assert!(session.ends_with(&format!("-{}", std::process::id())), "{session}");

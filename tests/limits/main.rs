@@ -1,18 +1,18 @@
-//! The real program at its limits: too much at once, too slow a reader, a bad end, a poor machine.
+//! The exec door of the real program at its limits: much input, slow readers, many processes, kills, few descriptors.
 //!
-//! What must come is awaited, for at most [`server::PATIENCE`]; nothing here asserts how long it
-//! takes. `PARLOR_SOAK=1` makes the long ones longer: more bytes, more processes.
+//! A helper waits at most [`server::TIMEOUT`] for what must happen; no test asserts how long something takes.
+//! `PARLOR_SOAK=1` makes the long tests longer: more bytes, more processes.
 
-mod ending;
+mod environment;
 mod input;
 mod output;
+mod proc_info;
 mod processes;
 mod server;
-mod surroundings;
-mod system;
+mod shutdown;
 
-/// `small`, or `large` if somebody has asked for the long run.
-#[expect(clippy::disallowed_methods, reason = "this is a setting of these tests and of nothing else")]
+/// `small`, or `large` if `PARLOR_SOAK` is set.
+#[expect(clippy::disallowed_methods, reason = "this variable is a setting of these tests only")]
 fn soak<T>(small: T, large: T) -> T {
     if std::env::var_os("PARLOR_SOAK").is_some() { large } else { small }
 }

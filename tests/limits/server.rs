@@ -1,4 +1,4 @@
-//! The program under test, and a client that reads only when it is told to.
+//! The program under test, and a client that reads a frame only when a test asks for it.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -11,29 +11,29 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-/// How long anything that must come is waited for. A test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a helper waits for what must happen. A test that waits this long has failed.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
-/// Awaits what must come.
-pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("waited in vain: {what}"))
+/// The output of `future`. Panics with `what` after [`TIMEOUT`].
+pub(crate) async fn within_timeout<T>(what: &str, future: impl Future<Output = T>) -> T {
+    timeout(TIMEOUT, future).await.unwrap_or_else(|_| panic!("timeout while waiting for: {what}"))
 }
 
-/// A running server after the handshake. It is killed when this is dropped.
+/// A server process after the handshake. It is killed on drop.
 pub(crate) struct Server {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<BufReader<ChildStdout>>,
     next_id: i64,
-    /// Notifications that arrived while a reply was awaited.
-    early: VecDeque<Value>,
+    /// Notifications that arrived while a helper waited for a response, in order.
+    skipped_frames: VecDeque<Value>,
 }
 
-/// All that a process wrote, and its exit code.
+/// All output of a process, and its exit code.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Life {
+pub(crate) struct ProcessOutput {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) exit_code: i64,
@@ -44,14 +44,14 @@ impl Server {
         Self::start_after(":").await
     }
 
-    /// A server that a shell has become, after it has done `this`. Bash, since dash does not ignore
-    /// SIGCHLD when it is told to.
-    pub(crate) async fn start_after(this: &str) -> Self {
+    /// Starts a server through a shell that runs `setup` and then `exec`s the server. The shell is bash, since dash
+    /// cannot ignore SIGCHLD.
+    pub(crate) async fn start_after(setup: &str) -> Self {
         let mut child = Command::new("/bin/bash")
-            .args(["-c", &format!(r#"{this}; exec "$0" stdio exec"#), PARLOR])
-            // A state folder that is there, so that all of this holds while others may look on.
+            .args(["-c", &format!(r#"{setup}; exec "$0" stdio exec"#), PARLOR])
+            // An existing state folder, so that the server shares its processes, which needs descriptors too.
             .env("PARLOR_HOME", env!("CARGO_TARGET_TMPDIR"))
-            // The tests count its descriptors.
+            // Without this the tests could not count its descriptors in `/proc`.
             .env("PARLOR_DUMPABLE", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -60,24 +60,24 @@ impl Server {
             .expect("the server starts");
         let stdin = child.stdin.take();
         let stdout = child.stdout.take().map(BufReader::new);
-        let mut server = Self { child, stdin, stdout, next_id: 0, early: VecDeque::new() };
+        let mut server = Self { child, stdin, stdout, next_id: 0, skipped_frames: VecDeque::new() };
         server.call("initialize", json!({"clientName": "limits"})).await;
         server.send(r#"{"method":"initialized"}"#).await;
         server
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id().expect("it was not waited for yet")
+        self.child.id().expect("the process was not reaped yet")
     }
 
     pub(crate) async fn send(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().expect("stdin is open");
-        soon("the server reads", async {
+        within_timeout("the server to read", async {
             stdin.write_all(line.as_bytes()).await?;
             stdin.write_all(b"\n").await
         })
         .await
-        .expect("the server lives");
+        .expect("the server runs");
     }
 
     /// Sends a request and returns its id.
@@ -88,42 +88,43 @@ impl Server {
         id
     }
 
-    /// Sends a request and awaits its reply.
+    /// Sends a request and returns its response.
     pub(crate) async fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.request(method, params).await;
         loop {
-            let frame = self.read().await.expect("the server has not left");
+            let frame = self.read().await.expect("the server has not closed stdout");
             match frame.get("id") {
-                Some(answered) => {
-                    assert_eq!(answered, id, "{frame}");
+                Some(response_id) => {
+                    assert_eq!(response_id, id, "{frame}");
                     return frame;
                 }
-                None => self.early.push_back(frame),
+                None => self.skipped_frames.push_back(frame),
             }
         }
     }
 
-    /// The next frame.
+    /// The next frame, including notifications that were skipped while waiting for a response.
     pub(crate) async fn frame(&mut self) -> Value {
-        match self.early.pop_front() {
+        match self.skipped_frames.pop_front() {
             Some(frame) => frame,
-            None => self.read().await.expect("the server has not left"),
+            None => self.read().await.expect("the server has not closed stdout"),
         }
     }
 
     async fn read(&mut self) -> Option<Value> {
         let mut line = Vec::new();
         let stdout = self.stdout.as_mut().expect("stdout is open");
-        let count = soon("a frame", stdout.read_until(b'\n', &mut line)).await.expect("stdout can be read");
+        let count =
+            within_timeout("a frame", stdout.read_until(b'\n', &mut line)).await.expect("stdout can be read");
         (count > 0).then(|| serde_json::from_slice(&line).expect("a frame is JSON"))
     }
 
-    /// Asks for a process that runs `script`.
+    /// Starts a process that runs `script`, and returns the response.
     pub(crate) async fn start_process(&mut self, name: &str, script: &str, tty: bool) -> Value {
         self.call("command/exec", exec(name, script, tty)).await
     }
 
-    /// Starts a process whose script says a line once it is ready, and awaits that line.
+    /// Starts a process whose script prints a line when it is ready, and returns that line.
     pub(crate) async fn start_ready(&mut self, name: &str, script: &str, tty: bool) -> String {
         let reply = self.start_process(name, script, tty).await;
         assert_eq!(reply["result"]["running"], true, "{reply}");
@@ -131,14 +132,14 @@ impl Server {
     }
 
     /// Starts a process and returns its pid.
-    pub(crate) async fn start_known(&mut self, name: &str, script: &str, tty: bool) -> u32 {
+    pub(crate) async fn start_with_pid(&mut self, name: &str, script: &str, tty: bool) -> u32 {
         let line = self.start_ready(name, &format!("echo $$; {script}"), tty).await;
-        // It may go on to talk in the same breath.
+        // The same chunk may contain more output.
         let first = line.lines().next().unwrap_or_default();
         first.parse().expect("the pid is a number")
     }
 
-    /// The line that the process `name` is saying.
+    /// Reads until the output of the process `name` ends with a newline, and returns the output without it.
     pub(crate) async fn line_of(&mut self, name: &str) -> String {
         let mut text = Vec::new();
         while !text.ends_with(b"\n") {
@@ -153,19 +154,19 @@ impl Server {
         self.call("command/exec/terminate", json!({"processId": name})).await
     }
 
-    /// Reads until the process `name` has exited. Nothing else may be heard meanwhile.
-    pub(crate) async fn rest_of(&mut self, name: &str) -> Life {
-        let mut life = Life::default();
+    /// Reads until the process `name` has exited. Panics if another frame arrives meanwhile.
+    pub(crate) async fn output_of(&mut self, name: &str) -> ProcessOutput {
+        let mut output = ProcessOutput::default();
         loop {
             let frame = self.frame().await;
             assert_eq!(frame["params"]["processId"], name, "{frame}");
-            if life.take(&frame) {
-                return life;
+            if output.add(&frame) {
+                return output;
             }
         }
     }
 
-    /// Makes the pipe to the server hold `bytes` at least, whether or not the server reads.
+    /// Grows the pipe to the server to at least `bytes`, so that so much can be written even if the server does not read.
     pub(crate) fn widen_stdin(&self, bytes: usize) {
         let stdin = self.stdin.as_ref().expect("stdin is open");
         fcntl_setpipe_size(stdin.as_fd(), bytes).expect("a pipe can be widened");
@@ -179,24 +180,30 @@ impl Server {
         self.stdout = None;
     }
 
-    /// Awaits the server's end; what it still says is not read.
-    pub(crate) async fn end_unread(&mut self) -> ExitStatus {
-        soon("the server's end", self.child.wait()).await.expect("the server can be waited for")
+    /// Waits for the end of the server without reading its stdout.
+    pub(crate) async fn wait_without_reading(&mut self) -> ExitStatus {
+        within_timeout("the end of the server", self.child.wait())
+            .await
+            .expect("the server can be waited for")
     }
 
-    /// Awaits the server's end; what it still says is read.
-    pub(crate) async fn end(&mut self) -> ExitStatus {
+    /// Reads all remaining output and waits for the end of the server.
+    pub(crate) async fn wait_for_exit(&mut self) -> ExitStatus {
         if let Some(mut stdout) = self.stdout.take() {
             let mut rest = Vec::new();
-            soon("the last frames", stdout.read_to_end(&mut rest)).await.expect("stdout can be read");
+            within_timeout("the last frames", stdout.read_to_end(&mut rest))
+                .await
+                .expect("stdout can be read");
         }
-        soon("the server's end", self.child.wait()).await.expect("the server can be waited for")
+        within_timeout("the end of the server", self.child.wait())
+            .await
+            .expect("the server can be waited for")
     }
 }
 
-impl Life {
-    /// Takes in a notification. True when it was the last.
-    pub(crate) fn take(&mut self, frame: &Value) -> bool {
+impl ProcessOutput {
+    /// Adds a notification. Returns true if it was the exit.
+    pub(crate) fn add(&mut self, frame: &Value) -> bool {
         match (frame["method"].as_str(), frame["params"]["stream"].as_str()) {
             (Some("command/exec/outputDelta"), Some("stdout")) => self.stdout.extend(chunk(frame)),
             (Some("command/exec/outputDelta"), Some("stderr")) => self.stderr.extend(chunk(frame)),

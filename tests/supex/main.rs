@@ -1,27 +1,27 @@
-//! The Supex doors: every transcript in memory and over TCP against the real program, and what a
-//! transcript cannot say: many clients, clients that vanish, workers that are killed.
-#![expect(clippy::disallowed_methods, reason = "tests start the program themselves")]
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+//! The supex doors. Every transcript is played in memory and over TCP against the real program. The other modules test
+//! what a transcript cannot express: many clients, clients that disconnect, workers that are killed.
+#![expect(clippy::disallowed_methods, reason = "these tests start the program as a shell would")]
+#![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 
-mod crowd;
-mod cuts;
-mod foreign;
+mod docs_page;
+mod many_clients;
 mod memory;
-mod page;
-mod program;
-mod repeat;
+mod other_protocols;
+mod repeated_requests;
+mod serve_command;
 mod server;
-mod storm;
-mod unread;
+mod split_input;
+mod unread_replies;
 mod upstream;
 mod wire;
+mod worker_kills;
 
 use std::path::{Path, PathBuf};
 
 use parlor_testkit::{Door, PlayedIn, play_cases};
 use serde_json::Value;
 
-/// The dialect: every frame is whole.
+/// The door of the transcripts. No two of its frames are ever joined into one.
 struct Supex;
 
 impl Door for Supex {

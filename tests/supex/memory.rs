@@ -1,11 +1,10 @@
-//! A connection in memory: the machine, the driver's loop and the backend, with time that can be
-//! invented.
+//! A connection in memory for transcripts: the machine, the driver's loop and the backend, with virtual time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use parlor_doors::lines::{Line, Lines};
-use parlor_doors::supex::{BridgeMachine, ReplMachine, Token};
+use parlor_doors::supex::{BridgeMachine, HelloToken, ReplMachine};
 use parlor_log::SystemClock;
 use parlor_ruby::{AllowedRoots, RubyBackend, RubyBackendConfig, RubySettings, ToolRunner};
 use parlor_testkit::{Case, Peer, advance_time};
@@ -18,14 +17,14 @@ use tokio::time::Instant;
 
 pub(crate) struct Memory {
     backend: RubyBackend,
-    token: Option<Arc<Token>>,
+    token: Option<Arc<HelloToken>>,
     connection: Connection,
 }
 
 struct Connection {
     input: Option<mpsc::Sender<Vec<u8>>>,
     outlet: OutgoingReceiver,
-    /// Frames that came together with the last one.
+    /// Frames that arrived in the same chunk as the last one.
     frames: Lines,
     task: JoinHandle<ConnectionEnd>,
 }
@@ -36,7 +35,7 @@ impl Memory {
             let found = case.env.iter().find(|(name, _)| name == wanted);
             found.and_then(|(_, value)| value.clone()).filter(|value| !value.is_empty())
         };
-        let token = variable("SUPEX_AUTH_TOKEN").as_deref().and_then(Token::new).map(Arc::new);
+        let token = variable("SUPEX_AUTH_TOKEN").as_deref().and_then(HelloToken::new).map(Arc::new);
         let backend = RubyBackend::open(config(case, &variable, token.is_some())?)
             .map_err(|error| error.to_string())?;
         let connection = Connection::open(&backend, token.clone(), &case.args);
@@ -77,22 +76,24 @@ fn config(
         upstream: None,
         tools,
         clock: Arc::new(SystemClock),
-        // Only seconds matter here: they keep the names of sessions apart.
-        spell: |at: Timestamp| format!("2026-03-14T09:{:02}:{:02}.000", at.0 / 60_000 % 60, at.0 / 1000 % 60),
+        // Only minutes and seconds matter here: they keep the names of sessions apart.
+        format_time: |at: Timestamp| {
+            format!("2026-03-14T09:{:02}:{:02}.000", at.0 / 60_000 % 60, at.0 / 1000 % 60)
+        },
     })
 }
 
 impl Connection {
-    fn open(backend: &RubyBackend, token: Option<Arc<Token>>, args: &[String]) -> Self {
+    fn open(backend: &RubyBackend, token: Option<Arc<HelloToken>>, args: &[String]) -> Self {
         let (input, chunks) = mpsc::channel(INCOMING_CHUNKS);
         let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: true };
         let (outgoing, outlet) = outgoing();
-        let (bench, never) = (backend.connect(), std::future::pending());
+        let (ruby, never_stopped) = (backend.connect(), std::future::pending());
         let task = if args.iter().any(|arg| arg == "repl") {
-            tokio::spawn(serve(ReplMachine::new(token), bench, incoming, outgoing, never))
+            tokio::spawn(serve(ReplMachine::new(token), ruby, incoming, outgoing, never_stopped))
         } else {
             let machine = BridgeMachine::new(token, "memory".into(), Instant::now().into_std());
-            tokio::spawn(serve(machine, bench, incoming, outgoing, never))
+            tokio::spawn(serve(machine, ruby, incoming, outgoing, never_stopped))
         };
         Self { input: Some(input), outlet, frames: Lines::new(usize::MAX), task }
     }
@@ -100,8 +101,8 @@ impl Connection {
 
 impl Peer for Memory {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let input = self.connection.input.as_ref().ok_or("sent after the end")?;
-        // One that has closed the connection needs no more.
+        let input = self.connection.input.as_ref().ok_or("sent after the input was closed")?;
+        // The server may have closed the connection; a transcript may still send.
         let _ = input.send(bytes.to_vec()).await;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `parlor serve`, running, and plain connections to it.
+//! A running `parlor serve` with the supex doors, and plain TCP clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -6,27 +6,27 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use parlor_testkit::PATIENCE;
+use parlor_testkit::STEP_TIMEOUT;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 pub(crate) const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
-/// How long between two looks for a file of another process.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often a helper looks whether another process has written a file.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A server with a state folder of its own. It is killed when this is dropped.
+/// A server process with its own state folder. The process is killed on drop.
 pub(crate) struct Server {
     child: Child,
     pub(crate) home: PathBuf,
     pub(crate) supex: SocketAddr,
     pub(crate) repl: SocketAddr,
-    /// Kept for as long as the server needs it.
+    /// Deleted when the server is dropped.
     _folder: Option<TempDir>,
 }
 
-/// The program on free ports, with none of our own variables.
+/// `parlor serve` on free ports, without the `SUPEX_` variables of this process.
 pub(crate) fn command(home: &Path) -> Command {
     let mut command = Command::new(PARLOR);
     command.args(["serve", "--no-http", "--supex", "127.0.0.1:0", "--supex-repl", "127.0.0.1:0"]);
@@ -44,7 +44,7 @@ impl Server {
         Self::with(|_, _| {})
     }
 
-    /// A server whose command line and state folder were prepared.
+    /// A server whose command line and state folder `prepare` has changed.
     pub(crate) fn with(prepare: impl FnOnce(&mut Command, &Path)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = command(folder.path());
@@ -57,7 +57,7 @@ impl Server {
 
     pub(crate) fn spawn(mut command: Command, home: &Path) -> Result<Self, String> {
         let mut child = command.spawn().map_err(|error| error.to_string())?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + STEP_TIMEOUT;
         let served = loop {
             if let Ok(text) = std::fs::read_to_string(home.join("serve.json")) {
                 break serde_json::from_str::<Value>(&text).map_err(|error| error.to_string())?;
@@ -65,11 +65,11 @@ impl Server {
             let has_ended = child.try_wait().map_err(|error| error.to_string())?.is_some();
             if has_ended || Instant::now() > deadline {
                 let _ = child.kill();
-                let mut said = String::new();
-                let _ = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
-                return Err(format!("it does not serve: {said}"));
+                let mut log = String::new();
+                let _ = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut log));
+                return Err(format!("the server does not start: {log}"));
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         };
         assert_eq!(served["pid"], child.id());
         let address = |door: &str| served[door].as_str().and_then(|text| text.parse().ok());
@@ -87,35 +87,35 @@ impl Server {
         Client::connect(self.supex)
     }
 
-    /// A client that has said hello as this process.
-    pub(crate) fn greeted(&self, pid: u32) -> Client {
+    /// A client that has sent hello with this process id.
+    pub(crate) fn client_after_hello(&self, pid: u32) -> Client {
         let mut client = self.client();
-        let reply = client.ask(&hello(pid));
+        let reply = client.request(&hello(pid));
         assert_eq!(reply["result"]["success"], true, "{reply}");
         client
     }
 
-    /// Asks it to end, and waits until it has.
-    pub(crate) fn end(&mut self) -> ExitStatus {
+    /// Sends SIGTERM and waits for the end of the process.
+    pub(crate) fn stop(&mut self) -> ExitStatus {
         let pid = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
-        // It may have ended already.
+        // The process may have ended already.
         let _ = kill_process(pid, Signal::TERM);
         self.child.wait().unwrap()
     }
 
-    /// Looks away from what it says on stderr.
+    /// Closes the reading end of the server's stderr.
     pub(crate) fn close_stderr(&mut self) {
         self.child.stderr = None;
     }
 
-    /// All that it said on stderr, after its end.
+    /// All that the server wrote to stderr. Call it after the server has stopped.
     pub(crate) fn stderr(&mut self) -> String {
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        said
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
     }
 
-    /// How much the process has of something, in KiB, by its name in `/proc/PID/status`.
+    /// A value in KiB from `/proc/PID/status`, such as `VmRSS`.
     pub(crate) fn status_kib(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -145,7 +145,7 @@ pub(crate) fn eval(id: u64, code: &str) -> String {
     json!({"jsonrpc": "2.0", "method": "tools/call", "params": params, "id": id}).to_string()
 }
 
-/// A client on a plain socket.
+/// A client on a plain TCP socket.
 pub(crate) struct Client {
     stream: TcpStream,
     reader: BufReader<TcpStream>,
@@ -155,7 +155,7 @@ impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(4 * PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(4 * STEP_TIMEOUT)).unwrap();
         let reader = BufReader::new(stream.try_clone().unwrap());
         Self { stream, reader }
     }
@@ -168,7 +168,7 @@ impl Client {
         self.send(format!("{line}\n").as_bytes());
     }
 
-    /// The next line as it is, without its newline; none at the end, however abrupt.
+    /// The next line without its newline, or `None` when the connection was closed or reset.
     pub(crate) fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         match self.reader.read_line(&mut line) {
@@ -180,17 +180,17 @@ impl Client {
     }
 
     pub(crate) fn reply(&mut self) -> Value {
-        serde_json::from_str(&self.line().expect("a reply, not the end")).unwrap()
+        serde_json::from_str(&self.line().expect("the server has not closed the connection")).unwrap()
     }
 
-    pub(crate) fn ask(&mut self, line: &str) -> Value {
+    pub(crate) fn request(&mut self, line: &str) -> Value {
         self.send_line(line);
         self.reply()
     }
 
-    /// The value of an evaluation, or its error.
+    /// Evaluates Ruby code and returns its value or its error message.
     pub(crate) fn eval(&mut self, id: u64, code: &str) -> Result<String, String> {
-        outcome(&self.ask(&eval(id, code)))
+        outcome(&self.request(&eval(id, code)))
     }
 
     pub(crate) fn half_close(&mut self) {
@@ -198,7 +198,7 @@ impl Client {
     }
 }
 
-/// What a reply to an evaluation says.
+/// The value or the error message in the reply to an evaluation.
 pub(crate) fn outcome(reply: &Value) -> Result<String, String> {
     match reply["result"]["result"].as_str() {
         Some(value) => Ok(value.to_owned()),

@@ -1,4 +1,5 @@
-//! A SketchUp runtime behind the bridge: a stand-in that serves one call a connection, as the real one.
+//! A SketchUp runtime behind the bridge. The runtime here is a mock that serves one call per connection, as the real
+//! one does.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,8 +10,9 @@ use serde_json::Value;
 
 use crate::server::{Client, Server, hello};
 
-/// Serves connections one after another with `answer`, and tells of all lines that it got.
-fn runtime(answer: impl Fn(&Value) -> Option<String> + Send + 'static) -> (u16, Receiver<Value>) {
+/// Starts a mock runtime that serves connections one after another with `answer`. Returns its port and the lines that it
+/// received.
+fn mock_runtime(answer: impl Fn(&Value) -> Option<String> + Send + 'static) -> (u16, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     (port, serve_all(listener, answer))
@@ -20,32 +22,32 @@ fn serve_all(
     listener: TcpListener,
     answer: impl Fn(&Value) -> Option<String> + Send + 'static,
 ) -> Receiver<Value> {
-    let (told, heard) = sync_channel(1000);
+    let (sender, received) = sync_channel(1000);
     thread::spawn(move || {
         for stream in listener.incoming() {
-            serve(stream.unwrap(), &answer, &|line| told.send(line).unwrap());
+            serve(stream.unwrap(), &answer, &|line| sender.send(line).unwrap());
         }
     });
-    heard
+    received
 }
 
-fn serve(mut stream: TcpStream, answer: &dyn Fn(&Value) -> Option<String>, tell: &dyn Fn(Value)) {
+fn serve(mut stream: TcpStream, answer: &dyn Fn(&Value) -> Option<String>, report: &dyn Fn(Value)) {
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     let mut next = || serde_json::from_str::<Value>(&lines.next()?.ok()?).ok();
     let Some(hello) = next() else { return };
-    tell(hello);
+    report(hello);
     stream.write_all(b"{\"jsonrpc\":\"2.0\",\"result\":{\"success\":true},\"id\":\"hello\"}\n").unwrap();
     let Some(call) = next() else { return };
     let reply = answer(&call);
-    tell(call);
+    report(call);
     if let Some(reply) = reply {
         stream.write_all(reply.as_bytes()).unwrap();
         stream.write_all(b"\n").unwrap();
     }
 }
 
-fn server_before(port: u16, more: &str) -> Server {
-    let toml = format!("[channels.supex]\nupstream = \"127.0.0.1:{port}\"\n{more}\n");
+fn server_with_upstream(port: u16, settings: &str) -> Server {
+    let toml = format!("[channels.supex]\nupstream = \"127.0.0.1:{port}\"\n{settings}\n");
     Server::with(|_, home| std::fs::write(home.join("parlor.toml"), toml).unwrap())
 }
 
@@ -54,37 +56,37 @@ fn call(name: &str, arguments: &str) -> String {
 }
 
 #[test]
-fn results_pass_untouched_and_calls_one_after_another() {
-    let (port, heard) = runtime(|call| {
+fn results_of_the_runtime_are_forwarded_byte_for_byte_and_calls_are_serialized() {
+    let (port, received) = mock_runtime(|call| {
         let name = call["params"]["name"].as_str().unwrap_or_default();
         Some(format!(r#"{{"jsonrpc":"2.0","result":{{"area": 1.50,"name":"{name}","content":[]}},"id":1}}"#))
     });
-    let server = server_before(port, "upstream_token = \"theirs\"");
-    let mut client = server.greeted(1);
+    let server = server_with_upstream(port, "upstream_token = \"theirs\"");
+    let mut client = server.client_after_hello(1);
     client.send_line(&call("get_selection", r#"{"x": 1.0}"#));
     let reply = client.line().unwrap();
     assert_eq!(
         reply,
         r#"{"jsonrpc":"2.0","result":{"area": 1.50,"name":"get_selection","content":[]},"id":5}"#
     );
-    let theirs = heard.recv().unwrap();
-    assert_eq!(theirs["params"]["token"], "theirs");
+    let hello = received.recv().unwrap();
+    assert_eq!(hello["params"]["token"], "theirs");
     assert_eq!(
-        (theirs["params"]["agent"].as_str(), theirs["params"]["name"].as_str()),
+        (hello["params"]["agent"].as_str(), hello["params"]["name"].as_str()),
         (Some("user"), Some("parlor"))
     );
-    assert_eq!(heard.recv().unwrap()["params"]["arguments"]["x"], 1.0);
-    assert_eq!(client.ask(&call("eval_ruby", r#"{"code":"1"}"#))["result"]["name"], "eval_ruby");
-    let mut clients: Vec<_> = (0..20).map(|pid| server.greeted(pid)).collect();
+    assert_eq!(received.recv().unwrap()["params"]["arguments"]["x"], 1.0);
+    assert_eq!(client.request(&call("eval_ruby", r#"{"code":"1"}"#))["result"]["name"], "eval_ruby");
+    let mut clients: Vec<_> = (0..20).map(|pid| server.client_after_hello(pid)).collect();
     clients.iter_mut().for_each(|client| client.send_line(&call("get_layers", "{}")));
     assert!(clients.iter_mut().all(|client| client.reply()["result"]["name"] == "get_layers"));
-    let denied = client.ask(&call("open_model", r#"{"path":"/etc/x.skp"}"#));
-    assert_eq!(denied["error"]["code"], -32002, "our own rule comes first");
+    let denied = client.request(&call("open_model", r#"{"path":"/etc/x.skp"}"#));
+    assert_eq!(denied["error"]["code"], -32002, "parlor checks the path first");
 }
 
 #[test]
-fn errors_of_the_runtime_get_their_numbers() {
-    let (port, _heard) = runtime(|call| {
+fn errors_of_the_runtime_get_error_codes() {
+    let (port, _heard) = mock_runtime(|call| {
         let message = call["params"]["arguments"]["code"].as_str()?;
         if message == "nothing" {
             return None;
@@ -93,22 +95,22 @@ fn errors_of_the_runtime_get_their_numbers() {
             serde_json::json!({"code": -32603, "message": message, "data": {"success": false, "x": 1}});
         Some(serde_json::json!({"jsonrpc": "2.0", "error": error, "id": 1}).to_string())
     });
-    let server = server_before(port, "");
-    let mut client = server.greeted(1);
-    let mut ask = |code: &str| {
-        let reply = client.ask(&call("eval_ruby", &serde_json::json!({"code": code}).to_string()));
+    let server = server_with_upstream(port, "");
+    let mut client = server.client_after_hello(1);
+    let mut error_of = |code: &str| {
+        let reply = client.request(&call("eval_ruby", &serde_json::json!({"code": code}).to_string()));
         (reply["error"]["code"].as_i64().unwrap(), reply["error"]["data"]["x"].as_i64())
     };
-    assert_eq!(ask("Ruby evaluation error: x"), (-32000, Some(1)));
-    assert_eq!(ask("Failed to x: Path access denied for x: /"), (-32002, Some(1)));
-    assert_eq!(ask("something else"), (-32603, Some(1)));
-    assert_eq!(ask("nothing"), (-32000, None), "no answer: it is not asked again");
+    assert_eq!(error_of("Ruby evaluation error: x"), (-32000, Some(1)));
+    assert_eq!(error_of("Failed to x: Path access denied for x: /"), (-32002, Some(1)));
+    assert_eq!(error_of("something else"), (-32603, Some(1)));
+    assert_eq!(error_of("nothing"), (-32000, None), "no answer: parlor does not repeat the call");
 }
 
 #[test]
-fn a_half_read_call_is_sent_once_more_and_an_unanswered_one_is_not() {
+fn a_call_that_the_runtime_could_not_parse_is_repeated_once_and_an_unanswered_one_is_not() {
     let tries = std::sync::atomic::AtomicUsize::new(0);
-    let (port, heard) = runtime(move |call| {
+    let (port, received) = mock_runtime(move |call| {
         if call["params"]["name"] == "get_layers" {
             return None;
         }
@@ -117,17 +119,17 @@ fn a_half_read_call_is_sent_once_more_and_an_unanswered_one_is_not() {
             _ => r#"{"jsonrpc":"2.0","result":{"success":true},"id":1}"#.to_owned(),
         })
     });
-    let server = server_before(port, "");
-    let mut client = server.greeted(1);
-    assert_eq!(client.ask(&call("get_selection", "{}"))["result"]["success"], true);
-    assert_eq!(heard.try_iter().filter(|line| line["method"] == "tools/call").count(), 2);
-    let reply = client.ask(&call("get_layers", "{}"));
+    let server = server_with_upstream(port, "");
+    let mut client = server.client_after_hello(1);
+    assert_eq!(client.request(&call("get_selection", "{}"))["result"]["success"], true);
+    assert_eq!(received.try_iter().filter(|line| line["method"] == "tools/call").count(), 2);
+    let reply = client.request(&call("get_layers", "{}"));
     assert!(reply["error"]["message"].as_str().unwrap().contains("gave no answer"), "{reply}");
-    assert_eq!(heard.try_iter().filter(|line| line["method"] == "tools/call").count(), 1);
+    assert_eq!(received.try_iter().filter(|line| line["method"] == "tools/call").count(), 1);
 }
 
-/// The console of the runtime: answers each line with a result of its own, until one of them is `close`.
-fn serve_console(mut stream: TcpStream) {
+/// The REPL of the mock runtime: answers each line with a result, until the code of one is `close`.
+fn serve_repl(mut stream: TcpStream) {
     let lines = BufReader::new(stream.try_clone().unwrap()).lines();
     for (number, line) in lines.map_while(Result::ok).enumerate() {
         let line: Value = serde_json::from_str(&line).unwrap();
@@ -146,50 +148,50 @@ fn serve_console(mut stream: TcpStream) {
 }
 
 #[test]
-fn consoles_have_a_connection_each_to_that_of_the_runtime() {
-    // Its console has a fixed port, which another address of this machine has to itself.
+fn each_repl_client_has_its_own_connection_to_the_repl_of_the_runtime() {
+    // The runtime's REPL has a fixed port, so the mock uses a loopback address of its own.
     let host = "127.44.33.1";
-    let console = TcpListener::bind((host, 4433)).unwrap();
+    let listener = TcpListener::bind((host, 4433)).unwrap();
     thread::spawn(move || {
-        for stream in console.incoming() {
-            thread::spawn(move || serve_console(stream.unwrap()));
+        for stream in listener.incoming() {
+            thread::spawn(move || serve_repl(stream.unwrap()));
         }
     });
-    let toml = |more: &str| format!("[channels.supex]\nupstream = \"{host}:9876\"\n{more}\n");
+    let toml = |settings: &str| format!("[channels.supex]\nupstream = \"{host}:9876\"\n{settings}\n");
     let server = Server::with(|_, home| std::fs::write(home.join("parlor.toml"), toml("")).unwrap());
-    let console = |server: &Server| {
-        let mut console = Client::connect(server.repl);
-        assert_eq!(console.ask(r#"{"method":"hello","id":1}"#)["result"]["server"]["name"], "supex-repl");
-        console
+    let repl_client = |server: &Server| {
+        let mut client = Client::connect(server.repl);
+        assert_eq!(client.request(r#"{"method":"hello","id":1}"#)["result"]["server"]["name"], "supex-repl");
+        client
     };
     let eval = |client: &mut Client, code: &str| {
         let line = serde_json::json!({"method": "eval", "params": {"code": code}, "id": 2});
-        client.ask(&line.to_string())
+        client.request(&line.to_string())
     };
-    let (mut one, mut other) = (console(&server), console(&server));
+    let (mut one, mut other) = (repl_client(&server), repl_client(&server));
     assert_eq!(eval(&mut one, "a")["result"]["output"], "1 a");
     assert_eq!(eval(&mut one, "b")["result"]["output"], "2 b", "the same connection");
-    assert_eq!(eval(&mut other, "c")["result"]["output"], "1 c", "another one's is another");
+    assert_eq!(eval(&mut other, "c")["result"]["output"], "1 c", "another client has another connection");
     let lost = eval(&mut one, "close");
-    assert_eq!(lost["error"]["code"], -32000, "it may have run: {lost}");
+    assert_eq!(lost["error"]["code"], -32000, "the code may have run: {lost}");
     assert!(lost["error"].get("data").is_none(), "{lost}");
     assert_eq!(eval(&mut one, "d")["result"]["output"], "1 d", "a new connection");
     let here =
         Server::with(|_, home| std::fs::write(home.join("parlor.toml"), toml("eval = \"here\"")).unwrap());
-    assert_eq!(eval(&mut console(&here), "1 + 1")["result"]["output"], "=> 2\n");
+    assert_eq!(eval(&mut repl_client(&here), "1 + 1")["result"]["output"], "=> 2\n");
 }
 
 #[test]
-fn without_the_runtime_the_error_says_so_and_ruby_may_stay_here() {
+fn without_the_runtime_tools_fail_and_ruby_can_still_run_here() {
     let port = {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         free.local_addr().unwrap().port()
     };
-    let server = server_before(port, "eval = \"here\"");
-    let mut client = server.greeted(1);
-    let reply = client.ask(&call("get_layers", "{}"));
+    let server = server_with_upstream(port, "eval = \"here\"");
+    let mut client = server.client_after_hello(1);
+    let reply = client.request(&call("get_layers", "{}"));
     let message = reply["error"]["message"].as_str().unwrap();
     assert!(message.starts_with("Failed to get layers: SketchUp cannot be reached"), "{reply}");
     assert_eq!(client.eval(1, "1 + 1"), Ok("2".to_owned()));
-    assert_eq!(client.ask(&hello(1))["result"]["success"], true);
+    assert_eq!(client.request(&hello(1))["result"]["success"], true);
 }

@@ -1,6 +1,6 @@
-//! A connection over TCP to the real program, as a transcript's peer.
+//! A TCP connection to the real program, as a transcript's peer.
 //!
-//! `#! args repl` and `>again repl` connect to the console, all else to the bridge.
+//! `#! args repl` and `>again repl` connect to the REPL, all others to the bridge.
 
 use std::net::SocketAddr;
 
@@ -13,8 +13,8 @@ use crate::server::{self, Server};
 
 pub(crate) struct Wire {
     server: Server,
-    to: Option<OwnedWriteHalf>,
-    from: BufReader<OwnedReadHalf>,
+    writer: Option<OwnedWriteHalf>,
+    reader: BufReader<OwnedReadHalf>,
 }
 
 impl Wire {
@@ -28,8 +28,8 @@ impl Wire {
             };
         }
         let server = Server::spawn(command, &case.home)?;
-        let (to, from) = connect(address(&server, &case.args))?;
-        Ok(Self { server, to: Some(to), from })
+        let (writer, reader) = connect(address(&server, &case.args))?;
+        Ok(Self { server, writer: Some(writer), reader })
     }
 }
 
@@ -44,34 +44,34 @@ fn connect(address: SocketAddr) -> Result<(OwnedWriteHalf, BufReader<OwnedReadHa
         stream.set_nodelay(true)?;
         TcpStream::from_std(stream)
     };
-    let (from, to) = connect().map_err(|error: std::io::Error| error.to_string())?.into_split();
-    Ok((to, BufReader::new(from)))
+    let (reader, writer) = connect().map_err(|error: std::io::Error| error.to_string())?.into_split();
+    Ok((writer, BufReader::new(reader)))
 }
 
 impl Peer for Wire {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let to = self.to.as_mut().ok_or("the sending side is closed already")?;
-        to.write_all(bytes).await.map_err(|error| format!("cannot send: {error}"))
+        let writer = self.writer.as_mut().ok_or("sent after the input was closed")?;
+        writer.write_all(bytes).await.map_err(|error| format!("cannot send: {error}"))
     }
 
     async fn close(&mut self) -> Result<(), String> {
-        // A write half that is dropped closes its direction.
-        self.to = None;
+        // Dropping the write half closes this direction of the connection.
+        self.writer = None;
         Ok(())
     }
 
     async fn frame(&mut self) -> Option<Vec<u8>> {
         let mut line = Vec::new();
-        if self.from.read_until(b'\n', &mut line).await.unwrap_or(0) == 0 {
+        if self.reader.read_until(b'\n', &mut line).await.unwrap_or(0) == 0 {
             return None;
         }
         line.pop_if(|last| *last == b'\n');
         Some(line)
     }
 
-    async fn again(&mut self, args: &[String]) -> Result<(), String> {
-        let (to, from) = connect(address(&self.server, args))?;
-        (self.to, self.from) = (Some(to), from);
+    async fn reconnect(&mut self, args: &[String]) -> Result<(), String> {
+        let (writer, reader) = connect(address(&self.server, args))?;
+        (self.writer, self.reader) = (Some(writer), reader);
         Ok(())
     }
 
@@ -80,13 +80,13 @@ impl Peer for Wire {
     }
 }
 
-/// The server outlives its connections, and ends in order when it is asked to.
+/// Stops the server, which must exit with success and remove its `serve.json`.
 impl Drop for Wire {
     fn drop(&mut self) {
-        let status = self.server.end();
-        let is_there = self.server.home.join("serve.json").exists();
+        let status = self.server.stop();
+        let file_exists = self.server.home.join("serve.json").exists();
         if !std::thread::panicking() {
-            assert!(status.success() && !is_there, "{status}, serve.json is there: {is_there}");
+            assert!(status.success() && !file_exists, "{status}, serve.json exists: {file_exists}");
         }
     }
 }

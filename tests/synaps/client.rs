@@ -1,10 +1,10 @@
-//! The Rust client with the real program.
+//! The Rust client against the real program.
 
 use parlor_client::synaps::{
     AssistantEvent, RpcAttachment, SynapsClient, SynapsError, SynapsLaunch, TurnEvent, TurnOutcome,
 };
 
-use crate::child::{Home, PARLOR, soon};
+use crate::child::{Home, PARLOR, within_timeout};
 
 fn launch(home: &Home) -> SynapsLaunch {
     SynapsLaunch {
@@ -16,8 +16,8 @@ fn launch(home: &Home) -> SynapsLaunch {
 }
 
 #[tokio::test]
-async fn a_conversation_from_its_beginning_to_its_end() {
-    soon("a conversation", async {
+async fn a_whole_conversation_of_the_rust_client() {
+    within_timeout("a conversation", async {
         let home = Home::new();
         let client = SynapsClient::spawn(launch(&home)).await.unwrap();
         assert_eq!(client.model(), "local");
@@ -55,7 +55,7 @@ async fn a_conversation_from_its_beginning_to_its_end() {
         assert_ne!(client.new_session().await.unwrap(), client.session_id());
         assert!(client.messages().await.unwrap().is_empty());
 
-        let status = client.shutdown().await.unwrap().expect("it is ours");
+        let status = client.shutdown().await.unwrap().expect("the client started the process");
         assert_eq!(status.code(), Some(0));
         let resumed = SynapsLaunch { resume: Some(client.session_id().to_owned()), ..launch(&home) };
         let again = SynapsClient::spawn(resumed).await.unwrap();
@@ -65,9 +65,9 @@ async fn a_conversation_from_its_beginning_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_session_that_does_not_exist_is_an_error_and_no_hang() {
+async fn resuming_a_session_that_does_not_exist_is_an_error() {
     let home = Home::new();
     let resumed = SynapsLaunch { resume: Some("nosuch".to_owned()), ..launch(&home) };
-    let error = soon("the end of a child", SynapsClient::spawn(resumed)).await.unwrap_err();
+    let error = within_timeout("the end of a child", SynapsClient::spawn(resumed)).await.unwrap_err();
     assert!(error.to_string().contains("exit status: 1"), "{error}");
 }

@@ -1,22 +1,22 @@
-//! The synaps door of the real program, on real pipes: many children, bad parents, sudden ends.
+//! The synaps door of the real program, over real pipes: many children, misbehaving parents, signals and kills.
 //!
-//! What must come is awaited, for at most [`child::PATIENCE`]; nothing here asserts how long it
-//! takes. `PARLOR_SOAK=1` makes the long ones longer. `parent.mjs` is a parent as the real one is:
-//! Node, which decodes each piece of output on its own.
+//! A helper waits at most [`child::TIMEOUT`] for what must happen; no test asserts how long something takes.
+//! `PARLOR_SOAK=1` makes the long tests longer. `parent.mjs` imitates the original parent: a Node program that decodes
+//! each chunk of output separately.
 
 mod child;
 mod client;
-mod ending;
-mod many;
-mod noise;
-mod parent;
+mod environment;
+mod many_children;
+mod node_parent;
+mod proc_info;
+mod random_input;
 mod resume;
-mod slow;
-mod surroundings;
-mod system;
+mod shutdown;
+mod slow_parent;
 
-/// `small`, or `large` if somebody has asked for the long run.
-#[expect(clippy::disallowed_methods, reason = "this is a setting of these tests and of nothing else")]
+/// `small`, or `large` if `PARLOR_SOAK` is set.
+#[expect(clippy::disallowed_methods, reason = "this variable is a setting of these tests only")]
 fn soak<T>(small: T, large: T) -> T {
     if std::env::var_os("PARLOR_SOAK").is_some() { large } else { small }
 }

@@ -1,22 +1,22 @@
-//! Sessions outlive their children.
+//! Sessions that another child continues.
 
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::child::{Child, Home};
-use crate::system::signal;
+use crate::proc_info::signal;
 
 async fn kill(child: &mut Child) {
     signal(child.pid(), Signal::KILL);
-    child.end_unread().await;
+    child.wait_without_reading().await;
 }
 
 #[tokio::test]
-async fn a_turn_that_was_cut_by_a_crash_is_marked_and_the_next_one_works() {
+async fn a_turn_that_a_crash_interrupted_is_marked_and_the_next_turn_works() {
     let home = Home::new();
     let mut child = home.child(&["--model", "some-model"]).await;
-    assert_eq!(child.say("0", "/say before").await, "before");
-    child.begin("p", "/wait 300").await;
+    assert_eq!(child.run_turn("0", "/say before").await, "before");
+    child.start_turn("p", "/wait 300").await;
     kill(&mut child).await;
 
     let mut again = home.child(&["--continue", &child.session]).await;
@@ -25,12 +25,12 @@ async fn a_turn_that_was_cut_by_a_crash_is_marked_and_the_next_one_works() {
     assert_eq!(history[0], "/say before");
     assert_eq!(history[2], "/wait 300");
     assert_eq!(history.last(), Some(&json!("[Request interrupted: Synaps stopped unexpectedly]")));
-    assert_eq!(again.say("q", "/say after").await, "after");
+    assert_eq!(again.run_turn("q", "/say after").await, "after");
     assert!(again.history().await.len() > history.len());
 }
 
 #[tokio::test]
-async fn a_session_can_be_continued_although_nothing_was_said_in_it() {
+async fn a_session_without_messages_can_be_continued() {
     let home = Home::new();
     let mut child = home.child(&[]).await;
     kill(&mut child).await;
@@ -40,28 +40,28 @@ async fn a_session_can_be_continued_although_nothing_was_said_in_it() {
 }
 
 #[tokio::test]
-async fn a_session_is_held_by_one_child_at_a_time() {
+async fn only_one_child_at_a_time_can_use_a_session() {
     let home = Home::new();
     let mut first = home.child(&[]).await;
-    assert_eq!(first.say("p", "/say mine").await, "mine");
-    let second = home.refused(&["--continue", &first.session]).await;
+    assert_eq!(first.run_turn("p", "/say mine").await, "mine");
+    let second = home.run_to_end(&["--continue", &first.session]).await;
     assert_eq!(second.status.code(), Some(1));
     assert!(second.stdout.is_empty(), "{:?}", String::from_utf8_lossy(&second.stdout));
     let reason = String::from_utf8_lossy(&second.stderr);
     assert!(reason.contains(&first.session), "{reason}");
 
-    assert_eq!(first.say("q", "/say still mine").await, "still mine");
+    assert_eq!(first.run_turn("q", "/say still mine").await, "still mine");
     first.close_stdin();
-    first.end().await;
+    first.wait_for_exit().await;
     let mut third = home.child(&["--continue", &first.session]).await;
     assert_eq!(third.history().await.len(), 4);
 }
 
 #[tokio::test]
-async fn a_new_session_lets_go_of_the_old_one() {
+async fn new_session_releases_the_old_session() {
     let home = Home::new();
     let mut first = home.child(&[]).await;
-    first.say("p", "/say old").await;
+    first.run_turn("p", "/say old").await;
     let new = first.call(json!({"type": "new_session", "id": "n"})).await;
     assert_ne!(new["session_id"], first.session);
     let mut second = home.child(&["--continue", &first.session]).await;
@@ -70,24 +70,24 @@ async fn a_new_session_lets_go_of_the_old_one() {
 }
 
 #[tokio::test]
-async fn which_session_is_meant_must_be_clear() {
+async fn continue_takes_an_unambiguous_part_of_the_session_id() {
     let home = Home::new();
     let mut ids = Vec::new();
     for _ in 0..2 {
         let mut child = home.child(&[]).await;
         child.send(json!({"type": "shutdown"})).await;
-        child.end().await;
+        child.wait_for_exit().await;
         ids.push(child.session);
     }
     let common: String =
         ids[0].chars().zip(ids[1].chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
     assert!(!common.is_empty(), "{ids:?}");
     for (wanted, reason) in [("nosuch", "nosuch"), (common.as_str(), ids[1].as_str())] {
-        let refused = home.refused(&["--continue", wanted]).await;
+        let refused = home.run_to_end(&["--continue", wanted]).await;
         assert_eq!(refused.status.code(), Some(1), "{wanted}");
         assert!(refused.stdout.is_empty(), "{wanted}");
-        let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(said.contains(reason), "{wanted}: {said}");
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert!(stderr.contains(reason), "{wanted}: {stderr}");
     }
     let (_, tail) = ids[0].split_at(common.len());
     let child = home.child(&["--continue", tail]).await;
@@ -95,7 +95,7 @@ async fn which_session_is_meant_must_be_clear() {
 }
 
 #[tokio::test]
-async fn a_model_on_the_command_line_beats_that_of_the_session() {
+async fn a_model_on_the_command_line_overrides_that_of_the_session() {
     let home = Home::new();
     let mut child = home.child(&["--model", "one"]).await;
     let set = child.call(json!({"type": "set_model", "id": "m", "model": "two"})).await;

@@ -1,4 +1,4 @@
-//! `docs/protocols/supex.md` says what the code does.
+//! Checks that `docs/protocols/supex.md` names every method, tool, limit and transcript.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

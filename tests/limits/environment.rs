@@ -1,28 +1,28 @@
-//! The server was started by somebody careless, or on a poor machine.
+//! A server that was started with SIGCHLD ignored, or with few file descriptors.
 
 use serde_json::json;
 
+use crate::proc_info::{children_of, descriptors_of, ignores_sigchld, wait_until};
 use crate::server::Server;
-use crate::system::{children_of, descriptors_of, ignores_sigchld, until};
 
 #[tokio::test]
-async fn exit_codes_are_right_where_sigchld_was_ignored() {
+async fn exit_codes_are_right_when_sigchld_was_ignored_at_the_start() {
     let mut server = Server::start_after("trap '' CHLD").await;
-    assert!(ignores_sigchld(server.pid()), "or there is nothing to see here");
+    assert!(ignores_sigchld(server.pid()), "the server inherited the ignored signal");
     for tty in [false, true] {
         for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)] {
             server.start_process("p", script, tty).await;
-            assert_eq!(server.rest_of("p").await.exit_code, code, "{script}, tty: {tty}");
+            assert_eq!(server.output_of("p").await.exit_code, code, "{script}, tty: {tty}");
         }
-        // And the child has what it would have had.
+        // The children do not inherit the ignored signal: a shell can wait for its own children.
         server.start_process("p", "(exit 5) & wait $!", tty).await;
-        assert_eq!(server.rest_of("p").await.exit_code, 5);
+        assert_eq!(server.output_of("p").await.exit_code, 5);
     }
 }
 
 #[tokio::test]
-async fn without_descriptors_a_start_is_refused_and_nothing_else_suffers() {
-    // A start needs several. Each limit makes it fail at another one.
+async fn without_free_descriptors_a_start_is_refused_and_leaks_nothing() {
+    // A start needs several descriptors. Each limit makes it fail at another one.
     for limit in 18..=24 {
         for tty in [false, true] {
             run_out_of_descriptors(limit, tty).await;
@@ -51,14 +51,14 @@ async fn run_out_of_descriptors(limit: usize, tty: bool) {
         assert_eq!(reply["error"]["code"], -32603, "{reply}");
     }
     assert_eq!(descriptors_of(server.pid()), descriptors, "a refused start leaves nothing open");
-    assert_eq!(children_of(server.pid()).len(), running, "nor anybody running");
+    assert_eq!(children_of(server.pid()).len(), running, "a refused start leaves no process");
 
     for name in 0..running {
         assert_eq!(server.terminate(&name.to_string()).await["result"], json!({"running": true}));
-        assert_eq!(server.rest_of(&name.to_string()).await.exit_code, 137);
+        assert_eq!(server.output_of(&name.to_string()).await.exit_code, 137);
     }
     let pid = server.pid();
-    until("its descriptors are closed", || descriptors_of(pid) < descriptors).await;
+    wait_until("the descriptors are closed", || descriptors_of(pid) < descriptors).await;
     server.start_process("again", "echo hello", tty).await;
-    assert_eq!(server.rest_of("again").await.exit_code, 0);
+    assert_eq!(server.output_of("again").await.exit_code, 0);
 }

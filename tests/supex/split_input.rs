@@ -1,4 +1,4 @@
-//! How bytes are cut makes no difference.
+//! The server answers the same however the client's bytes are split into writes, and spells its replies exactly.
 
 use crate::server::{Server, eval, hello};
 
@@ -16,35 +16,35 @@ fn session() -> Vec<u8> {
     lines.map(|line| line + "\n").concat().into_bytes()
 }
 
-/// Sends the pieces one after another and gives back all lines that came.
-fn played(server: &Server, pieces: &[&[u8]]) -> Vec<String> {
+/// Sends the chunks one after another and returns all lines that the server sent.
+fn replies(server: &Server, chunks: &[&[u8]]) -> Vec<String> {
     let mut client = server.client();
-    for piece in pieces {
-        client.send(piece);
+    for chunk in chunks {
+        client.send(chunk);
     }
     client.half_close();
     std::iter::from_fn(|| client.line()).collect()
 }
 
 #[test]
-fn requests_cut_at_every_byte_and_all_in_one_piece_give_the_same_answers() {
+fn requests_split_at_any_byte_get_the_same_replies() {
     let server = Server::start();
     let session = session();
-    let whole = played(&server, &[&session]);
+    let whole = replies(&server, &[&session]);
     assert_eq!(whole.len(), 7, "{whole:#?}");
     assert!(whole[1].contains("Příliš") && whole[3].ends_with("\"id\":1.0}"), "{whole:#?}");
-    let singles: Vec<&[u8]> = session.chunks(1).collect();
-    assert_eq!(played(&server, &singles), whole);
-    for at in 1..session.len() {
-        let (first, second) = session.split_at(at);
-        assert_eq!(played(&server, &[first, second]), whole, "cut at {at}");
+    let single_bytes: Vec<&[u8]> = session.chunks(1).collect();
+    assert_eq!(replies(&server, &single_bytes), whole);
+    for index in 1..session.len() {
+        let (first, second) = session.split_at(index);
+        assert_eq!(replies(&server, &[first, second]), whole, "split at {index}");
     }
 }
 
 #[test]
-fn a_thousand_requests_in_one_piece_are_answered_in_order() {
+fn a_thousand_requests_in_one_write_are_answered_in_order() {
     let server = Server::start();
-    let mut client = server.greeted(1);
+    let mut client = server.client_after_hello(1);
     let pings: String =
         (0..1000).map(|id| format!("{{\"method\":\"ping\",\"id\":\"{id:0>200}\"}}\n")).collect();
     client.send(pings.as_bytes());
@@ -54,7 +54,7 @@ fn a_thousand_requests_in_one_piece_are_answered_in_order() {
 }
 
 #[test]
-fn replies_are_written_to_the_letter() {
+fn replies_have_exactly_these_bytes() {
     let server = Server::start();
     let mut client = server.client();
     client.send_line(&hello(1));

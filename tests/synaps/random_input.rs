@@ -1,18 +1,18 @@
-//! Parents that say anything at all.
+//! Parents that send random bytes, endless lines, or many commands at once.
 
 use serde_json::json;
 
 use crate::child::Home;
+use crate::proc_info::peak_memory_kib;
 use crate::soak;
-use crate::system::peak_memory_kib;
 
-/// Far less than what is sent below, and more than a child ever needs.
-const ENOUGH_KIB: u64 = 64 << 10;
+/// How much memory a child may use, in KiB. The tests send far more than that.
+const MAX_MEMORY_KIB: u64 = 64 << 10;
 
-/// Numbers that look random and are the same each time: xorshift.
-struct Noise(u64);
+/// A random number generator (xorshift) that gives the same numbers in each test run.
+struct RandomNumbers(u64);
 
-impl Noise {
+impl RandomNumbers {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -20,14 +20,15 @@ impl Noise {
         self.0
     }
 
-    /// A line of up to 200 bytes, of which some look like JSON.
+    /// A random line of up to 200 bytes with fragments of JSON.
     fn line(&mut self) -> Vec<u8> {
-        const PIECES: [&str; 8] = ["{\"type\":", "\"prompt\"", ",\"id\":", "\"x\"", "}", "[", "\\u", "null"];
+        const FRAGMENTS: [&str; 8] =
+            ["{\"type\":", "\"prompt\"", ",\"id\":", "\"x\"", "}", "[", "\\u", "null"];
         let length = self.next() % 200;
         let mut line = Vec::new();
         while (line.len() as u64) < length {
             if self.next().is_multiple_of(4) {
-                line.extend(PIECES[(self.next() % 8) as usize].bytes());
+                line.extend(FRAGMENTS[(self.next() % 8) as usize].bytes());
             } else {
                 line.push(self.next() as u8);
             }
@@ -39,16 +40,16 @@ impl Noise {
 }
 
 #[tokio::test]
-async fn random_lines_cost_an_error_each_and_the_next_prompt_is_answered() {
+async fn random_lines_get_errors_and_the_next_prompt_is_answered() {
     let lines = soak(10_000, 100_000);
     let home = Home::new();
     let mut child = home.child(&[]).await;
-    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
+    let mut random = RandomNumbers(0x9e37_79b9_7f4a_7c15);
     let mut errors = 0;
-    // Both sides at once would need two tasks; a hundred lines always fit into the pipes.
+    // A hundred lines and their errors always fit into the pipes, so one task can write first and read then.
     for _ in 0..lines / 100 {
-        let hundred: Vec<u8> = (0..100).flat_map(|_| noise.line()).collect();
-        child.write(&hundred).await;
+        let batch: Vec<u8> = (0..100).flat_map(|_| random.line()).collect();
+        child.write(&batch).await;
         child.send(json!({"type": "get_state", "id": "here"})).await;
         loop {
             let frame = child.frame().await;
@@ -60,12 +61,12 @@ async fn random_lines_cost_an_error_each_and_the_next_prompt_is_answered() {
         }
     }
     assert!(errors > lines / 2, "{errors} of {lines} were errors");
-    assert_eq!(child.say("p", "/say still here").await, "still here");
-    assert!(peak_memory_kib(child.pid()) < ENOUGH_KIB);
+    assert_eq!(child.run_turn("p", "/say still here").await, "still here");
+    assert!(peak_memory_kib(child.pid()) < MAX_MEMORY_KIB);
 }
 
 #[tokio::test]
-async fn a_line_that_does_not_end_is_refused_once_and_not_kept() {
+async fn an_endless_line_gets_one_error_and_takes_no_memory() {
     let home = Home::new();
     let mut child = home.child(&[]).await;
     let megabyte = vec![b'x'; 1 << 20];
@@ -78,7 +79,7 @@ async fn a_line_that_does_not_end_is_refused_once_and_not_kept() {
     child.write(b"\n").await;
     let state = child.call(json!({"type": "get_state", "id": "s"})).await;
     assert_eq!(state["command"], "get_state", "{state}");
-    assert!(peak_memory_kib(child.pid()) < ENOUGH_KIB);
+    assert!(peak_memory_kib(child.pid()) < MAX_MEMORY_KIB);
 }
 
 #[tokio::test]
@@ -89,11 +90,11 @@ async fn a_hundred_commands_in_one_write_are_answered_in_order() {
         (0..100).map(|id| format!("{{\"type\":\"get_state\",\"id\":\"{id}\"}}\n")).collect();
     child.write(commands.as_bytes()).await;
     for id in 0..100 {
-        let answer = child.frame().await;
+        let response = child.frame().await;
         assert_eq!(
-            (&answer["type"], &answer["id"]),
+            (&response["type"], &response["id"]),
             (&json!("response"), &json!(id.to_string())),
-            "{answer}"
+            "{response}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Many clients at once.
+//! Many clients at once, and the limit of connections.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 use parlor_transport::MAX_CONNECTIONS;
 
 use crate::server::{Client, Server, eval, outcome};
-use crate::storm::soak;
+use crate::worker_kills::soak;
 
-/// How many clients the crowd has.
-const CROWD: u32 = 200;
+const CLIENTS: u32 = 200;
 
 #[test]
 fn two_hundred_clients_are_served_while_one_is_in_an_endless_loop() {
@@ -17,20 +16,22 @@ fn two_hundred_clients_are_served_while_one_is_in_an_endless_loop() {
         std::fs::write(home.join("parlor.toml"), "[channels.supex]\neval_timeout = 3600\n").unwrap();
         command.env("SUPEX_VERBOSE", "0");
     });
-    let mut clients: Vec<Client> = (1..=CROWD).map(|pid| server.greeted(pid)).collect();
-    let without = round_trips(&mut clients);
+    let mut clients: Vec<Client> = (1..=CLIENTS).map(|pid| server.client_after_hello(pid)).collect();
+    let idle = round_trips(&mut clients);
     let mut busy = clients.pop().unwrap();
     busy.send_line(&eval(1, "loop {}"));
     while !server.console_log().contains("EVAL_RUBY START") {
         std::thread::yield_now();
     }
-    let with = round_trips(&mut clients);
-    let (before, beside) = (p99(without), p99(with));
-    let ratio = beside.as_secs_f64() / before.as_secs_f64();
-    eprintln!("ping p99 of {CROWD} clients: {before:?}, beside an endless loop {beside:?}, ratio {ratio:.2}");
+    let during_loop = round_trips(&mut clients);
+    let (idle, during_loop) = (p99(idle), p99(during_loop));
+    let ratio = during_loop.as_secs_f64() / idle.as_secs_f64();
+    eprintln!(
+        "ping p99 of {CLIENTS} clients: {idle:?}, during an endless loop {during_loop:?}, ratio {ratio:.2}"
+    );
 }
 
-/// Pings of all clients at once, several each.
+/// The round trip times of pings that all clients send at once, several each.
 fn round_trips(clients: &mut [Client]) -> Vec<Duration> {
     let rounds = soak(5, 50);
     let start = Barrier::new(clients.len());
@@ -44,7 +45,10 @@ fn round_trips(clients: &mut [Client]) -> Vec<Duration> {
                     (0..rounds)
                         .map(|_| {
                             let begin = Instant::now();
-                            assert_eq!(client.ask(r#"{"method":"ping","id":1}"#)["result"]["status"], "ok");
+                            assert_eq!(
+                                client.request(r#"{"method":"ping","id":1}"#)["result"]["status"],
+                                "ok"
+                            );
                             begin.elapsed()
                         })
                         .collect::<Vec<_>>()
@@ -61,28 +65,28 @@ fn p99(mut times: Vec<Duration>) -> Duration {
 }
 
 #[test]
-fn two_hundred_evaluations_at_once_are_all_done() {
+fn two_hundred_concurrent_evaluations_all_run() {
     let server = Server::start();
-    let mut clients: Vec<Client> = (1..=CROWD).map(|pid| server.greeted(pid)).collect();
+    let mut clients: Vec<Client> = (1..=CLIENTS).map(|pid| server.client_after_hello(pid)).collect();
     for client in &mut clients {
         client.send_line(&eval(1, "$n = ($n || 0) + 1"));
     }
     let mut seen: Vec<u32> =
         clients.iter_mut().map(|client| outcome(&client.reply()).unwrap().parse().unwrap()).collect();
     seen.sort_unstable();
-    assert_eq!(seen, (1..=CROWD).collect::<Vec<_>>());
+    assert_eq!(seen, (1..=CLIENTS).collect::<Vec<_>>());
 }
 
 #[test]
 fn connections_beyond_the_limit_are_closed_and_the_others_stay() {
     let server = Server::start();
-    let mut first = server.greeted(1);
+    let mut first = server.client_after_hello(1);
     let others: Vec<Client> = (1..MAX_CONNECTIONS).map(|_| server.client()).collect();
     let mut last = server.client();
     assert_eq!(last.line(), None);
-    assert_eq!(first.ask(r#"{"method":"ping","id":1}"#)["result"]["status"], "ok");
+    assert_eq!(first.request(r#"{"method":"ping","id":1}"#)["result"]["status"], "ok");
     drop(others);
-    // A place is free as soon as the server has noticed.
+    // A new connection is served as soon as the server has noticed the closed ones.
     loop {
         let mut client = server.client();
         client.send_line(r#"{"method":"ping","id":1}"#);

@@ -1,20 +1,20 @@
-//! The web side: what another user asks for, and in which ways.
+//! HTTP requests of another user, to all addresses of the server.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 
 use crate::server::Server;
-use crate::users::{ROOT, STRANGER, as_user};
+use crate::users::{OTHER_USER, ROOT, as_user};
 
-/// What a server answered.
+/// An HTTP response.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-/// A request as it goes over the wire; `headers` is lines, each with its end.
+/// The text of a request. Each line of `headers` ends with CR LF.
 pub(crate) fn request(to: SocketAddr, line: &str, headers: &str, body: &str) -> String {
     request_of(&to.to_string(), line, headers, body)
 }
@@ -26,28 +26,34 @@ fn request_of(host: &str, line: &str, headers: &str, body: &str) -> String {
     )
 }
 
-/// Asks as the user that this thread is.
-pub(crate) fn ask(to: SocketAddr, line: &str, headers: &str, body: &str) -> Answer {
-    ask_host(to, &to.to_string(), line, headers, body)
+/// Sends a request as the user of this thread.
+pub(crate) fn send_request(to: SocketAddr, line: &str, headers: &str, body: &str) -> Response {
+    send_request_to_host(to, &to.to_string(), line, headers, body)
 }
 
-/// The same, where the server is called `host`.
-pub(crate) fn ask_host(to: SocketAddr, host: &str, line: &str, headers: &str, body: &str) -> Answer {
+/// The same, with this `Host` header.
+pub(crate) fn send_request_to_host(
+    to: SocketAddr,
+    host: &str,
+    line: &str,
+    headers: &str,
+    body: &str,
+) -> Response {
     let mut stream = TcpStream::connect(to).unwrap();
     stream.write_all(request_of(host, line, headers, body).as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Answer { status, head: head.to_owned(), body: body.to_owned() }
+    Response { status, head: head.to_owned(), body: body.to_owned() }
 }
 
-/// The order to run a command that leaves a file behind.
+/// The body of a request to start a process that creates the file `marker`.
 pub(crate) fn touch(marker: &std::path::Path) -> String {
     serde_json::json!({"command": ["/usr/bin/touch", marker]}).to_string()
 }
 
-/// Every request that reads or changes what is the owner's.
+/// Every request that reads or changes data of the owner.
 pub(crate) const REQUESTS: [&str; 13] = [
     "GET /api/supr/token",
     "POST /api/supr/token",
@@ -64,8 +70,8 @@ pub(crate) const REQUESTS: [&str; 13] = [
     "GET /metrics",
 ];
 
-/// How the doors of a server at `ip` are reached by a socket of either family.
-fn ways_to(ip: IpAddr) -> Vec<IpAddr> {
+/// The addresses at which sockets of both families reach a server that listens on `ip`.
+fn addresses_of(ip: IpAddr) -> Vec<IpAddr> {
     let v4 = Ipv4Addr::LOCALHOST;
     match ip {
         IpAddr::V4(_) => vec![v4.into(), v4.to_ipv6_mapped().into()],
@@ -77,29 +83,30 @@ fn ways_to(ip: IpAddr) -> Vec<IpAddr> {
 }
 
 #[test]
-fn another_user_gets_nothing_by_any_request() {
+fn every_request_of_another_user_without_the_token_is_refused() {
     let Some(server) = Server::start("") else { return };
     let before = server.token();
     for line in REQUESTS {
-        let answer = as_user(STRANGER, || ask(server.http, line, "", ""));
-        assert_eq!(answer.status, 401, "{line}: {answer:?}");
-        assert!(!answer.body.contains(&before), "{line}: {answer:?}");
+        let response = as_user(OTHER_USER, || send_request(server.http, line, "", ""));
+        assert_eq!(response.status, 401, "{line}: {response:?}");
+        assert!(!response.body.contains(&before), "{line}: {response:?}");
     }
     let marker = server.marker("http");
-    let answer = as_user(STRANGER, || ask(server.http, "POST /api/processes", "", &touch(&marker)));
-    assert_eq!(answer.status, 401, "{answer:?}");
+    let response =
+        as_user(OTHER_USER, || send_request(server.http, "POST /api/processes", "", &touch(&marker)));
+    assert_eq!(response.status, 401, "{response:?}");
     assert!(!marker.exists());
     assert_eq!(server.token(), before);
 }
 
 #[test]
-fn another_user_is_told_apart_by_each_family_of_addresses() {
+fn another_user_is_recognized_over_ipv4_and_ipv6() {
     for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
         let Some(server) = Server::listening(ip, "") else { return };
-        for way in ways_to(ip) {
-            let to = SocketAddr::new(way, server.http.port());
-            let status = |user| as_user(user, || ask(to, "GET /api/supr/token", "", "").status);
-            assert_eq!(status(STRANGER), 401, "{to}");
+        for address in addresses_of(ip) {
+            let to = SocketAddr::new(address, server.http.port());
+            let status = |user| as_user(user, || send_request(to, "GET /api/supr/token", "", "").status);
+            assert_eq!(status(OTHER_USER), 401, "{to}");
             assert_eq!(status(crate::users::OWNER), 200, "{to}");
             assert_eq!(status(ROOT), 200, "{to}");
         }
@@ -107,9 +114,9 @@ fn another_user_is_told_apart_by_each_family_of_addresses() {
 }
 
 #[test]
-fn another_user_who_knows_the_token_gets_in() {
+fn another_user_with_the_token_is_served() {
     let Some(server) = Server::start("") else { return };
     let bearer = format!("Authorization: Bearer {}\r\n", server.token());
-    let answer = as_user(STRANGER, || ask(server.http, "GET /api/sessions", &bearer, ""));
-    assert_eq!(answer.status, 200, "{answer:?}");
+    let response = as_user(OTHER_USER, || send_request(server.http, "GET /api/sessions", &bearer, ""));
+    assert_eq!(response.status, 200, "{response:?}");
 }

@@ -1,41 +1,42 @@
-//! Instructions that another user puts above a working folder, in a folder that everybody can write to.
+//! Instructions and skills that another user puts above a working folder, in a folder that everyone can write to.
 
 use std::fs::{Permissions, create_dir_all, set_permissions, write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use crate::provider::serve;
-use crate::server::Place;
-use crate::users::{OWNER, STRANGER, as_user};
+use crate::mock_provider::serve;
+use crate::server::Installation;
+use crate::users::{OTHER_USER, OWNER, as_user};
 
-/// What a model of the owner is told in `folder`.
-fn told(folder: impl FnOnce(&Path) -> PathBuf) -> Option<String> {
-    let (heard, hears) = mpsc::channel();
+/// The request that the owner's `parlor chat` sends to a model. `folder` prepares a shared folder and returns the working
+/// folder.
+fn model_request(folder: impl FnOnce(&Path) -> PathBuf) -> Option<String> {
+    let (sender, requests) = mpsc::channel();
     let provider = serve("text/event-stream", move |body| {
-        heard.send(body.to_owned()).unwrap();
-        let said = r#"{"choices":[{"index":0,"delta":{"content":"hello"},"finish_reason":"stop"}]}"#;
-        format!("data: {said}\n\ndata: [DONE]\n\n")
+        sender.send(body.to_owned()).unwrap();
+        let chunk = r#"{"choices":[{"index":0,"delta":{"content":"hello"},"finish_reason":"stop"}]}"#;
+        format!("data: {chunk}\n\ndata: [DONE]\n\n")
     });
     let settings = format!(
         "[agents.main]\nkind = \"model\"\nmodel = \"mock\"\n\
          [models.mock]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"http://{provider}/v1\"\n\
          api_key_env = \"SOME_API_KEY\"\n"
     );
-    let place = Place::new(&settings)?;
-    // As /tmp is: everybody makes files, and nobody removes those of others.
-    let shared = place.folder().join("shared");
+    let installation = Installation::new(&settings)?;
+    // Like /tmp: everyone can create files, but not remove those of others.
+    let shared = installation.folder().join("shared");
     create_dir_all(&shared).unwrap();
     set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
     let folder = folder(&shared);
-    let mut command = place.command(OWNER, &["chat", "use $evil and $good"]);
+    let mut command = installation.command(OWNER, &["chat", "use $evil and $good"]);
     let output = command.env("SOME_API_KEY", "key-of-the-owner").current_dir(folder).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    Some(hears.recv().unwrap())
+    Some(requests.recv().unwrap())
 }
 
-/// Writes instructions and a skill of `user` into `folder`, which say whose they are.
-fn instruct(folder: &Path, user: u32, skill: &str) {
+/// Writes an AGENTS.md and a skill into `folder` as `user`. Their texts contain the number of the user.
+fn write_instructions(folder: &Path, user: u32, skill: &str) {
     as_user(user, || {
         let skill = folder.join(".agents/skills").join(skill);
         create_dir_all(&skill).unwrap();
@@ -44,69 +45,69 @@ fn instruct(folder: &Path, user: u32, skill: &str) {
     });
 }
 
-/// Makes a folder of `user`, open to others to read.
-fn make(folder: &Path, user: u32) {
+/// Creates a folder as `user`, which others can read.
+fn create_folder(folder: &Path, user: u32) {
     as_user(user, || create_dir_all(folder).unwrap());
 }
 
 #[test]
-fn a_project_of_another_user_around_the_working_folder_tells_models_nothing() {
-    let told = told(|shared| {
+fn a_project_of_another_user_around_the_working_folder_is_ignored() {
+    let request = model_request(|shared| {
         let folder = shared.join("work/sub");
-        make(&folder, OWNER);
-        make(&shared.join(".git"), STRANGER);
-        instruct(shared, STRANGER, "evil");
-        instruct(&folder, OWNER, "good");
+        create_folder(&folder, OWNER);
+        create_folder(&shared.join(".git"), OTHER_USER);
+        write_instructions(shared, OTHER_USER, "evil");
+        write_instructions(&folder, OWNER, "good");
         folder
     });
-    let Some(told) = told else { return };
-    assert!(!told.contains(&format!("-of-{STRANGER}")), "{told}");
-    assert!(told.contains(&format!("instructions-of-{OWNER}")), "{told}");
-    assert!(told.contains(&format!("skill-of-{OWNER}")), "{told}");
+    let Some(request) = request else { return };
+    assert!(!request.contains(&format!("-of-{OTHER_USER}")), "{request}");
+    assert!(request.contains(&format!("instructions-of-{OWNER}")), "{request}");
+    assert!(request.contains(&format!("skill-of-{OWNER}")), "{request}");
 }
 
 #[test]
-fn files_of_another_user_in_the_owners_project_above_the_working_folder_tell_models_nothing() {
-    let told = told(|shared| {
+fn files_of_another_user_in_the_owners_project_above_the_working_folder_are_ignored() {
+    let request = model_request(|shared| {
         let folder = shared.join("work/sub");
-        make(&folder, OWNER);
-        make(&shared.join(".git"), OWNER);
-        instruct(shared, STRANGER, "evil");
-        instruct(&shared.join("work"), OWNER, "good");
+        create_folder(&folder, OWNER);
+        create_folder(&shared.join(".git"), OWNER);
+        write_instructions(shared, OTHER_USER, "evil");
+        write_instructions(&shared.join("work"), OWNER, "good");
         folder
     });
-    let Some(told) = told else { return };
-    assert!(!told.contains(&format!("-of-{STRANGER}")), "{told}");
-    assert!(told.contains(&format!("instructions-of-{OWNER}")), "{told}");
-    assert!(told.contains(&format!("skill-of-{OWNER}")), "{told}");
+    let Some(request) = request else { return };
+    assert!(!request.contains(&format!("-of-{OTHER_USER}")), "{request}");
+    assert!(request.contains(&format!("instructions-of-{OWNER}")), "{request}");
+    assert!(request.contains(&format!("skill-of-{OWNER}")), "{request}");
 }
 
 #[test]
-fn a_project_of_whoever_owns_the_working_folder_counts_as_a_whole() {
-    let told = told(|shared| {
+fn a_project_with_the_same_owner_as_the_working_folder_is_used() {
+    let request = model_request(|shared| {
         let project = shared.join("project");
-        make(&project.join("sub"), STRANGER);
-        make(&project.join(".git"), STRANGER);
-        instruct(&project, STRANGER, "good");
+        create_folder(&project.join("sub"), OTHER_USER);
+        create_folder(&project.join(".git"), OTHER_USER);
+        write_instructions(&project, OTHER_USER, "good");
         project.join("sub")
     });
-    let Some(told) = told else { return };
-    assert!(told.contains(&format!("instructions-of-{STRANGER}")), "{told}");
-    assert!(told.contains(&format!("skill-of-{STRANGER}")), "{told}");
+    let Some(request) = request else { return };
+    assert!(request.contains(&format!("instructions-of-{OTHER_USER}")), "{request}");
+    assert!(request.contains(&format!("skill-of-{OTHER_USER}")), "{request}");
 }
 
 #[test]
-fn a_folder_of_another_user_ends_the_search_whatever_is_above_it() {
-    let told = told(|shared| {
+fn a_folder_of_another_user_ends_the_search_upwards() {
+    let request = model_request(|shared| {
         let theirs = shared.join("theirs");
-        make(&theirs, STRANGER);
+        create_folder(&theirs, OTHER_USER);
         let folder = theirs.join("sub");
         create_dir_all(&folder).unwrap();
         chown(&folder, Some(OWNER), Some(OWNER)).unwrap();
-        make(&shared.join(".git"), OWNER);
-        instruct(shared, OWNER, "good");
+        create_folder(&shared.join(".git"), OWNER);
+        write_instructions(shared, OWNER, "good");
         folder
     });
-    let Some(told) = told else { return };
-    assert!(!told.contains(&format!("-of-{OWNER}")), "{told}");
+    let Some(request) = request else { return };
+    assert!(!request.contains(&format!("-of-{OWNER}")), "{request}");
 }

@@ -1,15 +1,15 @@
-//! A login with a browser, whose address everybody can read from `/proc` while the browser is started.
+//! A login with a browser. Every user can read its URL, with the state, from `/proc` while the browser starts.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::Stdio;
 
-use crate::http::ask;
-use crate::provider::serve;
-use crate::server::Place;
-use crate::users::{OWNER, ROOT, STRANGER, as_user};
+use crate::http::send_request;
+use crate::mock_provider::serve;
+use crate::server::Installation;
+use crate::users::{OTHER_USER, OWNER, ROOT, as_user};
 
-/// A provider that gives a token for any code, and tells the code in it.
+/// A provider that accepts any code, and whose token contains the code.
 fn provider() -> SocketAddr {
     serve("application/json", |form| {
         let code = form.split('&').find_map(|pair| pair.strip_prefix("code=")).unwrap();
@@ -17,8 +17,8 @@ fn provider() -> SocketAddr {
     })
 }
 
-/// Where the callback is, and the state that it waits for.
-fn read_address(url: &str) -> (SocketAddr, String) {
+/// The address of the callback and the expected state, from an authorize URL.
+fn callback_and_state(url: &str) -> (SocketAddr, String) {
     let url = reqwest::Url::parse(url).unwrap();
     let value = |wanted| url.query_pairs().find(|(name, _)| name == wanted).unwrap().1.into_owned();
     let callback = reqwest::Url::parse(&value("redirect_uri")).unwrap();
@@ -33,25 +33,25 @@ fn another_user_who_knows_the_state_cannot_forge_or_cancel_a_login() {
             "[auth.x]\nclient_id = \"us\"\nauthorize_url = \"http://{provider}/authorize\"\n\
              token_url = \"http://{provider}/token\"\n"
         );
-        let Some(place) = Place::new(&settings) else { return };
-        let mut command = place.command(OWNER, &["login", "x", "--browser", "--no-open"]);
+        let Some(installation) = Installation::new(&settings) else { return };
+        let mut command = installation.command(OWNER, &["login", "x", "--browser", "--no-open"]);
         let mut login = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(login.stdout.take().unwrap());
+        let mut stdout = BufReader::new(login.stdout.take().unwrap());
         let mut url = String::new();
-        said.read_line(&mut url).unwrap();
-        let (callback, state) = read_address(url.trim());
+        stdout.read_line(&mut url).unwrap();
+        let (callback, state) = callback_and_state(url.trim());
         for path in ["/callback", parlor_auth::CANCEL_PATH] {
-            let line = format!("GET {path}?code=strangers&state={state}");
-            let answer = as_user(STRANGER, || ask(callback, &line, "", ""));
-            assert_eq!(answer.status, 403, "{answer:?}");
-            assert!(answer.body.contains("another user"), "{answer:?}");
+            let line = format!("GET {path}?code=other&state={state}");
+            let response = as_user(OTHER_USER, || send_request(callback, &line, "", ""));
+            assert_eq!(response.status, 403, "{response:?}");
+            assert!(response.body.contains("another user"), "{response:?}");
         }
-        // It goes on.
+        // The login still waits for the owner.
         let line = format!("GET /callback?code=owners&state={state}");
-        assert_eq!(as_user(user, || ask(callback, &line, "", "")).status, 200);
+        assert_eq!(as_user(user, || send_request(callback, &line, "", "")).status, 200);
         let done = login.wait_with_output().unwrap();
         assert!(done.status.success(), "{done:?}");
-        let kept = std::fs::read_to_string(place.home.join("secrets/login-x")).unwrap();
-        assert!(kept.contains("token-for-owners"), "{kept}");
+        let stored = std::fs::read_to_string(installation.home.join("secrets/login-x")).unwrap();
+        assert!(stored.contains("token-for-owners"), "{stored}");
     }
 }

@@ -1,21 +1,21 @@
-//! Real users of one machine: a server that runs as one of them, and attacks by another.
+//! A server that runs as one user of a machine, and attacks by another user of the same machine.
 //!
-//! Only root can become other users. Elsewhere these tests do nothing and say so on standard error.
-#![expect(clippy::disallowed_methods, reason = "tests start the program themselves")]
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+//! Only root can switch to other users. Without root these tests do nothing and print that on stderr.
+#![expect(clippy::disallowed_methods, reason = "these tests start the program as a shell would")]
+#![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 
+mod closed_sockets;
+mod connection_limits;
 mod containers;
 mod cookies;
-mod crowding;
 mod files;
 mod http;
 mod instructions;
-mod listening;
 mod login;
-mod orphans;
-mod own_address;
+mod loopback_addresses;
+mod machine_address;
+mod mock_provider;
 mod owner;
-mod provider;
 mod server;
 mod supex;
 mod users;

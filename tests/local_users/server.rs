@@ -1,4 +1,4 @@
-//! `parlor serve` as [`OWNER`], with all of its doors.
+//! `parlor serve` as [`OWNER`], with all its doors.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -6,35 +6,35 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use parlor_testkit::{PATIENCE, copy_executable};
+use parlor_testkit::{STEP_TIMEOUT, copy_executable};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::users::{OWNER, can_become_others, program_of};
+use crate::users::{OWNER, can_switch_users, command_as};
 
-/// How long between two looks at something that another process changes.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often a helper looks whether another process has changed something.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A copy of the program that all users can start, and a state folder of [`OWNER`].
-pub(crate) struct Place {
+/// A copy of the program that all users can start, and a state folder of [`OWNER`], both in a temporary folder.
+pub(crate) struct Installation {
     program: PathBuf,
     pub(crate) home: PathBuf,
     folder: TempDir,
 }
 
-impl Place {
+impl Installation {
     /// One with these settings. None if this process cannot become other users.
     pub(crate) fn new(settings: &str) -> Option<Self> {
-        if !can_become_others() {
+        if !can_switch_users() {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        // Other users may not be allowed to look into the folder where it was built.
+        // Other users may have no access to the folder where the program was built.
         let program = folder.path().join("parlor");
         copy_executable(env!("CARGO_BIN_EXE_parlor"), &program);
-        // Others can look into this home, as into one that was made by hand.
+        // Others can enter this home, as a home that was created by hand.
         let home = folder.path().join("home");
         std::fs::create_dir(&home).unwrap();
         std::fs::set_permissions(&home, PermissionsExt::from_mode(0o755)).unwrap();
@@ -45,14 +45,14 @@ impl Place {
         Some(Self { program, home, folder })
     }
 
-    /// A folder that everybody can look into, for files of all users.
+    /// A folder that every user can enter, for files of all users.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// `parlor` as `user` runs it on this state folder.
     pub(crate) fn command(&self, user: u32, args: &[&str]) -> Command {
-        let mut command = program_of(user, &self.program);
+        let mut command = command_as(user, &self.program);
         command.args(args).env("PARLOR_HOME", &self.home).env("HOME", &self.home);
         command.current_dir(self.folder.path()).stdin(Stdio::null());
         command
@@ -60,8 +60,8 @@ impl Place {
 
     /// Starts `parlor serve` with these arguments as [`OWNER`].
     pub(crate) fn serve(&self, args: &[&str]) -> Child {
-        let mut command = program_of(OWNER, Path::new("/bin/sh"));
-        // What a careless user sets must not matter.
+        let mut command = command_as(OWNER, Path::new("/bin/sh"));
+        // The files of the server must be private even with an open umask.
         command.args(["-c", "umask 000; exec \"$@\"", "sh"]).arg(&self.program).arg("serve").args(args);
         command.env("PARLOR_HOME", &self.home).env("HOME", &self.home).current_dir(&self.home);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -69,10 +69,10 @@ impl Place {
     }
 }
 
-/// A server. It is killed when this is dropped.
+/// A server process, which is killed on drop.
 pub(crate) struct Server {
     child: Child,
-    place: Place,
+    installation: Installation,
     pub(crate) home: PathBuf,
     pub(crate) http: SocketAddr,
     pub(crate) bridge: SocketAddr,
@@ -80,45 +80,45 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// One at 127.0.0.1 with these settings. None if this process cannot become other users.
+    /// A server at 127.0.0.1 with these settings. `None` if this process cannot switch users.
     pub(crate) fn start(settings: &str) -> Option<Self> {
         Self::listening(Ipv4Addr::LOCALHOST.into(), settings)
     }
 
-    /// One whose doors all listen at `ip`.
+    /// A server whose doors all listen at `ip`.
     pub(crate) fn listening(ip: std::net::IpAddr, settings: &str) -> Option<Self> {
-        let place = Place::new(settings)?;
-        let home = place.home.clone();
-        let anywhere = SocketAddr::new(ip, 0).to_string();
+        let installation = Installation::new(settings)?;
+        let home = installation.home.clone();
+        let any_port = SocketAddr::new(ip, 0).to_string();
         let mut child =
-            place.serve(&["--listen", &anywhere, "--supex", &anywhere, "--supex-repl", &anywhere]);
-        let mut said = child.stderr.take().unwrap();
-        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::stderr()));
-        let served = await_that("the server", || {
+            installation.serve(&["--listen", &any_port, "--supex", &any_port, "--supex-repl", &any_port]);
+        let mut stderr = child.stderr.take().unwrap();
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
+        let served = wait_for("the server", || {
             assert!(child.try_wait().unwrap().is_none(), "the server has ended");
             let text = std::fs::read_to_string(home.join("serve.json")).ok()?;
             serde_json::from_str::<Value>(&text).ok()
         });
-        let at = |door: &str| served[door].as_str().unwrap().parse().unwrap();
-        let (http, bridge, repl) = (at("http"), at("supex"), at("supex_repl"));
-        Some(Self { child, place, home, http, bridge, repl })
+        let address = |door: &str| served[door].as_str().unwrap().parse().unwrap();
+        let (http, bridge, repl) = (address("http"), address("supex"), address("supex_repl"));
+        Some(Self { child, installation, home, http, bridge, repl })
     }
 
-    /// `parlor`, started by `user` on this server's state folder.
+    /// Runs `parlor` as `user` on this server's state folder.
     pub(crate) fn parlor(&self, user: u32, args: &[&str]) -> Output {
-        self.place.command(user, args).output().unwrap()
+        self.installation.command(user, args).output().unwrap()
     }
 
-    /// The token that holds now.
+    /// The current token.
     pub(crate) fn token(&self) -> String {
         let printed = self.parlor(OWNER, &["token"]);
         assert!(printed.status.success(), "{printed:?}");
         String::from_utf8(printed.stdout).unwrap().trim().to_owned()
     }
 
-    /// A file that anybody may write: who runs code as the owner can show it there.
+    /// A path in a folder that every user may write to. An attack that runs code creates the file.
     pub(crate) fn marker(&self, name: &str) -> PathBuf {
-        let folder = self.place.folder().join("markers");
+        let folder = self.installation.folder().join("markers");
         if !folder.exists() {
             std::fs::create_dir(&folder).unwrap();
             std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o777)).unwrap();
@@ -126,8 +126,8 @@ impl Server {
         folder.join(name)
     }
 
-    /// Does `work` while the server does nothing: what is sent to it meanwhile waits in the kernel.
-    pub(crate) fn while_stopped<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Runs `work` while the server is suspended (SIGSTOP). Bytes that are sent to it wait in the kernel.
+    pub(crate) fn while_suspended<T>(&self, work: impl FnOnce() -> T) -> T {
         self.signal(Signal::STOP);
         let done = work();
         self.signal(Signal::CONT);
@@ -147,14 +147,14 @@ impl Drop for Server {
     }
 }
 
-/// Looks until there is something.
-pub(crate) fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+/// Polls until `poll` returns a value, and returns it. Panics with `what` after a timeout.
+pub(crate) fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + STEP_TIMEOUT;
     loop {
-        if let Some(found) = look() {
-            return found;
+        if let Some(value) = poll() {
+            return value;
         }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::sleep(LOOK);
+        assert!(Instant::now() < deadline, "timeout while waiting for {what}");
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

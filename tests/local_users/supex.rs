@@ -1,4 +1,4 @@
-//! The two Supex doors.
+//! The bridge and the REPL of the supex doors, and `parlor supex`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -6,10 +6,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::server::{Place, Server};
-use crate::users::{OWNER, ROOT, STRANGER, as_user};
+use crate::server::{Installation, Server};
+use crate::users::{OTHER_USER, OWNER, ROOT, as_user};
 
-/// The line that introduces a client.
+/// The hello line of a client.
 fn hello(token: Option<&str>) -> Value {
     let mut params = json!({"name": "n", "version": "1", "agent": "a", "pid": 1});
     if let Some(token) = token {
@@ -27,47 +27,48 @@ fn evaluate(method: &str, code: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": 2, "method": method, "params": params})
 }
 
-fn leave(marker: &Path) -> String {
+/// Ruby code that creates the file `marker` and returns 42.
+fn marker_code(marker: &Path) -> String {
     format!("File.write({:?}, 'was here'); 6 * 7", marker.to_str().unwrap())
 }
 
-/// Both lines together, as a client sends them that does not wait for answers.
+/// The hello line and an evaluation that creates `marker`, as a client sends them that does not wait for replies.
 pub(crate) fn evaluate_at_once(method: &str, marker: &Path) -> Vec<u8> {
-    format!("{}\n{}\n", hello(None), evaluate(method, &leave(marker))).into_bytes()
+    format!("{}\n{}\n", hello(None), evaluate(method, &marker_code(marker))).into_bytes()
 }
 
-/// Evaluates something that leaves `marker` behind. What a door answers, line by line, until it closes or both lines are answered.
-pub(crate) fn talk(to: SocketAddr, method: &str, token: Option<&str>, marker: &Path) -> Vec<Value> {
+/// Sends hello and an evaluation that creates `marker`. Returns the replies: two, or fewer if the door closes the connection.
+pub(crate) fn try_evaluate(to: SocketAddr, method: &str, token: Option<&str>, marker: &Path) -> Vec<Value> {
     let mut stream = TcpStream::connect(to).unwrap();
-    let lines = format!("{}\n{}\n", hello(token), evaluate(method, &leave(marker)));
+    let lines = format!("{}\n{}\n", hello(token), evaluate(method, &marker_code(marker)));
     stream.write_all(lines.as_bytes()).unwrap();
-    // The door may close before it has read all, which is an end as well.
-    let answers = BufReader::new(stream).lines().take(2).map_while(Result::ok);
-    answers.map(|line| serde_json::from_str(&line).unwrap()).collect()
+    // If the door closes before it has read all, reading ends with an error.
+    let replies = BufReader::new(stream).lines().take(2).map_while(Result::ok);
+    replies.map(|line| serde_json::from_str(&line).unwrap()).collect()
 }
 
-/// Both doors, each with its method of evaluating.
+/// Both doors, each with its method for evaluations.
 pub(crate) fn doors(server: &Server) -> [(&'static str, SocketAddr); 2] {
     [("tools/call", server.bridge), ("eval", server.repl)]
 }
 
 #[test]
-fn another_user_cannot_evaluate_anything() {
+fn another_user_without_the_token_cannot_evaluate() {
     for ip in [std::net::Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
         let Some(server) = Server::listening(ip, "") else { return };
         for (method, door) in doors(&server) {
-            let mut ways = vec![door];
+            let mut addresses = vec![door];
             if let std::net::IpAddr::V4(v4) = ip {
-                ways.push(SocketAddr::new(v4.to_ipv6_mapped().into(), door.port()));
+                addresses.push(SocketAddr::new(v4.to_ipv6_mapped().into(), door.port()));
             }
-            for to in ways {
+            for to in addresses {
                 let marker = server.marker(&format!("other-{}-{method}", to.is_ipv6()).replace('/', "-"));
-                let answers = as_user(STRANGER, || talk(to, method, None, &marker));
-                assert_eq!(answers.len(), 1, "{to}: {answers:?}");
-                assert_eq!(answers[0]["error"]["code"], -32001, "{to}: {answers:?}");
-                let said = answers[0].to_string();
-                assert!(said.contains("Authentication failed: invalid or missing token"), "{said}");
-                assert!(said.contains("parlor token"), "{said}");
+                let replies = as_user(OTHER_USER, || try_evaluate(to, method, None, &marker));
+                assert_eq!(replies.len(), 1, "{to}: {replies:?}");
+                assert_eq!(replies[0]["error"]["code"], -32001, "{to}: {replies:?}");
+                let reply = replies[0].to_string();
+                assert!(reply.contains("Authentication failed: invalid or missing token"), "{reply}");
+                assert!(reply.contains("parlor token"), "{reply}");
                 assert!(!marker.exists(), "{to}");
             }
         }
@@ -75,33 +76,33 @@ fn another_user_cannot_evaluate_anything() {
 }
 
 #[test]
-fn another_user_with_the_token_evaluates_and_with_an_old_one_does_not() {
+fn another_user_can_evaluate_with_the_current_token_but_not_with_an_old_one() {
     let Some(server) = Server::start("") else { return };
     let old = server.token();
     for (method, door) in doors(&server) {
         let marker = server.marker(&method.replace('/', "-"));
-        let answers = as_user(STRANGER, || talk(door, method, Some(&old), &marker));
-        assert!(answers.len() == 2 && answers[1].to_string().contains("42"), "{answers:?}");
+        let replies = as_user(OTHER_USER, || try_evaluate(door, method, Some(&old), &marker));
+        assert!(replies.len() == 2 && replies[1].to_string().contains("42"), "{replies:?}");
         std::fs::remove_file(&marker).unwrap();
     }
     assert!(server.parlor(OWNER, &["token", "--rotate"]).status.success());
     for (method, door) in doors(&server) {
         let marker = server.marker(&method.replace('/', "-"));
-        let answers = as_user(STRANGER, || talk(door, method, Some(&old), &marker));
-        assert_eq!(answers[0]["error"]["code"], -32001, "{answers:?}");
+        let replies = as_user(OTHER_USER, || try_evaluate(door, method, Some(&old), &marker));
+        assert_eq!(replies[0]["error"]["code"], -32001, "{replies:?}");
         assert!(!marker.exists());
     }
 }
 
 #[test]
-fn a_console_that_waited_before_its_hello_needs_the_token_that_holds_by_then() {
+fn a_repl_connection_needs_the_token_that_is_current_at_its_hello() {
     let Some(server) = Server::start("") else { return };
     let (old, repl) = (server.token(), server.repl);
-    let mut stream = as_user(STRANGER, || TcpStream::connect(repl).unwrap());
+    let mut stream = as_user(OTHER_USER, || TcpStream::connect(repl).unwrap());
     assert!(server.parlor(OWNER, &["token", "--rotate"]).status.success());
     stream.write_all(format!("{}\n", hello(Some(&old))).as_bytes()).unwrap();
-    let answer = BufReader::new(stream).lines().next().unwrap().unwrap();
-    assert!(answer.contains("-32001"), "{answer}");
+    let response = BufReader::new(stream).lines().next().unwrap().unwrap();
+    assert!(response.contains("-32001"), "{response}");
 }
 
 #[test]
@@ -110,70 +111,73 @@ fn the_owner_and_root_evaluate_without_a_token() {
     for user in [OWNER, ROOT] {
         for (method, door) in doors(&server) {
             let marker = server.marker(&format!("{user}-{method}").replace('/', "-"));
-            let answers = as_user(user, || talk(door, method, None, &marker));
-            assert!(answers.len() == 2 && answers[1].to_string().contains("42"), "{user}: {answers:?}");
+            let replies = as_user(user, || try_evaluate(door, method, None, &marker));
+            assert!(replies.len() == 2 && replies[1].to_string().contains("42"), "{user}: {replies:?}");
             assert!(marker.exists());
         }
     }
 }
 
 #[test]
-fn where_supex_has_its_own_token_that_one_counts_for_everybody() {
+fn every_user_needs_the_supex_token_if_one_is_configured() {
     let Some(server) = Server::start("[channels.supex]\ntoken = \"its-own-token\"\n") else { return };
     let of_parlor = server.token();
-    for user in [OWNER, STRANGER, ROOT] {
+    for user in [OWNER, OTHER_USER, ROOT] {
         for (method, door) in doors(&server) {
             let marker = server.marker(&format!("own-{user}-{method}").replace('/', "-"));
             for wrong in [None, Some(of_parlor.as_str())] {
-                let answers = as_user(user, || talk(door, method, wrong, &marker));
-                assert_eq!(answers[0]["error"]["code"], -32001, "{answers:?}");
-                // Word for word what clients of this protocol know.
+                let replies = as_user(user, || try_evaluate(door, method, wrong, &marker));
+                assert_eq!(replies[0]["error"]["code"], -32001, "{replies:?}");
+                // Clients of this protocol compare this text.
                 let text = "Authentication failed: invalid or missing token";
-                assert_eq!(answers[0]["error"]["message"], text);
+                assert_eq!(replies[0]["error"]["message"], text);
             }
-            let answers = as_user(user, || talk(door, method, Some("its-own-token"), &marker));
-            assert_eq!(answers.len(), 2, "{answers:?}");
+            let replies = as_user(user, || try_evaluate(door, method, Some("its-own-token"), &marker));
+            assert_eq!(replies.len(), 2, "{replies:?}");
         }
     }
 }
 
-/// `parlor supex eval` of the owner, with what the listener of another user has received.
-fn evaluate_at_a_stranger(args: &[&str], is_named: bool) -> Option<(std::process::Output, String)> {
-    let place = Place::new("")?;
-    let listener = as_user(STRANGER, || TcpListener::bind("127.0.0.1:0").unwrap());
+/// Runs `parlor supex` as the owner while another user listens on the port of `serve.json`. Returns the output and the
+/// first line that the other user received.
+fn run_with_foreign_listener(args: &[&str], is_named: bool) -> Option<(std::process::Output, String)> {
+    let installation = Installation::new("")?;
+    let listener = as_user(OTHER_USER, || TcpListener::bind("127.0.0.1:0").unwrap());
     let address = listener.local_addr().unwrap();
-    // What a server leaves behind that was killed.
-    let served = place.home.join("serve.json");
+    // The file of a server that was killed.
+    let served = installation.home.join("serve.json");
     std::fs::write(&served, format!("{{\"pid\":1,\"supex\":\"{address}\"}}\n")).unwrap();
     std::os::unix::fs::chown(&served, Some(OWNER), Some(OWNER)).unwrap();
-    let mut command = place.command(OWNER, args);
+    let mut command = installation.command(OWNER, args);
     command.env("SUPEX_RETRIES", "0");
     if is_named {
         command.args(["--host", "127.0.0.1", "--port", &address.port().to_string()]);
     }
-    let hearing = std::thread::spawn(move || {
-        let mut heard = String::new();
+    let reader = std::thread::spawn(move || {
+        let mut received = String::new();
         let (stream, _) = listener.accept().unwrap();
-        let _ = BufReader::new(stream).read_line(&mut heard);
-        heard
+        let _ = BufReader::new(stream).read_line(&mut received);
+        received
     });
     let output = command.output().unwrap();
-    // One who hears nothing until now is let go by an empty line.
+    // If parlor has sent nothing, an empty line ends the reader.
     let _ = TcpStream::connect(address).and_then(|mut stream| stream.write_all(b"\n"));
-    Some((output, hearing.join().unwrap()))
+    Some((output, reader.join().unwrap()))
 }
 
 #[test]
-fn code_is_not_sent_to_another_user_who_has_taken_the_port_of_a_server_that_is_gone() {
-    let Some((output, heard)) = evaluate_at_a_stranger(&["supex", "eval", "secret"], false) else { return };
-    assert_eq!(heard, "\n", "nothing was sent");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("user {STRANGER}")) && said.contains("--host"), "{said}");
+fn code_is_not_sent_to_another_user_who_listens_on_the_port_of_a_dead_server() {
+    let Some((output, received)) = run_with_foreign_listener(&["supex", "eval", "secret"], false) else {
+        return;
+    };
+    assert_eq!(received, "\n", "nothing was sent");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(&format!("user {OTHER_USER}")) && stderr.contains("--host"), "{stderr}");
 }
 
 #[test]
-fn who_names_the_bridge_of_another_user_reaches_it() {
-    let Some((_, heard)) = evaluate_at_a_stranger(&["supex", "status"], true) else { return };
-    assert!(heard.contains("hello"), "{heard}");
+fn an_explicit_host_and_port_may_be_those_of_another_user() {
+    let Some((_, received)) = run_with_foreign_listener(&["supex", "status"], true) else { return };
+    assert!(received.contains("hello"), "{received}");
 }

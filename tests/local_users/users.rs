@@ -1,4 +1,4 @@
-//! Becoming another user, for a thread or for a program.
+//! Running a thread or a program as another user.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -7,15 +7,14 @@ use std::process::Command;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-/// The user whose server it is. Nobody on the machine needs to be called that: the kernel only knows numbers.
+/// The user who runs the server. The machine needs no account with this number.
 pub(crate) const OWNER: u32 = 61_001;
 /// Another user of the same machine.
-pub(crate) const STRANGER: u32 = 61_002;
-/// The user who may do anything.
+pub(crate) const OTHER_USER: u32 = 61_002;
 pub(crate) const ROOT: u32 = 0;
 
-/// Whether this process can become other users. Says so if not.
-pub(crate) fn can_become_others() -> bool {
+/// Whether this process can switch users. Prints a message if not.
+pub(crate) fn can_switch_users() -> bool {
     let is_root = geteuid().is_root();
     if !is_root {
         eprintln!("skipped: only root can start a server as one user and attack it as another");
@@ -23,7 +22,8 @@ pub(crate) fn can_become_others() -> bool {
     is_root
 }
 
-/// Does `work` in a thread that is `user` and in no group of ours, so that its sockets and files are that user's.
+/// Runs `work` in a thread with the identity of `user` and without other groups, so that this user owns its sockets and
+/// files.
 pub(crate) fn as_user<T: Send>(user: u32, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -36,18 +36,18 @@ pub(crate) fn as_user<T: Send>(user: u32, work: impl FnOnce() -> T + Send) -> T 
             work()
         });
         match thread.join() {
-            Ok(done) => done,
+            Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
 }
 
-/// A program that runs as `user`, with nothing of our environment but `PATH`.
-pub(crate) fn program_of(user: u32, program: &Path) -> Command {
+/// A command that runs as `user`, with only `PATH` in its environment.
+pub(crate) fn command_as(user: u32, program: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     if user != ROOT {
-        // This also takes away all other groups.
+        // This also drops all other groups.
         command.gid(user).uid(user);
     }
     command

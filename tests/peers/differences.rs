@@ -1,26 +1,23 @@
-//! Where parlor and its peer are meant to differ, and why.
+//! The intended differences between parlor and its peer, and their reasons.
 
-/// A script in which they differ.
+/// A script in which parlor and the peer differ.
 pub(crate) struct Difference {
-    /// Its name.
+    /// The name of the script.
     pub(crate) script: &'static str,
-    /// Why it is meant to be so.
     pub(crate) reason: &'static str,
-    /// What parlor does.
+    /// The lines that only parlor has, see `difference` in `main.rs`.
     pub(crate) parlor: &'static [&'static str],
-    /// What the peer does in its place.
+    /// The lines that the peer has instead.
     pub(crate) peer: &'static [&'static str],
 }
 
 const SCHEMA: &str =
-    "Parents pass tools on over MCP, which spells the schema's name in another way: both are there.";
-const ID: &str = "The parent waits for an answer to that id, and an error without one ends it.";
-const ARRAY: &str = "No command is an array; the texts differ, and nobody reads them.";
-const MODEL: &str =
-    "Any model is accepted at any time; the peer repeats a name that it does not know, and does not use it.";
-const NOTED: &str =
-    "Whoever sent the file sees nothing if the prompt is refused, so it is mentioned by name.";
-const FAILED: &str = "The model is known although nothing was consumed; the outcome is read by nobody.";
+    "Parents forward tools over MCP, which spells the key of the schema differently; parlor sends both keys.";
+const ID: &str = "The parent waits for a response with that id; an error without an id would end the parent.";
+const ARRAY: &str = "No command is an array; only the error texts differ, and no program reads them.";
+const MODEL: &str = "Parlor accepts any model at any time; the peer repeats a name that it does not know, and does not use it.";
+const NOTED: &str = "The sender of a file would see nothing if the prompt were refused, so parlor names the file to the model.";
+const FAILED: &str = "Parlor names the model although no tokens were used; no program reads the outcome.";
 
 const PARLOR_END: &str = r#"{"type":"agent_end","usage":{"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"input_tokens":0,"model":"MODEL","output_tokens":0}}"#;
 const PEER_END: &str = r#"{"type":"agent_end","usage":{"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"input_tokens":0,"output_tokens":0}}"#;
@@ -98,8 +95,8 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         peer: &[r#"{"message":"invalid type: map, expected a string","type":"error"}"#],
     },
     Difference {
-        script: "no UTF-8",
-        reason: "A malformed line costs an error; the peer leaves without a word, and without saving.",
+        script: "not UTF-8",
+        reason: "Parlor answers a malformed line with an error; the peer exits without a frame and without saving.",
         parlor: &[
             r#"{"message":"expected value at line 1 column 1","type":"error"}"#,
             r#"{"command":"get_state","id":"state","message_count":0,"model":"MODEL","session_id":"SESSION 1","streaming":false,"type":"response"}"#,
@@ -113,7 +110,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         peer: &[r#"{"message":"missing field `type` at line 1 column 10","type":"error"}"#],
     },
     Difference {
-        script: "a type that is no text",
+        script: "a type that is not a string",
         reason: ID,
         parlor: &[
             r#"{"id":"q","message":"invalid type: integer `7`, expected variant identifier at line 1 column 9","type":"error"}"#,
@@ -152,7 +149,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         script: "a very long blank line",
-        reason: "A line over the limit is not kept, so it is not known to be blank.",
+        reason: "Parlor does not keep a line over the limit, so it does not know that the line is blank.",
         parlor: &[r#"{"message":"frame exceeds 1 MiB limit","type":"error"}"#],
         peer: &[],
     },
@@ -200,7 +197,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         script: "text attachment in a turn that fails",
-        reason: "The parent takes the first response under an id for the last one, so there is no disclosure before it.",
+        reason: "The parent takes the first response with an id for the last one, so parlor sends no disclosure first.",
         parlor: &[r#"{"id":"p","message":"FAILURE","type":"error"}"#, PARLOR_END, PARLOR_FAILED],
         peer: &[
             r#"{"command":"attachments.disclosure","count":1,"id":"p","message":"1 attachment(s) loaded from local filesystem","type":"response"}"#,
@@ -223,7 +220,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         script: "a turn with an id like that of an automatic one",
-        reason: "No turn begins by itself, so every id is a parent's; the peer swallows this prompt.",
+        reason: "Parlor starts no turn by itself, so every id is from the parent; the peer ignores this prompt.",
         parlor: &[
             r#"{"id":"auto:1","message":"FAILURE","type":"error"}"#,
             PARLOR_END,
@@ -233,7 +230,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         script: "compact a fresh session",
-        reason: "There is nothing to put a summary in the place of, and nothing to disclose to a model.",
+        reason: "There are no messages to summarize, and nothing to disclose to a model.",
         parlor: &[
             r#"{"id":"c","message":"the session was not compacted: there are no older messages","type":"error"}"#,
         ],
@@ -244,12 +241,12 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         script: "instructions that begin with a dash",
-        reason: "Instructions are written by people, and a list begins so.",
+        reason: "People write instructions, and a list begins with a dash.",
         parlor: &[
             r#"{"model":"MODEL","protocol_version":1,"session_id":"SESSION 1","type":"ready"}"#,
             "exits with Some(0)",
         ],
-        peer: &["exits with Some(2), says why"],
+        peer: &["exits with Some(2) and writes to stderr"],
     },
     Difference {
         script: "continue after a turn",
@@ -282,13 +279,13 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         peer: &[PEER_END, PEER_FAILED],
     },
     Difference {
-        script: "continue a session in which nothing was said",
-        reason: "A session can be continued from `ready` on: a child that dies in its first turn is not lost.",
+        script: "continue a session without messages",
+        reason: "A session can be continued from `ready` on, also after a child that died in its first turn.",
         parlor: &[
             r#"{"model":"MODEL","protocol_version":1,"session_id":"SESSION 1","type":"ready"}"#,
             r#"{"command":"get_state","id":"state","message_count":0,"model":"MODEL","session_id":"SESSION 1","streaming":false,"type":"response"}"#,
             "exits with Some(0)",
         ],
-        peer: &["exits with Some(1), says why"],
+        peer: &["exits with Some(1) and writes to stderr"],
     },
 ];

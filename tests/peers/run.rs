@@ -1,4 +1,4 @@
-//! Plays a script to a program and writes down what it does.
+//! Plays a script to a program and records the frames and the exit of the program.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -9,16 +9,16 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::plain::Plain;
+use crate::normalize::Normalizer;
 use crate::script::{Run, Script, Step};
 
-/// How long an answer may take. One that does not come is written down as such.
+/// How long a response may take. After that the record says that there is none.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a program may take to end.
+/// How long a program may take to exit.
 const END_WAIT: Duration = Duration::from_secs(20);
 
-/// Who is asked.
+/// The two programs that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     Parlor,
@@ -26,7 +26,7 @@ pub(crate) enum Program {
 }
 
 impl Program {
-    /// A message that makes a turn fail: the peer has no key, and so fails at anything.
+    /// A message that makes a turn fail. The peer has no key, so every message fails.
     fn failing(self) -> &'static str {
         match self {
             Self::Parlor => "/fail no luck",
@@ -35,23 +35,23 @@ impl Program {
     }
 }
 
-/// What `program` at `path` does when `script` is played to it, one line for each frame and each end.
+/// Plays `script` to the program at `path`. Returns one line for each frame and each exit.
 pub(crate) async fn play(script: &Script, program: Program, path: &str) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let folder = folder.path().canonicalize().expect("it is there");
+    let folder = folder.path().canonicalize().expect("the folder exists");
     prepare(&folder, path);
-    let mut plain = Plain::new(program.failing(), &folder);
-    let mut seen = Vec::new();
+    let mut normalizer = Normalizer::new(program.failing(), &folder);
+    let mut record = Vec::new();
     for run in script.runs {
-        play_run(run, program, &folder, &mut plain, &mut seen).await;
+        play_run(run, program, &folder, &mut normalizer, &mut record).await;
     }
-    seen
+    record
 }
 
-/// Files that scripts speak of, and the program under the name that both have.
+/// Creates the files that scripts mention, and a link `synaps` to the program.
 fn prepare(folder: &Path, path: &str) {
     let write =
-        |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes).expect("files can be written");
+        |name: &str, bytes: &[u8]| std::fs::write(folder.join(name), bytes).expect("the file can be written");
     write("empty.txt", b"");
     write("note.txt", b"a note\n");
     write("binary.bin", &[0xff, 0xfe, 0x00, 0x01]);
@@ -60,17 +60,23 @@ fn prepare(folder: &Path, path: &str) {
     write("huge.bin", &vec![b'x'; (10 << 20) + 1]);
     write("broken.png", b"\x89PNG\r\n\x1a\n");
     write("broken.pdf", b"%PDF-1.7\n");
-    std::os::unix::fs::symlink("note.txt", folder.join("link.txt")).expect("links can be made");
-    std::os::unix::fs::symlink(path, folder.join("synaps")).expect("links can be made");
-    std::fs::create_dir(folder.join("folder")).expect("folders can be made");
+    std::os::unix::fs::symlink("note.txt", folder.join("link.txt")).expect("the link can be created");
+    std::os::unix::fs::symlink(path, folder.join("synaps")).expect("the link can be created");
+    std::fs::create_dir(folder.join("folder")).expect("the folder can be created");
 }
 
-async fn play_run(run: &Run, program: Program, folder: &Path, plain: &mut Plain, seen: &mut Vec<String>) {
-    let fill = |text: &str, plain: &Plain| {
+async fn play_run(
+    run: &Run,
+    program: Program,
+    folder: &Path,
+    normalizer: &mut Normalizer,
+    record: &mut Vec<String>,
+) {
+    let fill = |text: &str, normalizer: &Normalizer| {
         let text = text.replace("{FAIL}", program.failing()).replace("{DIR}", &folder.display().to_string());
-        text.replace("{SESSION}", plain.first_session())
+        text.replace("{SESSION}", normalizer.first_session())
     };
-    let args: Vec<String> = run.args.iter().map(|arg| fill(arg, plain)).collect();
+    let args: Vec<String> = run.args.iter().map(|arg| fill(arg, normalizer)).collect();
     let mut child = Command::new(folder.join("synaps"))
         .args(args)
         .current_dir(folder)
@@ -90,59 +96,60 @@ async fn play_run(run: &Run, program: Program, folder: &Path, plain: &mut Plain,
 
     for step in run.steps {
         let bytes = match step {
-            Step::Line(line) => format!("{}\n", fill(line, plain)).into_bytes(),
+            Step::Line(line) => format!("{}\n", fill(line, normalizer)).into_bytes(),
             Step::Bytes(bytes) => bytes.to_vec(),
             Step::Long { head, length, tail } => {
                 let padding = length - head.len() - tail.len();
                 format!("{head}{}{tail}\n", " ".repeat(padding)).into_bytes()
             }
             Step::Answer(id) => {
-                read_until(&mut stdout, plain, seen, id, |_| true).await;
+                read_until(&mut stdout, normalizer, record, id, |_| true).await;
                 continue;
             }
             Step::Response(id) => {
-                read_until(&mut stdout, plain, seen, id, |frame| frame["command"] == "prompt").await;
+                read_until(&mut stdout, normalizer, record, id, |frame| frame["command"] == "prompt").await;
                 continue;
             }
-            Step::HangUp => {
+            Step::CloseStdin => {
                 stdin = None;
                 continue;
             }
         };
         if let Some(stdin) = &mut stdin {
-            // A program that has left does not read; what it did instead is in its last line.
+            // A program that has exited does not read; the last line of the record has its exit.
             let _ = stdin.write_all(&bytes).await;
         }
     }
     while let Some(frame) = read(&mut stdout, END_WAIT).await {
-        seen.push(plain.frame(frame));
+        record.push(normalizer.frame(frame));
     }
-    let mut reason = Vec::new();
+    let mut stderr_bytes = Vec::new();
     let ended = async {
-        let _ = stderr.read_to_end(&mut reason).await;
+        let _ = stderr.read_to_end(&mut stderr_bytes).await;
         child.wait().await
     };
-    let status = timeout(END_WAIT, ended).await.expect("the program ends").expect("it can be waited for");
-    let says_why = if reason.is_empty() { "" } else { ", says why" };
-    seen.push(format!("exits with {:?}{says_why}", status.code()));
+    let status =
+        timeout(END_WAIT, ended).await.expect("the program ends").expect("the process can be waited for");
+    let writes_stderr = if stderr_bytes.is_empty() { "" } else { " and writes to stderr" };
+    record.push(format!("exits with {:?}{writes_stderr}", status.code()));
 }
 
-/// Reads until a frame with `id` satisfies `is_last`.
+/// Reads until a frame has this `id` and `is_last` is true for it.
 async fn read_until(
     stdout: &mut BufReader<ChildStdout>,
-    plain: &mut Plain,
-    seen: &mut Vec<String>,
+    normalizer: &mut Normalizer,
+    record: &mut Vec<String>,
     id: &str,
     is_last: impl Fn(&Value) -> bool,
 ) {
     while let Some(frame) = read(stdout, ANSWER_WAIT).await {
-        let is_it = frame["id"] == id && is_last(&frame);
-        seen.push(plain.frame(frame));
-        if is_it {
+        let is_last_frame = frame["id"] == id && is_last(&frame);
+        record.push(normalizer.frame(frame));
+        if is_last_frame {
             return;
         }
     }
-    seen.push(format!("no answer to {id:?}"));
+    record.push(format!("no answer to {id:?}"));
 }
 
 async fn read(stdout: &mut BufReader<ChildStdout>, limit: Duration) -> Option<Value> {

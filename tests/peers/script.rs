@@ -1,25 +1,23 @@
-//! What is said to the programs. Nothing here needs a model.
+//! The scripts that are played to both programs. None of them needs a model.
 //!
 //! `{DIR}` is the working folder, `{SESSION}` the first session of the script, and `{FAIL}` a message
 //! at which the turn fails.
 
-/// One way in which a parent may use a child, or several children one after another.
+/// What a parent does with one child, or with several children one after another.
 pub(crate) struct Script {
-    /// Its name.
     pub(crate) name: &'static str,
-    /// The children.
+    /// One entry for each child process.
     pub(crate) runs: &'static [Run],
 }
 
-/// One child.
+/// One child process.
 pub(crate) struct Run {
-    /// Its arguments.
     pub(crate) args: &'static [&'static str],
-    /// What is said to it. Afterwards all that it still says is read.
+    /// After the last step all remaining output is read.
     pub(crate) steps: &'static [Step],
 }
 
-/// What a parent does.
+/// One action of a parent.
 pub(crate) enum Step {
     /// Writes a line.
     Line(&'static str),
@@ -27,22 +25,22 @@ pub(crate) enum Step {
     Bytes(&'static [u8]),
     /// Writes a line of `length` bytes: `head`, spaces, `tail`.
     Long { head: &'static str, length: usize, tail: &'static str },
-    /// Awaits any frame with this id.
+    /// Waits for any frame with this id.
     Answer(&'static str),
-    /// Awaits the end of the turn with this id.
+    /// Waits for the end of the turn with this id.
     Response(&'static str),
-    /// Closes its end.
-    HangUp,
+    /// Closes stdin.
+    CloseStdin,
 }
 
-use Step::{Answer, Bytes, HangUp, Line, Long, Response};
+use Step::{Answer, Bytes, CloseStdin, Line, Long, Response};
 
 const STATE: Step = Line(r#"{"type":"get_state","id":"state"}"#);
 const MESSAGES: Step = Line(r#"{"type":"get_messages","id":"messages"}"#);
 const END: Step = Line(r#"{"type":"shutdown"}"#);
 const FAIL: Step = Line(r#"{"type":"prompt","id":"p","message":"{FAIL}"}"#);
 
-/// A script with one child without flags.
+/// A script with one child and no flags.
 macro_rules! script {
     ($name:literal: $($step:expr),+ $(,)?) => {
         Script { name: $name, runs: &[Run { args: &["rpc"], steps: &[$($step),+] }] }
@@ -50,12 +48,12 @@ macro_rules! script {
 }
 
 pub(crate) const SCRIPTS: &[Script] = &[
-    script!("hang up": HangUp),
+    script!("close stdin": CloseStdin),
     script!("shutdown": END),
     script!("shutdown with an id": Line(r#"{"type":"shutdown","id":"x"}"#)),
     script!("nothing is read after shutdown": END, STATE),
     script!("state": STATE, END),
-    script!("hang up after a command": STATE, Answer("state"), HangUp),
+    script!("close stdin after a command": STATE, Answer("state"), CloseStdin),
     script!("stats": Line(r#"{"type":"get_session_stats","id":"s"}"#), END),
     script!("messages of a fresh session": MESSAGES, END),
     script!("models": Line(r#"{"type":"get_available_models","id":"m"}"#), END),
@@ -74,20 +72,20 @@ pub(crate) const SCRIPTS: &[Script] = &[
     script!("ids are opaque": Line(r#"{"type":"get_state","id":""}"#),
         Line(r#"{"type":"get_state","id":"ä\u0000😀"}"#), Line(r#"{"type":"get_state","id":"auto:1"}"#), END),
     script!("one id twice": STATE, STATE, END),
-    script!("more members and another order": Line(r#" {"extra":[1,{"b":2}],"id":"a","type":"get_state"} "#), END),
+    script!("more fields and another order": Line(r#" {"extra":[1,{"b":2}],"id":"a","type":"get_state"} "#), END),
     script!("blank lines and carriage returns": Bytes(b"\n   \n\t\r\n\r\n"),
         Bytes(b"{\"type\":\"get_state\",\"id\":\"a\"}\r\n"), END),
     script!("two carriage returns": Bytes(b"{\"type\":\"get_state\",\"id\":\"a\"}\r\r\n"), END),
-    script!("no JSON": Line("not json"), STATE, END),
+    script!("not JSON": Line("not json"), STATE, END),
     script!("half a command": Line(r#"{"type":"get_state","id":"a""#), STATE, END),
-    script!("no object": Line(r#""shutdown""#), Line("42"), Line("null"), Line("true"), STATE, END),
+    script!("not an object": Line(r#""shutdown""#), Line("42"), Line("null"), Line("true"), STATE, END),
     script!("an array": Line("[]"), STATE, END),
     script!("an array that could be a command": Line(r#"["get_state",{"id":"a"}]"#), STATE, END),
     script!("two commands on a line": Line(r#"{"type":"get_state","id":"a"}{"type":"get_state","id":"b"}"#), END),
     script!("byte order mark": Bytes(b"\xef\xbb\xbf{\"type\":\"get_state\",\"id\":\"a\"}\n"), STATE, END),
-    script!("no UTF-8": Bytes(b"\xff\xfe\n"), STATE, END),
+    script!("not UTF-8": Bytes(b"\xff\xfe\n"), STATE, END),
     script!("no type": Line(r#"{"id":"q"}"#), END),
-    script!("a type that is no text": Line(r#"{"type":7,"id":"q"}"#), END),
+    script!("a type that is not a string": Line(r#"{"type":7,"id":"q"}"#), END),
     script!("unknown type": Line(r#"{"type":"bogus","id":"q"}"#), STATE, END),
     script!("unknown type without an id": Line(r#"{"type":"bogus"}"#), STATE, END),
     script!("tool call": Line(r#"{"op":"tool_call","name":"x","args":{},"type":"tool_call"}"#), END),
@@ -150,7 +148,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
         Line(r#"{"type":"prompt","id":"auto:1","message":"{FAIL}"}"#), Response("auto:1"), END),
     script!("compact a fresh session": Line(r#"{"type":"compact","id":"c"}"#), Answer("c"), STATE, END),
     Script {
-        name: "a model that nobody knows",
+        name: "an unknown model",
         runs: &[Run { args: &["rpc", "--model", "zzz-unknown"], steps: &[STATE, END] }],
     },
     Script {
@@ -194,7 +192,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
         ],
     },
     Script {
-        name: "continue a session in which nothing was said",
+        name: "continue a session without messages",
         runs: &[
             Run { args: &["rpc"], steps: &[END] },
             Run { args: &["rpc", "--continue", "{SESSION}"], steps: &[STATE, END] },
@@ -202,7 +200,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
     },
 ];
 
-/// A command with a member of 200 arrays in each other.
+/// A command with a field of 200 nested arrays.
 const DEEP: &str = concat!(
     r#"{"type":"get_state","id":"a","x":"#,
     "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",

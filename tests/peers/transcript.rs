@@ -1,12 +1,12 @@
-//! Transcripts of the door as scripts: what the client sends, without what it expects.
+//! Makes scripts of the door's transcripts: the lines that the client sends, without the expected frames.
 //!
-//! Only those that need no agent, and in which the peer does the same.
+//! Only transcripts that need no agent and in which the peer behaves the same.
 
 use std::path::Path;
 
 use crate::script::{Run, Script, Step};
 
-/// Their names.
+/// The names of the transcripts.
 const TRANSCRIPTS: &[&str] = &[
     "byte_order_mark",
     "commands_before_ready",
@@ -27,7 +27,7 @@ const TRANSCRIPTS: &[&str] = &[
     "two_objects_on_one_line",
 ];
 
-/// They as scripts.
+/// The transcripts as scripts.
 pub(crate) fn scripts() -> Vec<Script> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts/synaps");
     let script = |name: &&'static str| {
@@ -35,7 +35,7 @@ pub(crate) fn scripts() -> Vec<Script> {
         let text =
             std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let mut steps: Vec<Step> = text.lines().filter_map(step).collect();
-        // The peer does not write what it has to say once its input is at its end.
+        // The peer drops unsent frames when its stdin ends, so end it with `shutdown`.
         steps.push(Step::Line(r#"{"type":"shutdown"}"#));
         let runs = Vec::leak(vec![Run { args: &["rpc"], steps: Vec::leak(steps) }]);
         Script { name, runs }
@@ -55,6 +55,6 @@ fn step(line: &str) -> Option<Step> {
             let (count, text) = text.split_once(' ').expect("a number and a byte");
             bytes(vec![byte(text); count.parse().expect("a number")])
         }
-        _ => panic!("no script can be made of {line}"),
+        _ => panic!("a script cannot have the line {line}"),
     })
 }

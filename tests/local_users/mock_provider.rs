@@ -1,10 +1,13 @@
-//! A server that answers whatever it is sent: what others would be on the network.
+//! An HTTP server that stands for a provider on the network.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 
-/// Answers each request with what `answer` makes of its body, until the tests end.
-pub(crate) fn serve(kind: &'static str, answer: impl Fn(&str) -> String + Send + 'static) -> SocketAddr {
+/// Answers each request with the body that `respond` makes of the request's body, until the tests end.
+pub(crate) fn serve(
+    content_type: &'static str,
+    respond: impl Fn(&str) -> String + Send + 'static,
+) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -23,10 +26,10 @@ pub(crate) fn serve(kind: &'static str, answer: impl Fn(&str) -> String + Send +
             }
             let mut body = vec![0; length];
             reader.read_exact(&mut body).unwrap();
-            let answer = answer(&String::from_utf8(body).unwrap());
-            let head = format!("Content-Type: {kind}\r\nContent-Length: {}\r\n", answer.len());
-            let answer = format!("HTTP/1.1 200 OK\r\n{head}Connection: close\r\n\r\n{answer}");
-            reader.into_inner().write_all(answer.as_bytes()).unwrap();
+            let response = respond(&String::from_utf8(body).unwrap());
+            let head = format!("Content-Type: {content_type}\r\nContent-Length: {}\r\n", response.len());
+            let response = format!("HTTP/1.1 200 OK\r\n{head}Connection: close\r\n\r\n{response}");
+            reader.into_inner().write_all(response.as_bytes()).unwrap();
         }
     });
     address

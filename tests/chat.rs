@@ -1,4 +1,4 @@
-//! `parlor chat`, `parlor sessions` and `parlor replay`, as they are used from a shell.
+//! `parlor chat`, `parlor sessions` and `parlor replay` without a terminal, as scripts use them.
 
 mod home;
 
@@ -7,14 +7,14 @@ use std::process::Stdio;
 use home::Home;
 
 #[test]
-fn a_message_is_answered_once_on_stdout() {
+fn chat_prints_the_answer_once_on_stdout() {
     let home = Home::new();
     assert_eq!(home.prints(&["chat", "/say hello there"]), "hello there\n");
     assert_eq!(home.prints(&["chat", "!echo $((6 * 7)); pwd"]).lines().next(), Some("42"));
 }
 
 #[test]
-fn the_exit_status_says_how_the_run_ended() {
+fn the_exit_status_shows_how_the_run_ended() {
     let home = Home::new();
     let failed = home.run(&["chat", "/fail out of luck"]);
     assert_eq!(failed.status.code(), Some(1));
@@ -28,10 +28,10 @@ fn the_exit_status_says_how_the_run_ended() {
     assert_eq!(stopped.status.code(), Some(130));
 }
 
-/// Clients choose ids, and models and people titles: neither steers a terminal, in a pipe neither, since a pager may
-/// follow, nor makes a line that looks like that of another session.
+/// Clients choose ids, and models and people choose titles. Neither may send control characters to a terminal (also not
+/// through a pipe, since a pager may follow) or print a line that looks like another session.
 #[test]
-fn ids_and_titles_cannot_fake_a_line() {
+fn ids_and_titles_cannot_inject_control_characters_or_lines() {
     let home = Home::new();
     home.prints(&["chat", "/say hello"]);
     let database = rusqlite::Connection::open(home.state().join("parlor.db")).unwrap();
@@ -46,8 +46,8 @@ fn ids_and_titles_cannot_fake_a_line() {
     let chatted = String::from_utf8([chatted.stdout, chatted.stderr].concat()).unwrap();
     let deleted = home.prints(&["sessions", "delete", "--yes", "mine"]);
     for text in [&listed, &replayed, &renamed, &chatted, &deleted] {
-        let is_odd = |letter: char| (letter.is_control() && letter != '\n') || letter == '\u{202e}';
-        assert!(!text.contains(is_odd), "{text:?}");
+        let is_control = |letter: char| (letter.is_control() && letter != '\n') || letter == '\u{202e}';
+        assert!(!text.contains(is_control), "{text:?}");
         assert!(!text.lines().any(|line| line.starts_with("fake")), "{text:?}");
     }
     assert_eq!(
@@ -59,7 +59,7 @@ fn ids_and_titles_cannot_fake_a_line() {
 }
 
 #[test]
-fn text_from_a_pipe_is_a_message() {
+fn text_on_stdin_is_sent_as_the_message() {
     let home = Home::new();
     let mut command = home.command(&["chat"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -69,14 +69,14 @@ fn text_from_a_pipe_is_a_message() {
 }
 
 #[test]
-fn commands_do_not_see_what_looks_like_a_secret() {
+fn commands_do_not_get_variables_that_look_like_secrets() {
     let home = Home::new();
     let seen = home.prints(&["chat", "!env"]);
     assert!(seen.contains("PATH=") && !seen.contains("s3cret"), "{seen}");
 }
 
 #[test]
-fn a_session_goes_on_and_can_be_replayed() {
+fn a_session_can_be_continued_and_replayed() {
     let home = Home::new();
     assert!(home.prints(&["sessions"]).starts_with("No sessions yet."));
     home.prints(&["chat", "/say first"]);
@@ -95,20 +95,20 @@ fn a_session_goes_on_and_can_be_replayed() {
 }
 
 #[test]
-fn a_session_is_used_by_one_process_at_a_time() {
+fn only_one_process_at_a_time_can_use_a_session() {
     let home = Home::new();
     let mut child = home.start_waiting("/wait 60");
     let session = home.last_session();
     let refused = home.run(&["chat", "--session", &session, "/say hi"]);
     assert_eq!(refused.status.code(), Some(1));
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains(&format!("in use by process {}", child.id())), "{said}");
+    let printed = String::from_utf8(refused.stderr).unwrap();
+    assert!(printed.contains(&format!("in use by process {}", child.id())), "{printed}");
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
 #[test]
-fn a_run_that_was_cut_off_is_ended_at_the_next_start() {
+fn a_run_that_was_killed_ends_as_interrupted_when_the_session_is_next_opened() {
     let home = Home::new();
     let mut child = home.start_waiting("/wait 60");
     child.kill().unwrap();
@@ -125,7 +125,7 @@ fn a_run_that_was_cut_off_is_ended_at_the_next_start() {
 }
 
 #[test]
-fn a_terminated_chat_ends_its_run_in_good_order() {
+fn sigterm_ends_the_run_as_stopped() {
     let home = Home::new();
     let child = home.start_waiting("/wait 60");
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
@@ -136,7 +136,7 @@ fn a_terminated_chat_ends_its_run_in_good_order() {
 }
 
 #[test]
-fn a_subagent_neither_answers_nor_ends_the_run() {
+fn answers_of_a_subagent_are_not_printed() {
     let home = Home::new();
     home.configure(
         "parlor.toml",
@@ -149,7 +149,7 @@ fn a_subagent_neither_answers_nor_ends_the_run() {
 }
 
 #[test]
-fn an_empty_message_is_none() {
+fn an_empty_message_is_refused() {
     let home = Home::new();
     for args in [&["chat"][..], &["chat", "--json"], &["chat", " \n"]] {
         let output = home.command(args).stdin(Stdio::null()).output().unwrap();
@@ -160,18 +160,18 @@ fn an_empty_message_is_none() {
 }
 
 #[test]
-fn a_message_on_stdin_has_a_limit() {
+fn a_message_on_stdin_has_a_size_limit() {
     let home = Home::new();
     let long = home.folder().join("long");
     std::fs::write(&long, vec![b'x'; (16 << 20) + 1]).unwrap();
     let output = home.command(&["chat"]).stdin(std::fs::File::open(&long).unwrap()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("longer than 16777216 bytes"), "{said}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(printed.contains("longer than 16777216 bytes"), "{printed}");
 }
 
 #[test]
-fn everything_that_happens_can_be_had_as_json() {
+fn chat_json_prints_all_events_and_deltas() {
     let home = Home::new();
     let lines = home.json(&["chat", "--json", "!echo hi"]);
     let session = home.last_session();
@@ -182,11 +182,11 @@ fn everything_that_happens_can_be_had_as_json() {
     assert_eq!(events[0]["type"], "session.created");
     let last = events.last().unwrap();
     assert_eq!((&last["type"], &last["ending"]), (&"run.ended".into(), &"completed".into()));
-    // What was written piece by piece is what was completed.
+    // The deltas together are the completed text.
     let completed = lines.iter().find(|line| line["type"] == "message.completed").unwrap();
-    let pieces =
+    let deltas =
         lines.iter().filter(|line| line["type"] == "delta" && line["message"] == completed["message"]);
-    let joined: String = pieces.map(|line| line["text"].as_str().unwrap()).collect();
+    let joined: String = deltas.map(|line| line["text"].as_str().unwrap()).collect();
     assert_eq!(joined, completed["text"].as_str().unwrap());
     // A replay has the same events.
     let replayed = home.json(&["replay", &session, "--json"]);
@@ -200,7 +200,7 @@ fn everything_that_happens_can_be_had_as_json() {
 }
 
 #[test]
-fn what_is_wrong_before_the_run_goes_to_stderr_alone() {
+fn errors_before_the_run_are_printed_to_stderr_only() {
     let home = Home::new();
     for args in
         [&["chat", "--json", "--agent", "nobody", "hi"][..], &["chat", "--json", "--session", "x", "hi"]]
@@ -213,11 +213,14 @@ fn what_is_wrong_before_the_run_goes_to_stderr_alone() {
 }
 
 #[test]
-fn settings_that_are_wrong_say_where_and_what() {
+fn errors_in_the_settings_name_the_setting_and_the_choices() {
     let home = Home::new();
     home.configure("parlor.toml", "default_agent = \"demo\"\n");
-    let said = home.refuses(&["chat", "hi"]);
-    assert!(said.contains("default_agent is \"demo\", which is not configured; there are: local"), "{said}");
+    let printed = home.refuses(&["chat", "hi"]);
+    assert!(
+        printed.contains("default_agent is \"demo\", which is not configured; there are: local"),
+        "{printed}"
+    );
 
     let script = "[otherwise]\nsteps = [ { say = \"from the script\" } ]\n";
     home.configure("demo.toml", script);

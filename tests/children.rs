@@ -1,6 +1,7 @@
-//! What the processes that agents and clients start are given: few variables, no way to more rights, limits, and the
-//! first place when memory is short. Each test starts real ones and lets them tell.
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+//! The processes that agents and clients start: their environment has few variables, they cannot gain rights, they have
+//! resource limits, and the kernel kills them before parlor when memory is short. Each test starts real processes, which
+//! print what they have.
+#![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 #![expect(clippy::disallowed_methods, reason = "these tests start the program as a shell would")]
 
 mod home;
@@ -15,8 +16,8 @@ use home::{Home, PARLOR};
 use parlor_testkit::copy_executable;
 use serde_json::{Value, json};
 
-/// What must not reach a child, with something that is a secret or a way to one.
-const KEPT: [(&str, &str); 14] = [
+/// Variables that must not reach a child: each value is a secret, or leads to one.
+const SECRET_VARIABLES: [(&str, &str); 14] = [
     ("DATABASE_URL", "postgres://me:hidden-1@db/x"),
     ("GITHUB_PAT", "hidden-2"),
     ("PGPASSWORD", "hidden-3"),
@@ -33,25 +34,25 @@ const KEPT: [(&str, &str); 14] = [
     ("MINE_TOKEN", "hidden-14"),
 ];
 
-/// What does reach it.
-const GIVEN: [(&str, &str); 9] = [
+/// Variables that do reach a child.
+const PASSED_VARIABLES: [(&str, &str); 9] = [
     ("LC_TIME", "C"),
     ("TZ", "UTC"),
     ("CARGO_HOME", "/nowhere/cargo"),
     ("JAVA_HOME", "/nowhere/java"),
     ("VIRTUAL_ENV", "/nowhere/venv"),
     ("HTTPS_PROXY", "http://127.0.0.1:1"),
-    // These are named in the settings.
+    // The settings name the following ones.
     ("EXACTLY_THIS_TOKEN", "wanted"),
     ("MINE_ONE", "1"),
     ("MINE_TWO", "2"),
 ];
 
-/// The settings of these tests.
+/// Settings that pass some variables on.
 const SETTINGS: &str = "[tools]\nenvironment = [\"EXACTLY_THIS_TOKEN\", \"MINE_*\"]\n";
 
-/// Tells what the kernel says of the process itself and of one that it starts.
-const TELL: &str = "for who in self child; do \
+/// A shell script that prints what the kernel knows of the shell itself and of a child of it.
+const PRINT_LIMITS: &str = "for who in self child; do \
     [ $who = child ] && prefix='sh -c' || prefix=eval; \
     $prefix 'echo nnp=$(grep NoNewPrivs /proc/self/status | tr -dc 0-9)'; \
     $prefix 'echo oom=$(cat /proc/self/oom_score_adj)'; \
@@ -59,102 +60,113 @@ const TELL: &str = "for who in self child; do \
     $prefix 'echo size=$(ulimit -Hf) processes=$(grep processes /proc/self/limits | tr -s \" \" | cut -d\" \" -f3,4)'; \
     done";
 
-/// What the program prints that has all these variables.
-fn told_with_variables(mut command: Command) -> String {
-    output_of(command.envs(KEPT).envs(GIVEN))
+/// The output of a command whose environment has all these variables.
+fn output_with_variables(mut command: Command) -> String {
+    output_of(command.envs(SECRET_VARIABLES).envs(PASSED_VARIABLES))
 }
 
-fn assert_environment(told: &str, how: &str) {
-    for (name, value) in KEPT {
-        assert!(!told.contains(value), "{how}: {name} is there: {told}");
+fn assert_environment(printed: &str, started_by: &str) {
+    for (name, value) in SECRET_VARIABLES {
+        assert!(!printed.contains(value), "{started_by}: {name} was passed on: {printed}");
     }
-    assert!(!told.contains("hidden"), "{how}: {told}");
-    for (name, value) in GIVEN {
-        assert!(told.contains(name) && told.contains(value), "{how}: {name} is missing: {told}");
+    assert!(!printed.contains("hidden"), "{started_by}: {printed}");
+    for (name, value) in PASSED_VARIABLES {
+        assert!(
+            printed.contains(name) && printed.contains(value),
+            "{started_by}: {name} is missing: {printed}"
+        );
     }
-    assert!(told.contains("PATH") && told.contains("HOME"), "{how}: {told}");
+    assert!(printed.contains("PATH") && printed.contains("HOME"), "{started_by}: {printed}");
 }
 
-fn assert_confined(told: &str, how: &str) {
-    let count = |line: &str| told.lines().filter(|told| told.trim() == line).count();
-    assert_eq!(count("nnp=1"), 2, "{how}: {told}");
-    assert_eq!(count(&format!("oom={}", childrens_score())), 2, "{how}: {told}");
-    let hard: u64 = limit("files").unwrap_or(u64::MAX).min(65_536);
-    assert_eq!(count(&format!("core=0/0 files={hard}/{hard}")), 2, "{how}: {told}");
+fn assert_confined(printed: &str, started_by: &str) {
+    let count = |wanted: &str| printed.lines().filter(|line| line.trim() == wanted).count();
+    assert_eq!(count("nnp=1"), 2, "{started_by}: {printed}");
+    assert_eq!(count(&format!("oom={}", expected_oom_score())), 2, "{started_by}: {printed}");
+    let hard: u64 = hard_limit("files").unwrap_or(u64::MAX).min(65_536);
+    assert_eq!(count(&format!("core=0/0 files={hard}/{hard}")), 2, "{started_by}: {printed}");
     // The shell counts in blocks of 512 bytes.
     let blocks = (16_u64 << 30) / 512;
-    let processes = limit("processes").unwrap_or(u64::MAX).min(16_384);
-    assert_eq!(count(&format!("size={blocks} processes={processes} {processes}")), 2, "{how}: {told}");
+    let processes = hard_limit("processes").unwrap_or(u64::MAX).min(16_384);
+    assert_eq!(
+        count(&format!("size={blocks} processes={processes} {processes}")),
+        2,
+        "{started_by}: {printed}"
+    );
 }
 
-fn childrens_score() -> i32 {
+fn expected_oom_score() -> i32 {
     let own: i32 = fs::read_to_string("/proc/self/oom_score_adj").unwrap().trim().parse().unwrap();
     (own + 500).min(1000)
 }
 
-/// Our own hard limit.
-fn limit(what: &str) -> Option<u64> {
+/// The hard limit of this process, or `None` if it is unlimited.
+fn hard_limit(name: &str) -> Option<u64> {
     let limits = fs::read_to_string("/proc/self/limits").unwrap();
-    let line = limits.lines().find(|line| line.to_lowercase().contains(what)).unwrap().to_owned();
+    let line = limits.lines().find(|line| line.to_lowercase().contains(name)).unwrap().to_owned();
     let hard = line.split_whitespace().rev().nth(1).unwrap().to_owned();
     hard.parse().ok()
 }
 
 #[test]
-fn commands_and_ruby_get_few_variables_and_those_that_are_named() {
+fn commands_and_ruby_get_the_allowed_and_the_configured_variables() {
     let home = Home::new();
     home.configure("parlor.toml", SETTINGS);
-    for order in ["!env", "/ruby ENV.each { |name, value| puts \"#{name}=#{value}\" }"] {
-        let told = told_with_variables(home.command(&["chat", "--agent", "local", order]));
-        assert_environment(&told, order);
-        assert!(told.contains("EXACTLY_THIS_TOKEN=wanted"), "{told}");
+    for message in ["!env", "/ruby ENV.each { |name, value| puts \"#{name}=#{value}\" }"] {
+        let printed = output_with_variables(home.command(&["chat", "--agent", "local", message]));
+        assert_environment(&printed, message);
+        assert!(printed.contains("EXACTLY_THIS_TOKEN=wanted"), "{printed}");
     }
 }
 
 #[test]
-fn background_commands_get_them_too() {
+fn background_commands_get_the_same_variables_and_limits() {
     let home = Home::new();
-    // All at once: a reader is told of what is there first.
+    // One write, since the `processes` tool returns the first output that is there.
     let command =
-        "told=$(env; grep NoNewPrivs /proc/self/status; cat /proc/self/oom_score_adj); echo \"$told\"";
+        "all=$(env; grep NoNewPrivs /proc/self/status; cat /proc/self/oom_score_adj); echo \"$all\"";
     let steps = format!(
         "steps = [{{ tool = \"shell\", args = {{ command = {command:?}, background = true }} }}, \
          {{ tool = \"processes\", args = {{ operation = \"read\", id = \"p1\", wait_ms = 60000 }} }}]"
     );
     home.configure("parlor.toml", &format!("{SETTINGS}[agents.s]\nkind = \"script\"\nfile = \"s.toml\"\n"));
     home.configure("s.toml", &format!("[otherwise]\n{steps}\n"));
-    let told = told_with_variables(home.command(&["chat", "--json", "--agent", "s", "go"]));
-    let told = told.replace("\\n", "\n").replace("\\t", "\t");
-    assert_environment(&told, "background");
-    assert!(told.contains(&format!("NoNewPrivs:\t1\n{}\n", childrens_score())), "{told}");
+    let printed = output_with_variables(home.command(&["chat", "--json", "--agent", "s", "go"]));
+    let printed = printed.replace("\\n", "\n").replace("\\t", "\t");
+    assert_environment(&printed, "background");
+    assert!(printed.contains(&format!("NoNewPrivs:\t1\n{}\n", expected_oom_score())), "{printed}");
 }
 
 #[test]
-fn commands_are_confined_with_all_that_they_start() {
+fn commands_and_their_children_are_confined() {
     let home = Home::new();
-    let told = home.prints(&["chat", &format!("!{TELL}; echo parent=$(cat /proc/$PPID/oom_score_adj)")]);
-    assert_confined(&told, "shell");
+    let printed =
+        home.prints(&["chat", &format!("!{PRINT_LIMITS}; echo parent=$(cat /proc/$PPID/oom_score_adj)")]);
+    assert_confined(&printed, "shell");
     let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
-    assert!(told.contains(&format!("parent={}", own.trim())), "parlor itself stays as it is: {told}");
-    let ruby = format!("/ruby puts IO.popen(['sh', '-c', {TELL:?}]).read");
+    assert!(
+        printed.contains(&format!("parent={}", own.trim())),
+        "the score of parlor itself does not change: {printed}"
+    );
+    let ruby = format!("/ruby puts IO.popen(['sh', '-c', {PRINT_LIMITS:?}]).read");
     assert_confined(&home.prints(&["chat", &ruby]), "ruby");
 }
 
 #[test]
-fn limits_are_raised_and_lowered_by_settings_and_hold() {
+fn the_settings_change_the_resource_limits() {
     let home = Home::new();
     let settings = "[tools]\nmax_open_files = 64\nmax_processes = \"unlimited\"\nmax_file_size = \"1MiB\"\n";
     home.configure("parlor.toml", settings);
-    let told = home.prints(&[
+    let printed = home.prints(&[
         "chat",
         "!ulimit -n; ulimit -f; head -c 3000000 /dev/zero > big; wc -c < big; ulimit -n 65",
     ]);
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines[..2], ["64", "2048"], "{told}");
-    assert!(told.contains("\n1048576\n"), "the file ends at the limit: {told}");
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines[..2], ["64", "2048"], "{printed}");
+    assert!(printed.contains("\n1048576\n"), "the file ends at the limit: {printed}");
 }
 
-/// The exec door: the client chooses the whole environment, and everything else holds there as well.
+/// The client of the exec door chooses the whole environment; the other restrictions are the same.
 #[test]
 fn processes_of_the_exec_door_are_confined_and_get_the_clients_environment() {
     let home = Home::new();
@@ -165,19 +177,19 @@ fn processes_of_the_exec_door_are_confined_and_get_the_clients_environment() {
         json!({"id": 1, "method": "initialize", "params": {"clientName": "test"}}),
         json!({"method": "initialized"}),
         json!({"id": 2, "method": "command/exec", "params": {
-            "processId": "p", "argv": ["/bin/sh", "-c", format!("{TELL}; env")], "cwd": "/", "tty": false,
+            "processId": "p", "argv": ["/bin/sh", "-c", format!("{PRINT_LIMITS}; env")], "cwd": "/", "tty": false,
             "env": {"PATH": "/usr/bin:/bin", "DATABASE_URL": "chosen-by-the-client"},
         }}),
     ] {
         writeln!(stdin, "{frame}").unwrap();
     }
-    let mut told = Vec::new();
+    let mut printed = Vec::new();
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
         let frame: Value = serde_json::from_str(&line.unwrap()).unwrap();
         match frame["method"].as_str() {
             Some("command/exec/outputDelta") => {
                 let chunk = frame["params"]["chunk"].as_str().unwrap();
-                told.extend(base64_simd::STANDARD.decode_to_vec(chunk).unwrap());
+                printed.extend(base64_simd::STANDARD.decode_to_vec(chunk).unwrap());
             }
             Some("command/exec/exited") => break,
             _ => assert_eq!(frame.get("error"), None, "{frame}"),
@@ -185,12 +197,12 @@ fn processes_of_the_exec_door_are_confined_and_get_the_clients_environment() {
     }
     drop(stdin);
     child.wait().unwrap();
-    let told = String::from_utf8(told).unwrap();
-    assert_confined(&told, "exec");
-    assert!(told.contains("DATABASE_URL=chosen-by-the-client"), "{told}");
+    let printed = String::from_utf8(printed).unwrap();
+    assert_confined(&printed, "exec");
+    assert!(printed.contains("DATABASE_URL=chosen-by-the-client"), "{printed}");
 }
 
-/// The program as another user runs it, who may not do what root may.
+/// `parlor` run by the user `nobody`.
 struct Nobody {
     folder: tempfile::TempDir,
 }
@@ -198,7 +210,7 @@ struct Nobody {
 const NOBODY: u32 = 65_534;
 
 impl Nobody {
-    /// None where this cannot be tried.
+    /// `None` if this process is not root and cannot switch users.
     fn new() -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: only root can become another user");
@@ -234,20 +246,20 @@ fn output_of(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Nobody can look into parlor, not even itself: the score must be set all the same.
+/// Parlor is not dumpable, so without root it cannot write to its own `/proc` files; it must set the score nevertheless.
 #[test]
-fn a_user_who_is_not_root_has_children_that_go_first_too() {
+fn children_of_a_user_without_root_are_confined_too() {
     let Some(nobody) = Nobody::new() else { return };
     for _ in 0..5 {
-        let told = nobody.run(&format!("!{TELL}; echo parent=$(cat /proc/$PPID/oom_score_adj)"));
-        assert_confined(&told, "nobody");
+        let printed = nobody.run(&format!("!{PRINT_LIMITS}; echo parent=$(cat /proc/$PPID/oom_score_adj)"));
+        assert_confined(&printed, "nobody");
         let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
-        assert!(told.contains(&format!("parent={}", own.trim())), "{told}");
+        assert!(printed.contains(&format!("parent={}", own.trim())), "{printed}");
     }
 }
 
 #[test]
-fn a_program_that_runs_as_root_for_everybody_does_not_for_a_tool() {
+fn a_setuid_program_does_not_run_as_root_for_a_tool() {
     let Some(nobody) = Nobody::new() else { return };
     let id = nobody.path("id");
     copy_executable("/usr/bin/id", &id);
@@ -255,7 +267,7 @@ fn a_program_that_runs_as_root_for_everybody_does_not_for_a_tool() {
     let mut direct = Command::new("setpriv");
     direct.args(["--reuid", "65534", "--clear-groups", "--"]).arg(&id).arg("-u");
     if output_of(&mut direct).trim() != "0" {
-        eprintln!("skipped: nothing can run as its owner in {}", Path::new(&id).display());
+        eprintln!("skipped: setuid programs do not work in {}", Path::new(&id).display());
         return;
     }
     assert_eq!(nobody.run(&format!("!{} -u", id.display())).lines().next(), Some("65534"));

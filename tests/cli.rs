@@ -1,4 +1,4 @@
-//! The commands around the chat: sessions, replay, settings, doctor, link, and the program's other names.
+//! The commands besides chat: sessions, replay, settings, doctor, gc and link, and the program's other names.
 #![expect(clippy::disallowed_methods, reason = "links are started as a shell would")]
 
 mod home;
@@ -12,10 +12,10 @@ use home::{Home, PARLOR};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::{Value, json};
 
-/// A user that owns nothing.
+/// The user id of `nobody`.
 const NOBODY: u32 = 65534;
 
-/// A project may hold a program that is called like one of those that parlor needs.
+/// A project may contain a program with the name of a program that parlor needs.
 #[test]
 fn programs_for_parlor_itself_are_not_looked_up_in_the_working_folder() {
     let home = Home::new();
@@ -27,23 +27,27 @@ fn programs_for_parlor_itself_are_not_looked_up_in_the_working_folder() {
     for relative in [".", "", "bin", "./bin"] {
         let path = format!("{relative}:/usr/local/bin:/usr/bin:/bin");
         let output = home.command(&["chat", "/ruby 6 * 7"]).env("PATH", &path).output().unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert!(said.contains("42"), "{relative:?}: {said} {}", String::from_utf8_lossy(&output.stderr));
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            printed.contains("42"),
+            "{relative:?}: {printed} {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         assert!(!home.folder().join("trapped").exists(), "{relative:?}: the project's ruby was run");
-        // What agents run themselves is looked up as they are used to.
+        // Commands of agents are looked up in the whole `PATH`.
         let output = home.command(&["chat", "!ruby"]).env("PATH", &path).output().unwrap();
         assert!(output.status.success(), "{relative:?}");
-        std::fs::remove_file(home.folder().join("trapped")).expect("the command was run as it is named");
+        std::fs::remove_file(home.folder().join("trapped")).expect("the project's ruby was run");
     }
     let output = home.command(&["chat", "/ruby 6 * 7"]).env("PATH", ".:bin").output().unwrap();
-    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(said.contains("no Ruby") || said.contains("install Ruby"), "{said}");
+    let printed = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(printed.contains("no Ruby") || printed.contains("install Ruby"), "{printed}");
     assert!(!home.folder().join("trapped").exists(), "the project's ruby was run");
 }
 
-/// File tools know the same home folder as commands do, and may reach no more of it than they may reach anyway.
+/// File tools use the same home folder as commands do, and may read only the parts of it that they may read anyway.
 #[test]
-fn a_tilde_is_the_home_folder() {
+fn file_tools_expand_a_tilde_to_the_home_folder() {
     let home = Home::new();
     std::fs::create_dir(home.folder().join("project")).unwrap();
     std::fs::write(home.folder().join("project/notes.txt"), "in the project\n").unwrap();
@@ -55,16 +59,16 @@ fn a_tilde_is_the_home_folder() {
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
     let folder = home.folder().to_str().unwrap();
-    let said = read("~/project/notes.txt", folder);
-    assert!(said.contains("in the project"), "{said}");
-    let said = read("~/private.txt", folder);
-    assert!(said.contains("`~/private.txt` is outside of the allowed folder"), "{said}");
-    let said = read("~/notes.txt", "");
-    assert!(said.contains("no home folder is known"), "{said}");
+    let printed = read("~/project/notes.txt", folder);
+    assert!(printed.contains("in the project"), "{printed}");
+    let printed = read("~/private.txt", folder);
+    assert!(printed.contains("`~/private.txt` is outside of the allowed folder"), "{printed}");
+    let printed = read("~/notes.txt", "");
+    assert!(printed.contains("no home folder is known"), "{printed}");
 }
 
 #[test]
-fn sessions_are_listed_for_people_and_for_programs() {
+fn sessions_are_listed_as_text_and_as_json() {
     let home = Home::new();
     assert!(home.json(&["sessions", "--json"]).is_empty());
     for text in ["/say one", "/say two", "/say three"] {
@@ -81,19 +85,19 @@ fn sessions_are_listed_for_people_and_for_programs() {
 }
 
 #[test]
-fn a_session_is_named_by_as_much_of_its_id_as_it_has_alone() {
+fn a_session_is_found_by_a_unique_prefix_of_its_id() {
     let home = Home::new();
     home.prints(&["chat", "/say one"]);
     let first = home.last_session();
     let beginning: String = first.chars().take(13).collect();
     assert_eq!(home.prints(&["chat", "--session", &beginning, "/say more"]), "more\n");
     home.prints(&["chat", "/say two"]);
-    // Both were made in this century.
-    let said = home.refuses(&["replay", "0"]);
-    assert!(said.contains("the ids of 2 sessions start with \"0\"; give more of the id"), "{said}");
-    assert!(said.contains(&first) && said.contains("/say two"), "{said}");
-    let said = home.refuses(&["replay", "nothing-like-it"]);
-    assert!(said.contains("parlor sessions lists all sessions"), "{said}");
+    // The ids begin with the time, so both begin with 0.
+    let printed = home.refuses(&["replay", "0"]);
+    assert!(printed.contains("the ids of 2 sessions start with \"0\"; give more of the id"), "{printed}");
+    assert!(printed.contains(&first) && printed.contains("/say two"), "{printed}");
+    let printed = home.refuses(&["replay", "nothing-like-it"]);
+    assert!(printed.contains("parlor sessions lists all sessions"), "{printed}");
     assert!(home.refuses(&["replay", ""]).contains("the session id is empty"));
 }
 
@@ -106,11 +110,11 @@ fn sessions_are_renamed_and_deleted() {
     assert_eq!(home.json(&["sessions", "--json"])[0]["title"], "Another title");
     assert!(home.refuses(&["sessions", "rename", &session, " "]).contains("at least a letter"));
 
-    let said = home.refuses(&["sessions", "delete", &session]);
-    assert!(said.contains("confirm with --yes"), "{said}");
+    let printed = home.refuses(&["sessions", "delete", &session]);
+    assert!(printed.contains("confirm with --yes"), "{printed}");
     assert_eq!(home.json(&["sessions", "--json"]).len(), 1);
     home.prints(&["chat", "/say two"]);
-    // One that does not exist among them: none is deleted.
+    // If one of the ids does not exist, none is deleted.
     home.refuses(&["sessions", "delete", "--yes", &session, "nothing"]);
     assert_eq!(home.json(&["sessions", "--json"]).len(), 2);
     home.prints(&["sessions", "delete", "--yes", &session]);
@@ -123,8 +127,8 @@ fn a_session_in_use_is_not_deleted() {
     let home = Home::new();
     let mut child = home.start_waiting("/wait 60");
     let session = home.last_session();
-    let said = home.refuses(&["sessions", "delete", "--yes", &session]);
-    assert!(said.contains(&format!("in use by process {}", child.id())), "{said}");
+    let printed = home.refuses(&["sessions", "delete", "--yes", &session]);
+    assert!(printed.contains(&format!("in use by process {}", child.id())), "{printed}");
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -148,24 +152,24 @@ fn a_replay_can_follow_another_process() {
 }
 
 #[test]
-fn settings_are_printed_and_mistakes_are_named() {
+fn settings_prints_the_settings_and_reports_mistakes() {
     let home = Home::new();
     assert!(home.prints(&["settings"]).contains("\nretention.days = 90\n"));
     assert!(home.prints(&["settings", "--markdown"]).starts_with("# Settings\n"));
     home.configure("parlor.toml", "[retention]\ndyas = 3\n");
     for args in [&["settings"][..], &["chat", "hi"], &["sessions"]] {
-        let said = home.refuses(args);
-        assert!(said.contains("parlor.toml is not valid: line 2: "), "{said}");
-        assert!(said.contains("did you mean \"days\"?"), "{said}");
+        let printed = home.refuses(args);
+        assert!(printed.contains("parlor.toml is not valid: line 2: "), "{printed}");
+        assert!(printed.contains("did you mean \"days\"?"), "{printed}");
     }
 }
 
 #[test]
-fn the_doctor_says_what_is_ready() {
+fn doctor_reports_what_is_ready() {
     let home = Home::new();
-    let said = home.prints(&["doctor"]);
-    assert!(said.contains("the first command creates it"), "{said}");
-    assert!(!home.state().exists(), "looking makes nothing");
+    let printed = home.prints(&["doctor"]);
+    assert!(printed.contains("the first command creates it"), "{printed}");
+    assert!(!home.state().exists(), "doctor creates nothing");
     home.prints(&["chat", "/say hi"]);
     let findings = home.json(&["doctor", "--json"]);
     let state = |check: &str| {
@@ -181,14 +185,14 @@ fn the_doctor_says_what_is_ready() {
         assert_ne!(state(check), "problem", "{check}");
     }
     for finding in &findings {
-        assert_eq!(finding["state"] == "ok", finding["fix"].is_null(), "a fix for each: {finding}");
+        assert_eq!(finding["state"] == "ok", finding["fix"].is_null(), "each problem has a fix: {finding}");
     }
 }
 
 #[test]
-fn the_doctor_says_what_is_enforced_and_warns_root() {
+fn doctor_reports_what_is_enforced_and_warns_root() {
     let home = Home::new();
-    let look = |user: Option<u32>| {
+    let findings_as = |user: Option<u32>| {
         let mut command = home.command(&["doctor", "--json"]);
         if let Some(user) = user {
             chown(home.folder(), Some(user), Some(user)).unwrap();
@@ -197,8 +201,8 @@ fn the_doctor_says_what_is_enforced_and_warns_root() {
         match command.output() {
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
             output => {
-                let said = String::from_utf8(output.unwrap().stdout).unwrap();
-                Some(said.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>())
+                let printed = String::from_utf8(output.unwrap().stdout).unwrap();
+                Some(printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>())
             }
         }
     };
@@ -206,7 +210,7 @@ fn the_doctor_says_what_is_enforced_and_warns_root() {
         let finding = findings.iter().find(|finding| finding["check"] == check);
         finding.unwrap_or_else(|| panic!("{check} is missing"))["state"].as_str().unwrap().to_owned()
     };
-    let findings = look(None).unwrap();
+    let findings = findings_as(None).unwrap();
     for check in ["enforced: files", "enforced: commands", "enforced: doors"] {
         assert_eq!(state(&findings, check), "ok", "{findings:?}");
     }
@@ -215,29 +219,30 @@ fn the_doctor_says_what_is_enforced_and_warns_root() {
     if !is_root {
         return;
     }
-    match look(Some(NOBODY)) {
+    match findings_as(Some(NOBODY)) {
         Some(findings) => assert_eq!(state(&findings, "user"), "ok", "{findings:?}"),
         None => eprintln!("skipped: {} is in a folder that only root can enter", PARLOR),
     }
 }
 
 #[test]
-fn a_server_that_root_starts_says_so_once() {
+fn a_server_that_runs_as_root_warns_once() {
     let home = Home::new();
     let mut command = home.command(&["serve", "--listen", "127.0.0.1:0", "--no-supex"]);
     let mut child = command.env("PARLOR_LOG", "info").stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let begun: Vec<String> =
+    let startup_lines: Vec<String> =
         lines.by_ref().map(Result::unwrap).take_while(|line| !line.contains("serving")).collect();
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    let said: Vec<String> = begun.into_iter().chain(lines.map(Result::unwrap)).collect();
+    let printed: Vec<String> = startup_lines.into_iter().chain(lines.map(Result::unwrap)).collect();
     assert!(child.wait().unwrap().success());
-    let warnings = said.iter().filter(|line| line.contains("WARN") && line.contains("runs as root")).count();
-    assert_eq!(warnings, usize::from(geteuid().is_root()), "{said:?}");
+    let warnings =
+        printed.iter().filter(|line| line.contains("WARN") && line.contains("runs as root")).count();
+    assert_eq!(warnings, usize::from(geteuid().is_root()), "{printed:?}");
 }
 
 #[test]
-fn the_doctor_recovers_a_damaged_database() {
+fn doctor_recovers_a_damaged_database() {
     let home = Home::new();
     for text in ["/say one", "/say two"] {
         home.prints(&["chat", text]);
@@ -248,13 +253,16 @@ fn the_doctor_recovers_a_damaged_database() {
     let mut damaged = std::fs::read(&file).unwrap();
     damaged[..100].fill(0xa5);
     std::fs::write(&file, &damaged).unwrap();
-    // No command writes to it, and all of them say what to do.
+    // No command writes to it, and each says what to do.
     for args in [&["chat", "/say three"][..], &["sessions"], &["gc"], &["serve", "--no-supex"]] {
-        let said = home.refuses(args);
-        assert!(said.contains("is damaged") && said.contains("parlor doctor --recover"), "{args:?}: {said}");
+        let printed = home.refuses(args);
+        assert!(
+            printed.contains("is damaged") && printed.contains("parlor doctor --recover"),
+            "{args:?}: {printed}"
+        );
     }
-    let said = String::from_utf8(home.run(&["doctor"]).stdout).unwrap();
-    assert!(said.contains("is damaged") && said.contains("parlor doctor --recover"), "{said}");
+    let printed = String::from_utf8(home.run(&["doctor"]).stdout).unwrap();
+    assert!(printed.contains("is damaged") && printed.contains("parlor doctor --recover"), "{printed}");
     assert_eq!(std::fs::read(&file).unwrap(), damaged);
     let [done] = &home.json(&["doctor", "--recover", "--json"])[..] else { panic!("one line") };
     assert_eq!(
@@ -269,43 +277,43 @@ fn the_doctor_recovers_a_damaged_database() {
 }
 
 #[test]
-fn the_doctor_knows_keys_by_name_only() {
+fn doctor_shows_only_the_names_of_keys() {
     let home = Home::new();
     let output = home.command(&["doctor"]).env("OPENAI_API_KEY", "s3cret-value").output().unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("OPENAI_API_KEY set") && !said.contains("s3cret"), "{said}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("OPENAI_API_KEY set") && !printed.contains("s3cret"), "{printed}");
 }
 
 #[test]
-fn the_doctor_finds_problems() {
+fn doctor_finds_problems() {
     let home = Home::new();
     home.prints(&["chat", "/say hi"]);
     let problem = |check: &str| {
         let output = home.run(&["doctor", "--json"]);
         assert_eq!(output.status.code(), Some(1), "{check}");
-        let said = String::from_utf8(output.stdout).unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
         let found = |line: &&str| line.contains(&format!("\"check\":\"{check}\",\"state\":\"problem\""));
-        said.lines().find(found).unwrap_or_else(|| panic!("{said}")).to_owned()
+        printed.lines().find(found).unwrap_or_else(|| panic!("{printed}")).to_owned()
     };
     home.configure("parlor.toml", "default_agent = \"nobody\"");
     assert!(problem("parlor.toml").contains("nobody"));
     home.configure("parlor.toml", "agents.x = { kind = \"script\", file = \"missing.toml\" }");
     assert!(problem("parlor.toml").contains("missing.toml"));
     home.configure("parlor.toml", "");
-    // The first page is torn.
+    // Damage the first page.
     let database = home.state().join("parlor.db");
     let mut bytes = std::fs::read(&database).unwrap();
     bytes[100..2000].fill(0xff);
     std::fs::write(&database, bytes).unwrap();
-    let said = problem("database");
-    assert!(said.contains("restore it from a backup"), "{said}");
+    let printed = problem("database");
+    assert!(printed.contains("restore it from a backup"), "{printed}");
     std::fs::remove_dir_all(home.state()).unwrap();
     std::fs::write(home.state(), "").unwrap();
     assert!(problem("state folder").contains("is not a folder"));
 }
 
 #[test]
-fn links_are_written_once_and_never_over_something_else() {
+fn link_creates_links_and_never_replaces_another_file() {
     let home = Home::new();
     let folder = home.folder().join("bin");
     let link = |args: &[&str]| {
@@ -324,7 +332,7 @@ fn links_are_written_once_and_never_over_something_else() {
     }
     let again = link(&[]);
     assert!(again.status.success() && String::from_utf8(again.stdout).unwrap().contains("already exists"));
-    // A link to where parlor was is ours to put right.
+    // A link to an earlier path of parlor is replaced.
     std::fs::remove_file(folder.join("synaps")).unwrap();
     symlink("/gone/parlor", folder.join("synaps")).unwrap();
     assert!(link(&[]).status.success());
@@ -334,19 +342,19 @@ fn links_are_written_once_and_never_over_something_else() {
 }
 
 #[test]
-fn a_link_says_whether_it_will_be_found() {
+fn link_reports_whether_the_folder_is_in_path() {
     let home = Home::new();
     let folder = home.folder().join("bin");
     std::fs::create_dir(&folder).unwrap();
-    let said = home.prints(&["link", folder.to_str().unwrap()]);
-    assert!(said.contains("is not in PATH. Add it before the other folders"), "{said}");
+    let printed = home.prints(&["link", folder.to_str().unwrap()]);
+    assert!(printed.contains("is not in PATH. Add it before the other folders"), "{printed}");
     let mut command = home.command(&["link", folder.to_str().unwrap()]);
-    let said = command.env("PATH", format!("/usr/bin:{}", folder.display())).output().unwrap().stdout;
-    assert!(String::from_utf8(said).unwrap().contains("is in PATH:"));
+    let printed = command.env("PATH", format!("/usr/bin:{}", folder.display())).output().unwrap().stdout;
+    assert!(String::from_utf8(printed).unwrap().contains("is in PATH:"));
 }
 
 #[test]
-fn called_by_another_name_it_is_that_program() {
+fn a_link_with_another_name_behaves_like_that_program() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("codex-exec-server");
     symlink(PARLOR, &link).unwrap();
@@ -354,8 +362,8 @@ fn called_by_another_name_it_is_that_program() {
     let mut server = server.arg("ignored").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let hello = b"{\"id\":1,\"method\":\"initialize\",\"params\":{\"clientName\":\"me\"}}\n";
     std::io::Write::write_all(&mut server.stdin.take().unwrap(), hello).unwrap();
-    let said = String::from_utf8(server.wait_with_output().unwrap().stdout).unwrap();
-    assert_eq!(said, "{\"id\":1,\"result\":{\"protocolVersion\":\"exec-server.v0\"}}\n");
+    let printed = String::from_utf8(server.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(printed, "{\"id\":1,\"result\":{\"protocolVersion\":\"exec-server.v0\"}}\n");
 
     let output = Command::new(PARLOR).arg0("/some/where/loaf").arg("tui").output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
@@ -363,17 +371,18 @@ fn called_by_another_name_it_is_that_program() {
 }
 
 #[test]
-fn every_command_explains_itself() {
+fn every_command_and_flag_has_help() {
     let home = Home::new();
     let help = home.prints(&["--help"]);
     let commands = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
     let names: Vec<&str> = commands.lines().filter_map(|line| line.split_whitespace().next()).collect();
     assert!(names.len() >= 8, "{help}");
     for name in names.into_iter().filter(|name| *name != "help") {
-        let said = home.prints(&[name, "--help"]);
-        assert!(said.contains("Usage: parlor") && said.len() > 100, "{said}");
-        for line in said.lines().filter(|line| line.trim_start().starts_with("--") && !line.contains("  ")) {
-            assert!(said.contains(&format!("{line}\n          ")), "{name}: {line} has no words");
+        let printed = home.prints(&[name, "--help"]);
+        assert!(printed.contains("Usage: parlor") && printed.len() > 100, "{printed}");
+        for line in printed.lines().filter(|line| line.trim_start().starts_with("--") && !line.contains("  "))
+        {
+            assert!(printed.contains(&format!("{line}\n          ")), "{name}: {line} has no help text");
         }
     }
     let wrong = home.run(&["no-such-command"]);
@@ -381,7 +390,7 @@ fn every_command_explains_itself() {
 }
 
 #[test]
-fn the_state_is_for_its_owner_alone() {
+fn only_the_owner_can_read_the_state_folder() {
     let home = Home::new();
     home.prints(&["chat", "/say hi"]);
     let mode = |path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -393,35 +402,35 @@ fn the_state_is_for_its_owner_alone() {
 }
 
 #[test]
-fn old_sessions_are_collected_and_recent_ones_stay() {
+fn gc_deletes_old_sessions_and_keeps_recent_ones() {
     let home = Home::new();
     home.prints(&["chat", "/say old"]);
     let old = home.last_session();
     home.age(&old, 100);
     home.prints(&["chat", "/say new"]);
-    let said = home.json(&["gc", "--dry-run", "--json"]);
-    assert_eq!((&said[0]["session"], &said[0]["reason"]), (&old.as_str().into(), &"age".into()));
-    assert_eq!((&said[1]["deleted"], &said[1]["dry_run"]), (&1.into(), &true.into()));
+    let printed = home.json(&["gc", "--dry-run", "--json"]);
+    assert_eq!((&printed[0]["session"], &printed[0]["reason"]), (&old.as_str().into(), &"age".into()));
+    assert_eq!((&printed[1]["deleted"], &printed[1]["dry_run"]), (&1.into(), &true.into()));
     assert_eq!(home.json(&["sessions", "--json"]).len(), 2, "a dry run deletes nothing");
     assert_eq!(home.json(&["gc", "--json", "--older-than", "200"])[0]["deleted"], 0);
-    // A limit of no bytes takes all but the recent one.
-    let said = home.prints(&["gc", "--older-than", "never", "--keep-bytes", "0"]);
-    assert!(said.contains("1 of 2 sessions deleted") && said.contains(&old), "{said}");
+    // A limit of 0 bytes deletes all but the recent session.
+    let printed = home.prints(&["gc", "--older-than", "never", "--keep-bytes", "0"]);
+    assert!(printed.contains("1 of 2 sessions deleted") && printed.contains(&old), "{printed}");
     let left = home.json(&["sessions", "--json"]);
     assert_eq!((left.len(), &left[0]["title"]), (1, &"/say new".into()));
     assert_eq!(home.run(&["gc", "--older-than", "0"]).status.code(), Some(2));
 }
 
 #[test]
-fn the_settings_say_what_is_collected_and_what_is_in_use_stays() {
+fn gc_follows_the_settings_and_keeps_sessions_in_use() {
     let home = Home::new();
     let mut child = home.start_waiting("/wait 60");
     home.age(&home.last_session(), 10);
     home.configure("parlor.toml", "[retention]\ndays = 20\n");
     assert_eq!(home.json(&["gc", "--json"])[0]["in_use"], 0);
     home.configure("parlor.toml", "[retention]\ndays = 5\n");
-    let said = home.json(&["gc", "--json"]);
-    assert_eq!((&said[0]["in_use"], &said[0]["deleted"]), (&1.into(), &0.into()));
+    let printed = home.json(&["gc", "--json"]);
+    assert_eq!((&printed[0]["in_use"], &printed[0]["deleted"]), (&1.into(), &0.into()));
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(home.json(&["gc", "--json"]).last().unwrap()["deleted"], 1);

@@ -1,8 +1,8 @@
-//! The program on a disk that is full, and in a folder that cannot be written.
+//! The program on a full disk, and in a folder that is not writable.
 //!
-//! Mounting takes the rights of root; without them these tests say so and are skipped.
+//! Only root can mount; without root these tests are skipped and print that.
 #![expect(clippy::unwrap_used, reason = "a test that panics has failed, and says where")]
-#![expect(clippy::disallowed_methods, reason = "mount, umount and the program itself are started")]
+#![expect(clippy::disallowed_methods, reason = "these tests start mount, umount and the program itself")]
 
 mod home;
 
@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 use home::PARLOR;
 
-/// A small file system in memory.
+/// A small tmpfs.
 struct Disk(tempfile::TempDir);
 
 impl Disk {
@@ -35,16 +35,16 @@ impl Disk {
         self.0.path()
     }
 
-    /// Takes all the room there is.
+    /// Fills the disk.
     fn fill(&self) {
         let ballast = std::fs::File::create(self.path().join("ballast"));
-        // Where not even a name fits, it is full already.
+        // If the file cannot even be created, the disk is full already.
         if let Ok(mut ballast) = ballast {
             while ballast.write_all(&[0; 4096]).is_ok() {}
         }
     }
 
-    fn make_room(&self) {
+    fn free_space(&self) {
         std::fs::remove_file(self.path().join("ballast")).unwrap();
     }
 
@@ -54,7 +54,7 @@ impl Disk {
         command.stdin(Stdio::null()).output().unwrap()
     }
 
-    /// What it says when it cannot do what it was asked.
+    /// Runs a command that must fail, and returns its stderr.
     fn refuses(&self, args: &[&str]) -> String {
         let output = self.parlor(args);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -73,70 +73,70 @@ fn run(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
-fn says_hi(output: &Output) -> bool {
+fn printed_hi(output: &Output) -> bool {
     output.status.success() && output.stdout == b"hi\n"
 }
 
 #[test]
-fn a_full_disk_is_said_to_be_full_and_all_is_well_when_there_is_room() {
+fn a_full_disk_is_reported_and_commands_work_again_once_space_is_free() {
     let Some(disk) = Disk::mount("4m") else { return };
-    // Full from the start, and full with sessions on it.
+    // The disk is full without any session, and then with one.
     for _ in 0..2 {
         disk.fill();
-        let said = disk.refuses(&["chat", "/say hi"]);
-        assert!(said.contains("no room left on the disk"), "{said}");
+        let printed = disk.refuses(&["chat", "/say hi"]);
+        assert!(printed.contains("no room left on the disk"), "{printed}");
         let doctor = disk.parlor(&["doctor"]);
         assert_eq!(doctor.status.code(), Some(1));
-        let said = String::from_utf8(doctor.stdout).unwrap();
-        assert!(said.contains("disk space") && said.contains("free some"), "{said}");
-        disk.make_room();
+        let printed = String::from_utf8(doctor.stdout).unwrap();
+        assert!(printed.contains("disk space") && printed.contains("free some"), "{printed}");
+        disk.free_space();
         let output = disk.parlor(&["chat", "/say hi"]);
-        assert!(says_hi(&output), "{output:?}");
+        assert!(printed_hi(&output), "{output:?}");
     }
     let list = disk.parlor(&["sessions", "--json"]);
     assert_eq!(
         String::from_utf8(list.stdout).unwrap().lines().count(),
         2,
-        "what was refused left nothing behind"
+        "a refused chat stored no session"
     );
 }
 
 #[test]
 fn a_disk_that_fills_up_during_a_run_ends_it_with_an_error() {
     let Some(disk) = Disk::mount("4m") else { return };
-    assert!(says_hi(&disk.parlor(&["chat", "/say hi"])));
+    assert!(printed_hi(&disk.parlor(&["chat", "/say hi"])));
     let mut command = Command::new(PARLOR);
     command.args(["chat", "/wait 1"]).env("PARLOR_HOME", disk.path().join("state")).current_dir("/");
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // It has begun to speak, so all but its end is recorded.
+    // The first output is here, so all events but the end of the run are recorded.
     std::io::Read::read_exact(&mut child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
     disk.fill();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("cannot record events") && said.contains("parlor doctor"), "{said}");
-    disk.make_room();
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(printed.contains("cannot record events") && printed.contains("parlor doctor"), "{printed}");
+    disk.free_space();
     let sessions = String::from_utf8(disk.parlor(&["sessions", "--json", "--limit", "1"]).stdout).unwrap();
     let session: serde_json::Value = serde_json::from_str(&sessions).unwrap();
     let session = session["session"].as_str().unwrap();
-    assert!(says_hi(&disk.parlor(&["chat", "--session", session, "/say hi"])));
+    assert!(printed_hi(&disk.parlor(&["chat", "--session", session, "/say hi"])));
     let replay = String::from_utf8(disk.parlor(&["replay", session]).stdout).unwrap();
     assert!(replay.contains("RUN_INTERRUPTED"), "{replay}");
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_is_said_to_be_so() {
+fn a_read_only_folder_is_reported() {
     let Some(disk) = Disk::mount("4m") else { return };
-    assert!(says_hi(&disk.parlor(&["chat", "/say hi"])));
+    assert!(printed_hi(&disk.parlor(&["chat", "/say hi"])));
     disk.remount("ro");
     for args in [&["chat", "/say hi"][..], &["sessions"], &["chat", "--json", "/say hi"]] {
-        let said = disk.refuses(args);
-        assert!(said.contains("make the folder and its files writable"), "{said}");
+        let printed = disk.refuses(args);
+        assert!(printed.contains("make the folder and its files writable"), "{printed}");
     }
     let doctor = disk.parlor(&["doctor"]);
     assert_eq!(doctor.status.code(), Some(1));
     assert!(String::from_utf8(doctor.stdout).unwrap().contains("is not writable"));
     disk.remount("rw");
-    assert!(says_hi(&disk.parlor(&["chat", "/say hi"])));
+    assert!(printed_hi(&disk.parlor(&["chat", "/say hi"])));
 }

@@ -1,5 +1,5 @@
-//! Every transcript on the machine in memory: the driver's loop and the engine, but no transport
-//! and no second process.
+//! Every transcript in memory: the door's machine, the driver's loop and the backend, without a transport or a second
+//! process.
 
 mod sessions_in_memory;
 
@@ -29,7 +29,7 @@ fn exec_in_memory() {
 #[test]
 fn synaps_in_memory() {
     play_cases(&transcripts("synaps"), &Synaps, PlayedIn::Memory, |case| {
-        let sessions = sessions_in_memory::SessionsInMemory::of(case)?;
+        let sessions = sessions_in_memory::SessionsInMemory::for_case(case)?;
         Ok(Memory::start(sessions.child()))
     });
 }
@@ -37,12 +37,12 @@ fn synaps_in_memory() {
 #[test]
 fn loaf_in_memory() {
     play_cases(&transcripts("loaf"), &Loaf, PlayedIn::Memory, |case| {
-        let server = sessions_in_memory::loaf::Loaf::of(case)?;
+        let server = sessions_in_memory::loaf::Loaf::for_case(case)?;
         Ok(Memory::start(server.serve()))
     });
 }
 
-/// A connection whose two directions are channels.
+/// A connection over channels.
 struct Memory {
     input: Option<mpsc::Sender<Vec<u8>>>,
     outlet: OutgoingReceiver,
@@ -50,8 +50,8 @@ struct Memory {
 }
 
 impl Memory {
-    /// Serves the machine and the engine that `made` gives.
-    fn start<M, B>(made: impl Future<Output = (M, B)> + Send + 'static) -> Self
+    /// Serves the machine and the backend that `create` returns.
+    fn start<M, B>(create: impl Future<Output = (M, B)> + Send + 'static) -> Self
     where
         M: Machine<Request: Send, Reply: Send, Event: Send, Error: Send> + Send + 'static,
         B: BackendFor<M> + Send + 'static,
@@ -60,7 +60,7 @@ impl Memory {
         let incoming = Incoming { chunks, hung_up: oneshot::channel().1, refuses_foreign: false };
         let (outgoing, outlet) = outgoing();
         let task = tokio::spawn(async {
-            let (machine, backend) = made.await;
+            let (machine, backend) = create.await;
             serve(machine, backend, incoming, outgoing, std::future::pending()).await
         });
         Self { input: Some(input), outlet, task }
@@ -69,8 +69,8 @@ impl Memory {
 
 impl Peer for Memory {
     async fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let input = self.input.as_ref().ok_or("sent after the end")?;
-        input.send(bytes.to_vec()).await.map_err(|_| "the connection is gone".to_owned())
+        let input = self.input.as_ref().ok_or("sent after the input was closed")?;
+        input.send(bytes.to_vec()).await.map_err(|_| "the connection is closed".to_owned())
     }
 
     async fn close(&mut self) -> Result<(), String> {

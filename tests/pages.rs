@@ -1,5 +1,5 @@
-//! `docs/operations.md` names what it is about: files, limits and commands.
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+//! Checks that the documentation names every limit and every command.
+#![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All files below a folder that end so.
+/// All files below a folder whose names end with `ending`.
 fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
     let mut folders = vec![root().join(folder)];
     let mut found = Vec::new();
@@ -26,12 +26,12 @@ fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_limit_is_on_a_page() {
+fn every_limit_is_documented() {
     let pages: String =
         files("docs", ".md").into_iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     let mut names = Vec::new();
     for (folder, visibility) in
-        [("engine", "pub const "), ("log", "pub const "), ("parlor", "pub(crate) const ")]
+        [("engine", "pub const "), ("log", "pub const "), ("app", "pub(crate) const ")]
     {
         for path in files(&format!("crates/{folder}/src"), ".rs") {
             let source = fs::read_to_string(&path).unwrap();
@@ -44,14 +44,14 @@ fn every_limit_is_on_a_page() {
             names.extend(limits.map(|line| line.split(':').next().unwrap().to_owned()));
         }
     }
-    assert!(names.len() > 15, "the constants are not found any more: {names:?}");
+    assert!(names.len() > 15, "this test finds too few constants: {names:?}");
     for name in names {
         assert!(pages.contains(&format!("`{name}`")), "no page in docs mentions `{name}`");
     }
 }
 
 #[test]
-fn the_page_on_operations_names_every_command() {
+fn the_operations_page_names_every_command() {
     let page = fs::read_to_string(root().join("docs/operations.md")).unwrap();
     for command in [
         "chat", "sessions", "replay", "gc", "doctor", "settings", "link", "stdio", "models", "login",

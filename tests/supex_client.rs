@@ -1,8 +1,8 @@
-//! `parlor supex` and the Rust driver, against `parlor serve` and against servers of a few lines.
-#![expect(clippy::disallowed_methods, reason = "the program is started as a shell would")]
-#![allow(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+//! `parlor supex` and the Rust driver, against `parlor serve` and against small mock servers.
+#![expect(clippy::disallowed_methods, reason = "these tests start the program as a shell would")]
+#![allow(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 
-#[allow(dead_code, reason = "the driver is tried here, so plain connections are not needed")]
+#[allow(dead_code, reason = "these tests use the driver instead of plain connections")]
 #[path = "supex/server.rs"]
 mod server;
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use server::{PARLOR, Server};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 
-/// `parlor supex` with a state folder, and without variables of ours.
+/// `parlor supex` on a state folder, without the `SUPEX_` variables of this process.
 fn supex(home: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(PARLOR);
     command.arg("supex").args(args).env("PARLOR_HOME", home).stdin(Stdio::null());
@@ -30,16 +30,17 @@ fn supex(home: &Path, args: &[&str]) -> Command {
     command
 }
 
-fn said(output: &Output) -> (i32, String, String) {
+/// The exit code, stdout and stderr.
+fn parts(output: &Output) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
 fn run(home: &Path, args: &[&str]) -> (i32, String, String) {
-    said(&supex(home, args).output().unwrap())
+    parts(&supex(home, args).output().unwrap())
 }
 
-/// What it prints when all goes well.
+/// The stdout of a command that must succeed and print nothing to stderr.
 fn prints(home: &Path, args: &[&str]) -> String {
     let (code, out, err) = run(home, args);
     assert_eq!((code, err.as_str()), (0, ""), "{args:?}: {out}");
@@ -53,9 +54,9 @@ fn run_with_input(home: &Path, args: &[&str], input: &[u8]) -> (i32, String, Str
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It may refuse before it has read all.
+    // The command may fail before it has read all.
     let _ = child.stdin.take().unwrap().write_all(input);
-    said(&child.wait_with_output().unwrap())
+    parts(&child.wait_with_output().unwrap())
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn the_command_finds_the_server_of_its_home() {
 }
 
 #[test]
-fn failures_say_where_and_what_helps() {
+fn errors_name_the_file_the_line_and_a_hint() {
     let server = Server::with(|command, home| {
         command.env("SUPEX_ALLOWED_ROOTS", home.join("scripts"));
     });
@@ -126,7 +127,7 @@ fn failures_say_where_and_what_helps() {
 }
 
 #[test]
-fn a_token_is_taken_from_the_environment_and_shown_nowhere() {
+fn the_token_is_read_from_the_environment_and_never_printed() {
     let server = Server::with(|command, _| {
         command.env("SUPEX_AUTH_TOKEN", "s3cret");
     });
@@ -135,7 +136,7 @@ fn a_token_is_taken_from_the_environment_and_shown_nowhere() {
     assert_eq!((code, out.as_str()), (1, ""));
     assert!(err.contains("Hint: set SUPEX_AUTH_TOKEN to the token"), "{err}");
     let with = |token: &str, args: &[&str]| {
-        said(&supex(home, args).env("SUPEX_AUTH_TOKEN", token).output().unwrap())
+        parts(&supex(home, args).env("SUPEX_AUTH_TOKEN", token).output().unwrap())
     };
     assert_eq!(with("s3cret", &["eval", "1"]), (0, "1\n".to_owned(), String::new()));
     let (code, _, err) = with("wr0ng", &["eval", "1"]);
@@ -143,13 +144,13 @@ fn a_token_is_taken_from_the_environment_and_shown_nowhere() {
     assert!(!err.contains("wr0ng") && !err.contains("s3cret"), "{err}");
 }
 
-/// A port of loopback on which nobody listens.
+/// A loopback port on which nothing listens.
 fn unused_port() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
 }
 
 #[test]
-fn where_nobody_listens_there_is_a_hint() {
+fn a_failed_connection_gets_a_hint() {
     let home = tempfile::tempdir().unwrap();
     let port = unused_port();
     let (code, out, err) = run(home.path(), &["status", "--port", &port]);
@@ -158,50 +159,50 @@ fn where_nobody_listens_there_is_a_hint() {
     assert!(err.contains("\nHint: start a bridge with `parlor serve`"), "{err}");
     let output =
         supex(home.path(), &["eval", "1"]).env("SUPEX_PORT", &port).env("SUPEX_RETRIES", "0").output();
-    assert!(said(&output.unwrap()).2.contains(&format!("localhost:{port}")));
+    assert!(parts(&output.unwrap()).2.contains(&format!("localhost:{port}")));
     for (name, value) in [("SUPEX_PORT", "x"), ("SUPEX_TIMEOUT", "soon"), ("SUPEX_MAX_RESPONSE", "0")] {
-        let (code, _, err) = said(&supex(home.path(), &["status"]).env(name, value).output().unwrap());
+        let (code, _, err) = parts(&supex(home.path(), &["status"]).env(name, value).output().unwrap());
         assert!(code == 1 && err.contains(&format!("{name} is {value:?}")), "{err}");
     }
-    assert!(!home.path().join("parlor.db").exists(), "asking a bridge needs no state");
+    assert!(!home.path().join("parlor.db").exists(), "`parlor supex` creates no database");
 }
 
-/// A server of a few lines: says hello and answers one call with `result`. Returns what it was told.
+/// A mock server for one connection: answers hello, and one call with `result`. Returns both requests.
 fn answer_once(listener: &TcpListener, result: &str) -> (Value, Value) {
     let stream = listener.accept().unwrap().0;
     let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-    let mut heard = |result: &str, mut stream: &TcpStream| -> Value {
+    let mut answer = |result: &str, mut stream: &TcpStream| -> Value {
         let request: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
         writeln!(stream, "{{\"jsonrpc\":\"2.0\",\"result\":{result},\"id\":{}}}", request["id"]).unwrap();
         request
     };
-    (heard("{}", &stream), heard(result, &stream))
+    (answer("{}", &stream), answer(result, &stream))
 }
 
 #[test]
-fn other_servers_are_spoken_to_as_the_variables_say() {
+fn the_variables_choose_server_agent_and_limits() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     let home = tempfile::tempdir().unwrap();
-    // It names another server, which does not count once a port is named.
+    // The file names another server, which SUPEX_PORT overrides.
     std::fs::write(home.path().join("serve.json"), "{\"pid\":1,\"supex\":\"127.0.0.1:1\"}").unwrap();
     let mut command = supex(home.path(), &["call", "save_model", "{\"path\":\"/x\"}"]);
     command.env("SUPEX_HOST", "localhost").env("SUPEX_PORT", &port).env("SUPEX_AGENT", "robot");
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let soft = "{ \"success\": false, \"error\": \"No active\\u001b[2J model\", \"n\": 1.0 }";
-    let (hello, call) = answer_once(&listener, soft);
+    let result = "{ \"success\": false, \"error\": \"No active\\u001b[2J model\", \"n\": 1.0 }";
+    let (hello, call) = answer_once(&listener, result);
     assert_eq!((&hello["params"]["agent"], &hello["params"]["name"]), (&json!("robot"), &json!("parlor")));
     assert_eq!((&hello["id"], hello["params"]["token"].is_null()), (&json!("hello"), true));
     assert_eq!(call["params"], json!({"name": "save_model", "arguments": {"path": "/x"}}));
-    let (code, out, err) = said(&child.wait_with_output().unwrap());
-    // A program gets what the server wrote; a person is shown nothing that steers the terminal.
-    assert_eq!((code, out), (1, format!("{soft}\n")));
+    let (code, out, err) = parts(&child.wait_with_output().unwrap());
+    // stdout has the bytes of the server for programs; stderr has no control characters, since it is for people.
+    assert_eq!((code, out), (1, format!("{result}\n")));
     assert_eq!(err, "Error: save_model failed: No active model\n");
 
     let mut command = supex(home.path(), &["eval", "1", "--host", "127.0.0.1", "--port", &port]);
     let child = command.env("SUPEX_MAX_RESPONSE", "100").stderr(Stdio::piped()).spawn().unwrap();
     answer_once(&listener, &format!("{{\"result\":\"{}\"}}", "x".repeat(100)));
-    let (code, _, err) = said(&child.wait_with_output().unwrap());
+    let (code, _, err) = parts(&child.wait_with_output().unwrap());
     assert!(code == 1 && err.contains("longer than 100 bytes"), "{err}");
     assert!(err.contains("Hint: set SUPEX_MAX_RESPONSE"), "{err}");
 }
@@ -218,8 +219,8 @@ fn driver(server: &Server) -> Driver {
 async fn the_driver_keeps_one_connection_through_errors() {
     let server = Server::start();
     let driver = driver(&server);
-    let told = driver.server().await.unwrap();
-    assert!(told.name == "supex-runtime" && told.attach, "{told:?}");
+    let info = driver.server().await.unwrap();
+    assert!(info.name == "supex-runtime" && info.attach, "{info:?}");
     for number in 0..20 {
         assert_eq!(driver.eval(&format!("{number} + 1")).await.unwrap(), (number + 1).to_string());
         let error = driver.eval("raise 'no'").await.unwrap_err();
@@ -233,7 +234,7 @@ async fn the_driver_keeps_one_connection_through_errors() {
 }
 
 #[tokio::test]
-async fn many_tasks_share_a_driver() {
+async fn many_tasks_can_share_a_driver() {
     let server = Server::start();
     let driver = Arc::new(driver(&server));
     let callers: Vec<_> = (0..50)
@@ -249,9 +250,9 @@ async fn many_tasks_share_a_driver() {
 }
 
 #[tokio::test]
-async fn an_evaluation_longer_than_the_time_out_runs_once() {
+async fn an_evaluation_longer_than_the_timeout_runs_once() {
     let server = Server::start();
-    // The worker is started first, so that all of the time is that of the evaluation.
+    // Start the worker first, so that its start does not count in the timeout.
     driver(&server).eval("$n = 0").await.unwrap();
     let short = SupexSettings {
         port: server.supex.port(),
@@ -264,16 +265,16 @@ async fn an_evaluation_longer_than_the_time_out_runs_once() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_cut_in_mid_call_costs_no_second_run() {
+async fn a_call_whose_connection_is_lost_is_not_run_twice() {
     let server = Server::start();
     let relay = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = relay.local_addr().unwrap().port();
-    let behind = server.supex;
-    let cuts = tokio::spawn(async move {
+    let target = server.supex;
+    let relay_task = tokio::spawn(async move {
         for round in 0.. {
             let (client, _) = relay.accept().await.unwrap();
             let (from, mut to) = client.into_split();
-            let (mut back, mut forth) = tokio::net::TcpStream::connect(behind).await.unwrap().into_split();
+            let (mut back, mut forth) = tokio::net::TcpStream::connect(target).await.unwrap().into_split();
             let mut from = tokio::io::BufReader::new(from);
             let mut line = Vec::new();
             from.read_until(b'\n', &mut line).await.unwrap();
@@ -284,7 +285,7 @@ async fn a_connection_that_is_cut_in_mid_call_costs_no_second_run() {
             line.clear();
             from.read_until(b'\n', &mut line).await.unwrap();
             forth.write_all(&line).await.unwrap();
-            // Twice the call has arrived at the server and its answer does not come back.
+            // The first two times the call reaches the server, but its reply does not reach the client.
             if round >= 2 {
                 tokio::io::copy(&mut back, &mut to).await.unwrap();
             }
@@ -293,12 +294,12 @@ async fn a_connection_that_is_cut_in_mid_call_costs_no_second_run() {
     let cut =
         Driver::new(SupexSettings { port, timeout: Duration::from_secs(60), ..SupexSettings::bridge() });
     assert_eq!(cut.eval("$n = ($n || 0) + 1; sleep 0.2; $n").await.unwrap(), "1");
-    cuts.abort();
+    relay_task.abort();
     assert_eq!(driver(&server).eval("$n").await.unwrap(), "1");
 }
 
 #[tokio::test]
-async fn a_server_that_dies_in_mid_call_is_told_apart_from_one_that_never_heard() {
+async fn the_error_says_whether_a_call_may_have_run() {
     let mut server = Server::start();
     let driver = Driver::new(SupexSettings {
         port: server.supex.port(),
@@ -307,7 +308,7 @@ async fn a_server_that_dies_in_mid_call_is_told_apart_from_one_that_never_heard(
         ..SupexSettings::bridge()
     });
     driver.eval("1").await.unwrap();
-    let flag = server.home.join("begun");
+    let flag = server.home.join("started");
     let code = format!("File.write({:?}, ''); sleep 60", flag.to_str().unwrap());
     let killer = tokio::task::spawn_blocking(move || {
         while !flag.exists() {
@@ -317,7 +318,7 @@ async fn a_server_that_dies_in_mid_call_is_told_apart_from_one_that_never_heard(
     });
     let error = driver.eval(&code).await.unwrap_err();
     killer.await.unwrap();
-    // A server that ends in order may still answer that it does.
+    // A server that stops normally may still answer the call with an error.
     assert_eq!(error.fate(), CallFate::Unknown, "{error:?}");
     let error = driver.eval("2").await.unwrap_err();
     assert!(matches!(error, DriverError::Connect { .. }), "{error:?}");
@@ -325,7 +326,7 @@ async fn a_server_that_dies_in_mid_call_is_told_apart_from_one_that_never_heard(
 }
 
 #[tokio::test]
-async fn a_console_shares_its_variables_and_shows_exceptions() {
+async fn repl_clients_share_variables_and_see_exceptions() {
     let server = Server::with(|command, _| {
         command.env("SUPEX_AUTH_TOKEN", "s3cret");
     });
@@ -341,7 +342,7 @@ async fn a_console_shares_its_variables_and_shows_exceptions() {
     assert_eq!(other.eval("x").await.unwrap().output, "=> 5\n");
     assert!(one.eval("raise 'e'").await.unwrap().output.starts_with("#<RuntimeError: e>\n"));
     other.ping().await.unwrap();
-    let stranger = ReplClient::new(SupexSettings { port: server.repl.port(), ..SupexSettings::repl() });
-    let refused = stranger.eval("1").await.unwrap_err();
+    let without_token = ReplClient::new(SupexSettings { port: server.repl.port(), ..SupexSettings::repl() });
+    let refused = without_token.eval("1").await.unwrap_err();
     assert!(matches!(refused, DriverError::Unauthorized { .. }), "{refused:?}");
 }

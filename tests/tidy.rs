@@ -1,11 +1,11 @@
-//! Habits as tests: who may depend on whom, and that the documents say what the code does.
+//! Conventions as tests: which crate may depend on which, and that the documentation matches the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each crate with those of ours that it may depend on, tests aside.
-const ARROWS: [(&str, &[&str]); 18] = [
+/// Each crate with the crates of this workspace that it may depend on, without dev-dependencies.
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 18] = [
     ("vocab", &[]),
     ("files", &["vocab"]),
     ("auth", &["vocab"]),
@@ -51,7 +51,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The names of a manifest's dependencies, without those of tests.
+/// The names of a crate's dependencies, without dev-dependencies.
 fn dependencies(krate: &str) -> BTreeSet<String> {
     let manifest = read(&format!("crates/{krate}/Cargo.toml"));
     let section = manifest.split("\n[dependencies]\n").nth(1).expect("a list of dependencies");
@@ -65,17 +65,18 @@ fn dependencies(krate: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn arrows_point_as_the_map_says() {
+fn crates_depend_only_on_allowed_crates() {
     let folders: BTreeSet<String> = fs::read_dir(root().join("crates"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    let listed: BTreeSet<String> = ARROWS.iter().map(|(krate, _)| (*krate).to_owned()).collect();
-    assert_eq!(folders, listed, "a crate is missing in this test's list, or gone");
-    for (krate, allowed) in ARROWS {
+    let listed: BTreeSet<String> =
+        ALLOWED_DEPENDENCIES.iter().map(|(krate, _)| (*krate).to_owned()).collect();
+    assert_eq!(folders, listed, "the list of this test differs from the folders in crates/");
+    for (krate, allowed) in ALLOWED_DEPENDENCIES {
         for name in dependencies(krate) {
-            if let Some(ours) = name.strip_prefix("parlor-") {
-                assert!(allowed.contains(&ours), "{krate} may not depend on {name}");
+            if let Some(dependency) = name.strip_prefix("parlor-") {
+                assert!(allowed.contains(&dependency), "{krate} may not depend on {name}");
             }
         }
     }
@@ -86,20 +87,20 @@ const SHARED_TYPE_NAMES: [&str; 0] = [];
 
 #[test]
 fn no_two_crates_have_a_public_type_of_the_same_name() {
-    let mut homes: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-    for (krate, _) in ARROWS {
+    let mut crates_by_name: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for (krate, _) in ALLOWED_DEPENDENCIES {
         for path in files(&root().join("crates").join(krate).join("src"), "rs") {
             for name in public_types(&fs::read_to_string(path).unwrap()) {
-                homes.entry(name).or_default().insert(krate);
+                crates_by_name.entry(name).or_default().insert(krate);
             }
         }
     }
-    assert!(homes.len() > 300, "the types are not found any more: {}", homes.len());
-    homes.retain(|name, crates| crates.len() > 1 && !SHARED_TYPE_NAMES.contains(&name.as_str()));
-    assert!(homes.is_empty(), "give one of each pair another name: {homes:?}");
+    assert!(crates_by_name.len() > 300, "this test finds too few types: {}", crates_by_name.len());
+    crates_by_name.retain(|name, crates| crates.len() > 1 && !SHARED_TYPE_NAMES.contains(&name.as_str()));
+    assert!(crates_by_name.is_empty(), "rename one type of each pair: {crates_by_name:?}");
 }
 
-/// The names of the public structs, enums, traits and aliases in a source file, without those of its tests.
+/// The names of the public structs, enums, traits and type aliases in a source file, without its test module.
 fn public_types(source: &str) -> Vec<String> {
     let source = source.split("#[cfg(test)]\nmod tests").next().expect("text before the tests");
     let kinds = ["pub struct ", "pub enum ", "pub trait ", "pub type "];
@@ -110,7 +111,7 @@ fn public_types(source: &str) -> Vec<String> {
 }
 
 #[test]
-fn doors_know_no_runtime_and_inner_types_cannot_be_serialized() {
+fn doors_use_no_runtime_and_inner_crates_use_no_serde() {
     assert!(!dependencies("doors").iter().any(|name| name.starts_with("tokio") || name == "rustix"));
     for krate in ["vocab", "engine", "process"] {
         assert!(!dependencies(krate).iter().any(|name| name.starts_with("serde")), "{krate}");
@@ -136,9 +137,9 @@ fn the_exec_page_names_every_method_code_and_limit() {
             names.push(line.split([' ', ':']).nth(2).unwrap().to_owned());
         }
     }
-    // Sizes of pieces are no limits: nothing happens beyond them.
+    // Sizes of chunks are not limits that a client can notice.
     names.retain(|name| !["OUTPUT_PIECE_BYTES", "BULK_PIECE_BYTES"].contains(&name.as_str()));
-    assert!(names.len() > 20, "the constants are not found any more: {names:?}");
+    assert!(names.len() > 20, "the constants are no longer found by this test: {names:?}");
     for name in names {
         assert!(page.contains(&name), "docs/protocols/exec.md does not mention {name}");
     }
@@ -154,21 +155,21 @@ fn constants(source: &str) -> Vec<String> {
 #[test]
 fn the_synaps_page_names_every_frame_error_and_limit() {
     let page = read("docs/protocols/synaps.md");
-    // The round trips there have one frame of each kind, or the door's own tests fail.
+    // The door's own tests guarantee that the round trips there have one frame of each type.
     let frames = read("crates/doors/src/synaps/wire.rs");
     let mut names: BTreeSet<String> = frames
         .split(r#""type":""#)
         .skip(1)
         .map(|text| format!("`{}`", text.split('"').next().unwrap()))
         .collect();
-    assert!(names.len() > 24, "the frames are not found any more: {names:?}");
+    assert!(names.len() > 24, "the frames are no longer found by this test: {names:?}");
     let code = read("crates/doors/src/synaps/code.rs");
     let texts: Vec<&str> = code
         .lines()
         .filter(|line| line.contains("const ") || line.contains("=> Some("))
         .filter_map(|line| line.split('"').nth(1))
         .collect();
-    assert!(texts.len() > 8, "the texts are not found any more: {texts:?}");
+    assert!(texts.len() > 8, "this test finds too few texts: {texts:?}");
     names.extend(texts.into_iter().map(|text| format!("`{text}`")));
     let mut limits = constants("doors/src/synaps/wire.rs");
     for source in [
@@ -179,7 +180,7 @@ fn the_synaps_page_names_every_frame_error_and_limit() {
     ] {
         limits.extend(constants(source));
     }
-    assert!(limits.len() > 20, "the constants are not found any more: {limits:?}");
+    assert!(limits.len() > 20, "this test finds too few constants: {limits:?}");
     names.extend(limits.into_iter().map(|name| format!("`{name}`")));
     let environment = read("crates/app/src/environment.rs");
     let secrets = environment.split("const SECRET_WORDS").nth(1).and_then(|text| text.split(';').nth(1));
@@ -198,7 +199,7 @@ fn every_transcript_proves_a_statement_and_every_proof_exists() {
         let proofs: BTreeSet<&str> = table.split('`').skip(1).step_by(2).collect();
         for entry in fs::read_dir(root().join("tests/transcripts").join(door)).unwrap() {
             let path = entry.unwrap().path();
-            // What transcripts need is beside them, in folders.
+            // Folders have the files that transcripts need.
             if path.is_dir() {
                 continue;
             }
@@ -220,7 +221,7 @@ fn every_transcript_proves_a_statement_and_every_proof_exists() {
 fn the_supr_page_names_every_frame_code_and_limit() {
     let page = read("docs/protocols/supr.md");
     let folder = "crates/doors/src/supr";
-    // Types have a dot; so has nothing else that is quoted there.
+    // Frame types are the only quoted strings with a dot.
     let types = |source: &str| -> BTreeSet<String> {
         let is_type = |text: &&str| {
             text.contains('.') && text.bytes().all(|letter| letter.is_ascii_lowercase() || letter == b'.')
@@ -231,13 +232,13 @@ fn the_supr_page_names_every_frame_code_and_limit() {
     };
     let mut names: BTreeSet<String> =
         ["activity.rs", "machine.rs", "decode.rs", "replay.rs"].into_iter().flat_map(types).collect();
-    assert!(names.len() > 25, "the types are not found any more: {names:?}");
+    assert!(names.len() > 25, "the types are no longer found by this test: {names:?}");
     let code = read(&format!("{folder}/code.rs"));
     let is_code = |text: &&str| {
         text.contains('_') && text.bytes().all(|letter| letter.is_ascii_alphabetic() || letter == b'_')
     };
     let codes: BTreeSet<String> = code.split('"').filter(is_code).map(|text| format!("`{text}`")).collect();
-    assert!(codes.len() > 12, "the codes are not found any more: {codes:?}");
+    assert!(codes.len() > 12, "this test finds too few codes: {codes:?}");
     names.extend(codes);
     let limits = |source: &str| -> Vec<String> {
         let source = read(source);
@@ -255,7 +256,7 @@ fn the_supr_page_names_every_frame_code_and_limit() {
         .chain(["crates/transport/src/websocket.rs"])
         .flat_map(limits)
         .collect();
-    assert!(limits.len() > 18, "the constants are not found any more: {limits:?}");
+    assert!(limits.len() > 18, "this test finds too few constants: {limits:?}");
     names.extend(limits);
     for name in names {
         assert!(page.contains(&name), "docs/protocols/supr.md does not mention {name}");
@@ -267,7 +268,7 @@ fn the_loaf_page_names_every_method_event_reason_and_limit() {
     let page = read("docs/protocols/loaf.md");
     let folder = "crates/doors/src/loaf";
     let mut names: BTreeSet<String> = BTreeSet::new();
-    // Methods and events are quoted and have a dot; errors have words that are joined.
+    // Methods and events are the quoted strings with a dot.
     for entry in fs::read_dir(root().join(folder)).unwrap() {
         let source = fs::read_to_string(entry.unwrap().path()).unwrap();
         let source = source.split("\nmod tests {").next().expect("something before the tests");
@@ -278,13 +279,13 @@ fn the_loaf_page_names_every_method_event_reason_and_limit() {
         };
         names.extend(source.split('"').filter(is_name).map(|text| format!("`{text}`")));
     }
-    assert!(names.len() > 50, "the methods and events are not found any more: {names:?}");
+    assert!(names.len() > 50, "the methods and events are no longer found by this test: {names:?}");
     let code = read(&format!("{folder}/code.rs"));
     let code = code.split("\nmod tests {").next().expect("something before the tests");
     let reasons = code.split("failed(\"").chain(code.split("_ERROR, \"")).skip(1);
     let reasons = reasons.filter_map(|text| text.split('"').next()).filter(|text| !text.contains(' '));
     let reasons: BTreeSet<String> = reasons.map(|reason| format!("`{reason}`")).collect();
-    assert!(reasons.len() > 20, "the reasons are not found any more: {reasons:?}");
+    assert!(reasons.len() > 20, "this test finds too few reasons: {reasons:?}");
     names.extend(reasons);
     let limits = constants("doors/src/loaf/mod.rs").into_iter().chain(constants("frontend/src/lib.rs"));
     let is_limit = |name: &String| !["PROTOCOL_VERSION", "METHODS", "EXTRA_METHODS"].contains(&name.as_str());
@@ -295,7 +296,7 @@ fn the_loaf_page_names_every_method_event_reason_and_limit() {
 }
 
 #[test]
-fn every_edge_is_accounted_for() {
+fn every_numbered_edge_case_has_a_proof() {
     for (door, edges) in [("synaps", 51), ("supr", 48), ("loaf", 60)] {
         let page = read(&format!("docs/protocols/{door}.md"));
         let table = page.split("| edge | proof |").nth(1).expect("the table of edges");
@@ -316,7 +317,7 @@ fn every_row_of_the_security_page_names_a_test_that_exists() {
     let page = read("docs/security.md");
     let is_path = |text: &&str| text.starts_with("tests/") || text.starts_with("crates/");
     let paths: Vec<&str> = page.split('`').filter(is_path).collect();
-    assert!(paths.len() > 30, "the tests are not found any more: {paths:?}");
+    assert!(paths.len() > 30, "this test finds too few tests: {paths:?}");
     for path in paths {
         assert!(root().join(path).exists(), "docs/security.md names {path}, which does not exist");
     }
@@ -324,7 +325,7 @@ fn every_row_of_the_security_page_names_a_test_that_exists() {
     for (before, after) in page.match_indices("` in `").map(|(at, _)| page.split_at(at)) {
         let name = before.rsplit('`').next().expect("a name");
         let path = after.split('`').nth(2).expect("a path");
-        // The page also speaks of what is in a message.
+        // Other texts of the page have the same form, such as a field in a message.
         if path.ends_with(".rs") {
             assert!(read(path).contains(&format!("fn {name}(")), "{path} has no test called {name}");
         }
@@ -332,15 +333,15 @@ fn every_row_of_the_security_page_names_a_test_that_exists() {
 }
 
 #[test]
-fn source_files_stay_small_enough_to_hold_one_idea() {
+fn source_files_have_at_most_600_lines() {
     for path in ["crates", "tests", "bench/src"].iter().flat_map(|folder| files(&root().join(folder), "rs")) {
         let lines = fs::read_to_string(&path).unwrap().lines().count();
-        assert!(lines <= 600, "{} has {lines} lines: is there a second idea inside?", path.display());
+        assert!(lines <= 600, "{} has {lines} lines: split it", path.display());
     }
 }
 
 #[test]
-fn the_documents_name_files_that_exist() {
+fn the_documentation_names_files_that_exist() {
     let mut pages = files(&root().join("docs"), "md");
     pages.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|page| root().join(page)));
     let mut named = 0;
@@ -358,10 +359,10 @@ fn the_documents_name_files_that_exist() {
             named += 1;
         }
     }
-    assert!(named > 100, "the paths are not found any more: {named}");
+    assert!(named > 100, "this test finds too few paths: {named}");
 }
 
-/// All files below a folder with this extension, without those of npm packages.
+/// All files below a folder with this extension, without those in `node_modules`.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![folder.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {

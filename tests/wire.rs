@@ -1,7 +1,7 @@
 //! Every transcript against the real program, over its real transport.
 //!
-//! The cases are `tests/transcripts/<door>/*.txt`; `parlor-testkit` tells their format. A door
-//! gets one test here, for each transport that it has.
+//! The cases are `tests/transcripts/<door>/*.txt`; `parlor-testkit` documents their format. Each door has one test here
+//! for each way to start it.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ fn exec_over_stdio() {
 #[test]
 fn synaps_over_stdio() {
     play_cases(&transcripts("synaps"), &Synaps, PlayedIn::Wire, |case| {
-        at_home(Launch::new(PARLOR, &["stdio", "synaps"]), case).start()
+        in_home(Launch::new(PARLOR, &["stdio", "synaps"]), case).start()
     });
 }
 
@@ -31,14 +31,14 @@ fn synaps_under_its_own_name() {
     let link = folder.path().join("synaps");
     std::os::unix::fs::symlink(PARLOR, &link).unwrap();
     play_cases(&transcripts("synaps"), &Synaps, PlayedIn::Wire, |case| {
-        at_home(Launch::new(&link, &["rpc"]), case).start()
+        in_home(Launch::new(&link, &["rpc"]), case).start()
     });
 }
 
 #[test]
 fn loaf_over_stdio() {
     play_cases(&transcripts("loaf"), &Loaf, PlayedIn::Wire, |case| {
-        at_their_home(Launch::new(PARLOR, &["stdio", "loaf"]), case).start()
+        in_user_home(Launch::new(PARLOR, &["stdio", "loaf"]), case).start()
     });
 }
 
@@ -48,19 +48,19 @@ fn loaf_under_its_own_name() {
     let link = folder.path().join("loaf");
     std::os::unix::fs::symlink(PARLOR, &link).unwrap();
     play_cases(&transcripts("loaf"), &Loaf, PlayedIn::Wire, |case| {
-        at_their_home(Launch::new(&link, &["rpc"]), case).start()
+        in_user_home(Launch::new(&link, &["rpc"]), case).start()
     });
 }
 
-/// The same, with a user who has nothing: no skills, no keys, no screen.
-fn at_their_home(launch: Launch, case: &Case) -> Launch {
-    let ours = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY", "DISPLAY"];
-    let launch = ours.into_iter().fold(launch, |launch, name| launch.env(name, None::<&str>));
-    at_home(launch.env("HOME", Some(&case.tmp)), case)
+/// The same, for a user without skills, keys or a screen.
+fn in_user_home(launch: Launch, case: &Case) -> Launch {
+    let removed = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "GEMINI_API_KEY", "DISPLAY"];
+    let launch = removed.into_iter().fold(launch, |launch, name| launch.env(name, None::<&str>));
+    in_home(launch.env("HOME", Some(&case.tmp)), case)
 }
 
-/// `launch` in the case's own surroundings, with none of ours.
-fn at_home(launch: Launch, case: &Case) -> Launch {
+/// `launch` with the arguments, folders and variables of the case.
+fn in_home(launch: Launch, case: &Case) -> Launch {
     let launch = launch.args(&case.args).folder(&case.tmp).env("PARLOR_HOME", Some(&case.home));
     let launch = ["SYNAPS_BASE_DIR", "SYNAPS_PROFILE"]
         .into_iter()

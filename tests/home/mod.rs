@@ -1,7 +1,7 @@
-//! A state folder of its own for a test, and the program on it.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+//! A temporary state folder for a test, and commands on it.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses only some of the helpers")]
 #![expect(clippy::disallowed_methods, reason = "these tests start the program as a shell would")]
-#![expect(clippy::unwrap_used, reason = "a helper of a test that cannot go on panics, as the test would")]
+#![expect(clippy::unwrap_used, reason = "a test helper that cannot go on panics, as the test would")]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 pub const PARLOR: &str = env!("CARGO_BIN_EXE_parlor");
 
-/// A folder to work in, with the state folder `state` inside.
+/// A temporary working folder that contains the state folder `state`.
 pub struct Home(tempfile::TempDir);
 
 impl Home {
@@ -22,7 +22,7 @@ impl Home {
         self.0.path()
     }
 
-    /// The state folder, which the program makes.
+    /// The state folder, which the program creates.
     pub fn state(&self) -> PathBuf {
         self.0.path().join("state")
     }
@@ -37,7 +37,7 @@ impl Home {
         let mut command = Command::new(PARLOR);
         command.args(args).env("PARLOR_HOME", self.state()).current_dir(self.folder());
         command.stdin(Stdio::null()).env("SOME_API_KEY", "s3cret").env_remove("NO_COLOR");
-        // A key of whoever runs the tests would bring a real model; their keyring is not ours to fill.
+        // With a key of the developer parlor would use a real model, and it must not write to the developer's keyring.
         for name in [
             "ANTHROPIC_API_KEY",
             "OPENAI_API_KEY",
@@ -56,21 +56,21 @@ impl Home {
         self.command(args).output().unwrap()
     }
 
-    /// What it prints when all goes well.
+    /// Runs a command that must succeed, and returns its stdout.
     pub fn prints(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What it says when it fails.
+    /// Runs a command that must fail with exit code 1, and returns its stderr.
     pub fn refuses(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
         String::from_utf8(output.stderr).unwrap()
     }
 
-    /// The lines of JSON that it prints.
+    /// Runs a command that must succeed, and parses each line of its stdout as JSON.
     pub fn json(&self, args: &[&str]) -> Vec<serde_json::Value> {
         self.prints(args).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -80,7 +80,7 @@ impl Home {
         self.json(&["sessions", "--json", "--limit", "1"])[0]["session"].as_str().unwrap().to_owned()
     }
 
-    /// Makes a session look as if it was used last so many days ago.
+    /// Changes the database as if a session was last used `days` days ago.
     pub fn age(&self, session: &str, days: i64) {
         let database = rusqlite::Connection::open(self.state().join("parlor.db")).unwrap();
         database.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
@@ -88,12 +88,12 @@ impl Home {
         assert_eq!(database.execute(change, (days * 24 * 60 * 60 * 1000, session)).unwrap(), 1);
     }
 
-    /// Starts a run and waits until it has said something.
+    /// Starts `parlor chat` with a message and waits for its first output.
     pub fn start_waiting(&self, text: &str) -> Child {
         let mut child = self.command(&["chat", text]).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
-        assert!(!said.fill_buf().unwrap().is_empty());
-        child.stdout = Some(said.into_inner());
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        assert!(!stdout.fill_buf().unwrap().is_empty());
+        child.stdout = Some(stdout.into_inner());
         child
     }
 }

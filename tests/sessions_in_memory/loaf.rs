@@ -1,5 +1,4 @@
-//! The loaf door in front of the house: what is chosen and which keys there are is kept in memory, and nobody
-//! can log in.
+//! The loaf door with sessions in memory. Preferences and keys are in memory too, and logins are not configured.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +19,7 @@ use parlor_vocab::{
 
 use super::SessionsInMemory;
 
-/// A house, and what the server in front of it begins with.
+/// Sessions and accounts in memory, from which [`Loaf::serve`] makes a server.
 pub(crate) struct Loaf {
     sessions: SessionsInMemory,
     accounts: MemoryAccounts,
@@ -28,10 +27,10 @@ pub(crate) struct Loaf {
 }
 
 impl Loaf {
-    /// What `case` asks for.
-    pub(crate) fn of(case: &Case) -> Result<Self, String> {
-        let sessions = SessionsInMemory::of(case)?;
-        let offers = sessions.child.models.iter().map(|model| ModelOption {
+    /// A server with the settings of `case`.
+    pub(crate) fn for_case(case: &Case) -> Result<Self, String> {
+        let sessions = SessionsInMemory::for_case(case)?;
+        let models = sessions.child.models.iter().map(|model| ModelOption {
             id: model.id.clone(),
             provider: "openai".to_owned(),
             provider_label: Some("parlor".to_owned()),
@@ -40,13 +39,13 @@ impl Loaf {
             context_window: None,
             choice: AgentChoice { agent: AgentId::parse(&model.id).ok(), ..AgentChoice::default() },
         });
-        let mut offers: Vec<ModelOption> = offers.collect();
-        offers.sort_by_key(|offer| offer.id != sessions.child.default_model);
-        let accounts = MemoryAccounts { offers, folder: case.tmp.clone(), keys: Mutex::default() };
+        let mut models: Vec<ModelOption> = models.collect();
+        models.sort_by_key(|model| model.id != sessions.child.default_model);
+        let accounts = MemoryAccounts { models, folder: case.tmp.clone(), keys: Mutex::default() };
         Ok(Self { sessions, accounts, state: case.home.clone() })
     }
 
-    /// The server.
+    /// The machine and the backend of the server.
     pub(crate) async fn serve(self) -> (LoafMachine, FrontendBackend) {
         let Self { sessions, accounts, state } = self;
         let clock = Arc::new(SystemClock);
@@ -82,7 +81,7 @@ impl Loaf {
 }
 
 struct MemoryAccounts {
-    offers: Vec<ModelOption>,
+    models: Vec<ModelOption>,
     folder: PathBuf,
     keys: Mutex<Vec<String>>,
 }
@@ -96,11 +95,11 @@ impl MemoryAccounts {
 #[async_trait]
 impl Accounts for MemoryAccounts {
     async fn models(&self) -> Vec<ModelOption> {
-        self.offers.clone()
+        self.models.clone()
     }
 
     async fn routes(&self, model: &str) -> Result<Vec<String>, String> {
-        Err(format!("the routes to {model} cannot be looked up here"))
+        Err(format!("the routes to {model} cannot be looked up in a transcript"))
     }
 
     async fn skills(&self) -> SkillList {

@@ -1,6 +1,5 @@
-//! A whole house for one play: a log in memory, the agents of the case's `parlor.toml`, and real
-//! tools. What the program itself decides (flags, folders, who goes on with which session) is left
-//! to the plays over the wire.
+//! Sessions for one transcript in memory: a log in memory, the agents of the case's `parlor.toml`, and real tools. The
+//! transcripts over the wire test what the program itself decides (flags, folders, which session is continued).
 
 pub(crate) mod loaf;
 
@@ -16,19 +15,19 @@ use parlor_testkit::Case;
 use parlor_tools::{ShellTool, Toolbox};
 use parlor_vocab::{AgentChoice, AgentId, NewSession, Seq, SessionId};
 
-/// A house, and what a child in it begins with.
+/// Sessions in memory, and the parameters of a synaps child that uses them.
 pub(crate) struct SessionsInMemory {
     sessions: Arc<parlor_engine::Sessions>,
     child: ChildParams,
 }
 
 impl SessionsInMemory {
-    /// The house that `case` asks for.
-    pub(crate) fn of(case: &Case) -> Result<Self, String> {
+    /// Sessions with the settings of `case`.
+    pub(crate) fn for_case(case: &Case) -> Result<Self, String> {
         let configured = Configured::read(&case.home)?;
         let clock = Arc::new(SystemClock);
         let tools = Toolbox::standard(ShellTool::default());
-        let told = |tool: &dyn parlor_tools::Tool| ToolDescription {
+        let describe = |tool: &dyn parlor_tools::Tool| ToolDescription {
             name: tool.name().to_owned(),
             description: tool.description().to_owned(),
             schema: tool.schema(),
@@ -46,12 +45,12 @@ impl SessionsInMemory {
             },
             default_model: configured.default.to_string(),
             models: configured.models,
-            tools: tools.iter().map(|tool| told(&**tool)).collect(),
+            tools: tools.iter().map(|tool| describe(&**tool)).collect(),
         };
         match case.args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             [] => {}
             ["--model", model] => child.new_session.choice = child.choice(model),
-            other => return Err(format!("only the program knows {other:?}: say `#! only wire`")),
+            other => return Err(format!("a transcript in memory cannot use {other:?}: add `#! only wire`")),
         }
         let deps = SessionDeps {
             log: Arc::new(MemoryLog::new(Arc::clone(&clock) as _)),
@@ -65,19 +64,19 @@ impl SessionsInMemory {
         Ok(Self { sessions: Arc::new(parlor_engine::Sessions::new(deps)), child })
     }
 
-    /// A child with a session of its own, in front of the house.
+    /// The machine and the backend of a child with a new session.
     pub(crate) async fn child(mut self) -> (SynapsMachine, SessionClient) {
         self.child.session = self
             .sessions
             .create(None, self.child.new_session.clone())
             .await
-            .expect("memory has room for a session");
+            .expect("the log in memory accepts a session");
         self.child.head = Seq(1);
         (SynapsMachine::new(self.child), SessionClient::new(self.sessions, OnDisconnect::Stop))
     }
 }
 
-/// The agents of a `parlor.toml`, or the local one.
+/// The agents of a `parlor.toml`, or only the local agent if there is no such file.
 struct Configured {
     default: AgentId,
     agents: Agents,
@@ -95,7 +94,10 @@ impl Configured {
         let mut agents: Vec<(AgentId, Arc<dyn Agent>)> =
             vec![(id("local")?, Arc::new(LocalAgent::default()))];
         for (name, about) in table.get("agents").and_then(toml::Value::as_table).into_iter().flatten() {
-            let file = about.get("file").and_then(toml::Value::as_str).ok_or("an agent here has a file")?;
+            let file = about
+                .get("file")
+                .and_then(toml::Value::as_str)
+                .ok_or("an agent in a transcript must have a file")?;
             let shown = about.get("name").and_then(toml::Value::as_str).unwrap_or(name);
             let agent = ScriptAgent::load(&home.join(file), shown).map_err(|error| error.to_string())?;
             agents.push((id(name)?, Arc::new(agent)));

@@ -57,7 +57,7 @@ fn the_token_of_an_old_home_is_still_valid() {
 }
 
 #[test]
-fn an_interrupted_session_of_an_old_home_can_be_continued() {
+fn an_interrupted_session_of_an_old_home_goes_on() {
     let home = old_home();
     home.prints(&["chat", "--session", INTERRUPTED, "/say on"]);
     let events = home.json(&["replay", INTERRUPTED, "--json"]);
@@ -68,7 +68,7 @@ fn an_interrupted_session_of_an_old_home_can_be_continued() {
 }
 
 #[test]
-fn the_loaf_door_keeps_the_preferences_of_an_old_home() {
+fn the_loaf_door_keeps_what_an_old_home_chose() {
     let home = old_home();
     let mut command = home.command(&["stdio", "loaf"]);
     let request = home.folder().join("request");

@@ -24,7 +24,7 @@ pub(crate) struct Installation {
 }
 
 impl Installation {
-    /// One with these settings. None if this process cannot become other users.
+    /// An installation with these settings. `None` if this process cannot switch users.
     pub(crate) fn new(settings: &str) -> Option<Self> {
         if !can_switch_users() {
             return None;

@@ -362,6 +362,65 @@ fn the_documentation_names_files_that_exist() {
     assert!(named > 100, "this test finds too few paths: {named}");
 }
 
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the variable GOLDEN asks to rewrite the list")]
+fn the_architecture_lists_every_source_file() {
+    const HEADING: &str = "## Every source file\n";
+    let page = read("ARCHITECTURE.md");
+    let (before, _) = page.split_once(HEADING).expect("the heading of the list");
+    let mut expected = format!(
+        "{before}{HEADING}\nThe first sentence of each file, written by `GOLDEN=write cargo test -p parlor --test tidy`.\n"
+    );
+    for (krate, _) in ALLOWED_DEPENDENCIES {
+        expected += &format!("\n### crates/{krate}/src\n\n");
+        let folder = root().join("crates").join(krate).join("src");
+        expected += &first_sentences(&folder, files(&folder, "rs"));
+    }
+    let folder = root().join("web/src");
+    expected += "\n### web/src\n\n";
+    expected += &first_sentences(&folder, [files(&folder, "ts"), files(&folder, "svelte")].concat());
+    if std::env::var("GOLDEN").is_ok_and(|value| value == "write") {
+        fs::write(root().join("ARCHITECTURE.md"), &expected).unwrap();
+    }
+    assert_eq!(
+        read("ARCHITECTURE.md"),
+        expected,
+        "the list is not that of the files; GOLDEN=write writes it"
+    );
+}
+
+/// A line for each file that is no test: its path below `folder`, and the first sentence of its opening comment.
+fn first_sentences(folder: &Path, mut paths: Vec<PathBuf>) -> String {
+    paths.sort();
+    let mut lines = String::new();
+    for path in paths {
+        let name = path.strip_prefix(folder).expect("a file below the folder").display().to_string();
+        if ["tests", "samples", "properties", ".test.", "fixtures", "fake-"]
+            .iter()
+            .any(|part| name.contains(part))
+        {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("a source file");
+        let opening = match text.strip_prefix("<!--") {
+            Some(markup) => {
+                markup.split("-->").next().expect("text before the end of the comment").to_owned()
+            }
+            None => {
+                let comment =
+                    |line: &'_ str| line.strip_prefix("//!").or(line.strip_prefix("//")).map(str::to_owned);
+                let paragraph: Vec<String> =
+                    text.lines().map_while(comment).take_while(|line| !line.is_empty()).collect();
+                paragraph.concat()
+            }
+        };
+        let opening = opening.trim().replace('\n', " ");
+        let sentence = opening.split_once(". ").map_or(opening.as_str(), |(first, _)| first);
+        lines += &format!("- `{name}`: {}\n", sentence.trim_end_matches(['.', ':']));
+    }
+    lines
+}
+
 /// All files below a folder with this extension, without those in `node_modules`.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![folder.to_owned()], Vec::new());

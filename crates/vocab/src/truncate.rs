@@ -10,8 +10,8 @@ pub fn truncate_chars(text: &str, max: usize) -> Cow<'_, str> {
     }
 }
 
-/// The beginning and the end of `text`, together at most `max_bytes` long, with a note between them that tells how many
-/// bytes are missing. The note comes on top of `max_bytes`.
+/// The beginning and the end of `text`, together at most `max_bytes` long, with a note between them that tells how
+/// many bytes are missing. The note comes on top of `max_bytes`.
 pub fn truncate_middle(text: &str, max_bytes: usize) -> Cow<'_, str> {
     if text.len() <= max_bytes {
         return Cow::Borrowed(text);

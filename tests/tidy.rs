@@ -376,6 +376,9 @@ fn the_architecture_lists_every_source_file() {
         let folder = root().join("crates").join(krate).join("src");
         expected += &first_sentences(&folder, files(&folder, "rs"));
     }
+    let folder = root().join("bench/src");
+    expected += "\n### bench/src\n\n";
+    expected += &first_sentences(&folder, files(&folder, "rs"));
     let folder = root().join("web/src");
     expected += "\n### web/src\n\n";
     expected += &first_sentences(&folder, [files(&folder, "ts"), files(&folder, "svelte")].concat());

@@ -1,4 +1,4 @@
-//! Pseudoterminals.
+//! Opens pseudoterminals and resizes them.
 
 use std::os::fd::{AsFd, OwnedFd};
 

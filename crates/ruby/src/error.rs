@@ -1,4 +1,4 @@
-//! Errors of the Ruby host.
+//! Why an evaluation failed, with the texts that callers see.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-// The WebSocket of one session. It reconnects after a failure and asks the server for the events that it missed. When another
+// The WebSocket of one session, which reconnects after a failure or a rotated token. It asks the server for the events that it missed. When another
 // window opens the session, it stays closed until `open` is called again. It does not interpret frames.
 import { type ConnectError, connectErrorFor, findConnectError, webSocketBlockedText } from "./connect-error";
 import { type Frame, parseFrame } from "./frames";

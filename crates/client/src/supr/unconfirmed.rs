@@ -1,4 +1,4 @@
-//! The messages that were sent and are not confirmed yet.
+//! The messages that were sent and not confirmed yet, which a reconnect sends again.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! A fake front-end backend. It keeps the guarantees of the real one and takes all other decisions from its choices.
+//! A fake front-end backend, for the loaf door. It keeps the guarantees of the real one and takes all other decisions from its choices.
 //!
 //! It carries out registry requests in their order and all others in any order; it answers in any order. It reports the
 //! events of a watched session in their order, and the deltas of a text before the event that contains the text.

@@ -1,4 +1,4 @@
-//! A fake session registry with one client. It keeps the guarantees of the real one and takes all other decisions from
+//! A fake session registry with one client, for the synaps door. It keeps the guarantees of the real one and takes all other decisions from
 //! its choices.
 //!
 //! It carries out requests in their order and answers in any order. It reports the events of a watched session in their

@@ -1,4 +1,4 @@
-//! A fake session registry that other clients use too, with logs that can be read from any position.
+//! A fake session registry that other clients use too, for the supr door, with logs that can be read from any position.
 //!
 //! It keeps the guarantees that watchers rely on: it reports the events of a session once and in order, numbers the events
 //! of a run without gaps, and sends the deltas of a text before the event that contains the text. It takes all other

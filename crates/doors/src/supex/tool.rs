@@ -1,4 +1,4 @@
-//! The tools of the bridge: their names, their arguments, and the job of a call.
+//! The tools of the bridge: their names, descriptions and arguments, and the job of a call.
 
 use parlor_vocab::{RubyJob, UpstreamCall};
 use serde_json::value::RawValue;

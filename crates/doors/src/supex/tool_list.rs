@@ -1,4 +1,4 @@
-//! The result of `tools/list`: all tools with the JSON schemas of their arguments, in the form that MCP uses.
+//! Writes the result of `tools/list` from the table in `tool.rs`, in the form that MCP uses.
 
 use std::borrow::Cow;
 

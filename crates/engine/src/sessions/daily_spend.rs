@@ -1,4 +1,4 @@
-//! The cost of all sessions today. A day begins at midnight UTC.
+//! The cost of all sessions today, by the UTC days that the log counts.
 
 use parlor_log::{EventLog, LogError};
 use parlor_vocab::Timestamp;

@@ -111,7 +111,7 @@ impl Home {
     ) -> anyhow::Result<Sessions> {
         let clock = Arc::new(SystemClock);
         let agents = agents(self, environment)?;
-        let log = SqliteLog::open_checked(&self.path, Arc::clone(&clock) as _, check_wait)
+        let log = SqliteLog::open_with_check_wait(&self.path, Arc::clone(&clock) as _, check_wait)
             .with_context(|| format!("cannot open the state folder {}", self.path.display()))?;
         let sessions = Sessions::new(SessionDeps {
             log: wrap(Arc::new(log)),

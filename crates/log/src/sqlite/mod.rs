@@ -1,8 +1,8 @@
 //! The log in an SQLite database, for any number of processes on one machine.
 //!
 //! Each store has one writer thread, which starts with the first write. Requests that wait for it at the same time share
-//! one transaction and so one flush of the disk ([`writer`]). Reads run on the runtime's blocking threads with a few
-//! connections of their own ([`read`]). An idle store has one sleeping thread, or none.
+//! one transaction, so that the disk is flushed once for all of them ([`writer`]). Reads run on the runtime's blocking
+//! threads with a few connections of their own ([`read`]). An idle store has one sleeping thread, or none.
 
 mod check;
 mod db_error;
@@ -54,7 +54,7 @@ pub const BUSY_WAIT: Duration = Duration::from_secs(10);
 /// The number of connections that can read at the same time.
 pub const READ_CONNECTIONS: usize = 2;
 
-/// The size of the writer's queue. When it is full, callers wait asynchronously.
+/// The largest number of requests in the writer's queue. When it is full, callers wait asynchronously.
 pub const WRITE_QUEUE_JOBS: usize = 1024;
 
 /// The largest number of requests in one transaction.
@@ -64,10 +64,10 @@ pub const MAX_BATCH: usize = 256;
 /// begins a transaction without them.
 pub const GATHER_WAIT: Duration = Duration::from_micros(200);
 
-/// The writer waits for at most this fraction (one over it) of the time that the last transaction took.
-const GATHER_SHARE: u32 = 4;
+/// The writer also waits no longer than the time that the last transaction took, divided by this number.
+const GATHER_DIVISOR: u32 = 4;
 
-/// How often the writer polls for appends of other processes while somebody follows a session.
+/// How often the writer polls for appends of other processes while a caller follows a session.
 pub const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
 /// An event log in the file `parlor.db` of a folder. Several processes can share it.
@@ -78,7 +78,7 @@ pub struct SqliteLog(Arc<Shared>);
 pub struct WriteCounts {
     /// Successful appends.
     pub appends: u64,
-    /// Transactions, including those of other requests.
+    /// Committed transactions of all kinds of requests.
     pub commits: u64,
 }
 
@@ -101,6 +101,7 @@ struct Shared {
 #[derive(Clone)]
 struct Files {
     database: PathBuf,
+    /// The folder of the lock files of lease holders ([`holder`]).
     holders: PathBuf,
 }
 
@@ -119,19 +120,23 @@ enum WriterThread {
 }
 
 impl SqliteLog {
-    /// Opens the log in the folder `home`, and creates both if they are missing. Blocks while it waits for the disk. The
-    /// clock sets [`LeaseHolder::since`].
+    /// Opens the log in the folder `home`, and creates folder and log if they are missing. Blocks. The clock sets
+    /// [`LeaseHolder::since`].
     ///
     /// Looks for damage for at most [`OPEN_CHECK_WAIT`], and fails with `Damaged` if it finds any.
     pub fn open(home: &Path, clock: Arc<dyn Clock>) -> Result<Self, LogError> {
-        Self::open_checked(home, clock, OPEN_CHECK_WAIT)
+        Self::open_with_check_wait(home, clock, OPEN_CHECK_WAIT)
     }
 
-    /// Like [`open`](Self::open), but looks for damage for at most `wait`.
-    pub fn open_checked(home: &Path, clock: Arc<dyn Clock>, wait: Duration) -> Result<Self, LogError> {
+    /// Like [`open`](Self::open), but looks for damage for at most `check_wait`.
+    pub fn open_with_check_wait(
+        home: &Path,
+        clock: Arc<dyn Clock>,
+        check_wait: Duration,
+    ) -> Result<Self, LogError> {
         let home = &std::path::absolute(home).map_err(LogError::io("find", home))?;
         let files = Files::in_home(home);
-        let (connection, open_files) = schema::open(home, &files, wait)?;
+        let (connection, open_files) = schema::open(home, &files, check_wait)?;
         let open_files = Arc::new(open_files);
         let readers = Arc::new(Readers::new(Arc::clone(&open_files)));
         Ok(Self(Arc::new(Shared {
@@ -148,18 +153,18 @@ impl SqliteLog {
         })))
     }
 
-    /// What was written through this handle.
+    /// Counts what was written through this handle.
     pub fn counts(&self) -> WriteCounts {
-        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
-        WriteCounts { appends: count(&self.0.appends), commits: count(&self.0.commits) }
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        WriteCounts { appends: load(&self.0.appends), commits: load(&self.0.commits) }
     }
 
     /// Sends a request to the writer thread and waits for its reply.
     async fn write(&self, request: WriteRequest) -> Result<WriteReply, LogError> {
         self.0.open_files.check_usable()?;
         self.start_writer()?;
-        let answer = self.0.queue.push(request).await.ok_or(LogError::Closed)?;
-        answer.await.unwrap_or(Err(LogError::Closed))
+        let reply = self.0.queue.push(request).await.ok_or(LogError::Closed)?;
+        reply.await.unwrap_or(Err(LogError::Closed))
     }
 
     fn start_writer(&self) -> Result<(), LogError> {
@@ -173,7 +178,7 @@ impl SqliteLog {
             let thread = std::thread::Builder::new()
                 .name("parlor-log".to_owned())
                 .spawn(move || {
-                    // Also if the writer panics: otherwise callers would wait for it forever.
+                    // Runs also if the writer panics: otherwise callers would wait for their replies forever.
                     let _abandon = AbandonOnDrop(&shared.queue);
                     writer::run(&shared, &connection);
                 })
@@ -183,7 +188,7 @@ impl SqliteLog {
         Ok(())
     }
 
-    /// Fails if another store gave the lease.
+    /// Returns the session and token of a lease. Fails if the lease is of another store.
     fn check_lease(&self, lease: &Lease) -> Result<(SessionId, Token), LogError> {
         if lease.is_from(&self.0) {
             Ok((lease.session().clone(), lease.token()))
@@ -228,27 +233,27 @@ impl EventLog for SqliteLog {
         match self.write(WriteRequest::Append { session, token, after, new }).await? {
             WriteReply::Appended(head) => Ok(head),
             WriteReply::Leased(_) | WriteReply::Released | WriteReply::Deleted | WriteReply::Reclaimed(_) => {
-                unreachable!("the reply to an append")
+                unreachable!("the writer replies to an append with `Appended` or an error")
             }
         }
     }
 
-    async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
-        let (of, readers) = (of.clone(), Arc::clone(&self.0.readers));
+    async fn read(&self, session: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
+        let (session, readers) = (session.clone(), Arc::clone(&self.0.readers));
         let read = move |connection: &Connection, path: &Path| {
-            read_events::entries(&readers, connection, path, &of, after, max)
+            read_events::entries(&readers, connection, path, &session, after, max)
         };
         self.0.readers.with(read).await
     }
 
-    async fn find(&self, of: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError> {
-        let (of, event) = (of.clone(), event.clone());
-        self.0.readers.with(move |connection, path| read::find(connection, path, &of, &event)).await
+    async fn find(&self, session: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError> {
+        let (session, event) = (session.clone(), event.clone());
+        self.0.readers.with(move |connection, path| read::find(connection, path, &session, &event)).await
     }
 
-    fn head(&self, of: &SessionId) -> watch::Receiver<Seq> {
-        let receiver = self.0.heads.subscribe(of);
-        // Another process may write the session; then the writer thread has to poll for it.
+    fn head(&self, session: &SessionId) -> watch::Receiver<Seq> {
+        let receiver = self.0.heads.subscribe(session);
+        // Another process may append to the session, so the writer thread has to poll for new events.
         if self.start_writer().is_ok() {
             self.0.queue.request_poll();
         }
@@ -271,14 +276,14 @@ impl EventLog for SqliteLog {
             | WriteReply::Released
             | WriteReply::Deleted
             | WriteReply::Reclaimed(_) => {
-                unreachable!("the reply to an acquire")
+                unreachable!("the writer replies to an acquire with `Leased` or an error")
             }
         }
     }
 
-    async fn holder(&self, of: &SessionId) -> Result<Option<LeaseHolder>, LogError> {
-        let (of, holders) = (of.clone(), self.0.files.holders.clone());
-        self.0.readers.with(move |connection, path| read::holder(connection, path, &holders, &of)).await
+    async fn holder(&self, session: &SessionId) -> Result<Option<LeaseHolder>, LogError> {
+        let (session, holders) = (session.clone(), self.0.files.holders.clone());
+        self.0.readers.with(move |connection, path| read::holder(connection, path, &holders, &session)).await
     }
 
     async fn release(&self, lease: Lease) -> Result<(), LogError> {
@@ -302,7 +307,7 @@ impl EventLog for SqliteLog {
     }
 
     async fn check(&self) -> Result<(), LogError> {
-        // After a panic of the writer nothing can be appended, whatever the state of the disk.
+        // After a panic of the writer thread the store accepts no writes, whatever the state of the disk.
         if self.0.queue.is_closed() {
             return Err(LogError::Closed);
         }
@@ -313,7 +318,7 @@ impl EventLog for SqliteLog {
         let probed = tokio::task::spawn_blocking(move || check::probe(&files, try_write)).await;
         let probed = probed.unwrap_or(Err(LogError::Closed));
         if self.0.open_files.are_replaced() {
-            // The writer thread rescues the acknowledged events.
+            // Wakes the writer thread, which then rescues the acknowledged events.
             self.0.queue.request_poll();
         }
         probed

@@ -13,22 +13,23 @@ use crate::LogError;
 /// A request and the channel for its reply.
 pub(super) struct Job {
     pub(super) request: WriteRequest,
-    /// `None` for the release of a dropped lease: nobody waits for the reply.
-    pub(super) answer: Option<oneshot::Sender<Result<WriteReply, LogError>>>,
+    /// `None` for the release of a dropped lease: no caller waits for the reply.
+    pub(super) reply_sender: Option<oneshot::Sender<Result<WriteReply, LogError>>>,
 }
 
-/// The queue of the writer thread.
+/// A bounded queue of jobs, which callers fill and the writer thread empties.
 pub(super) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
-    /// One permit for each free slot. Releases of dropped leases need no slot: there are at most as many as leases.
+    /// One permit for each free slot. The release of a dropped lease takes no slot: each lease is released only once, so
+    /// their number is limited.
     free_slots: Semaphore,
 }
 
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// While the writer gathers a batch: how many jobs it waits for.
+    /// The number of jobs that the writer waits for while it gathers a batch, else 0.
     wanted_jobs: usize,
     poll_requested: bool,
     closed: bool,
@@ -38,9 +39,9 @@ struct State {
 pub(super) struct Batch {
     /// At most [`MAX_BATCH`] jobs, oldest first. May be empty.
     pub(super) jobs: Vec<Job>,
-    /// Somebody began to follow a session, so the writer has to poll for appends of other processes.
+    /// Whether [`Queue::request_poll`] was called since the last batch.
     pub(super) poll_requested: bool,
-    /// The queue is closed and empty.
+    /// Whether the queue is closed and has no further jobs.
     pub(super) is_last: bool,
 }
 
@@ -59,12 +60,12 @@ impl Queue {
     ) -> Option<oneshot::Receiver<Result<WriteReply, LogError>>> {
         // The writer returns the permit when it takes the job.
         self.free_slots.acquire().await.ok()?.forget();
-        let (answer, receiver) = oneshot::channel();
+        let (reply_sender, receiver) = oneshot::channel();
         let mut state = self.lock();
         if state.closed {
             return None;
         }
-        state.jobs.push_back(Job { request, answer: Some(answer) });
+        state.jobs.push_back(Job { request, reply_sender: Some(reply_sender) });
         let enough = state.jobs.len() >= state.wanted_jobs;
         drop(state);
         if enough {
@@ -77,7 +78,7 @@ impl Queue {
     pub(super) fn push_release(&self, request: WriteRequest) {
         let mut state = self.lock();
         if !state.closed {
-            state.jobs.push_back(Job { request, answer: None });
+            state.jobs.push_back(Job { request, reply_sender: None });
             self.changed.notify_one();
         }
     }
@@ -88,7 +89,7 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    /// Refuses further requests.
+    /// Refuses further requests. The writer still carries out the queued ones.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.free_slots.close();
@@ -113,23 +114,23 @@ impl Queue {
         self.lock().jobs.len()
     }
 
-    /// Waits until there is something to do, at most for `wait`. If there are jobs, but fewer than `expected`, waits for
-    /// the others, at most for `gather_wait`.
+    /// Waits for a job, a requested poll or the close of the queue, at most for `wait` (`None`: without limit). If there
+    /// are jobs, but fewer than `expected`, then waits for the others, at most for `gather_wait`.
     pub(super) fn next_batch(&self, wait: Option<Duration>, expected: usize, gather_wait: Duration) -> Batch {
         let mut state = self.lock();
-        let idle = |state: &mut State| state.jobs.is_empty() && !state.poll_requested && !state.closed;
+        let is_idle = |state: &mut State| state.jobs.is_empty() && !state.poll_requested && !state.closed;
         state = match wait {
-            None => self.changed.wait_while(state, idle).unwrap_or_else(PoisonError::into_inner),
+            None => self.changed.wait_while(state, is_idle).unwrap_or_else(PoisonError::into_inner),
             Some(wait) => {
-                let woken = self.changed.wait_timeout_while(state, wait, idle);
+                let woken = self.changed.wait_timeout_while(state, wait, is_idle);
                 woken.unwrap_or_else(PoisonError::into_inner).0
             }
         };
         let expected = expected.min(MAX_BATCH);
         if (1..expected).contains(&state.jobs.len()) {
             state.wanted_jobs = expected;
-            let few = |state: &mut State| state.jobs.len() < expected && !state.closed;
-            let woken = self.changed.wait_timeout_while(state, gather_wait, few);
+            let is_gathering = |state: &mut State| state.jobs.len() < expected && !state.closed;
+            let woken = self.changed.wait_timeout_while(state, gather_wait, is_gathering);
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
             state.wanted_jobs = 0;
         }
@@ -138,7 +139,7 @@ impl Queue {
         let is_last = state.closed && state.jobs.is_empty();
         let poll_requested = std::mem::take(&mut state.poll_requested);
         drop(state);
-        self.free_slots.add_permits(jobs.iter().filter(|job| job.answer.is_some()).count());
+        self.free_slots.add_permits(jobs.iter().filter(|job| job.reply_sender.is_some()).count());
         Batch { jobs, poll_requested, is_last }
     }
 

@@ -1,8 +1,8 @@
 //! Reads the events of a session.
 //!
 //! A long read is divided into parts that two threads share, each with a connection of its own, because decoding events
-//! takes longer than finding them. A thread that is done with a part takes the next one. The second thread may start late
-//! or never, if no thread or connection is free; the result does not depend on it.
+//! takes longer than finding them. A thread that has read a part takes the next one. If no thread or connection is free,
+//! the second thread starts late or never; then the first thread reads all parts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::{LogError, READ_BYTES};
 /// The number of events in each part but the last. With fewer, the second thread costs more than it saves.
 const PART_EVENTS: usize = 1024;
 
-/// A thread adds to the shared byte counter after this many bytes. After each event, the two would contend for it.
+/// A thread adds to the shared byte counter only after this many bytes, so that the two threads rarely contend for it.
 const REPORT_BYTES: usize = 16 << 10;
 
-/// Two threads share a read only if the session's events are smaller than this on average. Of larger events, one result
-/// holds too few to be worth sharing.
+/// Two threads share a read only if the session's events are not larger than this on average. A read of larger
+/// events reaches [`READ_BYTES`] after too few events to be worth a second thread.
 const SHARED_EVENT_BYTES: u64 = 1024;
 
 /// Reads events of a session. See [`EventLog::read`](crate::EventLog::read).
@@ -32,28 +32,28 @@ pub(super) fn entries(
     readers: &Arc<Readers>,
     connection: &Connection,
     path: &Path,
-    of: &SessionId,
+    session: &SessionId,
     after: Seq,
     max: usize,
 ) -> Result<Vec<Entry>, LogError> {
     let failed = |error| db_error(path, error);
-    let snapshot = Snapshot::open(connection, of).map_err(failed)?;
-    let snapshot = snapshot.ok_or_else(|| LogError::UnknownSession(of.clone()))?;
-    let left = usize::try_from(snapshot.head.saturating_sub(after.0)).unwrap_or(usize::MAX);
-    let count = left.min(max);
+    let snapshot = Snapshot::open(connection, session).map_err(failed)?;
+    let snapshot = snapshot.ok_or_else(|| LogError::UnknownSession(session.clone()))?;
+    let available = usize::try_from(snapshot.head.saturating_sub(after.0)).unwrap_or(usize::MAX);
+    let count = available.min(max);
     let is_shared = count > PART_EVENTS && snapshot.bytes <= snapshot.head.saturating_mul(SHARED_EVENT_BYTES);
     let read = Arc::new(SharedRead {
-        session: of.clone(),
+        session: session.clone(),
         first_event: if is_shared { snapshot.first_event().map_err(failed)? } else { None },
         after: i64::from(u32::try_from(after.0).unwrap_or(u32::MAX)),
         count,
-        // This thread reads part 0, since without it the other parts are useless.
+        // This thread reads part 0, because the other parts are useless without it.
         next_part: AtomicUsize::new(1),
         bytes: AtomicUsize::new(0),
     });
     let second_thread = if is_shared {
         let read = Arc::clone(&read);
-        readers.try_spawn(move |connection| read.read_on_second(connection))
+        readers.try_spawn(move |connection| read.read_on_second_thread(connection))
     } else {
         None
     };
@@ -65,11 +65,11 @@ pub(super) fn entries(
         parts.extend(second_thread.recv().unwrap_or_default());
     }
     parts.sort_unstable_by_key(|part| part.number);
-    join(of, parts)
+    join(session, parts)
 }
 
 /// Joins consecutive parts, up to the first missing or incomplete one.
-fn join(of: &SessionId, parts: Vec<Part>) -> Result<Vec<Entry>, LogError> {
+fn join(session: &SessionId, parts: Vec<Part>) -> Result<Vec<Entry>, LogError> {
     let total = parts.iter().map(|part| part.entries.len()).sum::<usize>();
     let mut entries = Vec::new();
     for (mut part, number) in parts.into_iter().zip(0..) {
@@ -83,14 +83,14 @@ fn join(of: &SessionId, parts: Vec<Part>) -> Result<Vec<Entry>, LogError> {
             entries.append(&mut part.entries);
         }
         match part.end {
-            End::Complete => {}
-            End::SizeLimit => break,
-            End::Unreadable(seq, error) if entries.is_empty() => {
-                let (session, reason) = (of.clone(), error.to_string());
+            PartEnd::Complete => {}
+            PartEnd::SizeLimit => break,
+            PartEnd::Unreadable(seq, error) if entries.is_empty() => {
+                let (session, reason) = (session.clone(), error.to_string());
                 return Err(LogError::Unreadable { session, seq, reason });
             }
             // Return the events before the unreadable one; the next call starts at it and fails.
-            End::Unreadable(..) => break,
+            PartEnd::Unreadable(..) => break,
         }
     }
     Ok(entries)
@@ -100,11 +100,11 @@ fn join(of: &SessionId, parts: Vec<Part>) -> Result<Vec<Entry>, LogError> {
 struct Part {
     number: usize,
     entries: Vec<Entry>,
-    end: End,
+    end: PartEnd,
 }
 
 /// Why a part ends where it does.
-enum End {
+enum PartEnd {
     /// All of its events were read.
     Complete,
     /// The result reached [`READ_BYTES`].
@@ -118,11 +118,13 @@ struct SharedRead {
     session: SessionId,
     /// See [`Snapshot::first_event`]. Only set if two threads share the read.
     first_event: Option<String>,
+    /// The number of the event before the first one to read.
     after: i64,
+    /// The number of events to read, in all parts.
     count: usize,
     /// The number of the next part to take; may exceed the number of parts.
     next_part: AtomicUsize,
-    /// How many bytes both threads have read.
+    /// The number of bytes that both threads together have read.
     bytes: AtomicUsize,
 }
 
@@ -131,12 +133,12 @@ impl SharedRead {
         self.count.div_ceil(PART_EVENTS)
     }
 
-    /// How many parts were taken.
+    /// The number of parts that the two threads have taken.
     fn taken_parts(&self) -> usize {
         self.next_part.load(Ordering::Acquire).min(self.part_count())
     }
 
-    /// Takes the next part. The number may be too large.
+    /// Takes the next part and returns its number, which is too large if no part is left.
     fn take_part(&self) -> usize {
         self.next_part.fetch_add(1, Ordering::AcqRel)
     }
@@ -148,7 +150,7 @@ impl SharedRead {
         let mut queries = snapshot.queries()?;
         while number < self.part_count() {
             let part = self.read_part(number, snapshot.key, &mut queries, &mut decoder)?;
-            let is_complete = matches!(part.end, End::Complete);
+            let is_complete = matches!(part.end, PartEnd::Complete);
             parts.push(part);
             if !is_complete {
                 break;
@@ -158,8 +160,9 @@ impl SharedRead {
         Ok(parts)
     }
 
-    /// Reads parts on the second connection. Reads nothing if its snapshot has another session of the same name.
-    fn read_on_second(&self, connection: &Connection) -> Vec<Part> {
+    /// Reads parts with the connection of the second thread. Reads nothing if the session was deleted meanwhile, also if
+    /// a new one has the same id.
+    fn read_on_second_thread(&self, connection: &Connection) -> Vec<Part> {
         let read = || {
             let Some(snapshot) = Snapshot::open(connection, &self.session)? else { return Ok(Vec::new()) };
             if snapshot.first_event()? == self.first_event {
@@ -180,12 +183,12 @@ impl SharedRead {
     ) -> rusqlite::Result<Part> {
         let skipped = number * PART_EVENTS;
         let count = PART_EVENTS.min(self.count - skipped);
-        let first = key * PLACES_PER_SESSION + self.after + skipped as i64;
-        let mut part = Part { number, entries: Vec::with_capacity(count), end: End::Complete };
+        let place_before = key * PLACES_PER_SESSION + self.after + skipped as i64;
+        let mut part = Part { number, entries: Vec::with_capacity(count), end: PartEnd::Complete };
         let mut unreported = 0;
         for query in queries {
             // A session's events in `fresh` come after those in `events`.
-            let range = [first + part.entries.len() as i64, first + count as i64];
+            let range = [place_before + part.entries.len() as i64, place_before + count as i64];
             if range[0] == range[1] {
                 break;
             }
@@ -197,35 +200,37 @@ impl SharedRead {
                 match (EventId::parse(id), decoder.decode(version, body)) {
                     (Ok(id), Ok(event)) => part.entries.push(Entry { seq, id, at, event }),
                     (Err(error), _) => {
-                        part.end = End::Unreadable(seq, error.into());
+                        part.end = PartEnd::Unreadable(seq, error.into());
                         return Ok(part);
                     }
                     (Ok(_), Err(error)) => {
-                        part.end = End::Unreadable(seq, error);
+                        part.end = PartEnd::Unreadable(seq, error);
                         return Ok(part);
                     }
                 }
                 unreported += body.len();
-                if unreported >= REPORT_BYTES && self.count_bytes(std::mem::take(&mut unreported)) {
-                    part.end = End::SizeLimit;
+                if unreported >= REPORT_BYTES
+                    && self.add_bytes_and_check_limit(std::mem::take(&mut unreported))
+                {
+                    part.end = PartEnd::SizeLimit;
                     return Ok(part);
                 }
             }
         }
-        if self.count_bytes(unreported) {
-            part.end = End::SizeLimit;
+        if self.add_bytes_and_check_limit(unreported) {
+            part.end = PartEnd::SizeLimit;
         }
         Ok(part)
     }
 
-    /// Counts bytes, and returns whether both threads together have read enough.
-    fn count_bytes(&self, more: usize) -> bool {
-        self.bytes.fetch_add(more, Ordering::Relaxed) + more > READ_BYTES
+    /// Adds to the shared byte counter. Returns whether both threads together have read more than [`READ_BYTES`].
+    fn add_bytes_and_check_limit(&self, new_bytes: usize) -> bool {
+        self.bytes.fetch_add(new_bytes, Ordering::Relaxed) + new_bytes > READ_BYTES
     }
 }
 
-/// A read transaction on one session. It sees one state of the database, so that no event moves between the tables and
-/// the session's key stays its own.
+/// A read transaction on one session. It sees one state of the database: no event moves between the tables meanwhile, and
+/// the key is not given to another session.
 struct Snapshot<'c> {
     connection: &'c Connection,
     key: i64,
@@ -248,16 +253,16 @@ impl<'c> Snapshot<'c> {
 
     /// The queries for events in `events` and in `fresh`.
     fn queries(&self) -> rusqlite::Result<[Statement<'c>; 2]> {
-        let from = |table: &str| {
+        let select_from = |table: &str| {
             self.connection.prepare(&format!(
                 "SELECT place, id, at, version, body FROM {table}
                  WHERE place > ?1 AND place <= ?2 ORDER BY place"
             ))
         };
-        Ok([from("events")?, from("fresh")?])
+        Ok([select_from("events")?, select_from("fresh")?])
     }
 
-    /// The id of the session's first event. A deleted session and a new one with the same name and key differ in it.
+    /// The id of the session's first event. It tells a deleted session from a new one with the same id and key.
     fn first_event(&self) -> rusqlite::Result<Option<String>> {
         let sql = "SELECT id FROM events WHERE place = ?1 UNION ALL SELECT id FROM fresh WHERE place = ?1";
         self.connection.query_row(sql, [self.key * PLACES_PER_SESSION + 1], |row| row.get(0)).optional()

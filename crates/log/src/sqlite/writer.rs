@@ -17,7 +17,7 @@ use super::queue::Job;
 use super::request::{Applied, RequestContext, WriteReply, WriteRequest};
 use super::rescue::rescue;
 use super::write_connection::{Outcomes, WriteConnection};
-use super::{FOLLOW_INTERVAL, GATHER_SHARE, GATHER_WAIT, Shared};
+use super::{FOLLOW_INTERVAL, GATHER_DIVISOR, GATHER_WAIT, Shared};
 use crate::LogError;
 use crate::lease::{Lease, Token};
 
@@ -96,7 +96,7 @@ impl Writer<'_> {
             Err(_) => requests.iter().map(|request| self.try_batch(&[request]).and_then(single)).collect(),
         };
         self.expected_jobs = jobs.len() + self.shared.queue.len();
-        self.gather_wait = (started.elapsed() / GATHER_SHARE).min(GATHER_WAIT);
+        self.gather_wait = (started.elapsed() / GATHER_DIVISOR).min(GATHER_WAIT);
         let mut lease_lost = false;
         for (job, outcome) in jobs.into_iter().zip(outcomes) {
             lease_lost |= self.finish(job, outcome);
@@ -191,10 +191,10 @@ impl Writer<'_> {
                 Err(error)
             }
         };
-        match (job.answer, reply) {
+        match (job.reply_sender, reply) {
             // Fails if the caller dropped its future.
-            (Some(answer), reply) => drop(answer.send(reply)),
-            (None, Err(_)) => self.unreleased.push(Job { request: job.request, answer: None }),
+            (Some(sender), reply) => drop(sender.send(reply)),
+            (None, Err(_)) => self.unreleased.push(Job { request: job.request, reply_sender: None }),
             (None, Ok(_)) => {}
         }
         // The appending caller is answered first, because followers have to read from the log before they continue.

@@ -1,16 +1,17 @@
-//! Numbers in SQLite's encoding. Bytes beyond the end count as zero.
+//! Numbers in SQLite's encoding.
 
-/// Reads a big-endian number of two bytes.
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..at + 2).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_be_bytes)
+/// Reads the big-endian number of two bytes at `offset`. Returns 0 if `bytes` ends before it does.
+pub(super) fn u16_at(bytes: &[u8], offset: usize) -> u16 {
+    bytes.get(offset..offset + 2).and_then(|number| number.try_into().ok()).map_or(0, u16::from_be_bytes)
 }
 
-/// Reads a big-endian number of four bytes.
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
+/// Reads the big-endian number of four bytes at `offset`. Returns 0 if `bytes` ends before it does.
+pub(super) fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    bytes.get(offset..offset + 4).and_then(|number| number.try_into().ok()).map_or(0, u32::from_be_bytes)
 }
 
-/// Decodes the varint at the start of `bytes`. Returns its value and its length, at most nine bytes.
+/// Decodes the varint at the start of `bytes`. Returns its value and its length, at most nine bytes; `None` if `bytes`
+/// ends before the varint does.
 pub(super) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
     for (index, byte) in bytes.iter().enumerate().take(9) {

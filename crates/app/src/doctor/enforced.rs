@@ -1,7 +1,7 @@
 //! Checks the protections against agents, other users and other programs, and whether parlor runs as root.
 //!
-//! The kernel enforces these protections; this module checks that it can. What cannot be checked without a run is only
-//! described.
+//! The kernel enforces these protections; this module checks that it can. It only describes the protections of commands,
+//! because parlor sets them up when an agent starts a command.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -13,12 +13,11 @@ use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid, getuid};
 use super::Finding;
 use crate::ownership::PRIVATE_FILES;
 
-/// The risk of running as root, which `parlor serve` logs too.
-pub(crate) const AS_ROOT: &str = "root: commands of agents can read and change everything on this machine";
+/// Why it is risky to run as root. `parlor serve` logs this text too.
+pub(crate) const ROOT_RISK: &str = "root: commands of agents can read and change everything on this machine";
 
 /// How to avoid running as root.
-pub(crate) const NOT_AS_ROOT: &str =
-    "run parlor as a user of its own, for example: sudo -u USER parlor serve";
+pub(crate) const ROOT_FIX: &str = "run parlor as a user of its own, for example: sudo -u USER parlor serve";
 
 /// Whether this process runs as root, or can become root.
 pub(crate) fn is_root() -> bool {
@@ -26,18 +25,18 @@ pub(crate) fn is_root() -> bool {
 }
 
 pub(super) fn check(home: Option<&Path>) -> Vec<Finding> {
-    vec![user(is_root()), files(home), commands(), doors()]
+    vec![check_user(is_root()), check_files(home), describe_commands(), check_doors()]
 }
 
-fn user(is_root: bool) -> Finding {
+fn check_user(is_root: bool) -> Finding {
     const CHECK: &str = "user";
     if is_root {
-        return Finding::warning(CHECK, AS_ROOT, NOT_AS_ROOT);
+        return Finding::warning(CHECK, ROOT_RISK, ROOT_FIX);
     }
     Finding::ok(CHECK, format!("{}, not root", getuid().as_raw()))
 }
 
-fn files(home: Option<&Path>) -> Finding {
+fn check_files(home: Option<&Path>) -> Finding {
     const CHECK: &str = "enforced: files";
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if let Err(error) = openat2(CWD, "/", flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
@@ -45,33 +44,34 @@ fn files(home: Option<&Path>) -> Finding {
         let fix = "use Linux 5.6 or later, or a container profile that allows openat2";
         return Finding::problem(CHECK, text, fix);
     }
-    let open = home.map(open_to_others).unwrap_or_default();
-    if let [first, others @ ..] = open.as_slice() {
+    let exposed = home.map(exposed_files).unwrap_or_default();
+    if let [first, others @ ..] = exposed.as_slice() {
         let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
         let text = format!("other users can read or change {}{more}", first.display());
-        let paths: Vec<String> = open.iter().map(|path| path.display().to_string()).collect();
+        let paths: Vec<String> = exposed.iter().map(|path| path.display().to_string()).collect();
         return Finding::warning(CHECK, text, format!("chmod 600 {}", paths.join(" ")));
     }
     Finding::ok(CHECK, "openat2 confines file tools to the project; secrets are 0600")
 }
 
 /// The private files that other users can read or change, or that belong to another user.
-fn open_to_others(home: &Path) -> Vec<PathBuf> {
+fn exposed_files(home: &Path) -> Vec<PathBuf> {
     let secrets =
         fs::read_dir(home.join("secrets")).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_open = |path: &PathBuf| {
-        fs::symlink_metadata(path).is_ok_and(|found| {
-            found.is_file() && (found.permissions().mode() & 0o077 != 0 || found.uid() != geteuid().as_raw())
+    let is_exposed = |path: &PathBuf| {
+        fs::symlink_metadata(path).is_ok_and(|metadata| {
+            metadata.is_file()
+                && (metadata.permissions().mode() & 0o077 != 0 || metadata.uid() != geteuid().as_raw())
         })
     };
-    PRIVATE_FILES.iter().map(|name| home.join(name)).chain(secrets).filter(is_open).collect()
+    PRIVATE_FILES.iter().map(|name| home.join(name)).chain(secrets).filter(is_exposed).collect()
 }
 
-fn commands() -> Finding {
+fn describe_commands() -> Finding {
     Finding::ok("enforced: commands", "no new privileges, resource limits, few variables; no sandbox yet")
 }
 
-fn doors() -> Finding {
+fn check_doors() -> Finding {
     const CHECK: &str = "enforced: doors";
     if let Err(error) = File::open("/proc/net/tcp") {
         let text = format!(
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn running_as_root_is_a_warning_with_a_fix() {
-        assert_eq!(user(false).state, Health::Ok);
-        let root = user(true);
+        assert_eq!(check_user(false).state, Health::Ok);
+        let root = check_user(true);
         assert_eq!(root.state, Health::Warning);
         assert!(root.found.contains("everything") && root.fix.is_some_and(|fix| fix.contains("sudo -u")));
     }
@@ -114,12 +114,12 @@ mod tests {
         };
         write(&secret, 0o600);
         write(&home.path().join("serve.json"), 0o600);
-        assert_eq!(files(Some(home.path())).state, Health::Ok);
+        assert_eq!(check_files(Some(home.path())).state, Health::Ok);
         write(&secret, 0o640);
         write(&home.path().join("serve.json"), 0o644);
-        let found = files(Some(home.path()));
-        assert_eq!(found.state, Health::Warning);
-        assert!(found.found.ends_with("serve.json and 1 more"), "{}", found.found);
-        assert!(found.fix.is_some_and(|fix| fix.starts_with("chmod 600 ") && fix.ends_with("key-x")));
+        let finding = check_files(Some(home.path()));
+        assert_eq!(finding.state, Health::Warning);
+        assert!(finding.found.ends_with("serve.json and 1 more"), "{}", finding.found);
+        assert!(finding.fix.is_some_and(|fix| fix.starts_with("chmod 600 ") && fix.ends_with("key-x")));
     }
 }

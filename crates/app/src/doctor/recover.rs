@@ -19,9 +19,11 @@ struct Line<'a> {
     intact: bool,
     sessions: u64,
     events: u64,
+    /// Saved sessions whose id is lost.
     unnamed_sessions: u64,
     lost_sessions: u64,
     lost_events: u64,
+    /// The file to which the damaged database was renamed; `None` if it was intact.
     damaged: Option<&'a Path>,
 }
 
@@ -89,7 +91,7 @@ fn print_summary(
     if saved.unnamed > 0 {
         writeln!(
             out,
-            "The ids of {} sessions are lost; parlor sessions lists them as recovered-N.",
+            "{} of these sessions lost their id and are now called recovered-N; to list them, run: parlor sessions",
             saved.unnamed
         )?;
     }

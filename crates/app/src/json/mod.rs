@@ -30,7 +30,7 @@ pub(crate) fn write_update(
     update: &SessionUpdate,
 ) -> io::Result<()> {
     match update {
-        SessionUpdate::Entry(entry) => write_line(out, &event(session, entry)),
+        SessionUpdate::Entry(entry) => write_line(out, &event_line(session, entry)),
         SessionUpdate::Delta { run, stream, text } => {
             let source = match stream {
                 StreamKind::Message(message) => DeltaSource::Message { message: message.as_str() },
@@ -46,7 +46,7 @@ pub(crate) fn write_update(
 
 /// A session as `parlor sessions --json` prints it.
 #[derive(Serialize)]
-pub(crate) struct Record<'a> {
+pub(crate) struct SessionLine<'a> {
     session: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'a str>,
@@ -57,14 +57,16 @@ pub(crate) struct Record<'a> {
     updated: String,
     events: u64,
     messages: u64,
+    /// The id of the active run.
     #[serde(skip_serializing_if = "Option::is_none")]
     running: Option<&'a str>,
+    /// The id of a run whose process is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_off: Option<&'a str>,
 }
 
-impl<'a> Record<'a> {
-    /// `is_cut_off` says that the process of the running run has died.
+impl<'a> SessionLine<'a> {
+    /// `is_cut_off` means that the process of the run in `record.running` is gone.
     pub(crate) fn new(record: &'a SessionRecord, is_cut_off: bool) -> Self {
         let run = record.running.as_ref().map(|run| run.as_str());
         Self {
@@ -82,6 +84,7 @@ impl<'a> Record<'a> {
     }
 }
 
+/// A piece of a text that an agent, model or tool is writing.
 #[derive(Serialize)]
 struct Delta<'a> {
     #[serde(rename = "type")]
@@ -93,16 +96,27 @@ struct Delta<'a> {
     text: &'a str,
 }
 
-/// What the text of a delta is a part of.
+/// The text of which a delta is a piece.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum DeltaSource<'a> {
-    Message { message: &'a str },
-    Reasoning { step: &'a str },
-    ToolOutput { call: &'a str },
-    ToolInput { input: &'a str, tool: &'a str },
+    Message {
+        message: &'a str,
+    },
+    Reasoning {
+        step: &'a str,
+    },
+    ToolOutput {
+        call: &'a str,
+    },
+    /// `input` is the id of the call, not a text. It is not named `call`, as the agent has not made the call yet.
+    ToolInput {
+        input: &'a str,
+        tool: &'a str,
+    },
 }
 
+/// An event of a session.
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(rename = "type")]
@@ -115,6 +129,7 @@ struct Line<'a> {
     body: Body<'a>,
 }
 
+/// The members of a line that depend on its type.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Body<'a> {
@@ -154,7 +169,7 @@ enum Body<'a> {
     Run(run::Line<'a>),
 }
 
-fn event<'a>(session: &'a SessionId, entry: &'a Entry) -> Line<'a> {
+fn event_line<'a>(session: &'a SessionId, entry: &'a Entry) -> Line<'a> {
     let (kind, body) = match &entry.event {
         SessionEvent::Created(new_session) => (
             "session.created",
@@ -200,10 +215,9 @@ mod tests {
     #![expect(clippy::disallowed_methods, reason = "the variable GOLDEN asks to rewrite the file")]
 
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
     use parlor_vocab::{EventId, MessageId, RunId, Seq, StepId, Timestamp, ToolCallId};
-
-    use std::sync::Arc;
 
     use super::*;
 
@@ -259,7 +273,7 @@ mod tests {
         }
     }
 
-    /// The compiler asks for a line for each new kind of event; this test asks for a sample that pins the line.
+    /// The compiler enforces that each kind of event has a line; this test, that each line has a sample.
     #[test]
     fn every_type_has_a_sample() {
         let lines = lines();

@@ -1,4 +1,4 @@
-//! The keys, logins, models and preferences of a state folder, as the front-end backend needs them.
+//! The keys, logins, models and preferences of a state folder, as the loaf door needs them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -23,62 +23,65 @@ use crate::models::Keys;
 use crate::settings::Config;
 use crate::settings::models::ModelConfig;
 
-/// The services whose keys a client of this door can set.
-const SERVICES: [&str; 2] = ["openrouter", "exa"];
+const OPENROUTER: &str = "openrouter";
 
-/// Where the real front end searches skills.
+/// The services whose keys a client of this door can set.
+const SERVICES: [&str; 2] = [OPENROUTER, "exa"];
+
+/// The folders in which loaf's own front end looks for skills.
 const SKILL_FOLDERS: SkillFolders =
     SkillFolders { project: ".agents/skills", user: &[".loaf/skills", ".agents/skills"] };
 
-/// The variable that holds the key of OpenRouter, the first of [`SERVICES`].
-const OPENROUTER_KEY: &str = "OPENROUTER_API_KEY";
+/// The environment variable that holds the key of OpenRouter.
+const OPENROUTER_KEY_VARIABLE: &str = "OPENROUTER_API_KEY";
 
 /// Implements [`Accounts`] on a state folder.
 pub(super) struct HomeAccounts {
-    home: PathBuf,
-    folder: PathBuf,
+    state_folder: PathBuf,
+    working_folder: PathBuf,
     user_home: Option<PathBuf>,
     config: Config,
     keys: Keys,
     openrouter_url: String,
-    /// Whether the user could not see a browser on this machine.
+    /// Whether the user has no display on this machine, for example over SSH, and so would not see a browser.
     is_headless: bool,
+    /// Whether [`OPENROUTER_KEY_VARIABLE`] is set.
     has_openrouter_variable: bool,
 }
 
 impl HomeAccounts {
-    pub(super) fn new(home: &Home, environment: &Environment, folder: PathBuf) -> Self {
+    pub(super) fn new(home: &Home, environment: &Environment, working_folder: PathBuf) -> Self {
         Self {
-            home: home.path().to_owned(),
-            folder,
+            state_folder: home.path().to_owned(),
+            working_folder,
             user_home: environment.user_home.as_ref().map(PathBuf::from),
             config: home.config().clone(),
             keys: home.keys().clone(),
             openrouter_url: openrouter_url(home.config()),
             is_headless: login::is_headless(&environment.for_desktop()),
-            has_openrouter_variable: environment.model_keys.contains(&OPENROUTER_KEY),
+            has_openrouter_variable: environment.model_keys.contains(&OPENROUTER_KEY_VARIABLE),
         }
     }
 
-    /// Runs `work`, which may block, on another thread.
+    /// Runs `work`, which may block, on one of the runtime's blocking threads.
     async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Keys) -> Result<T, String> + Send + 'static,
     ) -> Result<T, String> {
         let keys = self.keys.clone();
-        let done = tokio::task::spawn_blocking(move || work(&keys)).await;
-        done.unwrap_or_else(|_| Err("the program is ending".to_owned()))
+        let result = tokio::task::spawn_blocking(move || work(&keys)).await;
+        result.unwrap_or_else(|_| Err("the program is ending".to_owned()))
     }
 
-    /// The services whose key is stored or set in a variable.
+    /// The services whose key is stored or in an environment variable.
     async fn services_with_key(&self) -> Vec<String> {
         let mut services = Vec::new();
         for service in SERVICES {
             let Some(name) = SecretName::key(service) else { continue };
             // `has` does not open the keyring.
             let stored = self.run_blocking(move |keys| Ok(keys.store().has(&name))).await;
-            let is_set = service == SERVICES[0] && self.has_openrouter_variable;
-            if is_set || stored.is_ok_and(|is_stored| is_stored) {
+            let is_in_variable = service == OPENROUTER && self.has_openrouter_variable;
+            if is_in_variable || stored.is_ok_and(|is_stored| is_stored) {
                 services.push(service.to_owned());
             }
         }
@@ -99,28 +102,30 @@ impl Accounts for HomeAccounts {
     }
 
     async fn routes(&self, model: &str) -> Result<Vec<String>, String> {
-        let found = routes(&self.openrouter_url, model).await;
-        found.map_err(|error| {
+        let result = routes(&self.openrouter_url, model).await;
+        result.map_err(|error| {
             format!("who runs {model} cannot be looked up at {}: {error}", self.openrouter_url)
         })
     }
 
     async fn skills(&self) -> SkillList {
-        let (folder, user_home, state) = (self.folder.clone(), self.user_home.clone(), self.home.clone());
-        let find = move || find_skills(SKILL_FOLDERS, &folder, user_home.as_deref(), Some(&state));
+        let (working_folder, state_folder) = (self.working_folder.clone(), self.state_folder.clone());
+        let user_home = self.user_home.clone();
+        let find =
+            move || find_skills(SKILL_FOLDERS, &working_folder, user_home.as_deref(), Some(&state_folder));
         tokio::task::spawn_blocking(find).await.unwrap_or_default()
     }
 
     async fn save_preferences(&self, chosen: Preferences) -> Result<(), String> {
-        let home = self.home.clone();
-        self.run_blocking(move |_| preferences::write(&home, chosen)).await
+        let state_folder = self.state_folder.clone();
+        self.run_blocking(move |_| preferences::write(&state_folder, chosen)).await
     }
 
     async fn credentials(&self) -> Credentials {
         let statuses = self.keys.logins().statuses().await.unwrap_or_default();
         let logged_in = statuses.into_iter().filter(|status| status.state == LoginState::LoggedIn);
         Credentials {
-            providers: logged_in.map(|status| (status.provider, status.account.map(account))).collect(),
+            providers: logged_in.map(|status| (status.provider, status.account.map(login_account))).collect(),
             keys: self.services_with_key().await,
         }
     }
@@ -161,7 +166,7 @@ impl Accounts for HomeAccounts {
                 }
                 Some(LoginProgress::Completed(login)) => {
                     let by_device = login.flow == LoginFlow::Device;
-                    return Ok(CompletedLogin { by_device, account: login.account.map(account) });
+                    return Ok(CompletedLogin { by_device, account: login.account.map(login_account) });
                 }
                 Some(LoginProgress::Failed(error)) => return Err(login_failure(error)),
                 Some(LoginProgress::Cancelled) | None => return Err(LoginFailure::Cancelled),
@@ -170,8 +175,8 @@ impl Accounts for HomeAccounts {
     }
 
     async fn log_out(&self, provider: &str) -> Result<bool, String> {
-        let done = self.keys.logins().logout(provider).await;
-        done.map(|done| done.existed).map_err(|error| error.to_string())
+        let result = self.keys.logins().logout(provider).await;
+        result.map(|logout| logout.existed).map_err(|error| error.to_string())
     }
 
     async fn forget_all(&self) -> Result<(), String> {
@@ -181,19 +186,19 @@ impl Accounts for HomeAccounts {
         for (provider, _) in self.credentials().await.providers {
             self.log_out(&provider).await?;
         }
-        let home = self.home.clone();
-        self.run_blocking(move |_| preferences::remove(&home)).await
+        let state_folder = self.state_folder.clone();
+        self.run_blocking(move |_| preferences::remove(&state_folder)).await
     }
 }
 
-/// The address of OpenRouter: that of a configured OpenRouter model, else the usual one.
+/// The address of OpenRouter: the `base_url` of the first OpenRouter model that has one, else the default.
 fn openrouter_url(config: &Config) -> String {
-    let is_routed = |model: &&ModelConfig| model.provider == ProviderKind::OpenRouter;
-    let urls = config.models.values().filter(is_routed).filter_map(|model| model.base_url.clone());
+    let is_openrouter = |model: &&ModelConfig| model.provider == ProviderKind::OpenRouter;
+    let urls = config.models.values().filter(is_openrouter).filter_map(|model| model.base_url.clone());
     urls.into_iter().next().unwrap_or_else(|| ProviderKind::OpenRouter.base_url().to_owned())
 }
 
-fn account(account: Account) -> LoginAccount {
+fn login_account(account: Account) -> LoginAccount {
     let Account { id, email, name, picture } = account;
     LoginAccount { id, email, name, picture }
 }

@@ -1,4 +1,4 @@
-//! What a client chose through the loaf door (model, provider, reasoning), stored in a file of the state folder.
+//! Reads and writes the preferences that a client chose through the loaf door: model, provider, reasoning.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,13 +7,13 @@ use std::path::Path;
 use parlor_vocab::Preferences;
 use serde::{Deserialize, Serialize};
 
-/// The file's name in the state folder.
+/// The name of the file in the state folder.
 const FILE: &str = "loaf.json";
 
-/// At most this much of the file is read.
+/// A larger file counts as empty, because its JSON is cut off here.
 const MAX_FILE_BYTES: u64 = 64 << 10;
 
-/// The JSON format of the file. A member that is missing was never chosen.
+/// The JSON format of the file. A missing member means that the client never chose this preference.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 struct StoredPreferences {
@@ -28,9 +28,9 @@ struct StoredPreferences {
 pub(super) fn read(home: &Path) -> Preferences {
     let mut text = String::new();
     let file = std::fs::File::open(home.join(FILE));
-    let read = file.and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
+    let result = file.and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
     let stored: StoredPreferences =
-        read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();
+        result.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();
     Preferences {
         model: stored.selected_model,
         provider: stored.selected_provider,
@@ -40,7 +40,7 @@ pub(super) fn read(home: &Path) -> Preferences {
     }
 }
 
-/// Writes the preferences atomically, because another process may read them at any moment. Blocking.
+/// Writes the preferences atomically, because another process may read them at any moment. Blocks.
 pub(super) fn write(home: &Path, preferences: Preferences) -> Result<(), String> {
     let stored = StoredPreferences {
         selected_model: preferences.model,
@@ -50,7 +50,7 @@ pub(super) fn write(home: &Path, preferences: Preferences) -> Result<(), String>
         onboarding_completed: preferences.setup_done,
     };
     let (file, temporary) = (home.join(FILE), home.join(format!("{FILE}.{}", std::process::id())));
-    let write = || {
+    let write_and_rename = || {
         let mut out = std::fs::OpenOptions::new()
             .write(true)
             .create(true)
@@ -61,10 +61,10 @@ pub(super) fn write(home: &Path, preferences: Preferences) -> Result<(), String>
         out.sync_all()?;
         std::fs::rename(&temporary, &file)
     };
-    write().map_err(|error: std::io::Error| format!("cannot write {}: {error}", file.display()))
+    write_and_rename().map_err(|error: std::io::Error| format!("cannot write {}: {error}", file.display()))
 }
 
-/// Removes the file. Blocking.
+/// Removes the file if it exists. Blocks.
 pub(super) fn remove(home: &Path) -> Result<(), String> {
     let file = home.join(FILE);
     match std::fs::remove_file(&file) {

@@ -23,7 +23,7 @@ pub(crate) struct ListOptions {
     check: bool,
 }
 
-/// Lists keys and logins.
+/// Prints the stored keys, and then the logins.
 pub(crate) fn list(
     environment: &Environment,
     options: &ListOptions,
@@ -44,14 +44,14 @@ pub(crate) fn list(
         for StoredKey { name, location, error } in keys {
             all_usable &= error.is_none() || !options.check;
             match (options.json, error) {
-                (true, reason) => {
-                    let state = if reason.is_some() { "unreadable" } else { "key" };
-                    let line = json!({"provider": name, "state": state, "reason": reason, "place": location});
+                (true, error) => {
+                    let state = if error.is_some() { "unreadable" } else { "key" };
+                    let line = json!({"provider": name, "state": state, "reason": error, "place": location});
                     writeln!(out, "{line}")?;
                 }
                 (false, None) => writeln!(out, "{name}: key\n  stored in {location}")?,
-                (false, Some(why)) => {
-                    writeln!(out, "{name}: key, which cannot be used: {why}\n  stored in {location}")?
+                (false, Some(error)) => {
+                    writeln!(out, "{name}: key, which cannot be used: {error}\n  stored in {location}")?
                 }
             }
         }
@@ -65,15 +65,15 @@ pub(crate) fn list(
 
 struct StoredKey {
     name: String,
-    /// The file or keyring entry, for people.
+    /// The path of the file, or the name of the keyring entry.
     location: String,
-    /// Why the key cannot be read.
+    /// Why the key cannot be read; `None` if it can.
     error: Option<String>,
 }
 
 fn stored_keys(home: &Home) -> Vec<StoredKey> {
     let store = home.keys().store();
-    let known = key::known_services(home.config()).into_iter().filter_map(|name| {
+    let keys = key::known_services(home.config()).into_iter().filter_map(|name| {
         let secret = SecretName::key(name)?;
         let error = match store.read(&secret) {
             Ok(key) => key.map(|_| None)?,
@@ -82,10 +82,11 @@ fn stored_keys(home: &Home) -> Vec<StoredKey> {
         };
         Some(StoredKey { name: name.to_owned(), location: store.location(&secret), error })
     });
-    known.collect()
+    keys.collect()
 }
 
-/// Whether all existing logins can be used. Prints the reason for each that cannot.
+/// Renews the logins that are about to expire. Returns whether all existing logins can be used, and prints the error of
+/// each login that cannot.
 async fn check_logins(logins: &LoginManager) -> bool {
     let names: Vec<String> = logins.providers().map(|provider| provider.name().to_owned()).collect();
     let mut all_usable = true;
@@ -102,23 +103,23 @@ async fn check_logins(logins: &LoginManager) -> bool {
 
 fn status_text(status: &LoginStatus) -> String {
     let name = &status.provider;
-    let whose = status.account.as_ref().and_then(|account| account.label());
-    let whose =
-        whose.map_or_else(String::new, |label| format!(" as {}", text::truncate(label, LABEL_COLUMNS)));
-    let until = match (status.expires_at, status.renewable) {
+    let label = status.account.as_ref().and_then(|account| account.label());
+    let account =
+        label.map_or_else(String::new, |label| format!(" as {}", text::truncate(label, LABEL_COLUMNS)));
+    let expiry = match (status.expires_at, status.renewable) {
         (Some(at), true) => format!("; parlor renews it before {}", time::minute(at)),
         (Some(at), false) => format!("; expires at {}", time::minute(at)),
         (None, _) => String::new(),
     };
     let state = match &status.state {
         LoginState::LoggedOut => return format!("{name}: not logged in; run: parlor login {name}"),
-        LoginState::LoggedIn => format!("logged in{whose}{until}"),
-        LoginState::Expired => format!("expired{whose}; run: parlor login {name}"),
-        LoginState::Ended(reason) => format!("ended{whose}: {reason}; run: parlor login {name}"),
+        LoginState::LoggedIn => format!("logged in{account}{expiry}"),
+        LoginState::Expired => format!("expired{account}; run: parlor login {name}"),
+        LoginState::Ended(reason) => format!("ended{account}: {reason}; run: parlor login {name}"),
         LoginState::Unreadable(reason) => reason.clone(),
     };
-    let known = if status.configured { "" } else { " (not in parlor.toml)" };
-    format!("{name}{known}: {state}\n  stored in {}", status.location)
+    let not_configured = if status.configured { "" } else { " (not in parlor.toml)" };
+    format!("{name}{not_configured}: {state}\n  stored in {}", status.location)
 }
 
 fn status_json(status: &LoginStatus) -> String {

@@ -13,11 +13,11 @@ use crate::login;
 use crate::settings::Config;
 use crate::settings::models::{ModelConfig, is_address};
 
-/// How to correct `OPENAI_BASE_URL`.
+/// How the user can correct `OPENAI_BASE_URL`.
 const BASE_URL_FIX: &str = "set it to an address such as http://127.0.0.1:8080/v1, or unset it";
 
 /// Why a text cannot be sent as a key.
-const INVALID_KEY: &str = "it contains a line break or another invisible character";
+const INVALID_KEY_REASON: &str = "it contains a line break or another invisible character";
 
 /// Finds the key or login for each model of a state folder. Cheap to clone.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub(crate) struct Keys {
     store: SecretStore,
     logins: LoginManager,
     redactor: Redactor,
-    /// `OPENAI_BASE_URL`.
+    /// The value of `OPENAI_BASE_URL`, which need not be an address.
     openai_base_url: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum ModelCredential {
 }
 
 impl Keys {
-    /// Opens the secret store of the state folder `home`. The redactor learns all its keys and logins.
+    /// Opens the secret store of the state folder `home`. Adds all its keys and logins to the redactor.
     pub(crate) fn open(home: &Path, config: &Config, environment: &Environment) -> anyhow::Result<Self> {
         let redactor = Redactor::new();
         let keyring = match config.keyring {
@@ -55,10 +55,10 @@ impl Keys {
         redactor.learn_all(&store);
         let openai_base_url = environment.openai_base_url.clone();
         let keys = Self { store, logins, redactor, openai_base_url };
-        keys.openai_base_url.iter().for_each(|url| keys.learn_address(url));
+        keys.openai_base_url.iter().for_each(|url| keys.learn_password(url));
         for model in config.models.values() {
-            model.base_url.iter().for_each(|url| keys.learn_address(url));
-            // Reading the variable teaches the redactor its key.
+            model.base_url.iter().for_each(|url| keys.learn_password(url));
+            // `variable_key` adds the key to the redactor.
             drop(keys.variable_key(model));
         }
         Ok(keys)
@@ -72,13 +72,13 @@ impl Keys {
         &self.store
     }
 
-    /// Removes the known keys and logins from texts.
+    /// The redactor, which removes the known keys and logins from texts.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 
     /// Whether models of a provider can be used: with a stored key, with a login, or at the user's own server, which
-    /// mostly needs no key. Does not open a keyring. Blocking.
+    /// usually needs no key. Does not open a keyring. Blocks.
     pub(crate) fn has_credential(&self, provider: ProviderKind) -> bool {
         let name = provider_credential_name(provider);
         let is_stored = |name: Option<SecretName>| name.is_some_and(|name| self.store.has(&name));
@@ -88,18 +88,18 @@ impl Keys {
             || (self.has_login(name) && is_stored(SecretName::login(name)))
     }
 
-    /// Stores a key, or removes it if `key` is `None`. Returns false if there was no key to remove. Blocking.
+    /// Stores a key, or removes it if `key` is `None`. Returns false if there was no key to remove. Blocks.
     pub(crate) fn set_key(&self, service: &str, key: Option<Secret>) -> Result<bool, String> {
         let name = SecretName::key(service)
             .ok_or_else(|| format!("{service:?} is not a valid name: use letters, digits, - and _"))?;
-        let done = match key {
+        let result = match key {
             Some(key) => {
                 self.redactor.learn(&key);
                 self.store.write(&name, &key).map(|()| true)
             }
             None => self.store.remove(&name),
         };
-        done.map_err(|error| error.to_string())
+        result.map_err(|error| error.to_string())
     }
 
     /// The address of the model's server, if it is not the provider's own.
@@ -114,9 +114,13 @@ impl Keys {
         model.base_url.as_deref().or(from_variable)
     }
 
-    /// The source of the key for requests to a model.
+    /// The key source of a model. It reads the environment variable now, and a stored key or login at each request.
     pub(crate) fn source(&self, model: &ModelConfig) -> Arc<dyn KeySource> {
-        Arc::new(ModelKey { keys: self.clone(), model: model.clone(), variable: self.variable_key(model) })
+        Arc::new(ModelKeySource {
+            keys: self.clone(),
+            model: model.clone(),
+            variable: self.variable_key(model),
+        })
     }
 
     /// The credential that requests to a model carry. The error says what the user should do. Renews no login.
@@ -144,7 +148,8 @@ impl Keys {
         }
     }
 
-    /// Fails if `OPENAI_BASE_URL` applies to the model and is not an address.
+    /// Fails if `OPENAI_BASE_URL` applies to the model and is not an address. (Addresses in `parlor.toml` are checked when
+    /// it is read.)
     fn check_address(&self, model: &ModelConfig) -> Result<(), String> {
         match self.base_url(model) {
             Some(url) if !is_address(url) => {
@@ -173,37 +178,40 @@ impl Keys {
                 (Some(format!("the login to {name}")), format!("run: parlor login {name}"))
             }
             Ok(ModelCredential::None) => {
-                let set = model.key_variable().map_or_else(String::new, |name| format!("set {name}, or "));
+                let set_variable =
+                    model.key_variable().map_or_else(String::new, |name| format!("set {name}, or "));
                 let store_key = store_key.unwrap_or_else(|| {
                     "name a stored key with auth in its [models.NAME] in parlor.toml (docs/models.md)"
                         .to_owned()
                 });
-                (None, set + &store_key)
+                (None, set_variable + &store_key)
             }
             Err(why) => (None, why),
         };
         KeyInfo { used, remedy }
     }
 
-    /// The key in a model's environment variable. The error says why it cannot be a key.
+    /// The key in a model's environment variable. The error says why the value is not a valid key.
     fn variable_key(&self, model: &ModelConfig) -> Result<Option<Key>, String> {
         let Some(name) = model.key_variable() else { return Ok(None) };
         let Some(key) = Environment::secret(name) else { return Ok(None) };
         self.redactor.learn(&Secret::new(key.as_str()));
         if !can_be_sent(&key) {
-            return Err(format!("{name} is not a valid key: {INVALID_KEY}; set it again, or unset it"));
+            return Err(format!(
+                "{name} is not a valid key: {INVALID_KEY_REASON}; set it again, or unset it"
+            ));
         }
         Ok(Some(Key::new(key)))
     }
 
-    /// Teaches the redactor the password in an address, percent-encoded and decoded.
-    fn learn_address(&self, url: &str) {
+    /// Adds the password in an address to the redactor, as written and percent-decoded.
+    fn learn_password(&self, url: &str) {
         let Some(written) = secret_in_url(url) else { return };
         let decoded = percent_decode_str(&written).decode_utf8_lossy().into_owned();
         [written, decoded].into_iter().for_each(|secret| self.redactor.learn(&Secret::new(secret)));
     }
 
-    /// The stored key of a name, if there is one. The error says why it cannot be used.
+    /// The key that is stored under a name. The error says why it cannot be used.
     async fn stored_key(&self, name: &str) -> Result<Option<Secret>, String> {
         let (store, Some(secret)) = (self.store.clone(), SecretName::key(name)) else { return Ok(None) };
         let read = tokio::task::spawn_blocking(move || store.read(&secret)).await;
@@ -211,7 +219,7 @@ impl Keys {
         key.iter().for_each(|key| self.redactor.learn(key));
         if key.as_ref().is_some_and(|key| !can_be_sent(key.expose())) {
             return Err(format!(
-                "the stored key of {name} is not valid: {INVALID_KEY}; run: parlor login {name} --key"
+                "the stored key of {name} is not valid: {INVALID_KEY_REASON}; run: parlor login {name} --key"
             ));
         }
         Ok(key)
@@ -221,9 +229,9 @@ impl Keys {
         self.logins.providers().any(|provider| provider.name() == name)
     }
 
-    /// `Ok` if a model can be used without a key. The error says how to get a key.
+    /// Fails if a model needs a key. The error says how to provide one.
     fn check_keyless(&self, model: &ModelConfig) -> Result<(), String> {
-        // The user's own server mostly needs no key. If it does, it refuses the request.
+        // The user's own server usually needs no key. If it does need one, it refuses the request.
         if model.auth.is_none() && (model.key_variable().is_none() || self.base_url(model).is_some()) {
             return Ok(());
         }
@@ -236,7 +244,7 @@ impl Keys {
 
 /// Whether a key can be sent in an HTTP header.
 fn can_be_sent(key: &str) -> bool {
-    !key.contains(|letter: char| letter.is_control() || letter == char::REPLACEMENT_CHARACTER)
+    !key.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER)
 }
 
 /// The name under which the key or login of a provider is stored.
@@ -256,15 +264,16 @@ fn credential_name(model: &ModelConfig) -> Option<&str> {
     model.auth.as_deref().or(provider_name)
 }
 
-/// The source of the key for one model.
-struct ModelKey {
+/// Finds the key for each request to one model.
+struct ModelKeySource {
     keys: Keys,
     model: ModelConfig,
+    /// The result of [`Keys::variable_key`] when this source was created.
     variable: Result<Option<Key>, String>,
 }
 
 #[async_trait]
-impl KeySource for ModelKey {
+impl KeySource for ModelKeySource {
     async fn key(&self) -> Result<Option<Key>, KeyError> {
         self.keys.check_address(&self.model).map_err(KeyError::Settings)?;
         if let Some(key) = self.variable.clone().map_err(KeyError::Settings)? {

@@ -84,7 +84,7 @@ async fn serve_doors(
     let redaction = home.redaction().clone();
     let _log_writer = logging::start(environment.log.as_deref(), stderr().is_terminal(), redaction)?;
     if enforced::is_root() {
-        tracing::warn!("parlor runs as {}; {}", enforced::AS_ROOT, enforced::NOT_AS_ROOT);
+        tracing::warn!("parlor runs as {}; {}", enforced::ROOT_RISK, enforced::ROOT_FIX);
     }
     let config = home.config();
     let web = match options.no_http {

@@ -94,7 +94,7 @@ async fn list(
         for record in &page.records {
             let is_cut_off = sessions.is_interrupted(record).await;
             if json {
-                json::write_line(out, &json::Record::new(record, is_cut_off))?;
+                json::write_line(out, &json::SessionLine::new(record, is_cut_off))?;
                 continue;
             }
             if !any_listed {

@@ -5,23 +5,23 @@
 pub(crate) enum Kind {
     /// Any text.
     Text,
-    /// One of these words.
-    Word(&'static [&'static str]),
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
     /// A file, relative to the folder of `parlor.toml`.
     File,
-    /// A number of days from 1 to [`MAX_DAYS`], or `"never"`.
+    /// A whole number of days from 1 to [`MAX_DAYS`], or `"never"`.
     Days,
     /// A size such as `"10GiB"`, or `"unlimited"`.
     Size,
-    /// A number of seconds from 1 to [`MAX_SECONDS`].
+    /// A whole number of seconds from 1 to [`MAX_SECONDS`].
     Seconds,
-    /// A whole number up to this one; 0 or less means the default.
+    /// A whole number up to this maximum; 0 or less means the default of the setting.
     UpTo(u64),
-    /// A whole number from 1, or `"unlimited"`.
+    /// A whole number from 1 to [`MAX_LIMIT`], or `"unlimited"`.
     Limit,
-    /// Dollars, with decimals or without.
+    /// An amount in dollars up to [`MAX_DOLLARS`], with or without decimals.
     Dollars,
-    /// Dollars, or `"unlimited"`.
+    /// An amount in dollars up to [`MAX_DOLLARS`], or `"unlimited"`.
     Budget,
     /// `true` or `false`.
     Flag,
@@ -29,30 +29,30 @@ pub(crate) enum Kind {
     List,
 }
 
-/// The largest number of days: a hundred years.
+/// The largest value of a [`Kind::Days`]: a hundred years.
 pub(crate) const MAX_DAYS: u64 = 36_500;
-/// The largest number of seconds: a day.
+/// The largest number of seconds that a setting takes: a day.
 pub(crate) const MAX_SECONDS: u64 = 86_400;
-/// The largest number of sockets.
+/// The largest value of `channels.supr.max_connections`.
 pub(crate) const MAX_SOCKETS: u64 = 100_000;
-/// The largest amount in dollars.
+/// The largest value of a [`Kind::Dollars`] or [`Kind::Budget`].
 pub(crate) const MAX_DOLLARS: f64 = 1_000_000.0;
-/// The largest context window of a model, in tokens.
+/// The largest value of `models.*.context_window` and `models.*.max_output`, in tokens.
 pub(crate) const MAX_WINDOW: u64 = 100_000_000;
 /// The largest value of a [`Kind::Limit`].
 pub(crate) const MAX_LIMIT: u64 = 1_000_000_000_000;
-/// The value that stands for no limit of days.
+/// The value of a [`Kind::Days`] without a limit.
 pub(crate) const NEVER: &str = "never";
-/// The value that stands for no limit of size, number or cost.
+/// The value of a [`Kind::Size`], [`Kind::Limit`] or [`Kind::Budget`] without a limit.
 pub(crate) const UNLIMITED: &str = "unlimited";
 
 impl Kind {
-    /// A description for people, with Markdown code marks.
+    /// Describes the accepted values, in Markdown.
     pub(crate) fn description(self) -> String {
         match self {
             Self::Text => "text".to_owned(),
-            Self::Word(words) => {
-                words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(" or ")
+            Self::OneOf(texts) => {
+                texts.iter().map(|text| format!("`\"{text}\"`")).collect::<Vec<_>>().join(" or ")
             }
             Self::File => "a file, relative to `parlor.toml`".to_owned(),
             Self::Days => format!("a whole number from 1 to {MAX_DAYS}, or `\"{NEVER}\"`"),

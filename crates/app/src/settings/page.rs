@@ -2,6 +2,7 @@
 
 use super::table::SETTINGS;
 
+/// The text before the table of settings.
 const HEAD: &str = "\
 # Settings
 
@@ -125,6 +126,7 @@ max_file_size = \"16GiB\"
 
 ";
 
+/// The text after the table of settings.
 const TAIL: &str = "
 `*` stands for a name that you choose. The file may have at most 1 MiB (`SETTINGS_BYTES`).
 
@@ -150,7 +152,7 @@ Commands of agents get only the variables that [tools.md](tools.md#what-processe
 `CREDENTIAL`, `COOKIE`, `WEBHOOK` or `DSN`.
 ";
 
-/// The text of the page.
+/// Renders the page as Markdown.
 pub(super) fn render() -> String {
     let mut page = HEAD.to_owned();
     page.push_str("| setting | takes | default | |\n|---|---|---|---|\n");

@@ -97,9 +97,9 @@ fn check(kind: Kind, value: &DeValue<'_>) -> Result<Value, String> {
     match kind {
         Kind::Text => Ok(Value::Text(text()?.to_owned())),
         Kind::File => Ok(Value::File(PathBuf::from(text()?))),
-        Kind::Word(words) => {
-            let word = text()?;
-            if words.contains(&word) { Ok(Value::Text(word.to_owned())) } else { Err(wrong_kind()) }
+        Kind::OneOf(accepted) => {
+            let text = text()?;
+            if accepted.contains(&text) { Ok(Value::Text(text.to_owned())) } else { Err(wrong_kind()) }
         }
         Kind::Days if value.as_str() == Some(NEVER) => Ok(Value::Days(None)),
         Kind::Days => Ok(Value::Days(Some(positive(MAX_DAYS)?))),

@@ -44,28 +44,28 @@ pub(crate) fn show(environment: &Environment, options: &Options, out: &mut dyn W
     Ok(())
 }
 
-/// The names and values of a setting as TOML. A setting with `*` in its name has one for each agent, model or login.
+/// The full names and TOML values of a setting: one pair, or one for each agent, model or login if the name contains `*`.
+/// Values that are not set are left out.
 fn values(name: &str, config: &Config) -> Vec<(String, String)> {
-    let one = |value: String| vec![(name.to_owned(), value)];
+    let single = |value: String| vec![(name.to_owned(), value)];
     let for_agents = |value: &dyn Fn(&super::AgentConfig) -> Option<String>| {
-        let named = |(id, agent): (&String, _)| Some((name.replace('*', id), value(agent)?));
-        config.agents.iter().filter_map(named).collect()
+        let pair = |(id, agent): (&String, _)| Some((name.replace('*', id), value(agent)?));
+        config.agents.iter().filter_map(pair).collect()
     };
     if let Some(member) = name.strip_prefix("auth.*.") {
-        let named = |(id, login): (&String, &LoginConfig)| {
-            let under = format!("auth.{id}");
-            login.value(member).into_iter().map(move |(member, value)| (format!("{under}.{member}"), value))
+        let pairs = |(id, login): (&String, &LoginConfig)| {
+            let table = format!("auth.{id}");
+            login.value(member).into_iter().map(move |(member, value)| (format!("{table}.{member}"), value))
         };
-        return config.auth.iter().flat_map(named).collect();
+        return config.auth.iter().flat_map(pairs).collect();
     }
     if let Some(member) = name.strip_prefix("models.*.") {
-        let named =
-            |(id, model): (&String, &ModelConfig)| Some((name.replace('*', id), model.value(member)?));
-        return config.models.iter().filter_map(named).collect();
+        let pair = |(id, model): (&String, &ModelConfig)| Some((name.replace('*', id), model.value(member)?));
+        return config.models.iter().filter_map(pair).collect();
     }
     if let Some(provider) = name.strip_prefix("default_models.") {
         let model = config.models.get(provider).map(|model| format!("{:?}", model.model));
-        return model.map_or_else(Vec::new, one);
+        return model.map_or_else(Vec::new, single);
     }
     if let Some(member) = name.strip_prefix("agents.*.")
         && !["kind", "name", "file"].contains(&member)
@@ -76,7 +76,7 @@ fn values(name: &str, config: &Config) -> Vec<(String, String)> {
         });
     }
     match name {
-        "default_agent" => one(format!("{:?}", config.default_agent)),
+        "default_agent" => single(format!("{:?}", config.default_agent)),
         "agents.*.kind" => for_agents(&|agent| {
             Some(match agent.kind {
                 AgentKind::Local => "\"local\"".to_owned(),
@@ -89,25 +89,27 @@ fn values(name: &str, config: &Config) -> Vec<(String, String)> {
             AgentKind::Local | AgentKind::Model(_) => None,
             AgentKind::Script(file) => Some(format!("{file:?}")),
         }),
-        "spending.session" => one(money(config.spending.session)),
-        "spending.day" => one(money(config.spending.day)),
-        "secrets.keyring" => one(config.keyring.to_string()),
-        "serve.allow_local" => one(match config.allow_local {
+        "spending.session" => single(money(config.spending.session)),
+        "spending.day" => single(money(config.spending.day)),
+        "secrets.keyring" => single(config.keyring.to_string()),
+        "serve.allow_local" => single(match config.allow_local {
             AllowLocal::User => "\"user\"".to_owned(),
             AllowLocal::Token => "\"token\"".to_owned(),
         }),
-        "retention.days" => one(config.retention.days.map_or(format!("{NEVER:?}"), |days| days.to_string())),
         "serve.max_frame_memory" => {
-            one(format!("{:?}", config.max_frame_memory.map_or(UNLIMITED.to_owned(), size::exact)))
+            single(format!("{:?}", config.max_frame_memory.map_or(UNLIMITED.to_owned(), size::exact)))
+        }
+        "retention.days" => {
+            single(config.retention.days.map_or(format!("{NEVER:?}"), |days| days.to_string()))
         }
         "retention.max_size" => {
-            one(format!("{:?}", config.retention.max_size.map_or(UNLIMITED.to_owned(), size::exact)))
+            single(format!("{:?}", config.retention.max_size.map_or(UNLIMITED.to_owned(), size::exact)))
         }
         _ => {
             let supex = name.strip_prefix("channels.supex.").and_then(|member| config.supex.value(member));
             let supr = || name.strip_prefix("channels.supr.").and_then(|member| config.supr.value(member));
             let tools = || name.strip_prefix("tools.").and_then(|member| config.tools.value(member));
-            supex.or_else(supr).or_else(tools).map_or_else(Vec::new, one)
+            supex.or_else(supr).or_else(tools).map_or_else(Vec::new, single)
         }
     }
 }

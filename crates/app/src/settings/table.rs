@@ -1,4 +1,4 @@
-//! The table of all settings. The reader, the documentation and the error messages are derived from it.
+//! The table of all settings. The checks of `parlor.toml`, `docs/settings.md` and the error messages are derived from it.
 
 pub(crate) use super::kind::{
     Kind, MAX_DAYS, MAX_DOLLARS, MAX_LIMIT, MAX_SECONDS, MAX_SOCKETS, MAX_WINDOW, NEVER, UNLIMITED,
@@ -6,7 +6,7 @@ pub(crate) use super::kind::{
 
 /// One setting of `parlor.toml`.
 pub(crate) struct Setting {
-    /// The full path in the file; `*` stands for a name that the user chooses.
+    /// The path in the file, with dots; `*` stands for a name that the user chooses.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     /// A description of the default, in Markdown.
@@ -15,7 +15,7 @@ pub(crate) struct Setting {
     pub(crate) doc: &'static str,
 }
 
-/// A larger `parlor.toml` is an error, in bytes.
+/// The largest size of `parlor.toml`, in bytes.
 pub(crate) const SETTINGS_BYTES: u64 = 1 << 20;
 
 /// All settings, in the order of `docs/settings.md`.
@@ -28,7 +28,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "agents.*.kind",
-        kind: Kind::Word(&["local", "script", "model"]),
+        kind: Kind::OneOf(&["local", "script", "model"]),
         default: "required",
         doc: "The kind of the agent; `docs/agents.md` describes the kinds.",
     },
@@ -130,7 +130,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "auth.*.device_flow",
-        kind: Kind::Word(&["rfc8628", "authorization_code"]),
+        kind: Kind::OneOf(&["rfc8628", "authorization_code"]),
         default: "`\"rfc8628\"`",
         doc: "What the provider returns after the user has entered the code: tokens, as in RFC 8628, or an authorization code that parlor exchanges for tokens.",
     },
@@ -160,7 +160,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "auth.*.redirect_host",
-        kind: Kind::Word(&["127.0.0.1", "localhost"]),
+        kind: Kind::OneOf(&["127.0.0.1", "localhost"]),
         default: "`\"127.0.0.1\"`",
         doc: "The host in the address of the callback, as registered with the provider.",
     },
@@ -244,7 +244,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "channels.supex.eval",
-        kind: Kind::Word(&["upstream", "here"]),
+        kind: Kind::OneOf(&["upstream", "here"]),
         default: "`\"upstream\"`",
         doc: "Where Ruby is evaluated if `upstream` is set: in that runtime, or in parlor's own Ruby (`here`).",
     },
@@ -324,7 +324,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         name: "default_models.anthropic",
         kind: Kind::Text,
         default: "`\"claude-sonnet-5\"`",
-        doc: "The model that `anthropic` stands for. It needs only a key.",
+        doc: "The model that `anthropic` stands for. Agents can use `anthropic` without an entry in `[models]`.",
     },
     Setting {
         name: "default_models.openai",
@@ -346,7 +346,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "models.*.provider",
-        kind: Kind::Word(&["openai", "openai-responses", "anthropic", "gemini", "openrouter", "ollama"]),
+        kind: Kind::OneOf(&["openai", "openai-responses", "anthropic", "gemini", "openrouter", "ollama"]),
         default: "required",
         doc: "The API of the model. Most other servers accept that of `openai`; set `base_url` for them.",
     },
@@ -388,7 +388,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "models.*.reasoning",
-        kind: Kind::Word(&["off", "low", "medium", "high", "xhigh", "adaptive"]),
+        kind: Kind::OneOf(&["off", "low", "medium", "high", "xhigh", "adaptive"]),
         default: "the provider's own",
         doc: "How much reasoning the model does if a client does not choose a level.",
     },
@@ -436,7 +436,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "serve.allow_local",
-        kind: Kind::Word(&["user", "token"]),
+        kind: Kind::OneOf(&["user", "token"]),
         default: "`\"user\"`",
         doc: "Who on this machine may use the doors of `parlor serve` without a token: root and the user that runs it (`user`), or nobody (`token`). A door with a token of its own, `channels.supex.token`, always requires it.",
     },
@@ -484,7 +484,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
 ];
 
-/// The setting with this path. `None` if there is none.
+/// Finds the setting with this path.
 pub(crate) fn find(path: &[&str]) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| {
         let parts: Vec<&str> = setting.name.split('.').collect();

@@ -12,16 +12,16 @@ use serde_json::json;
 use crate::response::json as json_response;
 use crate::site::Site;
 
-/// An agent that answers messages.
+/// An agent that clients can choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AgentInfo {
-    /// What clients choose it by.
+    /// The id with which clients choose the agent.
     pub id: String,
-    /// What people see.
+    /// The name that people see.
     pub name: String,
     /// `local`, `script` or `model`.
     pub kind: &'static str,
-    /// The name of the model that it asks, if its kind is `model`.
+    /// The name of its model, if its kind is `model`.
     pub model: Option<String>,
     /// Whether it answers messages for which no agent is chosen.
     pub is_default: bool,
@@ -32,21 +32,23 @@ pub struct AgentInfo {
 /// A model that agents can use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ModelInfo {
-    /// What clients choose it by.
+    /// The name with which clients choose the model: its name in the settings.
     pub name: String,
-    /// Who runs it.
+    /// The name of the provider that runs the model.
     pub provider: String,
-    /// What the provider calls it.
+    /// The provider's name for the model.
     pub model: String,
 }
 
-/// A question about the keys that parlor has now, for an agent or a model of that name.
-pub type KeyCheck<Answer> = Arc<dyn Fn(&str) -> Answer + Send + Sync>;
+/// A function that finds out whether parlor has a key now. It takes the id of an agent or the name of a model, and returns
+/// a `bool` or a [`HasKey`].
+pub type KeyCheck<Output> = Arc<dyn Fn(&str) -> Output + Send + Sync>;
 
-/// The answer of a [`KeyCheck`] that does not come at once.
+/// The result of an asynchronous [`KeyCheck`].
 pub type HasKey = Pin<Box<dyn Future<Output = bool> + Send>>;
 
-/// Everything that clients can choose from. Keys come and go while the server runs, so it looks for them every time.
+/// The agents, models and reasoning levels that clients can choose. Keys can be added and removed while the server runs,
+/// so each request checks for them again.
 pub struct ModelCatalog {
     /// The configured agents.
     pub agents: Vec<AgentInfo>,
@@ -54,7 +56,7 @@ pub struct ModelCatalog {
     pub models: Vec<ModelInfo>,
     /// The names of the reasoning levels.
     pub reasoning: Vec<&'static str>,
-    /// The path of `parlor.toml`, as people write it.
+    /// The path of `parlor.toml`, with `~` for the home folder of the user.
     pub settings_file: String,
     /// Whether parlor has a key for the model of this agent. May block.
     pub agent_has_key: KeyCheck<bool>,
@@ -63,7 +65,7 @@ pub struct ModelCatalog {
 }
 
 impl ModelCatalog {
-    /// The agents that can answer now.
+    /// The agents that clients see now (see [`AgentInfo::needs_key`]).
     pub(crate) async fn available_agents(&self) -> Vec<AgentInfo> {
         if !self.agents.iter().any(|agent| agent.needs_key) {
             return self.agents.clone();
@@ -76,7 +78,7 @@ impl ModelCatalog {
         available.await.unwrap_or_else(|_| self.agents.clone())
     }
 
-    /// The models that can be used now.
+    /// The models for which parlor has a key now, or that need none.
     async fn available_models(&self) -> Vec<&ModelInfo> {
         let mut available = Vec::new();
         for model in &self.models {
@@ -88,20 +90,21 @@ impl ModelCatalog {
     }
 }
 
-/// The id of the agent that answers messages for which no agent is chosen.
+/// The id of the agent that answers messages for which no agent is chosen. Empty if it is not in `agents`.
 pub(super) fn default_agent(agents: &[AgentInfo]) -> &str {
     agents.iter().find(|agent| agent.is_default).map_or("", |agent| &agent.id)
 }
 
+/// Handles the request for the agents, models and reasoning levels.
 pub(crate) async fn choices(State(site): State<Arc<Site>>) -> Response {
     let catalog = &site.deps.catalog;
     let (agents, models) = (catalog.available_agents().await, catalog.available_models().await);
-    let shown: Vec<_> = agents
+    let agent_objects: Vec<_> = agents
         .iter()
         .map(|agent| json!({"id": agent.id, "name": agent.name, "kind": agent.kind, "model": agent.model}))
         .collect();
     let value = json!({
-        "agents": shown,
+        "agents": agent_objects,
         "default_agent": default_agent(&agents),
         "models": models,
         "reasoning": catalog.reasoning,

@@ -1,4 +1,4 @@
-//! The query of a handshake: which session a client wants, and what it wants to hear.
+//! Parses the query of a WebSocket handshake: the session that a client uses, and which events it receives.
 
 use std::borrow::Cow;
 
@@ -8,28 +8,29 @@ use parlor_vocab::Traceparent;
 use crate::query::{first, values};
 use crate::random::uuid;
 
-/// What a client asks for in its handshake.
+/// The parameters of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HandshakeQuery {
-    /// The id of its session, as the client wrote it, or a new one if it names none.
+    /// The id of the client's session, as the client wrote it, or a new id if the client named no session.
     pub(crate) session: String,
-    /// The last event that the client has seen; later ones are replayed. Empty: replay all events. `None`: replay none.
+    /// The id of the last event that the client has seen. The server replays all later events; if the id is empty, all
+    /// events; if it is `None`, no events.
     pub(crate) after: Option<String>,
-    /// Other sessions whose events the client wants, each once.
+    /// The ids of other sessions whose events the client wants, without duplicates.
     pub(crate) watch: Vec<String>,
-    /// Whether the client wants texts while an agent writes them: `stream=1`.
+    /// Whether the client wants texts piece by piece while an agent writes them: `stream=1` or `stream=true`.
     pub(crate) streams: bool,
-    /// The trace of the caller, from the header of that name.
+    /// The value of the header `traceparent`.
     pub(crate) traceparent: Option<Traceparent>,
 }
 
 /// Why a query is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum QueryError {
-    /// The value of this name is too long.
+    /// The value of the parameter with this name is too long.
     #[error("{0} is longer than {MAX_SESSION_ID_BYTES} bytes")]
     TooLong(&'static str),
-    /// The value of this name is not UTF-8, so JSON cannot hold it.
+    /// The value of the parameter with this name is not UTF-8, so JSON cannot contain it.
     #[error("{0} is not UTF-8")]
     NotText(&'static str),
     /// The client wants to watch more than [`MAX_WATCHED`] sessions.
@@ -38,21 +39,25 @@ pub(crate) enum QueryError {
 }
 
 impl HandshakeQuery {
-    /// Parses a query, in which the first value of a name counts. If it names no session, `random` makes its id.
+    /// Parses a query. Of a parameter that occurs several times, except `watch`, only the first value counts. If the query
+    /// names no session, `random` provides the bytes of a new id.
     pub(crate) fn parse(
         query: &str,
         traceparent: Option<Traceparent>,
         random: impl FnOnce() -> [u8; 16],
     ) -> Result<Self, QueryError> {
-        let session = text(first(query, "session_id"), "session_id")?.filter(|session| !session.is_empty());
-        let after = match text(first(query, "after"), "after")? {
+        let session =
+            to_text(first(query, "session_id"), "session_id")?.filter(|session| !session.is_empty());
+        let after = match to_text(first(query, "after"), "after")? {
             Some(after) => Some(after),
-            None => text(first(query, "last_event_id"), "last_event_id")?,
+            None => to_text(first(query, "last_event_id"), "last_event_id")?,
         };
         let session = session.unwrap_or_else(|| uuid(random()));
         let mut watch: Vec<String> = Vec::new();
         for value in values(query, "watch") {
-            let Some(other) = text(Some(value), "watch")?.filter(|other| !other.is_empty()) else { continue };
+            let Some(other) = to_text(Some(value), "watch")?.filter(|other| !other.is_empty()) else {
+                continue;
+            };
             if other == session || watch.contains(&other) {
                 continue;
             }
@@ -66,7 +71,8 @@ impl HandshakeQuery {
     }
 }
 
-fn text(value: Option<Cow<'_, [u8]>>, name: &'static str) -> Result<Option<String>, QueryError> {
+/// Checks that a value is UTF-8 and no longer than a session id. `name` is the name of its parameter.
+fn to_text(value: Option<Cow<'_, [u8]>>, name: &'static str) -> Result<Option<String>, QueryError> {
     let Some(value) = value else { return Ok(None) };
     if value.len() > MAX_SESSION_ID_BYTES {
         return Err(QueryError::TooLong(name));

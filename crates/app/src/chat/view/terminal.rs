@@ -1,5 +1,5 @@
-//! Shows a run to a person at a terminal: the answer as it comes, and dimmed and indented the agent's reasoning and the
-//! output of its tools.
+//! Shows a run to a person at a terminal: the answer as it arrives, and the agent's reasoning and the output of its tools,
+//! which are dimmed and indented.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -17,7 +17,8 @@ use crate::time::duration;
 
 /// The start of each line that is not part of the answer.
 const INDENT: &str = "  ";
-/// The tool whose whole result is shown. Of other tools, only the live output is shown.
+/// The tool whose result is shown even without live output. Of another tool without live output, only the number of lines
+/// is shown.
 const SHELL: &str = "shell";
 
 /// Prints answers to `out`, and everything else to `details`.
@@ -29,8 +30,8 @@ pub(in crate::chat) struct TerminalView<'a> {
     cursor: Cursor,
     running_tools: HashMap<(RunId, ToolCallId), RunningTool>,
     /// Set while an answer may still repeat the output of the last tool.
-    repeat: Option<RepeatFilter>,
-    /// The last error that was shown; the end of the run is not to show it again.
+    repeat_filter: Option<RepeatFilter>,
+    /// The last error that was shown, so that the end of the run does not show it again.
     shown_error: Option<Failure>,
 }
 
@@ -54,27 +55,36 @@ impl<'a> TerminalView<'a> {
     pub(in crate::chat) fn new(out: &'a mut dyn Write, details: &'a mut dyn Write, console: Console) -> Self {
         let (sanitizer, running_tools) = (TerminalSanitizer::default(), HashMap::new());
         let cursor = Cursor::LineStart;
-        Self { out, details, console, sanitizer, cursor, running_tools, repeat: None, shown_error: None }
+        Self {
+            out,
+            details,
+            console,
+            sanitizer,
+            cursor,
+            running_tools,
+            repeat_filter: None,
+            shown_error: None,
+        }
     }
 
     /// Prints a piece of the answer, or holds it back while the answer may be a repetition.
-    fn answer(&mut self, piece: &str) -> io::Result<()> {
-        match &mut self.repeat {
+    fn push_answer(&mut self, piece: &str) -> io::Result<()> {
+        match &mut self.repeat_filter {
             None => self.write_answer(piece),
-            Some(repeat) => match repeat.push(piece) {
+            Some(filter) => match filter.push(piece) {
                 None => Ok(()),
-                Some(all) => {
-                    self.repeat = None;
-                    self.write_answer(&all)
+                Some(held_back) => {
+                    self.repeat_filter = None;
+                    self.write_answer(&held_back)
                 }
             },
         }
     }
 
-    /// The answer is complete, or was broken off.
+    /// Prints the rest of an answer that is complete or was broken off, unless it is a repetition.
     fn end_answer(&mut self) -> io::Result<()> {
-        if let Some(all) = self.repeat.take().and_then(RepeatFilter::finish) {
-            self.write_answer(&all)?;
+        if let Some(held_back) = self.repeat_filter.take().and_then(RepeatFilter::finish) {
+            self.write_answer(&held_back)?;
         }
         self.end_line()
     }
@@ -111,7 +121,7 @@ impl<'a> TerminalView<'a> {
     }
 
     /// Prints one line about a tool call or a subagent.
-    fn headline(&mut self, name: &str, text: &str) -> io::Result<()> {
+    fn write_headline(&mut self, name: &str, text: &str) -> io::Result<()> {
         self.end_line()?;
         let columns = self.console.columns();
         let line = truncate(&format!("[{name}] {text}"), columns.saturating_sub(1));
@@ -133,7 +143,7 @@ impl<'a> TerminalView<'a> {
         }
     }
 
-    fn entry(&mut self, main_run: &RunId, entry: &Entry) -> io::Result<()> {
+    fn write_entry(&mut self, main_run: &RunId, entry: &Entry) -> io::Result<()> {
         let SessionEvent::Run { run, event, .. } = &entry.event else { return Ok(()) };
         match event {
             RunEvent::Message(MessageEvent::Completed { .. }) if run == main_run => self.end_answer(),
@@ -143,24 +153,26 @@ impl<'a> TerminalView<'a> {
                 self.end_answer()?;
                 let running = RunningTool { name: tool.clone(), shown: String::new() };
                 self.running_tools.insert((run.clone(), call.clone()), running);
-                self.headline(tool, &input_text(input))
+                self.write_headline(tool, &input_text(input))
             }
             RunEvent::Tool(ToolEvent::Completed { call, output, duration_ms }) => {
                 let tool = self.running_tools.remove(&(run.clone(), call.clone()));
-                self.tool_completed(tool, output, *duration_ms, run == main_run)
+                self.write_tool_result(tool, output, *duration_ms, run == main_run)
             }
             RunEvent::Tool(ToolEvent::Failed { call, failure, .. }) => {
                 self.running_tools.remove(&(run.clone(), call.clone()));
-                self.tool_failed(failure, run == main_run)
+                self.write_tool_failure(failure, run == main_run)
             }
-            RunEvent::Subagent(SubagentEvent::Started { name, task, .. }) => self.headline(name, task),
-            RunEvent::Subagent(SubagentEvent::Updated { status, .. }) => self.headline("subagent", status),
+            RunEvent::Subagent(SubagentEvent::Started { name, task, .. }) => self.write_headline(name, task),
+            RunEvent::Subagent(SubagentEvent::Updated { status, .. }) => {
+                self.write_headline("subagent", status)
+            }
             RunEvent::Subagent(SubagentEvent::Done { result, duration_ms, .. }) => {
                 let outcome = match result {
                     Ok(_) => format!("done after {}", duration(*duration_ms)),
                     Err(failure) => format!("failed: {}", failure.message),
                 };
-                self.headline("subagent", &outcome)
+                self.write_headline("subagent", &outcome)
             }
             RunEvent::Step(StepEvent::Updated { headline, .. }) => {
                 self.end_line()?;
@@ -185,32 +197,32 @@ impl<'a> TerminalView<'a> {
         }
     }
 
-    fn tool_completed(
+    fn write_tool_result(
         &mut self,
         tool: Option<RunningTool>,
         result: &str,
-        ms: u64,
+        duration_ms: u64,
         is_main_run: bool,
     ) -> io::Result<()> {
         let Some(RunningTool { name, shown }) = tool else { return Ok(()) };
         if shown.is_empty() && name != SHELL {
             let lines = result.lines().count();
             let noun = if lines == 1 { "line" } else { "lines" };
-            return self.write_details(&format!("{lines} {noun}, {}\n", duration(ms)));
+            return self.write_details(&format!("{lines} {noun}, {}\n", duration(duration_ms)));
         }
         if let Some(rest) = unseen_rest(&shown, result) {
             self.write_details(rest)?;
             if is_main_run {
-                self.repeat = Some(RepeatFilter::new(result.to_owned()));
+                self.repeat_filter = Some(RepeatFilter::new(result.to_owned()));
             }
         }
         self.end_line()
     }
 
-    fn tool_failed(&mut self, failure: &Failure, is_main_run: bool) -> io::Result<()> {
+    fn write_tool_failure(&mut self, failure: &Failure, is_main_run: bool) -> io::Result<()> {
         self.write_error(&format!("{INDENT}{}", failure.message))?;
         if is_main_run {
-            self.repeat = Some(RepeatFilter::new(failure.message.clone()));
+            self.repeat_filter = Some(RepeatFilter::new(failure.message.clone()));
         }
         Ok(())
     }
@@ -219,11 +231,13 @@ impl<'a> TerminalView<'a> {
 impl View for TerminalView<'_> {
     fn update(&mut self, _session: &SessionId, run: &RunId, update: &SessionUpdate) -> io::Result<()> {
         match update {
-            SessionUpdate::Delta { run: of, stream: StreamKind::Message(_), text } if of == run => {
-                self.answer(text)?
+            SessionUpdate::Delta { run: delta_run, stream: StreamKind::Message(_), text }
+                if delta_run == run =>
+            {
+                self.push_answer(text)?
             }
-            SessionUpdate::Delta { run: of, stream: StreamKind::ToolOutput(call), text } => {
-                if let Some(tool) = self.running_tools.get_mut(&(of.clone(), call.clone())) {
+            SessionUpdate::Delta { run: delta_run, stream: StreamKind::ToolOutput(call), text } => {
+                if let Some(tool) = self.running_tools.get_mut(&(delta_run.clone(), call.clone())) {
                     tool.shown.push_str(text);
                 }
                 self.write_details(text)?;
@@ -233,7 +247,7 @@ impl View for TerminalView<'_> {
             } => self.write_details(text)?,
             // The input is shown with the call.
             SessionUpdate::Delta { stream: StreamKind::ToolInput { .. }, .. } => {}
-            SessionUpdate::Entry(entry) => self.entry(run, entry)?,
+            SessionUpdate::Entry(entry) => self.write_entry(run, entry)?,
         }
         match ending(run, update) {
             Some(RunEnding::Failed(failure)) => {

@@ -22,10 +22,10 @@ struct State {
 }
 
 impl Heads {
-    /// Returns a receiver that wakes when the head of session `of` changes.
-    pub(crate) fn subscribe(&self, of: &SessionId) -> watch::Receiver<Seq> {
+    /// Returns a receiver that wakes when the head of `session` changes.
+    pub(crate) fn subscribe(&self, session: &SessionId) -> watch::Receiver<Seq> {
         let mut state = self.lock();
-        if let Some(sender) = state.senders.get(of) {
+        if let Some(sender) = state.senders.get(session) {
             return sender.subscribe();
         }
         if state.senders.len() >= state.prune_at.max(PRUNE_AT_LEAST) {
@@ -33,7 +33,7 @@ impl Heads {
             state.prune_at = 2 * state.senders.len();
         }
         let (sender, receiver) = watch::channel(Seq::START);
-        state.senders.insert(of.clone(), sender);
+        state.senders.insert(session.clone(), sender);
         receiver
     }
 

@@ -74,16 +74,16 @@ pub trait EventLog: Send + Sync {
     ///
     /// If an event cannot be decoded, the call returns the events before it. The next call fails with `Unreadable` and
     /// the event's number; to skip the event, read after that number.
-    async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError>;
+    async fn read(&self, session: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError>;
 
     /// Finds the number of an event by its id. Searches from the end of the session: fast for late events, slow for
     /// early events of a long session.
-    async fn find(&self, of: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError>;
+    async fn find(&self, session: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError>;
 
     /// Returns a receiver that wakes when any process has appended to the session or deleted it. Its value is a head
     /// that was seen; the events themselves come from `read`. Subscribe first, then read until nothing is left, then
     /// wait.
-    fn head(&self, of: &SessionId) -> watch::Receiver<Seq>;
+    fn head(&self, session: &SessionId) -> watch::Receiver<Seq>;
 
     /// Lists the records of all sessions, the last updated first.
     ///
@@ -101,7 +101,7 @@ pub trait EventLog: Send + Sync {
     async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError>;
 
     /// The holder of a session's lease, if there is one and it is alive. The answer may be out of date when it arrives.
-    async fn holder(&self, of: &SessionId) -> Result<Option<LeaseHolder>, LogError>;
+    async fn holder(&self, session: &SessionId) -> Result<Option<LeaseHolder>, LogError>;
 
     /// Releases a lease, and returns when others can take it. Dropping the lease does the same without waiting.
     /// Succeeds also if the lease was lost before.

@@ -118,22 +118,22 @@ impl EventLog for MemoryLog {
         Ok(head)
     }
 
-    async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
+    async fn read(&self, session: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
         let state = self.state();
-        let stream = state.sessions.get(of).ok_or_else(|| LogError::UnknownSession(of.clone()))?;
+        let stream = state.sessions.get(session).ok_or_else(|| LogError::UnknownSession(session.clone()))?;
         // The numbers start at 1 without gaps, so the event after number n has index n.
         let first = usize::try_from(after.0).unwrap_or(usize::MAX);
         Ok(stream.entries.iter().skip(first).take(max).cloned().collect())
     }
 
-    async fn find(&self, of: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError> {
+    async fn find(&self, session: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError> {
         let state = self.state();
-        let entries = state.sessions.get(of).map_or(&[][..], |stream| stream.entries.as_slice());
+        let entries = state.sessions.get(session).map_or(&[][..], |stream| stream.entries.as_slice());
         Ok(entries.iter().rfind(|entry| entry.id == *event).map(|entry| entry.seq))
     }
 
-    fn head(&self, of: &SessionId) -> watch::Receiver<Seq> {
-        self.0.shared.heads.subscribe(of)
+    fn head(&self, session: &SessionId) -> watch::Receiver<Seq> {
+        self.0.shared.heads.subscribe(session)
     }
 
     async fn sessions(&self, page: PageRequest) -> Result<Page, LogError> {
@@ -167,8 +167,8 @@ impl EventLog for MemoryLog {
         Ok(Lease::new(session.clone(), token, Arc::<SimulatedProcess>::clone(&self.0)))
     }
 
-    async fn holder(&self, of: &SessionId) -> Result<Option<LeaseHolder>, LogError> {
-        Ok(self.state().leases.get(of).map(|(_, holder)| *holder))
+    async fn holder(&self, session: &SessionId) -> Result<Option<LeaseHolder>, LogError> {
+        Ok(self.state().leases.get(session).map(|(_, holder)| *holder))
     }
 
     async fn release(&self, lease: Lease) -> Result<(), LogError> {

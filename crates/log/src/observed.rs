@@ -62,16 +62,16 @@ impl EventLog for ObservedLog {
         appended
     }
 
-    async fn read(&self, of: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
-        self.log.read(of, after, max).await
+    async fn read(&self, session: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
+        self.log.read(session, after, max).await
     }
 
-    async fn find(&self, of: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError> {
-        self.log.find(of, event).await
+    async fn find(&self, session: &SessionId, event: &EventId) -> Result<Option<Seq>, LogError> {
+        self.log.find(session, event).await
     }
 
-    fn head(&self, of: &SessionId) -> watch::Receiver<Seq> {
-        self.log.head(of)
+    fn head(&self, session: &SessionId) -> watch::Receiver<Seq> {
+        self.log.head(session)
     }
 
     async fn sessions(&self, page: PageRequest) -> Result<Page, LogError> {
@@ -90,8 +90,8 @@ impl EventLog for ObservedLog {
         acquired
     }
 
-    async fn holder(&self, of: &SessionId) -> Result<Option<LeaseHolder>, LogError> {
-        self.log.holder(of).await
+    async fn holder(&self, session: &SessionId) -> Result<Option<LeaseHolder>, LogError> {
+        self.log.holder(session).await
     }
 
     async fn release(&self, lease: Lease) -> Result<(), LogError> {

@@ -109,14 +109,15 @@ pub(super) fn media(connection: &Connection, path: &Path) -> Result<BTreeSet<Med
 pub(super) fn find(
     connection: &Connection,
     path: &Path,
-    of: &SessionId,
+    session: &SessionId,
     event: &EventId,
 ) -> Result<Option<Seq>, LogError> {
     let read = || {
         // One snapshot of both tables: otherwise an event that is moved in between would be in neither.
         let _snapshot = connection.unchecked_transaction()?;
         let sql = "SELECT key FROM sessions WHERE id = ?1";
-        let Some(key) = connection.query_row(sql, [of.as_str()], |row| row.get::<_, i64>(0)).optional()?
+        let Some(key) =
+            connection.query_row(sql, [session.as_str()], |row| row.get::<_, i64>(0)).optional()?
         else {
             return Ok(None);
         };
@@ -183,10 +184,10 @@ pub(super) fn holder(
     connection: &Connection,
     path: &Path,
     holders: &Path,
-    of: &SessionId,
+    session: &SessionId,
 ) -> Result<Option<LeaseHolder>, LogError> {
     let sql = "SELECT holder, pid, since FROM leases WHERE session = ?1";
-    let found = connection.query_row(sql, [of.as_str()], |row| {
+    let found = connection.query_row(sql, [session.as_str()], |row| {
         let name: String = row.get(0)?;
         Ok((name, LeaseHolder { pid: row.get(1)?, since: Timestamp(row.get(2)?) }))
     });

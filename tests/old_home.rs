@@ -57,7 +57,7 @@ fn the_token_of_an_old_home_is_still_valid() {
 }
 
 #[test]
-fn an_interrupted_session_of_an_old_home_goes_on() {
+fn an_interrupted_session_of_an_old_home_accepts_messages() {
     let home = old_home();
     home.prints(&["chat", "--session", INTERRUPTED, "/say on"]);
     let events = home.json(&["replay", INTERRUPTED, "--json"]);
@@ -68,7 +68,7 @@ fn an_interrupted_session_of_an_old_home_goes_on() {
 }
 
 #[test]
-fn the_loaf_door_keeps_what_an_old_home_chose() {
+fn the_loaf_door_uses_the_preferences_of_an_old_home() {
     let home = old_home();
     let mut command = home.command(&["stdio", "loaf"]);
     let request = home.folder().join("request");

@@ -104,7 +104,7 @@ impl Accounts for HomeAccounts {
     async fn routes(&self, model: &str) -> Result<Vec<String>, String> {
         let result = routes(&self.openrouter_url, model).await;
         result.map_err(|error| {
-            format!("who runs {model} cannot be looked up at {}: {error}", self.openrouter_url)
+            format!("the providers of {model} cannot be looked up at {}: {error}", self.openrouter_url)
         })
     }
 

@@ -181,7 +181,7 @@ impl Keys {
                 let set_variable =
                     model.key_variable().map_or_else(String::new, |name| format!("set {name}, or "));
                 let store_key = store_key.unwrap_or_else(|| {
-                    "name a stored key with auth in its [models.NAME] in parlor.toml (docs/models.md)"
+                    "set auth in [models.NAME] of parlor.toml to the name of a stored key (docs/models.md)"
                         .to_owned()
                 });
                 (None, set_variable + &store_key)

@@ -34,7 +34,7 @@ pub(crate) enum QueryError {
     #[error("{0} is not UTF-8")]
     NotText(&'static str),
     /// The client wants to watch more than [`MAX_WATCHED`] sessions.
-    #[error("watch is there more than {MAX_WATCHED} times")]
+    #[error("watch occurs more than {MAX_WATCHED} times")]
     TooManyWatched,
 }
 

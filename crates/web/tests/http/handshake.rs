@@ -210,7 +210,7 @@ async fn the_query_selects_which_other_sessions_are_watched() {
     }
     let many: String = (0..17).map(|n| format!("&watch={n}")).collect();
     let answer = server.handshake(&format!("/supr/ws?x{many}"), &bearer()).await;
-    answer.assert_text(400, "watch is there more than 16 times");
+    answer.assert_text(400, "watch occurs more than 16 times");
 }
 
 #[tokio::test]

@@ -369,7 +369,7 @@ fn the_architecture_lists_every_source_file() {
     let page = read("ARCHITECTURE.md");
     let (before, _) = page.split_once(HEADING).expect("the heading of the list");
     let mut expected = format!(
-        "{before}{HEADING}\nThe first sentence of each file, written by `GOLDEN=write cargo test -p parlor --test tidy`.\n"
+        "{before}{HEADING}\nThe first sentence of each file and the limits that it defines, written by `GOLDEN=write cargo test -p parlor --test tidy`.\n"
     );
     for (krate, _) in ALLOWED_DEPENDENCIES {
         expected += &format!("\n### crates/{krate}/src\n\n");
@@ -419,9 +419,31 @@ fn first_sentences(folder: &Path, mut paths: Vec<PathBuf>) -> String {
         };
         let opening = opening.trim().replace('\n', " ");
         let sentence = opening.split_once(". ").map_or(opening.as_str(), |(first, _)| first);
-        lines += &format!("- `{name}`: {}\n", sentence.trim_end_matches(['.', ':']));
+        lines += &format!("- `{name}`: {}", sentence.trim_end_matches(['.', ':']));
+        let limits: Vec<String> = limits_in(&text).iter().map(|name| format!("`{name}`")).collect();
+        if !limits.is_empty() {
+            lines += &format!(" ({})", limits.join(", "));
+        }
+        lines.push('\n');
     }
     lines
+}
+
+/// The names of the constants in a Rust file that other files can use and that are numbers or durations.
+fn limits_in(source: &str) -> Vec<String> {
+    let visible = |line: &str| {
+        ["pub const ", "pub(crate) const ", "pub(super) const "]
+            .iter()
+            .find_map(|start| line.strip_prefix(start).map(str::to_owned))
+    };
+    let limit = |line: String| {
+        let (name, kind) = line.split_once(": ")?;
+        ["usize", "u8", "u16", "u32", "u64", "i64", "Duration"]
+            .iter()
+            .any(|limit| kind.starts_with(limit))
+            .then(|| name.to_owned())
+    };
+    source.lines().filter_map(visible).filter_map(limit).collect()
 }
 
 /// All files below a folder with this extension, without those in `node_modules`.

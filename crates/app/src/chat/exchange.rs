@@ -1,4 +1,4 @@
-//! Sends one message and shows the run that answers it.
+//! Sends one message and shows the run that answers it; Ctrl-C stops the run.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! An interactive chat on a terminal.
+//! An interactive chat on a terminal: reads lines, and decides what Ctrl-C does at the prompt.
 
 use std::io::{self, Write, stderr, stdout};
 use std::path::Path;

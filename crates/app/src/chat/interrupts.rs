@@ -1,4 +1,4 @@
-//! The signals that ask a chat to stop a run or to end.
+//! Receives the signals that ask a chat to stop a run or to end.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The writer's connection: applies requests within a transaction.
+//! The writer's connection: applies appends, leases (also those of dead processes) and deletions within a transaction.
 //!
 //! A request is refused before it has written anything, so a refusal needs no rollback and does not affect the other
 //! requests of the transaction.

@@ -1,4 +1,4 @@
-//! Searches a folder tree through descriptors, without following links.
+//! Searches a folder tree through descriptors, without following links, and skips files that are too large.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! The `grep_files` tool: finds lines that match a pattern, in a file or in all files of a folder.
+//! The `grep_files` tool, its input and its output: finds lines that match a pattern, in a file or in all files of a folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -446,6 +446,20 @@ fn limits_in(source: &str) -> Vec<String> {
     source.lines().filter_map(visible).filter_map(limit).collect()
 }
 
+#[test]
+fn comments_have_whole_markers() {
+    for path in files(&root().join("crates"), "rs") {
+        for line in fs::read_to_string(&path).unwrap().lines().map(str::trim_start) {
+            let text = ["//!", "///", "//"].iter().find_map(|marker| line.strip_prefix(marker));
+            let is_broken = |text: &str| {
+                text.starts_with(char::is_alphabetic)
+                    || [" ! ", " / "].iter().any(|mark| text.starts_with(mark))
+            };
+            assert!(!text.is_some_and(is_broken), "{}: {line}", path.display());
+        }
+    }
+}
+
 /// All files below a folder with this extension, without those in `node_modules`.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![folder.to_owned()], Vec::new());

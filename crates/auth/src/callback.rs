@@ -1,7 +1,7 @@
 //! The callback server: a browser delivers the authorization code of one login to it.
-//! ! It listens on loopback addresses only and stops when the login has its result. Other requests get a short
-//refusal and ! change nothing. A callback with a wrong `state` fails the login, as the clients of the loaf door
-//expect.
+//!
+//! It listens on loopback addresses only and stops when the login has its result. Other requests get a short refusal and
+//! change nothing. A callback with a wrong `state` fails the login, as the clients of the loaf door expect.
 
 mod request_check;
 

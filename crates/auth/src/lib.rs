@@ -1,9 +1,11 @@
 //! OAuth 2 logins, the storage of secrets, and their redaction.
-//! ! [`LoginManager`] logs in to the configured providers ([`PendingLogin`]: with a browser and a callback on this
-//machine, ! or with a device code), stores the tokens in a [`SecretStore`] and renews them. [`Redactor`] removes the
-//known secrets ! from any text. `docs/auth.md` is the page for users. ! ! Deliberately absent: built-in providers
-//(endpoints and client ids come from the configuration), opening a browser, ! reading settings and environment
-//variables, and the use of the tokens.
+//!
+//! [`LoginManager`] logs in to the configured providers ([`PendingLogin`]: with a browser and a callback on this machine,
+//! or with a device code), stores the tokens in a [`SecretStore`] and renews them. [`Redactor`] removes the known secrets
+//! from any text. `docs/auth.md` is the page for users.
+//!
+//! Deliberately absent: built-in providers (endpoints and client ids come from the configuration), opening a browser,
+//! reading settings and environment variables, and the use of the tokens.
 
 mod account;
 mod callback;

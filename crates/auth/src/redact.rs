@@ -1,9 +1,10 @@
 //! Removes the known secrets from text that people or programs may see: logs, errors, events, output.
-//! ! A secret is recognized as plain text, in hexadecimal, percent-encoded, with JSON escapes (also in JSON within
-//JSON), and ! within base64 at any offset, also if the base64 is broken into lines. Control characters, escape
-//sequences and invisible ! characters between its letters are ignored, because screens do not show them. For text
-//that arrives in pieces, ! [`Redactor::redact_prefix`] tells how much of the end may be the beginning of a secret.
-//Other encodings are not ! recognized.
+//!
+//! A secret is recognized as plain text, in hexadecimal, percent-encoded, with JSON escapes (also in JSON within JSON), and
+//! within base64 at any offset, also if the base64 is broken into lines. Control characters, escape sequences and invisible
+//! characters between its letters are ignored, because screens do not show them. For text that arrives in pieces,
+//! [`Redactor::redact_prefix`] tells how much of the end may be the beginning of a secret. Other encodings are not
+//! recognized.
 
 mod escape;
 mod index;

@@ -6,8 +6,9 @@ use constant_time_eq::constant_time_eq;
 use zeroize::Zeroizing;
 
 /// A token, a key or a password.
-/// / It cannot be printed or serialized by accident, comparisons take constant time, and its memory is overwritten on
-//drop. / Copies that other libraries make while they send it are not overwritten.
+///
+/// It cannot be printed or serialized by accident, comparisons take constant time, and its memory is overwritten on drop.
+/// Copies that other libraries make while they send it are not overwritten.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<String>);
 

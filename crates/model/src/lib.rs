@@ -1,7 +1,10 @@
 //! Agents, which answer the messages of a session, and the providers of their models.
-//! ! An [`Agent`] gets a [`Turn`] and an [`AgentContext`]. Through the context it writes text and reasoning and calls
-//! tools; it knows nothing of sessions, the log or doors. Clients cannot tell whether an agent uses a model, a script
-//or ! the built-in commands of [`LocalAgent`]. ! ! `docs/agents.md` describes the agents for users.
+//!
+//! An [`Agent`] gets a [`Turn`] and an [`AgentContext`]. Through the context it writes text and reasoning and calls
+//! tools; it knows nothing of sessions, the log or doors. Clients cannot tell whether an agent uses a model, a script or
+//! the built-in commands of [`LocalAgent`].
+//!
+//! `docs/agents.md` describes the agents for users.
 
 mod agent;
 mod digest;

@@ -1,7 +1,8 @@
-//! Turns a panic inside of a future into an error, so that the rest of the server goes on.
-//! ! The panic hook has logged where the panic happened; the error tells clients nothing about it. State that the
-//future ! shares with other tasks must stay usable after a panic: code locks such mutexes in spite of poisoning, and
-//changes ! what they guard in one step.
+//! Turns a panic inside of a future into the failure that clients see, so that the rest of the server goes on.
+//!
+//! The panic hook has logged where the panic happened; the error tells clients nothing about it. State that the future
+//! shares with other tasks must stay usable after a panic: code locks such mutexes in spite of poisoning, and changes
+//! what they guard in one step.
 
 use std::panic::AssertUnwindSafe;
 

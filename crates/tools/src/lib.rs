@@ -1,9 +1,11 @@
 //! The tools that agents can call: files, shell commands and Ruby, all behind one trait and one path policy.
-//! ! A [`Tool`] gets JSON text and a [`ToolContext`] and returns a [`ToolOutput`](parlor_vocab::ToolOutput) or a
-//failure ! whose message tells the agent how to correct the call. A [`Toolbox`] finds tools by name. File tools reach
-//files only ! through a [`Policy`]. Commands run through `crates/process`; a call ends the whole process group of its
-//command before ! it returns, unless the command runs in the background, where [`BackgroundProcesses`] keeps it. ! !
-//Deliberately absent: sessions, events, the log, approval and models. The page for users is `docs/tools.md`.
+//!
+//! A [`Tool`] gets JSON text and a [`ToolContext`] and returns a [`ToolOutput`](parlor_vocab::ToolOutput) or a failure
+//! whose message tells the agent how to correct the call. A [`Toolbox`] finds tools by name. File tools reach files only
+//! through a [`Policy`]. Commands run through `crates/process`; a call ends the whole process group of its command before
+//! it returns, unless the command runs in the background, where [`BackgroundProcesses`] keeps it.
+//!
+//! Deliberately absent: sessions, events, the log, approval and models. The page for users is `docs/tools.md`.
 
 mod catch_panic;
 mod failure;

@@ -16,10 +16,11 @@ use crate::shell::BackgroundProcesses;
 use parlor_files::Policy;
 
 /// Something that an agent can call by name. Used as `dyn`, because the agent chooses the tool at run time.
-/// / - `call` returns soon after [`ToolContext::cancel`] was cancelled, with [`FailureCode::Cancelled`]. Of the
-//processes /   that it started, only those in the background go on. / - The message of a failure is for the agent: it
-//says how to correct the call. / - A tool uses the environment and the folder of the context, never those of the
-//server process.
+///
+/// - `call` returns soon after [`ToolContext::cancel`] was cancelled, with [`FailureCode::Cancelled`]. Of the processes
+///   that it started, only those in the background go on.
+/// - The message of a failure is for the agent: it says how to correct the call.
+/// - A tool uses the environment and the folder of the context, never those of the server process.
 #[async_trait]
 pub trait Tool: Send + Sync {
     /// The name by which agents call the tool.

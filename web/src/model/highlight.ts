@@ -1,4 +1,4 @@
-// Syntax colours for code blocks, for the languages that agents write most. Loaded when the first code block is shown.
+// Marks the syntax of code blocks with classes, whose colours are in `markdown.css`, for the languages that agents write most. Loaded when the first code block is shown.
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";
 import c from "highlight.js/lib/languages/c";

@@ -125,11 +125,11 @@ pub(crate) fn doctor(
     }
     findings.extend(system::check(environment));
     findings.extend(enforced::check(home.as_deref().ok()));
-    let count = |health| findings.iter().filter(|finding| finding.state == health).count();
-    let (problems, warnings) = (count(Health::Problem), count(Health::Warning));
     if !options.json {
         findings = join_groups(findings);
     }
+    let count = |health| findings.iter().filter(|finding| finding.state == health).count();
+    let (problems, warnings) = (count(Health::Problem), count(Health::Warning));
     for (finding, next) in findings.iter().zip(findings.iter().skip(1).map(Some).chain([None])) {
         if options.json {
             json::write_line(out, finding)?;

@@ -193,12 +193,12 @@ fn print_addresses(
             AllowLocal::Token => "-H \"Authorization: Bearer $(parlor token)\" ",
         };
         writeln!(out, "  curl {header}http://{address}/api/supr/token")?;
-        writeln!(out, "  websocat -H \"Authorization: Bearer $(parlor token)\" ws://{address}/supr/ws")?;
+        writeln!(out, "  websocat -H=\"Authorization: Bearer $(parlor token)\" ws://{address}/supr/ws")?;
     }
     if addresses.supex.is_some() {
         writeln!(out, "  parlor supex eval '1 + 1'    or    parlor supex status")?;
     }
-    writeln!(out, "What they speak:  docs/protocols/")?;
+    writeln!(out, "The protocols are described in docs/protocols/")?;
     out.flush()?;
     Ok(())
 }

@@ -37,7 +37,7 @@ impl Default for SupexConfig {
             token: None,
             allowed_roots: None,
             eval_timeout: Duration::from_secs(60),
-            memory_limit: Some(1 << 30),
+            memory_limit: Some(parlor_ruby::MEMORY_LIMIT),
             upstream: None,
             upstream_token: None,
             evaluates_upstream: true,

@@ -1,8 +1,9 @@
 //! Accepts only requests of a browser window that the provider redirected.
-//! ! A page of another site can also make a browser send requests to this machine: under a host name of its own that
-//! resolves to loopback (DNS rebinding), or embedded as image, script or frame. Browsers tell both in headers. If the
-//page ! navigates a whole window to this server, the headers look like those of a redirect; then only the `state`
-//parameter ! protects the login.
+//!
+//! A page of another site can also make a browser send requests to this machine: under a host name of its own that
+//! resolves to loopback (DNS rebinding), or embedded as image, script or frame. Browsers tell both in headers. If the page
+//! navigates a whole window to this server, the headers look like those of a redirect; then only the `state` parameter
+//! protects the login.
 
 use hyper::header::{HOST, ORIGIN};
 use hyper::{Request, StatusCode};

@@ -1,6 +1,7 @@
 //! A device flow that some providers have instead of RFC 8628.
-//! ! Requests and responses are JSON. Once the user has entered the device code, the provider returns an
-//authorization code ! and its PKCE verifier, which are exchanged for tokens as in the browser flow.
+//!
+//! Requests and responses are JSON. Once the user has entered the device code, the provider returns an authorization code
+//! and its PKCE verifier, which are exchanged for tokens as in the browser flow.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Decodes escapes: `%2F`, `\/`, `\u002f`, `\x2f`, and line breaks within a long word.
-//! ! Each function decodes at one position of a text. If the position has several possible meanings, it returns all
-//of them, ! and the caller compares them with the secret. Text that ends within an escape may continue with anything.
+//!
+//! Each function decodes at one position of a text. If the position has several possible meanings, it returns all of them,
+//! and the caller compares them with the secret. Text that ends within an escape may continue with anything.
 
 use super::invisible::may_be_invisible;
 

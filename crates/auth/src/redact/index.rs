@@ -1,8 +1,9 @@
 //! An index of all forms of all secrets, which rejects most positions of a text with one lookup.
-//! ! A form is found by its first four bytes, if the text contains them unescaped. A bit filter rejects nearly all
-//positions ! at which no form starts. Only near escapes, line breaks and the end of the text are forms compared one
-//by one, and then ! only the forms with the right first byte. An Aho-Corasick automaton would be as fast, but it
-//supports neither escapes ! nor the question whether the text ends within a form.
+//!
+//! A form is found by its first four bytes, if the text contains them unescaped. A bit filter rejects nearly all positions
+//! at which no form starts. Only near escapes, line breaks and the end of the text are forms compared one by one, and then
+//! only the forms with the right first byte. An Aho-Corasick automaton would be as fast, but it supports neither escapes
+//! nor the question whether the text ends within a form.
 
 use std::ops::Range;
 

@@ -1,6 +1,7 @@
 //! Invisible parts of a text: control characters, escape sequences and zero-width characters.
-//! ! A secret with invisible parts between its letters has other bytes, but looks like the secret on a display. Line
-//breaks ! and tabs count as visible.
+//!
+//! A secret with invisible parts between its letters has other bytes, but looks like the secret on a display. Line breaks
+//! and tabs count as visible.
 
 use anstyle_parse::state::{State, state_change};
 

@@ -1,6 +1,7 @@
 //! Stores each secret in a file of mode 0600, in a folder of mode 0700.
-//! ! Writes are atomic: a temporary file is written, synced and renamed. Links are never followed. Files and folders
-//that ! other users can read or change are refused with an error.
+//!
+//! Writes are atomic: a temporary file is written, synced and renamed. Links are never followed. Files and folders that
+//! other users can read or change are refused with an error.
 
 use std::fs::{DirBuilder, File};
 use std::io::{Read, Write};

@@ -1,6 +1,7 @@
 //! Access to the system's keyring, with time limits.
-//! ! The keyring is used only to store a secret, or for a secret that is known to be there. Each request runs on a
-//thread of ! its own, because a request to a bus that does not answer cannot be cancelled.
+//!
+//! The keyring is used only to store a secret, or for a secret that is known to be there. Each request runs on a thread of
+//! its own, because a request to a bus that does not answer cannot be cancelled.
 
 use std::fmt;
 use std::path::Path;

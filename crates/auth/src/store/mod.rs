@@ -1,8 +1,11 @@
 //! The secret store: the system's keyring if there is one, else files that only the user can read.
-//! ! Each secret is stored in one of the two. For a secret in the keyring, the folder contains a marker file, so that
-//the ! keyring is asked only for what it has. If a file exists as well, the file is newer: it was written when the
-//keyring ! failed. ! ! Deliberately absent: the content of secrets, and encryption of the files. A program that can
-//read the files of the user ! could read the decryption key as well.
+//!
+//! Each secret is stored in one of the two. For a secret in the keyring, the folder contains a marker file, so that the
+//! keyring is asked only for what it has. If a file exists as well, the file is newer: it was written when the keyring
+//! failed.
+//!
+//! Deliberately absent: the content of secrets, and encryption of the files. A program that can read the files of the user
+//! could read the decryption key as well.
 
 mod error;
 mod files;

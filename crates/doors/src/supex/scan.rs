@@ -1,4 +1,5 @@
-//! Checks a line before it is decoded: it must be UTF-8, not nested too deeply, and without lone surrogates.
+//! Checks a line before it is decoded: it must be UTF-8, not nested too deeply, and without lone surrogates. Has the texts
+//! of these errors.
 
 use super::MAX_NESTING;
 

@@ -1,7 +1,8 @@
 //! The conversation that is sent to the model, kept within its context window.
-//! ! Sizes are estimates: one token for [`BYTES_PER_TOKEN`] bytes of text, [`PICTURE_TOKENS`] for an image,
-//[`PART_TOKENS`] for ! each message, call and tool. Once the provider has counted the tokens of a request, that
-//number replaces the estimate, ! and only later messages are estimated.
+//!
+//! Sizes are estimates: one token for [`BYTES_PER_TOKEN`] bytes of text, [`PICTURE_TOKENS`] for an image, [`PART_TOKENS`] for
+//! each message, call and tool. Once the provider has counted the tokens of a request, that number replaces the estimate,
+//! and only later messages are estimated.
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
 //! The agent that uses a model with tools.
-//! ! `run.rs` is the main loop: the model answers, the agent calls the requested tools, and the model answers again.
-//! `history.rs` converts the history of the session to model messages, `conversation.rs` keeps them within the
-//context ! window, `retry.rs` decides when to repeat a request, and `limits.rs` when to stop. `prompt.rs` writes the
-//system prompt ! with the instructions (`instructions.rs`) and skills (`skills.rs`) of the working folder;
-//`project.rs` opens their files. ! ! Deliberately absent: the protocols of providers (`provider/`), and permissions
-//for tools beyond the agent's tool list.
+//!
+//! `run.rs` is the main loop: the model answers, the agent calls the requested tools, and the model answers again.
+//! `history.rs` converts the history of the session to model messages, `conversation.rs` keeps them within the context
+//! window, `retry.rs` decides when to repeat a request, and `limits.rs` when to stop. `prompt.rs` writes the system prompt
+//! with the instructions (`instructions.rs`) and skills (`skills.rs`) of the working folder; `project.rs` opens their files.
+//!
+//! Deliberately absent: the protocols of providers (`provider/`), and permissions for tools beyond the agent's tool list.
 
 mod attempt;
 mod conversation;

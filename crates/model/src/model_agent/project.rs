@@ -1,7 +1,9 @@
 //! Finds the project of a working folder and opens its instruction files. Blocking.
-//! ! A project may come from an untrusted source. Its files are opened with the path policy of the file tools: links
-//are ! followed only within the project, and only regular files are read. Links in the user's own files may lead
-//anywhere. ! ! Folders above the working folder may be writable by all users. Files of other users there are ignored.
+//!
+//! A project may come from an untrusted source. Its files are opened with the path policy of the file tools: links are
+//! followed only within the project, and only regular files are read. Links in the user's own files may lead anywhere.
+//!
+//! Folders above the working folder may be writable by all users. Files of other users there are ignored.
 
 use parlor_vocab::FailureCode;
 use std::io::Read;

@@ -1,6 +1,7 @@
 //! Lenient decoding of providers' JSON: a member of an unexpected type counts as absent.
-//! ! Frames are decoded into structs instead of `serde_json::Value`, because a value takes up to forty times the
-//memory of its ! text. Unknown members are skipped without a copy, at any depth.
+//!
+//! Frames are decoded into structs instead of `serde_json::Value`, because a value takes up to forty times the memory of its
+//! text. Unknown members are skipped without a copy, at any depth.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;

@@ -1,8 +1,10 @@
 //! The interface to the providers of models.
-//! ! A [`Provider`] takes a [`Request`] and returns a stream of [`Piece`]s, of which [`Piece::Done`] is the last.
-//Errors are ! sorted by what can be done about them ([`ProviderError`]). [`Connection`] implements the interface for
-//real providers ! over HTTP; tests have their own implementations. ! ! Deliberately absent: conversations, the
-//execution of tool calls, retries, and reading keys from the environment.
+//!
+//! A [`Provider`] takes a [`Request`] and returns a stream of [`Piece`]s, of which [`Piece::Done`] is the last. Errors are
+//! sorted by what can be done about them ([`ProviderError`]). [`Connection`] implements the interface for real providers
+//! over HTTP; tests have their own implementations.
+//!
+//! Deliberately absent: conversations, the execution of tool calls, retries, and reading keys from the environment.
 
 mod advice;
 mod answer;

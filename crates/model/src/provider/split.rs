@@ -1,6 +1,7 @@
 //! Splits the bytes of an answer into events, within limits. Pure: no providers, no sockets.
-//! ! Lines end with LF, CR LF or CR, as in server-sent events (HTML, section 9.2). Each byte is examined once,
-//however small the ! chunks are.
+//!
+//! Lines end with LF, CR LF or CR, as in server-sent events (HTML, section 9.2). Each byte is examined once, however small the
+//! chunks are.
 
 use memchr::memchr2;
 

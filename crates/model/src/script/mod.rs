@@ -1,6 +1,7 @@
 //! An agent that answers from a script file: patterns for prompts, and the steps that answer them.
-//! ! `docs/agents.md` describes the format. [`mod@file`] parses and checks the file once, [`template`] and
-//[`argument`] insert ! captures into texts, and this module runs the steps.
+//!
+//! `docs/agents.md` describes the format. [`mod@file`] parses and checks the file once, [`template`] and [`argument`] insert
+//! captures into texts, and this module runs the steps.
 
 mod argument;
 mod error;

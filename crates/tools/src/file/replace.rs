@@ -1,8 +1,10 @@
 //! Replaces a file's content atomically: a reader sees either all of the old content or all of the new one.
-//! ! The new content goes to a temporary file in the same folder, is synced to disk, and is renamed to the old name.
-//All ! of these steps are relative to the folder's descriptor, so that a change of the path cannot redirect them. ! !
-//A caller that must not lose changes of other programs passes the status of the file that it read. That status is !
-//compared with the current one right before the rename. Between the two steps a lock on the folder excludes all users
+//!
+//! The new content goes to a temporary file in the same folder, is synced to disk, and is renamed to the old name. All
+//! of these steps are relative to the folder's descriptor, so that a change of the path cannot redirect them.
+//!
+//! A caller that must not lose changes of other programs passes the status of the file that it read. That status is
+//! compared with the current one right before the rename. Between the two steps a lock on the folder excludes all users
 //! of this module, also in other processes. Other programs do not take this lock: a change that they make between the
 //! two system calls is lost.
 

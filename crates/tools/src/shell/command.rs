@@ -28,8 +28,9 @@ const JOIN_OUTPUTS: &str = r#"exec "$0" -c "$1" 2>&1"#;
 const SH: &str = "/bin/sh";
 
 /// Runs commands through a shell.
-/// / [`Tool::call`] must be polled on threads that live as long as the server, such as a runtime's workers: the
-//kernel sends / SIGTERM to the children of a thread that ends.
+///
+/// [`Tool::call`] must be polled on threads that live as long as the server, such as a runtime's workers: the kernel sends
+/// SIGTERM to the children of a thread that ends.
 #[derive(Clone, Debug)]
 pub struct ShellTool {
     program: String,

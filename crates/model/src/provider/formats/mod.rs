@@ -1,6 +1,7 @@
 //! The wire formats of providers: `request.rs` of each writes requests, `read.rs` reads answers.
-//! ! Pure: a request becomes JSON, an event becomes pieces. Deliberately absent: URLs, keys, and limits, which are
-//the same for ! all formats.
+//!
+//! Pure: a request becomes JSON, an event becomes pieces. Deliberately absent: URLs, keys, and limits, which are the same for
+//! all formats.
 
 mod anthropic;
 mod chat;

@@ -1,6 +1,7 @@
 //! The capabilities of Anthropic's models, derived from their names.
-//! ! <https://platform.claude.com/docs/en/about-claude/models/overview>. A model with an unknown name is treated like
-//an old one: ! it gets a thinking budget, which all old models support.
+//!
+//! <https://platform.claude.com/docs/en/about-claude/models/overview>. A model with an unknown name is treated like an old one:
+//! it gets a thinking budget, which all old models support.
 
 /// A family of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use parlor_testkit::RandomNumbers;
 use serde_json::{Value, json};
 
-use crate::random_input::RandomNumbers;
 use crate::server::{Home, Server, memory_kib, streamed, text};
 use crate::soak;
 

@@ -1,5 +1,6 @@
 //! Clients that send very many requests, and clients that send random bytes.
 
+use parlor_testkit::RandomNumbers;
 use serde_json::{Value, json};
 
 use crate::server::{Home, memory_kib};
@@ -26,35 +27,9 @@ async fn twenty_thousand_pings_are_answered_in_order() {
     assert!(memory_kib(server.pid()) < MAX_MEMORY_KIB);
 }
 
-/// A random number generator (xorshift) that gives the same numbers in each test run.
-pub(crate) struct RandomNumbers(pub(crate) u64);
-
-impl RandomNumbers {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// A random line of up to 200 bytes with fragments of JSON.
-    fn line(&mut self) -> Vec<u8> {
-        const FRAGMENTS: [&str; 8] =
-            ["{\"jsonrpc\":\"2.0\"", ",\"id\":", "1", ",\"method\":", "\"state.get\"", "}", "[", "\\u"];
-        let length = self.next() % 200;
-        let mut line = Vec::new();
-        while (line.len() as u64) < length {
-            if self.next().is_multiple_of(4) {
-                line.extend(FRAGMENTS[(self.next() % 8) as usize].bytes());
-            } else {
-                line.push(self.next() as u8);
-            }
-        }
-        line.retain(|byte| !matches!(byte, b'\n' | b'\r'));
-        line.push(b'\n');
-        line
-    }
-}
+/// Parts of frames, which random lines are mixed with.
+const FRAGMENTS: [&str; 8] =
+    ["{\"jsonrpc\":\"2.0\"", ",\"id\":", "1", ",\"method\":", "\"state.get\"", "}", "[", "\\u"];
 
 #[tokio::test]
 async fn each_random_line_gets_an_error_and_the_next_request_is_answered() {
@@ -62,7 +37,8 @@ async fn each_random_line_gets_an_error_and_the_next_request_is_answered() {
     let mut server = home.server().await;
     let mut random = RandomNumbers(0x9e37_79b9_7f4a_7c15);
     for _ in 0..soak(100, 1000) {
-        let lines: Vec<u8> = (0..100).flat_map(|_| random.line()).collect();
+        let lines: Vec<u8> =
+            (0..100).flat_map(|_| random.line(&FRAGMENTS)).filter(|byte| *byte != b'\r').collect();
         server.write(&lines).await;
         let id = server.send_request("system.ping", Value::Null).await;
         loop {

@@ -1,5 +1,6 @@
 //! Parents that send random bytes, endless lines, or many commands at once.
 
+use parlor_testkit::RandomNumbers;
 use serde_json::json;
 
 use crate::child::Home;
@@ -9,35 +10,8 @@ use crate::soak;
 /// How much memory a child may use, in KiB. The tests send far more than that.
 const MAX_MEMORY_KIB: u64 = 64 << 10;
 
-/// A random number generator (xorshift) that gives the same numbers in each test run.
-struct RandomNumbers(u64);
-
-impl RandomNumbers {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// A random line of up to 200 bytes with fragments of JSON.
-    fn line(&mut self) -> Vec<u8> {
-        const FRAGMENTS: [&str; 8] =
-            ["{\"type\":", "\"prompt\"", ",\"id\":", "\"x\"", "}", "[", "\\u", "null"];
-        let length = self.next() % 200;
-        let mut line = Vec::new();
-        while (line.len() as u64) < length {
-            if self.next().is_multiple_of(4) {
-                line.extend(FRAGMENTS[(self.next() % 8) as usize].bytes());
-            } else {
-                line.push(self.next() as u8);
-            }
-        }
-        line.retain(|byte| *byte != b'\n');
-        line.push(b'\n');
-        line
-    }
-}
+/// Parts of frames, which random lines are mixed with.
+const FRAGMENTS: [&str; 8] = ["{\"type\":", "\"prompt\"", ",\"id\":", "\"x\"", "}", "[", "\\u", "null"];
 
 #[tokio::test]
 async fn random_lines_get_errors_and_the_next_prompt_is_answered() {
@@ -48,7 +22,7 @@ async fn random_lines_get_errors_and_the_next_prompt_is_answered() {
     let mut errors = 0;
     // A hundred lines and their errors always fit into the pipes, so one task can write first and read then.
     for _ in 0..lines / 100 {
-        let batch: Vec<u8> = (0..100).flat_map(|_| random.line()).collect();
+        let batch: Vec<u8> = (0..100).flat_map(|_| random.line(&FRAGMENTS)).collect();
         child.write(&batch).await;
         child.send(json!({"type": "get_state", "id": "here"})).await;
         loop {

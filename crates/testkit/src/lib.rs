@@ -83,6 +83,7 @@ mod pattern;
 mod peer;
 mod play;
 mod program;
+mod random_numbers;
 mod transcript;
 
 pub use case::{Case, PlayedIn};
@@ -91,3 +92,4 @@ pub use executable::{copy_executable, write_executable};
 pub use folder::{Report, play_cases, play_folder};
 pub use peer::{Peer, STEP_TIMEOUT, advance_time};
 pub use program::{Launch, Program};
+pub use random_numbers::RandomNumbers;

@@ -29,7 +29,7 @@ pub(crate) const ECHO: &str = "line-echo";
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const IDLE_CHECKS: usize = 25;
 
-/// The bounds.
+// What the table holds its figures to.
 const MAX_HANDSHAKE_MS: f64 = 20.0;
 const MAX_IDLE_MIB: f64 = 16.0;
 const MIN_NODE_RATIO: f64 = 3.0;

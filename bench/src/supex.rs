@@ -31,7 +31,7 @@ pub(crate) const ECHO: &str = "echo";
 /// How long the server may take to start.
 const START_WAIT: Duration = Duration::from_secs(20);
 
-/// The bounds.
+// What the table holds its figures to.
 const MIN_PING_RATIO: f64 = 0.6;
 const MAX_EVAL_RATIO: f64 = 3.0;
 

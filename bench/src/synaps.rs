@@ -22,7 +22,7 @@ const CHILDREN: usize = 20;
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const IDLE_CHECKS: usize = 25;
 
-/// The bounds.
+// What the table holds its figures to.
 const MAX_READY_MS: f64 = 25.0;
 const MAX_IDLE_MIB: f64 = 12.0;
 const MAX_IDLE_THREADS: f64 = 4.0;

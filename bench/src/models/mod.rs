@@ -12,7 +12,7 @@ use std::path::Path;
 use self::first_byte::FirstByte;
 use crate::stats::verdict;
 
-/// The bounds.
+// What the table holds its figures to.
 const MAX_ADDED_MS: f64 = 3.0;
 const MAX_CORES: f64 = 0.5;
 

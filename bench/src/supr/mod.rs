@@ -23,7 +23,7 @@ pub(crate) use server::Server;
 /// With this argument, the program is the bare server.
 pub(crate) const BARE: &str = "bare-websocket";
 
-/// The bounds.
+// What the table holds its figures to.
 const MAX_IDLE_KIB: f64 = 12.0;
 const MAX_AFTER_LARGE_MIB: f64 = 64.0;
 const MIN_BROADCAST_RATIO: f64 = 0.5;

@@ -14,7 +14,7 @@ use crate::provider::{Picture, ToolSpec};
 /// Answers the messages of sessions. All sessions share one instance, so it keeps no state between turns.
 #[async_trait]
 pub trait Agent: Send + Sync {
-    /// The display name.
+    /// The name that people see in lists of agents.
     fn name(&self) -> &str;
 
     /// Whether the agent reads [`Turn::history`]. If not, the history is not loaded and is empty.

@@ -216,7 +216,7 @@ pub enum ToolEvent {
         step: StepId,
         /// The new call's id.
         call: ToolCallId,
-        /// The tool's name.
+        /// The name under which the agent knows the tool.
         tool: String,
         /// The tool's input, as JSON text.
         input: String,
@@ -255,7 +255,7 @@ pub enum ToolEvent {
 pub enum SubagentEvent {
     /// The run delegated a task.
     Started {
-        /// The subagent's run.
+        /// The child run, which records events of its own.
         child: RunId,
         /// The name that people see.
         name: String,
@@ -264,14 +264,14 @@ pub enum SubagentEvent {
     },
     /// The subagent made progress.
     Updated {
-        /// The subagent's run.
+        /// The child run, which records events of its own.
         child: RunId,
         /// A short description for people.
         status: String,
     },
     /// The subagent ended.
     Done {
-        /// The subagent's run.
+        /// The child run, which records events of its own.
         child: RunId,
         /// The subagent's answer, or what went wrong.
         result: Result<String, Failure>,

@@ -72,7 +72,7 @@ pub enum RubyJob {
     ListResources,
     /// Calls one of parlor's own tools.
     Tool {
-        /// The tool's name.
+        /// The name of a tool in parlor's toolbox.
         name: String,
         /// The tool's input: a JSON object as text.
         input: String,
@@ -82,7 +82,7 @@ pub enum RubyJob {
 /// A call of an upstream tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamCall {
-    /// The tool's name.
+    /// The name of the tool in the upstream runtime.
     pub tool: &'static str,
     /// The arguments: a JSON object as text, exactly as the client sent it.
     pub arguments: String,

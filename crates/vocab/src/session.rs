@@ -126,7 +126,7 @@ pub enum HistoryItem {
 pub struct ToolUse {
     /// The call's id.
     pub call: ToolCallId,
-    /// The tool's name.
+    /// The name under which the agent knows the tool.
     pub tool: String,
     /// The tool's input, as JSON text.
     pub input: String,

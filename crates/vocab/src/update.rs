@@ -35,7 +35,7 @@ pub enum StreamKind {
     ToolInput {
         /// The id that the call will have.
         call: ToolCallId,
-        /// The tool's name.
+        /// The name under which the agent knows the tool.
         tool: String,
     },
 }

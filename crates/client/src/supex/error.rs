@@ -35,7 +35,7 @@ pub enum DriverError {
     /// The connection cannot be opened: start the server, or correct the address.
     #[error("cannot connect to {address}: {source}")]
     Connect {
-        /// The server's address.
+        /// The host and port of the server.
         address: String,
         /// What the operating system said.
         source: Arc<io::Error>,
@@ -43,7 +43,7 @@ pub enum DriverError {
     /// The connection ended before the answer came.
     #[error("{address} closed the connection before it answered{}", advice(*fate))]
     Closed {
-        /// The server's address.
+        /// The host and port of the server.
         address: String,
         /// Whether the call may have run.
         fate: CallFate,
@@ -53,7 +53,7 @@ pub enum DriverError {
     /// The server made no progress for too long: raise the timeout, or ask for less.
     #[error("{address} {}{}", timeout_text(*phase, *limit), advice(*fate))]
     Timeout {
-        /// The server's address.
+        /// The host and port of the server.
         address: String,
         /// What the client was doing.
         phase: TimeoutPhase,
@@ -65,7 +65,7 @@ pub enum DriverError {
     /// The server sent something that the protocol does not allow. It may not be a supex server.
     #[error("{address} broke the protocol: {what}")]
     Protocol {
-        /// The server's address.
+        /// The host and port of the server.
         address: String,
         /// What is wrong with the server's line.
         what: String,
@@ -73,7 +73,7 @@ pub enum DriverError {
     /// The server requires a token, or does not accept this one.
     #[error("{address} does not accept the token, or wants one: {message}")]
     Unauthorized {
-        /// The server's address.
+        /// The host and port of the server.
         address: String,
         /// The server's error message.
         message: String,

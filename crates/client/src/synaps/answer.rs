@@ -21,7 +21,7 @@ pub struct SynapsState {
 pub struct SynapsStats {
     /// Input tokens, without those that came from the provider's cache.
     pub input_tokens: u64,
-    /// Output tokens.
+    /// Tokens that the model wrote.
     pub output_tokens: u64,
     /// The cost in the provider's currency.
     pub cost: f64,

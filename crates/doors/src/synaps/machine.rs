@@ -41,7 +41,7 @@ pub struct AvailableModel {
     pub provider: String,
     /// The id of the model in commands such as `set_model`.
     pub id: String,
-    /// The display name.
+    /// The name that people see in lists of models.
     pub name: String,
     /// The agent that answers when the parent chooses this model, if the model stands for an agent.
     pub agent: Option<AgentId>,

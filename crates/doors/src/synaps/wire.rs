@@ -170,12 +170,12 @@ pub enum RpcEvent {
 pub enum AssistantEvent {
     /// More text of the answer.
     TextDelta {
-        /// The added text.
+        /// The new piece, without the text before it.
         delta: String,
     },
     /// More text of the reasoning.
     ThinkingDelta {
-        /// The added text.
+        /// The new piece, without the text before it.
         delta: String,
     },
     /// The agent begins a tool call.
@@ -191,7 +191,7 @@ pub enum AssistantEvent {
     ToolcallInputDelta {
         /// The id of the call.
         tool_id: String,
-        /// The added text.
+        /// The new piece, without the text before it.
         delta: String,
     },
     /// The complete input of a call.
@@ -218,7 +218,7 @@ pub enum AssistantEvent {
 pub struct TurnUsage {
     /// Input tokens, without those of the caches below.
     pub input_tokens: u64,
-    /// Output tokens.
+    /// Tokens that the model wrote.
     pub output_tokens: u64,
     /// Tokens read from the provider's cache.
     #[serde(default)]

@@ -65,7 +65,7 @@ pub const SUMMARY_WAIT: Duration = Duration::from_secs(300);
 /// An agent that uses a model with tools.
 #[derive(Debug)]
 pub struct ModelAgent {
-    /// The display name.
+    /// The name that people see in lists of agents.
     pub name: String,
     /// The model, followed by the fallbacks in their order.
     pub models: Vec<Model>,

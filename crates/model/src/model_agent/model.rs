@@ -63,7 +63,7 @@ impl fmt::Debug for Model {
 pub struct Price {
     /// Input tokens, including those that the provider writes to its cache.
     pub input_micros: u64,
-    /// Output tokens.
+    /// Tokens that the model writes.
     pub output_micros: u64,
     /// Input tokens that the provider reads from its cache.
     pub cached_input_micros: u64,

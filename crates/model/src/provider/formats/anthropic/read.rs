@@ -14,7 +14,7 @@ use crate::provider::piece::ProviderStatePart;
 use crate::provider::split::Event;
 use crate::provider::{ProviderError, ProviderState};
 
-/// Reads one answer.
+/// Turns the events of one streamed answer into pieces.
 #[derive(Default)]
 pub(in super::super) struct AnthropicReader {
     thinking_blocks: Vec<ThinkingBlock>,

@@ -11,7 +11,7 @@ use crate::provider::piece::ProviderStatePart;
 use crate::provider::split::Event;
 use crate::provider::{ProviderError, ProviderState};
 
-/// Reads one answer.
+/// Turns the events of one streamed answer into pieces.
 #[derive(Default)]
 pub(in super::super) struct GeminiReader {
     /// The number of calls so far.

@@ -12,7 +12,7 @@ use crate::provider::piece::ProviderStatePart;
 use crate::provider::split::Event;
 use crate::provider::{ProviderError, ProviderState, StopReason};
 
-/// Reads one answer.
+/// Turns the events of one streamed answer into pieces.
 #[derive(Default)]
 pub(in super::super) struct ResponsesReader {
     /// The encrypted reasoning items.

@@ -20,7 +20,8 @@ use tokio::sync::mpsc;
 /// How many processes one connection may have at a time, including those that are ending.
 pub const MAX_PROCESSES: usize = 1024;
 
-/// How long process groups may take to end after their connection closed, before SIGKILL.
+/// How long process groups may take to end after their connection closed, before SIGKILL. Shorter than the second that
+/// the transport waits for a closed connection's backend (`SHUTDOWN_WAIT`): after that nobody is left to send SIGKILL.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(250);
 
 /// The size of the channel of reports. Small, because each may hold a large piece of output.

@@ -184,7 +184,8 @@ fn prepare(setup: &ChildSetup<'_>) -> Result<(), Errno> {
         if setup.terminal {
             check(libc::ioctl(stdin, libc::TIOCSCTTY, 0))?;
         }
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM))?;
+        // KILL, because a program may ignore TERM, and nobody is left to repeat the request.
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
         if libc::getppid() != setup.parent.as_raw_nonzero().get() {
             libc::_exit(FAILED_STATUS); // The parent died before the line above took effect.
         }

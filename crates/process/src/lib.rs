@@ -12,6 +12,7 @@ mod allocator;
 mod async_fd;
 mod backend;
 mod confine;
+mod drain;
 mod error;
 mod launch;
 mod oom;
@@ -47,18 +48,18 @@ pub use terminals::{
 /// How long a process group may take to end after SIGTERM, before SIGKILL.
 pub const TERMINATE_GRACE: Duration = Duration::from_secs(1);
 
-/// After the exit of a child, how long to wait for further output while another process has the stream open.
+/// After the exit of a child, how long all its streams must be silent while another process has one of them open.
 pub const DRAIN_SILENCE: Duration = Duration::from_millis(200);
 
-/// After the exit of a child, how long to wait for output in all while another process has the stream open.
+/// After the exit of a child, how long to wait for output in all, of all streams, while another process has one of them
+/// open.
 pub const DRAIN_WAIT: Duration = Duration::from_secs(2);
 
-/// After the exit of a child, how much output to read while another process has the stream open. More than any pipe or
+/// After the exit of a child, how much output of a stream to read while another process has it open. More than any pipe or
 /// terminal buffers, so everything that the child itself wrote is included.
 pub const DRAIN_BYTES: usize = 4 << 20;
 
-/// After a group was killed, how long to wait for output, each time and in all, while a process outside of the group has
-/// the stream open.
+/// After a group was killed, how long to wait for output in all while a process outside of the group has a stream open.
 pub const HURRY_SILENCE: Duration = Duration::from_millis(20);
 
 /// How long to wait for killed members of a group to be gone before the exit is reported.

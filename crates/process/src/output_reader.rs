@@ -1,21 +1,17 @@
 //! Reads one output stream of a process, when there is output and the consumer has room for it.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use parlor_vocab::OutputStream;
 use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::fcntl_setpipe_size;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
 
 use crate::async_fd::RegisteredFd;
 use crate::tail::Tail;
-use crate::{
-    BULK_PIECE_BYTES, ChildEvent, DRAIN_BYTES, DRAIN_SILENCE, DRAIN_WAIT, HURRY_SILENCE, OUTPUT_PIECE_BYTES,
-    ProcessNumber, ProcessReport,
-};
+use crate::{BULK_PIECE_BYTES, ChildEvent, DRAIN_BYTES, OUTPUT_PIECE_BYTES, ProcessNumber, ProcessReport};
 
 /// Reads an open output stream.
 pub(crate) struct OutputReader {
@@ -26,8 +22,6 @@ pub(crate) struct OutputReader {
     read_bytes: usize,
     /// Bytes read since the exit of the child.
     drained_bytes: usize,
-    /// Time waited since the exit of the child.
-    waited: Duration,
 }
 
 /// Whether more output can follow.
@@ -37,57 +31,37 @@ pub(crate) enum Flow {
     Ended,
 }
 
-/// What is known of the child while its output is read.
+/// How far a stream is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// The child is alive.
-    Live,
-    /// The child was told to end and has exited; others in its group have time until the deadline.
-    Ending,
-    /// The child has exited by itself. Others may keep the stream open forever, so limits apply.
-    Draining,
-    /// The child has exited and its group was killed. What they wrote can be read without waiting, so the limits are
-    /// short.
-    Killed,
-}
-
-impl Phase {
-    /// How long to wait for output, each time and in all; `None` without limit.
-    fn wait_limits(self) -> Option<(Duration, Duration)> {
-        match self {
-            Self::Live | Self::Ending => None,
-            Self::Draining => Some((DRAIN_SILENCE, DRAIN_WAIT)),
-            Self::Killed => Some((HURRY_SILENCE, HURRY_SILENCE)),
-        }
-    }
+pub(crate) enum ReadMode {
+    /// To its end: the child is alive, or its group has time to end.
+    Everything,
+    /// The child has exited, and others may keep the stream open forever: at most [`DRAIN_BYTES`].
+    Limited,
+    /// Only what can be read without waiting: at most [`DRAIN_BYTES`].
+    Available,
 }
 
 impl OutputReader {
     pub(crate) fn new(fd: RegisteredFd, stream: OutputStream, tail: Arc<Mutex<Tail>>) -> Self {
-        Self { fd, stream, tail, read_bytes: OUTPUT_PIECE_BYTES, drained_bytes: 0, waited: Duration::ZERO }
+        Self { fd, stream, tail, read_bytes: OUTPUT_PIECE_BYTES, drained_bytes: 0 }
     }
 
     /// Forwards one piece of output. Cancel safe: everything that was read has been sent.
     pub(crate) async fn forward(
         &mut self,
-        phase: Phase,
+        mode: ReadMode,
         process: ProcessNumber,
         to: &mpsc::Sender<ProcessReport>,
     ) -> Flow {
         loop {
-            let before = Instant::now();
-            let limits = phase.wait_limits();
-            let readable = match limits {
-                None => self.fd.readable().await,
-                Some((silence, _)) => match timeout(silence, self.fd.readable()).await {
-                    Ok(readable) => readable,
+            let ready = match mode {
+                ReadMode::Everything | ReadMode::Limited => match self.fd.readable().await {
+                    Ok(ready) => Some(ready),
                     Err(_) => return Flow::Ended,
                 },
+                ReadMode::Available => None,
             };
-            let Ok(mut ready) = readable else { return Flow::Ended };
-            if limits.is_some() {
-                self.waited += before.elapsed();
-            }
             // Reserve a slot before reading, so that a blocked reader holds no memory.
             let Ok(permit) = to.reserve().await else { return Flow::Ended };
             let mut bytes = Vec::with_capacity(self.read_bytes);
@@ -100,16 +74,26 @@ impl OutputReader {
                         process,
                         event: ChildEvent::Output { stream: self.stream, bytes },
                     });
-                    return limits.map_or(Flow::Open, |(_, total)| self.check_limits(count, total));
+                    return self.flow_after(count, mode);
                 }
-                // The runtime reports a closed stream as readable forever.
-                Err(Errno::AGAIN) if ready.ready().is_read_closed() => return Flow::Ended,
-                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::AGAIN) => match ready {
+                    // The runtime reports a closed stream as readable forever.
+                    Some(ready) if ready.ready().is_read_closed() => return Flow::Ended,
+                    Some(mut ready) => ready.clear_ready(),
+                    None => return Flow::Ended,
+                },
                 Err(Errno::INTR) => {}
                 // A terminal returns EIO after its other side was closed.
                 Err(_) => return Flow::Ended,
             }
         }
+    }
+
+    /// Whether bytes can be read now. True also while the consumer has no room for them.
+    pub(crate) fn has_output(&self) -> bool {
+        let mut fds = [PollFd::new(self.fd.get_ref(), PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::IN)
     }
 
     /// After a read of a full pipe, makes the pipe and the reads larger, so that the process is woken less often.
@@ -121,8 +105,11 @@ impl OutputReader {
         }
     }
 
-    fn check_limits(&mut self, count: usize, total: Duration) -> Flow {
+    fn flow_after(&mut self, count: usize, mode: ReadMode) -> Flow {
+        if mode == ReadMode::Everything {
+            return Flow::Open;
+        }
         self.drained_bytes += count;
-        if self.drained_bytes >= DRAIN_BYTES || self.waited >= total { Flow::Ended } else { Flow::Open }
+        if self.drained_bytes >= DRAIN_BYTES { Flow::Ended } else { Flow::Open }
     }
 }

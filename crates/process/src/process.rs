@@ -328,3 +328,115 @@ fn spawn_error(error: LaunchError, start: &StartProcess) -> SpawnError {
         Step::Execute => SpawnError::Program { program: start.program.clone(), errno },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use parlor_vocab::ProcessId;
+
+    use super::*;
+    use crate::{ChildEvent, DRAIN_SILENCE, DRAIN_WAIT};
+
+    /// The other ends of the output pipes of a child. While they are open, the child's output has no end.
+    struct OpenOutput {
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+    }
+
+    /// Starts a shell on pipes whose other ends the test holds open, as a background process of the shell would.
+    fn start_with_open_output(
+        text: &str,
+        queue: usize,
+    ) -> (Process, OpenOutput, mpsc::Receiver<ProcessReport>) {
+        let start = StartProcess {
+            process: ProcessId::parse("test").unwrap(),
+            program: "/bin/sh".to_owned(),
+            args: vec!["-c".to_owned(), text.to_owned()],
+            arg0: None,
+            folder: "/".into(),
+            env: Vec::new(),
+            stdio: StdioKind::Pipes,
+            retain_bytes: 0,
+        };
+        let ((stdout, child_stdout), (stderr, child_stderr)) =
+            (output_pipe().unwrap(), output_pipe().unwrap());
+        let streams = Streams {
+            stdin: child_stdout.as_fd(),
+            stdout: child_stdout.as_fd(),
+            stderr: child_stderr.as_fd(),
+            terminal: false,
+        };
+        let mut program = Program::new(&start).unwrap();
+        let child = start_child(&mut program, &streams, &start, Confinement::None).unwrap();
+        let output = |fd, stream| {
+            (register(fd, Interest::READABLE).unwrap(), stream, Arc::new(Mutex::new(Tail::new(0))))
+        };
+        let outputs = vec![output(stdout, OutputStream::Stdout), output(stderr, OutputStream::Stderr)];
+        let (sender, reports) = mpsc::channel(queue);
+        let process = supervise(child, None, outputs, ProcessNumber(1), sender);
+        (process, OpenOutput { stdout: child_stdout, stderr: child_stderr }, reports)
+    }
+
+    /// Reads all reports. Returns how many bytes of output there were before the exit.
+    async fn bytes_until_exit(reports: &mut mpsc::Receiver<ProcessReport>) -> usize {
+        let mut count = 0;
+        loop {
+            match reports.recv().await.expect("an exit before the end of reports").event {
+                ChildEvent::Output { bytes, .. } => count += bytes.len(),
+                ChildEvent::Exited(_) => return count,
+                ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) => {}
+            }
+        }
+    }
+
+    // The clock of these tests stands still while processes run, and moves only when everything waits for a timer. So
+    // the measured times are those of the timers, however slow the machine is.
+
+    #[tokio::test(start_paused = true)]
+    async fn two_streams_that_are_held_open_are_waited_for_at_the_same_time() {
+        let (_process, _open, mut reports) = start_with_open_output("echo out; echo err >&2", 4);
+        let begun = Instant::now();
+        assert_eq!(bytes_until_exit(&mut reports).await, 8);
+        let waited = begun.elapsed();
+        assert!(waited >= DRAIN_SILENCE && waited < 2 * DRAIN_SILENCE, "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_streams_that_are_written_on_have_one_deadline() {
+        let (process, open, mut reports) = start_with_open_output("exit 0", 4);
+        // No timer may run before the exit: it would move the clock while the shell still starts.
+        process.pidfd.readable().await.unwrap().retain_ready();
+        let begun = Instant::now();
+        let write_forever = async {
+            let mut pause = tokio::time::interval(DRAIN_SILENCE * 3 / 4);
+            loop {
+                for fd in [&open.stdout, &open.stderr] {
+                    pause.tick().await;
+                    rustix::io::write(fd, b"x").unwrap();
+                }
+            }
+        };
+        tokio::select! {
+            count = bytes_until_exit(&mut reports) => assert!(count > 0),
+            () = write_forever => {}
+        }
+        let waited = begun.elapsed();
+        assert!(waited >= DRAIN_WAIT && waited < DRAIN_WAIT + DRAIN_SILENCE, "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn output_of_the_process_is_delivered_to_a_consumer_that_is_slower_than_the_deadline() {
+        const SIZE: usize = 60_000;
+        let text = format!("head -c {SIZE} /dev/zero; head -c {SIZE} /dev/zero >&2");
+        let (_process, _open, mut reports) = start_with_open_output(&text, 1);
+        let mut count = 0;
+        loop {
+            tokio::time::sleep(2 * DRAIN_WAIT).await;
+            match reports.recv().await.expect("an exit before the end of reports").event {
+                ChildEvent::Output { bytes, .. } => count += bytes.len(),
+                ChildEvent::Exited(_) => break,
+                ChildEvent::WriteAccepted(_) | ChildEvent::WriteLost(_) => {}
+            }
+        }
+        assert_eq!(count, 2 * SIZE);
+    }
+}

@@ -1,5 +1,5 @@
-//! The program to execute, as C strings for the kernel. Prepared before the child exists, because the child may not
-//! allocate.
+//! The program to execute, with its arguments, environment and working folder, as C strings for the kernel; searches
+//! `PATH`. Prepared before the child exists, because the child may not allocate.
 
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;

@@ -8,21 +8,20 @@ use std::time::Duration;
 
 use parlor_vocab::ProcessExit;
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, test_kill_process_group, waitid,
-};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::async_fd::RegisteredFd;
-use crate::output_reader::{Flow, OutputReader, Phase};
+use crate::drain::Drain;
+use crate::output_reader::{Flow, OutputReader, ReadMode};
 use crate::process::Shared;
-use crate::session_groups::living_groups;
+use crate::session_groups::{has_living_member, living_groups};
 use crate::stdin::WriteId;
 use crate::{ChildEvent, GROUP_END_WAIT, ProcessNumber, ProcessReport};
 
-/// The pause between two checks whether a killed group is gone.
+/// The first pause between two checks whether a killed group is gone.
 const GROUP_END_POLL: Duration = Duration::from_millis(1);
 
 /// The state of the task.
@@ -40,26 +39,66 @@ pub(crate) struct Supervisor {
     pub(crate) reports: mpsc::Sender<ProcessReport>,
 }
 
+/// What is known of the child while its output is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The child is alive.
+    Live,
+    /// The child was told to end and has exited; others in its group have time until the deadline.
+    Ending,
+    /// The child has exited by itself. Others may keep its output open forever.
+    Draining,
+    /// The child has exited and its group was killed.
+    Killed,
+}
+
+impl Phase {
+    /// The time limits of output; `None` without limits.
+    fn drain(self) -> Option<Drain> {
+        match self {
+            Self::Live | Self::Ending => None,
+            Self::Draining => Some(Drain::after_exit()),
+            Self::Killed => Some(Drain::after_kill()),
+        }
+    }
+}
+
 impl Supervisor {
     pub(crate) async fn run(mut self) {
         let mut ending = None;
         let mut kill_at: Option<Instant> = None;
         let mut is_killed = false;
+        let mut phase = Phase::Live;
+        let mut drain: Option<Drain> = None;
         let mut write_results: Vec<ChildEvent> = Vec::new();
 
         while ending.is_none() || self.first.is_some() || self.second.is_some() || !write_results.is_empty() {
-            let phase = match (ending, kill_at) {
+            let before = phase;
+            phase = match (ending, kill_at) {
                 (None, _) => Phase::Live,
                 (Some(_), None) => Phase::Draining,
                 (Some(_), Some(_)) if is_killed => Phase::Killed,
                 (Some(_), Some(_)) => Phase::Ending,
             };
+            if phase != before {
+                drain = phase.drain();
+            }
+            let mode = drain.as_ref().map_or(ReadMode::Everything, Drain::mode);
+            let drain_timer = drain.as_ref().and_then(Drain::timer);
             let terminal = self.terminal.as_deref().filter(|_| self.shared.has_input());
             tokio::select! {
-                flow = forward(&mut self.first, phase, self.number, &self.reports),
-                    if self.first.is_some() => if flow == Flow::Ended { self.first = None },
-                flow = forward(&mut self.second, phase, self.number, &self.reports),
-                    if self.second.is_some() => if flow == Flow::Ended { self.second = None },
+                flow = forward(&mut self.first, mode, self.number, &self.reports), if self.first.is_some() => {
+                    on_flow(flow, &mut self.first, &mut drain);
+                }
+                flow = forward(&mut self.second, mode, self.number, &self.reports), if self.second.is_some() => {
+                    on_flow(flow, &mut self.second, &mut drain);
+                }
+                () = sleep_until(drain_timer.unwrap_or_else(Instant::now)), if drain_timer.is_some() => {
+                    let has_output = [&self.first, &self.second].into_iter().flatten().any(OutputReader::has_output);
+                    if drain.as_mut().is_some_and(|drain| drain.on_timer(has_output)) {
+                        (self.first, self.second) = (None, None);
+                    }
+                }
                 () = exited(&self.pidfd), if ending.is_none() => {
                     ending = Some(exit_of(&self.pidfd, kill_at.is_some()));
                     self.child_side = None;
@@ -146,24 +185,34 @@ impl Supervisor {
     }
 }
 
-/// Waits until a killed group is gone, at most for [`GROUP_END_WAIT`]: grandchildren cannot be waited for, and where no
-/// init process reaps orphans, they stay as zombies. Mostly the group is empty at the first check.
+/// Waits until no member of a killed group is alive, at most for [`GROUP_END_WAIT`]: grandchildren cannot be waited for.
+/// Mostly the group is empty at the first check.
 async fn wait_until_gone(group: Pid) {
     let deadline = Instant::now() + GROUP_END_WAIT;
-    while test_kill_process_group(group).is_ok() && Instant::now() < deadline {
-        sleep(GROUP_END_POLL).await;
+    let mut pause = GROUP_END_POLL;
+    while has_living_member(group) && Instant::now() < deadline {
+        sleep_until(deadline.min(Instant::now() + pause)).await;
+        // A check reads all of `/proc`, so a group that is slow to end is checked less and less often.
+        pause *= 2;
     }
 }
 
 async fn forward(
     reader: &mut Option<OutputReader>,
-    phase: Phase,
+    mode: ReadMode,
     number: ProcessNumber,
     to: &mpsc::Sender<ProcessReport>,
 ) -> Flow {
     match reader {
-        Some(reader) => reader.forward(phase, number, to).await,
+        Some(reader) => reader.forward(mode, number, to).await,
         None => Flow::Ended,
+    }
+}
+
+fn on_flow(flow: Flow, reader: &mut Option<OutputReader>, drain: &mut Option<Drain>) {
+    match flow {
+        Flow::Ended => *reader = None,
+        Flow::Open => drain.iter_mut().for_each(Drain::on_output),
     }
 }
 
@@ -222,5 +271,20 @@ async fn write_input(terminal: Option<&AsyncFd<OwnedFd>>, shared: &Shared) -> Ve
             // The child has closed the terminal. Its exit will report the lost writes.
             Err(_) => return std::future::pending().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::session_groups::tests::Grouped;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_of_zombies_is_not_waited_for() {
+        let (_child, group) = Grouped::start_zombie();
+        let begun = Instant::now();
+        wait_until_gone(group).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
     }
 }

@@ -21,6 +21,8 @@ pub enum SessionCommand {
     },
     /// Drops all queued inputs.
     ClearQueue,
+    /// Drops one queued input: the one that would start this run. The reply is empty if it is not in the queue.
+    Unqueue(RunId),
     /// Removes all messages from the history. Refused while a run is active.
     ClearHistory,
     /// Replaces older messages by a summary. Refused while a run is active. The reply comes when the summary is

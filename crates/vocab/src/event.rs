@@ -95,8 +95,12 @@ pub enum RunEvent {
         parent: Option<RunId>,
         /// The agent that answers, after defaults were applied.
         agent: AgentId,
-        /// The model that answers, after defaults were applied; `None` if the agent uses no model.
+        /// The provider's id of the model that answers, after defaults were applied. If the agent uses no model: the
+        /// name that the client chose, if any.
         model: Option<String>,
+        /// The agent of the session, if it is not configured any more and `agent` answers instead. Only in the first
+        /// of such runs, so that clients show it once.
+        missing_agent: Option<AgentId>,
         /// The user's input.
         input: UserInput,
         /// The id of the input's message in the history.
@@ -128,7 +132,7 @@ pub enum RunEvent {
     UsageAdded {
         /// The tokens and the cost of this call alone.
         usage: Usage,
-        /// The model that was called.
+        /// The provider's id of the model that was called.
         model: Option<String>,
     },
     /// The run ended. Always its last event, exactly once.
@@ -138,6 +142,18 @@ pub enum RunEvent {
         /// Milliseconds since [`Started`](Self::Started).
         duration_ms: u64,
     },
+}
+
+impl RunEvent {
+    /// What to tell people about a run that another agent answers than the one of its session.
+    pub fn missing_agent_notice(&self) -> Option<String> {
+        let Self::Started { agent, missing_agent: Some(missing), .. } = self else { return None };
+        let missing = missing.as_str();
+        Some(format!(
+            "The agent {missing:?} is no longer configured, so {agent} answers. Choose another agent or model to change \
+             this."
+        ))
+    }
 }
 
 /// An event of a message that the agent writes.

@@ -29,7 +29,7 @@ pub enum FrontendRequest {
         max_bytes: u64,
     },
     /// Lists the models that a user can choose.
-    ListModels,
+    ListModels(ModelLists),
     /// Lists the upstream providers through which a model router offers this model.
     ListRoutes(String),
     /// Lists the skills.
@@ -60,6 +60,15 @@ pub enum FrontendRequest {
     Logout(String),
     /// Deletes preferences, keys and logins. Chats stay.
     ForgetAll,
+}
+
+/// Which lists of the providers' own models a list of models includes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelLists {
+    /// Those that parlor has, however old. Asks no provider.
+    Cached,
+    /// Those that parlor has, while it requests newer ones. The reply may wait briefly for a provider without a list.
+    Current,
 }
 
 /// The reply to an accepted [`FrontendRequest`].
@@ -142,7 +151,7 @@ pub enum ChatSelector {
 pub struct ChatSummary {
     /// The chat's session.
     pub id: SessionId,
-    /// The title, if anybody set one.
+    /// The title that somebody gave it, or else its latest prompt.
     pub title: Option<String>,
     /// The agent and model, as far as the log's record of the session has them.
     pub choice: AgentChoice,

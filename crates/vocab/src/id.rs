@@ -1,6 +1,7 @@
 //! Id types. Each kind of id is a type of its own, so that the compiler rejects a message id where a run id is expected.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::UniqueNumber;
@@ -46,6 +47,15 @@ macro_rules! id {
             /// The text that the id was made from.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            /// The same as [`parse`](Self::parse).
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                Self::parse(text)
             }
         }
 

@@ -9,6 +9,8 @@ mod event;
 mod failure;
 mod frontend;
 mod id;
+mod message_count;
+mod peer;
 mod process;
 mod refusal;
 mod registry;
@@ -28,27 +30,30 @@ pub use event::{
 pub use failure::{Failure, FailureCode};
 pub use frontend::{
     ChatSelector, ChatSummary, CompletedLogin, Credentials, FrontendEvent, FrontendReply, FrontendRequest,
-    LoginAccount, LoginFailure, LoginMethod, LoginStep, ModelOption, Preferences, SavedChat, SecretText,
-    ShutdownSignal, SkillList, SkillSummary,
+    LoginAccount, LoginFailure, LoginMethod, LoginStep, ModelLists, ModelOption, Preferences, SavedChat,
+    SecretText, ShutdownSignal, SkillList, SkillSummary,
 };
 pub use id::{
     AgentId, EventId, IdError, MAX_ID_BYTES, MediaId, MessageId, ProcessId, RunId, SessionId, StepId,
     ToolCallId,
 };
+pub use message_count::{CountedItem, MessageCounter};
+pub use peer::{PeerEvent, PeerReply, PeerRequest, PeerUpdate};
 pub use process::{
     OutputStream, ProcessEvent, ProcessExit, ProcessReply, ProcessRequest, StartProcess, StdioKind,
 };
 pub use refusal::{ClosingPart, ProcessRefusal, RubyRefusal, SessionRefusal};
 pub use registry::{
-    FileError, NamedFile, RegistryEvent, RegistryReply, RegistryRequest, SessionOverview, WatchFrom,
+    FileError, NamedFile, RegistryEvent, RegistryReply, RegistryRequest, SessionOverview, SessionTotals,
+    WatchFrom,
 };
 pub use ruby::{
-    CallKey, Caller, ConsoleLog, EvaluationResult, RubyFailure, RubyFailureKind, RubyJob, RubyReply,
-    RubyRequest, ToolImage, ToolInfo, ToolOutput, UpstreamCall, UpstreamError,
+    CallKey, Caller, ConsoleLog, EvaluationResult, RepeatKey, RubyFailure, RubyFailureKind, RubyJob,
+    RubyReply, RubyRequest, ToolImage, ToolInfo, ToolOutput, UpstreamCall, UpstreamError,
 };
 pub use session::{
     AgentChoice, ForkOrigin, HistoryItem, Media, Message, NewSession, QueuedInput, Reasoning, Role,
-    RunEnding, StopCause, ToolUse, Usage, UserInput,
+    RunEnding, Sender, StopCause, ToolUse, Usage, UserInput,
 };
 pub use time::{Clock, IdSource, Timestamp, UniqueNumber};
 pub use traceparent::Traceparent;

@@ -30,6 +30,8 @@ pub enum RegistryRequest {
     Session(SessionId, SessionCommand),
     /// Returns the present state of a session.
     GetOverview(SessionId),
+    /// Returns the number of messages and the usage of a session, without its history.
+    GetTotals(SessionId),
     /// Reports the updates of a session from a position in its log on. If the session does not exist, the watch waits
     /// until somebody creates it. A second watch of a session replaces the first.
     Watch {
@@ -44,6 +46,9 @@ pub enum RegistryRequest {
     Release(SessionId),
     /// Deletes a session and its log.
     Delete(SessionId),
+    /// When the connection ends, deletes this session if nothing happened in it since it was created; `None` deletes
+    /// none. The last request counts.
+    DeleteIfUnused(Option<SessionId>),
     /// Reads files of this machine that a client named. Refuses symbolic links and empty files.
     ReadFiles {
         /// Absolute paths.
@@ -60,6 +65,9 @@ pub enum RegistryRequest {
     },
     /// Stores files that a later input will attach.
     StoreMedia(Vec<NamedFile>),
+    /// Removes files that were stored for an input which was then refused. A file that was stored before, or has been
+    /// stored again since, stays.
+    DiscardMedia(Vec<MediaId>),
     /// Reads stored files.
     ReadMedia {
         /// The files, in the order of the reply.
@@ -121,6 +129,8 @@ pub enum RegistryReply {
     Session(SessionReply),
     /// The present state of the session.
     Overview(Box<SessionOverview>),
+    /// The totals of the session.
+    Totals(SessionTotals),
     /// The watch began; [`RegistryEvent`]s follow.
     Watching {
         /// The client has seen the events up to this one. The watch reports some of them again as context.
@@ -157,6 +167,15 @@ pub struct SessionOverview {
     pub queue: Vec<QueuedInput>,
     /// The active run, if any.
     pub active: Option<RunId>,
+}
+
+/// The size and the usage of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionTotals {
+    /// How many messages the history has as model APIs count them; see [`MessageCounter`](crate::MessageCounter).
+    pub messages: u64,
+    /// The sum over all runs.
+    pub usage: Usage,
 }
 
 /// An update of a watched session.

@@ -6,17 +6,28 @@ use std::path::PathBuf;
 
 use crate::{Failure, OutputStream};
 
-/// Identifies a call. If a client repeats a request, the repetition has the same key and does not run again.
+/// Identifies a call by its client, id and content. A repetition has the same key, and so may a call of another client
+/// that describes itself in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallKey(pub [u8; 32]);
+
+/// How a call recognizes an earlier one that it repeats. It gets the answer of a call with the same key that is not
+/// delivered yet, and does not run, if that call has the same nonce, or if its client has hung up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepeatKey {
+    /// Equal for a request and its repetitions.
+    pub call: CallKey,
+    /// The secret that the server gave to this client and to no other, if the client asked for one.
+    pub nonce: Option<String>,
+}
 
 /// A request to the Ruby backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RubyRequest {
     /// Runs a job when its turn comes.
     Call {
-        /// Equal for a request and its repetitions.
-        key: CallKey,
+        /// How the call recognizes an earlier one that it repeats. `None` if it never repeats one.
+        repeat: Option<RepeatKey>,
         /// The client that makes the call.
         caller: Caller,
         /// The work to do.
@@ -70,6 +81,8 @@ pub enum RubyJob {
     Upstream(UpstreamCall),
     /// Lists the top-level contents of the upstream runtime's model.
     ListResources,
+    /// Asks the upstream runtime whether it is running. Does not wait for the jobs before it.
+    PingUpstream,
     /// Calls one of parlor's own tools.
     Tool {
         /// The name of a tool in parlor's toolbox.
@@ -203,6 +216,8 @@ pub enum UpstreamError {
         /// The JSON-RPC error data, as JSON text.
         data: Option<String>,
     },
+    /// The upstream runtime is busy with another call, so it cannot answer a ping.
+    Busy,
     /// The upstream runtime could not be reached. The call was not carried out.
     Unreachable {
         /// The error in words for people.

@@ -67,10 +67,29 @@ pub struct UserInput {
     pub media: Vec<Media>,
     /// Overrides the session's choice for this run only.
     pub choice: AgentChoice,
-    /// An idempotency key. A second input with the same key starts nothing; its reply is the run of the first.
+    /// An idempotency key. A second input with the same key, through the same door, starts nothing; its reply is the run
+    /// of the first.
     pub key: Option<String>,
     /// The caller's W3C `traceparent`.
     pub traceparent: Option<String>,
+    /// Who sent it. `None` in sessions that older versions recorded.
+    pub by: Option<Sender>,
+}
+
+/// The client that sent an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The door that the input came through, such as `supr`; `chat` for the terminal.
+    pub door: String,
+    /// The name that the client gave itself.
+    pub client: Option<String>,
+}
+
+impl Sender {
+    /// A client of this door that gave itself no name.
+    pub fn at(door: &str) -> Self {
+        Self { door: door.to_owned(), client: None }
+    }
 }
 
 /// A reference to a stored file.
@@ -118,7 +137,12 @@ pub enum HistoryItem {
     /// A tool call of the agent.
     ToolUse(ToolUse),
     /// A run ended here without completing: it failed or was stopped.
-    UnfinishedRun(RunEnding),
+    UnfinishedRun {
+        /// The message that the run answers. All items between it and this one belong to the run.
+        input: Option<MessageId>,
+        /// Why the run did not complete.
+        ending: RunEnding,
+    },
 }
 
 /// A tool call and its result.

@@ -5,13 +5,24 @@ use std::path::PathBuf;
 
 use parlor_vocab::{Seq, SessionId, Timestamp};
 
-/// The process that holds a lease. For error messages only: no code decides anything by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The process that holds a lease, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseHolder {
-    /// The process id.
+    /// The process id, for error messages.
     pub pid: u32,
     /// When the process took the lease.
     pub since: Timestamp,
+    /// What the process announced of itself; empty for a process that announced nothing.
+    pub announcement: Announcement,
+}
+
+/// What a process that holds leases tells others of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Announcement {
+    /// The version of the program.
+    pub version: Option<String>,
+    /// Where the process serves its sessions to other processes. The log does not interpret it.
+    pub address: Option<String>,
 }
 
 /// Why an operation of the log failed. Nothing was changed, unless a variant says otherwise.

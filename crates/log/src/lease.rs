@@ -17,7 +17,7 @@ pub struct Lease {
 }
 
 /// Identifies one lease of a store. A store never uses a token twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Token(pub(crate) u64);
 
 /// The store that gave a lease and takes it back.

@@ -3,17 +3,19 @@
 //! [`EventLog`] is the contract, and `conformance` tests it. [`MemoryLog`] and [`SqliteLog`] implement it. A reader holds
 //! a cursor and reads from the log; the log queues nothing for readers, so a slow reader is late but misses nothing.
 //!
-//! The log does not interpret events, with three exceptions that it computes while appending: session records, token
-//! usage and references to stored files.
+//! The log does not interpret events, with four exceptions that it computes while appending: session records, token
+//! usage, references to stored files, and the end of a message whose text so far it keeps.
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod conformance;
 mod error;
 mod heads;
 mod lease;
+mod lost_leases;
 mod media;
 mod memory;
 mod observed;
+mod partial_text;
 mod record;
 mod row;
 mod sqlite;
@@ -26,10 +28,11 @@ use async_trait::async_trait;
 use parlor_vocab::{Entry, EventId, MediaId, NewEntry, Seq, SessionId};
 use tokio::sync::watch;
 
-pub use error::{LeaseHolder, LogError};
+pub use error::{Announcement, LeaseHolder, LogError};
 pub use lease::Lease;
 pub use memory::MemoryLog;
 pub use observed::{LogWrite, ObserveWrite, ObservedLog};
+pub use partial_text::{PartialMessage, PartialText};
 pub use record::{Page, PageCursor, PageRequest, SessionRecord};
 pub use sqlite::{
     BUSY_WAIT, DamageCheck, ERASE_RETRY, FOLLOW_INTERVAL, FRESH_BYTES, FRESH_EVENTS, GATHER_WAIT,
@@ -37,7 +40,7 @@ pub use sqlite::{
     RecoveryProgress, SHRINK_TRIES, SHRINK_WAIT, SavedData, SqliteLog, WRITE_QUEUE_JOBS, WriteCounts,
     check_database, recover,
 };
-pub use system::{SystemClock, TimeOrderedIds};
+pub use system::{SystemClock, TimeOrderedIds, random_u128};
 pub use usage::UsageLine;
 
 /// [`EventLog::read`] stops at the event that makes its result larger than this, or at most 16 KiB later.
@@ -69,6 +72,17 @@ pub trait EventLog: Send + Sync {
     /// Fails with `Conflict` if the head is not `after`, and with `NotHeld` if the lease was lost.
     async fn append(&self, lease: &Lease, after: Seq, new: &[NewEntry]) -> Result<Seq, LogError>;
 
+    /// Keeps a part of the text of a message that is being written in the leased session, and returns when it is durable.
+    /// It is not an event: the head stays, and nobody is woken. Later parts replace earlier ones from their start on, and
+    /// the text of another message replaces all of it. An append removes it that completes a message or ends a run.
+    ///
+    /// Fails with `UnknownSession` if the session has no event, and with `NotHeld` if the lease was lost.
+    async fn keep_partial_text(&self, lease: &Lease, part: PartialText<'_>) -> Result<(), LogError>;
+
+    /// The message that [`keep_partial_text`](Self::keep_partial_text) has kept, with its text up to the first missing
+    /// part.
+    async fn partial_message(&self, session: &SessionId) -> Result<Option<PartialMessage>, LogError>;
+
     /// Reads the events after `after`, in order: at most `max`, and fewer if they are large (see [`READ_BYTES`]). The
     /// result is empty only at the end of the session, or if `max` is zero.
     ///
@@ -99,6 +113,11 @@ pub trait EventLog: Send + Sync {
     /// Fails with `Held` while the lease is taken. The log takes over the lease of a dead process at once, and that of a
     /// living process never.
     async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError>;
+
+    /// Returns a receiver that becomes true when the lease is lost, also if its holder writes nothing. The store may need
+    /// a moment to notice. Holders use it to stop effects that the log cannot prevent, such as running tools. A lease
+    /// that was lost before the call may be reported by no more than a refused append.
+    fn lost(&self, lease: &Lease) -> watch::Receiver<bool>;
 
     /// The holder of a session's lease, if there is one and it is alive. The answer may be out of date when it arrives.
     async fn holder(&self, session: &SessionId) -> Result<Option<LeaseHolder>, LogError>;

@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use parlor_vocab::{Clock, Entry, EventId, MediaId, NewEntry, Seq, SessionId};
+use parlor_vocab::{Clock, Entry, EventId, MediaId, MessageId, NewEntry, Seq, SessionId};
 use tokio::sync::watch;
 
 use crate::heads::Heads;
 use crate::lease::{LeaseReleaser, Token};
+use crate::lost_leases::LostLeases;
 use crate::media::media_of;
+use crate::partial_text::{ends_partial_text, join_pieces};
 use crate::record::apply;
 use crate::{
-    Erased, EventLog, Lease, LeaseHolder, LogError, MAX_USAGE_LINES, Page, PageCursor, PageRequest,
-    Reclaimed, SessionRecord, UsageLine, row,
+    Announcement, Erased, EventLog, Lease, LeaseHolder, LogError, MAX_USAGE_LINES, Page, PageCursor,
+    PageRequest, PartialMessage, PartialText, Reclaimed, SessionRecord, UsageLine, row,
 };
 
 /// An event log in memory.
@@ -23,12 +25,14 @@ pub struct MemoryLog(Arc<SimulatedProcess>);
 struct SimulatedProcess {
     shared: Arc<Shared>,
     clock: Arc<dyn Clock>,
+    announcement: Announcement,
 }
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     heads: Heads,
+    lost_leases: LostLeases,
 }
 
 #[derive(Default)]
@@ -42,18 +46,33 @@ struct State {
 struct Stream {
     record: SessionRecord,
     entries: Vec<Entry>,
+    /// The unfinished message, and its pieces by the number of bytes before them.
+    partial: Option<(MessageId, BTreeMap<usize, String>)>,
 }
 
 impl MemoryLog {
     /// An empty log. The clock sets [`LeaseHolder::since`].
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(SimulatedProcess { shared: Arc::default(), clock }))
+        Self(Arc::new(SimulatedProcess {
+            shared: Arc::default(),
+            clock,
+            announcement: Announcement::default(),
+        }))
     }
 
     /// The same log as another process would see it: the same sessions, but leases of its own.
     pub fn as_other_process(&self) -> Self {
-        let SimulatedProcess { shared, clock } = &*self.0;
-        Self(Arc::new(SimulatedProcess { shared: Arc::clone(shared), clock: Arc::clone(clock) }))
+        self.as_announced_process(Announcement::default())
+    }
+
+    /// Like [`as_other_process`](Self::as_other_process), for a process that tells others of itself.
+    pub fn as_announced_process(&self, announcement: Announcement) -> Self {
+        let SimulatedProcess { shared, clock, .. } = &*self.0;
+        Self(Arc::new(SimulatedProcess {
+            shared: Arc::clone(shared),
+            clock: Arc::clone(clock),
+            announcement,
+        }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -101,10 +120,15 @@ impl EventLog for MemoryLog {
             return Ok(head);
         }
         let State { sessions, usage, .. } = &mut *state;
-        let stream = sessions
-            .entry(id.clone())
-            .or_insert_with(|| Stream { record: SessionRecord::new(id.clone()), entries: Vec::new() });
+        let stream = sessions.entry(id.clone()).or_insert_with(|| Stream {
+            record: SessionRecord::new(id.clone()),
+            entries: Vec::new(),
+            partial: None,
+        });
         for entry in new {
+            if ends_partial_text(&entry.event) {
+                stream.partial = None;
+            }
             if let Some(line) = UsageLine::of(&stream.record, entry) {
                 let empty = UsageLine { day: line.day, model: line.model.clone(), ..UsageLine::default() };
                 usage.entry((line.day, line.model.clone())).or_insert(empty).add(&line);
@@ -116,6 +140,25 @@ impl EventLog for MemoryLog {
         drop(state);
         self.0.shared.heads.publish(id, head);
         Ok(head)
+    }
+
+    async fn keep_partial_text(&self, lease: &Lease, part: PartialText<'_>) -> Result<(), LogError> {
+        let mut state = self.lock_if_held(lease)?;
+        let session = lease.session();
+        let stream =
+            state.sessions.get_mut(session).ok_or_else(|| LogError::UnknownSession(session.clone()))?;
+        stream.partial.take_if(|(message, _)| message != part.message);
+        let (_, pieces) = stream.partial.get_or_insert_with(|| (part.message.clone(), BTreeMap::new()));
+        pieces.split_off(&part.start);
+        pieces.insert(part.start, part.text.to_owned());
+        Ok(())
+    }
+
+    async fn partial_message(&self, session: &SessionId) -> Result<Option<PartialMessage>, LogError> {
+        let state = self.state();
+        let partial = state.sessions.get(session).and_then(|stream| stream.partial.as_ref());
+        let Some((message, pieces)) = partial else { return Ok(None) };
+        join_pieces(pieces.iter().map(|(start, text)| Ok((message.clone(), *start, text.clone()))))
     }
 
     async fn read(&self, session: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
@@ -158,17 +201,22 @@ impl EventLog for MemoryLog {
     async fn acquire(&self, session: &SessionId) -> Result<Lease, LogError> {
         let mut state = self.state();
         if let Some((_, holder)) = state.leases.get(session) {
-            return Err(LogError::Held { session: session.clone(), by: *holder });
+            return Err(LogError::Held { session: session.clone(), by: holder.clone() });
         }
         state.last_token += 1;
         let token = Token(state.last_token);
-        let holder = LeaseHolder { pid: std::process::id(), since: self.0.clock.now() };
+        let (since, announcement) = (self.0.clock.now(), self.0.announcement.clone());
+        let holder = LeaseHolder { pid: std::process::id(), since, announcement };
         state.leases.insert(session.clone(), (token, holder));
         Ok(Lease::new(session.clone(), token, Arc::<SimulatedProcess>::clone(&self.0)))
     }
 
+    fn lost(&self, lease: &Lease) -> watch::Receiver<bool> {
+        self.0.shared.lost_leases.subscribe(lease.session(), lease.token())
+    }
+
     async fn holder(&self, session: &SessionId) -> Result<Option<LeaseHolder>, LogError> {
-        Ok(self.state().leases.get(session).map(|(_, holder)| *holder))
+        Ok(self.state().leases.get(session).map(|(_, holder)| holder.clone()))
     }
 
     async fn release(&self, lease: Lease) -> Result<(), LogError> {
@@ -183,6 +231,7 @@ impl EventLog for MemoryLog {
         }
         state.leases.remove(lease.session());
         drop(state);
+        self.0.shared.lost_leases.report(lease.token());
         self.0.shared.heads.publish(lease.session(), Seq::START);
         Ok(())
     }

@@ -9,7 +9,8 @@ use parlor_vocab::{Entry, EventId, MediaId, NewEntry, Seq, SessionId};
 use tokio::sync::watch;
 
 use crate::{
-    Erased, EventLog, Lease, LeaseHolder, LogError, Page, PageRequest, Reclaimed, SessionRecord, UsageLine,
+    Erased, EventLog, Lease, LeaseHolder, LogError, Page, PageRequest, PartialMessage, PartialText,
+    Reclaimed, SessionRecord, UsageLine,
 };
 
 /// A write to an [`ObservedLog`].
@@ -62,6 +63,14 @@ impl EventLog for ObservedLog {
         appended
     }
 
+    async fn keep_partial_text(&self, lease: &Lease, part: PartialText<'_>) -> Result<(), LogError> {
+        self.log.keep_partial_text(lease, part).await
+    }
+
+    async fn partial_message(&self, session: &SessionId) -> Result<Option<PartialMessage>, LogError> {
+        self.log.partial_message(session).await
+    }
+
     async fn read(&self, session: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
         self.log.read(session, after, max).await
     }
@@ -88,6 +97,10 @@ impl EventLog for ObservedLog {
             (self.observe)(LogWrite::AcquireFailed(error));
         }
         acquired
+    }
+
+    fn lost(&self, lease: &Lease) -> watch::Receiver<bool> {
+        self.log.lost(lease)
     }
 
     async fn holder(&self, session: &SessionId) -> Result<Option<LeaseHolder>, LogError> {

@@ -184,7 +184,14 @@ mod tests {
 
     fn started(parent: Option<RunId>) -> RunEvent {
         let agent = AgentId::parse("local").unwrap();
-        RunEvent::Started { parent, agent, model: None, input: UserInput::default(), message: message("m") }
+        RunEvent::Started {
+            parent,
+            agent,
+            model: None,
+            missing_agent: None,
+            input: UserInput::default(),
+            message: message("m"),
+        }
     }
 
     fn message_completed() -> RunEvent {

@@ -58,7 +58,7 @@ fn uuid_v7(millis: u64, random: u128) -> u128 {
 }
 
 /// 128 bits from the operating system's cryptographic random generator.
-pub(crate) fn random_u128() -> u128 {
+pub fn random_u128() -> u128 {
     let mut bytes = [0; 16];
     let mut filled = 0;
     while filled < bytes.len() {

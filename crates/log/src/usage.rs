@@ -12,7 +12,7 @@ const DAY: i64 = 86_400_000;
 pub struct UsageLine {
     /// Days since the start of 1970, UTC.
     pub day: i64,
-    /// The model. The line with an empty name counts runs, and usage without a model.
+    /// The provider's id of the model. The line with an empty name counts runs, and usage without a model.
     pub model: String,
     /// How many runs began, without those of subagents.
     pub runs: u64,

@@ -149,7 +149,8 @@ async fn a_second_process_is_refused_while_the_first_is_alive() {
     let mut child_process = ChildProcess::start(home.path(), "s");
     child_process.wait_until_it_holds_all();
     let refused = log.acquire(&session("s0")).await;
-    let Err(error @ LogError::Held { by, .. }) = refused else { panic!("{refused:?}") };
+    let error = refused.unwrap_err();
+    let LogError::Held { by, .. } = &error else { panic!("{error:?}") };
     assert_eq!(by.pid, child_process.child.id());
     assert!(by.since.0 > 0);
     assert_eq!(

@@ -12,8 +12,8 @@ pub async fn a_session_has_one_holder_at_a_time(factory: &dyn LogFactory) {
     let (log, other) = (factory.open(), factory.open());
     let _lease = acquire(&*log, "s").await;
     for log in [&log, &other] {
-        let refused = log.acquire(&session("s")).await;
-        let Err(error @ LogError::Held { by, .. }) = refused else { panic!("{refused:?}") };
+        let error = log.acquire(&session("s")).await.expect_err("the session is held");
+        let LogError::Held { by, .. } = &error else { panic!("{error:?}") };
         assert_eq!(by.pid, std::process::id());
         assert!(error.to_string().contains("session s is in use by process"), "{error}");
     }
@@ -72,6 +72,18 @@ pub async fn a_lost_lease_is_refused(factory: &dyn LogFactory) {
     log.release(old).await.expect("releasing a lost lease succeeds");
     log.append(&new, Seq(1), &new_entries(1..=1)).await.expect("an append");
     assert_eq!(seqs(&*log, "s").await, [1, 2]);
+}
+
+/// Without an append by the holder.
+pub async fn a_lost_lease_is_reported_to_its_holder(factory: &dyn LogFactory) {
+    let log = factory.open();
+    let (lost_lease, kept_lease) = (acquire(&*log, "s").await, acquire(&*log, "another").await);
+    log.append(&lost_lease, Seq::START, &new_entries(1..=1)).await.expect("an append");
+    let (mut lost, kept) = (log.lost(&lost_lease), log.lost(&kept_lease));
+    assert!(!*lost.borrow());
+    log.delete(&lost_lease).await.expect("a session to delete");
+    lost.wait_for(|is_lost| *is_lost).await.expect("the log reports the loss before it forgets the lease");
+    assert!(!*kept.borrow());
 }
 
 /// Only the log that gave a lease accepts it.

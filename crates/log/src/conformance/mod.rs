@@ -6,6 +6,7 @@
 mod append;
 mod follow;
 mod lease;
+mod partial_text;
 mod records;
 mod space;
 mod usage;
@@ -20,6 +21,7 @@ use crate::{EventLog, Lease};
 pub use append::*;
 pub use follow::*;
 pub use lease::*;
+pub use partial_text::*;
 pub use records::*;
 pub use space::*;
 pub use usage::*;
@@ -56,6 +58,7 @@ macro_rules! conformance_tests {
             dropping_a_lease_releases_it
             another_process_can_take_a_released_lease
             a_lost_lease_is_refused
+            a_lost_lease_is_reported_to_its_holder
             a_lease_is_refused_by_another_process
             one_of_many_concurrent_acquires_succeeds
             a_record_reflects_the_events
@@ -68,6 +71,10 @@ macro_rules! conformance_tests {
             usage_is_counted_by_day_and_model
             usage_is_limited_to_the_last_lines
             reclaiming_keeps_existing_sessions
+            partial_text_grows_in_parts_and_is_no_event
+            partial_text_ends_with_its_message_and_with_its_run
+            another_message_replaces_partial_text
+            partial_text_needs_the_lease_and_goes_with_the_session
         }
     };
     ($factory:expr; $($case:ident)*) => {

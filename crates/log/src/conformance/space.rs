@@ -54,6 +54,7 @@ fn with_media(prefix: &str) -> Vec<NewEntry> {
             parent: None,
             agent: AgentId::parse("a").expect("short"),
             model: None,
+            missing_agent: None,
             input: input("started"),
             message: message.clone(),
         }),

@@ -20,7 +20,8 @@ fn started(at: i64, run: &str, parent: Option<&str>) -> NewEntry {
     let parent = parent.map(|parent| RunId::parse(parent).expect("short"));
     let agent = AgentId::parse("a").expect("short");
     let message = MessageId::parse("m").expect("short");
-    event(at, run, RunEvent::Started { parent, agent, model: None, input: UserInput::default(), message })
+    let (model, missing_agent, input) = (None, None, UserInput::default());
+    event(at, run, RunEvent::Started { parent, agent, model, missing_agent, input, message })
 }
 
 fn usage_added(at: i64, run: &str, model: Option<&str>, tokens: u64) -> NewEntry {

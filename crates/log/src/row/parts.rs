@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use parlor_vocab::{
-    AgentChoice, AgentId, Failure, ForkOrigin, Media, MediaId, Message, MessageId, Reasoning, Role,
+    AgentChoice, AgentId, Failure, ForkOrigin, Media, MediaId, Message, MessageId, Reasoning, Role, Sender,
     SessionId, Usage, UserInput,
 };
 use serde::de::{Error, Visitor};
@@ -213,6 +213,16 @@ pub(super) struct InputRow<'a> {
     key: Option<Text<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     traceparent: Option<Text<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<SenderRow<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SenderRow<'a> {
+    #[serde(borrow)]
+    door: Text<'a>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client: Option<Text<'a>>,
 }
 
 impl InputRow<'_> {
@@ -223,6 +233,10 @@ impl InputRow<'_> {
             choice: self.choice.into_choice()?,
             key: self.key.map(Text::into_owned),
             traceparent: self.traceparent.map(Text::into_owned),
+            by: self.by.map(|SenderRow { door, client }| Sender {
+                door: door.into_owned(),
+                client: client.map(Text::into_owned),
+            }),
         })
     }
 }
@@ -235,6 +249,10 @@ impl<'a> From<&'a UserInput> for InputRow<'a> {
             choice: ChoiceRow::from(&input.choice),
             key: optional_text(&input.key),
             traceparent: optional_text(&input.traceparent),
+            by: input
+                .by
+                .as_ref()
+                .map(|by| SenderRow { door: text(&by.door), client: optional_text(&by.client) }),
         }
     }
 }

@@ -19,6 +19,8 @@ pub(super) enum RunRow<'a> {
         agent: Text<'a>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         model: Option<Text<'a>>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        missing_agent: Option<Text<'a>>,
         input: Box<InputRow<'a>>,
         message: Text<'a>,
     },
@@ -156,10 +158,11 @@ impl RunRow<'_> {
     pub(super) fn into_event(self) -> Result<RunEvent, RowError> {
         let owned = Text::into_owned;
         Ok(match self {
-            Self::Started { parent, agent, model, input, message } => RunEvent::Started {
+            Self::Started { parent, agent, model, missing_agent, input, message } => RunEvent::Started {
                 parent: parent.map(|id| RunId::parse(&id)).transpose()?,
                 agent: AgentId::parse(&agent)?,
                 model: model.map(owned),
+                missing_agent: missing_agent.map(|id| AgentId::parse(&id)).transpose()?,
                 input: input.into_input()?,
                 message: MessageId::parse(&message)?,
             },
@@ -268,10 +271,11 @@ impl RunRow<'_> {
 impl<'a> From<&'a RunEvent> for RunRow<'a> {
     fn from(event: &'a RunEvent) -> Self {
         match event {
-            RunEvent::Started { parent, agent, model, input, message } => Self::Started {
+            RunEvent::Started { parent, agent, model, missing_agent, input, message } => Self::Started {
                 parent: parent.as_ref().map(|id| text(id.as_str())),
                 agent: text(agent.as_str()),
                 model: optional_text(model),
+                missing_agent: missing_agent.as_ref().map(|id| text(id.as_str())),
                 input: Box::new(input.into()),
                 message: text(message.as_str()),
             },

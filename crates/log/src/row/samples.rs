@@ -28,6 +28,7 @@ pub(crate) fn all() -> Vec<SessionEvent> {
         choice: choice(Reasoning::Xhigh),
         key: Some(t("k")),
         traceparent: Some(t("00-1-2-01")),
+        by: None,
     };
     let message_by = |role| Message { id: message.clone(), role, text: t("ü"), media: vec![media.clone()] };
     let new_session = NewSession {
@@ -73,7 +74,19 @@ pub(crate) fn all() -> Vec<SessionEvent> {
         parent,
         agent: agent.clone(),
         model,
+        missing_agent: None,
         input,
+        message: message.clone(),
+    };
+    let with_missing_agent = RunEvent::Started {
+        parent: None,
+        agent: agent.clone(),
+        model: None,
+        missing_agent: Some(agent.clone()),
+        input: UserInput {
+            by: Some(Sender { door: t("loaf"), client: Some(t("tui")) }),
+            ..UserInput::default()
+        },
         message: message.clone(),
     };
     let title = t("plan");
@@ -135,6 +148,7 @@ pub(crate) fn all() -> Vec<SessionEvent> {
             ending: RunEnding::Stopped { cause: StopCause::Client { reason: t("r") }, message },
             duration_ms,
         },
+        with_missing_agent,
     ];
     let in_run = |(place, event)| SessionEvent::Run { run: run.clone(), sequence: place as u64 + 1, event };
     events.extend(of_run.into_iter().enumerate().map(in_run));
@@ -224,6 +238,7 @@ impl RandomContent {
             choice: self.choice(input.choice),
             key: input.key.map(|_| self.text()),
             traceparent: input.traceparent.map(|_| self.text()),
+            by: input.by.map(|by| Sender { door: self.text(), client: by.client.map(|_| self.text()) }),
         }
     }
 
@@ -277,10 +292,11 @@ impl RandomContent {
         let (child, failure) = (self.id(RunId::parse), self.failure());
         let (duration_ms, percent, text) = (self.number, self.percent, self.text());
         match event {
-            RunEvent::Started { parent, model, input, .. } => RunEvent::Started {
+            RunEvent::Started { parent, model, missing_agent, input, .. } => RunEvent::Started {
                 parent: parent.map(|_| child),
                 agent: self.id(AgentId::parse),
                 model: model.map(|_| text),
+                missing_agent: missing_agent.map(|_| self.id(AgentId::parse)),
                 input: self.input(input),
                 message: message(),
             },

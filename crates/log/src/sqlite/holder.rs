@@ -2,18 +2,24 @@
 //!
 //! A lease names a lock file, and its holder is alive exactly as long as the file is locked; the kernel releases the lock
 //! when the process dies. No clock and no process id is involved. To test a file, a process locks it in shared mode, so
-//! that two testing processes do not take each other for the holder.
+//! that two testing processes do not take each other for the holder. The content of the file is what the process announces
+//! of itself.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::LogError;
+use serde_json::{Value, json};
+
 use crate::system::random_u128;
+use crate::{Announcement, LogError};
 
 /// The end of a lock file's name.
 const SUFFIX: &str = ".lock";
+
+/// How many bytes of a lock file are read. A longer announcement is ignored.
+const ANNOUNCEMENT_BYTES: u64 = 4096;
 
 /// The locked file of this store. Dropping it, or the death of the process, ends the leases of this store.
 pub(super) struct Holder {
@@ -23,15 +29,21 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// Creates and locks a file in the folder `holders`.
-    pub(super) fn create(holders: &Path) -> Result<Self, LogError> {
+    /// Creates and locks a file with `announcement` in the folder `holders`.
+    pub(super) fn create(holders: &Path, announcement: &Announcement) -> Result<Self, LogError> {
         // Otherwise another process could remove the file before it is locked.
         let _folder_lock = lock_folder(holders)?;
         let name = format!("{:032x}", random_u128());
         let path = lock_path(holders, &name);
         let failed = LogError::io("make", &path);
         let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let file = created.and_then(|file| file.lock().map(|()| file)).map_err(failed)?;
+        let announced = json!({ "version": announcement.version, "address": announcement.address });
+        let write = |mut file: File| {
+            file.lock()?;
+            file.write_all(announced.to_string().as_bytes())?;
+            Ok(file)
+        };
+        let file = created.and_then(write).map_err(failed)?;
         Ok(Self { name, path, _locked_file: file })
     }
 
@@ -52,6 +64,18 @@ impl Drop for Holder {
 pub(super) fn is_alive(holders: &Path, name: &str) -> Result<bool, LogError> {
     let path = lock_path(holders, name);
     is_locked(&path).map_err(LogError::io("look at", path))
+}
+
+/// What the holder with this name announced of itself. Empty if that cannot be read: older programs wrote nothing.
+pub(super) fn announcement(holders: &Path, name: &str) -> Announcement {
+    let mut text = String::new();
+    let opened = File::open(lock_path(holders, name));
+    if opened.and_then(|file| file.take(ANNOUNCEMENT_BYTES).read_to_string(&mut text)).is_err() {
+        return Announcement::default();
+    }
+    let announced: Value = serde_json::from_str(&text).unwrap_or_default();
+    let member = |name: &str| announced.get(name).and_then(Value::as_str).map(str::to_owned);
+    Announcement { version: member("version"), address: member("address") }
 }
 
 /// Whether any holder is alive. The caller must have locked the folder.
@@ -111,9 +135,11 @@ mod tests {
     #[test]
     fn a_holder_is_alive_until_it_is_dropped_and_removes_its_file() {
         let folder = tempfile::tempdir().unwrap();
-        let holder = Holder::create(folder.path()).unwrap();
+        let announced = Announcement { version: Some("1.2.3".to_owned()), address: None };
+        let holder = Holder::create(folder.path(), &announced).unwrap();
         let name = holder.name().to_owned();
         assert!(is_alive(folder.path(), &name).unwrap());
+        assert_eq!(announcement(folder.path(), &name), announced);
         drop(holder);
         assert!(!is_alive(folder.path(), &name).unwrap());
         assert!(!lock_path(folder.path(), &name).exists());
@@ -122,7 +148,7 @@ mod tests {
     #[test]
     fn removing_dead_holders_keeps_living_ones() {
         let folder = tempfile::tempdir().unwrap();
-        let living = Holder::create(folder.path()).unwrap();
+        let living = Holder::create(folder.path(), &Announcement::default()).unwrap();
         std::fs::write(lock_path(folder.path(), "dead"), "").unwrap();
         remove_dead(folder.path()).unwrap();
         assert!(is_alive(folder.path(), living.name()).unwrap());
@@ -137,5 +163,16 @@ mod tests {
         let tested = File::open(&path).unwrap();
         tested.try_lock_shared().unwrap();
         assert!(!is_alive(folder.path(), "dead").unwrap());
+    }
+
+    #[test]
+    fn a_lock_file_without_a_readable_announcement_announces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = format!("{{\"version\":\"{}\"}}", "1".repeat(ANNOUNCEMENT_BYTES as usize));
+        for content in ["", "[]", "{\"version\":1}", &long, "\u{0}"] {
+            std::fs::write(lock_path(folder.path(), "other"), content).unwrap();
+            assert_eq!(announcement(folder.path(), "other"), Announcement::default());
+        }
+        assert_eq!(announcement(folder.path(), "missing"), Announcement::default());
     }
 }

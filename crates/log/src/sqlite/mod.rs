@@ -24,7 +24,7 @@ mod writer;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -39,8 +39,10 @@ use self::read::Readers;
 use self::request::{EncodedEntry, WriteReply, WriteRequest};
 use crate::heads::Heads;
 use crate::lease::{LeaseReleaser, Token};
+use crate::lost_leases::LostLeases;
 use crate::{
-    Erased, EventLog, Lease, LeaseHolder, LogError, Page, PageRequest, Reclaimed, SessionRecord, UsageLine,
+    Announcement, Erased, EventLog, Lease, LeaseHolder, LogError, Page, PageRequest, PartialMessage,
+    PartialText, Reclaimed, SessionRecord, UsageLine,
 };
 
 pub use self::check::{DamageCheck, LEAST_FREE_BYTES, OPEN_CHECK_WAIT, check_database};
@@ -67,7 +69,8 @@ pub const GATHER_WAIT: Duration = Duration::from_micros(200);
 /// The writer also waits no longer than the time that the last transaction took, divided by this number.
 const GATHER_DIVISOR: u32 = 4;
 
-/// How often the writer polls for appends of other processes while a caller follows a session.
+/// How often the writer polls for appends of other processes while a caller follows a session, and for the loss of a
+/// lease while its holder waits for that.
 pub const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
 /// An event log in the file `parlor.db` of a folder. Several processes can share it.
@@ -85,10 +88,13 @@ pub struct WriteCounts {
 /// The data that the handle, its leases and its writer thread share.
 struct Shared {
     files: Files,
+    /// Set before the first lease, if at all.
+    announcement: OnceLock<Announcement>,
     open_files: Arc<OpenFiles>,
     clock: Arc<dyn Clock>,
     queue: Queue,
     heads: Heads,
+    lost_leases: LostLeases,
     readers: Arc<Readers>,
     appends: AtomicU64,
     commits: AtomicU64,
@@ -141,16 +147,24 @@ impl SqliteLog {
         let readers = Arc::new(Readers::new(Arc::clone(&open_files)));
         Ok(Self(Arc::new(Shared {
             files,
+            announcement: OnceLock::new(),
             open_files,
             clock,
             queue: Queue::default(),
             heads: Heads::default(),
+            lost_leases: LostLeases::default(),
             readers,
             appends: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             commits_at_check: AtomicU64::new(0),
             writer: Mutex::new(WriterThread::NotStarted(connection)),
         })))
+    }
+
+    /// Sets what this process tells others of itself. Takes effect with the first lease, and only once.
+    pub fn announce(&self, announcement: Announcement) {
+        // A second announcement is ignored: others may have read the first.
+        let _ = self.0.announcement.set(announcement);
     }
 
     /// Counts what was written through this handle.
@@ -219,6 +233,12 @@ impl Drop for SqliteLog {
     }
 }
 
+impl Shared {
+    fn announcement(&self) -> &Announcement {
+        self.announcement.get_or_init(Announcement::default)
+    }
+}
+
 impl LeaseReleaser for Shared {
     fn release(&self, session: &SessionId, token: Token) {
         self.queue.push_release(WriteRequest::Release { session: session.clone(), token });
@@ -232,10 +252,27 @@ impl EventLog for SqliteLog {
         let new = new.iter().map(EncodedEntry::new).collect();
         match self.write(WriteRequest::Append { session, token, after, new }).await? {
             WriteReply::Appended(head) => Ok(head),
-            WriteReply::Leased(_) | WriteReply::Released | WriteReply::Deleted | WriteReply::Reclaimed(_) => {
+            WriteReply::PartialTextKept
+            | WriteReply::Leased(_)
+            | WriteReply::Released
+            | WriteReply::Deleted
+            | WriteReply::Reclaimed(_) => {
                 unreachable!("the writer replies to an append with `Appended` or an error")
             }
         }
+    }
+
+    async fn keep_partial_text(&self, lease: &Lease, part: PartialText<'_>) -> Result<(), LogError> {
+        let (session, token) = self.check_lease(lease)?;
+        let PartialText { message, start, text } = part;
+        let (message, text) = (message.clone(), text.to_owned());
+        let request = WriteRequest::KeepPartialText { session, token, message, start, text };
+        self.write(request).await.map(|_| ())
+    }
+
+    async fn partial_message(&self, session: &SessionId) -> Result<Option<PartialMessage>, LogError> {
+        let session = session.clone();
+        self.0.readers.with(move |connection, path| read::partial_message(connection, path, &session)).await
     }
 
     async fn read(&self, session: &SessionId, after: Seq, max: usize) -> Result<Vec<Entry>, LogError> {
@@ -273,12 +310,20 @@ impl EventLog for SqliteLog {
         match self.write(WriteRequest::Acquire { session: session.clone() }).await? {
             WriteReply::Leased(lease) => Ok(lease),
             WriteReply::Appended(_)
+            | WriteReply::PartialTextKept
             | WriteReply::Released
             | WriteReply::Deleted
             | WriteReply::Reclaimed(_) => {
                 unreachable!("the writer replies to an acquire with `Leased` or an error")
             }
         }
+    }
+
+    fn lost(&self, lease: &Lease) -> watch::Receiver<bool> {
+        let receiver = self.0.lost_leases.subscribe(lease.session(), lease.token());
+        // Another process may take the lease over, so the writer thread has to poll for that.
+        self.0.queue.request_poll();
+        receiver
     }
 
     async fn holder(&self, session: &SessionId) -> Result<Option<LeaseHolder>, LogError> {

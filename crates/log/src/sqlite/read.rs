@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use parlor_vocab::{EventId, MediaId, Seq, SessionId, Timestamp, Usage};
+use parlor_vocab::{EventId, MediaId, MessageId, Seq, SessionId, Timestamp, Usage};
 use rusqlite::types::Type;
 use rusqlite::{Connection, Error, OptionalExtension, params};
 use tokio::sync::Semaphore;
@@ -15,7 +15,10 @@ use super::open_files::OpenFiles;
 use super::request::{PLACES_PER_SESSION, RECORD_COLUMNS, record_from};
 use super::schema::connect;
 use super::{READ_CONNECTIONS, holder};
-use crate::{LeaseHolder, LogError, MAX_USAGE_LINES, Page, PageRequest, SessionRecord, UsageLine};
+use crate::partial_text::join_pieces;
+use crate::{
+    LeaseHolder, LogError, MAX_USAGE_LINES, Page, PageRequest, PartialMessage, SessionRecord, UsageLine,
+};
 
 /// The pool of reading connections. A connection is opened when it is needed and then kept.
 pub(super) struct Readers {
@@ -137,6 +140,25 @@ pub(super) fn find(
     read().map_err(|error| db_error(path, error))
 }
 
+/// The unfinished message of a session. See [`EventLog::partial_message`](crate::EventLog::partial_message).
+pub(super) fn partial_message(
+    connection: &Connection,
+    path: &Path,
+    session: &SessionId,
+) -> Result<Option<PartialMessage>, LogError> {
+    let failed = |error| db_error(path, error);
+    let sql = "SELECT message, start, text FROM partial_texts
+               WHERE session = (SELECT key FROM sessions WHERE id = ?1) ORDER BY start";
+    let mut statement = connection.prepare(sql).map_err(failed)?;
+    let pieces = statement.query_map([session.as_str()], |row| {
+        let message = MessageId::parse(row.get_ref(0)?.as_str()?);
+        let message =
+            message.map_err(|error| Error::FromSqlConversionFailure(0, Type::Text, Box::new(error)))?;
+        Ok((message, usize::try_from(row.get::<_, i64>(1)?).unwrap_or(usize::MAX), row.get(2)?))
+    });
+    join_pieces(pieces.map_err(failed)?.map(|piece| piece.map_err(failed)))
+}
+
 /// The record of a session.
 pub(super) fn record(
     connection: &Connection,
@@ -189,10 +211,13 @@ pub(super) fn holder(
     let sql = "SELECT holder, pid, since FROM leases WHERE session = ?1";
     let found = connection.query_row(sql, [session.as_str()], |row| {
         let name: String = row.get(0)?;
-        Ok((name, LeaseHolder { pid: row.get(1)?, since: Timestamp(row.get(2)?) }))
+        Ok((name, row.get(1)?, Timestamp(row.get(2)?)))
     });
     match found.optional().map_err(|error| db_error(path, error))? {
-        Some((name, holder)) if holder::is_alive(holders, &name)? => Ok(Some(holder)),
+        Some((name, pid, since)) if holder::is_alive(holders, &name)? => {
+            let announcement = holder::announcement(holders, &name);
+            Ok(Some(LeaseHolder { pid, since, announcement }))
+        }
         Some(_) | None => Ok(None),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use parlor_vocab::{AgentId, NewEntry, RunId, Seq, SessionId, Timestamp};
+use parlor_vocab::{AgentId, MessageId, NewEntry, RunId, Seq, SessionId, Timestamp};
 use rusqlite::{Error, Row};
 
 use crate::lease::{Lease, Token};
@@ -22,6 +22,13 @@ pub(super) enum WriteRequest {
         token: Token,
         after: Seq,
         new: Vec<EncodedEntry>,
+    },
+    KeepPartialText {
+        session: SessionId,
+        token: Token,
+        message: MessageId,
+        start: usize,
+        text: String,
     },
     Acquire {
         session: SessionId,
@@ -53,6 +60,7 @@ impl EncodedEntry {
 /// The result of a request, as its caller gets it.
 pub(super) enum WriteReply {
     Appended(Seq),
+    PartialTextKept,
     Leased(Lease),
     Released,
     Deleted,
@@ -62,6 +70,7 @@ pub(super) enum WriteReply {
 /// The result of a request inside the transaction, before the commit.
 pub(super) enum Applied {
     Appended(SessionId, Seq),
+    PartialTextKept,
     Leased(SessionId, Token),
     Released(SessionId, Token),
     Deleted(SessionId),

@@ -27,6 +27,9 @@ pub(super) struct Statements<'c> {
     pub(super) delete_events: Statement<'c>,
     pub(super) delete_fresh: Statement<'c>,
     pub(super) delete_all_fresh: Statement<'c>,
+    pub(super) insert_partial_text: Statement<'c>,
+    pub(super) delete_partial_text_from: Statement<'c>,
+    pub(super) delete_partial_text: Statement<'c>,
     pub(super) delete_media: Statement<'c>,
 }
 
@@ -78,6 +81,13 @@ impl<'c> Statements<'c> {
             delete_events: prepare("DELETE FROM events WHERE place > ?1 AND place < ?2")?,
             delete_fresh: prepare("DELETE FROM fresh WHERE place > ?1 AND place < ?2")?,
             delete_all_fresh: prepare("DELETE FROM fresh")?,
+            insert_partial_text: prepare(
+                "INSERT INTO partial_texts (session, start, message, text) VALUES (?1, ?2, ?3, ?4)",
+            )?,
+            delete_partial_text_from: prepare(
+                "DELETE FROM partial_texts WHERE session = ?1 AND (start >= ?2 OR message <> ?3)",
+            )?,
+            delete_partial_text: prepare("DELETE FROM partial_texts WHERE session = ?1")?,
             delete_media: prepare("DELETE FROM media WHERE session = ?1")?,
         })
     }

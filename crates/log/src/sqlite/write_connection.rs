@@ -16,6 +16,7 @@ use super::statements::Statements;
 use super::{holder, reclaim};
 use crate::lease::Token;
 use crate::media::media_of;
+use crate::partial_text::{PartialText, ends_partial_text};
 use crate::record::apply;
 use crate::{LeaseHolder, LogError, SessionRecord, UsageLine};
 
@@ -82,6 +83,16 @@ impl<'c> WriteConnection<'c> {
         self.statements.data_version.query_row([], |row| row.get(0))
     }
 
+    /// Whether the lease with this token is still that of the holder.
+    pub(super) fn has_lease(
+        &mut self,
+        session: &SessionId,
+        holder_name: &str,
+        token: Token,
+    ) -> rusqlite::Result<bool> {
+        self.statements.has_lease.exists(params![session.as_str(), holder_name, token.0 as i64])
+    }
+
     /// The head of a session; [`Seq::START`] if it does not exist.
     pub(super) fn head(&mut self, session: &SessionId) -> rusqlite::Result<Seq> {
         let head = self.statements.head.query_row([session.as_str()], |row| row.get::<_, i64>(0));
@@ -121,6 +132,10 @@ impl<'c> WriteConnection<'c> {
         match request {
             WriteRequest::Append { session, token, after, new } => {
                 self.append(session, *token, *after, new, context)
+            }
+            WriteRequest::KeepPartialText { session, token, message, start, text } => {
+                let part = PartialText { message, start: *start, text };
+                self.keep_partial_text(session, *token, part, context)
             }
             WriteRequest::Acquire { session } => self.acquire(session, context),
             WriteRequest::Release { session, token } => {
@@ -178,7 +193,27 @@ impl<'c> WriteConnection<'c> {
         for id in new.iter().flat_map(|event| media_of(&event.entry.event)) {
             statements.insert_media.execute(params![key, id.as_str()])?;
         }
+        if new.iter().any(|event| ends_partial_text(&event.entry.event)) {
+            statements.delete_partial_text.execute([key])?;
+        }
         Ok(Applied::Appended(session.clone(), record.head))
+    }
+
+    fn keep_partial_text(
+        &mut self,
+        session: &SessionId,
+        token: Token,
+        part: PartialText<'_>,
+        context: &RequestContext<'_>,
+    ) -> Result<Applied, RequestError> {
+        self.load(session, token, context)?;
+        let Some(key) = self.cache.get(session).and_then(|cached| cached.key) else {
+            return Err(RequestError::Refused(LogError::UnknownSession(session.clone())));
+        };
+        let (start, message) = (part.start as i64, part.message.as_str());
+        self.statements.delete_partial_text_from.execute(params![key, start, message])?;
+        self.statements.insert_partial_text.execute(params![key, start, message, part.text])?;
+        Ok(Applied::PartialTextKept)
     }
 
     /// Makes sure that the session is in the cache. Refused if the lease is not valid.
@@ -191,11 +226,13 @@ impl<'c> WriteConnection<'c> {
         if self.cache.get(session).is_some_and(|cached| cached.token == token) {
             return Ok(());
         }
-        let Statements { has_lease, record, .. } = &mut self.statements;
-        if !has_lease.exists(params![session.as_str(), context.holder_name, token.0 as i64])? {
+        if !self.has_lease(session, context.holder_name, token)? {
             return Err(RequestError::Refused(LogError::NotHeld { session: session.clone() }));
         }
-        let found = record.query_row([session.as_str()], |row| Ok((record_from(row)?, row.get("key")?)));
+        let found = self
+            .statements
+            .record
+            .query_row([session.as_str()], |row| Ok((record_from(row)?, row.get("key")?)));
         let (record, key) = match found.optional()? {
             Some((record, key)) => (record, Some(key)),
             None => (SessionRecord::new(session.clone()), None),
@@ -214,13 +251,15 @@ impl<'c> WriteConnection<'c> {
             .lease
             .query_row([session.as_str()], |row| {
                 let holder: String = row.get(0)?;
-                Ok((holder, LeaseHolder { pid: row.get(1)?, since: Timestamp(row.get(2)?) }))
+                Ok((holder, row.get(1)?, Timestamp(row.get(2)?)))
             })
             .optional()?;
-        if let Some((holder, by)) = found {
+        if let Some((holder, pid, since)) = found {
             let is_alive = holder == context.holder_name
                 || holder::is_alive(context.holders, &holder).map_err(RequestError::Refused)?;
             if is_alive {
+                let announcement = holder::announcement(context.holders, &holder);
+                let by = LeaseHolder { pid, since, announcement };
                 return Err(RequestError::Refused(LogError::Held { session: session.clone(), by }));
             }
         }
@@ -246,6 +285,7 @@ impl<'c> WriteConnection<'c> {
         let places = [key * PLACES_PER_SESSION, (key + 1) * PLACES_PER_SESSION];
         statements.delete_events.execute(places)?;
         statements.delete_fresh.execute(places)?;
+        statements.delete_partial_text.execute([key])?;
         statements.delete_media.execute([key])?;
         statements.delete_record.execute([key])?;
         statements.delete_lease.execute(params![session.as_str(), context.holder_name, token.0 as i64])?;

@@ -67,7 +67,7 @@ struct Writer<'c> {
     expected_jobs: usize,
     /// How long to wait for them.
     gather_wait: Duration,
-    /// Whether somebody follows a session that other processes can write.
+    /// Whether somebody follows a session that other processes can write, or waits for the loss of a lease.
     is_polling: bool,
     last_poll: Instant,
     /// SQLite's `data_version` at the last poll.
@@ -136,7 +136,7 @@ impl Writer<'_> {
     fn transact(&mut self, requests: &[&WriteRequest]) -> Result<Outcomes, LogError> {
         let wants_lease = requests.iter().any(|request| matches!(request, WriteRequest::Acquire { .. }));
         if wants_lease && self.holder.is_none() {
-            self.holder = Some(Holder::create(&self.shared.files.holders)?);
+            self.holder = Some(Holder::create(&self.shared.files.holders, self.shared.announcement())?);
         }
         let failed = |error| db_error(&self.shared.files.database, error);
         let database = match &mut self.database {
@@ -166,6 +166,7 @@ impl Writer<'_> {
                 new_head = Some((session, head));
                 Ok(WriteReply::Appended(head))
             }
+            Ok(Applied::PartialTextKept) => Ok(WriteReply::PartialTextKept),
             Ok(Applied::Leased(session, token)) => {
                 self.leases.insert(session.clone(), token);
                 let releaser = Arc::<Shared>::clone(self.shared);
@@ -177,14 +178,18 @@ impl Writer<'_> {
                 Ok(WriteReply::Released)
             }
             Ok(Applied::Deleted(session)) => {
-                lease_lost = self.leases.remove(&session).is_some();
+                let token = self.leases.remove(&session);
+                lease_lost = token.is_some();
+                token.into_iter().for_each(|token| self.shared.lost_leases.report(token));
                 new_head = Some((session, Seq::START));
                 Ok(WriteReply::Deleted)
             }
             Ok(Applied::Reclaimed(freed)) => Ok(WriteReply::Reclaimed(freed)),
             Err(error) => {
-                if let (LogError::NotHeld { session }, WriteRequest::Append { token, .. }) =
-                    (&error, &job.request)
+                if let (
+                    LogError::NotHeld { session },
+                    WriteRequest::Append { token, .. } | WriteRequest::KeepPartialText { token, .. },
+                ) = (&error, &job.request)
                 {
                     lease_lost = self.forget_lease(session, *token);
                 }
@@ -206,6 +211,7 @@ impl Writer<'_> {
 
     /// Removes a lease that is gone. Returns whether this store had it.
     fn forget_lease(&mut self, session: &SessionId, token: Token) -> bool {
+        self.shared.lost_leases.report(token);
         let is_ours = self.leases.get(session) == Some(&token);
         if is_ours {
             self.leases.remove(session);
@@ -213,23 +219,26 @@ impl Writer<'_> {
         is_ours
     }
 
-    /// Wakes followers of sessions that other processes appended to. If `has_new_followers`, compares all heads even if
-    /// the database has not changed, because new followers know no head yet.
-    fn poll(&mut self, has_new_followers: bool) {
+    /// Wakes followers of sessions that other processes appended to, and holders that lost their lease. If
+    /// `has_new_waiters`, compares all heads and leases even if the database has not changed, because new followers know
+    /// no head yet.
+    fn poll(&mut self, has_new_waiters: bool) {
+        let held = self.shared.lost_leases.watched();
         let mut foreign = self.shared.heads.followed();
         foreign.retain(|(session, _)| !self.leases.contains_key(session));
-        self.is_polling = !foreign.is_empty();
+        self.is_polling = !foreign.is_empty() || !held.is_empty();
         self.last_poll = Instant::now();
         if self.is_polling {
             // On failure, the next poll compares again.
-            self.polled_version = self.publish_heads(&foreign, has_new_followers).unwrap_or(None);
+            self.polled_version = self.publish_changes(&foreign, &held, has_new_waiters).unwrap_or(None);
         }
     }
 
-    fn publish_heads(
+    fn publish_changes(
         &mut self,
         foreign: &[(SessionId, Seq)],
-        has_new_followers: bool,
+        held: &[(SessionId, Token)],
+        has_new_waiters: bool,
     ) -> rusqlite::Result<Option<i64>> {
         let database = match &mut self.database {
             Some(database) => database,
@@ -237,13 +246,24 @@ impl Writer<'_> {
         };
         // The version first, then the heads: a change in between is noticed at the next poll.
         let version = database.data_version()?;
-        if has_new_followers || self.polled_version != Some(version) {
-            for (session, known) in foreign {
-                let head = database.head(session)?;
-                if head != *known {
-                    self.shared.heads.publish(session, head);
-                }
+        if !has_new_waiters && self.polled_version == Some(version) {
+            return Ok(Some(version));
+        }
+        for (session, known) in foreign {
+            let head = database.head(session)?;
+            if head != *known {
+                self.shared.heads.publish(session, head);
             }
+        }
+        let holder_name = self.holder.as_ref().map_or("", Holder::name);
+        let mut lost = Vec::new();
+        for (session, token) in held {
+            if !database.has_lease(session, holder_name, *token)? {
+                lost.push((session, *token));
+            }
+        }
+        for (session, token) in lost {
+            self.forget_lease(session, token);
         }
         Ok(Some(version))
     }

@@ -11,9 +11,11 @@
 //!
 //! All functions block: call them on a blocking thread.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use parlor_vocab::{Failure, FailureCode};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2};
@@ -39,8 +41,11 @@ const UNCHANGEABLE: &str = "which file tools cannot change; ask the person to do
 #[derive(Debug)]
 pub struct Policy {
     roots: Vec<Root>,
+    /// Single files outside of the roots that may be read and not changed. A call works on a copy of the `Arc`, so
+    /// that a file system that hangs does not block other calls.
+    readable_files: Mutex<Arc<Vec<ReadableFiles>>>,
     home: Option<PathBuf>,
-    private: Option<PrivateFolder>,
+    private: Vec<PrivateFolder>,
 }
 
 #[derive(Debug)]
@@ -48,6 +53,13 @@ struct Root {
     /// Without symbolic links.
     path: PathBuf,
     folder: OwnedFd,
+}
+
+/// Files of one folder.
+#[derive(Clone, Debug)]
+struct ReadableFiles {
+    folder: Arc<Root>,
+    names: BTreeSet<OsString>,
 }
 
 /// An opened file or folder below a root.
@@ -89,7 +101,7 @@ impl Policy {
         if roots.is_empty() {
             return Err(invalid("no folder is allowed; name at least one"));
         }
-        Ok(Self { roots, home: None, private: None })
+        Ok(Self { roots, readable_files: Mutex::default(), home: None, private: Vec::new() })
     }
 
     /// Sets the folder that `~` at the start of a path stands for.
@@ -107,16 +119,36 @@ impl Policy {
         }
     }
 
-    /// Protects parlor's state folder, by whatever path a tool reaches it: tools can change nothing in it, and can read only
-    /// [`READABLE_STATE`](crate::READABLE_STATE). Has no effect if the folder does not exist.
+    /// Protects a folder with parlor's state, by whatever path a tool reaches it: tools can change nothing in it, and can
+    /// read only [`READABLE_STATE`](crate::READABLE_STATE). Has no effect if the folder does not exist. Call it once for
+    /// each such folder.
     #[must_use]
-    pub fn without_state(self, folder: &Path) -> Self {
-        Self { private: PrivateFolder::open(folder), ..self }
+    pub fn without_state(mut self, folder: &Path) -> Self {
+        self.private.extend(PrivateFolder::open(folder));
+        self
+    }
+
+    /// Allows to read the file `path`, which is absolute, outside of the roots too. Nothing else in its folder can be
+    /// read, and the file cannot be changed.
+    pub fn allow_reading(&self, path: &Path) -> Result<(), Failure> {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(invalid(format!("`{}` is not the path of a file", path.display())));
+        };
+        let folder = Arc::new(Root::open(folder)?);
+        let mut all = self.readable_files.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = Arc::make_mut(&mut all);
+        match all.iter_mut().find(|files| files.folder.path == folder.path) {
+            Some(files) => {
+                files.names.insert(name.to_owned());
+            }
+            None => all.push(ReadableFiles { folder, names: BTreeSet::from([name.to_owned()]) }),
+        }
+        Ok(())
     }
 
     /// Whether a file that was found while walking an allowed folder belongs to the state folder and may not be read.
     pub fn is_private(&self, found: &Stat) -> bool {
-        self.private.as_ref().is_some_and(|private| private.is_unreadable(found))
+        self.private.iter().any(|private| private.is_unreadable(found))
     }
 
     /// The allowed folders, without symbolic links.
@@ -126,23 +158,25 @@ impl Policy {
 
     /// Opens `path`, relative to `folder`, for reading. Never creates anything.
     pub fn open(&self, folder: &Path, path: &str, flags: OFlags) -> Result<OpenedFile, Failure> {
-        self.retry(folder, path, |root, real, below_root| {
-            let fd = match (&self.private, below_root.file_name()) {
-                (None, _) => open_below(&root.folder, or_dot(below_root), flags)?,
-                (Some(private), None) => {
-                    private.check_read(root.folder.as_fd(), None)?;
+        let readable_files = Arc::clone(&self.readable_files.lock().unwrap_or_else(PoisonError::into_inner));
+        self.retry(folder, path, &readable_files, |root, real, below_root| {
+            let fd = match below_root.file_name() {
+                _ if self.private.is_empty() => open_below(&root.folder, or_dot(below_root), flags)?,
+                None => {
+                    self.check_read(root.folder.as_fd(), None)?;
                     open_below(&root.folder, Path::new("."), flags)?
                 }
                 // Open the file from the checked folder, so that nobody can replace the folder in between.
-                (Some(private), Some(name)) => {
+                Some(name) => {
                     let parent = below_root.parent().unwrap_or(Path::new(""));
                     let parent = open_below(&root.folder, or_dot(parent), OFlags::PATH | OFlags::DIRECTORY)?;
-                    private.check_read(parent.as_fd(), Some(name))?;
+                    self.check_read(parent.as_fd(), Some(name))?;
                     let fd = open_below(&parent, Path::new(name), flags)?;
-                    if private.is_unreadable(&fstat(&fd)?) {
-                        return Err(OpenError::Unreadable);
+                    let stat = fstat(&fd)?;
+                    match self.private.iter().find(|private| private.is_unreadable(&stat)) {
+                        Some(private) => return Err(OpenError::Unreadable(private.path.clone())),
+                        None => fd,
                     }
-                    fd
                 }
             };
             Ok(OpenedFile { fd, path: real.to_owned(), root: root.path.clone() })
@@ -152,7 +186,7 @@ impl Policy {
     /// Opens the folder `path`, relative to `folder`, as the working folder of a command. Allows the state folder, since a
     /// command can enter it anyway.
     pub fn open_folder(&self, folder: &Path, path: &str) -> Result<OpenedFile, Failure> {
-        self.retry(folder, path, |root, real, below_root| {
+        self.retry(folder, path, &[], |root, real, below_root| {
             let fd = open_below(&root.folder, or_dot(below_root), OFlags::PATH | OFlags::DIRECTORY)?;
             Ok(OpenedFile { fd, path: real.to_owned(), root: root.path.clone() })
         })
@@ -160,7 +194,7 @@ impl Policy {
 
     /// Locates `path`, relative to `folder`, for a change. The file need not exist.
     pub fn locate(&self, folder: &Path, path: &str, parents: ParentFolders) -> Result<FileLocation, Failure> {
-        self.retry(folder, path, |root, real, below_root| {
+        self.retry(folder, path, &[], |root, real, below_root| {
             let name = below_root.file_name().ok_or(Errno::ISDIR)?.to_owned();
             let parent = below_root.parent().unwrap_or(Path::new(""));
             let folder = self.open_parents(&root.folder, parent, parents)?;
@@ -169,11 +203,13 @@ impl Policy {
         })
     }
 
-    /// Resolves `path` and calls `attempt`; repeats both if links changed in between.
+    /// Resolves `path`, which must be below a root or one of `files`, and calls `attempt`; repeats both if links changed
+    /// in between.
     fn retry<T>(
         &self,
         folder: &Path,
         path: &str,
+        files: &[ReadableFiles],
         attempt: impl Fn(&Root, &Path, &Path) -> Result<T, OpenError>,
     ) -> Result<T, Failure> {
         let wanted = self.expand(folder, path)?;
@@ -181,13 +217,18 @@ impl Policy {
             let real = follow(&wanted).map_err(|_| {
                 failure(FailureCode::ToolError, format!("`{path}` has a loop of symbolic links"))
             })?;
-            let (root, below_root) = self.root_of(&real).ok_or_else(|| self.refusal(path, &wanted))?;
+            let (root, below_root) = self
+                .root_of(&real)
+                .or_else(|| folder_of(files, &real))
+                .ok_or_else(|| self.refusal(path, &wanted))?;
             match attempt(root, &real, below_root) {
                 // The kernel met a link that the guess does not have: somebody changed it in between. Try again.
                 Err(OpenError::System(Errno::LOOP | Errno::XDEV | Errno::AGAIN)) => {}
                 Err(OpenError::System(errno)) => return Err(system("open", path)(errno)),
-                Err(OpenError::Unreadable) => return Err(self.private_refusal(path, UNREADABLE)),
-                Err(OpenError::Unchangeable) => return Err(self.private_refusal(path, UNCHANGEABLE)),
+                Err(OpenError::Unreadable(state)) => return Err(private_refusal(path, &state, UNREADABLE)),
+                Err(OpenError::Unchangeable(state)) => {
+                    return Err(private_refusal(path, &state, UNCHANGEABLE));
+                }
                 Ok(done) => return Ok(done),
             }
         }
@@ -254,20 +295,22 @@ impl Policy {
         Ok(folder)
     }
 
-    fn check_write(&self, folder: BorrowedFd<'_>) -> Result<(), OpenError> {
-        match &self.private {
-            Some(private) if private.contains(folder)? => Err(OpenError::Unchangeable),
-            Some(_) | None => Ok(()),
+    fn check_read(&self, folder: BorrowedFd<'_>, name: Option<&OsStr>) -> Result<(), OpenError> {
+        for private in &self.private {
+            if private.hides(folder, name)? {
+                return Err(OpenError::Unreadable(private.path.clone()));
+            }
         }
+        Ok(())
     }
 
-    fn private_refusal(&self, path: &str, why: &str) -> Failure {
-        let state_folder = self.private.as_ref().map(|private| private.path.display().to_string());
-        let state_folder = state_folder.unwrap_or_default();
-        failure(
-            FailureCode::PathRefused,
-            format!("`{path}` is in parlor's own state folder `{state_folder}`, {why}"),
-        )
+    fn check_write(&self, folder: BorrowedFd<'_>) -> Result<(), OpenError> {
+        for private in &self.private {
+            if private.contains(folder)? {
+                return Err(OpenError::Unchangeable(private.path.clone()));
+            }
+        }
+        Ok(())
     }
 
     fn refusal(&self, path: &str, wanted: &Path) -> Failure {
@@ -286,13 +329,20 @@ impl Policy {
     }
 }
 
+/// The folder of `real` and its name, if it is one of `files`.
+fn folder_of<'f, 'r>(all: &'f [ReadableFiles], real: &'r Path) -> Option<(&'f Root, &'r Path)> {
+    let (folder, name) = (real.parent()?, real.file_name()?);
+    let files = all.iter().find(|files| files.folder.path == folder && files.names.contains(name))?;
+    Some((&files.folder, Path::new(name)))
+}
+
 /// Why an attempt to open a file failed.
 enum OpenError {
     System(Errno),
-    /// The file is in the state folder and may not be read.
-    Unreadable,
-    /// The file is in the state folder and may not be changed.
-    Unchangeable,
+    /// The file is in this state folder and may not be read.
+    Unreadable(PathBuf),
+    /// The file is in this state folder and may not be changed.
+    Unchangeable(PathBuf),
 }
 
 impl From<Errno> for OpenError {
@@ -301,10 +351,12 @@ impl From<Errno> for OpenError {
     }
 }
 
-impl PrivateFolder {
-    fn check_read(&self, folder: BorrowedFd<'_>, name: Option<&OsStr>) -> Result<(), OpenError> {
-        if self.hides(folder, name)? { Err(OpenError::Unreadable) } else { Ok(()) }
-    }
+fn private_refusal(path: &str, state_folder: &Path, why: &str) -> Failure {
+    let state_folder = state_folder.display();
+    failure(
+        FailureCode::PathRefused,
+        format!("`{path}` is in parlor's own state folder `{state_folder}`, {why}"),
+    )
 }
 
 impl Root {
@@ -370,7 +422,7 @@ mod tests {
         let policy = Policy::new([folder.path()]).unwrap();
         let tries = std::cell::Cell::new(0);
         let failure = policy
-            .retry::<()>(folder.path(), "x", |_, _, _| {
+            .retry::<()>(folder.path(), "x", &[], |_, _, _| {
                 tries.set(tries.get() + 1);
                 Err(Errno::LOOP.into())
             })

@@ -22,6 +22,23 @@ pub trait Agent: Send + Sync {
         true
     }
 
+    /// Whether the settings have a model of this name for the agent.
+    fn has_model_named(&self, _name: &str) -> bool {
+        false
+    }
+
+    /// The provider's id of the model that answers first if a client chooses `chosen`, a name or an id; `None` is the
+    /// agent's own model. Returns `None` if the agent uses no model.
+    fn model_id(&self, _chosen: Option<&str>) -> Option<String> {
+        None
+    }
+
+    /// Whether the agent can answer with a model that a client chose. If not, a run for which a model was chosen fails:
+    /// nobody should take the agent's answer for that of the model.
+    fn takes_models(&self) -> bool {
+        true
+    }
+
     /// Performs one turn. `Ok` completes the run with the last message. [`TurnError::Failed`] fails the run.
     /// [`TurnError::Stopped`] is passed on from the context.
     async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError>;
@@ -135,7 +152,7 @@ pub trait AgentContext: Send {
         agent: &dyn Agent,
     ) -> Result<Result<String, Failure>, TurnError>;
 
-    /// Records the usage of a model call.
+    /// Records the usage of a model call. `model` is the provider's id of the model.
     async fn record_usage(&mut self, usage: Usage, model: Option<&str>) -> Result<(), TurnError>;
 
     /// The cost so far, for the spending limits.
@@ -162,6 +179,9 @@ pub trait AgentContext: Send {
 
     /// The content of an attachment. `None` if it is missing or larger than `max_bytes`.
     async fn read_media(&mut self, media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, TurnError>;
+
+    /// The path of an attachment, which tools may read from now on. `None` if it is missing.
+    async fn media_path(&mut self, media: &Media) -> Result<Option<PathBuf>, TurnError>;
 
     /// Completes when the run is stopped. For use in `select!` while the agent awaits something else.
     fn stopped(&self) -> BoxFuture<'static, ()>;

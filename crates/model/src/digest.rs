@@ -10,7 +10,7 @@ pub(crate) fn digest(history: &[HistoryItem]) -> String {
         .iter()
         .filter_map(|item| match item {
             HistoryItem::Message(message) => Some(message),
-            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun(_) => None,
+            HistoryItem::ToolUse(_) | HistoryItem::UnfinishedRun { .. } => None,
         })
         .collect();
     let calls = history.iter().filter(|item| matches!(item, HistoryItem::ToolUse(_))).count();

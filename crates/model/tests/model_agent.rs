@@ -1,5 +1,7 @@
 //! Turns of a model agent, with a provider that answers from a list.
 
+#[path = "model_agent/attached_files.rs"]
+mod attached_files;
 mod common;
 #[path = "common/provider.rs"]
 mod provider;
@@ -8,15 +10,13 @@ use std::time::Duration;
 
 use common::{Action, RecordingContext, turn};
 use parlor_model::provider::{
-    Completion, ModelCall, ModelMessage, Picture, Piece, ProviderError, StopReason, ToolSpec,
+    Completion, ModelCall, ModelMessage, Piece, ProviderError, StopReason, ToolSpec,
 };
 use parlor_model::{
     Agent, COMPACT_AT_PERCENT, LIMIT_BYTES_PER_TOKEN, Limits, MAX_CALLS, MAX_TRIES, Model, ModelAgent,
     SpentSoFar, Turn, TurnError,
 };
-use parlor_vocab::{
-    AgentChoice, Failure, HistoryItem, Media, MediaId, Message, MessageId, Role, ToolCallId, ToolUse, Usage,
-};
+use parlor_vocab::{AgentChoice, Failure, HistoryItem, Message, MessageId, Role, ToolCallId, ToolUse, Usage};
 use provider::{
     ScriptedProvider, agent, broken, busy, calls, completion, done, model, overflow, reasoning, stopped, text,
 };
@@ -70,7 +70,7 @@ async fn text_and_reasoning_are_streamed() {
     assert_eq!(context.actions[0], Action::Reasoning("hm ".to_owned()));
     assert_eq!(context.text(), "Hello");
     let usage = Usage { cost_micros: 12_000, ..completion().usage };
-    assert_eq!(context.actions.last(), Some(&Action::Usage(usage, Some("fast".to_owned()))));
+    assert_eq!(context.actions.last(), Some(&Action::Usage(usage, Some("fast-id".to_owned()))));
     let requests = provider.requests();
     assert_eq!((requests[0].model.as_str(), requests[0].tools.len()), ("fast-id", 2));
 }
@@ -551,40 +551,18 @@ async fn empty_and_filtered_answers_fail() {
 #[tokio::test]
 async fn a_model_is_chosen_by_its_name_or_id() {
     let (own, other) = (
+        ScriptedProvider::new(vec![vec![text("x"), done()]; 3]),
         ScriptedProvider::new(vec![vec![text("x"), done()]; 2]),
-        ScriptedProvider::new([vec![text("x"), done()]]),
     );
     let agent = ModelAgent { known: vec![model("big", &other)], ..agent(&own) };
-    for name in ["big", "fast-id", "unheard-of"] {
+    for name in ["big", "fast-id", "unheard-of", "unheard-of@big", "unheard-of@elsewhere"] {
         let turn = Turn { model: Some(name.to_owned()), ..turn_with_default_model("x") };
         assert_eq!(agent.answer(&turn, &mut context()).await, Ok(()));
     }
-    assert_eq!(other.requests()[0].model, "big-id");
+    assert_eq!(agent.model_id(Some("unheard-of@big")).as_deref(), Some("unheard-of"));
+    assert_eq!([&other.requests()[0].model, &other.requests()[1].model], ["big-id", "unheard-of"]);
     let models: Vec<String> = own.requests().into_iter().map(|request| request.model).collect();
-    assert_eq!(models, ["fast-id", "unheard-of"]);
-}
-
-#[tokio::test]
-async fn images_are_sent_and_other_files_are_described() {
-    let provider = ScriptedProvider::new([vec![calls(&[("read_file", "{}")])], vec![text("A cat."), done()]]);
-    let file = |name: &str, mime: &str| Media {
-        id: MediaId::parse(name).unwrap(),
-        name: name.to_owned(),
-        mime: mime.to_owned(),
-        size: 3,
-    };
-    let mut turn = turn_with_default_model("what is this?");
-    turn.input.media = vec![file("a.png", "image/png"), file("b.pdf", "application/pdf")];
-    let picture = Picture::new("image/jpeg", b"jpg");
-    let mut context =
-        RecordingContext { file: Some(b"png".to_vec()), pictures: [picture.clone()].into(), ..context() };
-    assert_eq!(agent(&provider).answer(&turn, &mut context).await, Ok(()));
-    let requests = provider.requests();
-    let ModelMessage::User { text, pictures } = &requests[0].messages[0] else { panic!() };
-    assert_eq!(text, "what is this?\n(A file came along: b.pdf, application/pdf, 3 bytes)");
-    assert_eq!(pictures, &[Picture::new("image/png", b"png")]);
-    let ModelMessage::Results(results) = requests[1].messages.last().unwrap() else { panic!() };
-    assert_eq!(results[0].pictures, [picture]);
+    assert_eq!(models, ["fast-id", "unheard-of", "unheard-of@elsewhere"]);
 }
 
 #[tokio::test]

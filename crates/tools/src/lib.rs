@@ -36,8 +36,8 @@ pub use ruby::{RUBY_TEXT_BYTES, RubyInterpreter, RubyTool};
 pub use runner::ToolboxRunner;
 pub use shell::{
     BACKGROUND_BYTES, BACKGROUND_KEPT, BACKGROUND_READ_BYTES, BACKGROUND_RUNNING, BACKGROUND_WAIT_MAX,
-    BackgroundProcesses, BackgroundStatus, COMMAND_BYTES, LIVE_BYTES, ProcessesTool, SHELL_OUTPUT_BYTES,
-    SHELL_TIMEOUT, SHELL_TIMEOUT_MAX, STOP_GRACE, ShellTool,
+    BackgroundProcesses, BackgroundStatus, COMMAND_BYTES, LIVE_BYTES, NO_OUTPUT, ProcessesTool,
+    SHELL_OUTPUT_BYTES, SHELL_TIMEOUT, SHELL_TIMEOUT_MAX, STOP_GRACE, ShellTool,
 };
 pub use tool::{Tool, ToolContext};
 pub use toolbox::Toolbox;

@@ -190,3 +190,35 @@ fn a_policy_needs_existing_absolute_folders() {
     assert_eq!(code(&["/no/such/folder"]), FailureCode::NotFound);
     assert_eq!(code(&["/etc/passwd"]), FailureCode::NotFound);
 }
+
+#[tokio::test]
+async fn a_single_file_outside_can_be_allowed_for_reading() {
+    let fixture = Fixture::new();
+    let path = |name: &str| fixture.outside(name).display().to_string();
+    for name in ["attached", "other"] {
+        fs::write(fixture.outside(name), "a").unwrap();
+    }
+    symlink(fixture.outside("attached"), fixture.inside("link")).unwrap();
+    fixture.context.policy.allow_reading(&fixture.outside("attached")).unwrap();
+    for allowed in [path("attached").as_str(), "link", "../outside/attached"] {
+        assert!(fixture.text("read_file", json!({"path": allowed})).await.contains("\ta\n"), "{allowed}");
+    }
+    for (tool, input) in inputs(&path("attached")).into_iter().filter(|(tool, _)| !is_reader(tool)) {
+        assert_eq!(fixture.fail(tool, input).await.0, FailureCode::PathRefused, "{tool}");
+    }
+    for refused in [path("other"), path(""), path("missing"), path("attached/below")] {
+        for (tool, input) in inputs(&refused) {
+            assert_eq!(fixture.fail(tool, input).await.0, FailureCode::PathRefused, "{tool} {refused}");
+        }
+    }
+    fs::remove_file(fixture.outside("attached")).unwrap();
+    symlink(fixture.outside("other"), fixture.outside("attached")).unwrap();
+    let (code, _) = fixture.fail("read_file", json!({"path": path("attached")})).await;
+    assert_eq!(code, FailureCode::PathRefused, "a link that replaces the file is not followed");
+    assert_eq!(fs::read_to_string(fixture.outside("other")).unwrap(), "a");
+}
+
+/// Whether a tool only reads the file that its path names.
+fn is_reader(tool: &str) -> bool {
+    ["read_file", "list_dir", "grep_files"].contains(&tool)
+}

@@ -54,6 +54,10 @@ impl Agent for LocalAgent {
         false
     }
 
+    fn takes_models(&self) -> bool {
+        false
+    }
+
     async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError> {
         match LocalCommand::parse(&turn.input.text) {
             LocalCommand::Shell(command) => call(context, "shell", json!({"command": command})).await,
@@ -143,6 +147,13 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         rest = tail;
         (!word.is_empty()).then_some(word)
     })
+}
+
+impl LocalAgent {
+    /// The names of its commands, such as `/say`.
+    pub fn command_names() -> impl Iterator<Item = &'static str> {
+        COMMANDS.iter().filter_map(|(usage, _)| usage.split(' ').next()).filter(|name| name.starts_with('/'))
+    }
 }
 
 fn command_list() -> String {

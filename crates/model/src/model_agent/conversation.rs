@@ -1,7 +1,7 @@
 //! The conversation that is sent to the model, kept within its context window.
 //!
-//! Sizes are estimates: one token for [`BYTES_PER_TOKEN`] bytes of text, [`PICTURE_TOKENS`] for an image, [`PART_TOKENS`] for
-//! each message, call and tool. Once the provider has counted the tokens of a request, that number replaces the estimate,
+//! Sizes are estimates: one token for [`BYTES_PER_TOKEN`] bytes of text, [`PICTURE_TOKENS`] for an image,
+//! [`DOCUMENT_TOKENS`] for a document, [`PART_TOKENS`] for each message, call and tool. Once the provider has counted the tokens of a request, that number replaces the estimate,
 //! and only later messages are estimated.
 
 use std::sync::Arc;
@@ -10,13 +10,18 @@ use parlor_vocab::MessageId;
 
 use super::limits::min_tokens;
 use super::{MAX_PICTURE_BYTES, MAX_PICTURES};
-use crate::provider::{CallResult, ModelCall, ModelMessage, Picture, ProviderState, Request, ToolSpec};
+use crate::provider::{
+    CallResult, Document, ModelCall, ModelMessage, Picture, ProviderState, Request, ToolSpec,
+};
 
 /// Estimated bytes of text per token.
 pub const BYTES_PER_TOKEN: usize = 4;
 
 /// Estimated tokens of an image.
 pub const PICTURE_TOKENS: u64 = 1_000;
+
+/// Estimated tokens of a document, whose pages parlor does not count.
+pub const DOCUMENT_TOKENS: u64 = 10_000;
 
 /// Estimated tokens of each message, call and tool beside its text.
 pub const PART_TOKENS: u64 = 12;
@@ -61,20 +66,42 @@ impl Conversation {
         &mut self.request
     }
 
-    /// Adds a user message. Appends it to the last message if that is from the user as well.
-    pub(super) fn push_user(&mut self, text: &str, pictures: Vec<Picture>, id: Option<MessageId>) {
-        if let Some(ModelMessage::User { text: last_text, pictures: last_pictures }) =
-            self.request.messages.last_mut()
+    /// Removes all messages.
+    pub(super) fn clear(&mut self) {
+        self.request.messages.clear();
+        self.info.clear();
+        self.counted = None;
+    }
+
+    /// Adds a user message without files. Appends it to the last message if that is from the user as well.
+    pub(super) fn push_user(&mut self, text: &str) {
+        self.push_user_with_files(text, Vec::new(), Vec::new(), None);
+    }
+
+    /// The same with files. `id` is the session's message with which it begins.
+    pub(super) fn push_user_with_files(
+        &mut self,
+        text: &str,
+        pictures: Vec<Picture>,
+        documents: Vec<Document>,
+        id: Option<MessageId>,
+    ) {
+        if let Some(ModelMessage::User {
+            text: last_text,
+            pictures: last_pictures,
+            documents: last_documents,
+        }) = self.request.messages.last_mut()
         {
             last_text.push_str("\n\n");
             last_text.push_str(text);
             last_pictures.extend(pictures);
+            last_documents.extend(documents);
             let last = self.info.len() - 1;
             self.info[last].tokens = estimate(&self.request.messages[last]);
             self.counted.take_if(|(count, _)| *count > last);
             return;
         }
-        self.push(ModelMessage::User { text: text.to_owned(), pictures }, id);
+        self.push(ModelMessage::User { text: text.to_owned(), pictures, documents }, id);
     }
 
     /// Adds an answer of the model.
@@ -82,31 +109,40 @@ impl Conversation {
         self.push(ModelMessage::Model { text, calls, provider_state }, None);
     }
 
-    /// Adds the results of the last answer's calls. Drops the oldest images if there are too many.
+    /// Adds the results of the last answer's calls. Drops the oldest images and documents if there are too many.
     pub(super) fn push_results(&mut self, results: Vec<CallResult>) {
         self.push(ModelMessage::Results(results), None);
-        self.drop_old_pictures();
+        self.drop_old_files();
     }
 
-    fn drop_old_pictures(&mut self) {
+    fn drop_old_files(&mut self) {
         let (mut count, mut bytes, mut changed) = (0, 0, false);
+        let mut fits = |base64: &str| {
+            count += 1;
+            bytes += base64.len();
+            count <= MAX_PICTURES && bytes <= MAX_BASE64_BYTES
+        };
         for (message, info) in self.request.messages.iter_mut().zip(&mut self.info).rev() {
-            let mut drop_excess = |pictures: &mut Vec<Picture>, text: &mut String| {
+            let mut drop_pictures = |pictures: &mut Vec<Picture>, text: &mut String| {
                 let before = pictures.len();
-                pictures.retain(|picture| {
-                    count += 1;
-                    bytes += picture.base64.len();
-                    count <= MAX_PICTURES && bytes <= MAX_BASE64_BYTES
-                });
+                pictures.retain(|picture| fits(&picture.base64));
                 if pictures.len() < before {
                     text.push_str("\n(An image that was shown here is left out.)");
                 }
                 pictures.len() < before
             };
             let dropped = match message {
-                ModelMessage::User { text, pictures } => drop_excess(pictures, text),
+                ModelMessage::User { text, pictures, documents } => {
+                    let dropped = drop_pictures(pictures, text);
+                    let before = documents.len();
+                    documents.retain(|document| fits(&document.base64));
+                    if documents.len() < before {
+                        text.push_str("\n(A document that was shown here is left out.)");
+                    }
+                    dropped || documents.len() < before
+                }
                 ModelMessage::Results(results) => results.iter_mut().rev().fold(false, |dropped, result| {
-                    drop_excess(&mut result.pictures, &mut result.text) | dropped
+                    drop_pictures(&mut result.pictures, &mut result.text) | dropped
                 }),
                 ModelMessage::Model { .. } => false,
             };
@@ -133,7 +169,7 @@ impl Conversation {
         self.counted = tokens.map(|tokens| (self.info.len(), tokens));
     }
 
-    /// The size of all text in bytes, without images.
+    /// The size of all text in bytes, without images and documents.
     pub(super) fn bytes(&self) -> usize {
         let tools = self.request.tools.iter();
         let tools = tools.map(|tool| tool.name.len() + tool.description.len() + tool.schema.len());
@@ -211,7 +247,7 @@ impl Conversation {
         let kept_from = up_to_first_kept.rev().find_map(|info| info.id.clone());
         self.request.messages.drain(..count);
         self.info.drain(..count);
-        let message = ModelMessage::User { text: summary, pictures: Vec::new() };
+        let message = ModelMessage::user(summary);
         self.info.insert(0, MessageInfo { id: None, tokens: estimate(&message) });
         self.request.messages.insert(0, message);
         kept_from
@@ -231,8 +267,9 @@ fn text_tokens(bytes: usize) -> u64 {
 fn estimate(message: &ModelMessage) -> u64 {
     let picture_tokens = |pictures: &[Picture]| pictures.len() as u64 * PICTURE_TOKENS;
     match message {
-        ModelMessage::User { text, pictures } => {
-            text_tokens(text.len()) + picture_tokens(pictures) + PART_TOKENS
+        ModelMessage::User { text, pictures, documents } => {
+            let documents = documents.len() as u64 * DOCUMENT_TOKENS;
+            text_tokens(text.len()) + picture_tokens(pictures) + documents + PART_TOKENS
         }
         ModelMessage::Model { text, calls, provider_state } => {
             let calls =
@@ -266,7 +303,7 @@ mod tests {
     #[test]
     fn the_providers_count_replaces_the_estimate() {
         let mut conversation = conversation();
-        conversation.push_user("hello", Vec::new(), None);
+        conversation.push_user("hello");
         let estimated = conversation.tokens();
         conversation.set_counted(1000);
         assert_eq!(conversation.tokens(), 1000);
@@ -279,9 +316,9 @@ mod tests {
     #[test]
     fn appending_to_a_counted_message_drops_the_count() {
         let mut conversation = conversation();
-        conversation.push_user("hello", Vec::new(), None);
+        conversation.push_user("hello");
         conversation.set_counted(5);
-        conversation.push_user(&"x".repeat(4000), Vec::new(), None);
+        conversation.push_user(&"x".repeat(4000));
         assert!(conversation.tokens() > 1000);
         assert_eq!(conversation.messages().len(), 1);
     }
@@ -289,7 +326,7 @@ mod tests {
     #[test]
     fn a_call_is_never_separated_from_its_result() {
         let mut conversation = conversation();
-        conversation.push_user("do", Vec::new(), None);
+        conversation.push_user("do");
         for _ in 0..5 {
             push_step(&mut conversation, 400);
         }
@@ -301,7 +338,7 @@ mod tests {
         assert_eq!(conversation.removable(0), Some(9), "the last step is kept");
         assert_eq!(conversation.removable(100_000), Some(1));
         let mut short = self::conversation();
-        short.push_user("do", Vec::new(), None);
+        short.push_user("do");
         assert_eq!(short.removable(0), None);
     }
 
@@ -309,10 +346,11 @@ mod tests {
     fn a_summary_replaces_the_oldest_messages() {
         let mut conversation = conversation();
         let kept = MessageId::parse("kept").unwrap();
-        conversation.push_user("old", Vec::new(), Some(MessageId::parse("old").unwrap()));
+        let old = MessageId::parse("old").unwrap();
+        conversation.push_user_with_files("old", Vec::new(), Vec::new(), Some(old));
         push_step(&mut conversation, 100_000);
         let before = conversation.tokens();
-        conversation.push_user("new", Vec::new(), Some(kept.clone()));
+        conversation.push_user_with_files("new", Vec::new(), Vec::new(), Some(kept.clone()));
         assert!(conversation.user_text_after(3, "new") && !conversation.user_text_after(3, "old"));
         push_step(&mut conversation, 4);
         assert_eq!(conversation.replace_oldest(3, "summary".to_owned()), Some(kept.clone()));
@@ -343,7 +381,7 @@ mod tests {
         };
         let mut conversation = conversation();
         let small = Picture::new("image/png", b"png");
-        conversation.push_user("look", vec![small.clone(); 2], None);
+        conversation.push_user_with_files("look", vec![small.clone(); 2], Vec::new(), None);
         push_pictures(&mut conversation, vec![small.clone(); MAX_PICTURES - 1]);
         assert_eq!(picture_counts(&conversation), [1, MAX_PICTURES - 1]);
         assert!(

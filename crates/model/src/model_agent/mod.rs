@@ -1,12 +1,14 @@
 //! The agent that uses a model with tools.
 //!
 //! `run.rs` is the main loop: the model answers, the agent calls the requested tools, and the model answers again.
-//! `history.rs` converts the history of the session to model messages, `conversation.rs` keeps them within the context
+//! `history.rs` converts the history of the session to model messages, without what a provider refused (`unanswered.rs`)
+//! and with files (`attachments.rs`), `conversation.rs` keeps them within the context
 //! window, `retry.rs` decides when to repeat a request, and `limits.rs` when to stop. `prompt.rs` writes the system prompt
 //! with the instructions (`instructions.rs`) and skills (`skills.rs`) of the working folder; `project.rs` opens their files.
 //!
 //! Deliberately absent: the protocols of providers (`provider/`), and permissions for tools beyond the agent's tool list.
 
+mod attachments;
 mod attempt;
 mod conversation;
 mod history;
@@ -20,6 +22,7 @@ mod run;
 mod skill_search;
 mod skills;
 mod summary;
+mod unanswered;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,13 +30,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parlor_vocab::{AgentChoice, Failure, FailureCode, HistoryItem};
 
-use self::history::model_messages;
+use self::history::{HistoryForm, summary_messages};
 use self::run::ModelRun;
+use self::unanswered::has_unanswered;
 use crate::provider::ToolSpec;
 use crate::{Agent, AgentContext, Turn, TurnError};
 
+pub use attachments::ATTACHED_TEXT_PERCENT;
 pub use conversation::{
-    BYTES_PER_TOKEN, COMPACT_AT_PERCENT, KEEP_PERCENT, PART_TOKENS, PICTURE_TOKENS, RESULT_PERCENT,
+    BYTES_PER_TOKEN, COMPACT_AT_PERCENT, DOCUMENT_TOKENS, KEEP_PERCENT, PART_TOKENS, PICTURE_TOKENS,
+    RESULT_PERCENT,
 };
 pub use instructions::{INSTRUCTIONS_BYTES, INSTRUCTIONS_FILE, MAX_PARENTS};
 pub use limits::{
@@ -47,16 +53,17 @@ pub use skill_search::{
     MAX_SKILL_DEPTH, MAX_SKILL_FOLDERS, MAX_SKILL_NAMES, SKILL_BYTES, SKILL_FILE, Skill, SkillSearchResult,
     search_skills,
 };
-pub use skills::{MAX_MENTIONS, MAX_SKILLS};
+pub use skills::{MAX_MENTIONS, MAX_SKILLS, SkillText, read_skills};
 pub use summary::{MAX_SUMMARY_CHARS, MAX_TASK_CHARS, TRANSCRIPT_PERCENT};
+pub use unanswered::refused_messages;
 
 /// The most tool calls of one answer that are executed.
 pub const MAX_CALLS: usize = 64;
 
-/// The most images in one request to a model.
+/// The most images and documents in one request to a model.
 pub const MAX_PICTURES: usize = 16;
 
-/// The total size of the images in one request, in bytes.
+/// The total size of the images and documents in one request, in bytes.
 pub const MAX_PICTURE_BYTES: u64 = 16 << 20;
 
 /// How long a model may take for a summary that a client requested.
@@ -109,7 +116,8 @@ impl ModelAgent {
     }
 
     /// The models for a turn: the chosen one, or the agent's own, then the fallbacks. A name that is not configured
-    /// is used as a model id of the first model's provider.
+    /// is used as a model id of the first model's provider, or, in the form `ID@NAME`, of the provider of the
+    /// configured model `NAME`.
     fn models_for(&self, chosen: Option<&str>) -> Result<Vec<Model>, Failure> {
         let Some(own) = self.models.first() else {
             let message = format!("{} has no model; give it one in parlor.toml", self.name);
@@ -119,11 +127,19 @@ impl ModelAgent {
         let all = || self.models.iter().chain(&self.known);
         let found =
             all().find(|model| model.name == chosen).or_else(|| all().find(|model| model.id == chosen));
-        let first = found.cloned().unwrap_or_else(|| Model {
-            // The price and the context window are unknown. A small window is the safe assumption.
-            price: None,
-            context_window: own.context_window.min(model::DEFAULT_CONTEXT_WINDOW),
-            ..Model { name: chosen.to_owned(), id: chosen.to_owned(), ..own.clone() }
+        let first = found.cloned().unwrap_or_else(|| {
+            let at_server = chosen.rsplit_once('@').filter(|(id, _)| !id.is_empty());
+            let at_server =
+                at_server.and_then(|(id, name)| Some((id, all().find(|model| model.name == name)?)));
+            let (id, base) = at_server.unwrap_or((chosen, own));
+            Model {
+                name: chosen.to_owned(),
+                id: id.to_owned(),
+                // The price and the context window are unknown. A small window is the safe assumption.
+                price: None,
+                context_window: base.context_window.min(model::DEFAULT_CONTEXT_WINDOW),
+                ..base.clone()
+            }
         });
         let fallbacks = self.models.iter().skip(1).filter(|model| model.name != first.name).cloned();
         Ok(std::iter::once(first.clone()).chain(fallbacks).collect())
@@ -146,21 +162,35 @@ impl Agent for ModelAgent {
         &self.name
     }
 
+    fn has_model_named(&self, name: &str) -> bool {
+        self.models.iter().chain(&self.known).any(|model| model.name == name)
+    }
+
+    fn model_id(&self, chosen: Option<&str>) -> Option<String> {
+        self.models_for(chosen).ok()?.into_iter().next().map(|model| model.id)
+    }
+
     async fn answer(&self, turn: &Turn, context: &mut dyn AgentContext) -> Result<(), TurnError> {
         ModelRun::prepare(self, turn, context).await?.run().await
     }
 
     async fn summarize(&self, history: &[HistoryItem], choice: &AgentChoice) -> Result<String, Failure> {
         let models = self.models_for(choice.model.as_deref())?;
-        let messages: Vec<_> = model_messages(history).into_iter().map(|item| item.message).collect();
+        let mut forms = vec![summary_messages(history, HistoryForm::Full)];
+        if has_unanswered(history) {
+            forms.push(summary_messages(history, HistoryForm::Plain));
+        }
         let mut failure = None;
         for model in models {
-            match tokio::time::timeout(SUMMARY_WAIT, summary::summarize(&model, &messages)).await {
-                Ok(Ok(summary)) => return Ok(summary::as_message(&summary.text, None)),
-                Ok(Err(error)) => failure = Some(error.failure(&model.name)),
-                Err(_) => {
-                    let message = format!("{}: no summary came within {SUMMARY_WAIT:?}", model.name);
-                    failure = Some(Failure { code: FailureCode::TimeLimit, message, retryable: true });
+            for messages in &forms {
+                match tokio::time::timeout(SUMMARY_WAIT, summary::summarize(&model, messages)).await {
+                    Ok(Ok(summary)) => return Ok(summary::as_message(&summary.text, None)),
+                    Ok(Err(error)) => failure = Some(error.failure(&model.name)),
+                    Err(_) => {
+                        let message = format!("{}: no summary came within {SUMMARY_WAIT:?}", model.name);
+                        failure = Some(Failure { code: FailureCode::TimeLimit, message, retryable: true });
+                        break;
+                    }
                 }
             }
         }

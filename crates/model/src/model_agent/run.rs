@@ -3,20 +3,21 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use parlor_vocab::{Failure, FailureCode, Media, Usage, truncate_middle};
+use parlor_vocab::{Failure, FailureCode, Usage, truncate_middle};
 use serde::de::IgnoredAny;
 
+use super::attachments::{AttachedFile, FileBudget, FileForm, LoadedFiles, is_document};
 use super::attempt::{Attempt, attempt};
 use super::conversation::{BYTES_PER_TOKEN, COMPACT_AT_PERCENT, Conversation, KEEP_PERCENT, RESULT_PERCENT};
-use super::history::{HistoryMessage, failure_text, model_messages, non_empty_output, user_message};
+use super::history::{
+    HistoryForm, HistoryMessage, failure_text, has_plain_form, model_messages, non_empty_output, user_message,
+};
 use super::limits::Budget;
 use super::prompt::Prompt;
 use super::retry::{MAX_TRIES, retry_wait};
 use super::summary::{Summary, as_message, excerpt, summarize};
-use super::{MAX_CALLS, MAX_PICTURE_BYTES, MAX_PICTURES, Model, ModelAgent};
-use crate::provider::{
-    CallResult, Completion, ModelCall, ModelMessage, Picture, ProviderError, StopReason, ToolSpec,
-};
+use super::{MAX_CALLS, MAX_PICTURES, Model, ModelAgent};
+use crate::provider::{CallResult, Completion, ModelCall, ModelMessage, ProviderError, StopReason, ToolSpec};
 use crate::{AgentContext, SpentSoFar, ToolCall, ToolCallOutput, Turn, TurnError};
 
 /// The user message after an interrupted answer.
@@ -39,6 +40,11 @@ pub(super) struct ModelRun<'a> {
     allowed_tools: Vec<String>,
     /// The ids of all calls in the conversation.
     call_ids: HashSet<String>,
+    /// The plain form of the history and the user's message, if it differs from the full one. `None` once the model
+    /// has begun to answer.
+    plain_messages: Option<Vec<HistoryMessage>>,
+    /// The messages that clients sent to the running turn before the model began to answer.
+    steered: Vec<String>,
 }
 
 impl<'a> ModelRun<'a> {
@@ -66,15 +72,26 @@ impl<'a> ModelRun<'a> {
             task: turn.input.text.clone(),
             allowed_tools: tools.iter().map(|tool| tool.name.clone()).collect(),
             call_ids: HashSet::new(),
+            plain_messages: None,
+            steered: Vec::new(),
         };
-        let mut messages = model_messages(&turn.history);
+        let mut messages = model_messages(&turn.history, HistoryForm::Full);
         for item in &messages {
             if let ModelMessage::Model { calls, .. } = &item.message {
                 run.call_ids.extend(calls.iter().map(|call| call.id.clone()));
             }
         }
         let text = prompt.with_skills(&turn.input.text, |text| run.context.redact(text));
-        messages.push(user_message(text, turn.message.clone(), turn.input.media.clone()));
+        let input = |form: FileForm| {
+            let files = turn.input.media.iter().cloned().map(|media| AttachedFile { media, form });
+            user_message(text.clone(), turn.message.clone(), files.collect())
+        };
+        if has_plain_form(&turn.history) || turn.input.media.iter().any(is_document) {
+            let mut plain = model_messages(&turn.history, HistoryForm::Plain);
+            plain.push(input(FileForm::WithoutDocuments));
+            run.plain_messages = Some(plain);
+        }
+        messages.push(input(FileForm::Full));
         run.push_history(messages).await?;
         for warning in prompt.warnings() {
             run.context.report_progress(&warning).await?;
@@ -121,21 +138,24 @@ impl<'a> ModelRun<'a> {
         }
     }
 
-    /// Adds the history to the conversation, with its images. If there are too many images, the newest are included.
+    /// Adds the history to the conversation, with its files. If there are too many files, the newest are included.
     async fn push_history(&mut self, messages: Vec<HistoryMessage>) -> Result<(), TurnError> {
-        let (mut count_left, mut bytes_left) = (MAX_PICTURES, MAX_PICTURE_BYTES);
-        let mut loaded: Vec<(Vec<Picture>, Vec<String>)> = Vec::with_capacity(messages.len());
+        let model = &self.models[0];
+        let takes_documents = model.provider.takes_documents();
+        let mut budget =
+            FileBudget::new(model.context_window, takes_documents, !self.allowed_tools.is_empty());
+        let mut loaded: Vec<LoadedFiles> = Vec::with_capacity(messages.len());
         for item in messages.iter().rev() {
-            loaded.push(self.load_media(&item.media, &mut count_left, &mut bytes_left).await?);
+            loaded.push(budget.load(&item.files, self.context).await?);
         }
-        for (item, (pictures, notes)) in messages.into_iter().zip(loaded.into_iter().rev()) {
+        for (item, files) in messages.into_iter().zip(loaded.into_iter().rev()) {
             match item.message {
                 ModelMessage::User { mut text, .. } => {
-                    for note in notes {
-                        text.push('\n');
-                        text.push_str(&note);
+                    for part in files.texts {
+                        text.push_str("\n\n");
+                        text.push_str(&part);
                     }
-                    self.conversation.push_user(&text, pictures, item.id);
+                    self.conversation.push_user_with_files(&text, files.pictures, files.documents, item.id);
                 }
                 ModelMessage::Results(mut results) => {
                     for result in &mut results {
@@ -149,37 +169,41 @@ impl<'a> ModelRun<'a> {
         Ok(())
     }
 
-    /// Loads the images among `media`, and describes the other files.
-    async fn load_media(
-        &mut self,
-        media: &[Media],
-        count_left: &mut usize,
-        bytes_left: &mut u64,
-    ) -> Result<(Vec<Picture>, Vec<String>), TurnError> {
-        let (mut pictures, mut notes) = (Vec::new(), Vec::new());
-        for file in media {
-            let fits = file.mime.starts_with("image/") && *count_left > 0 && file.size <= *bytes_left;
-            let bytes = if fits { self.context.read_media(file, *bytes_left).await? } else { None };
-            match bytes {
-                Some(bytes) => {
-                    *count_left -= 1;
-                    *bytes_left = bytes_left.saturating_sub(bytes.len() as u64);
-                    pictures.push(Picture::new(file.mime.as_str(), &bytes));
-                }
-                None => notes
-                    .push(format!("(A file came along: {}, {}, {} bytes)", file.name, file.mime, file.size)),
+    /// Replaces the conversation by its plain form after `error`. Returns false if that cannot help: there is none,
+    /// or the error does not depend on the conversation.
+    async fn use_plain_form(&mut self, error: &ProviderError) -> Result<bool, TurnError> {
+        match error {
+            ProviderError::Busy { .. } | ProviderError::Auth { .. } | ProviderError::Settings { .. } => {
+                return Ok(false);
+            }
+            ProviderError::Broken { .. } | ProviderError::Overflow { .. } | ProviderError::Refused { .. } => {
             }
         }
-        Ok((pictures, notes))
+        let Some(messages) = self.plain_messages.take() else { return Ok(false) };
+        let headline = format!(
+            "{error}; trying again without documents, earlier images, and messages that got no answer"
+        );
+        self.context.report_progress(&headline).await?;
+        self.conversation.clear();
+        self.push_history(messages).await?;
+        for text in &self.steered {
+            self.conversation.push_user(text);
+        }
+        self.fit_window().await?;
+        Ok(true)
     }
 
     /// Adds the messages that clients sent to the running turn. Returns whether there were any.
     fn push_steering(&mut self) -> bool {
         let messages = self.context.take_steering();
         for text in &messages {
-            self.conversation.push_user(text, Vec::new(), None);
+            self.conversation.push_user(text);
         }
-        !messages.is_empty()
+        let has_messages = !messages.is_empty();
+        if self.plain_messages.is_some() {
+            self.steered.extend(messages);
+        }
+        has_messages
     }
 
     /// Summarizes the older messages if the context window is nearly full.
@@ -206,7 +230,7 @@ impl<'a> ModelRun<'a> {
         let summary = match summary {
             Ok(Summary { text, usage, bytes }) => {
                 self.budget.add(usage, bytes);
-                self.context.record_usage(usage, Some(&model.name)).await?;
+                self.context.record_usage(usage, Some(&model.id)).await?;
                 text
             }
             Err(error) => {
@@ -237,9 +261,10 @@ impl<'a> ModelRun<'a> {
                 Attempt::Answered { text, done, bytes } => {
                     let usage = model.with_cost(done.usage);
                     self.budget.add(usage, sent_bytes + bytes);
-                    self.context.record_usage(usage, Some(&model.name)).await?;
+                    self.context.record_usage(usage, Some(&model.id)).await?;
                     let input = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
                     self.conversation.set_counted(input);
+                    self.plain_messages = None;
                     return Ok((text, done));
                 }
                 Attempt::TimedOut => return Err(TurnError::Failed(self.budget.time_limit_failure())),
@@ -252,13 +277,14 @@ impl<'a> ModelRun<'a> {
             };
             tries += 1;
             if shown {
+                self.plain_messages = None;
                 let dropped = self.context.end_interrupted_step().await?;
                 let kept = text.len().saturating_sub(dropped);
                 text = text.get(..kept).unwrap_or(&text).to_owned();
             }
             if !text.trim().is_empty() {
                 self.conversation.push_answer(text, Vec::new(), Default::default());
-                self.conversation.push_user(CONTINUE, Vec::new(), None);
+                self.conversation.push_user(CONTINUE);
             }
             if matches!(error, ProviderError::Overflow { .. }) && !compacted {
                 compacted = true;
@@ -276,6 +302,8 @@ impl<'a> ModelRun<'a> {
                     self.context.report_progress(&headline).await?;
                     self.context.sleep(wait).await?;
                 }
+                // One more request is enough: the plain form changes nothing about an outage.
+                None if self.use_plain_form(&error).await? => tries = MAX_TRIES - 1,
                 None => {
                     self.fall_back(&error).await?;
                     (tries, compacted) = (0, false);

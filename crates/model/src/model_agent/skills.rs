@@ -1,9 +1,11 @@
 //! The skills of the project and of the user, and which of them a message mentions as `$name`.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use parlor_vocab::truncate_chars;
 
+use super::UserFolders;
 use super::project::{InstructionPath, Project};
 use super::skill_search::{SKILL_BYTES, Skill, search_skills};
 
@@ -48,6 +50,33 @@ pub(super) fn find_skills(user: &[InstructionPath], project: &Project) -> (Vec<K
     (found.into_values().take(MAX_SKILLS).collect(), refused)
 }
 
+/// A skill with its text, for a list that people read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkillText {
+    /// The name by which users mention the skill.
+    pub name: String,
+    /// What the skill is for.
+    pub description: String,
+    /// The skill's file.
+    pub file: PathBuf,
+    /// The text of the file, as agents read it.
+    pub text: String,
+    /// Whether it belongs to the project and not to the user.
+    pub in_project: bool,
+}
+
+/// The skills that an agent has in `folder`, with their texts. Blocks.
+pub fn read_skills(user: &UserFolders, folder: &Path) -> Vec<SkillText> {
+    let own: Vec<InstructionPath> = user.skills.iter().cloned().map(InstructionPath::user_owned).collect();
+    let (skills, _) = find_skills(&own, &Project::of(folder, user));
+    let with_text = skills.into_iter().map(|KnownSkill { skill, in_project }| {
+        let text = text(&skill).unwrap_or_default();
+        let Skill { name, description, file, .. } = skill;
+        SkillText { name, description, file, text, in_project }
+    });
+    with_text.collect()
+}
+
 /// The skills that `text` mentions as `$name`, in the order of the mentions, each once.
 pub(super) fn mentioned_skills<'a>(text: &str, skills: &'a [KnownSkill]) -> Vec<&'a KnownSkill> {
     let mut mentioned: Vec<&KnownSkill> = Vec::new();
@@ -84,9 +113,7 @@ pub(super) fn text(skill: &Skill) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::{Path, PathBuf};
 
-    use super::super::UserFolders;
     use super::super::skill_search::write_skill as write;
     use super::*;
 

@@ -46,7 +46,7 @@ pub(super) async fn summarize(model: &Model, messages: &[ModelMessage]) -> Resul
     let request = Request {
         model: model.id.clone(),
         system: SYSTEM_PROMPT.to_owned(),
-        messages: vec![ModelMessage::User { text, pictures: Vec::new() }],
+        messages: vec![ModelMessage::user(text)],
         max_output: model.max_output,
         ..Request::default()
     };
@@ -108,9 +108,11 @@ fn transcript(messages: &[ModelMessage], max_bytes: usize) -> String {
 fn line(message: &ModelMessage, max_bytes: usize) -> String {
     let short = |text: &str| truncate_middle(text, max_bytes).into_owned();
     match message {
-        ModelMessage::User { text, pictures } if pictures.is_empty() => format!("User: {}", short(text)),
-        ModelMessage::User { text, pictures } => {
-            format!("User (with {} images): {}", pictures.len(), short(text))
+        ModelMessage::User { text, pictures, documents } => {
+            let count = pictures.len() + documents.len();
+            let files =
+                if count > 0 { format!(" (with {count} images or documents)") } else { String::new() };
+            format!("User{files}: {}", short(text))
         }
         ModelMessage::Model { text, calls, .. } => {
             let calls = calls.iter().map(|call| format!("[calls {} with {}]", call.tool, short(&call.input)));
@@ -129,7 +131,7 @@ mod tests {
     use super::*;
 
     fn user(text: &str) -> ModelMessage {
-        ModelMessage::User { text: text.to_owned(), pictures: Vec::new() }
+        ModelMessage::user(text)
     }
 
     #[test]

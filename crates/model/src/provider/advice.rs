@@ -138,6 +138,10 @@ impl Provider for AdvisedConnection {
         };
         Ok(futures_util::stream::iter(first).chain(pieces).boxed())
     }
+
+    fn takes_documents(&self) -> bool {
+        self.connection.takes_documents()
+    }
 }
 
 /// The HTTP status at the beginning of an error message.

@@ -32,6 +32,13 @@ const OVERFLOW: [&str; 10] = [
 /// Texts by which providers report that the account has no credit. A retry does not help.
 const NO_CREDIT: [&str; 4] = ["insufficient_quota", "credit balance", "billing", "insufficient credits"];
 
+/// Texts by which a gateway reports with 403 that it refuses the content of a request, and not the key.
+const CONTENT_REFUSED: [&str; 5] =
+    ["moderation", "flagged", "content policy", "content_policy", "content filter"];
+
+/// The status of an unknown model or address, at the beginning of a message.
+const NOT_FOUND: &str = "404: ";
+
 /// The longest wait that is represented; longer ones are shortened to it.
 const MAX_WAIT: Duration = Duration::from_secs(u32::MAX as u64);
 
@@ -67,12 +74,19 @@ fn by_status(status: u16, message: String, retry_after: Option<Duration>) -> Pro
         _ if has(&message, &NO_CREDIT) && (400..500).contains(&status) => {
             ProviderError::Refused { message: numbered }
         }
+        403 if has(&message, &CONTENT_REFUSED) => ProviderError::Refused { message: numbered },
         401 | 403 => ProviderError::Auth { message: format!("{KEY_REFUSED} ({numbered})") },
         413 => ProviderError::Overflow { message: numbered },
         408 | 409 | 425 | 429 | 503 | 529 => ProviderError::Busy { message: numbered, retry_after },
         500.. => ProviderError::Broken { message: numbered, retry_after },
         _ => ProviderError::Refused { message: numbered },
     }
+}
+
+/// Whether the message of a refused request speaks of the account, the model or the address, so that the content of
+/// the request is not the reason.
+pub(crate) fn is_about_account(message: &str) -> bool {
+    has(message, &NO_CREDIT) || message.contains(NOT_FOUND)
 }
 
 /// The error in the member `error` of a frame.
@@ -223,6 +237,18 @@ mod tests {
         assert_eq!(status(500, "{}").code().as_str(), "MODEL_UNAVAILABLE");
         assert_eq!(status(404, "{}").code().as_str(), "MODEL_REFUSED");
         assert_eq!(status(413, "{}").code().as_str(), "CONTEXT_OVERFLOW");
+    }
+
+    #[test]
+    fn a_gateway_that_moderates_refuses_the_request_and_not_the_key() {
+        let flagged = status(403, r#"{"error":{"message":"Your input was flagged by moderation"}}"#);
+        assert_eq!(flagged.code().as_str(), "MODEL_REFUSED");
+        assert_eq!(status(403, "{}").code().as_str(), "MODEL_AUTH");
+        assert!(!is_about_account(&flagged.to_string()));
+        assert!(is_about_account(&status(404, r#"{"error":{"message":"no such model"}}"#).to_string()));
+        assert!(is_about_account(
+            &status(402, r#"{"error":{"message":"Insufficient credits"}}"#).to_string()
+        ));
     }
 
     #[test]

@@ -130,6 +130,10 @@ impl Provider for Connection {
             Err(error) => stream::iter([Err(error)]).boxed(),
         })
     }
+
+    fn takes_documents(&self) -> bool {
+        self.kind != ProviderKind::Ollama
+    }
 }
 
 /// An answer that is being received. Dropping it closes the connection.

@@ -32,6 +32,7 @@ pub use advice::AdvisedConnection;
 pub use answer::{MAX_ANSWER_BYTES, MAX_ANSWER_PARTS};
 pub use answer_reader::{MAX_ERROR_BYTES, check_recorded, read_recorded};
 pub use calls::MAX_ANSWER_CALLS;
+pub(crate) use classify_error::is_about_account;
 pub use connection::{Connection, FIRST_BYTE_WAIT, IDLE_WAIT, Routing};
 pub use error::{MAX_ERROR_CHARS, ProviderError};
 pub use http::{CONNECT_WAIT, ERROR_WAIT};
@@ -39,7 +40,7 @@ pub use key::{FixedKey, Key, KeyError, KeyInfo, KeySource};
 pub use kind::ProviderKind;
 pub use model_list::{MAX_LISTED_MODELS, MAX_LISTING_BYTES};
 pub use piece::{Completion, ModelCall, Piece, ProviderState, StopReason};
-pub use request::{CallResult, ModelMessage, Picture, Request, ToolSpec};
+pub use request::{CallResult, Document, ModelMessage, Picture, Request, ToolSpec};
 pub use routes::{MAX_ROUTES, MAX_ROUTES_BYTES, ROUTES_WAIT, routes};
 pub use split::{MAX_EVENT_BYTES, MAX_LINE_BYTES, MAX_STREAM_BYTES, MAX_STREAM_EVENTS};
 pub use url::{is_public_url, redacted_url, secret_in_url};
@@ -55,4 +56,9 @@ pub type Pieces = BoxStream<'static, Result<Piece, ProviderError>>;
 pub trait Provider: Send + Sync {
     /// Sends a request and streams the model's answer.
     async fn stream(&self, request: &Request) -> Result<Pieces, ProviderError>;
+
+    /// Whether a user message may have documents. If not, a request names them and leaves their content out.
+    fn takes_documents(&self) -> bool {
+        true
+    }
 }

@@ -33,6 +33,8 @@ pub enum ModelMessage {
         text: String,
         /// The attached images.
         pictures: Vec<Picture>,
+        /// The attached documents.
+        documents: Vec<Document>,
     },
     /// An answer of the model.
     Model {
@@ -45,6 +47,13 @@ pub enum ModelMessage {
     },
     /// The results of all calls of the previous answer.
     Results(Vec<CallResult>),
+}
+
+impl ModelMessage {
+    /// A user message without files.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into(), pictures: Vec::new(), documents: Vec::new() }
+    }
 }
 
 /// The result of a tool call.
@@ -75,6 +84,25 @@ impl Picture {
     /// Encodes a file.
     pub fn new(mime: impl Into<String>, bytes: &[u8]) -> Self {
         Self { mime: mime.into(), base64: base64_simd::STANDARD.encode_to_string(bytes).into() }
+    }
+}
+
+/// A document, such as a PDF. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// The name of the file.
+    pub name: String,
+    /// The media type.
+    pub mime: String,
+    /// The file in base64, as all providers expect it.
+    pub base64: Arc<str>,
+}
+
+impl Document {
+    /// Encodes a file.
+    pub fn new(name: impl Into<String>, mime: impl Into<String>, bytes: &[u8]) -> Self {
+        let base64 = base64_simd::STANDARD.encode_to_string(bytes).into();
+        Self { name: name.into(), mime: mime.into(), base64 }
     }
 }
 

@@ -1,6 +1,7 @@
 //! An [`AgentContext`] that records all actions. Sleeps return immediately.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub(crate) struct RecordingContext {
     pub(crate) spent: SpentSoFar,
     /// The content of every attachment.
     pub(crate) file: Option<Vec<u8>>,
+    /// The text that `redact` removes.
+    pub(crate) secret: Option<String>,
     pub(crate) stop: Arc<Notify>,
     /// The number of bytes that `end_interrupted_step` reports as dropped.
     pub(crate) dropped: usize,
@@ -184,7 +187,10 @@ impl AgentContext for RecordingContext {
     }
 
     fn redact(&self, text: &str) -> String {
-        text.to_owned()
+        match &self.secret {
+            Some(secret) => text.replace(secret, "[redacted]"),
+            None => text.to_owned(),
+        }
     }
 
     async fn report_progress(&mut self, headline: &str) -> Result<(), TurnError> {
@@ -210,6 +216,10 @@ impl AgentContext for RecordingContext {
 
     async fn read_media(&mut self, _media: &Media, max_bytes: u64) -> Result<Option<Vec<u8>>, TurnError> {
         Ok(self.file.clone().filter(|bytes| bytes.len() as u64 <= max_bytes))
+    }
+
+    async fn media_path(&mut self, media: &Media) -> Result<Option<PathBuf>, TurnError> {
+        Ok(Some(Path::new("/media").join(media.id.as_str())))
     }
 
     fn stopped(&self) -> BoxFuture<'static, ()> {

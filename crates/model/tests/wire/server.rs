@@ -67,13 +67,13 @@ pub(crate) async fn request(kind: ProviderKind, stream: &str) -> Received {
 
 /// The same with another key, or without a key.
 pub(crate) async fn request_with_key(kind: ProviderKind, stream: &str, key: Option<Key>) -> Received {
-    let user = ModelMessage::User { text: "go".to_owned(), pictures: Vec::new() };
+    let user = ModelMessage::user("go");
     request_with(kind, response(stream), key, vec![user]).await
 }
 
 /// Sends a request to a server that answers with these bytes, including the head.
 pub(crate) async fn request_raw(kind: ProviderKind, answer: &str) -> Received {
-    let user = ModelMessage::User { text: "go".to_owned(), pictures: Vec::new() };
+    let user = ModelMessage::user("go");
     request_with(kind, answer.to_owned(), None, vec![user]).await
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn sent_back(kind: ProviderKind, stream: &str) -> Vec<Value> {
         pictures: Vec::new(),
     };
     let results = ModelMessage::Results(calls.iter().map(result).collect());
-    let user = ModelMessage::User { text: "go".to_owned(), pictures: Vec::new() };
+    let user = ModelMessage::user("go");
     let messages = vec![user, ModelMessage::Model { text: received.text, calls, provider_state }, results];
     let body = request_with(kind, response(stream), None, messages).await.body;
     let messages = body["messages"].as_array().unwrap();

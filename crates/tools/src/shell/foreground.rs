@@ -12,7 +12,7 @@ use crate::progress::ToolProgress;
 use crate::redact::StreamRedactor;
 use crate::shell::capture::Capture;
 use crate::shell::utf8::Utf8Decoder;
-use crate::shell::{REPORT_QUEUE, STOP_GRACE, exit_text, spawn_failure};
+use crate::shell::{NO_OUTPUT, REPORT_QUEUE, STOP_GRACE, exit_text, spawn_failure};
 use crate::tool::ToolContext;
 
 /// How many bytes of one command's output are shown while it runs. The result shows more, up to its own limit.
@@ -87,7 +87,7 @@ fn result(
     timeout: Duration,
 ) -> Result<ToolOutput, Failure> {
     if shown.is_empty() {
-        shown.push_str("[no output]");
+        shown.push_str(NO_OUTPUT);
     }
     if !shown.ends_with('\n') {
         shown.push('\n');

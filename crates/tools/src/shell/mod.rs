@@ -27,6 +27,9 @@ use crate::failure::{errno_text, failure, invalid};
 /// of its commands within a second.
 pub const STOP_GRACE: Duration = Duration::from_millis(500);
 
+/// The output of a command that wrote nothing, as results show it.
+pub const NO_OUTPUT: &str = "[no output]";
+
 /// How many reports of a process can be queued. When the queue is full, the process waits.
 const REPORT_QUEUE: usize = 4;
 

@@ -3,7 +3,7 @@
 use parlor_vocab::Reasoning;
 use serde_json::{Map, Value, json};
 
-use crate::provider::{CallResult, Picture, Request, ToolSpec};
+use crate::provider::{CallResult, Document, Picture, Request, ToolSpec};
 
 /// The prefix of ids that parlor generated for calls without one. Providers do not know these ids.
 pub(in super::super) const LOCAL_CALL_ID_PREFIX: &str = "call#";
@@ -40,6 +40,11 @@ pub(super) fn result_pictures(results: &[CallResult]) -> Option<(String, Vec<Pic
 /// An image as data URL (RFC 2397).
 pub(super) fn data_url(picture: &Picture) -> String {
     format!("data:{};base64,{}", picture.mime, picture.base64)
+}
+
+/// A document as data URL.
+pub(super) fn document_url(document: &Document) -> String {
+    format!("data:{};base64,{}", document.mime, document.base64)
 }
 
 /// OpenAI's name of a reasoning effort; `None` for the provider's default.
@@ -83,7 +88,7 @@ pub(super) mod sample {
             schema: r#"{"type":"object"}"#.to_owned(),
         };
         let messages = vec![
-            ModelMessage::User { text: "hi".to_owned(), pictures: Vec::new() },
+            ModelMessage::user("hi"),
             ModelMessage::Model { text: "I look.".to_owned(), calls: vec![call], provider_state },
             ModelMessage::Results(vec![result]),
         ];
@@ -99,7 +104,16 @@ pub(super) mod sample {
 
     /// A user message with an image.
     pub(in super::super) fn message_with_image() -> ModelMessage {
-        ModelMessage::User { text: "look".to_owned(), pictures: vec![Picture::new("image/png", b"png")] }
+        let pictures = vec![Picture::new("image/png", b"png")];
+        ModelMessage::User { text: "look".to_owned(), pictures, documents: Vec::new() }
+    }
+
+    /// A request with a document, an image and a text.
+    pub(in super::super) fn request_with_document() -> Request {
+        let document = Document::new("a.pdf", "application/pdf", b"pdf");
+        let pictures = vec![Picture::new("image/png", b"png")];
+        let message = ModelMessage::User { text: "read".to_owned(), pictures, documents: vec![document] };
+        Request { model: "m".to_owned(), messages: vec![message], ..Request::default() }
     }
 }
 

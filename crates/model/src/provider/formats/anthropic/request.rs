@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use super::claude::Claude;
 use crate::provider::formats::shared::{input_object, schema, set, tools};
 use crate::provider::piece::ProviderStatePart;
-use crate::provider::{CallResult, ModelCall, ModelMessage, Picture, ProviderState, Request, ToolSpec};
+use crate::provider::{
+    CallResult, Document, ModelCall, ModelMessage, Picture, ProviderState, Request, ToolSpec,
+};
 
 /// How many of the last user messages get a cache marker: the newest one, and the one that was the newest in the
 /// previous request.
@@ -44,12 +46,13 @@ pub(in super::super) fn body(request: &Request) -> Value {
 
 fn message(message: &ModelMessage) -> Value {
     match message {
-        ModelMessage::User { text, pictures } if pictures.is_empty() => {
+        ModelMessage::User { text, pictures, documents } if pictures.is_empty() && documents.is_empty() => {
             json!({"role": "user", "content": text})
         }
-        ModelMessage::User { text, pictures } => {
+        ModelMessage::User { text, pictures, documents } => {
+            let files = documents.iter().map(document).chain(pictures.iter().map(image));
             let text = json!({"type": "text", "text": text});
-            json!({"role": "user", "content": pictures.iter().map(image).chain([text]).collect::<Value>()})
+            json!({"role": "user", "content": files.chain([text]).collect::<Value>()})
         }
         ModelMessage::Model { text, calls, provider_state } => {
             json!({"role": "assistant", "content": blocks(text, calls, provider_state)})
@@ -92,6 +95,11 @@ fn thinking_block(part: &ProviderStatePart) -> Option<Value> {
 fn image(picture: &Picture) -> Value {
     let source = json!({"type": "base64", "media_type": picture.mime, "data": &*picture.base64});
     json!({"type": "image", "source": source})
+}
+
+fn document(document: &Document) -> Value {
+    let source = json!({"type": "base64", "media_type": document.mime, "data": &*document.base64});
+    json!({"type": "document", "source": source, "title": document.name})
 }
 
 /// The result of a call. In this format it can contain images and an error flag.
@@ -143,7 +151,7 @@ fn tool(tool: &ToolSpec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::formats::shared::sample::{conversation, message_with_image};
+    use crate::provider::formats::shared::sample::{conversation, message_with_image, request_with_document};
 
     #[test]
     fn a_conversation_is_serialized() {
@@ -174,6 +182,15 @@ mod tests {
             "thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 7,
         });
         assert_eq!(body(&conversation(provider_state)), wanted);
+    }
+
+    #[test]
+    fn a_document_comes_before_images_and_text() {
+        let body = body(&request_with_document());
+        let pdf = json!({"type": "base64", "media_type": "application/pdf", "data": "cGRm"});
+        let content = &body["messages"][0]["content"];
+        assert_eq!(content[0], json!({"type": "document", "source": pdf, "title": "a.pdf"}));
+        assert_eq!((&content[1]["type"], &content[2]["text"]), (&json!("image"), &json!("read")));
     }
 
     #[test]

@@ -2,9 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::provider::formats::shared::{data_url, effort, input_object, result_pictures, schema, set, tools};
+use crate::provider::formats::shared::{
+    data_url, document_url, effort, input_object, result_pictures, schema, set, tools,
+};
 use crate::provider::piece::ProviderStatePart;
-use crate::provider::{ModelCall, ModelMessage, Picture, ProviderState, Request, Routing, ToolSpec};
+use crate::provider::{
+    Document, ModelCall, ModelMessage, Picture, ProviderState, Request, Routing, ToolSpec,
+};
 
 /// The prefixes of OpenAI's models that expect `max_completion_tokens` instead of `max_tokens`.
 const MAX_COMPLETION_TOKENS_MODELS: [&str; 5] = ["gpt-5", "gpt-6", "o1", "o3", "o4"];
@@ -16,7 +20,9 @@ pub(in super::super) fn body(request: &Request, routing: &Routing) -> Value {
     }
     for message in &request.messages {
         match message {
-            ModelMessage::User { text, pictures } => messages.push(user(text, pictures)),
+            ModelMessage::User { text, pictures, documents } => {
+                messages.push(user(text, pictures, documents));
+            }
             ModelMessage::Model { text, calls, provider_state } => {
                 messages.push(assistant(text, calls, provider_state))
             }
@@ -24,7 +30,7 @@ pub(in super::super) fn body(request: &Request, routing: &Routing) -> Value {
                 messages.extend(results.iter().map(
                     |result| json!({"role": "tool", "content": result.text, "tool_call_id": result.id}),
                 ));
-                messages.extend(result_pictures(results).map(|(text, pictures)| user(&text, &pictures)));
+                messages.extend(result_pictures(results).map(|(text, pictures)| user(&text, &pictures, &[])));
             }
         }
     }
@@ -40,13 +46,17 @@ pub(in super::super) fn body(request: &Request, routing: &Routing) -> Value {
     body
 }
 
-fn user(text: &str, pictures: &[Picture]) -> Value {
-    if pictures.is_empty() {
+fn user(text: &str, pictures: &[Picture], documents: &[Document]) -> Value {
+    if pictures.is_empty() && documents.is_empty() {
         return json!({"role": "user", "content": text});
     }
     let images =
         pictures.iter().map(|picture| json!({"type": "image_url", "image_url": {"url": data_url(picture)}}));
-    let content: Value = images.chain([json!({"type": "text", "text": text})]).collect();
+    let files = documents.iter().map(|document| {
+        let file = json!({"filename": document.name, "file_data": document_url(document)});
+        json!({"type": "file", "file": file})
+    });
+    let content: Value = files.chain(images).chain([json!({"type": "text", "text": text})]).collect();
     json!({"role": "user", "content": content})
 }
 
@@ -73,7 +83,7 @@ fn tool(tool: &ToolSpec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::formats::shared::sample::{conversation, message_with_image};
+    use crate::provider::formats::shared::sample::{conversation, message_with_image, request_with_document};
 
     #[test]
     fn a_conversation_is_serialized() {
@@ -98,6 +108,15 @@ mod tests {
             "stream_options": {"include_usage": true}, "max_tokens": 7,
         });
         assert_eq!(body(&conversation(provider_state), &Routing::default()), wanted);
+    }
+
+    #[test]
+    fn a_document_comes_before_images_and_text() {
+        let body = body(&request_with_document(), &Routing::default());
+        let file = json!({"filename": "a.pdf", "file_data": "data:application/pdf;base64,cGRm"});
+        let content = &body["messages"][0]["content"];
+        assert_eq!(content[0], json!({"type": "file", "file": file}));
+        assert_eq!((&content[1]["type"], &content[2]["text"]), (&json!("image_url"), &json!("read")));
     }
 
     #[test]

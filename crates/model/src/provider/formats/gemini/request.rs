@@ -9,7 +9,9 @@ use crate::provider::formats::shared::{
     LOCAL_CALL_ID_PREFIX, input_object, result_pictures, schema, set, tools,
 };
 use crate::provider::piece::ProviderStatePart;
-use crate::provider::{CallResult, ModelCall, ModelMessage, Picture, ProviderState, Request, ToolSpec};
+use crate::provider::{
+    CallResult, Document, ModelCall, ModelMessage, Picture, ProviderState, Request, ToolSpec,
+};
 
 /// The placeholder for a missing signature. The newest models require a signature with the first call.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
@@ -24,7 +26,9 @@ pub(in super::super) fn body(request: &Request) -> Value {
     let mut called = HashSet::new();
     for message in &request.messages {
         match message {
-            ModelMessage::User { text, pictures } => contents.push(user(text, pictures)),
+            ModelMessage::User { text, pictures, documents } => {
+                contents.push(user(text, pictures, documents));
+            }
             ModelMessage::Model { text, calls, provider_state } => {
                 called.extend(calls.iter().map(|call| call.id.as_str()));
                 let wants_signature = request.model.contains("gemini-3");
@@ -33,7 +37,7 @@ pub(in super::super) fn body(request: &Request) -> Value {
             ModelMessage::Results(results) => {
                 let parts: Value = results.iter().map(|result| response(result, &called)).collect();
                 contents.push(json!({"role": "user", "parts": parts}));
-                contents.extend(result_pictures(results).map(|(text, pictures)| user(&text, &pictures)));
+                contents.extend(result_pictures(results).map(|(text, pictures)| user(&text, &pictures, &[])));
             }
         }
     }
@@ -50,10 +54,11 @@ pub(in super::super) fn body(request: &Request) -> Value {
     body
 }
 
-fn user(text: &str, pictures: &[Picture]) -> Value {
-    let image =
-        |picture: &Picture| json!({"inline_data": {"mime_type": picture.mime, "data": &*picture.base64}});
-    let parts: Value = pictures.iter().map(image).chain([json!({"text": text})]).collect();
+fn user(text: &str, pictures: &[Picture], documents: &[Document]) -> Value {
+    let inline = |mime: &str, base64: &str| json!({"inline_data": {"mime_type": mime, "data": base64}});
+    let files = documents.iter().map(|document| inline(&document.mime, &document.base64));
+    let images = pictures.iter().map(|picture| inline(&picture.mime, &picture.base64));
+    let parts: Value = files.chain(images).chain([json!({"text": text})]).collect();
     json!({"role": "user", "parts": parts})
 }
 
@@ -122,7 +127,7 @@ fn tool(tool: &ToolSpec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::formats::shared::sample::conversation;
+    use crate::provider::formats::shared::sample::{conversation, request_with_document};
 
     #[test]
     fn a_conversation_is_serialized() {
@@ -162,6 +167,15 @@ mod tests {
         let body = body(&request);
         assert_eq!(body["generationConfig"]["thinkingConfig"]["thinkingLevel"], "HIGH");
         assert_eq!(body["contents"][1]["parts"][1]["thoughtSignature"], NO_SIGNATURE);
+    }
+
+    #[test]
+    fn a_document_comes_before_images_and_text() {
+        let body = body(&request_with_document());
+        let parts = &body["contents"][0]["parts"];
+        assert_eq!(parts[0], json!({"inline_data": {"mime_type": "application/pdf", "data": "cGRm"}}));
+        let image = json!("image/png");
+        assert_eq!((&parts[1]["inline_data"]["mime_type"], &parts[2]["text"]), (&image, &json!("read")));
     }
 
     #[test]

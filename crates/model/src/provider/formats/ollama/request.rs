@@ -4,7 +4,7 @@ use parlor_vocab::Reasoning;
 use serde_json::{Value, json};
 
 use crate::provider::formats::shared::{input_object, result_pictures, schema, set, tools};
-use crate::provider::{ModelCall, ModelMessage, Picture, Request, ToolSpec};
+use crate::provider::{Document, ModelCall, ModelMessage, Picture, Request, ToolSpec};
 
 pub(in super::super) fn body(request: &Request) -> Value {
     let mut messages = Vec::with_capacity(request.messages.len() + 1);
@@ -13,7 +13,9 @@ pub(in super::super) fn body(request: &Request) -> Value {
     }
     for message in &request.messages {
         match message {
-            ModelMessage::User { text, pictures } => messages.push(user(text, pictures)),
+            ModelMessage::User { text, pictures, documents } => {
+                messages.push(user(&with_names(text, documents), pictures));
+            }
             ModelMessage::Model { text, calls, .. } => messages.push(assistant(text, calls)),
             ModelMessage::Results(results) => {
                 messages.extend(
@@ -31,6 +33,14 @@ pub(in super::super) fn body(request: &Request) -> Value {
     body["messages"] = messages.into();
     set(&mut body, "think", request.reasoning.and_then(think));
     body
+}
+
+/// The text with the names of the documents, for which this API has no form.
+fn with_names(text: &str, documents: &[Document]) -> String {
+    let names = documents.iter().map(|document| {
+        format!("\n(The document {} is left out: the API of Ollama has no form for it.)", document.name)
+    });
+    std::iter::once(text.to_owned()).chain(names).collect()
 }
 
 fn user(text: &str, pictures: &[Picture]) -> Value {
@@ -68,7 +78,7 @@ fn tool(tool: &ToolSpec) -> Value {
 mod tests {
     use super::*;
     use crate::provider::ProviderState;
-    use crate::provider::formats::shared::sample::conversation;
+    use crate::provider::formats::shared::sample::{conversation, request_with_document};
 
     #[test]
     fn a_conversation_is_serialized() {
@@ -96,5 +106,12 @@ mod tests {
             "think": "low",
         });
         assert_eq!(body(&request), wanted);
+    }
+
+    #[test]
+    fn a_document_is_named() {
+        let body = body(&request_with_document());
+        let text = "read\n(The document a.pdf is left out: the API of Ollama has no form for it.)";
+        assert_eq!(body["messages"][0], json!({"role": "user", "content": text, "images": ["cG5n"]}));
     }
 }

@@ -3,9 +3,11 @@
 use parlor_vocab::Reasoning;
 use serde_json::{Value, json};
 
-use crate::provider::formats::shared::{data_url, effort, input_object, result_pictures, schema, set, tools};
+use crate::provider::formats::shared::{
+    data_url, document_url, effort, input_object, result_pictures, schema, set, tools,
+};
 use crate::provider::piece::ProviderStatePart;
-use crate::provider::{ModelCall, ModelMessage, Picture, ProviderState, Request, ToolSpec};
+use crate::provider::{Document, ModelCall, ModelMessage, Picture, ProviderState, Request, ToolSpec};
 
 pub(in super::super) fn body(request: &Request) -> Value {
     let mut items = Vec::with_capacity(request.messages.len() + 1);
@@ -14,7 +16,7 @@ pub(in super::super) fn body(request: &Request) -> Value {
     }
     for message in &request.messages {
         match message {
-            ModelMessage::User { text, pictures } => items.push(user(text, pictures)),
+            ModelMessage::User { text, pictures, documents } => items.push(user(text, pictures, documents)),
             ModelMessage::Model { text, calls, provider_state } => {
                 add_answer(&mut items, text, calls, provider_state)
             }
@@ -22,7 +24,7 @@ pub(in super::super) fn body(request: &Request) -> Value {
                 items.extend(results.iter().map(
                     |result| json!({"type": "function_call_output", "call_id": result.id, "output": result.text}),
                 ));
-                items.extend(result_pictures(results).map(|(text, pictures)| user(&text, &pictures)));
+                items.extend(result_pictures(results).map(|(text, pictures)| user(&text, &pictures, &[])));
             }
         }
     }
@@ -41,14 +43,17 @@ pub(in super::super) fn body(request: &Request) -> Value {
     body
 }
 
-fn user(text: &str, pictures: &[Picture]) -> Value {
-    if pictures.is_empty() {
+fn user(text: &str, pictures: &[Picture], documents: &[Document]) -> Value {
+    if pictures.is_empty() && documents.is_empty() {
         return json!({"role": "user", "content": text});
     }
     let images = pictures
         .iter()
         .map(|picture| json!({"type": "input_image", "detail": "auto", "image_url": data_url(picture)}));
-    let content: Value = images.chain([json!({"type": "input_text", "text": text})]).collect();
+    let files = documents.iter().map(|document| {
+        json!({"type": "input_file", "filename": document.name, "file_data": document_url(document)})
+    });
+    let content: Value = files.chain(images).chain([json!({"type": "input_text", "text": text})]).collect();
     json!({"role": "user", "content": content})
 }
 
@@ -76,7 +81,7 @@ fn tool(tool: &ToolSpec) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::formats::shared::sample::conversation;
+    use crate::provider::formats::shared::sample::{conversation, request_with_document};
 
     #[test]
     fn a_conversation_is_serialized() {
@@ -103,6 +108,15 @@ mod tests {
             "max_output_tokens": 7,
         });
         assert_eq!(body(&conversation(provider_state)), wanted);
+    }
+
+    #[test]
+    fn a_document_comes_before_images_and_text() {
+        let body = body(&request_with_document());
+        let url = "data:application/pdf;base64,cGRm";
+        let content = &body["input"][0]["content"];
+        assert_eq!(content[0], json!({"type": "input_file", "filename": "a.pdf", "file_data": url}));
+        assert_eq!((&content[1]["type"], &content[2]["text"]), (&json!("input_image"), &json!("read")));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub enum RubyError {
         started: bool,
     },
     /// The worker was lost before it could answer. It is unknown how much of the code ran.
-    #[error("worker exited ({reason})")]
+    #[error("worker exited ({reason}); the code may have begun")]
     WorkerLost {
         /// How the worker was lost.
         reason: String,
@@ -71,9 +71,15 @@ pub enum RubyError {
         limit: usize,
     },
     /// The host was stopped, so nothing runs any more.
-    #[error("the Ruby host has stopped")]
-    Stopped,
+    #[error("{}", if *.started { STOPPED_WHILE_RUNNING } else { "the server is stopping; the code has not run" })]
+    Stopped {
+        /// Whether the code had started to run. If so, it was ended with its worker.
+        started: bool,
+    },
 }
+
+const STOPPED_WHILE_RUNNING: &str =
+    "the server stopped while the code ran: the code had begun, and was ended before its end";
 
 impl RubyError {
     /// Whether everything that earlier calls defined is lost.
@@ -88,7 +94,7 @@ impl RubyError {
             | Self::NoRuby { .. }
             | Self::NotStarted { .. }
             | Self::TooManyWaiting { .. }
-            | Self::Stopped => false,
+            | Self::Stopped { .. } => false,
         }
     }
 
@@ -110,7 +116,10 @@ impl RubyError {
                 Some("check that PARLOR_RUBY, if set, is a Ruby of version 3.0 or later")
             }
             Self::TooManyWaiting { .. } => Some("try again when some are done"),
-            Self::Cancelled { started: false } | Self::Stopped => None,
+            Self::Stopped { started: true } => Some(
+                "check what the code has changed before you run it again; the next server starts a new Ruby",
+            ),
+            Self::Cancelled { started: false } | Self::Stopped { started: false } => None,
         }
     }
 }

@@ -16,11 +16,15 @@ const MEMORY: &str = "the worker's memory is limited; what it holds in globals a
 /// The modules of the SketchUp API at the top level.
 const SKETCHUP_NAMES: [&str; 6] = ["Sketchup", "UI", "Geom", "Layout", "Length", "SketchupExtension"];
 
+/// The libraries that scripts require in SketchUp, in lower case.
+const SKETCHUP_LIBRARIES: [&str; 4] = ["sketchup", "extensions", "langhandler", "su_dynamiccomponents"];
+
 /// A hint for an exception of this class and message, raised by `source`.
 pub(crate) fn for_exception(class: &str, message: &str, source: &RubySource) -> Option<String> {
     let is_snippet = matches!(source, RubySource::Snippet { .. });
     let text = match class {
         "SystemExit" => EXIT,
+        "LoadError" if is_sketchup_library(message) => NO_SKETCHUP,
         "LoadError" => MISSING_LIBRARY,
         "SystemStackError" => RECURSION,
         "NoMemoryError" => MEMORY,
@@ -29,6 +33,12 @@ pub(crate) fn for_exception(class: &str, message: &str, source: &RubySource) -> 
         _ => return None,
     };
     Some(text.to_owned())
+}
+
+/// Whether the message is that of a `require` of a library that SketchUp has built in.
+fn is_sketchup_library(message: &str) -> bool {
+    let name = message.rsplit(" -- ").next().unwrap_or_default();
+    SKETCHUP_LIBRARIES.contains(&name.trim_end_matches(".rb").to_ascii_lowercase().as_str())
 }
 
 fn is_about_sketchup(message: &str) -> bool {
@@ -61,6 +71,18 @@ mod tests {
         }
         assert_eq!(hint("NameError", "uninitialized constant GUI"), None);
         assert_eq!(hint("ArgumentError", "uninitialized constant UI"), None);
+    }
+
+    #[test]
+    fn a_library_of_sketchup_is_not_taken_for_a_missing_gem() {
+        for name in ["sketchup.rb", "sketchup", "Sketchup.rb", "extensions.rb", "LangHandler"] {
+            let message = format!("cannot load such file -- {name}");
+            assert_eq!(hint("LoadError", &message).as_deref(), Some(NO_SKETCHUP), "{name}");
+        }
+        for name in ["nope_x", "my/sketchup", "sketchup_tools"] {
+            let message = format!("cannot load such file -- {name}");
+            assert_eq!(hint("LoadError", &message).as_deref(), Some(MISSING_LIBRARY), "{name}");
+        }
     }
 
     #[test]

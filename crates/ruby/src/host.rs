@@ -70,7 +70,9 @@ impl RubyHost {
             Err(mpsc::error::TrySendError::Full(_)) => {
                 return RubyAnswer::refusal(RubyError::TooManyWaiting { limit: MAX_WAITING });
             }
-            Err(mpsc::error::TrySendError::Closed(_)) => return RubyAnswer::refusal(RubyError::Stopped),
+            Err(mpsc::error::TrySendError::Closed(_)) => {
+                return RubyAnswer::refusal(RubyError::Stopped { started: false });
+            }
         }
         let answer = tokio::select! {
             biased;
@@ -84,6 +86,6 @@ impl RubyHost {
             }
         };
         // The worker task answers every job that it takes. If it has ended, the host has stopped.
-        answer.unwrap_or_else(|_| RubyAnswer::refusal(RubyError::Stopped))
+        answer.unwrap_or_else(|_| RubyAnswer::refusal(RubyError::Stopped { started: false }))
     }
 }

@@ -28,9 +28,9 @@ use std::time::Duration;
 
 pub use answer::{PrintedOutput, PrintedPiece, RubyAnswer};
 pub use backend::{
-    AllowedRoots, CONSOLE_LOG_BYTES, DeliveryReceipt, EvaluateAt, KEEP_ANSWER, KEPT_ANSWER_BYTES,
-    KEPT_CONSOLE_SESSIONS, KEPT_SNIPPETS, MAX_CALLS, MAX_TOOL_CALLS, RubyBackend, RubyBackendConfig,
-    RubyConnection, ToolRunner, Upstream,
+    AllowedRoots, CONSOLE_LOG_BYTES, DeliveryReceipt, EvaluateAt, HangUpCheck, KEEP_ANSWER,
+    KEPT_ANSWER_BYTES, KEPT_CONSOLE_SESSIONS, KEPT_SNIPPETS, MAX_CALLS, MAX_TOOL_CALLS, RubyBackend,
+    RubyBackendConfig, RubyConnection, ToolRunner, Upstream,
 };
 pub use error::{RubyError, RubyException};
 pub use evaluation::{Evaluation, RubySource};
@@ -65,8 +65,9 @@ pub const MAX_WAITING: usize = 64;
 /// The largest code of one call.
 pub const MAX_CODE_BYTES: usize = 4 << 20;
 
-/// The longest text of a value. Leaves room for an envelope within the 10 MiB limit of Supex clients.
-pub const MAX_VALUE_BYTES: usize = 8 << 20;
+/// The longest text of a value: the longest reply that Supex clients accept. With its envelope a reply may still be too
+/// long, which the door checks.
+pub const MAX_VALUE_BYTES: usize = 10 << 20;
 
 /// The limit for printed text in one answer. The bytes beyond it are counted and dropped.
 pub const MAX_OUTPUT_BYTES: usize = 1 << 20;

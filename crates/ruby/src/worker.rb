@@ -12,6 +12,7 @@
 # Runs as `ruby -e`, so frames of this script start with `-e:`. Needs Ruby 3.0 or later.
 
 require "socket"
+require "io/nonblock"
 require "io/wait"
 
 # Scripts use these to detect their environment. There is no model, and nothing else of the SketchUp API.
@@ -98,6 +99,7 @@ module ParlorWorker
       capture(STDOUT, STDOUT_MARKER)
       capture(STDERR, STDERR_MARKER)
       Warning.extend(WarningMarker)
+      start_watchdog
       load_library(ENV["SUPEX_STDLIB_PATH"])
       start_serving
       watch_host
@@ -272,6 +274,22 @@ module ParlorWorker
     # A faster version for two fields, as most replies have.
     def two_field_frame(number, kind, text)
       [number, 2, kind.bytesize, text.bytesize, kind, text].pack("N4a*a*")
+    end
+
+    # Starts a shell that kills the group of this worker when the host is gone. The worker cannot do that in every case:
+    # the kernel may kill it before its end of the socket closes. The shell is a grandchild in a group of its own, so
+    # evaluated code neither waits for it nor signals it with the group. Without a shell, only the main thread watches.
+    def start_watchdog
+      return unless Process.getpgrp == PID
+
+      # The shell could not wait for a non-blocking socket. The main thread polls it, which works with both.
+      HOST_SOCKET.nonblock = false
+      script = "{ read -r _ <&3; kill -KILL -#{PID}; } &"
+      shell = Process.spawn({}, "/bin/sh", "-c", script, 3 => HOST_SOCKET, in: "/dev/null", out: "/dev/null",
+                            err: "/dev/null", pgroup: true, unsetenv_others: true, chdir: "/")
+      Process.wait(shell)
+    rescue SystemCallError
+      nil
     end
 
     # Runs in the main thread: ends everything when the host is gone, whatever is being evaluated.

@@ -113,7 +113,7 @@ impl WorkerTask {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return (Err(error), nothing),
             Err(Interrupted::Cancelled) => return (Err(RubyError::Cancelled { started: false }), nothing),
-            Err(Interrupted::Stopped) => return (Err(RubyError::Stopped), nothing),
+            Err(Interrupted::Stopped) => return (Err(RubyError::Stopped { started: false }), nothing),
         }
         match kind {
             JobKind::Evaluate(source) => self.evaluate(&source, cancel).await,
@@ -171,10 +171,10 @@ impl WorkerTask {
             }
             Ok(None) => RubyError::TimedOut { limit },
             Err(Interrupted::Cancelled) => RubyError::Cancelled { started: true },
-            Err(Interrupted::Stopped) => RubyError::Stopped,
+            Err(Interrupted::Stopped) => RubyError::Stopped { started: true },
         };
         let output = worker.end().await;
-        if error != RubyError::Stopped {
+        if !matches!(error, RubyError::Stopped { .. }) {
             self.start_spare();
         }
         (Err(error), output)

@@ -161,7 +161,7 @@ async fn stopping_ends_the_worker_and_refuses_later_calls() {
     assert!(process_exists(pid));
     host.stop().await;
     assert!(!process_exists(pid));
-    assert_eq!(host.evaluate(snippet("1")).await.outcome, Err(RubyError::Stopped));
+    assert_eq!(host.evaluate(snippet("1")).await.outcome, Err(RubyError::Stopped { started: false }));
     host.stop().await;
 }
 

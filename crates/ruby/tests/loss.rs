@@ -111,8 +111,8 @@ async fn stopping_answers_running_and_waiting_calls() {
     let mut waiting = Box::pin(host.evaluate(snippet("1")));
     assert!(is_pending(&mut waiting).await);
     host.stop().await;
-    assert_eq!(running.await.unwrap().outcome, Err(RubyError::Stopped));
-    assert_eq!(waiting.await.outcome, Err(RubyError::Stopped));
+    assert_eq!(running.await.unwrap().outcome, Err(RubyError::Stopped { started: true }));
+    assert_eq!(waiting.await.outcome, Err(RubyError::Stopped { started: false }));
 }
 
 #[tokio::test]

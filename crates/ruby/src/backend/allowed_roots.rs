@@ -73,6 +73,10 @@ impl AllowedRoots {
             .map_err(|failure| self.refused(path, failure))?;
         let file = File::from(opened.fd);
         match file.metadata() {
+            // Such a path names a folder, and there is none.
+            Ok(about) if about.is_file() && names_folder(path) => {
+                return Err(Box::new(RubyReply::FileMissing { path: path.to_owned() }));
+            }
             Ok(about) if about.is_file() => {}
             Ok(_) => return Err(unreadable("it is no file".to_owned())),
             Err(error) => return Err(unreadable(error.to_string())),
@@ -119,6 +123,11 @@ impl AllowedRoots {
             RubyReply::PathRefused { path }
         })
     }
+}
+
+/// Whether a path can only name a folder, such as `a.rb/` or `a.rb/.`.
+fn names_folder(path: &str) -> bool {
+    path.ends_with('/') || path.ends_with("/.")
 }
 
 #[cfg(test)]
@@ -179,7 +188,13 @@ mod tests {
         let missing = format!("{}/new/b.skp", root.display());
         assert!(roots.check(&missing, None).is_ok());
         assert_eq!(*roots.read(&missing, None).unwrap_err(), RubyReply::FileMissing { path: missing });
-        assert!(matches!(*roots.read("sub", None).unwrap_err(), RubyReply::FileUnreadable { .. }));
+        for not_a_folder in ["a.rb/", "a.rb//", "a.rb/.", "./a.rb/"] {
+            let missing = RubyReply::FileMissing { path: not_a_folder.to_owned() };
+            assert_eq!(*roots.read(not_a_folder, None).unwrap_err(), missing);
+        }
+        for folder in ["sub", "sub/"] {
+            assert!(matches!(*roots.read(folder, None).unwrap_err(), RubyReply::FileUnreadable { .. }));
+        }
         assert!(matches!(*roots.read("a\0b", None).unwrap_err(), RubyReply::PathInvalid { .. }));
     }
 

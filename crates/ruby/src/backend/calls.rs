@@ -1,87 +1,112 @@
 //! The table of calls: those that run, and answers that their clients have not received yet.
 //!
-//! A client that gets no answer repeats its request on another connection. The repeat has the same key, so it gets
-//! the answer of the first call and nothing runs twice.
+//! A client that gets no answer hangs up and repeats its request on another connection. The repeat gets the answer of the
+//! first call, and nothing runs twice. Two clients may describe themselves in the same way, as two containers do in which
+//! every client has the process id 1; so a call is taken for a repeat only if the first client has hung up, or if it
+//! proves with its nonce that it is the same client.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use parlor_vocab::{CallKey, RubyReply};
+use parlor_vocab::{CallKey, RepeatKey, RubyReply};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{KEEP_ANSWER, KEPT_ANSWER_BYTES, MAX_CALLS};
+use super::{HangUpCheck, KEEP_ANSWER, KEPT_ANSWER_BYTES, MAX_CALLS};
 
 /// Receives the answer to a call.
 pub(super) type PendingReply = watch::Receiver<Option<Arc<RubyReply>>>;
 
+/// The connection that waits for the answer to a call. It is gone when the connection has ended or its client has hung
+/// up.
+#[derive(Clone)]
+pub(super) struct Asker(Weak<HangUpCheck>);
+
+impl Asker {
+    pub(super) fn new(connection: &Arc<HangUpCheck>) -> Self {
+        Self(Arc::downgrade(connection))
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.upgrade().is_none_or(|has_hung_up| has_hung_up())
+    }
+}
+
 /// The table of calls, shared by all connections.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Calls {
     table: Mutex<CallTable>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct CallTable {
-    calls: HashMap<CallKey, Call>,
+    calls: HashMap<CallId, Call>,
+    /// The calls of each key, the oldest first. Several clients may have made the same call.
+    by_key: HashMap<CallKey, Vec<CallId>>,
     /// Answered calls with the time until which they are kept, the oldest first. Some may have been forgotten
     /// already.
     kept: VecDeque<(Instant, CallId)>,
     kept_bytes: usize,
-    next_number: u64,
+    last_id: u64,
 }
 
-#[derive(Debug)]
 struct Call {
-    number: u64,
+    repeat: Option<RepeatKey>,
+    /// The last connection that asked for the answer.
+    asker: Asker,
     answer: PendingReply,
     /// The size of the answer; `None` while the call runs.
     bytes: Option<usize>,
 }
 
-/// Identifies a call: its key, and a number, because several calls may have the same key one after another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CallId {
-    key: CallKey,
-    number: u64,
-}
+/// Identifies a call in the table. Ids are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct CallId(u64);
 
 /// The result of [`Calls::enter`].
 pub(super) enum Entered {
     /// The call is new: run it, and send the answer here.
     New(CallId, watch::Sender<Option<Arc<RubyReply>>>, PendingReply),
-    /// The call runs already or is answered.
+    /// The call repeats one that runs already or is answered.
     Known(CallId, PendingReply),
     /// The table is full of running calls.
     Full,
 }
 
 impl Calls {
-    /// Finds the call with this key, or adds it.
-    pub(super) fn enter(&self, key: CallKey) -> Entered {
+    /// Finds the call that this one repeats, or adds a call.
+    pub(super) fn enter(&self, repeat: Option<RepeatKey>, asker: Asker) -> Entered {
         let mut table = self.lock();
         table.drop_expired();
-        if let Some(call) = table.calls.get(&key) {
-            return Entered::Known(CallId { key, number: call.number }, call.answer.clone());
+        if let Some(call_id) = repeat.as_ref().and_then(|repeat| table.find_repeated(repeat))
+            && let Some(call) = table.calls.get_mut(&call_id)
+        {
+            call.asker = asker;
+            call.repeat = repeat;
+            return Entered::Known(call_id, call.answer.clone());
         }
         if table.calls.len() >= MAX_CALLS && !table.drop_oldest() {
             return Entered::Full;
         }
-        table.next_number += 1;
-        let number = table.next_number;
+        table.last_id += 1;
+        let call_id = CallId(table.last_id);
         let (sender, answer) = watch::channel(None);
-        table.calls.insert(key, Call { number, answer: answer.clone(), bytes: None });
-        Entered::New(CallId { key, number }, sender, answer)
+        if let Some(repeat) = &repeat {
+            table.by_key.entry(repeat.call).or_default().push(call_id);
+        }
+        table.calls.insert(call_id, Call { repeat, asker, answer: answer.clone(), bytes: None });
+        Entered::New(call_id, sender, answer)
     }
 
-    /// Marks a call as answered, with an answer of `bytes`, which is kept from now on.
+    /// Marks a call as answered, with an answer of `bytes`, which is kept from now on if the call can be repeated.
     pub(super) fn keep_answer(&self, call_id: CallId, bytes: usize) {
         let mut table = self.lock();
         table.drop_expired();
-        let Some(call) = table.calls.get_mut(&call_id.key).filter(|call| call.number == call_id.number)
-        else {
+        let Some(call) = table.calls.get_mut(&call_id) else { return };
+        if call.repeat.is_none() {
+            table.remove(call_id);
             return;
-        };
+        }
         call.bytes = Some(bytes);
         table.kept_bytes += bytes;
         table.kept.push_back((Instant::now() + KEEP_ANSWER, call_id));
@@ -96,12 +121,8 @@ impl Calls {
     /// Removes a call whose task ended without an answer.
     pub(super) fn abandon(&self, call_id: CallId) {
         let mut table = self.lock();
-        if table
-            .calls
-            .get(&call_id.key)
-            .is_some_and(|call| call.number == call_id.number && call.bytes.is_none())
-        {
-            table.calls.remove(&call_id.key);
+        if table.calls.get(&call_id).is_some_and(|call| call.bytes.is_none()) {
+            table.remove(call_id);
         }
     }
 
@@ -111,22 +132,39 @@ impl Calls {
 }
 
 impl CallTable {
-    fn forget(&mut self, call_id: CallId) -> bool {
-        let is_same = |call: &Call| call.number == call_id.number;
-        let Some(bytes) =
-            self.calls.get(&call_id.key).filter(|call| is_same(call)).and_then(|call| call.bytes)
-        else {
-            return false;
+    /// The call that a request with this key repeats: one of the same client by its nonce, or else the oldest one whose
+    /// client is gone.
+    fn find_repeated(&self, repeat: &RepeatKey) -> Option<CallId> {
+        let same_key = self.by_key.get(&repeat.call)?;
+        let call = |call_id: &CallId| self.calls.get(call_id);
+        let has_nonce = |call: &Call| {
+            repeat.nonce.is_some() && call.repeat.as_ref().is_some_and(|other| other.nonce == repeat.nonce)
         };
-        self.calls.remove(&call_id.key);
+        let by_nonce = same_key.iter().find(|call_id| call(call_id).is_some_and(has_nonce));
+        let by_hang_up =
+            || same_key.iter().find(|call_id| call(call_id).is_some_and(|call| call.asker.is_gone()));
+        by_nonce.or_else(by_hang_up).copied()
+    }
+
+    fn forget(&mut self, call_id: CallId) -> bool {
+        let Some(bytes) = self.calls.get(&call_id).and_then(|call| call.bytes) else { return false };
+        self.remove(call_id);
         self.kept_bytes -= bytes;
         // Usually the call is the oldest, so this keeps the list short.
-        while let Some((_, oldest)) = self.kept.front()
-            && self.calls.get(&oldest.key).is_none_or(|call| call.number != oldest.number)
-        {
+        while self.kept.front().is_some_and(|(_, oldest)| !self.calls.contains_key(oldest)) {
             self.kept.pop_front();
         }
         true
+    }
+
+    fn remove(&mut self, call_id: CallId) {
+        let Some(repeat) = self.calls.remove(&call_id).and_then(|call| call.repeat) else { return };
+        if let Some(same_key) = self.by_key.get_mut(&repeat.call) {
+            same_key.retain(|other| *other != call_id);
+            if same_key.is_empty() {
+                self.by_key.remove(&repeat.call);
+            }
+        }
     }
 
     /// Removes answers whose time is over. Checked with each call, because a timer would cost every call more than
@@ -162,26 +200,102 @@ mod tests {
         CallKey(key)
     }
 
-    fn enter_new(calls: &Calls, number: u16) -> CallId {
-        match calls.enter(key(number)) {
+    fn repeat(number: u16, nonce: Option<&str>) -> Option<RepeatKey> {
+        Some(RepeatKey { call: key(number), nonce: nonce.map(str::to_owned) })
+    }
+
+    fn connection() -> Arc<HangUpCheck> {
+        Arc::new(Box::new(|| false))
+    }
+
+    /// A connection that has ended.
+    fn gone() -> Asker {
+        Asker::new(&connection())
+    }
+
+    /// Enters a call of a client that is gone at once.
+    fn enter(calls: &Calls, number: u16) -> Entered {
+        calls.enter(repeat(number, None), gone())
+    }
+
+    fn new_id(entered: Entered) -> CallId {
+        match entered {
             Entered::New(call_id, ..) => call_id,
-            Entered::Known(..) | Entered::Full => panic!("{number} is not new"),
+            Entered::Known(..) | Entered::Full => panic!("the call is not new"),
         }
     }
 
+    fn enter_new(calls: &Calls, number: u16) -> CallId {
+        new_id(enter(calls, number))
+    }
+
     fn is_known(calls: &Calls, number: u16) -> bool {
-        calls.lock().calls.contains_key(&key(number))
+        calls.lock().by_key.contains_key(&key(number))
+    }
+
+    fn repeats(entered: Entered, call_id: CallId) -> bool {
+        matches!(entered, Entered::Known(known, _) if known == call_id)
+    }
+
+    #[test]
+    fn a_call_is_a_repeat_only_if_the_first_client_is_gone() {
+        let calls = Calls::default();
+        let [one, two, three] = [(); 3].map(|()| connection());
+        let first = new_id(calls.enter(repeat(1, None), Asker::new(&one)));
+        let second = new_id(calls.enter(repeat(1, None), Asker::new(&two)));
+        assert_ne!(first, second, "two clients that describe themselves alike");
+        drop(one);
+        assert!(repeats(calls.enter(repeat(1, None), Asker::new(&three)), first));
+        // Now the third connection waits for the answer to the first call.
+        let fourth = new_id(calls.enter(repeat(1, None), gone()));
+        assert_ne!(fourth, second);
+        calls.keep_answer(first, 10);
+        assert!(repeats(enter(&calls, 1), fourth), "the first answer is on its way to the third connection");
+        drop(three);
+        assert!(repeats(enter(&calls, 1), first));
+        calls.forget(first);
+        assert!(repeats(enter(&calls, 1), fourth), "the first answer was received");
+    }
+
+    #[test]
+    fn a_client_that_has_hung_up_is_gone_although_its_connection_still_exists() {
+        let calls = Calls::default();
+        let hung_up: Arc<HangUpCheck> = Arc::new(Box::new(|| true));
+        let first = new_id(calls.enter(repeat(1, None), Asker::new(&hung_up)));
+        assert!(repeats(enter(&calls, 1), first));
+    }
+
+    #[test]
+    fn a_nonce_proves_a_repeat_although_the_first_connection_is_open() {
+        let calls = Calls::default();
+        let connections = [(); 4].map(|()| connection());
+        let [one, two, three, four] = connections.each_ref().map(Asker::new);
+        let first = new_id(calls.enter(repeat(1, Some("a")), one));
+        let other = new_id(calls.enter(repeat(1, Some("b")), two));
+        assert!(repeats(calls.enter(repeat(1, Some("a")), three), first));
+        assert!(repeats(calls.enter(repeat(1, Some("b")), four), other));
+        assert!(!repeats(calls.enter(repeat(2, Some("a")), gone()), first), "another call");
+    }
+
+    #[test]
+    fn a_call_without_a_key_is_never_repeated_and_its_answer_is_not_kept() {
+        let calls = Calls::default();
+        let [first, second] = [(); 2].map(|()| new_id(calls.enter(None, gone())));
+        assert_ne!(first, second);
+        calls.keep_answer(first, 10);
+        let table = calls.lock();
+        assert_eq!((table.calls.len(), table.kept_bytes), (1, 0));
     }
 
     #[test]
     fn a_call_stays_in_the_table_until_its_answer_is_received() {
         let calls = Calls::default();
         let call_id = enter_new(&calls, 1);
-        assert!(matches!(calls.enter(key(1)), Entered::Known(known, _) if known == call_id));
+        assert!(repeats(enter(&calls, 1), call_id));
         calls.forget(call_id);
         assert!(is_known(&calls, 1), "it is still running");
         calls.keep_answer(call_id, 10);
-        assert!(matches!(calls.enter(key(1)), Entered::Known(..)));
+        assert!(repeats(enter(&calls, 1), call_id));
         calls.forget(call_id);
         let again = enter_new(&calls, 1);
         calls.keep_answer(again, 10);
@@ -194,10 +308,10 @@ mod tests {
         let calls = Calls::default();
         let call_id = enter_new(&calls, 1);
         tokio::time::advance(2 * KEEP_ANSWER).await;
-        assert!(matches!(calls.enter(key(1)), Entered::Known(..)), "it is still running");
+        assert!(matches!(enter(&calls, 1), Entered::Known(..)), "it is still running");
         calls.keep_answer(call_id, 10);
         tokio::time::advance(KEEP_ANSWER - std::time::Duration::from_secs(1)).await;
-        assert!(matches!(calls.enter(key(1)), Entered::Known(..)));
+        assert!(matches!(enter(&calls, 1), Entered::Known(..)));
         tokio::time::advance(std::time::Duration::from_secs(1)).await;
         enter_new(&calls, 1);
         assert_eq!(calls.lock().kept_bytes, 0);
@@ -234,7 +348,7 @@ mod tests {
         for number in 1..MAX_CALLS as u16 {
             enter_new(&calls, number);
         }
-        assert!(matches!(calls.enter(key(5000)), Entered::Full));
+        assert!(matches!(enter(&calls, 5000), Entered::Full));
         calls.keep_answer(first, 1);
         enter_new(&calls, 5000);
         assert!(!is_known(&calls, 0));

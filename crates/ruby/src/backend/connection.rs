@@ -2,15 +2,16 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use parlor_vocab::{Answer, Backend, RubyRefusal, RubyReply, RubyRequest, Ticket, Update, UpdateOf};
+use parlor_vocab::{Answer, Backend, RubyJob, RubyRefusal, RubyReply, RubyRequest, Ticket, Update, UpdateOf};
 
-use super::calls::{CallId, Entered, PendingReply};
-use super::{EvaluateAt, MAX_CALLS, RubyShared, Upstream, jobs};
+use super::calls::{Asker, CallId, Entered, PendingReply};
+use super::{EvaluateAt, HangUpCheck, MAX_CALLS, RubyShared, Upstream, jobs};
 
 /// The Ruby backend of one connection. While a call waits for its answer, other requests are refused.
 pub struct RubyConnection {
     shared: Arc<RubyShared>,
     waiting: Option<(Ticket, CallId, PendingReply)>,
+    has_hung_up: Arc<HangUpCheck>,
     receipt: DeliveryReceipt,
     /// The upstream runtime's console, if this connection opened a console and its lines are evaluated upstream.
     console: Option<Arc<dyn Upstream>>,
@@ -41,9 +42,10 @@ impl DeliveryReceipt {
 }
 
 impl RubyConnection {
-    pub(super) fn new(shared: Arc<RubyShared>) -> Self {
+    pub(super) fn new(shared: Arc<RubyShared>, has_hung_up: HangUpCheck) -> Self {
         let receipt = DeliveryReceipt { shared: Arc::clone(&shared), answered: Arc::default() };
-        Self { shared, waiting: None, receipt, console: None, is_closing: false }
+        let has_hung_up = Arc::new(has_hung_up);
+        Self { shared, waiting: None, has_hung_up, receipt, console: None, is_closing: false }
     }
 
     /// The receipt for this connection's answers.
@@ -76,24 +78,31 @@ impl Backend for RubyConnection {
                 done(self.shared.sessions.begin(pid))
             }
             RubyRequest::ListTools => done(self.shared.list_tools()),
-            RubyRequest::Call { key, caller, job } => match self.shared.calls.enter(key) {
-                Entered::Full => Some((ticket, Err(RubyRefusal::TooManyRequests { limit: MAX_CALLS }))),
-                Entered::Known(call, reply) => {
-                    self.waiting = Some((ticket, call, reply));
-                    None
+            RubyRequest::Call { job, .. }
+                if *job == RubyJob::PingUpstream && self.shared.upstream.is_none() =>
+            {
+                done(RubyReply::NoUpstream)
+            }
+            RubyRequest::Call { repeat, caller, job } => {
+                match self.shared.calls.enter(repeat, Asker::new(&self.has_hung_up)) {
+                    Entered::Full => Some((ticket, Err(RubyRefusal::TooManyRequests { limit: MAX_CALLS }))),
+                    Entered::Known(call, reply) => {
+                        self.waiting = Some((ticket, call, reply));
+                        None
+                    }
+                    Entered::New(call, sender, reply) => {
+                        let (shared, console) = (Arc::clone(&self.shared), self.console.clone());
+                        tokio::spawn(async move {
+                            let reply = jobs::run_job(&shared, console.as_deref(), &caller, *job).await;
+                            shared.calls.keep_answer(call, jobs::reply_bytes(&reply));
+                            // If the connection is closed, a connection that repeats the request gets the reply.
+                            sender.send_replace(Some(Arc::new(reply)));
+                        });
+                        self.waiting = Some((ticket, call, reply));
+                        None
+                    }
                 }
-                Entered::New(call, sender, reply) => {
-                    let (shared, console) = (Arc::clone(&self.shared), self.console.clone());
-                    tokio::spawn(async move {
-                        let reply = jobs::run_job(&shared, console.as_deref(), &caller, *job).await;
-                        shared.calls.keep_answer(call, jobs::reply_bytes(&reply));
-                        // If the connection is closed, a connection that repeats the request gets the reply.
-                        sender.send_replace(Some(Arc::new(reply)));
-                    });
-                    self.waiting = Some((ticket, call, reply));
-                    None
-                }
-            },
+            }
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use parlor_vocab::{Caller, EvaluationResult, RubyFailure, RubyFailureKind, RubyJob, RubyReply};
+use parlor_vocab::{
+    Caller, EvaluationResult, RubyFailure, RubyFailureKind, RubyJob, RubyReply, UpstreamError,
+};
 
 use super::{EvaluateAt, RubyShared, Upstream};
 use crate::{Evaluation, RubyAnswer, RubyError, RubySource};
@@ -21,6 +23,7 @@ pub(super) async fn run_job(
         | RubyJob::ConsoleLine { .. }
         | RubyJob::RestartRuby
         | RubyJob::ListResources
+        | RubyJob::PingUpstream
         | RubyJob::Tool { .. } => &[],
     };
     for path in paths {
@@ -31,7 +34,7 @@ pub(super) async fn run_job(
             return *refused;
         }
     }
-    let needs_upstream = matches!(job, RubyJob::Upstream(_) | RubyJob::ListResources);
+    let needs_upstream = matches!(job, RubyJob::Upstream(_) | RubyJob::ListResources | RubyJob::PingUpstream);
     let upstream = shared
         .upstream
         .as_ref()
@@ -50,6 +53,10 @@ pub(super) async fn run_job(
                 None => RubyReply::Evaluated(shared.evaluate(RubySource::Console { path, code }).await),
             }
         }
+        // Without a turn, because a ping is answered while an evaluation runs.
+        (RubyJob::PingUpstream, Some((upstream, _))) => {
+            shared.run_upstream(upstream.as_ref(), caller, &RubyJob::PingUpstream).await
+        }
         (job, Some((upstream, _))) => {
             let _turn = shared.turn.lock().await;
             shared.run_upstream(upstream.as_ref(), caller, &job).await
@@ -61,16 +68,24 @@ pub(super) async fn run_job(
             shared.console.mark("RELOAD");
             RubyReply::RubyRestarted(shared.ruby.replace_worker().await.map_err(failure))
         }
-        (RubyJob::Upstream(_) | RubyJob::ListResources, None) => RubyReply::NoUpstream,
+        (RubyJob::Upstream(_) | RubyJob::ListResources | RubyJob::PingUpstream, None) => {
+            RubyReply::NoUpstream
+        }
     }
 }
 
 impl RubyShared {
-    /// Has the upstream runtime run a job. The caller holds the turn.
+    /// Has the upstream runtime run a job. The caller holds the turn, except for a ping.
     async fn run_upstream(&self, upstream: &dyn Upstream, caller: &Caller, job: &RubyJob) -> RubyReply {
+        if self.closing.is_cancelled() {
+            return stopped_reply();
+        }
         tokio::select! {
             biased;
-            () = self.closing.cancelled() => stopped_reply(),
+            () = self.closing.cancelled() => {
+                let reason = "the server stopped while the call ran: the call had begun".to_owned();
+                RubyReply::Upstream(Err(UpstreamError::Unanswered { reason }))
+            }
             result = upstream.run_job(caller, job) => RubyReply::Upstream(result),
         }
     }
@@ -141,7 +156,7 @@ impl RubyShared {
 /// The answer to a call that cannot be completed because the program ends.
 pub(super) fn stopped_reply() -> RubyReply {
     RubyReply::Evaluated(EvaluationResult {
-        outcome: Err(failure(RubyError::Stopped)),
+        outcome: Err(failure(RubyError::Stopped { started: false })),
         printed: Vec::new(),
         omitted_bytes: 0,
         restart_reason: None,
@@ -183,7 +198,12 @@ pub(super) fn reply_bytes(reply: &RubyReply) -> usize {
 }
 
 fn failure(error: RubyError) -> RubyFailure {
-    let (message, hint) = (error.to_string(), error.hint().map(str::to_owned));
+    let hint = error.hint().map(str::to_owned);
+    // Some clients show only the message, and the loss of the state changes what the next call means.
+    let message = match &hint {
+        Some(hint) if error.is_state_lost() => format!("{error}\n{hint}"),
+        Some(_) | None => error.to_string(),
+    };
     let kind = match &error {
         RubyError::Raised(_) => RubyFailureKind::Raised,
         RubyError::Syntax(_) => RubyFailureKind::Syntax,
@@ -191,11 +211,12 @@ fn failure(error: RubyError) -> RubyFailure {
         | RubyError::ValueTooLarge { .. }
         | RubyError::TimedOut { .. }
         | RubyError::Cancelled { .. }
-        | RubyError::WorkerLost { .. } => RubyFailureKind::Aborted,
+        | RubyError::WorkerLost { .. }
+        | RubyError::Stopped { started: true } => RubyFailureKind::Aborted,
         RubyError::NoRuby { .. }
         | RubyError::NotStarted { .. }
         | RubyError::TooManyWaiting { .. }
-        | RubyError::Stopped => RubyFailureKind::Unavailable,
+        | RubyError::Stopped { started: false } => RubyFailureKind::Unavailable,
     };
     let raised = match error {
         RubyError::Raised(raised) | RubyError::Syntax(raised) => Some(*raised),
@@ -207,7 +228,7 @@ fn failure(error: RubyError) -> RubyFailure {
         | RubyError::NoRuby { .. }
         | RubyError::NotStarted { .. }
         | RubyError::TooManyWaiting { .. }
-        | RubyError::Stopped => None,
+        | RubyError::Stopped { .. } => None,
     };
     match raised {
         Some(raised) => RubyFailure {

@@ -2,7 +2,7 @@
 //!
 //! [`RubyBackend`] is shared by all connections; each has a [`RubyConnection`] (`connection.rs`). Anything that takes
 //! time is a job, and jobs that use Ruby run one after another (`jobs.rs`). The table of calls (`calls.rs`) holds a
-//! job by its key until its answer is delivered, so a client that repeats a request gets that answer and nothing runs
+//! job until its answer is delivered, so a client that hangs up and repeats a request gets that answer and nothing runs
 //! twice.
 //!
 //! Deliberately absent: envelopes, error numbers, and the texts of any protocol.
@@ -97,6 +97,9 @@ pub trait Upstream: Send + Sync {
     fn console(&self) -> Option<Arc<dyn Upstream>>;
 }
 
+/// Tells whether the client of a connection has hung up.
+pub type HangUpCheck = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// Parlor's own tools. A trait, because the `tools` crate depends on this one for its `ruby` tool.
 #[async_trait]
 pub trait ToolRunner: Send + Sync {
@@ -152,9 +155,10 @@ impl RubyBackend {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// A backend for one connection.
-    pub fn connect(&self) -> RubyConnection {
-        RubyConnection::new(Arc::clone(&self.shared))
+    /// A backend for one connection. `has_hung_up` must tell at once when the client has hung up, because a client that
+    /// does so and repeats its request gets the answer of the first one.
+    pub fn connect(&self, has_hung_up: HangUpCheck) -> RubyConnection {
+        RubyConnection::new(Arc::clone(&self.shared), has_hung_up)
     }
 
     /// Ends the Ruby worker and the tools. Calls that run, wait or come later are answered with an error.

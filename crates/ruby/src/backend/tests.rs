@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parlor_vocab::{
-    Backend, CallKey, Caller, Clock, Failure, RubyJob, RubyRefusal, RubyReply, RubyRequest, Ticket,
-    Timestamp, ToolInfo, ToolOutput, Update,
+    Backend, Caller, Clock, Failure, RubyJob, RubyRefusal, RubyReply, RubyRequest, Ticket, Timestamp,
+    ToolInfo, ToolOutput, Update,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -57,9 +57,9 @@ fn open(folder: &std::path::Path, tools: Option<Arc<dyn ToolRunner>>) -> RubyBac
     .unwrap()
 }
 
-fn call(number: u8, tool: &str) -> RubyRequest {
+fn call(tool: &str) -> RubyRequest {
     let job = RubyJob::Tool { name: tool.to_owned(), input: "{}".to_owned() };
-    RubyRequest::Call { key: CallKey([number; 32]), caller: Caller::default(), job: Box::new(job) }
+    RubyRequest::Call { repeat: None, caller: Caller::default(), job: Box::new(job) }
 }
 
 #[tokio::test]
@@ -68,9 +68,10 @@ async fn a_limited_number_of_tool_calls_runs_at_a_time() {
     let (running, mut seen) = watch::channel(0);
     let permits = Arc::new(Semaphore::new(0));
     let backend = open(folder.path(), Some(Arc::new(GatedTool { running, permits: Arc::clone(&permits) })));
-    let mut connections: Vec<RubyConnection> = (0..MAX_TOOL_CALLS + 4).map(|_| backend.connect()).collect();
-    for (number, connection) in (0..).zip(&mut connections) {
-        assert!(connection.submit(Ticket(0), call(number, "gate")).is_none());
+    let mut connections: Vec<RubyConnection> =
+        (0..MAX_TOOL_CALLS + 4).map(|_| backend.connect(Box::new(|| false))).collect();
+    for connection in &mut connections {
+        assert!(connection.submit(Ticket(0), call("gate")).is_none());
     }
     seen.wait_for(|running| *running == MAX_TOOL_CALLS).await.unwrap();
     // Lets other tasks run: a call that could start would start now.
@@ -89,9 +90,9 @@ async fn a_limited_number_of_tool_calls_runs_at_a_time() {
 async fn a_connection_has_one_request_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let backend = open(folder.path(), None);
-    let mut connection = backend.connect();
-    assert!(connection.submit(Ticket(1), call(1, "nothing")).is_none());
-    let refused = connection.submit(Ticket(2), call(2, "nothing")).unwrap();
+    let mut connection = backend.connect(Box::new(|| false));
+    assert!(connection.submit(Ticket(1), call("nothing")).is_none());
+    let refused = connection.submit(Ticket(2), call("nothing")).unwrap();
     assert_eq!(refused, (Ticket(2), Err(RubyRefusal::TooManyRequests { limit: 1 })));
     let unknown = RubyReply::UnknownTool { name: "nothing".to_owned() };
     assert_eq!(connection.next().await, Some(Update::Answer(Ticket(1), Ok(Arc::new(unknown)))));
